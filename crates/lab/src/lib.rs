@@ -1,0 +1,8 @@
+//! Plan -> case -> trial -> record: honest measurements of mechanisms.
+//!
+//! A [`plan`] is a TOML file; its cross product gives cases; each case is run in several trials, interleaved with
+//! those of its competitors; each trial becomes one [`record`]. Everything downstream (compare, rank, export, the
+//! report) is a pure function of records.
+
+pub mod inputs;
+pub mod record;

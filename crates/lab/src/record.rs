@@ -1,0 +1,270 @@
+//! One trial's record: one line of `results.jsonl`. docs/RECORDS.md explains each field with its unit.
+//!
+//! `null` means "could not be measured here", never 0; [`Record::nulls`] gives the reason by field name.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::inputs::Inputs;
+
+/// The schema's version; a reader refuses a larger one.
+pub const SCHEMA: u32 = 1;
+
+/// How a trial ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// Count, order and content verified; nothing spoiled it.
+    Ok,
+    /// Verified, but something spoils the figure (a warning says what): kept, marked, not averaged in.
+    Degraded,
+    /// It went wrong; `reason` says how.
+    Failed,
+    /// It cannot run here; `reason` and `remedy` say why and what mends it.
+    Skipped,
+}
+
+/// What went over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Messages sent in the measured part.
+    pub sent: u64,
+    /// Messages received of those.
+    pub received: u64,
+    /// Payload bytes received.
+    pub bytes: u64,
+    /// Messages that came out of order.
+    pub out_of_order: u64,
+    /// Messages whose content was wrong.
+    pub corrupt: u64,
+    /// Messages spent on warming up.
+    pub warmup: u64,
+}
+
+/// Speed one way.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Throughput {
+    /// First send to last receive, nanoseconds.
+    pub wall_ns: u64,
+    /// Messages received per second.
+    pub msgs_per_s: f64,
+    /// Payload bytes received per second.
+    pub bytes_per_s: f64,
+}
+
+/// What a latency spans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Span {
+    /// Request sent to reply received.
+    RoundTrip,
+    /// Intended send instant to receipt, on one clock.
+    OneWay,
+    /// Connecting.
+    SetUp,
+    /// Request sent to reply received on a fresh connection.
+    Exchange,
+    /// Closing, until the peer has closed too.
+    TearDown,
+}
+
+/// A latency distribution's summary. Percentiles for which there are too few samples are null: p99.9 needs 10,000,
+/// p99.99 100,000 (ten samples beyond it).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// What is timed.
+    pub span: Span,
+    /// Samples.
+    pub n: u64,
+    /// Least, nanoseconds, as all below.
+    pub min: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: u64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 99th percentile.
+    pub p99: Option<u64>,
+    /// 99.9th percentile.
+    pub p999: Option<u64>,
+    /// 99.99th percentile.
+    pub p9999: Option<u64>,
+    /// Largest.
+    pub max: u64,
+    /// Messages per sample, above 1 where the clock is too coarse for one.
+    pub batch: u32,
+    /// File with the HDR histogram (V2 deflate-free, base64), beside `results.jsonl`.
+    pub histogram: Option<String>,
+}
+
+/// Open-loop pacing.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pacing {
+    /// Bursts intended.
+    pub bursts: u64,
+    /// Bursts that began more than a tenth of the period, or a millisecond if that is less, after their instant.
+    pub late_bursts: u64,
+    /// End of the last burst minus its intended start, nanoseconds.
+    pub drift_ns: i64,
+    /// Rate intended, payload bits per second.
+    pub intended_bits_per_s: f64,
+    /// Rate reached.
+    pub reached_bits_per_s: f64,
+}
+
+/// What one role used in the measured part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoleMeters {
+    /// `sender`, `receiver`, `client`, `server`, with `-0`, `-1` ... where there are several.
+    pub role: String,
+    /// The logical CPU it was pinned to.
+    pub cpu: Option<u32>,
+    /// User CPU time, nanoseconds.
+    pub user_ns: u64,
+    /// System CPU time, nanoseconds.
+    pub system_ns: u64,
+    /// Voluntary context switches.
+    pub switches_voluntary: u64,
+    /// Involuntary context switches.
+    pub switches_involuntary: u64,
+    /// Minor page faults.
+    pub faults_minor: u64,
+    /// Major page faults.
+    pub faults_major: u64,
+    /// CPU cycles; null without hardware counters.
+    pub cycles: Option<u64>,
+    /// Instructions; null without hardware counters.
+    pub instructions: Option<u64>,
+    /// Cache misses; null without hardware counters.
+    pub cache_misses: Option<u64>,
+    /// Messages this role sent or received.
+    pub messages: u64,
+    /// Longest time between two messages of this role, nanoseconds; null where it was not taken.
+    pub longest_wait_ns: Option<u64>,
+}
+
+/// CPU time of the whole host during the measured part, all cores together.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostMeters {
+    /// Everything but idle and I/O wait, nanoseconds.
+    pub busy_ns: u64,
+    /// Soft interrupts, nanoseconds.
+    pub softirq_ns: u64,
+    /// Hard interrupts, nanoseconds.
+    pub irq_ns: u64,
+    /// Taken by the hypervisor, nanoseconds.
+    pub steal_ns: u64,
+    /// Number of CPUs.
+    pub cpus: u32,
+}
+
+/// What the roles' CPU time bought.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// CPU-nanoseconds of all roles per message (round trips count as one).
+    pub cpu_ns_per_msg: f64,
+    /// Payload bits per CPU-second of all roles (E10's Mbpc/s, in bits).
+    pub bits_per_cpu_s: f64,
+    /// Busy time of the whole host per message, nanoseconds; includes soft interrupts and strangers.
+    pub host_ns_per_msg: Option<f64>,
+}
+
+/// One interface's traffic during the measured part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IfaceMeters {
+    /// E.g. `lo`.
+    pub name: String,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+}
+
+/// How several roles shared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fairness {
+    /// Share of each, summing to 1.
+    pub shares: Vec<f64>,
+    /// Jain's index: 1 when all are equal, 1/n when one has all.
+    pub jain: f64,
+    /// Longest time one role waited between two messages, nanoseconds.
+    pub longest_wait_ns: u64,
+}
+
+/// The instruments and the machine around this trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Cost of reading the clock, nanoseconds.
+    pub clock_read_ns: f64,
+    /// Smallest step of the clock, nanoseconds.
+    pub clock_step_ns: f64,
+    /// Cost of the empty measuring loop per message, nanoseconds.
+    pub empty_loop_ns: f64,
+    /// Cache-line round trip between the roles' cores before the run, nanoseconds.
+    pub cache_line_before_ns: Option<f64>,
+    /// The same after the run.
+    pub cache_line_after_ns: Option<f64>,
+}
+
+/// One trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The run: its start in UTC and a random suffix.
+    pub run: String,
+    /// The plan's name.
+    pub plan: String,
+    /// The group of the plan.
+    pub group: String,
+    /// The case: readable, the same for all its trials and in every run of the same inputs.
+    pub case: String,
+    /// The mechanism's id.
+    pub mechanism: String,
+    /// What provides it, with version.
+    pub mechanism_version: Option<String>,
+    /// Host label; `local` for this machine.
+    pub host: String,
+    /// Everything that was asked.
+    pub inputs: Inputs,
+    /// How it ended.
+    pub status: Status,
+    /// Why it was skipped, failed or degraded.
+    pub reason: Option<String>,
+    /// What mends it.
+    pub remedy: Option<String>,
+    /// Start, milliseconds since 1970 UTC.
+    pub started_unix_ms: u64,
+    /// What went over.
+    pub counts: Option<Counts>,
+    /// Speed.
+    pub throughput: Option<Throughput>,
+    /// Latencies by span.
+    pub latency_ns: Vec<Latency>,
+    /// Pacing of open-loop workloads.
+    pub pacing: Option<Pacing>,
+    /// Each role's use.
+    pub roles: Vec<RoleMeters>,
+    /// The host's CPU time.
+    pub host_cpu: Option<HostMeters>,
+    /// What the CPU time bought.
+    pub cost: Option<Cost>,
+    /// Interfaces that carried the traffic; empty where the mechanism uses none.
+    pub net: Vec<IfaceMeters>,
+    /// How several roles shared.
+    pub fairness: Option<Fairness>,
+    /// The instruments.
+    pub calibration: Calibration,
+    /// Values read back from the system.
+    pub facts: BTreeMap<String, i64>,
+    /// Reason by field name for what is null.
+    pub nulls: BTreeMap<String, String>,
+    /// What a reader should know.
+    pub warnings: Vec<String>,
+}

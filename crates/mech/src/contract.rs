@@ -1,0 +1,375 @@
+//! What a mechanism is.
+//!
+//! Enea's study names four functions of IPC; they are the contract's four parts: *initialization*
+//! ([`Mechanism::probe`], [`Mechanism::listen`], [`Listener::accept`], [`Mechanism::connect`]), *communication*
+//! ([`Tx`], [`Rx`]: by copy, and in place where the mechanism can), *monitoring* (how an end learns that its
+//! peer died: [`SendError::PeerClosed`], [`RecvError::PeerClosed`]), and *termination* (`Drop`: nothing stays
+//! behind).
+//!
+//! Every channel is bidirectional: each end holds a [`Tx`] towards its peer and an [`Rx`] from it. Mechanisms
+//! that carry one direction only (a pipe) use two objects.
+//!
+//! Blocking follows [`Spec::wait`]. With [`Wait::Block`] an end does what an ordinary program would write: a
+//! pipe blocks in `read`, it is not polled first, so that a figure is the mechanism's and not the harness's.
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Offer;
+
+/// The instant at which a blocking call gives up; `None` waits for ever, with the plain system call.
+pub type Deadline = Option<Instant>;
+
+/// How an end waits when it cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wait {
+    /// Sleep in the kernel until there is something to do.
+    Block,
+    /// Never sleep: try again at once. Owns a core.
+    Spin,
+    /// Try for so many microseconds, then sleep.
+    Hybrid {
+        /// The spin budget.
+        spin_us: u32,
+    },
+}
+
+/// Who touches the payload where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
+    /// The sender's message is copied into the mechanism; the receiver reads its own copy, or in place where
+    /// the mechanism shows it.
+    #[default]
+    Copy,
+    /// The sender writes the payload where the mechanism holds it ([`Tx::send_in_place`]).
+    InPlace,
+}
+
+/// Whether one send is one receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Boundaries {
+    /// A message sent is a message received, the empty one included.
+    Message,
+    /// Bytes in order; [`Rx::recv`] collects as many as the buffer holds, over short reads. An empty send
+    /// transfers nothing.
+    Stream,
+}
+
+/// Whether messages arrive in the order in which they were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// First in, first out.
+    Fifo,
+    /// No promise.
+    None,
+}
+
+/// Whether a message that was accepted arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reliability {
+    /// Arrives, or an end is told.
+    Reliable,
+    /// A full receiver drops silently (UDP).
+    Lossy,
+}
+
+/// What a process needs to use the mechanism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Privilege {
+    /// Nothing.
+    None,
+    /// Permission to trace the peer (`CAP_SYS_PTRACE`, or same user and a permissive `ptrace_scope`).
+    Ptrace,
+    /// A kernel module that only root can load.
+    Module,
+}
+
+/// What a mechanism can do, stated once and checked by the conformance suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caps {
+    /// Message or stream.
+    pub boundaries: Boundaries,
+    /// Largest message in bytes that any configuration here can carry; `None`: bounded by memory only. What
+    /// one channel carries is [`Facts`]' `max_message_bytes`.
+    pub max_message: Option<usize>,
+    /// Whether [`Spec::max_message`] of any size up to `max_message` can be asked for, or the limit is fixed.
+    pub order: Order,
+    /// Delivery.
+    pub reliability: Reliability,
+    /// The sender can write in place ([`Tx::send_in_place`]) and the receiver read in place.
+    pub in_place: bool,
+    /// [`Rx::wait_fd`] gives a descriptor for poll and epoll.
+    pub waitable_fd: bool,
+    /// Several [`Mechanism::connect`]s to one [`Offer`] feed one [`Rx`].
+    pub fan_in: bool,
+    /// [`Listener::accept`] and [`Mechanism::connect`] can be repeated on one offer, each giving a channel of
+    /// its own.
+    pub reconnects: bool,
+    /// The ends may be on different hosts; the offer is then text only.
+    pub crosses_hosts: bool,
+    /// Waiting ends may sleep ([`Wait::Block`]).
+    pub can_block: bool,
+    /// Waiting ends may spin ([`Wait::Spin`], [`Wait::Hybrid`]).
+    pub can_spin: bool,
+    /// An end learns that its peer died, even by `kill -9`.
+    pub detects_peer_death: bool,
+    /// A send can wait with a deadline.
+    pub send_deadline: bool,
+    /// What it takes to use it.
+    pub privilege: Privilege,
+}
+
+/// Whether a mechanism works here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "state")]
+pub enum Probe {
+    /// It was tried and works; the version of what provides it is the receipt.
+    Ready {
+        /// E.g. `linux 6.1.0`.
+        version: String,
+    },
+    /// It does not work here.
+    Missing {
+        /// What is missing, in one sentence.
+        why: String,
+        /// The exact step that mends it, or why nothing can.
+        remedy: String,
+    },
+}
+
+/// What is asked of a channel; both ends are given the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spec {
+    /// No message will be larger; rings and queues are laid out for it.
+    pub max_message: usize,
+    /// How the ends wait.
+    pub wait: Wait,
+    /// Room between the ends in bytes (ring, pipe with F_SETPIPE_SZ, queue); `None`: the mechanism's own default.
+    pub capacity_bytes: Option<usize>,
+    /// SO_SNDBUF and SO_RCVBUF as asked for, before the kernel doubles and clamps them; `None`: the default.
+    pub socket_buffer_bytes: Option<usize>,
+    /// The address a cross-host listener binds to; `None`: loopback.
+    pub bind_address: Option<std::net::IpAddr>,
+    /// How long [`Mechanism::connect`] and [`Listener::accept`] may take.
+    pub open_timeout: Duration,
+}
+
+impl Default for Spec {
+    fn default() -> Self {
+        Spec {
+            max_message: 64 * 1024,
+            wait: Wait::Block,
+            capacity_bytes: None,
+            socket_buffer_bytes: None,
+            bind_address: None,
+            open_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Values read back from the system after opening: `so_sndbuf_bytes`, `so_rcvbuf_bytes`, `pipe_bytes`,
+/// `queue_messages`, `max_message_bytes`, `mtu_bytes`, `tcp_nodelay` ... Units are in the name.
+pub type Facts = std::collections::BTreeMap<String, i64>;
+
+/// Why a channel could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The mechanism cannot do what the spec asks.
+    #[error("{mechanism}: {why}")]
+    Unsupported {
+        /// The mechanism's id.
+        mechanism: &'static str,
+        /// What it cannot do, and what to ask for instead.
+        why: String,
+    },
+    /// The other end did not come within [`Spec::open_timeout`].
+    #[error("{mechanism}: the peer did not open its end within {waited:?}")]
+    TimedOut {
+        /// The mechanism's id.
+        mechanism: &'static str,
+        /// The time given.
+        waited: Duration,
+    },
+    /// The offer does not fit the mechanism: a missing descriptor or word.
+    #[error("{mechanism}: bad offer: {why}")]
+    BadOffer {
+        /// The mechanism's id.
+        mechanism: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A system call failed.
+    #[error("{0}")]
+    Os(#[from] crossway_sys::OsError),
+}
+
+/// Why a message was not sent. Nothing of it was sent, unless stated.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// No room now (`try_send` only).
+    #[error("no room")]
+    Full,
+    /// No room until the deadline. A stream may have taken a part; the channel is then broken for streams.
+    #[error("no room until the deadline")]
+    TimedOut,
+    /// Larger than the channel carries.
+    #[error("message of {len} bytes is larger than the limit of {max} bytes")]
+    TooLarge {
+        /// The message's length.
+        len: usize,
+        /// What the channel carries.
+        max: usize,
+    },
+    /// The peer closed its end or died.
+    #[error("the peer closed its end or died")]
+    PeerClosed,
+    /// A system call failed.
+    #[error("{0}")]
+    Os(#[from] crossway_sys::OsError),
+}
+
+/// Why no message was received.
+#[derive(Debug, thiserror::Error)]
+pub enum RecvError {
+    /// Nothing there now (`try_recv` only).
+    #[error("nothing to receive")]
+    Empty,
+    /// Nothing until the deadline.
+    #[error("nothing to receive until the deadline")]
+    TimedOut,
+    /// The message is larger than the buffer. Where the kernel cuts messages, the rest of it is lost.
+    #[error("message of {need} bytes does not fit the buffer of {have} bytes")]
+    TooSmall {
+        /// Its length.
+        need: usize,
+        /// The buffer's.
+        have: usize,
+    },
+    /// The peer closed its end or died, and everything it had sent has been received.
+    #[error("the peer closed its end or died")]
+    PeerClosed,
+    /// The shared state is damaged: the peer wrote what no correct peer writes.
+    #[error("damaged channel: {0}")]
+    Damaged(String),
+    /// A system call failed.
+    #[error("{0}")]
+    Os(#[from] crossway_sys::OsError),
+}
+
+/// The sending half.
+pub trait Tx: Send + 'static {
+    /// Sends if there is room now, else [`SendError::Full`].
+    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError>;
+
+    /// Sends, waiting for room as [`Spec::wait`] says, until the deadline.
+    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError>;
+
+    /// Sends a message of `len` bytes that `fill` writes where the mechanism holds it. `fill` must write every
+    /// byte: what it leaves is unspecified, though initialised. Mechanisms without [`Caps::in_place`] fill `scratch`
+    /// (at least `len` bytes) and send that.
+    fn send_in_place(
+        &mut self,
+        len: usize,
+        scratch: &mut [u8],
+        until: Deadline,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        fill(&mut scratch[..len]);
+        self.send(&scratch[..len], until)
+    }
+
+    /// Hands over what was collected for batching. After it returns, the peer will see everything sent.
+    fn flush(&mut self) -> Result<(), SendError> {
+        Ok(())
+    }
+
+    /// Values read back from the system.
+    fn facts(&self) -> Facts {
+        Facts::new()
+    }
+}
+
+/// The receiving half.
+pub trait Rx: Send + 'static {
+    /// Receives what is there now, else [`RecvError::Empty`]. Messages: one message, its length returned.
+    /// Streams: fills the whole buffer or nothing; what arrived of it in part is kept for the next call, which
+    /// must ask for the same length.
+    fn try_recv(&mut self, buf: &mut [u8]) -> Result<usize, RecvError>;
+
+    /// As [`Rx::try_recv`], waiting as [`Spec::wait`] says, until the deadline.
+    fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError>;
+
+    /// Shows a message to `read` where the mechanism holds it, or in `scratch` where it must be copied out.
+    /// The room is free again when `read` returns. For streams `scratch.len()` is the number of bytes wanted.
+    fn recv_in_place<R>(
+        &mut self,
+        scratch: &mut [u8],
+        until: Deadline,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, RecvError> {
+        let n = self.recv(scratch, until)?;
+        Ok(read(&scratch[..n]))
+    }
+
+    /// A descriptor that polls readable when [`Rx::try_recv`] would not be empty, if the mechanism has one.
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Values read back from the system.
+    fn facts(&self) -> Facts {
+        Facts::new()
+    }
+}
+
+/// The listening side of a channel that is being made.
+pub trait Listener: Send + 'static {
+    /// What [`Listener::accept`] gives to send with.
+    type Tx: Tx;
+    /// What [`Listener::accept`] gives to receive with.
+    type Rx: Rx;
+
+    /// Completes one channel; waits for the peer until the deadline. Mechanisms whose channel is complete with
+    /// the offer return at once. Those with [`Caps::reconnects`] give a further channel at each call; with
+    /// [`Caps::fan_in`] all connectors feed the one channel that the first call gives; for the others the second
+    /// call is [`OpenError::Unsupported`].
+    fn accept(&mut self, until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError>;
+}
+
+/// A way for two processes to talk.
+pub trait Mechanism: 'static {
+    /// The stable kebab-case id.
+    const ID: &'static str;
+    /// One line for people: what it is, with the name the kernel or a study gives it.
+    const ABOUT: &'static str;
+    /// The sending half.
+    type Tx: Tx;
+    /// The receiving half.
+    type Rx: Rx;
+    /// The listening side.
+    type Listener: Listener<Tx = Self::Tx, Rx = Self::Rx>;
+
+    /// What it can do.
+    fn caps() -> Caps;
+
+    /// Tries it, really: opens what it needs and closes it again.
+    fn probe() -> Probe;
+
+    /// Makes one end and the [`Offer`] from which the other process makes its own.
+    ///
+    /// After the offer was handed over the listener must hold no copy of the peer's descriptors, or it would
+    /// never see the peer's death: descriptors are moved into the offer.
+    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError>;
+
+    /// Makes the other end. Descriptors are taken out of the offer; with [`Caps::reconnects`] or [`Caps::fan_in`]
+    /// the offer's text alone must do, so that it can be used again.
+    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError>;
+}

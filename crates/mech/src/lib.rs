@@ -1,0 +1,20 @@
+//! Every way two Linux processes can talk, behind one contract.
+//!
+//! [`contract`] says what a mechanism is; [`registry`] lists them all; each mechanism is one file below
+//! [`mechanisms`]; the shared-memory rings are in [`ring`]; [`conformance`] is the one suite that all pass.
+
+#![deny(unsafe_code)]
+
+pub mod conformance;
+pub mod contract;
+pub mod mechanisms;
+pub mod offer;
+pub mod registry;
+pub mod ring;
+mod sync;
+
+pub use contract::{
+    Access, Boundaries, Caps, Deadline, Facts, Listener, Mechanism, OpenError, Order, Privilege,
+    Probe, RecvError, Reliability, Rx, SendError, Spec, Tx, Wait,
+};
+pub use offer::Offer;

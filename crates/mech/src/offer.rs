@@ -1,0 +1,59 @@
+//! What the listening end hands to the connecting end: words, and descriptors when both are on one host.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+
+use crate::OpenError;
+
+/// Words and descriptors by name. The words travel as text, the descriptors by `SCM_RIGHTS`; dropping an offer closes
+/// what was not taken.
+#[derive(Debug, Default)]
+pub struct Offer {
+    /// E.g. `path`, `address`, `port`, `pid`.
+    pub words: BTreeMap<String, String>,
+    /// Descriptors that become the connecting end's.
+    pub fds: Vec<(String, OwnedFd)>,
+}
+
+impl Offer {
+    /// An empty offer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a word.
+    pub fn with_word(mut self, name: &str, value: impl ToString) -> Self {
+        self.words.insert(name.to_owned(), value.to_string());
+        self
+    }
+
+    /// Adds a descriptor.
+    pub fn with_fd(mut self, name: &str, fd: OwnedFd) -> Self {
+        self.fds.push((name.to_owned(), fd));
+        self
+    }
+
+    /// Reads a word, parsed.
+    pub fn word<T: std::str::FromStr>(
+        &self,
+        mechanism: &'static str,
+        name: &str,
+    ) -> Result<T, OpenError> {
+        let text = self.words.get(name).ok_or_else(|| OpenError::BadOffer {
+            mechanism,
+            why: format!("the word '{name}' is missing"),
+        })?;
+        text.parse().map_err(|_| OpenError::BadOffer {
+            mechanism,
+            why: format!("the word '{name}' cannot be read: '{text}'"),
+        })
+    }
+
+    /// Takes a descriptor out.
+    pub fn take_fd(&mut self, mechanism: &'static str, name: &str) -> Result<OwnedFd, OpenError> {
+        let at = self.fds.iter().position(|(n, _)| n == name).ok_or_else(|| {
+            OpenError::BadOffer { mechanism, why: format!("the descriptor '{name}' is missing") }
+        })?;
+        Ok(self.fds.swap_remove(at).1)
+    }
+}

@@ -1,0 +1,56 @@
+//! The list of all mechanisms: one line each.
+//!
+//! Code that works with any mechanism implements [`Visitor`] and is instantiated once per mechanism, so that no
+//! virtual call stands in a measured loop.
+
+#[allow(unused_imports)]
+use crate::mechanisms;
+use crate::{Caps, Mechanism, Probe};
+
+/// Code to run with a mechanism chosen at run time.
+pub trait Visitor {
+    /// What it returns.
+    type Out;
+    /// Runs with mechanism `M`.
+    fn visit<M: Mechanism>(self) -> Self::Out;
+}
+
+/// What can be said of a mechanism without using it.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// The stable id.
+    pub id: &'static str,
+    /// One line for people.
+    pub about: &'static str,
+    /// What it can do.
+    pub caps: fn() -> Caps,
+    /// Whether it works here.
+    pub probe: fn() -> Probe,
+}
+
+macro_rules! registry {
+    ($($module:ident :: $name:ident),* $(,)?) => {
+        /// All mechanisms, in the order in which they are listed and shown.
+        pub const ALL: &[Entry] = &[$(Entry {
+            id: <mechanisms::$module::$name as Mechanism>::ID,
+            about: <mechanisms::$module::$name as Mechanism>::ABOUT,
+            caps: <mechanisms::$module::$name as Mechanism>::caps,
+            probe: <mechanisms::$module::$name as Mechanism>::probe,
+        }),*];
+
+        /// Runs `visitor` with the mechanism called `id`; `None` if there is none.
+        pub fn dispatch<V: Visitor>(id: &str, visitor: V) -> Option<V::Out> {
+            $(if id == <mechanisms::$module::$name as Mechanism>::ID {
+                return Some(visitor.visit::<mechanisms::$module::$name>());
+            })*
+            None
+        }
+    };
+}
+
+registry! {}
+
+/// The entry called `id`.
+pub fn find(id: &str) -> Option<&'static Entry> {
+    ALL.iter().find(|e| e.id == id)
+}

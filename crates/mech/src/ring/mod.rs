@@ -1,0 +1,1 @@
+//! The shared-memory rings: single producer, single consumer, lock-free.

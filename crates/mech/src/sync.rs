@@ -1,0 +1,1 @@
+//! Atomics, real or loom's.

@@ -1,0 +1,1 @@
+//! Cross-memory attach: process_vm_readv.

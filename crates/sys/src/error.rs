@@ -1,0 +1,48 @@
+//! The one error of this crate.
+
+use std::fmt;
+use std::io;
+
+/// A system call failed.
+#[derive(Debug)]
+pub struct OsError {
+    /// The call, e.g. `mq_open`.
+    pub call: &'static str,
+    /// What it was applied to, e.g. a path; may be empty.
+    pub object: String,
+    /// The errno.
+    pub source: io::Error,
+}
+
+impl OsError {
+    /// From anything that converts to an [`io::Error`], e.g. a rustix errno.
+    pub fn new(call: &'static str, object: impl ToString, source: impl Into<io::Error>) -> Self {
+        OsError { call, object: object.to_string(), source: source.into() }
+    }
+
+    /// From the thread's errno, for calls made through libc.
+    pub fn last(call: &'static str, object: impl ToString) -> Self {
+        Self::new(call, object, io::Error::last_os_error())
+    }
+
+    /// The raw errno, 0 if there was none.
+    pub fn errno(&self) -> i32 {
+        self.source.raw_os_error().unwrap_or(0)
+    }
+}
+
+impl fmt::Display for OsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.object.is_empty() {
+            write!(f, "{}: {}", self.call, self.source)
+        } else {
+            write!(f, "{} {}: {}", self.call, self.object, self.source)
+        }
+    }
+}
+
+impl std::error::Error for OsError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}

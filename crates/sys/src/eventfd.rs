@@ -1,0 +1,1 @@
+//! eventfd objects.

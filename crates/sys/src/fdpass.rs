@@ -1,0 +1,1 @@
+//! A UNIX socket pair that carries length-prefixed text and descriptors (SCM_RIGHTS).

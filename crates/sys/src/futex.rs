@@ -1,0 +1,1 @@
+//! Futexes on shared memory.

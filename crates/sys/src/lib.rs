@@ -1,0 +1,26 @@
+//! Operating system calls, safely wrapped. Knows nothing of the rest of Crossway.
+//!
+//! The only home of OS calls and, with the rings, of `unsafe`. Every failing call returns an [`OsError`] that names the
+//! call, the object and the errno.
+
+pub mod affinity;
+pub mod clock;
+pub mod cma;
+pub mod error;
+pub mod eventfd;
+pub mod fdpass;
+pub mod futex;
+pub mod lease;
+pub mod mqueue;
+pub mod perf;
+pub mod pipe;
+pub mod proc;
+pub mod procfs;
+pub mod shm;
+pub mod socket;
+pub mod sysv;
+pub mod topology;
+pub mod uring;
+pub mod usage;
+
+pub use error::OsError;

@@ -1,0 +1,1 @@
+//! Pipes: size, vmsplice, non-blocking reads.

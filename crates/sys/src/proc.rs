@@ -1,0 +1,1 @@
+//! Processes: spawn with a parent-death signal, pidfd, wait with usage.

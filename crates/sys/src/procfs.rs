@@ -1,0 +1,1 @@
+//! /proc and /sys: CPU time of the host, soft interrupts, interfaces, environment.

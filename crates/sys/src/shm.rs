@@ -1,0 +1,1 @@
+//! Anonymous and named shared memory, mapped.

@@ -1,0 +1,1 @@
+//! System V shared memory, message queues and semaphores.

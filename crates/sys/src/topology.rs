@@ -1,0 +1,1 @@
+//! Cores, siblings, caches, sockets and NUMA nodes, read from /sys.

@@ -1,0 +1,1 @@
+//! CPU time, context switches and page faults of a thread or process.

@@ -1,0 +1,1 @@
+//! TIPC as a sans-IO state machine.
