@@ -1,0 +1,83 @@
+//! `crossway list`.
+
+use std::process::ExitCode;
+
+use comfy_table::{ContentArrangement, Table, presets};
+use crossway_mech::{Boundaries, Caps, Probe, Reliability, registry};
+use serde::Serialize;
+
+use super::Run;
+use crate::ui::Ui;
+
+/// Lists the mechanisms, what each can do, and whether it works here
+#[derive(clap::Args)]
+pub(crate) struct List {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Leave out what does not work here
+    #[arg(long)]
+    ready: bool,
+}
+
+#[derive(Serialize)]
+struct Row {
+    id: &'static str,
+    about: &'static str,
+    caps: Caps,
+    probe: Probe,
+}
+
+impl Run for List {
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        let rows: Vec<Row> = registry::ALL
+            .iter()
+            .map(|e| Row { id: e.id, about: e.about, caps: (e.caps)(), probe: (e.probe)() })
+            .filter(|row| !self.ready || matches!(row.probe, Probe::Ready { .. }))
+            .collect();
+        if self.json {
+            ui.print_json(&rows)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut table = Table::new();
+        table
+            .load_style(presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_header(["mechanism", "carries", "can", "what it is"]);
+        for row in rows.iter().filter(|row| matches!(row.probe, Probe::Ready { .. })) {
+            table.add_row([row.id, carries(&row.caps), &abilities(&row.caps), row.about]);
+        }
+        println!("{table}");
+        for row in &rows {
+            if let Probe::Missing { why, remedy } = &row.probe {
+                println!("{} {}: {why}; {remedy}", ui.paint("33", "missing"), row.id);
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn carries(caps: &Caps) -> &'static str {
+    match (caps.boundaries, caps.reliability) {
+        (Boundaries::Stream, _) => "bytes",
+        (Boundaries::Message, Reliability::Reliable) => "messages",
+        (Boundaries::Message, Reliability::Lossy) => "messages, lossy",
+    }
+}
+
+fn abilities(caps: &Caps) -> String {
+    [
+        (caps.can_block, "block"),
+        (caps.can_spin, "spin"),
+        (caps.in_place, "in-place"),
+        (caps.waitable_fd, "poll"),
+        (caps.reconnects, "reconnect"),
+        (caps.fan_in, "fan-in"),
+        (caps.crosses_hosts, "hosts"),
+    ]
+    .iter()
+    .filter(|(has, _)| *has)
+    .map(|(_, name)| *name)
+    .collect::<Vec<_>>()
+    .join(" ")
+}

@@ -1,0 +1,40 @@
+//! The subcommands, one file each. A new one is a file with a `clap::Args` struct that implements [`Run`], a `mod`
+//! line and a line in `commands!`. The struct's doc comment is the command's help.
+
+mod completions;
+mod list;
+mod man;
+
+use std::process::ExitCode;
+
+use crate::ui::Ui;
+
+/// What a subcommand does once its arguments are parsed. An error becomes one line on standard error and exit code 2.
+pub(crate) trait Run {
+    /// Runs it to the end.
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode>;
+}
+
+macro_rules! commands {
+    ($($(#[$meta:meta])* $module:ident :: $name:ident),* $(,)?) => {
+        /// The subcommands, in the order in which help lists them.
+        #[derive(clap::Subcommand)]
+        pub(crate) enum Command {
+            $($(#[$meta])* $name($module::$name),)*
+        }
+
+        impl Run for Command {
+            fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+                match self {
+                    $(Command::$name(args) => args.run(ui),)*
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    list::List,
+    completions::Completions,
+    man::Man,
+}

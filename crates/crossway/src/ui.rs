@@ -1,0 +1,95 @@
+//! What all subcommands share towards the person at the terminal: colours, JSON on standard output, exit codes.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+/// It ran and the answer is no.
+pub(crate) const EXIT_NO: u8 = 1;
+/// It was asked for something that cannot be.
+pub(crate) const EXIT_UNUSABLE: u8 = 2;
+/// SIGINT or SIGTERM ended it cleanly.
+pub(crate) const EXIT_INTERRUPTED: u8 = 130;
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Colour {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How to talk to whoever reads standard output.
+pub(crate) struct Ui {
+    /// Colours on standard output.
+    pub(crate) colour: bool,
+    /// Colours on standard error.
+    pub(crate) colour_stderr: bool,
+}
+
+impl Ui {
+    /// Decides on colours once.
+    pub(crate) fn new(colour: Colour) -> Self {
+        let auto = |terminal: bool| match colour {
+            Colour::Always => true,
+            Colour::Never => false,
+            Colour::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+        };
+        Ui {
+            colour: auto(std::io::stdout().is_terminal()),
+            colour_stderr: auto(std::io::stderr().is_terminal()),
+        }
+    }
+
+    /// Prints a value as JSON for a program to read: one document, newline at its end.
+    pub(crate) fn print_json(&self, value: &impl Serialize) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        serde_json::to_writer_pretty(&mut out, value)?;
+        writeln!(out)?;
+        Ok(())
+    }
+
+    /// Wraps `text` in an SGR code (`1` bold, `2` dim, `31` red, `32` green, `33` yellow) where colours are on.
+    pub(crate) fn paint(&self, sgr: &str, text: &str) -> String {
+        if self.colour { format!("\x1b[{sgr}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// The exit code for "it worked" or "the answer is no".
+pub(crate) fn verdict(good: bool) -> ExitCode {
+    if good { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NO) }
+}
+
+/// `crossway ... | head` must end quietly instead of with a panic about a closed pipe.
+pub(crate) fn quiet_on_closed_pipe() {
+    let default_hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let closed = info
+            .payload()
+            .downcast_ref::<String>()
+            .is_some_and(|m| m.contains("failed printing to stdout"));
+        if closed {
+            std::process::exit(0);
+        }
+        default_hook(info);
+    }));
+}
+
+/// Diagnostics go to standard error.
+pub(crate) fn start_tracing(verbose: u8, ui: &Ui) {
+    let level = match verbose {
+        0 => tracing::Level::WARN,
+        1 => tracing::Level::INFO,
+        _ => tracing::Level::TRACE,
+    };
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(ui.colour_stderr)
+        .without_time()
+        .init();
+}
