@@ -1,0 +1,147 @@
+//! The tree lints itself: rules that neither the compiler nor clippy knows.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Over this a file has more than one subject. Generated and vendored files do not count.
+const LINES_AT_MOST: usize = 600;
+
+/// Where `unsafe` may stand: operating-system calls and the shared rings.
+const UNSAFE_HOMES: &[&str] = &["crates/sys/src/", "crates/mech/src/ring/"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace root")
+}
+
+/// Files that git knows, by path below the root.
+fn tracked() -> Vec<(String, PathBuf)> {
+    let out = std::process::Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .expect("git ls-files runs");
+    assert!(out.status.success(), "this is not a git checkout: {:?}", out);
+    String::from_utf8(out.stdout)
+        .expect("paths are UTF-8")
+        .lines()
+        .filter(|path| root().join(path).is_file())
+        .map(|path| (path.to_owned(), root().join(path)))
+        .collect()
+}
+
+fn rust_sources() -> Vec<(String, String)> {
+    let sources: Vec<_> = tracked()
+        .into_iter()
+        .filter(|(path, _)| path.ends_with(".rs"))
+        .map(|(path, file)| (path, fs::read_to_string(file).expect("a source file is UTF-8")))
+        .collect();
+    assert!(sources.len() > 20, "only {} sources found", sources.len());
+    sources
+}
+
+fn complain(what: &str, found: Vec<String>) {
+    assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
+}
+
+#[test]
+fn files_have_one_subject() {
+    let found = rust_sources()
+        .iter()
+        .filter(|(_, text)| text.lines().count() > LINES_AT_MOST)
+        .map(|(path, text)| format!("{path}: {} lines", text.lines().count()))
+        .collect();
+    complain("split these", found);
+}
+
+#[test]
+fn every_source_says_what_it_is() {
+    let found = rust_sources()
+        .iter()
+        .filter(|(_, text)| !text.starts_with("//!"))
+        .map(|(path, _)| path.clone())
+        .collect();
+    complain("these start without a //! line", found);
+}
+
+#[test]
+fn unsafe_stays_at_home() {
+    let keyword = concat!("uns", "afe");
+    let mut found = Vec::new();
+    for (path, text) in rust_sources() {
+        if UNSAFE_HOMES.iter().any(|home| path.starts_with(home)) {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or("");
+            let opens = [" {", " fn", " impl"]
+                .iter()
+                .any(|after| code.contains(&format!("{keyword}{after}")));
+            if opens {
+                found.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    complain("unsafe code outside its homes", found);
+}
+
+#[test]
+fn nothing_is_left_to_do_or_tied_to_one_machine() {
+    let banned = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("XX", "X"),
+        concat!("/wo", "rk/"),
+        concat!("/ho", "me/"),
+        concat!("/ro", "ot/"),
+    ];
+    let texts = [".rs", ".md", ".toml", ".sh", ".c", ".h", "Makefile"];
+    let mut found = Vec::new();
+    for (path, file) in tracked() {
+        if path.contains("/vendor/") || !texts.iter().any(|ending| path.ends_with(ending)) {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        for (number, line) in text.lines().enumerate() {
+            if let Some(word) = banned.iter().find(|word| line.contains(**word)) {
+                found.push(format!("{path}:{}: {word}", number + 1));
+            }
+        }
+    }
+    complain("banned words", found);
+}
+
+#[test]
+fn no_module_is_a_drawer() {
+    let drawers = ["util", "utils", "helper", "helpers", "manager", "misc", "common"];
+    let found = rust_sources()
+        .into_iter()
+        .map(|(path, _)| path)
+        .filter(|path| {
+            let stem = Path::new(path).file_stem().and_then(|s| s.to_str()).unwrap_or("");
+            drawers.contains(&stem)
+        })
+        .collect();
+    complain("name these after what they hold", found);
+}
+
+#[test]
+fn links_in_documents_lead_somewhere() {
+    let mut found = Vec::new();
+    let mut seen = 0;
+    for (path, file) in tracked().into_iter().filter(|(path, _)| path.ends_with(".md")) {
+        let text = fs::read_to_string(&file).expect("a document is UTF-8");
+        for piece in text.split("](").skip(1) {
+            let target = piece.split([')', '#', ' ']).next().unwrap_or("");
+            if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            seen += 1;
+            let base = file.parent().expect("a file has a folder");
+            if !base.join(target).exists() {
+                found.push(format!("{path}: {target}"));
+            }
+        }
+    }
+    assert!(seen > 0, "no links found: the check looks at nothing");
+    complain("dead links", found);
+}

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Sets up what Crossway needs on Debian or Ubuntu: scripts/setup.sh build|test|bench
+#
+#   build   what it takes to compile and to measure
+#   test    the real things the tests run: namespaces, guests, tshark, Chromium, stress-ng ...
+#   bench   the public tools that `make bench` compares with
+#
+# Installs with apt as root or through sudo. Without apt, or without the right to use it, it lists what is
+# missing: an error for what compiling needs, a warning for the rest, whose tests then say that they skip.
+set -euo pipefail
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+# command or file that shows a package is there : Debian package
+build_needs=(cc:gcc make:make git:git /usr/include/stdio.h:libc6-dev)
+build_wants=(stress-ng:stress-ng)
+test_wants=(
+  stress-ng:stress-ng perf:linux-perf ip:iproute2 tc:iproute2 ethtool:ethtool tshark:tshark
+  chromium:chromium linux.uml:user-mode-linux insmod:kmod strace:strace python3:python3
+)
+bench_wants=(sockperf:sockperf iperf3:iperf3)
+
+have() {
+  case $1 in
+    /*) [ -e "$1" ] ;;
+    *) PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null 2>&1 ;;
+  esac
+}
+
+missing() {
+  local pair
+  for pair in "$@"; do
+    have "${pair%%:*}" || printf '%s\n' "${pair##*:}"
+  done | sort -u
+}
+
+install() {
+  local sudo=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null 2>&1 || return 1
+    sudo=(sudo)
+  fi
+  command -v apt-get >/dev/null 2>&1 || return 1
+  say "installing $*"
+  local quiet=(env DEBIAN_FRONTEND=noninteractive apt-get -y -qq -o Dpkg::Use-Pty=0)
+  "${sudo[@]}" "${quiet[@]}" update >/dev/null || say "apt-get update failed; trying with the lists there are"
+  "${sudo[@]}" "${quiet[@]}" install --no-install-recommends "$@" >/dev/null
+}
+
+provide() { # needs|wants pair...
+  local grade=$1 packages
+  shift
+  mapfile -t packages < <(missing "$@")
+  [ ${#packages[@]} -eq 0 ] && return 0
+  install "${packages[@]}" || true
+  mapfile -t packages < <(missing "$@")
+  [ ${#packages[@]} -eq 0 ] && return 0
+  say "missing, and not installable from here: ${packages[*]}"
+  if [ "$grade" = needs ]; then
+    say "Crossway cannot be compiled without them. On Debian: sudo apt-get install ${packages[*]}"
+    exit 1
+  fi
+  say "what needs them will be skipped, and will say so. On Debian: sudo apt-get install ${packages[*]}"
+}
+
+rust() {
+  local want=1.89 version
+  [ -r "$HOME/.cargo/env" ] && . "$HOME/.cargo/env"
+  if ! command -v cargo >/dev/null 2>&1; then
+    say "cargo is missing. Install it with rustup (https://rustup.rs), then run this again"
+    exit 1
+  fi
+  version=$(cargo --version | sed 's/^cargo \([0-9.]*\).*/\1/')
+  if [ "$(printf '%s\n%s\n' "$want" "$version" | sort -V | head -n 1)" != "$want" ]; then
+    say "cargo $version is too old; Crossway needs $want or later: rustup update stable"
+    exit 1
+  fi
+}
+
+case ${1:-} in
+  build) provide needs "${build_needs[@]}"; provide wants "${build_wants[@]}"; rust ;;
+  test)
+    provide needs "${build_needs[@]}"; provide wants "${test_wants[@]}"; rust
+    for part in clippy rustfmt; do
+      cargo "${part/rustfmt/fmt}" --version >/dev/null 2>&1 || rustup component add "$part" || {
+        say "cargo $part is missing: rustup component add $part"; exit 1; }
+    done ;;
+  bench) provide needs "${build_needs[@]}"; provide wants "${bench_wants[@]}"; rust ;;
+  *) say "usage: scripts/setup.sh build|test|bench"; exit 2 ;;
+esac
