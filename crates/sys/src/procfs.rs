@@ -1,1 +1,344 @@
-//! /proc and /sys: CPU time of the host, soft interrupts, interfaces, environment.
+//! What `/proc` and the cgroup files tell about time, traffic and limits.
+//!
+//! `/proc/stat` counts in clock ticks (10 ms on most kernels), so a difference over a few ticks is coarse;
+//! `schedstat` counts nanoseconds. Field meanings are from proc(5) and the kernel's
+//! `Documentation/scheduler/sched-stats.rst`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::OsError;
+
+/// Where a CPU's time went, nanoseconds since boot or between two snapshots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuTimes {
+    /// User code, niced code included (guests' time is in here too).
+    pub user_ns: u64,
+    /// Kernel code on behalf of processes.
+    pub system_ns: u64,
+    /// Nothing to do.
+    pub idle_ns: u64,
+    /// Nothing to do, with I/O under way.
+    pub iowait_ns: u64,
+    /// Hard interrupts.
+    pub irq_ns: u64,
+    /// Soft interrupts.
+    pub softirq_ns: u64,
+    /// Ready to run, but the hypervisor ran somebody else.
+    pub steal_ns: u64,
+}
+
+impl CpuTimes {
+    /// Everything but idle, I/O wait and steal.
+    pub fn busy_ns(&self) -> u64 {
+        self.user_ns + self.system_ns + self.irq_ns + self.softirq_ns
+    }
+
+    /// All of it.
+    pub fn total_ns(&self) -> u64 {
+        self.busy_ns() + self.idle_ns + self.iowait_ns + self.steal_ns
+    }
+
+    /// What passed since `earlier`. The kernel lets `iowait` step back at times; that reads as 0.
+    pub fn since(&self, earlier: &CpuTimes) -> CpuTimes {
+        CpuTimes {
+            user_ns: self.user_ns.saturating_sub(earlier.user_ns),
+            system_ns: self.system_ns.saturating_sub(earlier.system_ns),
+            idle_ns: self.idle_ns.saturating_sub(earlier.idle_ns),
+            iowait_ns: self.iowait_ns.saturating_sub(earlier.iowait_ns),
+            irq_ns: self.irq_ns.saturating_sub(earlier.irq_ns),
+            softirq_ns: self.softirq_ns.saturating_sub(earlier.softirq_ns),
+            steal_ns: self.steal_ns.saturating_sub(earlier.steal_ns),
+        }
+    }
+}
+
+/// The host's CPU times at one instant, or between two.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostCpu {
+    /// All CPUs together.
+    pub total: CpuTimes,
+    /// Each CPU online.
+    pub per_cpu: BTreeMap<u32, CpuTimes>,
+}
+
+impl HostCpu {
+    /// Reads `/proc/stat`.
+    ///
+    /// # Errors
+    /// The file cannot be read or has no `cpu` line.
+    pub fn now() -> Result<HostCpu, OsError> {
+        let text = read("/proc/stat")?;
+        parse_stat(&text, rustix::param::clock_ticks_per_second()).ok_or_else(|| {
+            OsError::new("read", "/proc/stat", std::io::Error::other("no line of CPU times"))
+        })
+    }
+
+    /// What passed since `earlier`.
+    pub fn since(&self, earlier: &HostCpu) -> HostCpu {
+        let zero = CpuTimes::default();
+        HostCpu {
+            total: self.total.since(&earlier.total),
+            per_cpu: self
+                .per_cpu
+                .iter()
+                .map(|(cpu, t)| (*cpu, t.since(earlier.per_cpu.get(cpu).unwrap_or(&zero))))
+                .collect(),
+        }
+    }
+}
+
+/// Reads the text of `/proc/stat`; `ticks_per_s` is the unit (`sysconf(_SC_CLK_TCK)`).
+pub fn parse_stat(text: &str, ticks_per_s: u64) -> Option<HostCpu> {
+    let tick_ns = 1_000_000_000 / ticks_per_s.max(1);
+    let mut host = HostCpu::default();
+    let mut seen = false;
+    for line in text.lines() {
+        let Some(rest) = line.strip_prefix("cpu") else { continue };
+        let (name, fields) = rest.split_once(' ')?;
+        // Kernels before 2.6.11 end before `steal`; a missing field is 0 by definition of the file.
+        let f: Vec<u64> =
+            fields.split_whitespace().map(|t| t.parse().unwrap_or(0) * tick_ns).collect();
+        let at = |i: usize| f.get(i).copied().unwrap_or(0);
+        let times = CpuTimes {
+            user_ns: at(0) + at(1),
+            system_ns: at(2),
+            idle_ns: at(3),
+            iowait_ns: at(4),
+            irq_ns: at(5),
+            softirq_ns: at(6),
+            steal_ns: at(7),
+        };
+        if name.is_empty() {
+            host.total = times;
+            seen = true;
+        } else if let Ok(cpu) = name.parse() {
+            host.per_cpu.insert(cpu, times);
+        }
+    }
+    seen.then_some(host)
+}
+
+/// One network interface's counters since it was made, or between two snapshots.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceCounters {
+    /// Bytes received, link-layer header included where the driver counts it.
+    pub rx_bytes: u64,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets received and dropped.
+    pub rx_dropped: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets sent; a segmentation-offloaded packet counts as one.
+    pub tx_packets: u64,
+    /// Packets to be sent and dropped.
+    pub tx_dropped: u64,
+}
+
+impl InterfaceCounters {
+    /// What passed since `earlier`.
+    pub fn since(&self, earlier: &InterfaceCounters) -> InterfaceCounters {
+        InterfaceCounters {
+            rx_bytes: self.rx_bytes.saturating_sub(earlier.rx_bytes),
+            rx_packets: self.rx_packets.saturating_sub(earlier.rx_packets),
+            rx_dropped: self.rx_dropped.saturating_sub(earlier.rx_dropped),
+            tx_bytes: self.tx_bytes.saturating_sub(earlier.tx_bytes),
+            tx_packets: self.tx_packets.saturating_sub(earlier.tx_packets),
+            tx_dropped: self.tx_dropped.saturating_sub(earlier.tx_dropped),
+        }
+    }
+}
+
+/// The counters of every interface in the calling thread's network namespace.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn interfaces() -> Result<BTreeMap<String, InterfaceCounters>, OsError> {
+    // `/proc/net` follows the process's first thread; a thread may have entered another namespace.
+    Ok(parse_net_dev(&read("/proc/thread-self/net/dev")?))
+}
+
+/// Reads the text of `/proc/net/dev`.
+pub fn parse_net_dev(text: &str) -> BTreeMap<String, InterfaceCounters> {
+    let mut found = BTreeMap::new();
+    for line in text.lines() {
+        // The two heading lines have `|` where counters stand.
+        let Some((name, fields)) = line.rsplit_once(':') else { continue };
+        let f: Vec<u64> = fields.split_whitespace().map_while(|t| t.parse().ok()).collect();
+        if f.len() < 16 {
+            continue;
+        }
+        let counters = InterfaceCounters {
+            rx_bytes: f[0],
+            rx_packets: f[1],
+            rx_dropped: f[3],
+            tx_bytes: f[8],
+            tx_packets: f[9],
+            tx_dropped: f[11],
+        };
+        found.insert(name.trim().to_owned(), counters);
+    }
+    found
+}
+
+/// Load averages: runnable and uninterruptible tasks over 1, 5 and 15 minutes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadAverage {
+    /// Over one minute.
+    pub one_min: f64,
+    /// Over five minutes.
+    pub five_min: f64,
+    /// Over fifteen minutes.
+    pub fifteen_min: f64,
+    /// Tasks runnable now, the reader included.
+    pub runnable: u64,
+}
+
+/// Reads `/proc/loadavg`.
+///
+/// # Errors
+/// The file cannot be read or understood.
+pub fn load_average() -> Result<LoadAverage, OsError> {
+    let text = read("/proc/loadavg")?;
+    parse_loadavg(&text).ok_or_else(|| {
+        OsError::new("read", "/proc/loadavg", std::io::Error::other("not understood"))
+    })
+}
+
+/// Reads the text of `/proc/loadavg`.
+pub fn parse_loadavg(text: &str) -> Option<LoadAverage> {
+    let mut parts = text.split_whitespace();
+    let mut next = || parts.next();
+    Some(LoadAverage {
+        one_min: next()?.parse().ok()?,
+        five_min: next()?.parse().ok()?,
+        fifteen_min: next()?.parse().ok()?,
+        runnable: next()?.split_once('/')?.0.parse().ok()?,
+    })
+}
+
+/// A task's time on and off the CPU (`schedstat`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskSchedule {
+    /// Running, nanoseconds.
+    pub run_ns: u64,
+    /// Runnable but waiting for a CPU, nanoseconds.
+    pub wait_ns: u64,
+    /// Times it was given a CPU.
+    pub slices: u64,
+}
+
+/// Reads `/proc/<pid>/task/<tid>/schedstat`, or the calling thread's with `None`.
+///
+/// # Errors
+/// The task is gone, or the kernel was built without `CONFIG_SCHED_INFO`.
+pub fn task_schedule(task: Option<(u32, u32)>) -> Result<TaskSchedule, OsError> {
+    let path = match task {
+        Some((pid, tid)) => format!("/proc/{pid}/task/{tid}/schedstat"),
+        None => "/proc/thread-self/schedstat".to_owned(),
+    };
+    let text = read(&path)?;
+    let f: Vec<u64> = text.split_whitespace().map_while(|t| t.parse().ok()).collect();
+    match f[..] {
+        [run_ns, wait_ns, slices] => Ok(TaskSchedule { run_ns, wait_ns, slices }),
+        _ => Err(OsError::new("read", path, std::io::Error::other("not three numbers"))),
+    }
+}
+
+/// What the cgroups this process is in allow; the tightest of all levels up to the root.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CgroupLimits {
+    /// CPUs' worth of time per second; `None`: no quota.
+    pub cpu_quota: Option<f64>,
+    /// Bytes of memory; `None`: no limit.
+    pub memory_max_bytes: Option<u64>,
+    /// Processes and threads; `None`: no limit.
+    pub pids_max: Option<u64>,
+}
+
+/// Reads the limits of the cgroups (version 1, 2 or both) this process is in.
+pub fn cgroup_limits() -> CgroupLimits {
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    cgroup_limits_at(&own, &mounts)
+}
+
+/// As [`cgroup_limits`], from the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
+pub fn cgroup_limits_at(own: &str, mountinfo: &str) -> CgroupLimits {
+    let mut limits = CgroupLimits::default();
+    let tighten = |slot: &mut Option<u64>, path: PathBuf| {
+        // Version 1 writes a huge number, and version 2 `max`, for "no limit".
+        if let Some(n) = number(&path).filter(|n| *n < 1 << 60) {
+            *slot = Some(slot.map_or(n, |old| old.min(n)));
+        }
+    };
+    for line in own.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(group)) = (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let Some((mount, root)) = cgroup_mount(mountinfo, controllers) else { continue };
+        let inner = group.strip_prefix(root.trim_end_matches('/')).unwrap_or(group);
+        let leaf = Path::new(&mount).join(inner.trim_start_matches('/'));
+        for dir in leaf.ancestors().take_while(|d| d.starts_with(&mount)) {
+            let quota = fs::read_to_string(dir.join("cpu.max"))
+                .ok()
+                .and_then(|t| parse_cpu_max(&t))
+                .or_else(|| {
+                    let quota = number(&dir.join("cpu.cfs_quota_us"))?;
+                    Some(quota as f64 / number(&dir.join("cpu.cfs_period_us"))? as f64)
+                });
+            if let Some(q) = quota {
+                limits.cpu_quota = Some(limits.cpu_quota.map_or(q, |old: f64| old.min(q)));
+            }
+            tighten(&mut limits.memory_max_bytes, dir.join("memory.max"));
+            tighten(&mut limits.memory_max_bytes, dir.join("memory.limit_in_bytes"));
+            tighten(&mut limits.pids_max, dir.join("pids.max"));
+        }
+    }
+    limits
+}
+
+/// Reads the text of `cpu.max`: `max 100000` or `quota period`; the CPUs' worth, `None` for no quota.
+pub fn parse_cpu_max(text: &str) -> Option<f64> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    let (quota, period) = (quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?);
+    (period > 0.0).then(|| quota / period)
+}
+
+/// Mount point and mounted root of the hierarchy that has `controllers` (version 2 where empty).
+fn cgroup_mount(mountinfo: &str, controllers: &str) -> Option<(String, String)> {
+    mountinfo.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let fields: Vec<&str> = before.split(' ').collect();
+        let (root, mount) = (*fields.get(3)?, *fields.get(4)?);
+        let mut after = after.split(' ');
+        let (kind, options) = (after.next()?, after.nth(1)?);
+        let matches = match kind {
+            "cgroup2" => controllers.is_empty(),
+            "cgroup" => {
+                !controllers.is_empty()
+                    && controllers.split(',').all(|c| options.split(',').any(|o| o == c))
+            }
+            _ => false,
+        };
+        matches.then(|| (mount.to_owned(), root.to_owned()))
+    })
+}
+
+fn number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+fn read(path: &str) -> Result<String, OsError> {
+    fs::read_to_string(path).map_err(|e| OsError::new("read", path, e))
+}
+
+#[cfg(test)]
+#[path = "procfs_tests.rs"]
+mod tests;
