@@ -53,7 +53,7 @@ pub enum Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Boundaries {
-    /// A message sent is a message received, the empty one included.
+    /// A message sent is a message received, the empty one included where [`Caps::carries_empty`].
     Message,
     /// Bytes in order; [`Rx::recv`] collects as many as the buffer holds, over short reads. An empty send
     /// transfers nothing.
@@ -104,6 +104,8 @@ pub struct Caps {
     pub order: Order,
     /// Delivery.
     pub reliability: Reliability,
+    /// The empty message is a message: it arrives. Never so for streams. TIPC's connectionless sockets drop it.
+    pub carries_empty: bool,
     /// The sender can write in place ([`Tx::send_in_place`]) and the receiver read in place.
     pub in_place: bool,
     /// [`Rx::wait_fd`] gives a descriptor for poll and epoll.
@@ -217,7 +219,7 @@ pub enum SendError {
     /// No room now (`try_send` only).
     #[error("no room")]
     Full,
-    /// No room until the deadline. A stream may have taken a part; the channel is then broken for streams.
+    /// No room until the deadline; nothing of the message was taken.
     #[error("no room until the deadline")]
     TimedOut,
     /// Larger than the channel carries.
@@ -267,6 +269,10 @@ pub enum RecvError {
 /// The sending half.
 pub trait Tx: Send + 'static {
     /// Sends if there is room now, else [`SendError::Full`].
+    ///
+    /// A stream that took a part of the message keeps the rest in this half and answers `Ok`: the message is
+    /// accepted. The rest goes out before anything else at the next call; [`Tx::flush`] waits until it has.
+    /// The same holds for [`Tx::send`] with a deadline.
     fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError>;
 
     /// Sends, waiting for room as [`Spec::wait`] says, until the deadline.
