@@ -1,1 +1,182 @@
-//! Clocks: CLOCK_MONOTONIC and, where it is constant and non-stop, the time-stamp counter.
+//! Clocks: CLOCK_MONOTONIC for instants that several processes compare, the processor's time stamp counter for what is
+//! timed in a loop, absolute sleep for pacing.
+
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+/// Nanoseconds on CLOCK_MONOTONIC: the same in all processes of a host.
+#[inline]
+pub fn monotonic_ns() -> u64 {
+    read_ns(ClockId::Monotonic)
+}
+
+/// Milliseconds since 1970 UTC.
+pub fn unix_ms() -> u64 {
+    read_ns(ClockId::Realtime) / 1_000_000
+}
+
+#[inline]
+fn read_ns(id: ClockId) -> u64 {
+    let t = clock_gettime(id);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Sleeps until an instant on CLOCK_MONOTONIC (clock_nanosleep, absolute), through signals.
+pub fn sleep_until_ns(instant_ns: u64) {
+    let request = libc::timespec {
+        tv_sec: (instant_ns / 1_000_000_000) as i64,
+        tv_nsec: (instant_ns % 1_000_000_000) as i64,
+    };
+    loop {
+        // SAFETY: the request lives through the call; an absolute sleep writes no remainder.
+        let result = unsafe {
+            libc::clock_nanosleep(
+                libc::CLOCK_MONOTONIC,
+                libc::TIMER_ABSTIME,
+                &request,
+                std::ptr::null_mut(),
+            )
+        };
+        if result != libc::EINTR {
+            return;
+        }
+    }
+}
+
+/// The instant of [`std::time::Instant`] that lies `ns` after CLOCK_MONOTONIC's zero: both are the same clock on Linux.
+pub fn instant_at(ns: u64) -> Instant {
+    let (now, now_ns) = (Instant::now(), monotonic_ns());
+    if ns >= now_ns {
+        now + Duration::from_nanos(ns - now_ns)
+    } else {
+        now.checked_sub(Duration::from_nanos(now_ns - ns)).unwrap_or(now)
+    }
+}
+
+/// What a timed loop reads.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "source")]
+pub enum Ticker {
+    /// The time stamp counter: one instruction.
+    Tsc {
+        /// Nanoseconds per tick.
+        ns_per_tick: f64,
+    },
+    /// CLOCK_MONOTONIC through the vDSO: one tick is a nanosecond.
+    Monotonic,
+}
+
+impl Ticker {
+    /// The time stamp counter where it is constant and never stops, calibrated for `calibration` against
+    /// CLOCK_MONOTONIC_RAW; else CLOCK_MONOTONIC.
+    pub fn calibrate(calibration: Duration) -> Ticker {
+        if !tsc_is_steady() {
+            return Ticker::Monotonic;
+        }
+        let (raw_start, tsc_start) = raw_and_tsc();
+        std::thread::sleep(calibration);
+        let (raw_end, tsc_end) = raw_and_tsc();
+        if tsc_end <= tsc_start || raw_end <= raw_start {
+            return Ticker::Monotonic;
+        }
+        Ticker::Tsc { ns_per_tick: (raw_end - raw_start) as f64 / (tsc_end - tsc_start) as f64 }
+    }
+
+    /// Ticks now.
+    #[inline(always)]
+    pub fn now(&self) -> u64 {
+        match self {
+            Ticker::Tsc { .. } => tsc(),
+            Ticker::Monotonic => monotonic_ns(),
+        }
+    }
+
+    /// Nanoseconds of so many ticks.
+    #[inline]
+    pub fn ns(&self, ticks: u64) -> u64 {
+        match self {
+            Ticker::Tsc { ns_per_tick } => (ticks as f64 * ns_per_tick).round() as u64,
+            Ticker::Monotonic => ticks,
+        }
+    }
+
+    /// Nanoseconds of one tick.
+    pub fn ns_per_tick(&self) -> f64 {
+        match self {
+            Ticker::Tsc { ns_per_tick } => *ns_per_tick,
+            Ticker::Monotonic => 1.0,
+        }
+    }
+}
+
+/// A pair of readings taken together: of several tries the one with the shortest distance between two counter reads.
+fn raw_and_tsc() -> (u64, u64) {
+    (0..16)
+        .map(|_| {
+            let before = tsc();
+            let raw = read_ns(ClockId::MonotonicRaw);
+            let after = tsc();
+            (after.wrapping_sub(before), raw, before.wrapping_add(after.wrapping_sub(before) / 2))
+        })
+        .min()
+        .map_or((0, 0), |(_, raw, tsc)| (raw, tsc))
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn tsc() -> u64 {
+    // SAFETY: every x86-64 processor has the instruction; Linux does not forbid it (PR_SET_TSC is not used here).
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn tsc() -> u64 {
+    monotonic_ns()
+}
+
+/// Whether /proc/cpuinfo promises a counter of constant rate that never stops, and the kernel itself keeps time by it
+/// or at least has not called it unstable.
+fn tsc_is_steady() -> bool {
+    if !cfg!(target_arch = "x86_64") {
+        return false;
+    }
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = cpuinfo.lines().find(|l| l.starts_with("flags")).unwrap_or_default();
+    let has = |flag| flags.split_ascii_whitespace().any(|f| f == flag);
+    let available = std::fs::read_to_string(
+        "/sys/devices/system/clocksource/clocksource0/available_clocksource",
+    )
+    .unwrap_or_default();
+    has("constant_tsc") && has("nonstop_tsc") && available.split_whitespace().any(|c| c == "tsc")
+}
+
+/// Converts a nanosecond count to the kernel's form.
+pub fn timespec(ns: u64) -> Timespec {
+    Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_agree_with_the_monotonic_clock() {
+        let ticker = Ticker::calibrate(Duration::from_millis(20));
+        let (ticks, ns) = (ticker.now(), monotonic_ns());
+        std::thread::sleep(Duration::from_millis(30));
+        let by_ticks = ticker.ns(ticker.now() - ticks) as f64;
+        let by_clock = (monotonic_ns() - ns) as f64;
+        // Both spans hold the same sleep; the reads may be torn apart by the scheduler, so the bound is wide.
+        assert!((by_ticks / by_clock - 1.0).abs() < 0.2, "{by_ticks} {by_clock}");
+    }
+
+    #[test]
+    fn absolute_sleep_never_ends_early() {
+        let until = monotonic_ns() + 2_000_000;
+        sleep_until_ns(until);
+        assert!(monotonic_ns() >= until);
+    }
+}

@@ -1,1 +1,88 @@
-//! A UNIX socket pair that carries length-prefixed text and descriptors (SCM_RIGHTS).
+//! Descriptors over a UNIX socket (SCM_RIGHTS), together with bytes.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+use crate::OsError;
+
+/// The most descriptors that travel with one call; the kernel's SCM_MAX_FD is 253.
+pub const MOST_FDS: usize = 64;
+
+/// Sends bytes, with descriptors attached to the first of them; returns how many bytes went. The descriptors stay open
+/// here. At least one byte must be sent for descriptors to travel.
+pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<usize, OsError> {
+    if fds.len() > MOST_FDS {
+        let why = format!("{} descriptors at once, at most {MOST_FDS}", fds.len());
+        return Err(OsError::new("sendmsg", "", std::io::Error::other(why)));
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(fds));
+    }
+    loop {
+        let flags = SendFlags::NOSIGNAL;
+        match sendmsg(socket.as_fd(), &[IoSlice::new(bytes)], &mut control, flags) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return other.map_err(|e| OsError::new("sendmsg", "", e)),
+        }
+    }
+}
+
+/// Receives bytes and the descriptors that came with them (closed on exec); returns how many bytes came, 0 at the end.
+pub fn recv(socket: impl AsFd, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, OsError> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let message = loop {
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        match recvmsg(socket.as_fd(), &mut [IoSliceMut::new(bytes)], &mut control, flags) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(OsError::new("recvmsg", "", e)),
+            Ok(message) => break message,
+        }
+    };
+    for part in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = part {
+            fds.extend(received);
+        }
+    }
+    Ok(message.bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_descriptor_arrives_and_works() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let (mut here, there) = UnixStream::pair().unwrap();
+        assert_eq!(send(&a, b"x", &[there.as_fd()]).unwrap(), 1);
+        drop(there);
+        let mut byte = [0];
+        let mut fds = Vec::new();
+        assert_eq!(recv(&b, &mut byte, &mut fds).unwrap(), 1);
+        assert_eq!(fds.len(), 1);
+        File::from(fds.remove(0)).write_all(b"hello").unwrap();
+        let mut text = String::new();
+        here.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "hello");
+    }
+
+    #[test]
+    fn too_many_descriptors_are_refused_before_any_byte_goes() {
+        let (a, _b) = UnixStream::pair().unwrap();
+        let many = vec![a.as_fd(); MOST_FDS + 1];
+        assert!(send(&a, b"x", &many).unwrap_err().to_string().contains("at most"));
+    }
+}

@@ -1,1 +1,63 @@
-//! Processes: spawn with a parent-death signal, pidfd, wait with usage.
+//! Processes: death together with the parent, ids that cannot be mistaken, killing.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, set_parent_process_death_signal,
+};
+
+use crate::OsError;
+
+/// How long a killed process may take to go.
+const DEATH_LIMIT_S: i64 = 5;
+
+/// Makes the child die by `SIGKILL` when the thread that starts it ends (PR_SET_PDEATHSIG): start it from a thread that
+/// lives as long as the child should.
+pub fn die_with_parent(command: &mut Command) {
+    let parent = rustix::process::getpid();
+    // SAFETY: between fork and exec only two system calls are made; nothing is allocated, no lock is taken.
+    unsafe {
+        command.pre_exec(move || {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // The parent may have died before the call above.
+            if rustix::process::getppid() != Some(parent) {
+                return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            Ok(())
+        });
+    }
+}
+
+/// When a process started, in clock ticks after boot; `None` if there is no such process. With the pid it names a process
+/// for good.
+pub fn started_ticks(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the command in parentheses and may hold anything; fields are counted after its last ')'.
+    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
+    let state = fields.next()?;
+    if state == "Z" || state == "X" {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+/// Kills the process that has this pid and this start, if it still runs, and waits until it is dead. Never another one:
+/// the descriptor holds the process while its start is compared.
+pub fn kill_exactly(pid: u32, started: u64) {
+    let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
+    let Ok(process) = pidfd_open(id, PidfdFlags::empty()) else { return };
+    if started_ticks(pid) != Some(started) || pidfd_send_signal(&process, Signal::KILL).is_err() {
+        return;
+    }
+    let limit = Timespec { tv_sec: DEATH_LIMIT_S, tv_nsec: 0 };
+    let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit));
+}
+
+/// Locks all memory, present and future, so that no page fault stands in a measured loop.
+pub fn lock_memory() -> Result<(), OsError> {
+    use rustix::mm::{MlockAllFlags, mlockall};
+    mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
+        .map_err(|e| OsError::new("mlockall", "", e))
+}

@@ -1,0 +1,104 @@
+//! Where leases are kept: one directory per run below `$XDG_RUNTIME_DIR/crossway` or `/tmp/crossway-UID`, named after its
+//! owner's pid and start, so that a dead owner is recognised even when its pid was given away again.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::Resource;
+use crate::{OsError, proc};
+
+/// A socket address holds 108 bytes; the run's and the object's names take about 50.
+const LONGEST_ROOT: usize = 50;
+
+pub(super) fn make_own() -> Result<PathBuf, OsError> {
+    let root = root()?;
+    let pid = std::process::id();
+    let started = proc::started_ticks(pid)
+        .ok_or_else(|| OsError::new("read start time", "/proc/self/stat", no_proc()))?;
+    let dir = root.join(format!("{pid}-{started}"));
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&dir)
+        .map_err(|e| OsError::new("mkdir", dir.display(), e))?;
+    Ok(dir)
+}
+
+fn no_proc() -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::NotFound, "no such file; mount /proc")
+}
+
+/// The user's directory, private to the user: a stranger's directory in /tmp must not be trusted.
+fn root() -> Result<PathBuf, OsError> {
+    let uid = rustix::process::getuid().as_raw();
+    let root = std::env::var_os("XDG_RUNTIME_DIR")
+        .map(|dir| PathBuf::from(dir).join("crossway"))
+        .filter(|dir| dir.as_os_str().len() <= LONGEST_ROOT)
+        .filter(|dir| dir.parent().is_some_and(Path::is_dir))
+        .unwrap_or_else(|| PathBuf::from(format!("/tmp/crossway-{uid}")));
+    match fs::DirBuilder::new().mode(0o700).create(&root) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(OsError::new("mkdir", root.display(), e));
+        }
+        _ => {}
+    }
+    let meta = fs::symlink_metadata(&root).map_err(|e| OsError::new("stat", root.display(), e))?;
+    if !meta.is_dir() || meta.uid() != uid || meta.mode() & 0o022 != 0 {
+        let why = "not a directory of this user's alone; remove it or set XDG_RUNTIME_DIR";
+        return Err(OsError::new("use", root.display(), std::io::Error::other(why)));
+    }
+    Ok(root)
+}
+
+pub(super) fn dead_runs() -> Result<Vec<PathBuf>, OsError> {
+    let root = root()?;
+    let entries = fs::read_dir(&root).map_err(|e| OsError::new("list", root.display(), e))?;
+    Ok(entries
+        .filter_map(Result::ok)
+        .filter(|entry| owner_is_dead(&entry.file_name().to_string_lossy()))
+        .map(|entry| entry.path())
+        .collect())
+}
+
+fn owner_is_dead(name: &str) -> bool {
+    let Some((pid, started)) = name.split_once('-') else { return false };
+    let (Ok(pid), Ok(started)) = (pid.parse(), started.parse()) else { return false };
+    proc::started_ticks(pid) != Some(started)
+}
+
+/// Kills the run's processes, then removes its objects, then its directory. In this order: a living role might make more.
+pub(super) fn reap(dir: &Path) {
+    for (_, resource) in leases(dir) {
+        if matches!(resource, Some(Resource::Process { .. })) {
+            resource.iter().for_each(Resource::remove);
+        }
+    }
+    remove_leases(dir, |_| true);
+    let _ = fs::remove_dir_all(dir);
+}
+
+pub(super) fn remove_leases(dir: &Path, chosen: impl Fn(&str) -> bool) {
+    for (file, resource) in leases(dir) {
+        let name = file.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        if chosen(&name) {
+            resource.iter().for_each(Resource::remove);
+            let _ = fs::remove_file(&file);
+        }
+    }
+}
+
+/// The leases of a directory. A file that cannot be read was being written when its writer died; the object was not
+/// made then.
+fn leases(dir: &Path) -> Vec<(PathBuf, Option<Resource>)> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    entries
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|e| e == "lease"))
+        .map(|path| {
+            let resource = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+            (path, resource)
+        })
+        .collect()
+}
