@@ -4,5 +4,10 @@
 //! those of its competitors; each trial becomes one [`record`]. Everything downstream (compare, rank, export, the
 //! report) is a pure function of records.
 
+pub mod fit;
 pub mod inputs;
 pub mod record;
+pub mod records_io;
+#[cfg(test)]
+mod samples;
+pub mod stats;

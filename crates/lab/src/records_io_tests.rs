@@ -1,0 +1,96 @@
+//! Whole, torn, damaged and newer files of records.
+
+use super::*;
+use crate::samples;
+
+fn parse(bytes: &[u8]) -> Result<Loaded, ReadError> {
+    parse_records(Path::new("run/results.jsonl"), bytes)
+}
+
+fn two() -> Vec<u8> {
+    samples::lines(&samples::trials("pipe", 64, &[1000, 1100], 500.0))
+}
+
+#[test]
+fn what_was_written_is_read_back() {
+    let records = samples::trials("pipe", 64, &[1000, 1100], 500.0);
+    let loaded = parse(&samples::lines(&records)).expect("whole lines");
+    assert_eq!(loaded.records, records);
+    assert_eq!(loaded.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn many_records_keep_their_order() {
+    let line = samples::ping_pong("pipe", 64, 0, 1000, 1.0);
+    let records: Vec<Record> = (0..9000u32)
+        .map(|order| {
+            let mut record = line.clone();
+            record.inputs.order = order;
+            record
+        })
+        .collect();
+    let loaded = parse(&samples::lines(&records)).expect("whole lines");
+    assert!(loaded.records.iter().map(|r| r.inputs.order).eq(0..9000));
+}
+
+#[test]
+fn a_torn_last_line_is_left_out_wherever_it_was_cut() {
+    let whole = two();
+    let second = whole.iter().position(|b| *b == b'\n').expect("two lines") + 1;
+    for cut in second + 1..whole.len() - 1 {
+        let loaded = parse(&whole[..cut]).expect("a torn line is no error");
+        assert_eq!(loaded.records.len(), 1, "cut at {cut}");
+        assert!(loaded.warnings[0].contains("run/results.jsonl:2"), "{:?}", loaded.warnings);
+    }
+    // Only the newline is missing: the record is whole.
+    assert_eq!(parse(&whole[..whole.len() - 1]).expect("whole").records.len(), 2);
+}
+
+#[test]
+fn damage_in_the_middle_is_an_error_with_its_place() {
+    let mut bytes = two();
+    bytes[0] = b'[';
+    let error = parse(&bytes).expect_err("damaged").to_string();
+    assert!(error.starts_with("run/results.jsonl:1: not a record"), "{error}");
+    let mut bytes = two();
+    bytes.extend_from_slice(b"{\"schema\":1}\n");
+    let error = parse(&bytes).expect_err("a whole line that is no record").to_string();
+    assert!(error.starts_with("run/results.jsonl:3: not a record: missing field"), "{error}");
+    assert!(parse(b"\xff\xfe\n").expect_err("no text").to_string().contains(":1:"));
+}
+
+#[test]
+fn a_newer_schema_is_refused_by_name() {
+    for text in ["{\"schema\":99}", "{\"schema\":99,\"figures\":[1,2]}"] {
+        let error = parse(format!("{text}\n").as_bytes()).expect_err("newer").to_string();
+        assert!(error.contains("schema 99 is newer"), "{error}");
+        assert!(error.contains("update crossway"), "{error}");
+    }
+    let mut record = samples::ping_pong("pipe", 64, 0, 1000, 1.0);
+    record.schema = SCHEMA + 1;
+    assert!(matches!(parse(&samples::lines(&[record])), Err(ReadError::NewerSchema { .. })));
+    // Also where the newline is missing: it is not torn, it is newer.
+    assert!(matches!(parse(b"{\"schema\":99}"), Err(ReadError::NewerSchema { .. })));
+}
+
+#[test]
+fn an_empty_file_is_no_records_with_a_warning() {
+    for bytes in [&b""[..], b"\n\n"] {
+        let loaded = parse(bytes).expect("nothing is no error");
+        assert!(loaded.records.is_empty() && loaded.warnings.len() == 1);
+    }
+}
+
+#[test]
+fn a_folder_means_its_results_and_a_folder_without_says_so() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let error = read_records(dir.path()).expect_err("no results").to_string();
+    assert!(error.contains("holds no run"), "{error}");
+    std::fs::write(dir.path().join(RESULTS), two()).expect("a file");
+    assert_eq!(read_records(dir.path()).expect("a run").records.len(), 2);
+    assert_eq!(read_records(&dir.path().join(RESULTS)).expect("a file").records.len(), 2);
+    assert_eq!(read_beside::<serde_json::Value>(dir.path(), LIMITS).expect("none"), None);
+    std::fs::write(dir.path().join(LIMITS), "{\n!").expect("a file");
+    let error = read_beside::<serde_json::Value>(dir.path(), LIMITS).expect_err("bad").to_string();
+    assert!(error.contains("limits.json:2"), "{error}");
+}

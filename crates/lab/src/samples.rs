@@ -1,0 +1,147 @@
+//! Records made up for tests: complete, plausible in form, and with figures chosen by the test.
+
+use std::collections::BTreeMap;
+
+use crossway_mech::{Access, Wait};
+
+use crate::inputs::{Inputs, Load, Placement, Workload};
+use crate::record::{
+    Calibration, Cost, Counts, Latency, Record, RoleMeters, SCHEMA, Span, Status, Throughput,
+};
+
+/// A finished trial of `mechanism` with a round trip of `p50_ns` and 1000 messages of CPU time `cpu_ns` each.
+pub(crate) fn ping_pong(
+    mechanism: &str,
+    size: u64,
+    trial: u32,
+    p50_ns: u64,
+    cpu_ns: f64,
+) -> Record {
+    let inputs = Inputs {
+        workload: Workload::PingPong,
+        size_bytes: size,
+        wait: Wait::Block,
+        access: Access::Copy,
+        placement: Placement::SharedCache,
+        cpus: vec![0, 1],
+        load: Load::default(),
+        socket_buffer_bytes: None,
+        capacity_bytes: None,
+        messages: None,
+        warmup_ms: 10,
+        measure_ms: 100,
+        trial,
+        trials: 5,
+        order: trial,
+        seed: 1,
+    };
+    let rate = 1e9 / p50_ns as f64;
+    Record {
+        schema: SCHEMA,
+        run: "2026-01-01T00:00:00Z-test".to_owned(),
+        plan: "test".to_owned(),
+        group: "group".to_owned(),
+        case: format!("{mechanism}/ping-pong/{size}/block"),
+        mechanism: mechanism.to_owned(),
+        mechanism_version: Some("linux 6.1".to_owned()),
+        host: "local".to_owned(),
+        inputs,
+        status: Status::Ok,
+        reason: None,
+        remedy: None,
+        started_unix_ms: 1_700_000_000_000,
+        counts: Some(Counts {
+            sent: 1000,
+            received: 1000,
+            bytes: 1000 * size,
+            out_of_order: 0,
+            corrupt: 0,
+            warmup: 10,
+        }),
+        throughput: Some(Throughput {
+            wall_ns: 1000 * p50_ns,
+            msgs_per_s: rate,
+            bytes_per_s: rate * size as f64,
+        }),
+        latency_ns: vec![Latency {
+            span: Span::RoundTrip,
+            n: 1000,
+            min: p50_ns / 2,
+            mean: p50_ns as f64 * 1.1,
+            p50: p50_ns,
+            p90: p50_ns * 2,
+            p99: Some(p50_ns * 3),
+            p999: None,
+            p9999: None,
+            max: p50_ns * 10,
+            batch: 1,
+            histogram: None,
+        }],
+        pacing: None,
+        roles: ["client", "server"]
+            .iter()
+            .enumerate()
+            .map(|(cpu, role)| RoleMeters {
+                role: (*role).to_owned(),
+                cpu: Some(cpu as u32),
+                user_ns: 1000,
+                system_ns: 2000,
+                switches_voluntary: 3,
+                switches_involuntary: 4,
+                faults_minor: 5,
+                faults_major: 0,
+                cycles: None,
+                instructions: None,
+                cache_misses: None,
+                messages: 1000,
+                longest_wait_ns: None,
+            })
+            .collect(),
+        host_cpu: None,
+        cost: Some(Cost {
+            cpu_ns_per_msg: cpu_ns,
+            bits_per_cpu_s: size as f64 * 8.0 * 1e9 / cpu_ns,
+            host_ns_per_msg: None,
+        }),
+        net: Vec::new(),
+        fairness: None,
+        calibration: Calibration {
+            clock_read_ns: 20.0,
+            clock_step_ns: 1.0,
+            empty_loop_ns: 1.0,
+            cache_line_before_ns: Some(100.0),
+            cache_line_after_ns: Some(102.0),
+        },
+        facts: BTreeMap::new(),
+        nulls: BTreeMap::new(),
+        warnings: Vec::new(),
+    }
+}
+
+/// So many trials with these round trips.
+pub(crate) fn trials(mechanism: &str, size: u64, p50s_ns: &[u64], cpu_ns: f64) -> Vec<Record> {
+    p50s_ns
+        .iter()
+        .enumerate()
+        .map(|(trial, p50)| ping_pong(mechanism, size, trial as u32, *p50, cpu_ns))
+        .collect()
+}
+
+/// The same trials under another load.
+pub(crate) fn loaded(mut records: Vec<Record>, load: Load) -> Vec<Record> {
+    for record in &mut records {
+        record.inputs.load = load;
+        record.case = format!("{}/loaded", record.case);
+    }
+    records
+}
+
+/// One line of `results.jsonl` for each record.
+pub(crate) fn lines(records: &[Record]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for record in records {
+        serde_json::to_writer(&mut out, record).expect("a record is JSON");
+        out.push(b'\n');
+    }
+    out
+}

@@ -1,0 +1,172 @@
+//! Statistics on trials. The unit is the trial, never the message: the messages of one trial share the trial's luck
+//! (placement, frequency, neighbours), so a million of them say no more about the next trial than one does.
+//!
+//! Robust figures throughout (median, MAD, quantiles), because latencies have long tails. Every function takes
+//! figures in any order; a NaN in them is a programming error upstream and makes the result `None`.
+
+pub mod bootstrap;
+pub mod two_samples;
+
+use serde::{Deserialize, Serialize};
+
+pub use bootstrap::{Interval, median_interval, ratio_interval};
+pub use two_samples::{MannWhitney, cliffs_delta, hodges_lehmann, mann_whitney};
+
+/// Trials from which on an interval of the median says something: below it even the whole range covers the true
+/// median with less than 90 % probability (1 - 2 * 0.5^n).
+pub const TRIALS_AT_LEAST: usize = 5;
+
+/// Figures in ascending order; `None` if there are none or one is NaN.
+pub fn sorted(figures: &[f64]) -> Option<Vec<f64>> {
+    if figures.is_empty() || figures.iter().any(|x| x.is_nan()) {
+        return None;
+    }
+    let mut sorted = figures.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    Some(sorted)
+}
+
+/// The quantile `q` in 0..=1, interpolated linearly between the two nearest figures (Hyndman and Fan's type 7, what R and
+/// NumPy do unless told otherwise).
+pub fn quantile(figures: &[f64], q: f64) -> Option<f64> {
+    let sorted = sorted(figures)?;
+    (0.0..=1.0).contains(&q).then(|| quantile_of_sorted(&sorted, q))
+}
+
+pub(crate) fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
+    let at = q * (sorted.len() - 1) as f64;
+    let (low, high) = (at.floor() as usize, at.ceil() as usize);
+    // Equal neighbours are returned as they are, so that infinities do not turn into NaN.
+    if sorted[low] == sorted[high] {
+        return sorted[low];
+    }
+    sorted[low] + (at - at.floor()) * (sorted[high] - sorted[low])
+}
+
+/// The median.
+pub fn median(figures: &[f64]) -> Option<f64> {
+    quantile(figures, 0.5)
+}
+
+/// The median absolute deviation from the median, not scaled.
+pub fn mad(figures: &[f64]) -> Option<f64> {
+    let middle = median(figures)?;
+    median(&figures.iter().map(|x| (x - middle).abs()).collect::<Vec<_>>())
+}
+
+/// Positions of the figures whose modified z-score is beyond 3.5 (Iglewicz and Hoaglin, 1993). They are told, never removed.
+/// Fewer than five figures have none: too few to say what is usual.
+pub fn outliers(figures: &[f64]) -> Vec<usize> {
+    const LIMIT: f64 = 3.5;
+    let (Some(middle), Some(mad)) = (median(figures), mad(figures)) else { return Vec::new() };
+    if figures.len() < TRIALS_AT_LEAST {
+        return Vec::new();
+    }
+    // The factors make both scales equal the standard deviation for normal data; the second serves where more
+    // than half of the figures are equal and the MAD is 0.
+    let mean_deviation =
+        figures.iter().map(|x| (x - middle).abs()).sum::<f64>() / figures.len() as f64;
+    let scale = if mad > 0.0 { mad / 0.674_489_75 } else { mean_deviation * 1.253_314 };
+    let far = |x: &f64| scale > 0.0 && (x - middle).abs() / scale > LIMIT;
+    figures.iter().enumerate().filter(|(_, x)| far(x)).map(|(at, _)| at).collect()
+}
+
+/// Jain's fairness index of shares: 1 when all are equal, 1/n when one has everything; `None` when nobody has
+/// anything.
+pub fn jain(shares: &[f64]) -> Option<f64> {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|x| x * x).sum();
+    (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
+/// What a table shows of several trials' figures.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Trials.
+    pub n: usize,
+    /// The median.
+    pub median: f64,
+    /// 95 % bootstrap interval of the median; the whole range when trials are fewer than [`TRIALS_AT_LEAST`].
+    pub interval: Interval,
+    /// Median absolute deviation.
+    pub mad: f64,
+    /// Least.
+    pub min: f64,
+    /// Largest.
+    pub max: f64,
+    /// How many are outliers.
+    pub outliers: usize,
+}
+
+impl Summary {
+    /// Of these figures; `None` if there are none or one is NaN.
+    pub fn of(figures: &[f64]) -> Option<Summary> {
+        let sorted = sorted(figures)?;
+        Some(Summary {
+            n: sorted.len(),
+            median: quantile_of_sorted(&sorted, 0.5),
+            interval: median_interval(&sorted, 0.95)?,
+            mad: mad(&sorted)?,
+            min: sorted[0],
+            max: sorted[sorted.len() - 1],
+            outliers: outliers(&sorted).len(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_r_type_7() {
+        // R: quantile(c(1,2,3,4), .25) = 1.75; quantile(1:11, .9) = 10.
+        assert_eq!(quantile(&[4.0, 1.0, 3.0, 2.0], 0.25), Some(1.75));
+        let eleven: Vec<f64> = (1..=11).map(f64::from).collect();
+        assert_eq!(quantile(&eleven, 0.9), Some(10.0));
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+
+    #[test]
+    fn nothing_and_nan_have_no_median() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[1.0, f64::NAN]), None);
+        assert_eq!(quantile(&[1.0], 1.5), None);
+        assert_eq!(quantile(&[f64::INFINITY, f64::INFINITY], 0.3), Some(f64::INFINITY));
+        assert!(Summary::of(&[]).is_none());
+    }
+
+    #[test]
+    fn mad_of_the_textbook_example() {
+        // (1, 1, 2, 2, 4, 6, 9): median 2, deviations (1, 1, 0, 0, 2, 4, 7), their median 1.
+        assert_eq!(mad(&[1.0, 1.0, 2.0, 2.0, 4.0, 6.0, 9.0]), Some(1.0));
+    }
+
+    #[test]
+    fn outliers_are_found_by_position() {
+        // Median 2.145; scale = 0.035 / 0.6745 = 0.0519; 2.9 is 14.5 scales away, 2.22 is 1.4.
+        let figures = [2.1, 2.11, 2.13, 2.9, 2.16, 2.18, 2.22, 2.1];
+        assert_eq!(outliers(&figures), [3]);
+        assert_eq!(outliers(&[5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 9.0]), [7]);
+        assert_eq!(outliers(&[5.0; 9]), Vec::<usize>::new());
+        assert_eq!(outliers(&[1.0, 1.0, 1.0, 900.0]), Vec::<usize>::new());
+    }
+
+    #[test]
+    fn jain_is_one_for_equals_and_one_nth_for_a_monopoly() {
+        assert_eq!(jain(&[3.0, 3.0, 3.0]), Some(1.0));
+        assert_eq!(jain(&[1.0, 0.0, 0.0, 0.0]), Some(0.25));
+        // (1+2+3)^2 / (3 * (1+4+9)) = 36/42.
+        assert_eq!(jain(&[1.0, 2.0, 3.0]), Some(36.0 / 42.0));
+        assert_eq!(jain(&[]), None);
+        assert_eq!(jain(&[0.0, 0.0]), None);
+    }
+
+    #[test]
+    fn a_summary_of_five_covers_their_range() {
+        let summary = Summary::of(&[5.0, 1.0, 3.0, 4.0, 2.0]).expect("figures");
+        assert_eq!((summary.n, summary.median, summary.min, summary.max), (5, 3.0, 1.0, 5.0));
+        assert_eq!((summary.interval.low, summary.interval.high), (1.0, 5.0));
+    }
+}
