@@ -128,6 +128,7 @@ pub(crate) fn trials(mechanism: &str, size: u64, p50s_ns: &[u64], cpu_ns: f64) -
 }
 
 /// The same trials under another load.
+#[allow(dead_code)]
 pub(crate) fn loaded(mut records: Vec<Record>, load: Load) -> Vec<Record> {
     for record in &mut records {
         record.inputs.load = load;
