@@ -46,3 +46,9 @@ impl std::error::Error for OsError {
         Some(&self.source)
     }
 }
+
+/// The errno of the libc call that failed just now in this thread.
+pub(crate) fn last_errno() -> rustix::io::Errno {
+    rustix::io::Errno::from_io_error(&io::Error::last_os_error())
+        .unwrap_or(rustix::io::Errno::INVAL)
+}

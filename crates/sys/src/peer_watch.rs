@@ -1,0 +1,149 @@
+//! A thread that sleeps on a lifeline, for channels whose blocking calls cannot wait for two things at once.
+//!
+//! Each end of the channel holds one socket of a pair. When an end closes, or its process dies in any way, the kernel
+//! hangs the other socket up. The calls that carry messages stay the plain blocking ones: the thread costs nothing until
+//! the peer ends, and then does what wakes those who wait.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use crate::OsError;
+
+/// Makes the two ends of a lifeline.
+pub fn pair() -> Result<(OwnedFd, OwnedFd), OsError> {
+    let (a, b) = UnixStream::pair().map_err(|e| OsError::new("socketpair", "lifeline", e))?;
+    Ok((a.into(), b.into()))
+}
+
+/// What an end is told by its lifeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The peer called [`PeerWatch::confirm`].
+    Confirmed,
+    /// The peer closed its end or died.
+    Ended,
+}
+
+/// One end, watched. Dropping it tells the peer.
+#[derive(Debug)]
+pub struct PeerWatch {
+    socket: Arc<UnixStream>,
+    closing: Arc<AtomicBool>,
+    ended: Arc<AtomicBool>,
+    watcher: Option<JoinHandle<()>>,
+}
+
+impl PeerWatch {
+    /// Watches `end`. `on_event` runs in the watching thread and must not block; [`PeerWatch::peer_has_ended`] is true
+    /// before it is told of [`Event::Ended`], which comes at most once and last.
+    pub fn watch(
+        end: OwnedFd,
+        mut on_event: impl FnMut(Event) + Send + 'static,
+    ) -> Result<Self, OsError> {
+        let socket = Arc::new(UnixStream::from(end));
+        let closing = Arc::new(AtomicBool::new(false));
+        let ended = Arc::new(AtomicBool::new(false));
+        let watcher = std::thread::Builder::new()
+            .name("lifeline".to_owned())
+            .stack_size(64 * 1024)
+            .spawn({
+                let (socket, closing, ended) = (socket.clone(), closing.clone(), ended.clone());
+                move || {
+                    let mut word = [0];
+                    loop {
+                        match (&*socket).read(&mut word) {
+                            Ok(1..) => on_event(Event::Confirmed),
+                            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                            _ => break,
+                        }
+                    }
+                    // Our own shutdown ends the read as the peer's does.
+                    if !closing.load(Ordering::Acquire) {
+                        ended.store(true, Ordering::Release);
+                        on_event(Event::Ended);
+                    }
+                }
+            })
+            .map_err(|e| OsError::new("clone", "lifeline thread", e))?;
+        Ok(PeerWatch { socket, closing, ended, watcher: Some(watcher) })
+    }
+
+    /// Tells the peer that this end has taken over what it must.
+    pub fn confirm(&self) {
+        // Fails only when the peer has ended, of which the watcher knows.
+        let _ = (&*self.socket).write(&[1]);
+    }
+
+    /// Whether the peer closed its end or died.
+    pub fn peer_has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for PeerWatch {
+    fn drop(&mut self) {
+        self.closing.store(true, Ordering::Release);
+        // Wakes the peer's watcher and our own, even if a copy of the socket is open elsewhere.
+        let _ = self.socket.shutdown(Shutdown::Both);
+        if let Some(watcher) = self.watcher.take() {
+            let _ = watcher.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+    use std::time::Duration;
+
+    use super::*;
+
+    const WATCHDOG: Duration = Duration::from_secs(20);
+
+    fn watched(end: OwnedFd) -> (PeerWatch, Receiver<Event>) {
+        let (tx, rx) = channel();
+        (PeerWatch::watch(end, move |event| tx.send(event).unwrap()).unwrap(), rx)
+    }
+
+    #[test]
+    fn the_peer_is_told_of_confirmation_and_of_the_end() {
+        let (a, b) = pair().unwrap();
+        let (a, told_a) = watched(a);
+        let (b, told_b) = watched(b);
+        b.confirm();
+        assert_eq!(told_a.recv_timeout(WATCHDOG), Ok(Event::Confirmed));
+        assert!(!a.peer_has_ended());
+        drop(b);
+        assert_eq!(told_a.recv_timeout(WATCHDOG), Ok(Event::Ended));
+        assert!(a.peer_has_ended());
+        // Who closes is not told of it.
+        assert!(told_b.recv_timeout(WATCHDOG).is_err());
+        a.confirm();
+    }
+
+    #[test]
+    fn an_end_that_nobody_took_counts_as_ended() {
+        let (a, b) = pair().unwrap();
+        let (_a, told) = watched(a);
+        drop(b);
+        assert_eq!(told.recv_timeout(WATCHDOG), Ok(Event::Ended));
+    }
+
+    #[test]
+    fn a_killed_process_ends_its_lifeline() {
+        use std::process::{Command, Stdio};
+        let (a, b) = pair().unwrap();
+        let (a, told) = watched(a);
+        let mut child =
+            Command::new("sleep").arg("1000").stdin(Stdio::from(b)).spawn().expect("sleep");
+        assert!(!a.peer_has_ended());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(told.recv_timeout(WATCHDOG), Ok(Event::Ended));
+    }
+}
