@@ -1,0 +1,49 @@
+//! `BCAST_PROTOCOL`: the first sequenced packet after a link came up. It tells the peer which broadcast to expect next.
+
+use super::frame::LinkFields;
+use super::header::{HeaderWords, View, WireError};
+use super::user::User;
+use crate::addr::NodeAddr;
+use crate::seq::Seq;
+use alloc::vec::Vec;
+
+/// Opens the addressee's broadcast receive link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BcastInit {
+    /// The node it is for.
+    pub dest: NodeAddr,
+    /// Last broadcast sent so far; the addressee expects the one after.
+    pub last_bcast: Seq,
+    /// The acknowledgement of broadcasts in this packet means nothing yet.
+    pub bcast_ack_invalid: bool,
+}
+
+impl BcastInit {
+    /// Reads the message. The legacy negative acknowledgement of the same user is refused: peers that report gaps in STATE never
+    /// send it.
+    ///
+    /// # Errors
+    /// When the header is not 40 octets or the type is not STATE.
+    pub fn decode(view: &View<'_>) -> Result<Self, WireError> {
+        if view.header_len() != super::NAMED_HEADER_LEN {
+            return Err(WireError::HeaderLen);
+        }
+        if view.msg_type() != 0 {
+            return Err(WireError::Type(view.msg_type() as u8));
+        }
+        Ok(Self {
+            dest: NodeAddr(view.word(7)),
+            last_bcast: Seq(view.bits(4, 16, 0xffff) as u16),
+            bcast_ack_invalid: view.bits(5, 14, 1) != 0,
+        })
+    }
+
+    /// Appends the message to `out`.
+    pub fn encode(&self, link: &LinkFields, out: &mut Vec<u8>) {
+        let mut h = HeaderWords::new(User::BcastProtocol, 0, super::NAMED_HEADER_LEN);
+        h.set(4, 16, 0xffff, self.last_bcast.0.into()).set(5, 14, 1, self.bcast_ack_invalid.into());
+        h.set_word(6, link.sender.0).set_word(7, self.dest.0);
+        link.write(&mut h);
+        h.write(&[], out);
+    }
+}

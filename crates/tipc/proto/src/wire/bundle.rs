@@ -1,0 +1,141 @@
+//! `MSG_BUNDLER`: several small messages in one packet, each starting at a multiple of 4 octets.
+
+use super::frame::LinkFields;
+use super::header::{HeaderWords, View, WireError};
+use super::user::User;
+use crate::addr::NodeAddr;
+use alloc::vec::Vec;
+
+/// A bundle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bundle<'a> {
+    /// The node it is for.
+    pub dest: NodeAddr,
+    /// Importance that all of its messages share (the kernel also writes 4, "system", here).
+    pub importance: u8,
+    /// Number of messages.
+    pub count: u16,
+    /// The messages, with padding between them.
+    pub body: &'a [u8],
+}
+
+impl<'a> Bundle<'a> {
+    /// Reads the bundle's own header; the messages are checked by [`Bundle::items`].
+    ///
+    /// # Errors
+    /// When the header is not 40 octets or the type is not 0.
+    pub fn decode(view: &View<'a>) -> Result<Self, WireError> {
+        if view.header_len() != super::NAMED_HEADER_LEN {
+            return Err(WireError::HeaderLen);
+        }
+        if view.msg_type() != 0 {
+            return Err(WireError::Type(view.msg_type() as u8));
+        }
+        Ok(Self {
+            dest: NodeAddr(view.word(7)),
+            importance: view.bits(9, 0, 7) as u8,
+            count: view.bits(9, 16, 0xffff) as u16,
+            body: view.data(),
+        })
+    }
+
+    /// Appends the bundle to `out`.
+    pub fn encode(&self, link: &LinkFields, out: &mut Vec<u8>) {
+        let mut h = HeaderWords::new(User::Bundler, 0, super::NAMED_HEADER_LEN);
+        h.set_word(6, link.sender.0).set_word(7, self.dest.0);
+        h.set(9, 16, 0xffff, self.count.into()).set(9, 0, 7, self.importance.into());
+        link.write(&mut h);
+        h.write(&[self.body], out);
+    }
+
+    /// The messages in order. Ends after `count` of them or at the first that is malformed, which is reported.
+    pub fn items(&self) -> BundleItems<'a> {
+        BundleItems { rest: self.body, left: self.count }
+    }
+}
+
+/// Iterator over the messages of a bundle.
+#[derive(Clone, Debug)]
+pub struct BundleItems<'a> {
+    rest: &'a [u8],
+    left: u16,
+}
+
+impl<'a> Iterator for BundleItems<'a> {
+    type Item = Result<View<'a>, WireError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let item = View::parse(self.rest).and_then(|view| match view.user() {
+            // A bundle of bundles or fragments does not exist; refusing it here also bounds the recursion.
+            Some(User::Bundler | User::Fragmenter | User::Tunnel | User::BcastProtocol) | None => {
+                Err(WireError::User(view.user_number()))
+            }
+            Some(_) => Ok(view),
+        });
+        match &item {
+            Ok(view) => self.rest = self.rest.get(view.size().next_multiple_of(4)..).unwrap_or(&[]),
+            Err(_) => self.left = 0,
+        }
+        Some(item)
+    }
+}
+
+/// Collects messages into the body of a bundle.
+#[derive(Clone, Debug, Default)]
+pub struct BundleBuilder {
+    body: Vec<u8>,
+    count: u16,
+}
+
+impl BundleBuilder {
+    /// Adds a message if header, padding and message stay within `packet_max` octets; `false` leaves the bundle as it was.
+    pub fn try_push(&mut self, message: &[u8], packet_max: usize) -> bool {
+        let start = self.body.len().next_multiple_of(4);
+        if super::NAMED_HEADER_LEN + start + message.len() > packet_max || self.count == u16::MAX {
+            return false;
+        }
+        self.body.resize(start, 0);
+        self.body.extend_from_slice(message);
+        self.count += 1;
+        true
+    }
+
+    /// Messages so far.
+    pub const fn count(&self) -> u16 {
+        self.count
+    }
+
+    /// The bundle for this node.
+    pub fn bundle(&self, dest: NodeAddr, importance: u8) -> Bundle<'_> {
+        Bundle { dest, importance, count: self.count, body: &self.body }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{ConnManager, ConnManagerKind};
+
+    #[test]
+    fn messages_come_out_as_they_went_in_and_the_packet_limit_holds() {
+        let mut message = Vec::new();
+        ConnManager { kind: ConnManagerKind::Probe, ..ConnManager::default() }
+            .encode(&LinkFields::default(), &mut message);
+        let mut builder = BundleBuilder::default();
+        assert!(builder.try_push(&message, 120));
+        assert!(builder.try_push(&message, 120));
+        assert!(!builder.try_push(&message, 120), "40 of header and 2 x 40 fill the packet");
+        let bundle = builder.bundle(NodeAddr(1), 0);
+        let items: Vec<_> = bundle.items().map(|v| v.unwrap().bytes().to_vec()).collect();
+        assert_eq!(items, [message.clone(), message]);
+    }
+
+    #[test]
+    fn a_bundle_inside_a_bundle_is_refused_and_ends_the_iteration() {
+        let mut inner = Vec::new();
+        BundleBuilder::default().bundle(NodeAddr(1), 0).encode(&LinkFields::default(), &mut inner);
+        let bundle = Bundle { dest: NodeAddr(1), importance: 0, count: 9, body: &inner };
+        assert_eq!(bundle.items().collect::<Vec<_>>(), [Err(WireError::User(6))]);
+    }
+}

@@ -1,0 +1,91 @@
+//! `CONN_MANAGER`: flow control and supervision of connections.
+
+use super::frame::LinkFields;
+use super::header::{HeaderWords, View, WireError};
+use super::user::{ErrorCode, User};
+use crate::addr::SocketAddr;
+use crate::addr::{NodeAddr, Port};
+use alloc::vec::Vec;
+
+/// What it says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ConnManagerKind {
+    /// "Are you still there?"
+    #[default]
+    Probe,
+    /// "Yes."
+    ProbeReply,
+    /// Blocks read since the last acknowledgement.
+    Ack {
+        /// How many.
+        blocks: u16,
+        /// The window from now on, in blocks.
+        window: u16,
+        /// Answers a message that asked for an acknowledgement at once.
+        nagle: bool,
+    },
+}
+
+/// A message about a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ConnManager {
+    /// What it says.
+    pub kind: ConnManagerKind,
+    /// Set when it came back because the connection is gone.
+    pub error: ErrorCode,
+    /// The sending end.
+    pub orig: SocketAddr,
+    /// The receiving end.
+    pub dest: SocketAddr,
+}
+
+impl ConnManager {
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// When the header is not 40 octets, or type or error code do not exist.
+    pub fn decode(view: &View<'_>) -> Result<Self, WireError> {
+        if view.header_len() != super::NAMED_HEADER_LEN {
+            return Err(WireError::HeaderLen);
+        }
+        let kind = match view.msg_type() {
+            0 => ConnManagerKind::Probe,
+            1 => ConnManagerKind::ProbeReply,
+            2 => ConnManagerKind::Ack {
+                blocks: view.bits(9, 16, 0xffff) as u16,
+                window: view.bits(9, 0, 0xffff) as u16,
+                nagle: view.bit18(),
+            },
+            t => return Err(WireError::Type(t as u8)),
+        };
+        Ok(Self {
+            kind,
+            error: view.error_code().ok_or(WireError::Field("error code"))?,
+            orig: SocketAddr { port: view.orig_port(), node: NodeAddr(view.word(6)) },
+            dest: SocketAddr { port: Port(view.word(5)), node: NodeAddr(view.word(7)) },
+        })
+    }
+
+    /// Appends the message to `out`.
+    pub fn encode(&self, link: &LinkFields, out: &mut Vec<u8>) {
+        let msg_type = match self.kind {
+            ConnManagerKind::Probe => 0,
+            ConnManagerKind::ProbeReply => 1,
+            ConnManagerKind::Ack { .. } => 2,
+        };
+        let mut h = HeaderWords::new(User::ConnManager, msg_type, super::NAMED_HEADER_LEN);
+        h.set(1, 25, 15, self.error.number());
+        h.set_word(4, self.orig.port.0).set_word(5, self.dest.port.0);
+        h.set_word(6, self.orig.node.0).set_word(7, self.dest.node.0);
+        if let ConnManagerKind::Ack { blocks, window, nagle } = self.kind {
+            h.set(0, 18, 1, nagle.into()).set(9, 16, 0xffff, blocks.into()).set(
+                9,
+                0,
+                0xffff,
+                window.into(),
+            );
+        }
+        link.write(&mut h);
+        h.write(&[], out);
+    }
+}

@@ -1,0 +1,75 @@
+//! `MSG_FRAGMENTER`: one packet's share of a message that is larger than a packet.
+
+use super::frame::LinkFields;
+use super::header::{HeaderWords, View, WireError};
+use super::user::User;
+use crate::addr::NodeAddr;
+use alloc::vec::Vec;
+
+/// Place of a fragment within its message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FragmentKind {
+    /// Begins with the message's own header.
+    First,
+    /// Between first and last.
+    Middle,
+    /// Completes the message.
+    Last,
+}
+
+/// A fragment. Those of one message follow each other on the link without anything between.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fragment<'a> {
+    /// Its place.
+    pub kind: FragmentKind,
+    /// The node it is for; 0 on the broadcast link.
+    pub dest: NodeAddr,
+    /// Counts from 1 within the message.
+    pub number: u16,
+    /// Importance of the message.
+    pub importance: u8,
+    /// The octets.
+    pub body: &'a [u8],
+}
+
+impl<'a> Fragment<'a> {
+    /// Reads a fragment.
+    ///
+    /// # Errors
+    /// When the header is not 40 octets, the type does not exist, or there is no body.
+    pub fn decode(view: &View<'a>) -> Result<Self, WireError> {
+        if view.header_len() != super::NAMED_HEADER_LEN {
+            return Err(WireError::HeaderLen);
+        }
+        let kind = match view.msg_type() {
+            0 => FragmentKind::First,
+            1 => FragmentKind::Middle,
+            2 => FragmentKind::Last,
+            t => return Err(WireError::Type(t as u8)),
+        };
+        if view.data().is_empty() {
+            return Err(WireError::Size);
+        }
+        Ok(Self {
+            kind,
+            dest: NodeAddr(view.word(7)),
+            number: view.bits(4, 16, 0xffff) as u16,
+            importance: view.bits(9, 0, 7) as u8,
+            body: view.data(),
+        })
+    }
+
+    /// Appends the fragment to `out`.
+    pub fn encode(&self, link: &LinkFields, out: &mut Vec<u8>) {
+        let msg_type = match self.kind {
+            FragmentKind::First => 0,
+            FragmentKind::Middle => 1,
+            FragmentKind::Last => 2,
+        };
+        let mut h = HeaderWords::new(User::Fragmenter, msg_type, super::NAMED_HEADER_LEN);
+        h.set(4, 16, 0xffff, self.number.into()).set(9, 0, 7, self.importance.into());
+        h.set_word(6, link.sender.0).set_word(7, self.dest.0);
+        link.write(&mut h);
+        h.write(&[self.body], out);
+    }
+}

@@ -1,0 +1,156 @@
+//! Whole frames: the link's own fields around any of the messages.
+
+use super::{
+    BcastInit, Bundle, ConnManager, DataMessage, Discovery, Fragment, GroupProtocol, HeaderWords,
+    LinkProtocol, NameMessage, Tunnel, User, View, WireError,
+};
+use crate::addr::{NetworkId, NodeAddr};
+use crate::seq::Seq;
+use alloc::vec::Vec;
+
+/// What a link adds to a message: who sends it, its number, and what it acknowledges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LinkFields {
+    /// The node at the sending end.
+    pub sender: NodeAddr,
+    /// Number on the unicast link, or on the broadcast link when `broadcast` is set.
+    pub seq: Seq,
+    /// Last in-sequence unicast packet received.
+    pub ack: Seq,
+    /// Last in-sequence broadcast packet received from the addressee.
+    pub bcast_ack: Seq,
+    /// Set on packets of the broadcast link; the network they belong to.
+    pub broadcast: Option<NetworkId>,
+}
+
+impl LinkFields {
+    /// Reads the fields of a sequenced packet.
+    pub fn of(view: &View<'_>) -> Self {
+        Self {
+            sender: view.prev_node(),
+            seq: view.seq(),
+            ack: view.ack(),
+            bcast_ack: view.bcast_ack(),
+            broadcast: view.is_non_seq().then(|| NetworkId(view.word(5))),
+        }
+    }
+
+    pub(super) fn write(&self, h: &mut HeaderWords) {
+        h.set(1, 0, 0xffff, self.bcast_ack.0.into());
+        h.set(2, 16, 0xffff, self.ack.0.into()).set(2, 0, 0xffff, self.seq.0.into());
+        h.set_word(3, self.sender.0);
+        if let Some(network) = self.broadcast {
+            h.set(0, 20, 1, 1).set_word(5, network.0);
+        }
+    }
+}
+
+/// Gives a finished packet its number, its acknowledgements and its sender: what a link does when it first sends the packet.
+/// Shorter input than a header is left alone.
+pub fn set_sequence(packet: &mut [u8], sender: NodeAddr, seq: Seq) {
+    if packet.len() >= super::SHORT_HEADER_LEN {
+        packet[10..12].copy_from_slice(&seq.0.to_be_bytes());
+        packet[12..16].copy_from_slice(&sender.0.to_be_bytes());
+    }
+}
+
+/// Puts fresh acknowledgements into a packet that is about to be sent, for the first time or again.
+/// Shorter input than a header is left alone.
+pub fn refresh_link_fields(packet: &mut [u8], ack: Seq, bcast_ack: Seq) {
+    if packet.len() >= super::SHORT_HEADER_LEN {
+        packet[6..8].copy_from_slice(&bcast_ack.0.to_be_bytes());
+        packet[8..10].copy_from_slice(&ack.0.to_be_bytes());
+    }
+}
+
+/// Anything that travels in sequence, on a unicast link or on the broadcast link.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Message<'a> {
+    /// Application data.
+    Data(DataMessage<'a>),
+    /// Opening of the broadcast link.
+    BcastInit(BcastInit),
+    /// Several messages.
+    Bundle(Bundle<'a>),
+    /// Acknowledgement or probe of a connection.
+    Conn(ConnManager),
+    /// Group membership and flow control.
+    Group(GroupProtocol),
+    /// Traffic of another link to the same peer.
+    Tunnel(Tunnel<'a>),
+    /// Bindings.
+    Names(NameMessage<'a>),
+    /// Part of a message.
+    Fragment(Fragment<'a>),
+}
+
+impl<'a> Message<'a> {
+    /// Reads a message that is not discovery or link protocol.
+    ///
+    /// # Errors
+    /// [`WireError`] says which rule is broken.
+    pub fn decode(view: &View<'a>) -> Result<Self, WireError> {
+        Ok(match view.user() {
+            Some(User::Data(importance)) => Self::Data(DataMessage::decode(view, importance)?),
+            Some(User::BcastProtocol) => Self::BcastInit(BcastInit::decode(view)?),
+            Some(User::Bundler) => Self::Bundle(Bundle::decode(view)?),
+            Some(User::ConnManager) => Self::Conn(ConnManager::decode(view)?),
+            Some(User::GroupProtocol) => Self::Group(GroupProtocol::decode(view)?),
+            Some(User::Tunnel) => Self::Tunnel(Tunnel::decode(view)?),
+            Some(User::NameDistributor) => Self::Names(NameMessage::decode(view)?),
+            Some(User::Fragmenter) => Self::Fragment(Fragment::decode(view)?),
+            Some(User::LinkProtocol | User::LinkConfig | User::Crypto) | None => {
+                return Err(WireError::User(view.user_number()));
+            }
+        })
+    }
+
+    /// Appends the message, with these link fields, to `out`.
+    pub fn encode(&self, link: &LinkFields, out: &mut Vec<u8>) {
+        match self {
+            Self::Data(m) => m.encode(link, out),
+            Self::BcastInit(m) => m.encode(link, out),
+            Self::Bundle(m) => m.encode(link, out),
+            Self::Conn(m) => m.encode(link, out),
+            Self::Group(m) => m.encode(link, out),
+            Self::Tunnel(m) => m.encode(link, out),
+            Self::Names(m) => m.encode(link, out),
+            Self::Fragment(m) => m.encode(link, out),
+        }
+    }
+}
+
+/// One frame as a bearer carries it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Frame<'a> {
+    /// Neighbour discovery.
+    Discovery(Discovery),
+    /// Link set-up and supervision.
+    Link(LinkProtocol<'a>),
+    /// Everything that has a sequence number.
+    Sequenced(LinkFields, Message<'a>),
+}
+
+impl<'a> Frame<'a> {
+    /// Reads a frame.
+    ///
+    /// # Errors
+    /// [`WireError`] says which rule is broken.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
+        let view = View::parse(bytes)?;
+        Ok(match view.user() {
+            Some(User::LinkConfig) => Self::Discovery(Discovery::decode(&view)?),
+            Some(User::LinkProtocol) => Self::Link(LinkProtocol::decode(&view)?),
+            _ => Self::Sequenced(LinkFields::of(&view), Message::decode(&view)?),
+        })
+    }
+
+    /// Appends the frame to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Discovery(m) => m.encode(out),
+            Self::Link(m) => m.encode(out),
+            Self::Sequenced(link, m) => m.encode(link, out),
+        }
+    }
+}

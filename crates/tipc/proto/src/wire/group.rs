@@ -1,0 +1,100 @@
+//! `GROUP_PROTOCOL`: membership of communication groups and their flow control.
+
+use super::frame::LinkFields;
+use super::header::{HeaderWords, View, WireError};
+use super::user::User;
+use crate::addr::{NodeAddr, Port, SocketAddr};
+use crate::seq::Seq;
+use alloc::vec::Vec;
+
+/// What it says. Windows are counted in blocks of 1 KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GroupProtocolKind {
+    /// "I am a member."
+    Join {
+        /// Number of the sender's next broadcast.
+        sync: Seq,
+        /// Blocks granted.
+        window: u16,
+    },
+    /// "I leave after this broadcast."
+    Leave {
+        /// Number of the sender's next broadcast.
+        sync: Seq,
+    },
+    /// More room.
+    Advertise {
+        /// Additional blocks granted.
+        window: u16,
+    },
+    /// Broadcasts received.
+    Ack {
+        /// Next broadcast expected.
+        next: Seq,
+    },
+    /// "Give back what you do not use."
+    Reclaim,
+    /// "This much I had left."
+    Remit {
+        /// Blocks left.
+        window: u16,
+    },
+}
+
+/// A message between two members of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupProtocol {
+    /// What it says.
+    pub kind: GroupProtocolKind,
+    /// The sending member.
+    pub orig: SocketAddr,
+    /// The receiving member.
+    pub dest: SocketAddr,
+}
+
+impl GroupProtocol {
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// When the header is not 40 octets or the type does not exist.
+    pub fn decode(view: &View<'_>) -> Result<Self, WireError> {
+        if view.header_len() != super::NAMED_HEADER_LEN {
+            return Err(WireError::HeaderLen);
+        }
+        let (high, low) = (view.bits(9, 16, 0xffff) as u16, view.bits(9, 0, 0xffff) as u16);
+        let kind = match view.msg_type() {
+            0 => GroupProtocolKind::Join { sync: Seq(high), window: low },
+            1 => GroupProtocolKind::Leave { sync: Seq(high) },
+            2 => GroupProtocolKind::Advertise { window: low },
+            3 => GroupProtocolKind::Ack { next: Seq(high) },
+            4 => GroupProtocolKind::Reclaim,
+            5 => GroupProtocolKind::Remit { window: high },
+            t => return Err(WireError::Type(t as u8)),
+        };
+        Ok(Self {
+            kind,
+            orig: SocketAddr { port: view.orig_port(), node: NodeAddr(view.word(6)) },
+            dest: SocketAddr { port: Port(view.word(5)), node: NodeAddr(view.word(7)) },
+        })
+    }
+
+    /// Appends the message to `out`.
+    pub fn encode(&self, link: &LinkFields, out: &mut Vec<u8>) {
+        let (msg_type, high, low) = match self.kind {
+            GroupProtocolKind::Join { sync, window } => (0, sync.0, window),
+            GroupProtocolKind::Leave { sync } => (1, sync.0, 0),
+            GroupProtocolKind::Advertise { window } => (2, 0, window),
+            GroupProtocolKind::Ack { next } => (3, next.0, 0),
+            GroupProtocolKind::Reclaim => (4, 0, 0),
+            GroupProtocolKind::Remit { window } => (5, window, 0),
+        };
+        let mut h = HeaderWords::new(User::GroupProtocol, msg_type, super::NAMED_HEADER_LEN);
+        // Never returned: a member that is gone is noticed by its binding.
+        h.set(0, 19, 1, 1);
+        h.set_word(4, self.orig.port.0).set_word(5, self.dest.port.0);
+        h.set_word(6, self.orig.node.0).set_word(7, self.dest.node.0);
+        h.set(9, 16, 0xffff, high.into()).set(9, 0, 0xffff, low.into());
+        link.write(&mut h);
+        h.write(&[], out);
+    }
+}

@@ -1,0 +1,205 @@
+//! `LINK_PROTOCOL`: RESET and ACTIVATE bring a link up, STATE supervises it and reports what is missing.
+
+use super::gap_ack::GapAckBlocks;
+use super::header::{HeaderWords, View, WireError};
+use super::user::User;
+use crate::addr::{BearerId, NodeAddr};
+use crate::seq::Seq;
+use alloc::vec::Vec;
+use arrayvec::ArrayVec;
+
+/// The name of the interface at one end of a link: up to 15 octets before a NUL.
+///
+/// Kernels leave old stack contents behind the NUL, so two fields are equal when the text before it is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct InterfaceName(ArrayVec<u8, 15>);
+
+impl InterfaceName {
+    /// Octets of the field on the wire.
+    pub const FIELD_LEN: usize = 16;
+
+    /// The first 15 octets of `text`, up to a NUL.
+    pub fn new(text: &str) -> Self {
+        Self(text.bytes().take_while(|&b| b != 0).take(15).collect())
+    }
+
+    /// The name's octets, without the padding.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn decode(field: &[u8]) -> Self {
+        Self(field.iter().copied().take_while(|&b| b != 0).take(15).collect())
+    }
+}
+
+/// What RESET and ACTIVATE announce.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reset {
+    /// Largest packet the sender accepts, in octets; a multiple of 4.
+    pub max_packet: usize,
+    /// The sender's interface. A kernel drops messages without one.
+    pub interface: InterfaceName,
+}
+
+/// What STATE reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct State<'a> {
+    /// "Answer at once."
+    pub probe: bool,
+    /// Set on probes and on the answers to them.
+    pub keepalive: bool,
+    /// Unicast packets missing after the acknowledged one (13 bits).
+    pub gap: u16,
+    /// Broadcast packets missing after the acknowledged one (10 bits).
+    pub bcast_gap: u16,
+    /// The body: a gap-ack record when both sides announced it, then a monitor record or nothing.
+    pub body: &'a [u8],
+}
+
+impl State<'_> {
+    /// The gap-ack record at the start of the body.
+    ///
+    /// # Errors
+    /// When the record is missing or longer than the body.
+    pub fn gap_acks(&self) -> Result<GapAckBlocks, WireError> {
+        GapAckBlocks::decode(self.body).map(|(blocks, _)| blocks)
+    }
+}
+
+/// The three kinds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LinkProtocolKind<'a> {
+    /// Supervision of a link that is up.
+    State(State<'a>),
+    /// "My end is down."
+    Reset(Reset),
+    /// "My end is ready"; carries the session it answers to.
+    Activate(Reset, Option<u16>),
+}
+
+/// One link protocol message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LinkProtocol<'a> {
+    /// The node that sent it.
+    pub sender: NodeAddr,
+    /// The node it is for.
+    pub dest: NodeAddr,
+    /// The sender's session: random at first, one more at each reset.
+    pub session: u16,
+    /// Last in-sequence packet received on the link.
+    pub ack: Seq,
+    /// STATE: number of this message within the session. RESET and ACTIVATE: next packet plus 32767.
+    pub seq: Seq,
+    /// Last in-sequence broadcast received from the addressee (not in ACTIVATE, where the session takes its place).
+    pub bcast_ack: Seq,
+    /// Number of the last broadcast that the sender sent.
+    pub last_bcast: Seq,
+    /// Number of the next packet on this link.
+    pub next_sent: Seq,
+    /// The broadcast acknowledgement means nothing yet.
+    pub bcast_ack_invalid: bool,
+    /// The sender's end goes down and stays down for now.
+    pub peer_stopping: bool,
+    /// The sender has another working link to the addressee.
+    pub redundant_link: bool,
+    /// The sender's bearer.
+    pub bearer: BearerId,
+    /// Link priority to impose; 0 leaves it.
+    pub priority: u8,
+    /// Network plane: 0 is "A".
+    pub plane: u8,
+    /// Tolerance to impose, in milliseconds; 0 leaves it.
+    pub tolerance_ms: u16,
+    /// The rest.
+    pub kind: LinkProtocolKind<'a>,
+}
+
+impl<'a> LinkProtocol<'a> {
+    /// Reads a link protocol message.
+    ///
+    /// # Errors
+    /// When the header is not 40 octets, the type does not exist, or RESET or ACTIVATE lack the interface name.
+    pub fn decode(view: &View<'a>) -> Result<Self, WireError> {
+        if view.header_len() != super::NAMED_HEADER_LEN {
+            return Err(WireError::HeaderLen);
+        }
+        let announced = || -> Result<Reset, WireError> {
+            let field = view.data().get(..InterfaceName::FIELD_LEN).ok_or(WireError::Truncated)?;
+            let max_packet = view.bits(9, 16, 0xffff) as usize * 4;
+            Ok(Reset { max_packet, interface: InterfaceName::decode(field) })
+        };
+        let kind = match view.msg_type() {
+            0 => LinkProtocolKind::State(State {
+                probe: view.bits(5, 0, 1) != 0,
+                keepalive: view.bit19(),
+                gap: view.bits(1, 16, 0x1fff) as u16,
+                bcast_gap: view.bits(8, 0, 0x3ff) as u16,
+                body: view.data(),
+            }),
+            1 => LinkProtocolKind::Reset(announced()?),
+            2 => {
+                let session = (view.bits(1, 16, 1) != 0).then(|| view.bits(1, 0, 0xffff) as u16);
+                LinkProtocolKind::Activate(announced()?, session)
+            }
+            t => return Err(WireError::Type(t as u8)),
+        };
+        Ok(Self {
+            sender: view.prev_node(),
+            dest: NodeAddr(view.word(7)),
+            session: view.bits(5, 16, 0xffff) as u16,
+            ack: view.ack(),
+            seq: view.seq(),
+            bcast_ack: view.bcast_ack(),
+            last_bcast: Seq(view.bits(4, 16, 0xffff) as u16),
+            next_sent: Seq(view.bits(4, 0, 0xffff) as u16),
+            bcast_ack_invalid: view.bits(5, 14, 1) != 0,
+            peer_stopping: view.bits(5, 13, 1) != 0,
+            redundant_link: view.bits(5, 12, 1) != 0,
+            bearer: BearerId(view.bits(5, 9, 7) as u8),
+            priority: view.bits(5, 4, 31) as u8,
+            plane: view.bits(5, 1, 7) as u8,
+            tolerance_ms: view.bits(9, 0, 0xffff) as u16,
+            kind,
+        })
+    }
+
+    /// Appends the message to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let msg_type = match self.kind {
+            LinkProtocolKind::State(_) => 0,
+            LinkProtocolKind::Reset(_) => 1,
+            LinkProtocolKind::Activate(..) => 2,
+        };
+        let mut h = HeaderWords::new(User::LinkProtocol, msg_type, super::NAMED_HEADER_LEN);
+        h.set(1, 0, 0xffff, self.bcast_ack.0.into());
+        h.set(2, 16, 0xffff, self.ack.0.into()).set(2, 0, 0xffff, self.seq.0.into());
+        h.set_word(3, self.sender.0).set_word(6, self.sender.0).set_word(7, self.dest.0);
+        h.set(4, 16, 0xffff, self.last_bcast.0.into()).set(4, 0, 0xffff, self.next_sent.0.into());
+        h.set(5, 16, 0xffff, self.session.into()).set(5, 14, 1, self.bcast_ack_invalid.into());
+        h.set(5, 13, 1, self.peer_stopping.into()).set(5, 12, 1, self.redundant_link.into());
+        h.set(5, 9, 7, self.bearer.0.into()).set(5, 4, 31, self.priority.into()).set(
+            5,
+            1,
+            7,
+            self.plane.into(),
+        );
+        h.set(9, 0, 0xffff, self.tolerance_ms.into());
+        match &self.kind {
+            LinkProtocolKind::State(state) => {
+                h.set(0, 19, 1, state.keepalive.into()).set(5, 0, 1, state.probe.into());
+                h.set(1, 16, 0x1fff, state.gap.into()).set(8, 0, 0x3ff, state.bcast_gap.into());
+                h.write(&[state.body], out);
+            }
+            LinkProtocolKind::Reset(reset) | LinkProtocolKind::Activate(reset, _) => {
+                if let LinkProtocolKind::Activate(_, Some(session)) = self.kind {
+                    h.set(1, 16, 1, 1).set(1, 0, 0xffff, session.into());
+                }
+                h.set(9, 16, 0xffff, (reset.max_packet / 4) as u32);
+                let mut field = [0; InterfaceName::FIELD_LEN];
+                field[..reset.interface.0.len()].copy_from_slice(&reset.interface.0);
+                h.write(&[&field], out);
+            }
+        }
+    }
+}

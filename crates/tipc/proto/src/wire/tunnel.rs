@@ -1,0 +1,75 @@
+//! `TUNNEL_PROTOCOL`: what keeps the order when a second link to a peer comes or goes.
+
+use super::frame::LinkFields;
+use super::header::{HeaderWords, View, WireError};
+use super::user::User;
+use crate::addr::{BearerId, NodeAddr};
+use alloc::vec::Vec;
+
+/// The two kinds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TunnelKind {
+    /// On a new link: wait until the old one has delivered up to this point.
+    Synch,
+    /// On the surviving link: a packet of the link that died.
+    Failover,
+}
+
+/// A tunnel message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tunnel<'a> {
+    /// Which kind.
+    pub kind: TunnelKind,
+    /// The node it is for.
+    pub dest: NodeAddr,
+    /// The addressee's bearer of the link concerned.
+    pub bearer: BearerId,
+    /// Synchronisation point, or number of tunnelled packets.
+    pub count: u16,
+    /// Number of this piece of a packet that was cut, from 1.
+    pub fragment: u16,
+    /// Pieces of that packet; 0 when it was not cut.
+    pub fragments: u16,
+    /// The tunnelled packet with its old header and number; empty when there is none.
+    pub body: &'a [u8],
+}
+
+impl<'a> Tunnel<'a> {
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// When the header is not 40 octets or the type does not exist.
+    pub fn decode(view: &View<'a>) -> Result<Self, WireError> {
+        if view.header_len() != super::NAMED_HEADER_LEN {
+            return Err(WireError::HeaderLen);
+        }
+        let kind = match view.msg_type() {
+            0 => TunnelKind::Synch,
+            1 => TunnelKind::Failover,
+            t => return Err(WireError::Type(t as u8)),
+        };
+        Ok(Self {
+            kind,
+            dest: NodeAddr(view.word(7)),
+            bearer: BearerId(view.bits(5, 9, 7) as u8),
+            count: view.bits(9, 16, 0xffff) as u16,
+            fragment: view.bits(4, 16, 0xffff) as u16,
+            fragments: view.bits(4, 0, 0xffff) as u16,
+            body: view.data(),
+        })
+    }
+
+    /// Appends the message to `out`.
+    pub fn encode(&self, link: &LinkFields, out: &mut Vec<u8>) {
+        let msg_type = match self.kind {
+            TunnelKind::Synch => 0,
+            TunnelKind::Failover => 1,
+        };
+        let mut h = HeaderWords::new(User::Tunnel, msg_type, super::NAMED_HEADER_LEN);
+        h.set(4, 16, 0xffff, self.fragment.into()).set(4, 0, 0xffff, self.fragments.into());
+        h.set(5, 9, 7, self.bearer.0.into()).set(9, 16, 0xffff, self.count.into());
+        h.set_word(6, link.sender.0).set_word(7, self.dest.0);
+        link.write(&mut h);
+        h.write(&[self.body], out);
+    }
+}
