@@ -3,7 +3,6 @@
 //! Code that works with any mechanism implements [`Visitor`] and is instantiated once per mechanism, so that no
 //! virtual call stands in a measured loop.
 
-#[allow(unused_imports)]
 use crate::mechanisms;
 use crate::{Caps, Mechanism, Probe};
 
@@ -48,7 +47,13 @@ macro_rules! registry {
     };
 }
 
-registry! {}
+registry! {
+    pipe::Pipe,
+    uds_stream::UdsStream,
+    uds_seqpacket::UdsSeqpacket,
+    tcp::Tcp,
+    tcp_nodelay::TcpNodelay,
+}
 
 /// The entry called `id`.
 pub fn find(id: &str) -> Option<&'static Entry> {

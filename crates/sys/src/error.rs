@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+pub use rustix::io::Errno;
+
 /// A system call failed.
 #[derive(Debug)]
 pub struct OsError {

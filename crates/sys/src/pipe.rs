@@ -1,1 +1,182 @@
-//! Pipes: size, vmsplice, non-blocking reads.
+//! Pipes, FIFOs, and their capacity.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Once;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+
+use crate::OsError;
+
+/// The largest write that a pipe takes whole or not at all, whoever else writes (POSIX PIPE_BUF).
+pub const ATOMIC_BYTES: usize = rustix::pipe::PIPE_BUF;
+
+/// One end of a pipe or FIFO.
+///
+/// Whether a call blocks is a property of the open file, not of the call; this type switches it only when the wish
+/// changes, so that an end that always blocks pays for no other call than read or write.
+#[derive(Debug)]
+pub struct PipeEnd {
+    fd: OwnedFd,
+    nonblocking: bool,
+}
+
+impl PipeEnd {
+    /// Takes an open end over. The file description must be this process's alone (a pipe's ends are two
+    /// descriptions), because its blocking mode is changed.
+    pub fn new(fd: OwnedFd) -> Result<Self, OsError> {
+        let flags = rustix::fs::fcntl_getfl(&fd).map_err(|e| OsError::new("fcntl", "pipe", e))?;
+        Ok(PipeEnd { fd, nonblocking: flags.contains(OFlags::NONBLOCK) })
+    }
+
+    #[inline]
+    fn set_mode(&mut self, nonblocking: bool) -> Result<(), Errno> {
+        if self.nonblocking != nonblocking {
+            let flags = if nonblocking { OFlags::NONBLOCK } else { OFlags::empty() };
+            rustix::fs::fcntl_setfl(&self.fd, flags)?;
+            self.nonblocking = nonblocking;
+        }
+        Ok(())
+    }
+
+    /// Writes a part or all of `bytes`; EAGAIN only if `nonblocking`, EPIPE when no reader is left.
+    #[inline]
+    pub fn write(&mut self, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno> {
+        self.set_mode(nonblocking)?;
+        loop {
+            match rustix::io::write(&self.fd, bytes) {
+                Err(Errno::INTR) => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Reads what is there, at most `buf`; EAGAIN only if `nonblocking`, 0 when no writer is left.
+    #[inline]
+    pub fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
+        self.set_mode(nonblocking)?;
+        loop {
+            match rustix::io::read(&self.fd, &mut *buf) {
+                Err(Errno::INTR) => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// The capacity in bytes (F_GETPIPE_SZ).
+    pub fn capacity_bytes(&self) -> Result<usize, OsError> {
+        rustix::pipe::fcntl_getpipe_size(&self.fd)
+            .map_err(|e| OsError::new("fcntl(F_GETPIPE_SZ)", "pipe", e))
+    }
+
+    /// Asks for a capacity; the kernel rounds it up to a power of two pages. Returns what it became.
+    /// EPERM: larger than /proc/sys/fs/pipe-max-size, for the unprivileged.
+    pub fn set_capacity_bytes(&self, bytes: usize) -> Result<usize, OsError> {
+        rustix::pipe::fcntl_setpipe_size(&self.fd, bytes)
+            .map_err(|e| OsError::new("fcntl(F_SETPIPE_SZ)", format!("pipe to {bytes} bytes"), e))
+    }
+}
+
+impl AsFd for PipeEnd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Makes a pipe: the end to read and the end to write, closed on exec.
+pub fn pipe() -> Result<(OwnedFd, OwnedFd), OsError> {
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| OsError::new("pipe2", "", e))
+}
+
+/// Makes a FIFO that only this user can open.
+pub fn make_fifo(path: &Path) -> Result<(), OsError> {
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        path,
+        rustix::fs::FileType::Fifo,
+        Mode::RUSR | Mode::WUSR,
+        0,
+    )
+    .map_err(|e| OsError::new("mkfifo", path.display(), e))
+}
+
+/// Which end of a FIFO to open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FifoSide {
+    /// The end to read; opens though nobody writes.
+    Read,
+    /// The end to write; ENXIO while nobody reads.
+    Write,
+}
+
+/// Opens one end without waiting for the other; the end does not block until told otherwise.
+pub fn open_fifo(path: &Path, side: FifoSide) -> Result<OwnedFd, OsError> {
+    let access = match side {
+        FifoSide::Read => OFlags::RDONLY,
+        FifoSide::Write => OFlags::WRONLY,
+    };
+    rustix::fs::open(path, access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|e| OsError::new("open", path.display(), e))
+}
+
+/// Makes a write to a pipe without readers fail with EPIPE instead of killing the process, unless the program has
+/// a handler of its own. Sockets are told by MSG_NOSIGNAL; for pipes the process-wide disposition is the only way.
+pub fn ignore_sigpipe() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: both calls get valid pointers or none; a zeroed sigaction is a valid value of plain data, and
+        // SIG_IGN runs no code in signal context.
+        unsafe {
+            let mut old: libc::sigaction = std::mem::zeroed();
+            if libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut old) == 0
+                && old.sa_sigaction == libc::SIG_DFL
+            {
+                libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_capacity_is_rounded_up_and_read_back() {
+        let (r, w) = pipe().unwrap();
+        let (r, w) = (PipeEnd::new(r).unwrap(), PipeEnd::new(w).unwrap());
+        assert_eq!(w.set_capacity_bytes(100_000).unwrap(), 131_072);
+        assert_eq!(r.capacity_bytes().unwrap(), 131_072);
+    }
+
+    #[test]
+    fn a_write_without_readers_is_an_error_and_not_a_death() {
+        ignore_sigpipe();
+        let (r, w) = pipe().unwrap();
+        drop(r);
+        assert_eq!(PipeEnd::new(w).unwrap().write(b"x", false), Err(Errno::PIPE));
+    }
+
+    #[test]
+    fn the_blocking_mode_follows_the_call() {
+        let (r, w) = pipe().unwrap();
+        let (mut r, mut w) = (PipeEnd::new(r).unwrap(), PipeEnd::new(w).unwrap());
+        let mut buf = [0; 4];
+        assert_eq!(r.read(&mut buf, true), Err(Errno::AGAIN));
+        assert_eq!(w.write(b"ab", false), Ok(2));
+        assert_eq!(r.read(&mut buf, false), Ok(2));
+    }
+
+    #[test]
+    fn a_fifo_without_a_reader_cannot_be_opened_for_writing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        make_fifo(&path).unwrap();
+        let error = open_fifo(&path, FifoSide::Write).unwrap_err();
+        assert_eq!(error.errno(), libc::ENXIO);
+        let _reader = open_fifo(&path, FifoSide::Read).unwrap();
+        open_fifo(&path, FifoSide::Write).unwrap();
+    }
+}

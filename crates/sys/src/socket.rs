@@ -1,1 +1,289 @@
-//! Socket options and calls that the standard library lacks.
+//! Sockets of every kind used here: making, naming, sending, receiving, options.
+//!
+//! Calls on the measured path return the bare [`Errno`]: EAGAIN is an everyday answer there and must cost nothing.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, Shutdown, SocketAddrAny, SocketAddrUnix,
+    SocketFlags, SocketType, ipproto,
+};
+
+use crate::OsError;
+
+/// A socket address of any family.
+pub type Address = SocketAddrAny;
+
+/// What one socket type promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// SOCK_STREAM.
+    Stream,
+    /// SOCK_DGRAM.
+    Dgram,
+    /// SOCK_SEQPACKET.
+    Seqpacket,
+    /// SOCK_RDM.
+    Rdm,
+}
+
+impl Kind {
+    fn raw(self) -> SocketType {
+        match self {
+            Kind::Stream => SocketType::STREAM,
+            Kind::Dgram => SocketType::DGRAM,
+            Kind::Seqpacket => SocketType::SEQPACKET,
+            Kind::Rdm => SocketType::RDM,
+        }
+    }
+}
+
+/// Which protocol of the Internet family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inet {
+    /// IPPROTO_TCP.
+    Tcp,
+    /// IPPROTO_MPTCP.
+    Mptcp,
+    /// IPPROTO_UDP.
+    Udp,
+}
+
+fn make(
+    family: AddressFamily,
+    kind: Kind,
+    protocol: Option<Protocol>,
+    object: &str,
+) -> Result<OwnedFd, OsError> {
+    rustix::net::socket_with(family, kind.raw(), SocketFlags::CLOEXEC, protocol)
+        .map_err(|e| OsError::new("socket", object, e))
+}
+
+/// An AF_UNIX socket.
+pub fn unix(kind: Kind) -> Result<OwnedFd, OsError> {
+    make(AddressFamily::UNIX, kind, None, "AF_UNIX")
+}
+
+/// An AF_INET or AF_INET6 socket, after the family of `address`.
+pub fn inet(protocol: Inet, address: SocketAddr) -> Result<OwnedFd, OsError> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let (kind, number, name) = match protocol {
+        Inet::Tcp => (Kind::Stream, ipproto::TCP, "TCP"),
+        Inet::Mptcp => (Kind::Stream, ipproto::MPTCP, "MPTCP"),
+        Inet::Udp => (Kind::Dgram, ipproto::UDP, "UDP"),
+    };
+    make(family, kind, Some(number), name)
+}
+
+/// A socket of a family that is known by its number only; the protocol is 0.
+pub fn of_family(family: u16, kind: Kind, object: &str) -> Result<OwnedFd, OsError> {
+    make(AddressFamily::from_raw(family), kind, None, object)
+}
+
+/// An abstract AF_UNIX address; its name vanishes with the last socket that is bound to it.
+pub fn abstract_address(name: &[u8]) -> Result<Address, OsError> {
+    SocketAddrUnix::new_abstract_name(name)
+        .map(Into::into)
+        .map_err(|e| OsError::new("sockaddr_un", String::from_utf8_lossy(name), e))
+}
+
+/// The address without a name: binding to it lets the kernel choose a free abstract one (autobind, unix(7)).
+pub fn unnamed_address() -> Address {
+    SocketAddrUnix::new_unnamed().into()
+}
+
+/// The abstract name in `address`, if it has one.
+pub fn abstract_name(address: &Address) -> Option<Vec<u8>> {
+    let unix = SocketAddrUnix::try_from(address.clone()).ok()?;
+    unix.abstract_name().map(<[u8]>::to_vec)
+}
+
+/// An Internet address as the calls here take it.
+pub fn inet_address(address: SocketAddr) -> Address {
+    address.into()
+}
+
+/// The Internet address in `address`, if it is one.
+pub fn as_inet(address: &Address) -> Option<SocketAddr> {
+    SocketAddr::try_from(address.clone()).ok()
+}
+
+/// Gives the socket its own address.
+pub fn bind(fd: impl AsFd, address: &Address, object: &str) -> Result<(), OsError> {
+    rustix::net::bind(fd, address).map_err(|e| OsError::new("bind", object, e))
+}
+
+/// The socket's own address.
+pub fn local_address(fd: impl AsFd) -> Result<Address, OsError> {
+    rustix::net::getsockname(fd).map_err(|e| OsError::new("getsockname", "", e))
+}
+
+/// Connects. A timeout set with [`set_send_timeout`] bounds it: EINPROGRESS or EAGAIN then.
+pub fn connect(fd: impl AsFd, address: &Address) -> Result<(), Errno> {
+    match rustix::net::connect(&fd, address) {
+        // The handshake goes on after a signal; calling connect again would answer EALREADY, so wait for its end.
+        Err(Errno::INTR) => {
+            crate::poll::wait_ready(&fd, crate::poll::Interest::Writable, None)?;
+            sockopt::socket_error(&fd)?
+        }
+        outcome => outcome,
+    }
+}
+
+/// Waits for connections, so many of them at once.
+pub fn listen(fd: impl AsFd, backlog: i32) -> Result<(), OsError> {
+    rustix::net::listen(fd, backlog).map_err(|e| OsError::new("listen", "", e))
+}
+
+/// Takes the next connection, waiting for it.
+pub fn accept(fd: impl AsFd) -> Result<OwnedFd, Errno> {
+    loop {
+        match rustix::net::accept_with(&fd, SocketFlags::CLOEXEC) {
+            // ECONNABORTED: that one gave up before it was taken; the next may come.
+            Err(Errno::INTR | Errno::CONNABORTED) => {}
+            done => return done,
+        }
+    }
+}
+
+#[inline]
+fn send_flags(nonblocking: bool) -> SendFlags {
+    if nonblocking { SendFlags::NOSIGNAL | SendFlags::DONTWAIT } else { SendFlags::NOSIGNAL }
+}
+
+/// Sends to the connected peer; never raises SIGPIPE.
+#[inline]
+pub fn send(fd: impl AsFd, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno> {
+    loop {
+        match rustix::net::send(&fd, bytes, send_flags(nonblocking)) {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
+
+/// Sends a message to `to`.
+#[inline]
+pub fn send_to(
+    fd: impl AsFd,
+    bytes: &[u8],
+    to: &Address,
+    nonblocking: bool,
+) -> Result<usize, Errno> {
+    loop {
+        match rustix::net::sendto(&fd, bytes, send_flags(nonblocking), to) {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
+
+/// Receives what is there of a stream, at most `buf`; 0 at its end.
+#[inline]
+pub fn recv(fd: impl AsFd, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
+    let flags = if nonblocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+    loop {
+        match rustix::net::recv(&fd, &mut *buf, flags) {
+            Err(Errno::INTR) => {}
+            done => return done.map(|(_, len)| len),
+        }
+    }
+}
+
+/// Receives one message and tells its full length, which is larger than `buf` if it was cut (MSG_TRUNC).
+#[inline]
+pub fn recv_message(fd: impl AsFd, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
+    let wait = if nonblocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+    loop {
+        match rustix::net::recv(&fd, &mut *buf, wait | RecvFlags::TRUNC) {
+            Err(Errno::INTR) => {}
+            done => return done.map(|(_, len)| len),
+        }
+    }
+}
+
+/// As [`recv_message`], and tells who sent it; `None` where the sender has no address or there was no message.
+#[inline]
+pub fn recv_message_from(
+    fd: impl AsFd,
+    buf: &mut [u8],
+    nonblocking: bool,
+) -> Result<(usize, Option<Address>), Errno> {
+    let wait = if nonblocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+    loop {
+        match rustix::net::recvfrom(&fd, &mut *buf, wait | RecvFlags::TRUNC) {
+            Err(Errno::INTR) => {}
+            done => return done.map(|(_, len, from)| (len, from)),
+        }
+    }
+}
+
+/// Says that nothing more will be sent. Errors are of no interest: the peer may be gone.
+pub fn shutdown_send(fd: impl AsFd) {
+    let _ = rustix::net::shutdown(fd, Shutdown::Write);
+}
+
+/// Says that nothing more will be received. AF_UNIX tells the peer, TCP does not.
+pub fn shutdown_recv(fd: impl AsFd) {
+    let _ = rustix::net::shutdown(fd, Shutdown::Read);
+}
+
+/// Bounds how long a blocking send or connect may sleep; `None`: for ever. The kernel counts in its own ticks.
+pub fn set_send_timeout(fd: impl AsFd, limit: Option<Duration>) -> Result<(), Errno> {
+    sockopt::set_socket_timeout(fd, Timeout::Send, limit)
+}
+
+/// Asks for SO_SNDBUF and SO_RCVBUF; the kernel doubles and clamps (socket(7)).
+pub fn set_buffers(fd: impl AsFd, bytes: usize) -> Result<(), OsError> {
+    sockopt::set_socket_send_buffer_size(&fd, bytes)
+        .map_err(|e| OsError::new("setsockopt(SO_SNDBUF)", bytes, e))?;
+    sockopt::set_socket_recv_buffer_size(&fd, bytes)
+        .map_err(|e| OsError::new("setsockopt(SO_RCVBUF)", bytes, e))
+}
+
+/// SO_SNDBUF in bytes as the kernel reports it, doubled.
+pub fn send_buffer_bytes(fd: impl AsFd) -> Result<usize, OsError> {
+    sockopt::socket_send_buffer_size(fd).map_err(|e| OsError::new("getsockopt(SO_SNDBUF)", "", e))
+}
+
+/// SO_RCVBUF in bytes as the kernel reports it, doubled.
+pub fn recv_buffer_bytes(fd: impl AsFd) -> Result<usize, OsError> {
+    sockopt::socket_recv_buffer_size(fd).map_err(|e| OsError::new("getsockopt(SO_RCVBUF)", "", e))
+}
+
+/// Switches Nagle's algorithm off (true) or on.
+pub fn set_tcp_nodelay(fd: impl AsFd, on: bool) -> Result<(), OsError> {
+    sockopt::set_tcp_nodelay(fd, on).map_err(|e| OsError::new("setsockopt(TCP_NODELAY)", "", e))
+}
+
+/// Whether Nagle's algorithm is off.
+pub fn tcp_nodelay(fd: impl AsFd) -> Result<bool, OsError> {
+    sockopt::tcp_nodelay(fd).map_err(|e| OsError::new("getsockopt(TCP_NODELAY)", "", e))
+}
+
+/// Lets a server take its port again while old connections linger in TIME_WAIT.
+pub fn set_reuse_address(fd: impl AsFd) -> Result<(), OsError> {
+    sockopt::set_socket_reuseaddr(fd, true)
+        .map_err(|e| OsError::new("setsockopt(SO_REUSEADDR)", "", e))
+}
+
+/// The size of the segments that TCP cuts the stream into (TCP_MAXSEG).
+pub fn tcp_max_segment_bytes(fd: impl AsFd) -> Result<u32, OsError> {
+    get_int(fd, libc::IPPROTO_TCP, libc::TCP_MAXSEG)
+        .map_err(|e| OsError::new("getsockopt(TCP_MAXSEG)", "", e))
+}
+
+/// Reads an integer option that rustix does not know.
+fn get_int(fd: impl AsFd, level: i32, name: i32) -> Result<u32, std::io::Error> {
+    let mut value = 0_u32;
+    let mut len = size_of::<u32>() as libc::socklen_t;
+    // SAFETY: value and len outlive the call, and len says how many bytes value has.
+    let outcome = unsafe {
+        libc::getsockopt(fd.as_fd().as_raw_fd(), level, name, (&raw mut value).cast(), &mut len)
+    };
+    if outcome == 0 { Ok(value) } else { Err(std::io::Error::last_os_error()) }
+}

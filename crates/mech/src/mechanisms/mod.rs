@@ -1,1 +1,27 @@
-//! One file per mechanism.
+//! One file per mechanism, and the plumbing that some share.
+
+pub mod byte_stream;
+pub mod connection;
+pub mod message_socket;
+pub mod pipe;
+pub mod stream_socket;
+pub mod tcp;
+pub mod tcp_nodelay;
+pub mod uds_seqpacket;
+pub mod uds_stream;
+mod waiting;
+
+use crate::OpenError;
+
+/// The version of what provides the kernel's own mechanisms.
+fn kernel_version() -> String {
+    format!("linux {}", crossway_sys::kernel::release())
+}
+
+/// The answer to a second accept where one offer makes one channel.
+fn no_second_channel(mechanism: &'static str) -> OpenError {
+    OpenError::Unsupported {
+        mechanism,
+        why: "one offer makes one channel; listen again for another".to_owned(),
+    }
+}

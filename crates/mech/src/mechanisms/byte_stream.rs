@@ -1,0 +1,235 @@
+//! The two halves of every kernel byte stream: pipes, FIFOs, stream sockets.
+//!
+//! A message of N bytes costs one system call at each end where the kernel takes and gives it whole. Nothing is
+//! copied but by the kernel, with one exception: what a call without or with limited patience has moved in part is
+//! kept in the half, because a stream cannot give back what it took.
+
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_sys::{Errno, OsError};
+
+use super::waiting::{Attempt, Patience, Stop, wait_for};
+use crate::{Deadline, Facts, RecvError, Rx, SendError, Tx, Wait};
+
+/// Where bytes go in. The kernel's word for a peer that is gone is EPIPE or ECONNRESET.
+pub trait ByteSink: Send + 'static {
+    /// Writes a part or all; EAGAIN if nothing could be taken.
+    fn write(&mut self, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno>;
+    /// For waiting with a deadline.
+    fn fd(&self) -> BorrowedFd<'_>;
+    /// Values read back from the system.
+    fn facts(&self) -> Facts;
+}
+
+/// Where bytes come out.
+pub trait ByteSource: Send + 'static {
+    /// Reads what is there; EAGAIN if there is nothing, 0 at the end.
+    fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno>;
+    /// For waiting.
+    fn fd(&self) -> BorrowedFd<'_>;
+    /// Values read back from the system.
+    fn facts(&self) -> Facts;
+}
+
+/// The sending half of a byte stream.
+#[derive(Debug)]
+pub struct StreamTx<S> {
+    sink: S,
+    wait: Wait,
+    /// The part of an accepted message that the kernel has not taken yet, from `sent` on.
+    rest: Vec<u8>,
+    sent: usize,
+}
+
+struct Writing<'a, S> {
+    sink: &'a mut S,
+    bytes: &'a [u8],
+}
+
+impl<S: ByteSink> Attempt for Writing<'_, S> {
+    type Out = usize;
+
+    #[inline]
+    fn attempt(&mut self, nonblocking: bool) -> Result<usize, Errno> {
+        self.sink.write(self.bytes, nonblocking)
+    }
+
+    fn sleep_until(&mut self, until: Instant) -> Result<(), Errno> {
+        wait_ready(self.sink.fd(), Interest::Writable, Some(until)).map(drop)
+    }
+}
+
+impl<S: ByteSink> StreamTx<S> {
+    /// Over an open sink.
+    pub(super) fn new(sink: S, wait: Wait) -> Self {
+        StreamTx { sink, wait, rest: Vec::new(), sent: 0 }
+    }
+
+    #[inline]
+    fn write_some(&mut self, bytes: &[u8], patience: Patience) -> Result<usize, SendError> {
+        wait_for(&mut Writing { sink: &mut self.sink, bytes }, self.wait, patience)
+            .map_err(send_error)
+    }
+
+    /// Writes what is left of an accepted message.
+    #[cold]
+    fn write_rest(&mut self, patience: Patience) -> Result<(), SendError> {
+        while self.sent < self.rest.len() {
+            let mut writing = Writing { sink: &mut self.sink, bytes: &self.rest[self.sent..] };
+            self.sent += wait_for(&mut writing, self.wait, patience).map_err(send_error)?;
+        }
+        self.rest.clear();
+        self.sent = 0;
+        Ok(())
+    }
+
+    #[inline]
+    fn write_message(&mut self, msg: &[u8], patience: Patience) -> Result<(), SendError> {
+        if !self.rest.is_empty() {
+            self.write_rest(patience)?;
+        }
+        if msg.is_empty() {
+            return Ok(());
+        }
+        let mut done = self.write_some(msg, patience)?;
+        while done < msg.len() {
+            match self.write_some(&msg[done..], patience) {
+                Ok(more) => done += more,
+                Err(SendError::Full | SendError::TimedOut) => {
+                    self.rest.extend_from_slice(&msg[done..]);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a stopped send means.
+pub(super) fn send_error(stop: Stop) -> SendError {
+    match stop {
+        Stop::WouldBlock => SendError::Full,
+        Stop::TimedOut => SendError::TimedOut,
+        // ECONNREFUSED: nobody is bound to the address any more (AF_UNIX datagrams, UDP by ICMP).
+        Stop::Errno(
+            Errno::PIPE | Errno::CONNRESET | Errno::CONNREFUSED | Errno::NOTCONN | Errno::SHUTDOWN,
+        ) => SendError::PeerClosed,
+        Stop::Errno(errno) => SendError::Os(OsError::new("send", "", errno)),
+    }
+}
+
+/// What a stopped receive means.
+pub(super) fn recv_error(stop: Stop) -> RecvError {
+    match stop {
+        Stop::WouldBlock => RecvError::Empty,
+        Stop::TimedOut => RecvError::TimedOut,
+        Stop::Errno(Errno::CONNRESET | Errno::CONNREFUSED | Errno::PIPE | Errno::NOTCONN) => {
+            RecvError::PeerClosed
+        }
+        Stop::Errno(errno) => RecvError::Os(OsError::new("recv", "", errno)),
+    }
+}
+
+impl<S: ByteSink> Tx for StreamTx<S> {
+    #[inline]
+    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
+        self.write_message(msg, Patience::Now)
+    }
+
+    #[inline]
+    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
+        self.write_message(msg, Patience::Until(until))
+    }
+
+    fn flush(&mut self) -> Result<(), SendError> {
+        self.write_rest(Patience::Until(None))
+    }
+
+    fn facts(&self) -> Facts {
+        self.sink.facts()
+    }
+}
+
+/// The receiving half of a byte stream.
+#[derive(Debug)]
+pub struct StreamRx<S> {
+    source: S,
+    wait: Wait,
+    /// What arrived of a message whose receiver lost patience; the next call gets it first.
+    held: Vec<u8>,
+}
+
+struct Reading<'a, S> {
+    source: &'a mut S,
+    buf: &'a mut [u8],
+}
+
+impl<S: ByteSource> Attempt for Reading<'_, S> {
+    type Out = usize;
+
+    #[inline]
+    fn attempt(&mut self, nonblocking: bool) -> Result<usize, Errno> {
+        self.source.read(self.buf, nonblocking)
+    }
+
+    fn sleep_until(&mut self, until: Instant) -> Result<(), Errno> {
+        wait_ready(self.source.fd(), Interest::Readable, Some(until)).map(drop)
+    }
+}
+
+impl<S: ByteSource> StreamRx<S> {
+    /// Over an open source.
+    pub(super) fn new(source: S, wait: Wait) -> Self {
+        StreamRx { source, wait, held: Vec::new() }
+    }
+
+    #[cold]
+    fn take_held(&mut self, buf: &mut [u8]) -> usize {
+        let taken = self.held.len().min(buf.len());
+        buf[..taken].copy_from_slice(&self.held[..taken]);
+        self.held.drain(..taken);
+        taken
+    }
+
+    #[inline]
+    fn read_exactly(&mut self, buf: &mut [u8], patience: Patience) -> Result<usize, RecvError> {
+        let mut done = if self.held.is_empty() { 0 } else { self.take_held(buf) };
+        while done < buf.len() {
+            let mut reading = Reading { source: &mut self.source, buf: &mut buf[done..] };
+            match wait_for(&mut reading, self.wait, patience) {
+                Ok(0) => return Err(RecvError::PeerClosed),
+                Ok(more) => done += more,
+                Err(stop @ (Stop::WouldBlock | Stop::TimedOut)) => {
+                    self.held.extend_from_slice(&buf[..done]);
+                    return Err(recv_error(stop));
+                }
+                Err(stop) => return Err(recv_error(stop)),
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl<S: ByteSource> Rx for StreamRx<S> {
+    #[inline]
+    fn try_recv(&mut self, buf: &mut [u8]) -> Result<usize, RecvError> {
+        self.read_exactly(buf, Patience::Now)
+    }
+
+    #[inline]
+    fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError> {
+        self.read_exactly(buf, Patience::Until(until))
+    }
+
+    /// Readable also when only a part of what is wanted has arrived.
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.source.fd())
+    }
+
+    fn facts(&self) -> Facts {
+        self.source.facts()
+    }
+}

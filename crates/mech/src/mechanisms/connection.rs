@@ -1,0 +1,217 @@
+//! Mechanisms that are a connected socket: listen, connect, accept are the same for all of them.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_sys::{Errno, OsError, socket};
+
+use crate::{Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Probe, Rx, Spec, Tx};
+
+/// Connections that may wait for [`Listener::accept`]; the kernel clamps it to net.core.somaxconn.
+pub(super) const BACKLOG: i32 = 1024;
+
+/// A family of connected sockets.
+pub trait ConnectionFamily: Send + Sized + 'static {
+    /// The mechanism's id, [`Mechanism::ID`].
+    const NAME: &'static str;
+    /// One line for people.
+    const SUMMARY: &'static str;
+    /// The sending half.
+    type Sender: Tx;
+    /// The receiving half.
+    type Receiver: Rx;
+
+    /// What it can do.
+    fn capabilities() -> Caps;
+
+    /// A bound and listening socket, and the words that lead to it.
+    fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError>;
+
+    /// A socket of the family and the address to connect it to.
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError>;
+
+    /// The halves of a channel over a connected socket.
+    fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError>;
+
+    /// Whether it works here.
+    fn try_here() -> Result<(), String> {
+        exchange_a_byte::<Self>()
+    }
+
+    /// What brings the family here when it is missing.
+    fn remedy() -> &'static str;
+
+    /// Values read back beside the buffers.
+    fn add_facts(_fd: BorrowedFd<'_>, _facts: &mut Facts) {}
+}
+
+/// One direction of a connected socket; the two halves of a channel share it.
+#[derive(Debug)]
+pub struct SocketHalf<F> {
+    fd: Arc<OwnedFd>,
+    sends: bool,
+    family: std::marker::PhantomData<fn() -> F>,
+}
+
+/// A half that goes first tells the peer, as a pipe's end would; the one that goes last closes the socket.
+impl<F> Drop for SocketHalf<F> {
+    fn drop(&mut self) {
+        if Arc::strong_count(&self.fd) > 1 {
+            if self.sends {
+                socket::shutdown_send(&*self.fd);
+            } else {
+                socket::shutdown_recv(&*self.fd);
+            }
+        }
+    }
+}
+
+impl<F: ConnectionFamily> SocketHalf<F> {
+    /// The two directions of a connected socket, the sending one first.
+    pub(super) fn both(fd: OwnedFd) -> (Self, Self) {
+        let fd = Arc::new(fd);
+        let half = |sends| SocketHalf { fd: fd.clone(), sends, family: std::marker::PhantomData };
+        (half(true), half(false))
+    }
+
+    /// Values read back from the system.
+    pub(super) fn read_facts(&self) -> Facts {
+        let mut facts = buffer_facts(self.as_fd());
+        F::add_facts(self.as_fd(), &mut facts);
+        facts
+    }
+}
+
+impl<F> AsFd for SocketHalf<F> {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// SO_SNDBUF and SO_RCVBUF as the kernel reports them, doubled.
+pub(super) fn buffer_facts(fd: BorrowedFd<'_>) -> Facts {
+    let mut facts = Facts::new();
+    for (name, value) in [
+        ("so_sndbuf_bytes", socket::send_buffer_bytes(fd)),
+        ("so_rcvbuf_bytes", socket::recv_buffer_bytes(fd)),
+    ] {
+        if let Some(bytes) = value.ok().and_then(|n| i64::try_from(n).ok()) {
+            facts.insert(name.to_owned(), bytes);
+        }
+    }
+    facts
+}
+
+/// The listening side; gives a channel for every connection.
+#[derive(Debug)]
+pub struct ConnectionListener<F> {
+    fd: OwnedFd,
+    spec: Spec,
+    family: std::marker::PhantomData<fn() -> F>,
+}
+
+impl<F: ConnectionFamily> Listener for ConnectionListener<F> {
+    type Tx = F::Sender;
+    type Rx = F::Receiver;
+
+    fn accept(&mut self, until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        F::channel(&self.spec, accept_until(F::NAME, self.fd.as_fd(), until)?)
+    }
+}
+
+impl<F: ConnectionFamily> Mechanism for F {
+    const ID: &'static str = F::NAME;
+    const ABOUT: &'static str = F::SUMMARY;
+    type Tx = F::Sender;
+    type Rx = F::Receiver;
+    type Listener = ConnectionListener<F>;
+
+    fn caps() -> Caps {
+        F::capabilities()
+    }
+
+    fn probe() -> Probe {
+        match F::try_here() {
+            Ok(()) => Probe::Ready { version: super::kernel_version() },
+            Err(why) => Probe::Missing { why, remedy: F::remedy().to_owned() },
+        }
+    }
+
+    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
+        let (fd, offer) = F::listening(spec)?;
+        let family = std::marker::PhantomData;
+        Ok((ConnectionListener { fd, spec: spec.clone(), family }, offer))
+    }
+
+    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        let (fd, address) = F::dialling(spec, offer)?;
+        connect_within(F::NAME, fd.as_fd(), &address, offer, spec.open_timeout)?;
+        F::channel(spec, fd)
+    }
+}
+
+/// Takes the next connection of `listener`.
+fn accept_until(
+    mechanism: &'static str,
+    listener: BorrowedFd<'_>,
+    until: Deadline,
+) -> Result<OwnedFd, OpenError> {
+    if until.is_some() {
+        let start = Instant::now();
+        let came = wait_ready(listener, Interest::Readable, until)
+            .map_err(|e| OsError::new("poll", "listening socket", e))?;
+        if !came {
+            return Err(OpenError::TimedOut { mechanism, waited: start.elapsed() });
+        }
+    }
+    Ok(socket::accept(listener).map_err(|e| OsError::new("accept", "", e))?)
+}
+
+/// Connects within the time that the spec gives.
+fn connect_within(
+    mechanism: &'static str,
+    fd: BorrowedFd<'_>,
+    address: &socket::Address,
+    offer: &Offer,
+    limit: Duration,
+) -> Result<(), OpenError> {
+    // The timeout stays set: a blocking send that runs into it goes on (waiting.rs), and taking it off again would
+    // be a system call that an ordinary program does not make.
+    socket::set_send_timeout(fd, Some(limit.max(Duration::from_millis(1))))
+        .map_err(|e| OsError::new("setsockopt(SO_SNDTIMEO)", "", e))?;
+    let outcome = socket::connect(fd, address);
+    outcome.map_err(|errno| match errno {
+        Errno::AGAIN | Errno::INPROGRESS | Errno::TIMEDOUT => {
+            OpenError::TimedOut { mechanism, waited: limit }
+        }
+        errno => {
+            let words: Vec<_> = offer.words.values().map(String::as_str).collect();
+            OsError::new("connect", words.join(" "), errno).into()
+        }
+    })
+}
+
+/// Opens a channel to itself and sends one byte through it.
+fn exchange_a_byte<M: Mechanism>() -> Result<(), String> {
+    let limit = Duration::from_secs(2);
+    let spec = Spec { open_timeout: limit, ..Spec::default() };
+    let until = Some(Instant::now() + limit);
+    let open = |error: OpenError| error.to_string();
+    let (mut listener, mut offer) = M::listen(&spec).map_err(open)?;
+    let (mut tx, _rx) = M::connect(&spec, &mut offer).map_err(open)?;
+    let (_tx, mut rx) = listener.accept(until).map_err(open)?;
+    tx.send(b"?", until).map_err(|error| error.to_string())?;
+    let mut byte = [0];
+    rx.recv(&mut byte, until).map(drop).map_err(|error| error.to_string())
+}
+
+/// Applies [`Spec::socket_buffer_bytes`]; for TCP this must come before listen and connect.
+pub(super) fn set_buffers(fd: BorrowedFd<'_>, spec: &Spec) -> Result<(), OpenError> {
+    if let Some(bytes) = spec.socket_buffer_bytes {
+        socket::set_buffers(fd, bytes)?;
+    }
+    Ok(())
+}

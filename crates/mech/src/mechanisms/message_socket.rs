@@ -1,0 +1,186 @@
+//! The two halves of every kernel message channel: one system call sends one message, one receives one.
+
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+use crossway_sys::Errno;
+use crossway_sys::poll::{Interest, wait_ready};
+
+use super::byte_stream::{recv_error, send_error};
+use super::waiting::{Attempt, Patience, Stop, wait_for};
+use crate::{Deadline, Facts, OpenError, RecvError, Rx, SendError, Spec, Tx, Wait};
+
+/// Where messages go in.
+pub trait MessageSink: Send + 'static {
+    /// Sends one message whole; EAGAIN if there is no room, EMSGSIZE if there can never be.
+    fn send(&mut self, msg: &[u8], nonblocking: bool) -> Result<(), Errno>;
+    /// For waiting with a deadline.
+    fn fd(&self) -> BorrowedFd<'_>;
+    /// Values read back from the system.
+    fn facts(&self) -> Facts;
+}
+
+/// What one receiving call found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// A message of so many bytes; cut if that is more than the buffer has.
+    Message(usize),
+    /// There will be no more.
+    End,
+}
+
+/// Where messages come out.
+pub trait MessageSource: Send + 'static {
+    /// Receives one message; EAGAIN if there is none.
+    fn recv(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<Received, Errno>;
+    /// For waiting.
+    fn fd(&self) -> BorrowedFd<'_>;
+    /// Values read back from the system.
+    fn facts(&self) -> Facts;
+}
+
+/// The sending half of a message channel.
+#[derive(Debug)]
+pub struct MessageTx<S> {
+    sink: S,
+    wait: Wait,
+    max: usize,
+}
+
+struct Sending<'a, S> {
+    sink: &'a mut S,
+    msg: &'a [u8],
+}
+
+impl<S: MessageSink> Attempt for Sending<'_, S> {
+    type Out = ();
+
+    #[inline]
+    fn attempt(&mut self, nonblocking: bool) -> Result<(), Errno> {
+        self.sink.send(self.msg, nonblocking)
+    }
+
+    fn sleep_until(&mut self, until: Instant) -> Result<(), Errno> {
+        wait_ready(self.sink.fd(), Interest::Writable, Some(until)).map(drop)
+    }
+}
+
+impl<S: MessageSink> MessageTx<S> {
+    /// Over an open sink that takes messages of up to `max` bytes.
+    pub(super) fn new(sink: S, wait: Wait, max: usize) -> Self {
+        MessageTx { sink, wait, max }
+    }
+
+    #[inline]
+    fn send_message(&mut self, msg: &[u8], patience: Patience) -> Result<(), SendError> {
+        if msg.len() > self.max {
+            return Err(SendError::TooLarge { len: msg.len(), max: self.max });
+        }
+        wait_for(&mut Sending { sink: &mut self.sink, msg }, self.wait, patience).map_err(|stop| {
+            match stop {
+                Stop::Errno(Errno::MSGSIZE) => {
+                    SendError::TooLarge { len: msg.len(), max: self.max }
+                }
+                stop => send_error(stop),
+            }
+        })
+    }
+}
+
+impl<S: MessageSink> Tx for MessageTx<S> {
+    #[inline]
+    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
+        self.send_message(msg, Patience::Now)
+    }
+
+    #[inline]
+    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
+        self.send_message(msg, Patience::Until(until))
+    }
+
+    fn facts(&self) -> Facts {
+        let mut facts = self.sink.facts();
+        if let Ok(max) = i64::try_from(self.max) {
+            facts.insert("max_message_bytes".to_owned(), max);
+        }
+        facts
+    }
+}
+
+/// The receiving half of a message channel.
+#[derive(Debug)]
+pub struct MessageRx<S> {
+    source: S,
+    wait: Wait,
+}
+
+struct Receiving<'a, S> {
+    source: &'a mut S,
+    buf: &'a mut [u8],
+}
+
+impl<S: MessageSource> Attempt for Receiving<'_, S> {
+    type Out = Received;
+
+    #[inline]
+    fn attempt(&mut self, nonblocking: bool) -> Result<Received, Errno> {
+        self.source.recv(self.buf, nonblocking)
+    }
+
+    fn sleep_until(&mut self, until: Instant) -> Result<(), Errno> {
+        wait_ready(self.source.fd(), Interest::Readable, Some(until)).map(drop)
+    }
+}
+
+impl<S: MessageSource> MessageRx<S> {
+    /// Over an open source.
+    pub(super) fn new(source: S, wait: Wait) -> Self {
+        MessageRx { source, wait }
+    }
+
+    #[inline]
+    fn recv_message(&mut self, buf: &mut [u8], patience: Patience) -> Result<usize, RecvError> {
+        let have = buf.len();
+        let mut receiving = Receiving { source: &mut self.source, buf };
+        match wait_for(&mut receiving, self.wait, patience).map_err(recv_error)? {
+            Received::Message(len) if len <= have => Ok(len),
+            Received::Message(need) => Err(RecvError::TooSmall { need, have }),
+            Received::End => Err(RecvError::PeerClosed),
+        }
+    }
+}
+
+impl<S: MessageSource> Rx for MessageRx<S> {
+    #[inline]
+    fn try_recv(&mut self, buf: &mut [u8]) -> Result<usize, RecvError> {
+        self.recv_message(buf, Patience::Now)
+    }
+
+    #[inline]
+    fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError> {
+        self.recv_message(buf, Patience::Until(until))
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.source.fd())
+    }
+
+    fn facts(&self) -> Facts {
+        self.source.facts()
+    }
+}
+
+/// Refuses to open a channel that could not carry what the spec promises to send.
+pub(super) fn check_limit(
+    mechanism: &'static str,
+    spec: &Spec,
+    max: usize,
+    advice: &str,
+) -> Result<(), OpenError> {
+    if spec.max_message <= max {
+        return Ok(());
+    }
+    let asked = spec.max_message;
+    let why = format!("messages of {asked} bytes asked for, the largest is {max} bytes; {advice}");
+    Err(OpenError::Unsupported { mechanism, why })
+}

@@ -1,0 +1,136 @@
+//! Anonymous pipes: two of them, one each way.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crossway_sys::Errno;
+use crossway_sys::pipe::{PipeEnd, ignore_sigpipe, pipe};
+
+use super::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
+use super::kernel_version;
+use crate::{
+    Boundaries, Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Order, Privilege,
+    Probe, Reliability, Spec,
+};
+
+/// pipe(2).
+#[derive(Debug)]
+pub struct Pipe;
+
+impl ByteSink for PipeEnd {
+    #[inline]
+    fn write(&mut self, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno> {
+        PipeEnd::write(self, bytes, nonblocking)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+
+    fn facts(&self) -> Facts {
+        pipe_facts(self)
+    }
+}
+
+impl ByteSource for PipeEnd {
+    #[inline]
+    fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
+        PipeEnd::read(self, buf, nonblocking)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+
+    fn facts(&self) -> Facts {
+        pipe_facts(self)
+    }
+}
+
+fn pipe_facts(end: &PipeEnd) -> Facts {
+    let bytes = end.capacity_bytes().ok().and_then(|n| i64::try_from(n).ok());
+    bytes.into_iter().map(|n| ("pipe_bytes".to_owned(), n)).collect()
+}
+
+/// A writing and a reading end as the halves of a channel, with the capacity that was asked for.
+pub(super) fn halves(
+    spec: &Spec,
+    write: OwnedFd,
+    read: OwnedFd,
+) -> Result<(StreamTx<PipeEnd>, StreamRx<PipeEnd>), OpenError> {
+    ignore_sigpipe();
+    let (write, read) = (PipeEnd::new(write)?, PipeEnd::new(read)?);
+    if let Some(bytes) = spec.capacity_bytes {
+        write.set_capacity_bytes(bytes)?;
+        read.set_capacity_bytes(bytes)?;
+    }
+    Ok((StreamTx::new(write, spec.wait), StreamRx::new(read, spec.wait)))
+}
+
+/// What every pipe can do, anonymous or named.
+pub(super) fn pipe_caps() -> Caps {
+    Caps {
+        boundaries: Boundaries::Stream,
+        max_message: None,
+        order: Order::Fifo,
+        reliability: Reliability::Reliable,
+        carries_empty: false,
+        in_place: false,
+        waitable_fd: true,
+        fan_in: false,
+        reconnects: false,
+        crosses_hosts: false,
+        can_block: true,
+        can_spin: true,
+        detects_peer_death: true,
+        send_deadline: true,
+        privilege: Privilege::None,
+    }
+}
+
+/// The listening side: complete with the offer.
+#[derive(Debug)]
+pub struct PipeListener(Option<(StreamTx<PipeEnd>, StreamRx<PipeEnd>)>);
+
+impl Listener for PipeListener {
+    type Tx = StreamTx<PipeEnd>;
+    type Rx = StreamRx<PipeEnd>;
+
+    fn accept(&mut self, _until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        self.0.take().ok_or_else(|| super::no_second_channel(Pipe::ID))
+    }
+}
+
+impl Mechanism for Pipe {
+    const ID: &'static str = "pipe";
+    const ABOUT: &'static str = "anonymous pipe, one each way (ipc-bench: pipe)";
+    type Tx = StreamTx<PipeEnd>;
+    type Rx = StreamRx<PipeEnd>;
+    type Listener = PipeListener;
+
+    fn caps() -> Caps {
+        pipe_caps()
+    }
+
+    fn probe() -> Probe {
+        match pipe() {
+            Ok(_) => Probe::Ready { version: kernel_version() },
+            Err(error) => Probe::Missing {
+                why: error.to_string(),
+                remedy: "raise the limit of open files (ulimit -n)".to_owned(),
+            },
+        }
+    }
+
+    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
+        let (there_reads, here_writes) = pipe()?;
+        let (here_reads, there_writes) = pipe()?;
+        let offer = Offer::new().with_fd("read", there_reads).with_fd("write", there_writes);
+        Ok((PipeListener(Some(halves(spec, here_writes, here_reads)?)), offer))
+    }
+
+    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        let write = offer.take_fd(Self::ID, "write")?;
+        let read = offer.take_fd(Self::ID, "read")?;
+        halves(spec, write, read)
+    }
+}

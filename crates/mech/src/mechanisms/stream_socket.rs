@@ -1,0 +1,74 @@
+//! Connected stream sockets: the halves and what they can do.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crossway_sys::{Errno, socket};
+
+use super::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
+use super::connection::{ConnectionFamily, SocketHalf};
+use crate::{Boundaries, Caps, Facts, OpenError, Order, Privilege, Reliability, Spec};
+
+/// The sending half of family `F`'s streams.
+pub type SocketTx<F> = StreamTx<SocketHalf<F>>;
+/// The receiving half of family `F`'s streams.
+pub type SocketRx<F> = StreamRx<SocketHalf<F>>;
+
+impl<F: ConnectionFamily> ByteSink for SocketHalf<F> {
+    #[inline]
+    fn write(&mut self, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno> {
+        socket::send(self.as_fd(), bytes, nonblocking)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+
+    fn facts(&self) -> Facts {
+        self.read_facts()
+    }
+}
+
+impl<F: ConnectionFamily> ByteSource for SocketHalf<F> {
+    #[inline]
+    fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
+        socket::recv(self.as_fd(), buf, nonblocking)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+
+    fn facts(&self) -> Facts {
+        self.read_facts()
+    }
+}
+
+/// The halves of a channel over a connected stream socket.
+pub(super) fn channel<F: ConnectionFamily>(
+    spec: &Spec,
+    fd: OwnedFd,
+) -> Result<(SocketTx<F>, SocketRx<F>), OpenError> {
+    let (sink, source) = SocketHalf::both(fd);
+    Ok((StreamTx::new(sink, spec.wait), StreamRx::new(source, spec.wait)))
+}
+
+/// What every connected stream socket can do.
+pub(super) fn stream_caps(crosses_hosts: bool, privilege: Privilege) -> Caps {
+    Caps {
+        boundaries: Boundaries::Stream,
+        max_message: None,
+        order: Order::Fifo,
+        reliability: Reliability::Reliable,
+        carries_empty: false,
+        in_place: false,
+        waitable_fd: true,
+        fan_in: false,
+        reconnects: true,
+        crosses_hosts,
+        can_block: true,
+        can_spin: true,
+        detects_peer_death: true,
+        send_deadline: true,
+        privilege,
+    }
+}

@@ -1,0 +1,90 @@
+//! TCP with the system's defaults: Nagle's algorithm on, acknowledgements delayed.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crossway_sys::socket::{self, Inet};
+
+use super::connection::{BACKLOG, ConnectionFamily, set_buffers};
+use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
+use crate::{Caps, Facts, Offer, OpenError, Privilege, Spec};
+
+/// tcp(7).
+#[derive(Debug)]
+pub struct Tcp;
+
+impl ConnectionFamily for Tcp {
+    const NAME: &'static str = "tcp";
+    const SUMMARY: &'static str = "TCP, default options: Nagle's algorithm on (ipc-bench: tcp)";
+    type Sender = SocketTx<Self>;
+    type Receiver = SocketRx<Self>;
+
+    fn capabilities() -> Caps {
+        stream_caps(true, Privilege::None)
+    }
+
+    fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError> {
+        channel(spec, fd)
+    }
+
+    fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
+        listening(Inet::Tcp, spec)
+    }
+
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+        dialling(Self::NAME, Inet::Tcp, spec, offer)
+    }
+
+    fn remedy() -> &'static str {
+        "bring the loopback interface up: ip link set lo up"
+    }
+
+    fn add_facts(fd: BorrowedFd<'_>, facts: &mut Facts) {
+        add_tcp_facts(fd, facts);
+    }
+}
+
+/// The address to bind to, with a port that the kernel chooses.
+pub(super) fn bind_address(spec: &Spec) -> SocketAddr {
+    SocketAddr::new(spec.bind_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), 0)
+}
+
+/// A bound socket and the offer of its address.
+pub(super) fn bound(protocol: Inet, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
+    let wanted = bind_address(spec);
+    let fd = socket::inet(protocol, wanted)?;
+    set_buffers(fd.as_fd(), spec)?;
+    socket::bind(&fd, &socket::inet_address(wanted), &wanted.to_string())?;
+    let address = socket::as_inet(&socket::local_address(&fd)?).unwrap_or(wanted);
+    Ok((fd, Offer::new().with_word("address", address)))
+}
+
+/// A listening socket and the offer of its address.
+pub(super) fn listening(protocol: Inet, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
+    let (fd, offer) = bound(protocol, spec)?;
+    socket::listen(&fd, BACKLOG)?;
+    Ok((fd, offer))
+}
+
+/// A socket to connect to the offered address.
+pub(super) fn dialling(
+    mechanism: &'static str,
+    protocol: Inet,
+    spec: &Spec,
+    offer: &Offer,
+) -> Result<(OwnedFd, socket::Address), OpenError> {
+    let address: SocketAddr = offer.word(mechanism, "address")?;
+    let fd = socket::inet(protocol, address)?;
+    set_buffers(fd.as_fd(), spec)?;
+    Ok((fd, socket::inet_address(address)))
+}
+
+/// Nagle's state and the segment size of the connection.
+pub(super) fn add_tcp_facts(fd: BorrowedFd<'_>, facts: &mut Facts) {
+    if let Ok(on) = socket::tcp_nodelay(fd) {
+        facts.insert("tcp_nodelay".to_owned(), i64::from(on));
+    }
+    if let Ok(bytes) = socket::tcp_max_segment_bytes(fd) {
+        facts.insert("mss_bytes".to_owned(), i64::from(bytes));
+    }
+}

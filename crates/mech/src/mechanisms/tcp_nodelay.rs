@@ -1,0 +1,51 @@
+//! TCP that sends every message at once.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use crossway_sys::socket::{self, Inet};
+
+use super::connection::ConnectionFamily;
+use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
+use super::tcp;
+use crate::{Caps, Facts, Offer, OpenError, Privilege, Spec};
+
+/// tcp(7) with TCP_NODELAY at both ends.
+#[derive(Debug)]
+pub struct TcpNodelay;
+
+impl ConnectionFamily for TcpNodelay {
+    const NAME: &'static str = "tcp-nodelay";
+    const SUMMARY: &'static str =
+        "TCP with TCP_NODELAY: Nagle's algorithm off (ipc-bench: tcp_nodelay)";
+    type Sender = SocketTx<Self>;
+    type Receiver = SocketRx<Self>;
+
+    fn capabilities() -> Caps {
+        stream_caps(true, Privilege::None)
+    }
+
+    fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError> {
+        channel(spec, fd)
+    }
+
+    fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
+        let (fd, offer) = tcp::listening(Inet::Tcp, spec)?;
+        // Accepted sockets inherit it, which saves a call per connection; the facts read it back.
+        socket::set_tcp_nodelay(&fd, true)?;
+        Ok((fd, offer))
+    }
+
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+        let (fd, address) = tcp::dialling(Self::NAME, Inet::Tcp, spec, offer)?;
+        socket::set_tcp_nodelay(&fd, true)?;
+        Ok((fd, address))
+    }
+
+    fn remedy() -> &'static str {
+        "bring the loopback interface up: ip link set lo up"
+    }
+
+    fn add_facts(fd: BorrowedFd<'_>, facts: &mut Facts) {
+        tcp::add_tcp_facts(fd, facts);
+    }
+}

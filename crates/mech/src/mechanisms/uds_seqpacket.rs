@@ -1,0 +1,116 @@
+//! AF_UNIX sockets that keep message boundaries, order and the connection.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crossway_sys::socket::{self, Kind};
+use crossway_sys::{Errno, OsError};
+
+use super::connection::{BACKLOG, ConnectionFamily, SocketHalf, set_buffers};
+use super::message_socket::{
+    MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
+};
+use super::uds_stream::{bound, offered_address};
+use crate::{Boundaries, Caps, Facts, Offer, OpenError, Order, Privilege, Reliability, Spec};
+
+/// unix(7), SOCK_SEQPACKET.
+#[derive(Debug)]
+pub struct UdsSeqpacket;
+
+impl MessageSink for SocketHalf<UdsSeqpacket> {
+    #[inline]
+    fn send(&mut self, msg: &[u8], nonblocking: bool) -> Result<(), Errno> {
+        socket::send(self.as_fd(), msg, nonblocking).map(drop)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+
+    fn facts(&self) -> Facts {
+        self.read_facts()
+    }
+}
+
+impl MessageSource for SocketHalf<UdsSeqpacket> {
+    /// The kernel answers 0 both for an empty message and at the end. Only a message has a sender's address, and
+    /// both ends are bound for this reason.
+    #[inline]
+    fn recv(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<Received, Errno> {
+        match socket::recv_message_from(self.as_fd(), buf, nonblocking)? {
+            (0, None) => Ok(Received::End),
+            (len, _) => Ok(Received::Message(len)),
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+
+    fn facts(&self) -> Facts {
+        self.read_facts()
+    }
+}
+
+/// The largest message of an AF_UNIX message socket: what SO_SNDBUF holds, less the 32 bytes that the kernel sets
+/// aside (net/unix/af_unix.c).
+pub(super) fn max_message(fd: impl AsFd) -> Result<usize, OsError> {
+    Ok(socket::send_buffer_bytes(fd)?.saturating_sub(32))
+}
+
+impl ConnectionFamily for UdsSeqpacket {
+    const NAME: &'static str = "uds-seqpacket";
+    const SUMMARY: &'static str = "UNIX-domain socket that keeps message boundaries";
+    type Sender = MessageTx<SocketHalf<Self>>;
+    type Receiver = MessageRx<SocketHalf<Self>>;
+
+    fn capabilities() -> Caps {
+        Caps {
+            boundaries: Boundaries::Message,
+            max_message: None,
+            order: Order::Fifo,
+            reliability: Reliability::Reliable,
+            carries_empty: true,
+            in_place: false,
+            waitable_fd: true,
+            fan_in: false,
+            reconnects: true,
+            crosses_hosts: false,
+            can_block: true,
+            can_spin: true,
+            detects_peer_death: true,
+            send_deadline: true,
+            privilege: Privilege::None,
+        }
+    }
+
+    fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
+        let (fd, offer) = bound(Kind::Seqpacket, spec)?;
+        check_limit(Self::NAME, spec, max_message(&fd)?, LARGER)?;
+        socket::listen(&fd, BACKLOG)?;
+        Ok((fd, offer))
+    }
+
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+        let fd = socket::unix(Kind::Seqpacket)?;
+        set_buffers(fd.as_fd(), spec)?;
+        socket::bind(&fd, &socket::unnamed_address(), "a free abstract address")?;
+        Ok((fd, offered_address(Self::NAME, offer)?))
+    }
+
+    fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError> {
+        // An accepted AF_UNIX socket has the default buffers, whatever the listening one has.
+        set_buffers(fd.as_fd(), spec)?;
+        let max = max_message(&fd)?;
+        check_limit(Self::NAME, spec, max, LARGER)?;
+        let (sink, source) = SocketHalf::both(fd);
+        Ok((MessageTx::new(sink, spec.wait, max), MessageRx::new(source, spec.wait)))
+    }
+
+    fn remedy() -> &'static str {
+        "a kernel with CONFIG_UNIX"
+    }
+}
+
+/// What to do about a limit that SO_SNDBUF sets.
+pub(super) const LARGER: &str =
+    "ask for larger socket_buffer_bytes (net.core.wmem_max bounds them)";

@@ -1,0 +1,65 @@
+//! AF_UNIX stream sockets.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use crossway_sys::socket::{self, Kind};
+
+use super::connection::{BACKLOG, ConnectionFamily, set_buffers};
+use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
+use crate::{Caps, Offer, OpenError, Privilege, Spec};
+
+/// unix(7), SOCK_STREAM.
+#[derive(Debug)]
+pub struct UdsStream;
+
+impl ConnectionFamily for UdsStream {
+    const NAME: &'static str = "uds-stream";
+    const SUMMARY: &'static str = "UNIX-domain stream socket (ipc-bench: domain)";
+    type Sender = SocketTx<Self>;
+    type Receiver = SocketRx<Self>;
+
+    fn capabilities() -> Caps {
+        stream_caps(false, Privilege::None)
+    }
+
+    fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError> {
+        // An accepted AF_UNIX socket has the default buffers, whatever the listening one has.
+        set_buffers(fd.as_fd(), spec)?;
+        channel(spec, fd)
+    }
+
+    fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
+        let (fd, offer) = bound(Kind::Stream, spec)?;
+        socket::listen(&fd, BACKLOG)?;
+        Ok((fd, offer))
+    }
+
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+        let fd = socket::unix(Kind::Stream)?;
+        set_buffers(fd.as_fd(), spec)?;
+        Ok((fd, offered_address(Self::NAME, offer)?))
+    }
+
+    fn remedy() -> &'static str {
+        "a kernel with CONFIG_UNIX"
+    }
+}
+
+/// A socket with an abstract name that the kernel chose: nothing of it is in the file system, and it vanishes with
+/// the socket, even by kill -9.
+pub(super) fn bound(kind: Kind, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
+    let fd = socket::unix(kind)?;
+    set_buffers(fd.as_fd(), spec)?;
+    socket::bind(&fd, &socket::unnamed_address(), "a free abstract address")?;
+    let name = socket::abstract_name(&socket::local_address(&fd)?).unwrap_or_default();
+    Ok((fd, Offer::new().with_word("abstract", String::from_utf8_lossy(&name))))
+}
+
+/// The abstract address that [`bound`] offered.
+pub(super) fn offered_address(
+    mechanism: &'static str,
+    offer: &Offer,
+) -> Result<socket::Address, OpenError> {
+    let name: String = offer.word(mechanism, "abstract")?;
+    Ok(socket::abstract_address(name.as_bytes())?)
+}

@@ -1,0 +1,87 @@
+//! Waiting for a descriptor with a deadline.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+/// What to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Something to read, or the end of it.
+    Readable,
+    /// Room to write, or nobody left to read it.
+    Writable,
+}
+
+/// Sleeps until `fd` is ready (also: hung up, or in error) or the deadline has passed; tells whether it is ready. `None` waits
+/// for ever. Signals that interrupt the sleep do not end it.
+pub fn wait_ready(
+    fd: impl AsFd,
+    interest: Interest,
+    until: Option<Instant>,
+) -> Result<bool, Errno> {
+    let events = match interest {
+        Interest::Readable => PollFlags::IN,
+        Interest::Writable => PollFlags::OUT,
+    };
+    let mut fds = [PollFd::new(&fd, events)];
+    loop {
+        let left = until.map(|at| at.saturating_duration_since(Instant::now()));
+        match rustix::event::poll(&mut fds, left.map(timespec).as_ref()) {
+            Ok(0) if left.is_some_and(|left| left.is_zero()) => return Ok(false),
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Whether the peer has shut its sending side, now.
+pub fn is_hung_up(fd: impl AsFd) -> Result<bool, Errno> {
+    let mut fds = [PollFd::new(&fd, PollFlags::RDHUP)];
+    loop {
+        match rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(_) => {
+                let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+                return Ok(fds[0].revents().intersects(gone));
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// A relative time for the kernel; centuries are cut to what its seconds hold.
+fn timespec(left: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(left.subsec_nanos()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_pipe_is_not_readable_before_the_deadline_and_is_after_a_write() {
+        let (r, w) = rustix::pipe::pipe().unwrap();
+        let until = Instant::now() + Duration::from_millis(3);
+        assert_eq!(wait_ready(&r, Interest::Readable, Some(until)), Ok(false));
+        assert!(Instant::now() >= until);
+        rustix::io::write(&w, b"x").unwrap();
+        assert_eq!(wait_ready(&r, Interest::Readable, None), Ok(true));
+        assert_eq!(wait_ready(&w, Interest::Writable, None), Ok(true));
+    }
+
+    #[test]
+    fn a_pipe_whose_writer_is_gone_is_hung_up() {
+        let (r, w) = rustix::pipe::pipe().unwrap();
+        assert_eq!(is_hung_up(&r), Ok(false));
+        drop(w);
+        assert_eq!(is_hung_up(&r), Ok(true));
+        assert_eq!(wait_ready(&r, Interest::Readable, None), Ok(true));
+    }
+}
