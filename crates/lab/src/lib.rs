@@ -11,3 +11,4 @@ pub mod records_io;
 #[cfg(test)]
 mod samples;
 pub mod stats;
+pub mod steps;
