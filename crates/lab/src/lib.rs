@@ -11,4 +11,3 @@ pub mod records_io;
 #[cfg(test)]
 mod samples;
 pub mod stats;
-pub mod steps;

@@ -53,6 +53,8 @@ registry! {
     uds_seqpacket::UdsSeqpacket,
     tcp::Tcp,
     tcp_nodelay::TcpNodelay,
+    posix_mq::PosixMq,
+    sysv_mq::SysvMq,
 }
 
 /// The entry called `id`.

@@ -83,16 +83,22 @@ impl PeerWatch {
     pub fn peer_has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
+
+    /// Tells the peer that this end is closed and leaves the watching thread to itself: it is told of a later
+    /// confirmation, and ends with the peer.
+    pub fn leave_watching(mut self) {
+        let _ = self.socket.shutdown(Shutdown::Write);
+        self.watcher = None;
+    }
 }
 
 impl Drop for PeerWatch {
     fn drop(&mut self) {
+        let Some(watcher) = self.watcher.take() else { return };
         self.closing.store(true, Ordering::Release);
         // Wakes the peer's watcher and our own, even if a copy of the socket is open elsewhere.
         let _ = self.socket.shutdown(Shutdown::Both);
-        if let Some(watcher) = self.watcher.take() {
-            let _ = watcher.join();
-        }
+        let _ = watcher.join();
     }
 }
 
@@ -132,6 +138,19 @@ mod tests {
         let (_a, told) = watched(a);
         drop(b);
         assert_eq!(told.recv_timeout(WATCHDOG), Ok(Event::Ended));
+    }
+
+    #[test]
+    fn who_left_watching_still_hears_the_confirmation() {
+        let (a, b) = pair().unwrap();
+        let (a, told_a) = watched(a);
+        a.leave_watching();
+        let (b, told_b) = watched(b);
+        assert_eq!(told_b.recv_timeout(WATCHDOG), Ok(Event::Ended));
+        b.confirm();
+        drop(b);
+        assert_eq!(told_a.recv_timeout(WATCHDOG), Ok(Event::Confirmed));
+        assert_eq!(told_a.recv_timeout(WATCHDOG), Ok(Event::Ended));
     }
 
     #[test]

@@ -62,6 +62,11 @@ impl Envelope {
         Envelope { words: vec![0; 1 + room.div_ceil(WORD)], room }
     }
 
+    /// Bytes of text that it can hold.
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
     /// The first `len` bytes of the text. Panics when there is no such room.
     pub fn text(&self, len: usize) -> &[u8] {
         assert!(len <= self.room, "text of {len} bytes in an envelope for {}", self.room);
@@ -126,11 +131,9 @@ impl SysvQueue {
         Ok(SysvQueue { id })
     }
 
-    /// The queue with this id. Errors: `EINVAL` when there is none, `EACCES` when it belongs to another user.
-    pub fn from_id(id: i32) -> Result<Self, OsError> {
-        let queue = SysvQueue { id };
-        queue.status()?;
-        Ok(queue)
+    /// The queue with this id; whether there is one is told by [`SysvQueue::status`] and by every use.
+    pub fn from_id(id: i32) -> Self {
+        SysvQueue { id }
     }
 
     /// The id, under which `ipcs -q` lists it.
@@ -351,7 +354,7 @@ mod tests {
             q.0.send(&mut Envelope::with_room(8), 1, 0, Patience::Forever).unwrap(),
             Sent::Removed
         );
-        assert_eq!(SysvQueue::from_id(q.0.id()).unwrap_err().errno(), libc::EINVAL);
+        assert_eq!(SysvQueue::from_id(q.0.id()).status().unwrap_err().errno(), libc::EINVAL);
     }
 
     #[test]

@@ -1,0 +1,421 @@
+//! POSIX message queues, one each way.
+//!
+//! One system call per message at each end (`mq_timedsend`, `mq_timedreceive`), with a deadline or without.
+//!
+//! A queue does not know who has it open, so that a peer's death would leave the other end asleep for ever. Each half
+//! therefore holds one end of a lifeline and a thread that sleeps on it ([`PeerWatch`]). When the peer ends, the watcher
+//! of a receiver puts a note into the queue, of a lower priority than any message, so that it comes out after everything
+//! that the peer had sent; the watcher of a sender empties the queue, which nobody reads any more. Either wakes who
+//! sleeps in the plain call. docs/decisions/0020-queues-and-peer-death.md has the alternatives.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use crossway_sys::lease::{self, Resource};
+use crossway_sys::mqueue::{Limits, MessageQueue};
+use crossway_sys::patience::Patience;
+use crossway_sys::peer_watch::{self, Event, PeerWatch};
+use crossway_sys::{Errno, OsError};
+
+use super::kernel_version;
+use super::queue_wait::wait_for;
+use crate::{
+    Boundaries, Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Order, Privilege,
+    Probe, RecvError, Reliability, Rx, SendError, Spec, Tx, Wait,
+};
+
+/// Messages have this priority, the note that nobody sends any more the one below.
+const MESSAGE: u32 = 1;
+const NOTE: u32 = 0;
+
+/// Messages of a queue when no capacity is asked for: the kernel's own default (`msg_default`).
+const DEFAULT_MESSAGES: usize = 10;
+
+/// The kernel's HARD_MSGSIZEMAX, for processes with CAP_SYS_RESOURCE.
+const HARD_MAX_MESSAGE: usize = 16 << 20;
+
+/// `mq_overview(7)`.
+#[derive(Debug)]
+pub struct PosixMq;
+
+/// The sending half.
+#[derive(Debug)]
+pub struct MqTx {
+    queue: Arc<MessageQueue>,
+    watch: PeerWatch,
+    wait: Wait,
+    max: usize,
+}
+
+/// The receiving half.
+#[derive(Debug)]
+pub struct MqRx {
+    queue: Arc<MessageQueue>,
+    watch: PeerWatch,
+    wait: Wait,
+    max: usize,
+    /// For callers whose buffer is smaller than the queue's largest message, which the kernel refuses.
+    bounce: Vec<u8>,
+}
+
+impl MqTx {
+    fn new(queue: MessageQueue, lifeline: OwnedFd, wait: Wait) -> Result<Self, OpenError> {
+        let max = queue.attributes()?.message_bytes;
+        let queue = Arc::new(queue);
+        let watched = queue.clone();
+        let watch = PeerWatch::watch(lifeline, move |event| {
+            if event == Event::Ended {
+                let mut sink = vec![0; max];
+                while matches!(watched.receive(&mut sink, Patience::Now), Ok(Some(_))) {}
+            }
+        })?;
+        Ok(MqTx { queue, watch, wait, max })
+    }
+
+    #[inline]
+    fn put(
+        &mut self,
+        msg: &[u8],
+        none_in_time: SendError,
+        send: impl FnOnce(&MessageQueue) -> Result<bool, Errno>,
+    ) -> Result<(), SendError> {
+        if msg.len() > self.max {
+            return Err(SendError::TooLarge { len: msg.len(), max: self.max });
+        }
+        if self.watch.peer_has_ended() {
+            return Err(SendError::PeerClosed);
+        }
+        let sent = send(&self.queue);
+        // The peer may have ended while we waited, and the watcher made the room.
+        if self.watch.peer_has_ended() {
+            return Err(SendError::PeerClosed);
+        }
+        match sent {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(none_in_time),
+            Err(errno) => Err(OsError::new("mq_timedsend", "", errno).into()),
+        }
+    }
+}
+
+impl Tx for MqTx {
+    #[inline]
+    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
+        self.put(msg, SendError::Full, |queue| queue.send(msg, MESSAGE, Patience::Now))
+    }
+
+    #[inline]
+    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
+        let wait = self.wait;
+        self.put(msg, SendError::TimedOut, |queue| {
+            let once = |patience| Ok(queue.send(msg, MESSAGE, patience)?.then_some(()));
+            wait_for(wait, until, once).map(|sent| sent.is_some())
+        })
+    }
+
+    fn facts(&self) -> Facts {
+        queue_facts(&self.queue)
+    }
+}
+
+impl MqRx {
+    fn new(queue: MessageQueue, lifeline: OwnedFd, wait: Wait) -> Result<Self, OpenError> {
+        let max = queue.attributes()?.message_bytes;
+        let queue = Arc::new(queue);
+        let noted = queue.clone();
+        let watch = PeerWatch::watch(lifeline, move |event| {
+            if event == Event::Ended {
+                // When the queue is full nobody sleeps on it.
+                let _ = noted.send(&[], NOTE, Patience::Now);
+            }
+        })?;
+        Ok(MqRx { queue, watch, wait, max, bounce: Vec::new() })
+    }
+
+    /// Receives into `buf` if that is large enough for the kernel, else into `self.bounce`; tells the length.
+    #[inline]
+    fn take(
+        &mut self,
+        buf: &mut [u8],
+        none_in_time: RecvError,
+        receive: impl FnOnce(&MessageQueue, &mut [u8]) -> Result<Option<(usize, u32)>, Errno>,
+    ) -> Result<usize, RecvError> {
+        let room = if buf.len() >= self.max {
+            buf
+        } else {
+            self.bounce.resize(self.max, 0);
+            &mut self.bounce[..]
+        };
+        let received = if self.watch.peer_has_ended() {
+            // Nothing comes any more; what is there is all there is.
+            self.queue.receive(room, Patience::Now).map(|r| r.or(Some((0, NOTE))))
+        } else {
+            receive(&self.queue, room)
+        };
+        let taken = match received {
+            Ok(Some((len, MESSAGE))) => Ok(len),
+            Ok(Some(_)) => Err(RecvError::PeerClosed),
+            Ok(None) => Err(none_in_time),
+            Err(errno) => Err(OsError::new("mq_timedreceive", "", errno).into()),
+        };
+        if self.watch.peer_has_ended() {
+            // Keeps the descriptor readable, as the end of a stream does. A full queue is readable anyway.
+            let _ = self.queue.send(&[], NOTE, Patience::Now);
+        }
+        taken
+    }
+
+    #[inline]
+    fn copy_out(&self, buf: &mut [u8], len: usize) -> Result<usize, RecvError> {
+        if buf.len() >= self.max {
+            return Ok(len);
+        }
+        if buf.len() < len {
+            return Err(RecvError::TooSmall { need: len, have: buf.len() });
+        }
+        buf[..len].copy_from_slice(&self.bounce[..len]);
+        Ok(len)
+    }
+}
+
+#[inline]
+fn waiting(
+    wait: Wait,
+    until: Deadline,
+) -> impl FnOnce(&MessageQueue, &mut [u8]) -> Result<Option<(usize, u32)>, Errno> {
+    move |queue, room| wait_for(wait, until, |patience| queue.receive(room, patience))
+}
+
+impl Rx for MqRx {
+    #[inline]
+    fn try_recv(&mut self, buf: &mut [u8]) -> Result<usize, RecvError> {
+        let len =
+            self.take(buf, RecvError::Empty, |queue, room| queue.receive(room, Patience::Now))?;
+        self.copy_out(buf, len)
+    }
+
+    #[inline]
+    fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError> {
+        let len = self.take(buf, RecvError::TimedOut, waiting(self.wait, until))?;
+        self.copy_out(buf, len)
+    }
+
+    #[inline]
+    fn recv_in_place<R>(
+        &mut self,
+        scratch: &mut [u8],
+        until: Deadline,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, RecvError> {
+        let len = self.take(scratch, RecvError::TimedOut, waiting(self.wait, until))?;
+        let whole = if scratch.len() >= self.max { &*scratch } else { &self.bounce[..] };
+        Ok(read(&whole[..len]))
+    }
+
+    /// Readable also when the peer has ended.
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.queue.as_fd())
+    }
+
+    fn facts(&self) -> Facts {
+        queue_facts(&self.queue)
+    }
+}
+
+fn queue_facts(queue: &MessageQueue) -> Facts {
+    let Ok(attributes) = queue.attributes() else { return Facts::new() };
+    [("queue_messages", attributes.messages), ("max_message_bytes", attributes.message_bytes)]
+        .into_iter()
+        .filter_map(|(name, n)| Some((name.to_owned(), i64::try_from(n).ok()?)))
+        .collect()
+}
+
+/// Two queues for what the spec asks. Room is cut to what the system grants; the largest message is not.
+fn two_queues(spec: &Spec) -> Result<(MessageQueue, MessageQueue), OpenError> {
+    let message_bytes = spec.max_message.max(1);
+    let mut messages = spec.capacity_bytes.map_or(DEFAULT_MESSAGES, |n| (n / message_bytes).max(1));
+    let limits = Limits::read();
+    let name = format!("/{}", lease::fresh_name("mq"));
+    // Both are unlinked at once, so that one name after the other is the same name.
+    let lease = lease::hold(Resource::PosixMq { name: name.clone() })?;
+    let create = |messages| {
+        let first = MessageQueue::create_unnamed(&name, messages, message_bytes)?;
+        Ok((first, MessageQueue::create_unnamed(&name, messages, message_bytes)?))
+    };
+    let made = loop {
+        let error: OsError = match create(messages) {
+            Ok(queues) => break Ok(queues),
+            Err(error) => error,
+        };
+        let most = limits.map_or(messages, |l| l.messages);
+        match error.errno() {
+            libc_errno::EINVAL if messages > most => messages = most,
+            libc_errno::EMFILE if messages > 1 => messages /= 2,
+            libc_errno::EINVAL | libc_errno::EMFILE => {
+                break Err(OpenError::Unsupported {
+                    mechanism: PosixMq::ID,
+                    why: too_large(message_bytes, limits, &error),
+                });
+            }
+            _ => break Err(error.into()),
+        }
+    };
+    // The names are gone, or were never made.
+    lease.cancel();
+    made
+}
+
+/// The errnos that `mq_open` gives for limits.
+mod libc_errno {
+    pub(super) const EINVAL: i32 = crossway_sys::Errno::INVAL.raw_os_error();
+    pub(super) const EMFILE: i32 = crossway_sys::Errno::MFILE.raw_os_error();
+}
+
+fn too_large(message_bytes: usize, limits: Option<Limits>, error: &OsError) -> String {
+    if error.errno() == libc_errno::EMFILE {
+        return format!(
+            "two queues for one message of {message_bytes} bytes are beyond RLIMIT_MSGQUEUE or the limit of open files \
+             ({error}); raise it (ulimit -q {}, or ulimit -n), or ask for smaller messages",
+            4 * (message_bytes + 1024)
+        );
+    }
+    let granted = limits.map_or(8192, |l| l.message_bytes);
+    format!(
+        "messages of {message_bytes} bytes are beyond fs.mqueue.msgsize_max = {granted}; run as root: sysctl -w \
+         fs.mqueue.msgsize_max={message_bytes} (at most {HARD_MAX_MESSAGE}), or ask for smaller messages"
+    )
+}
+
+/// The listening side: complete with the offer.
+#[derive(Debug)]
+pub struct MqListener(Option<(MqTx, MqRx)>);
+
+impl Listener for MqListener {
+    type Tx = MqTx;
+    type Rx = MqRx;
+
+    fn accept(&mut self, _until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        self.0.take().ok_or_else(|| super::no_second_channel(PosixMq::ID))
+    }
+}
+
+impl Mechanism for PosixMq {
+    const ID: &'static str = "posix-mq";
+    const ABOUT: &'static str = "POSIX message queue, one each way (mq_overview)";
+    type Tx = MqTx;
+    type Rx = MqRx;
+    type Listener = MqListener;
+
+    fn caps() -> Caps {
+        Caps {
+            boundaries: Boundaries::Message,
+            max_message: Some(HARD_MAX_MESSAGE),
+            order: Order::Fifo,
+            reliability: Reliability::Reliable,
+            carries_empty: true,
+            in_place: false,
+            waitable_fd: true,
+            fan_in: false,
+            reconnects: false,
+            crosses_hosts: false,
+            can_block: true,
+            can_spin: true,
+            detects_peer_death: true,
+            send_deadline: true,
+            privilege: Privilege::None,
+        }
+    }
+
+    fn probe() -> Probe {
+        let spec = Spec { max_message: 64, ..Spec::default() };
+        let tried = two_queues(&spec).and_then(|(queue, _)| {
+            let mut buf = [0; 64];
+            let sent = queue.send(b"?", MESSAGE, Patience::Now);
+            let received = sent.and_then(|_| queue.receive(&mut buf, Patience::Now));
+            received.map_err(|errno| OsError::new("mq_timedreceive", "", errno).into())
+        });
+        match tried {
+            Ok(_) => Probe::Ready { version: kernel_version() },
+            Err(OpenError::Os(error)) if error.errno() == Errno::NOSYS.raw_os_error() => {
+                Probe::Missing {
+                    why: error.to_string(),
+                    remedy: "a kernel with CONFIG_POSIX_MQUEUE".to_owned(),
+                }
+            }
+            Err(error) => Probe::Missing {
+                why: error.to_string(),
+                remedy:
+                    "raise the limits: ulimit -q unlimited; sysctl -w fs.mqueue.queues_max=1024"
+                        .to_owned(),
+            },
+        }
+    }
+
+    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
+        let (there, back) = two_queues(spec)?;
+        let (there_here, there_peer) = peer_watch::pair()?;
+        let (back_here, back_peer) = peer_watch::pair()?;
+        let copy = |queue: &MessageQueue| {
+            queue.as_fd().try_clone_to_owned().map_err(|e| OsError::new("dup", "message queue", e))
+        };
+        let offer = Offer::new()
+            .with_fd("read", copy(&there)?)
+            .with_fd("read-lifeline", there_peer)
+            .with_fd("write", copy(&back)?)
+            .with_fd("write-lifeline", back_peer);
+        let tx = MqTx::new(there, there_here, spec.wait)?;
+        let rx = MqRx::new(back, back_here, spec.wait)?;
+        Ok((MqListener(Some((tx, rx))), offer))
+    }
+
+    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        let mut take = |name| offer.take_fd(Self::ID, name);
+        let (read, read_lifeline) = (take("read")?, take("read-lifeline")?);
+        let (write, write_lifeline) = (take("write")?, take("write-lifeline")?);
+        let tx = MqTx::new(MessageQueue::from_fd(write)?, write_lifeline, spec.wait)?;
+        let rx = MqRx::new(MessageQueue::from_fd(read)?, read_lifeline, spec.wait)?;
+        Ok((tx, rx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_that_cannot_be_had_names_the_line_that_mends_it() {
+        let spec = Spec { max_message: HARD_MAX_MESSAGE + 1, ..Spec::default() };
+        let error = two_queues(&spec).unwrap_err().to_string();
+        assert!(error.contains("sysctl -w fs.mqueue.msgsize_max=16777217"), "{error}");
+    }
+
+    #[test]
+    fn room_is_cut_to_what_the_system_grants() {
+        let spec = Spec { max_message: 64, capacity_bytes: Some(64 << 20), ..Spec::default() };
+        let (queue, _) = two_queues(&spec).unwrap();
+        let attributes = queue.attributes().unwrap();
+        assert_eq!(attributes.message_bytes, 64);
+        assert!(attributes.messages >= 1);
+    }
+
+    #[test]
+    fn the_descriptor_stays_readable_after_the_peer_ended() {
+        use crossway_sys::poll::{Interest, wait_ready};
+        let spec = Spec { max_message: 64, ..Spec::default() };
+        let (mut listener, mut offer) = PosixMq::listen(&spec).unwrap();
+        let (mut tx, _rx) = PosixMq::connect(&spec, &mut offer).unwrap();
+        let (_tx, mut rx) = listener.accept(None).unwrap();
+        let sent = (0..u8::MAX).take_while(|n| tx.try_send(&[*n]).is_ok()).count();
+        drop(tx);
+        for n in 0..sent {
+            assert!(wait_ready(rx.wait_fd().unwrap(), Interest::Readable, None).unwrap());
+            let mut buf = [0; 1];
+            assert_eq!(rx.recv(&mut buf, None).unwrap(), 1);
+            assert_eq!(usize::from(buf[0]), n);
+        }
+        for _ in 0..2 {
+            assert!(wait_ready(rx.wait_fd().unwrap(), Interest::Readable, None).unwrap());
+            assert!(matches!(rx.try_recv(&mut [0; 64]), Err(RecvError::PeerClosed)));
+        }
+    }
+}

@@ -1,0 +1,451 @@
+//! System V message queues, one each way.
+//!
+//! One system call per message at each end (`msgsnd`, `msgrcv`). A wait with a deadline makes four: the calls take no time
+//! limit, so that they are tried once without waiting and then made under a timer that interrupts them.
+//!
+//! A queue lives until somebody removes it, and knows nothing of processes. Who receives from a queue removes it and
+//! holds a lease on it; who sends to it removes it when the receiver has died, which wakes a sleeping sender (`EIDRM`).
+//! When the sender has ended, the receiver's watcher puts a note into the queue, of a type that comes out after every
+//! message. docs/decisions/0020-queues-and-peer-death.md has the alternatives.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crossway_sys::lease::{self, Lease, Resource};
+use crossway_sys::patience::Patience;
+use crossway_sys::peer_watch::{self, Event, PeerWatch};
+use crossway_sys::sysv_queue::{Envelope, Limits, Received, Sent, SysvQueue};
+use crossway_sys::{Errno, OsError};
+
+use super::kernel_version;
+use super::queue_wait::wait_for;
+use crate::{
+    Boundaries, Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Order, Privilege,
+    Probe, RecvError, Reliability, Rx, SendError, Spec, Tx, Wait,
+};
+
+/// Messages have this type; the note that nobody sends any more has the next, which is received last.
+const MESSAGE: i64 = 1;
+const NOTE: i64 = 2;
+
+/// Keys taken by chance before giving up: one of 2^31 is free at once unless the table is full.
+const KEYS_TO_TRY: usize = 16;
+
+/// `svipc(7)`.
+#[derive(Debug)]
+pub struct SysvMq;
+
+/// The sending half.
+#[derive(Debug)]
+pub struct SysvTx {
+    queue: SysvQueue,
+    /// `None` only while dropping.
+    watch: Option<PeerWatch>,
+    /// Held until the receiver has its own.
+    lease: Arc<Mutex<Option<Lease>>>,
+    wait: Wait,
+    max: usize,
+    envelope: Envelope,
+}
+
+/// The receiving half.
+#[derive(Debug)]
+pub struct SysvRx {
+    queue: SysvQueue,
+    watch: PeerWatch,
+    wait: Wait,
+    envelope: Envelope,
+    /// Removes the queue.
+    _lease: Lease,
+}
+
+impl SysvTx {
+    fn new(
+        queue: SysvQueue,
+        lease: Option<Lease>,
+        lifeline: OwnedFd,
+        wait: Wait,
+        max: usize,
+    ) -> Result<Self, OpenError> {
+        let lease = Arc::new(Mutex::new(lease));
+        let held = lease.clone();
+        let watch = PeerWatch::watch(lifeline, move |event| {
+            let lease = held.lock().unwrap_or_else(PoisonError::into_inner).take();
+            match event {
+                Event::Confirmed => lease.into_iter().for_each(Lease::cancel),
+                Event::Ended => {
+                    // Fails only for a queue of another user, which we could not have opened.
+                    let _ = queue.remove();
+                    drop(lease);
+                }
+            }
+        })?;
+        let envelope = Envelope::with_room(max);
+        Ok(SysvTx { queue, watch: Some(watch), lease, wait, max, envelope })
+    }
+
+    #[inline]
+    fn put(&mut self, len: usize, until: Option<Deadline>) -> Result<(), SendError> {
+        let (queue, envelope) = (self.queue, &mut self.envelope);
+        let once = |patience| match queue.send(envelope, MESSAGE, len, patience)? {
+            Sent::NoRoom => Ok(None),
+            sent => Ok(Some(sent)),
+        };
+        let (sent, none_in_time) = match until {
+            None => ({ once }(Patience::Now), SendError::Full),
+            Some(until) => (wait_for(self.wait, until, once), SendError::TimedOut),
+        };
+        match sent {
+            Ok(Some(Sent::Removed)) => Err(SendError::PeerClosed),
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(none_in_time),
+            Err(errno) => Err(OsError::new("msgsnd", queue.id(), errno).into()),
+        }
+    }
+
+    #[inline]
+    fn room(&mut self, len: usize) -> Result<&mut [u8], SendError> {
+        if len > self.max {
+            return Err(SendError::TooLarge { len, max: self.max });
+        }
+        Ok(self.envelope.text_mut(len))
+    }
+}
+
+impl Drop for SysvTx {
+    fn drop(&mut self) {
+        let Some(watch) = self.watch.take() else { return };
+        let unconfirmed = self.lease.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if unconfirmed {
+            // The receiver has not come yet and may want what is in the queue.
+            watch.leave_watching();
+        }
+    }
+}
+
+impl Tx for SysvTx {
+    #[inline]
+    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
+        self.room(msg.len())?.copy_from_slice(msg);
+        self.put(msg.len(), None)
+    }
+
+    #[inline]
+    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
+        self.room(msg.len())?.copy_from_slice(msg);
+        self.put(msg.len(), Some(until))
+    }
+
+    /// The kernel wants the message behind its type: written there at once, it is not copied to it.
+    #[inline]
+    fn send_in_place(
+        &mut self,
+        len: usize,
+        _scratch: &mut [u8],
+        until: Deadline,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        fill(self.room(len)?);
+        self.put(len, Some(until))
+    }
+
+    fn facts(&self) -> Facts {
+        queue_facts(self.queue, self.max)
+    }
+}
+
+impl SysvRx {
+    fn new(
+        queue: SysvQueue,
+        lease: Lease,
+        lifeline: OwnedFd,
+        wait: Wait,
+        max: usize,
+    ) -> Result<Self, OpenError> {
+        let watch = PeerWatch::watch(lifeline, move |event| {
+            if event == Event::Ended {
+                // When the queue is full nobody sleeps on it.
+                let _ = queue.send(&mut Envelope::with_room(0), NOTE, 0, Patience::Now);
+            }
+        })?;
+        watch.confirm();
+        Ok(SysvRx { queue, watch, wait, envelope: Envelope::with_room(max), _lease: lease })
+    }
+
+    /// Receives into the envelope; tells the length.
+    #[inline]
+    fn take(&mut self, until: Option<Deadline>) -> Result<usize, RecvError> {
+        let (queue, envelope) = (self.queue, &mut self.envelope);
+        let mut once = |patience| match queue.receive(envelope, NOTE, patience)? {
+            Received::Nothing => Ok(None),
+            received => Ok(Some(received)),
+        };
+        let (received, none_in_time) = if self.watch.peer_has_ended() {
+            // Nothing comes any more; what is there is all there is.
+            (once(Patience::Now), RecvError::PeerClosed)
+        } else if let Some(until) = until {
+            (wait_for(self.wait, until, once), RecvError::TimedOut)
+        } else {
+            (once(Patience::Now), RecvError::Empty)
+        };
+        match received {
+            Ok(Some(Received::Message { kind: MESSAGE, len })) => Ok(len),
+            Ok(Some(_)) => Err(RecvError::PeerClosed),
+            Ok(None) => Err(none_in_time),
+            Err(errno) if errno == Errno::TOOBIG => Err(RecvError::Damaged(
+                "a message in the queue is larger than the channel carries".to_owned(),
+            )),
+            Err(errno) => Err(OsError::new("msgrcv", queue.id(), errno).into()),
+        }
+    }
+
+    #[inline]
+    fn copy_out(&self, buf: &mut [u8], len: usize) -> Result<usize, RecvError> {
+        if buf.len() < len {
+            return Err(RecvError::TooSmall { need: len, have: buf.len() });
+        }
+        buf[..len].copy_from_slice(self.envelope.text(len));
+        Ok(len)
+    }
+}
+
+impl Rx for SysvRx {
+    #[inline]
+    fn try_recv(&mut self, buf: &mut [u8]) -> Result<usize, RecvError> {
+        let len = self.take(None)?;
+        self.copy_out(buf, len)
+    }
+
+    #[inline]
+    fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError> {
+        let len = self.take(Some(until))?;
+        self.copy_out(buf, len)
+    }
+
+    /// The message is read behind its type, where the kernel put it.
+    #[inline]
+    fn recv_in_place<R>(
+        &mut self,
+        _scratch: &mut [u8],
+        until: Deadline,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, RecvError> {
+        let len = self.take(Some(until))?;
+        Ok(read(self.envelope.text(len)))
+    }
+
+    fn facts(&self) -> Facts {
+        queue_facts(self.queue, self.envelope.room())
+    }
+}
+
+fn queue_facts(queue: SysvQueue, max: usize) -> Facts {
+    let Ok(status) = queue.status() else { return Facts::new() };
+    [("queue_bytes", status.queue_bytes), ("max_message_bytes", max)]
+        .into_iter()
+        .filter_map(|(name, n)| Some((name.to_owned(), i64::try_from(n).ok()?)))
+        .collect()
+}
+
+/// A queue for what the spec asks, with the lease on it and its key.
+fn leased_queue(spec: &Spec) -> Result<(SysvQueue, Lease, i32), OpenError> {
+    let mut tries = 0;
+    let (queue, lease, key) = loop {
+        let key = lease::fresh_key();
+        let lease = lease::hold(Resource::SysvMsg { key })?;
+        match SysvQueue::create(key) {
+            Ok(queue) => break (queue, lease, key),
+            Err(error) => {
+                lease.cancel();
+                tries += 1;
+                if error.errno() != Errno::EXIST.raw_os_error() || tries == KEYS_TO_TRY {
+                    return Err(error.into());
+                }
+            }
+        }
+    };
+    let granted = queue.status()?.queue_bytes;
+    let wanted = spec.capacity_bytes.unwrap_or(granted).max(spec.max_message);
+    if wanted != granted {
+        match queue.set_queue_bytes(wanted) {
+            // Above msgmnb: room is cut to what the system grants.
+            Err(error) if error.errno() == Errno::PERM.raw_os_error() => {
+                if spec.max_message > granted {
+                    return Err(too_large(spec.max_message, Limits::read()));
+                }
+            }
+            done => done?,
+        }
+    }
+    Ok((queue, lease, key))
+}
+
+fn check_size(spec: &Spec) -> Result<(), OpenError> {
+    match Limits::read() {
+        Some(limits) if spec.max_message > limits.message_bytes => {
+            Err(too_large(spec.max_message, Some(limits)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn too_large(len: usize, limits: Option<Limits>) -> OpenError {
+    let (msgmax, msgmnb) = limits.map_or((0, 0), |l| (l.message_bytes, l.queue_bytes));
+    OpenError::Unsupported {
+        mechanism: SysvMq::ID,
+        why: format!(
+            "messages of {len} bytes are beyond kernel.msgmax = {msgmax} or kernel.msgmnb = {msgmnb}; run as root: \
+             sysctl -w kernel.msgmax={} kernel.msgmnb={}, or ask for smaller messages",
+            len.max(msgmax),
+            (4 * len).max(msgmnb)
+        ),
+    }
+}
+
+/// The listening side: complete with the offer.
+#[derive(Debug)]
+pub struct SysvListener(Option<(SysvTx, SysvRx)>);
+
+impl Listener for SysvListener {
+    type Tx = SysvTx;
+    type Rx = SysvRx;
+
+    fn accept(&mut self, _until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        self.0.take().ok_or_else(|| super::no_second_channel(SysvMq::ID))
+    }
+}
+
+impl Mechanism for SysvMq {
+    const ID: &'static str = "sysv-mq";
+    const ABOUT: &'static str = "System V message queue, one each way (msgget, msgsnd, msgrcv)";
+    type Tx = SysvTx;
+    type Rx = SysvRx;
+    type Listener = SysvListener;
+
+    fn caps() -> Caps {
+        Caps {
+            boundaries: Boundaries::Message,
+            max_message: None,
+            order: Order::Fifo,
+            reliability: Reliability::Reliable,
+            carries_empty: true,
+            in_place: false,
+            waitable_fd: false,
+            fan_in: false,
+            reconnects: false,
+            crosses_hosts: false,
+            can_block: true,
+            can_spin: true,
+            detects_peer_death: true,
+            send_deadline: true,
+            privilege: Privilege::None,
+        }
+    }
+
+    fn probe() -> Probe {
+        let tried = leased_queue(&Spec { max_message: 8, ..Spec::default() }).and_then(
+            |(queue, _lease, _)| {
+                let mut envelope = Envelope::with_room(8);
+                queue
+                    .send(&mut envelope, MESSAGE, 1, Patience::Now)
+                    .and_then(|_| queue.receive(&mut envelope, NOTE, Patience::Now))
+                    .map_err(|errno| OsError::new("msgrcv", queue.id(), errno).into())
+            },
+        );
+        match tried {
+            Ok(_) => Probe::Ready { version: kernel_version() },
+            Err(error) => Probe::Missing {
+                why: error.to_string(),
+                remedy: "a kernel with CONFIG_SYSVIPC; if its table is full: ipcs -q, ipcrm, or sysctl -w \
+                         kernel.msgmni=32000"
+                    .to_owned(),
+            },
+        }
+    }
+
+    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
+        check_size(spec)?;
+        let (there, there_lease, there_key) = leased_queue(spec)?;
+        let (back, back_lease, _) = leased_queue(spec)?;
+        let (there_here, there_peer) = peer_watch::pair()?;
+        let (back_here, back_peer) = peer_watch::pair()?;
+        let offer = Offer::new()
+            .with_word("read-id", there.id())
+            .with_word("read-key", there_key)
+            .with_word("write-id", back.id())
+            .with_fd("read-lifeline", there_peer)
+            .with_fd("write-lifeline", back_peer);
+        let max = spec.max_message;
+        let tx = SysvTx::new(there, Some(there_lease), there_here, spec.wait, max)?;
+        let rx = SysvRx::new(back, back_lease, back_here, spec.wait, max)?;
+        Ok((SysvListener(Some((tx, rx))), offer))
+    }
+
+    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        let read = SysvQueue::from_id(offer.word(Self::ID, "read-id")?);
+        read.status()?;
+        // This one is gone already if the peer came and went; the first send will say so.
+        let write = SysvQueue::from_id(offer.word(Self::ID, "write-id")?);
+        let key = offer.word(Self::ID, "read-key")?;
+        let read_lifeline = offer.take_fd(Self::ID, "read-lifeline")?;
+        let write_lifeline = offer.take_fd(Self::ID, "write-lifeline")?;
+        let lease = lease::hold(Resource::SysvMsg { key })?;
+        let max = spec.max_message;
+        let tx = SysvTx::new(write, None, write_lifeline, spec.wait, max)?;
+        let rx = SysvRx::new(read, lease, read_lifeline, spec.wait, max)?;
+        Ok((tx, rx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exists(id: i32) -> bool {
+        SysvQueue::from_id(id).status().is_ok()
+    }
+
+    fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+        let watchdog = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while !holds() {
+            assert!(std::time::Instant::now() < watchdog, "never: {what}");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn an_offer_that_nobody_takes_leaves_no_queue() {
+        let spec = Spec { max_message: 64, ..Spec::default() };
+        let (listener, offer) = SysvMq::listen(&spec).unwrap();
+        let ids: Vec<i32> =
+            ["read-id", "write-id"].map(|w| offer.word("sysv-mq", w).unwrap()).to_vec();
+        assert!(ids.iter().all(|&id| exists(id)));
+        drop(listener);
+        drop(offer);
+        wait_until("both queues removed", || !ids.iter().any(|&id| exists(id)));
+    }
+
+    #[test]
+    fn what_was_sent_before_the_receiver_came_and_the_sender_went_arrives() {
+        let spec = Spec { max_message: 64, ..Spec::default() };
+        let (mut listener, mut offer) = SysvMq::listen(&spec).unwrap();
+        let id = offer.word("sysv-mq", "read-id").unwrap();
+        let (mut tx, rx) = listener.accept(None).unwrap();
+        tx.send(b"early", None).unwrap();
+        drop((tx, rx, listener));
+        let (_tx, mut rx) = SysvMq::connect(&spec, &mut offer).unwrap();
+        let mut buf = [0; 64];
+        assert_eq!(rx.recv(&mut buf, None).unwrap(), 5);
+        assert!(matches!(rx.recv(&mut buf, None), Err(RecvError::PeerClosed)));
+        drop(rx);
+        assert!(!exists(id));
+    }
+
+    #[test]
+    fn a_size_that_cannot_be_had_names_the_line_that_mends_it() {
+        let msgmax = Limits::read().unwrap().message_bytes;
+        let spec = Spec { max_message: msgmax + 1, ..Spec::default() };
+        let error = SysvMq::listen(&spec).unwrap_err().to_string();
+        assert!(error.contains(&format!("sysctl -w kernel.msgmax={}", msgmax + 1)), "{error}");
+    }
+}
