@@ -4,6 +4,7 @@
 //! those of its competitors; each trial becomes one [`record`]. Everything downstream (compare, rank, export, the
 //! report) is a pure function of records.
 
+pub mod env;
 pub mod fit;
 pub mod inputs;
 pub mod record;
@@ -11,3 +12,4 @@ pub mod records_io;
 #[cfg(test)]
 mod samples;
 pub mod stats;
+pub mod tools;

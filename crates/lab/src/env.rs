@@ -1,0 +1,177 @@
+//! The environment's fingerprint: what else could explain a figure.
+//!
+//! Taken once per run and saved as `env.json`. Nothing in it names a person, a machine or its parts: no host name, no serial
+//! number, no address, and of the kernel's command line only the parameters that bear on timing.
+
+mod machine;
+mod processor;
+mod system;
+
+use std::collections::BTreeMap;
+
+use crossway_sys::procfs::{self, CgroupLimits, LoadAverage};
+use crossway_sys::topology::Topology;
+use serde::{Deserialize, Serialize};
+
+pub use machine::{difference, machine_id};
+pub use processor::{Clock, Frequency, Processor};
+pub use system::{Kernel, Memory, Power, Virtualisation};
+
+use crate::tools::{self, Found};
+
+/// What built this program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build {
+    /// Crossway's version.
+    pub version: String,
+    /// Git revision, `-dirty` where files differed from it; `unknown` in development builds and outside of git.
+    pub revision: String,
+    /// The compiler.
+    pub rustc: String,
+    /// `release` or `debug`.
+    pub profile: String,
+    /// The compilation target.
+    pub target: String,
+}
+
+impl Build {
+    /// This program's.
+    pub fn this() -> Build {
+        Build {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            revision: env!("CROSSWAY_BUILD_REVISION").to_owned(),
+            rustc: env!("CROSSWAY_BUILD_RUSTC").to_owned(),
+            profile: env!("CROSSWAY_BUILD_PROFILE").to_owned(),
+            target: env!("CROSSWAY_BUILD_TARGET").to_owned(),
+        }
+    }
+}
+
+/// The fingerprint. `None` and missing entries mean that the system does not say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Version of this form.
+    pub schema: u32,
+    /// Hash of [`Environment::machine_facts`]: equal where figures may be compared.
+    pub machine_id: String,
+    /// The facts of hardware and kernel that the id is made of.
+    pub machine_facts: BTreeMap<String, String>,
+    /// The host's name, only where the user asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// When it was taken, milliseconds since 1970 UTC.
+    pub taken_unix_ms: u64,
+    /// What built this program.
+    pub build: Build,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// The processor.
+    pub processor: Processor,
+    /// CPUs and what they share.
+    pub topology: Topology,
+    /// How the processor's speed is governed.
+    pub frequency: Frequency,
+    /// Mitigations by vulnerability, as the kernel words them.
+    pub mitigations: BTreeMap<String, String>,
+    /// Hypervisor and container.
+    pub virtualisation: Virtualisation,
+    /// Clocks.
+    pub clock: Clock,
+    /// What the cgroups allow.
+    pub cgroup: CgroupLimits,
+    /// Load when the fingerprint was taken.
+    pub load: Option<LoadAverage>,
+    /// Memory.
+    pub memory: Memory,
+    /// Mains and battery.
+    pub power: Power,
+    /// Kernel settings that bear on mechanisms, by sysctl name.
+    pub sysctls: BTreeMap<String, String>,
+    /// Versions of tools that take part in measurements, by command.
+    pub tools: BTreeMap<String, String>,
+}
+
+/// [`Environment::schema`].
+pub const SCHEMA: u32 = 1;
+
+impl Environment {
+    /// Takes the fingerprint. Takes some ten milliseconds, as it asks stress-ng for its version.
+    ///
+    /// # Errors
+    /// `/proc` is not mounted.
+    pub fn take() -> Result<Environment, crossway_sys::OsError> {
+        let topology = Topology::read()?;
+        let kernel = Kernel::read();
+        let processor = Processor::read();
+        let virtualisation = Virtualisation::read(&processor);
+        let memory = Memory::read();
+        let mitigations = system::mitigations();
+        let machine_facts =
+            machine::facts(&kernel, &processor, &topology, &virtualisation, &memory, &mitigations);
+        Ok(Environment {
+            schema: SCHEMA,
+            machine_id: machine_id(&machine_facts),
+            machine_facts,
+            hostname: None,
+            taken_unix_ms: crossway_sys::clock::unix_ms(),
+            build: Build::this(),
+            frequency: Frequency::read(&topology),
+            clock: Clock::read(&processor),
+            cgroup: procfs::cgroup_limits(),
+            load: procfs::load_average().ok(),
+            power: Power::read(),
+            sysctls: system::sysctls(),
+            tools: tool_versions(),
+            kernel,
+            processor,
+            topology,
+            mitigations,
+            virtualisation,
+            memory,
+        })
+    }
+
+    /// Adds the host's name.
+    pub fn with_hostname(mut self) -> Environment {
+        self.hostname = system::text("/proc/sys/kernel/hostname");
+        self
+    }
+}
+
+fn tool_versions() -> BTreeMap<String, String> {
+    ["stress-ng"]
+        .iter()
+        .filter_map(|name| match tools::tool_named(name)?.find() {
+            Found::Ready { version, .. } => Some(((*name).to_owned(), version)),
+            Found::Missing { .. } => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_the_same_id_every_time_and_tells_no_name() {
+        let first = Environment::take().expect("/proc");
+        let second = Environment::take().expect("/proc");
+        assert_eq!(first.machine_id, second.machine_id);
+        assert_eq!(first.machine_id.len(), 16);
+        assert!(!first.kernel.release.is_empty());
+        let text = serde_json::to_string(&first).expect("JSON");
+        assert_eq!(
+            serde_json::from_str::<Environment>(&text).expect("read back").kernel,
+            first.kernel
+        );
+        assert!(!text.contains("\"hostname\""));
+        assert!(first.with_hostname().hostname.is_some());
+    }
+
+    #[test]
+    fn the_build_is_known() {
+        let build = Build::this();
+        assert!(build.rustc.starts_with("rustc "), "{build:?}");
+        assert!(["debug", "release"].contains(&build.profile.as_str()), "{build:?}");
+    }
+}

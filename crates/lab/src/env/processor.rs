@@ -1,0 +1,211 @@
+//! The processor: its name, the features that bear on timing, its clocks and its governor.
+
+use std::collections::BTreeSet;
+
+use crossway_sys::topology::Topology;
+use serde::{Deserialize, Serialize};
+
+use super::system::text;
+
+/// Features that decide how time is read, memory is copied and waiting is done.
+const FLAGS_OF_INTEREST: &[&str] = &[
+    "constant_tsc",
+    "nonstop_tsc",
+    "tsc_known_freq",
+    "tsc_reliable",
+    "rdtscp",
+    "rdpid",
+    "hypervisor",
+    "erms",
+    "fsrm",
+    "avx2",
+    "avx512f",
+    "sse4_2",
+    "aes",
+    "clflushopt",
+    "clwb",
+    "monitor",
+    "waitpkg",
+    "movdiri",
+    "movdir64b",
+    "pcid",
+    "pti",
+    "ibrs",
+    "ibpb",
+    "stibp",
+    "ht",
+    // aarch64
+    "atomics",
+    "asimd",
+    "sve",
+    "crc32",
+];
+
+/// The processor as `/proc/cpuinfo` tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Processor {
+    /// Maker.
+    pub vendor: Option<String>,
+    /// Marketing name.
+    pub model_name: Option<String>,
+    /// Family, or the implementer on aarch64.
+    pub family: Option<String>,
+    /// Model, or the part on aarch64.
+    pub model: Option<String>,
+    /// Stepping, or the revision on aarch64.
+    pub stepping: Option<String>,
+    /// Microcode.
+    pub microcode: Option<String>,
+    /// Those of its features that bear on timing.
+    pub flags: BTreeSet<String>,
+}
+
+impl Processor {
+    /// Reads `/proc/cpuinfo`.
+    pub fn read() -> Processor {
+        Self::parse(&text("/proc/cpuinfo").unwrap_or_default())
+    }
+
+    /// From the text of `/proc/cpuinfo`; its first processor speaks for all.
+    pub fn parse(cpuinfo: &str) -> Processor {
+        let get = |names: &[&str]| {
+            cpuinfo.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                (names.contains(&name.trim()) && !value.trim().is_empty())
+                    .then(|| value.trim().to_owned())
+            })
+        };
+        let flags = get(&["flags", "Features"]).unwrap_or_default();
+        Processor {
+            vendor: get(&["vendor_id"]),
+            model_name: get(&["model name", "Model"]),
+            family: get(&["cpu family", "CPU implementer"]),
+            model: get(&["model", "CPU part"]),
+            stepping: get(&["stepping", "CPU revision"]),
+            microcode: get(&["microcode"]),
+            flags: flags
+                .split_whitespace()
+                .filter(|f| FLAGS_OF_INTEREST.contains(f))
+                .map(str::to_owned)
+                .collect(),
+        }
+    }
+
+    /// All that names it, in one line.
+    pub fn name(&self) -> String {
+        let part = |p: &Option<String>| p.clone().unwrap_or("?".to_owned());
+        format!(
+            "{} {} (family {} model {} stepping {})",
+            part(&self.vendor),
+            part(&self.model_name),
+            part(&self.family),
+            part(&self.model),
+            part(&self.stepping)
+        )
+    }
+}
+
+/// Clocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clock {
+    /// What the kernel keeps time by.
+    pub source: Option<String>,
+    /// What it could.
+    pub available: Vec<String>,
+    /// The time stamp counter ticks at one rate and never stops; null on machines without one.
+    pub tsc_steady: Option<bool>,
+}
+
+impl Clock {
+    /// Reads the kernel's clock source.
+    pub fn read(processor: &Processor) -> Clock {
+        let dir = "/sys/devices/system/clocksource/clocksource0";
+        let list = text(&format!("{dir}/available_clocksource")).unwrap_or_default();
+        let has = |flag: &str| processor.flags.contains(flag);
+        Clock {
+            source: text(&format!("{dir}/current_clocksource")),
+            available: list.split_whitespace().map(str::to_owned).collect(),
+            tsc_steady: cfg!(target_arch = "x86_64")
+                .then(|| has("constant_tsc") && has("nonstop_tsc")),
+        }
+    }
+}
+
+/// How the processor's speed and sleep are governed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frequency {
+    /// The governors in use; empty where the guest has no say (most virtual machines).
+    pub governors: BTreeSet<String>,
+    /// The driver.
+    pub driver: Option<String>,
+    /// Lowest frequency allowed on the first CPU, kHz.
+    pub min_khz: Option<u64>,
+    /// Highest frequency allowed on the first CPU, kHz.
+    pub max_khz: Option<u64>,
+    /// Whether it may run faster than its nominal frequency for a while.
+    pub turbo: Option<bool>,
+    /// The driver that puts an idle CPU to sleep.
+    pub idle_driver: Option<String>,
+    /// What chooses how deep it sleeps.
+    pub idle_governor: Option<String>,
+    /// The idle states of the first CPU, with the time to leave each, microseconds.
+    pub idle_states_exit_us: Vec<(String, u64)>,
+}
+
+impl Frequency {
+    /// Reads cpufreq and cpuidle.
+    pub fn read(topology: &Topology) -> Frequency {
+        let root = "/sys/devices/system/cpu";
+        let first = topology.cpus.first().map_or(0, |c| c.id);
+        let number = |path: String| text(&path).and_then(|t| t.parse().ok());
+        let governors = topology
+            .cpus
+            .iter()
+            .filter_map(|c| text(&format!("{root}/cpu{}/cpufreq/scaling_governor", c.id)))
+            .collect();
+        // Two drivers, two switches with opposite senses.
+        let turbo = text(&format!("{root}/intel_pstate/no_turbo"))
+            .map(|t| t == "0")
+            .or_else(|| text(&format!("{root}/cpufreq/boost")).map(|t| t == "1"));
+        let states = (0..16).map_while(|i| {
+            let state = format!("{root}/cpu{first}/cpuidle/state{i}");
+            let name = text(&format!("{state}/name"))?;
+            Some((name, number(format!("{state}/latency")).unwrap_or(0)))
+        });
+        Frequency {
+            governors,
+            driver: text(&format!("{root}/cpu{first}/cpufreq/scaling_driver")),
+            min_khz: number(format!("{root}/cpu{first}/cpufreq/scaling_min_freq")),
+            max_khz: number(format!("{root}/cpu{first}/cpufreq/scaling_max_freq")),
+            turbo,
+            idle_driver: text(&format!("{root}/cpuidle/current_driver")),
+            idle_governor: text(&format!("{root}/cpuidle/current_governor_ro"))
+                .or_else(|| text(&format!("{root}/cpuidle/current_governor"))),
+            idle_states_exit_us: states.collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x86_and_arm_processors_are_named() {
+        let x86 = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 37\n\
+                   model name\t: Intel(R) Core(TM) i5 CPU M 520 @ 2.40GHz\nstepping\t: 5\n\
+                   flags\t\t: fpu tsc constant_tsc nonstop_tsc pcid\n\nprocessor\t: 1\nmodel\t\t: 99\n";
+        let x86 = Processor::parse(x86);
+        assert_eq!(
+            x86.name(),
+            "GenuineIntel Intel(R) Core(TM) i5 CPU M 520 @ 2.40GHz (family 6 model 37 stepping 5)"
+        );
+        assert!(x86.flags.contains("nonstop_tsc") && !x86.flags.contains("fpu"));
+        let arm = "processor\t: 0\nFeatures\t: fp asimd crc32 atomics\nCPU implementer\t: 0x41\n\
+                   CPU part\t: 0xd0c\nCPU revision\t: 1\n";
+        let arm = Processor::parse(arm);
+        assert_eq!(arm.name(), "? ? (family 0x41 model 0xd0c stepping 1)");
+        assert!(arm.flags.contains("atomics"));
+        assert_eq!(Processor::parse(""), Processor::default());
+    }
+}

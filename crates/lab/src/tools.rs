@@ -1,0 +1,190 @@
+//! Programs of others that Crossway uses: where they are, which version, what brings them.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+/// A program that a version check does not get out of within this time counts as broken.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// A program of others.
+#[derive(Clone, Copy, Debug)]
+pub struct Tool {
+    /// The command.
+    pub name: &'static str,
+    /// What Crossway does with it.
+    pub purpose: &'static str,
+    /// The Debian package that has it.
+    pub package: &'static str,
+    /// Arguments that make it print its version and end; empty for programs that have no such arguments.
+    version_args: &'static [&'static str],
+}
+
+const fn tool(
+    name: &'static str,
+    package: &'static str,
+    version_args: &'static [&'static str],
+    purpose: &'static str,
+) -> Tool {
+    Tool { name, purpose, package, version_args }
+}
+
+/// All of them. None is needed to measure an idle machine.
+pub const TOOLS: &[Tool] = &[
+    tool("stress-ng", "stress-ng", &["--version"], "background load for plans that ask for it"),
+    tool("perf", "linux-perf", &["--version"], "flame graphs of a case"),
+    tool("ip", "iproute2", &["-V"], "network namespaces and links between hosts"),
+    tool("tc", "iproute2", &["-V"], "shaping of links: delay, loss, rate"),
+    tool("ethtool", "ethtool", &["--version"], "offloads of interfaces"),
+    tool("tshark", "tshark", &["--version"], "judging protocol frames"),
+    tool("tcpdump", "tcpdump", &["--version"], "capturing frames"),
+    tool("linux.uml", "user-mode-linux", &["--version"], "a guest kernel that has TIPC"),
+    tool("chromium", "chromium", &["--version"], "testing the report"),
+    tool("sockperf", "sockperf", &["--version"], "reference figures of sockets"),
+    tool("iperf3", "iperf3", &["--version"], "reference figures of TCP and UDP"),
+    tool("strace", "strace", &["--version"], "counting system calls in tests"),
+    tool("numactl", "numactl", &[], "memory placement by hand"),
+    tool("git", "git", &["--version"], "naming the revision that was measured"),
+    tool("cc", "gcc", &["--version"], "the reference loops of the benchmarks"),
+];
+
+/// What was found of a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "state")]
+pub enum Found {
+    /// It is there and answers.
+    Ready {
+        /// The first line it says of its version; `unknown` where it has no way to say.
+        version: String,
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// It is not there, or does not answer.
+    Missing {
+        /// What is wrong.
+        why: String,
+        /// The exact line that mends it.
+        remedy: String,
+    },
+}
+
+impl Tool {
+    /// Finds it and asks for its version.
+    pub fn find(&self) -> Found {
+        let remedy = format!("sudo apt-get install {}", self.package);
+        let Some(path) = locate(self.name) else {
+            return Found::Missing { why: format!("no {} in PATH", self.name), remedy };
+        };
+        if self.version_args.is_empty() {
+            return Found::Ready { version: "unknown".to_owned(), path };
+        }
+        match output(Command::new(&path).args(self.version_args), ANSWER_WITHIN) {
+            Ok(text) => {
+                let line = text.lines().map(str::trim).find(|l| !l.is_empty()).unwrap_or("unknown");
+                Found::Ready { version: line.to_owned(), path }
+            }
+            Err(why) => Found::Missing {
+                why: format!("{} does not answer: {why}", path.display()),
+                remedy: format!("sudo apt-get install --reinstall {}", self.package),
+            },
+        }
+    }
+}
+
+/// The tool called `name`.
+pub fn tool_named(name: &str) -> Option<&'static Tool> {
+    TOOLS.iter().find(|t| t.name == name)
+}
+
+/// Where a command is: in PATH, or where Debian keeps what only root has in PATH.
+pub fn locate(name: impl AsRef<OsStr>) -> Option<PathBuf> {
+    let name = name.as_ref();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|dir| dir.join(name))
+        .find(|file| is_executable(file))
+}
+
+fn is_executable(file: &std::path::Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
+
+/// Runs a command to its end and returns what it wrote, standard error after standard output. Killed at the deadline.
+fn output(command: &mut Command, within: Duration) -> Result<String, String> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    crossway_sys::proc::die_with_parent(command);
+    let mut child = command.spawn().map_err(|e| e.to_string())?;
+    let mut pipes: Vec<Box<dyn Read + Send>> = Vec::new();
+    pipes.extend(child.stdout.take().map(|p| Box::new(p) as Box<dyn Read + Send>));
+    pipes.extend(child.stderr.take().map(|p| Box::new(p) as Box<dyn Read + Send>));
+    // Readers of their own: a program that fills one pipe while we read the other must not hang.
+    let readers: Vec<_> = pipes
+        .into_iter()
+        .map(|mut pipe| {
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                let _ = pipe.read_to_end(&mut bytes);
+                String::from_utf8_lossy(&bytes).into_owned()
+            })
+        })
+        .collect();
+    let deadline = Instant::now() + within;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Ok(None) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("no answer within {} s", within.as_secs()));
+            }
+            Err(e) => return Err(e.to_string()),
+        }
+    };
+    let text: String = readers.into_iter().map(|r| r.join().unwrap_or_default()).collect();
+    if status.success() { Ok(text) } else { Err(format!("it ended with {status}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_there_says_its_version() {
+        let git = tool_named("git").expect("in the table").find();
+        let Found::Ready { version, path } = git else {
+            eprintln!("SKIP: no git; sudo apt-get install git");
+            return;
+        };
+        assert!(version.contains("git version"), "{version}");
+        assert!(path.is_absolute());
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_has_a_remedy() {
+        let none = tool("crossway-has-no-such-tool", "no-such-package", &["-V"], "nothing");
+        let Found::Missing { why, remedy } = none.find() else { panic!("found") };
+        assert!(why.contains("crossway-has-no-such-tool"), "{why}");
+        assert_eq!(remedy, "sudo apt-get install no-such-package");
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended() {
+        let error = output(Command::new("sleep").arg("60"), Duration::from_millis(50));
+        assert!(error.expect_err("killed").contains("no answer"));
+    }
+
+    #[test]
+    fn a_program_that_fails_says_how() {
+        let error = output(&mut Command::new("false"), ANSWER_WITHIN).expect_err("exit status 1");
+        assert!(error.contains("exit status: 1"), "{error}");
+    }
+}
