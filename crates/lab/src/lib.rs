@@ -4,12 +4,19 @@
 //! those of its competitors; each trial becomes one [`record`]. Everything downstream (compare, rank, export, the
 //! report) is a pure function of records.
 
+pub mod control;
 pub mod env;
 pub mod fit;
+pub mod histogram;
 pub mod inputs;
+mod meters;
+pub mod payload;
 pub mod record;
 pub mod records_io;
+pub mod role;
 #[cfg(test)]
 mod samples;
 pub mod stats;
 pub mod tools;
+mod verify;
+mod workload;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 /// Nanoseconds on CLOCK_MONOTONIC: the same in all processes of a host.
@@ -151,11 +151,6 @@ fn tsc_is_steady() -> bool {
     )
     .unwrap_or_default();
     has("constant_tsc") && has("nonstop_tsc") && available.split_whitespace().any(|c| c == "tsc")
-}
-
-/// Converts a nanosecond count to the kernel's form.
-pub fn timespec(ns: u64) -> Timespec {
-    Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
 }
 
 #[cfg(test)]

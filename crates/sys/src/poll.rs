@@ -1,6 +1,6 @@
 //! Waiting for a descriptor with a deadline.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -33,6 +33,21 @@ pub fn wait_ready(
             Ok(0) if left.is_some_and(|left| left.is_zero()) => return Ok(false),
             Ok(0) | Err(Errno::INTR) => {}
             Ok(_) => return Ok(true),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Sleeps until one of several descriptors is readable (also: hung up, or in error) or the deadline has passed. Returns one
+/// flag per descriptor; none is set when the time is up. `None` waits for ever.
+pub fn any_readable(fds: &[BorrowedFd<'_>], until: Option<Instant>) -> Result<Vec<bool>, Errno> {
+    let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    loop {
+        let left = until.map(|at| at.saturating_duration_since(Instant::now()));
+        match rustix::event::poll(&mut polled, left.map(timespec).as_ref()) {
+            Ok(0) if left.is_some_and(|left| !left.is_zero()) => {}
+            Ok(_) => return Ok(polled.iter().map(|p| !p.revents().is_empty()).collect()),
+            Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
     }

@@ -1,5 +1,6 @@
 //! Processes: death together with the parent, ids that cannot be mistaken, killing.
 
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -9,6 +10,11 @@ use rustix::process::{
 };
 
 use crate::OsError;
+
+/// Whether a descriptor is a UNIX socket, which can carry descriptors.
+pub fn is_unix_socket(fd: impl AsFd) -> bool {
+    rustix::net::sockopt::socket_domain(fd) == Ok(rustix::net::AddressFamily::UNIX)
+}
 
 /// How long a killed process may take to go.
 const DEATH_LIMIT_S: i64 = 5;
@@ -55,9 +61,10 @@ pub fn kill_exactly(pid: u32, started: u64) {
     let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit));
 }
 
-/// Locks all memory, present and future, so that no page fault stands in a measured loop.
+/// Locks all memory, present and future, as it is touched: what was prefaulted stays, so that no page fault stands in a
+/// measured loop.
 pub fn lock_memory() -> Result<(), OsError> {
     use rustix::mm::{MlockAllFlags, mlockall};
-    mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
+    mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)
         .map_err(|e| OsError::new("mlockall", "", e))
 }

@@ -1,0 +1,179 @@
+//! HDR histograms of nanoseconds: how they travel, and how they lie beside the records.
+//!
+//! Three significant digits; 1 ns to an hour. Beside `results.jsonl` they lie as HDR interval logs (one line per span,
+//! `Tag=` names it), which every HDR tool reads.
+
+use std::io::Write;
+use std::time::{Duration, UNIX_EPOCH};
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::interval_log::{
+    IntervalLogHistogram, IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag,
+};
+use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
+
+use crate::record::{Latency, Span};
+
+const LONGEST_NS: u64 = 3_600_000_000_000;
+const DIGITS: u8 = 3;
+
+/// Samples beyond a percentile without which it is not given.
+const SAMPLES_BEYOND: f64 = 10.0;
+
+/// A histogram without values.
+pub fn empty() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds are constants and valid")
+}
+
+/// As text: V2 in hexadecimal. The control channel's form.
+pub fn encode(histogram: &Histogram<u64>) -> String {
+    let mut bytes = Vec::new();
+    V2Serializer::new().serialize(histogram, &mut bytes).expect("writing to memory succeeds");
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// From [`encode`]'s text; `None` if it is damaged.
+pub fn decode(text: &str) -> Option<Histogram<u64>> {
+    let bytes: Option<Vec<u8>> = text
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect();
+    Deserializer::new().deserialize(&mut bytes?.as_slice()).ok()
+}
+
+/// The name of a span in an interval log's tag.
+pub fn tag(span: Span) -> &'static str {
+    match span {
+        Span::RoundTrip => "round-trip",
+        Span::OneWay => "one-way",
+        Span::SetUp => "set-up",
+        Span::Exchange => "exchange",
+        Span::TearDown => "tear-down",
+    }
+}
+
+/// Summary of a histogram, as records carry it.
+pub fn summary(
+    span: Span,
+    histogram: &Histogram<u64>,
+    batch: u32,
+    file: Option<String>,
+) -> Latency {
+    let n = histogram.len();
+    let beyond = |q: f64| n as f64 * (1.0 - q) >= SAMPLES_BEYOND - 1e-9;
+    let at = |q: f64| histogram.value_at_quantile(q);
+    let given = |q: f64| beyond(q).then(|| at(q));
+    Latency {
+        span,
+        n,
+        min: histogram.min(),
+        mean: histogram.mean(),
+        p50: at(0.5),
+        p90: at(0.9),
+        p99: given(0.99),
+        p999: given(0.999),
+        p9999: given(0.9999),
+        max: histogram.max(),
+        batch,
+        histogram: file,
+    }
+}
+
+/// Writes an interval log: one line per span, nanoseconds.
+pub fn write_log(
+    out: &mut impl Write,
+    started_unix_ms: u64,
+    wall_ns: u64,
+    histograms: &[(Span, Histogram<u64>)],
+) -> std::io::Result<()> {
+    let mut serializer = V2Serializer::new();
+    let started = UNIX_EPOCH + Duration::from_millis(started_unix_ms);
+    let mut log = IntervalLogWriterBuilder::new()
+        .add_comment("Crossway; values in nanoseconds")
+        .with_start_time(started)
+        .with_max_value_divisor(1.0)
+        .begin_log_with(out, &mut serializer)?;
+    for (span, histogram) in histograms {
+        log.write_histogram(
+            histogram,
+            Duration::ZERO,
+            Duration::from_nanos(wall_ns),
+            Tag::new(tag(*span)),
+        )
+        .map_err(|e| std::io::Error::other(format!("{e:?}")))?;
+    }
+    Ok(())
+}
+
+/// Reads [`write_log`]'s text: tag and histogram per line; lines that cannot be read are left out.
+pub fn read_log(text: &[u8]) -> Vec<(String, Histogram<u64>)> {
+    IntervalLogIterator::new(text)
+        .filter_map(|entry| match entry {
+            Ok(LogEntry::Interval(line)) => {
+                Some((line.tag()?.as_str().to_owned(), line_of(&line)?))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+fn line_of(line: &IntervalLogHistogram<'_>) -> Option<Histogram<u64>> {
+    let bytes = base64(line.encoded_histogram())?;
+    Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
+}
+
+/// Standard base64 with padding (RFC 4648, section 4).
+fn base64(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0u32, 0);
+    for letter in text.bytes().filter(|&b| b != b'=') {
+        let value = match letter {
+            b'A'..=b'Z' => letter - b'A',
+            b'a'..=b'z' => letter - b'a' + 26,
+            b'0'..=b'9' => letter - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled() -> Histogram<u64> {
+        let mut h = empty();
+        (1..=1000u64).for_each(|v| h.record(v * 100).unwrap());
+        h
+    }
+
+    #[test]
+    fn text_and_log_give_the_same_histogram_back() {
+        let h = filled();
+        assert_eq!(decode(&encode(&h)).unwrap(), h);
+        let mut log = Vec::new();
+        write_log(&mut log, 1_700_000_000_000, 5_000_000, &[(Span::SetUp, h.clone())]).unwrap();
+        let read = read_log(&log);
+        assert_eq!(read.len(), 1);
+        assert_eq!(read[0].0, "set-up");
+        assert_eq!(read[0].1, h);
+        assert_eq!(decode("xx"), None);
+    }
+
+    #[test]
+    fn percentiles_without_ten_samples_beyond_them_are_null() {
+        let latency = summary(Span::RoundTrip, &filled(), 1, None);
+        assert!(latency.p99.is_some());
+        assert_eq!((latency.p999, latency.p9999), (None, None));
+        assert_eq!(latency.n, 1000);
+    }
+}

@@ -1,0 +1,379 @@
+//! What goes over: messages written by the sender and read, every byte, by the receiver.
+//!
+//! A message is 64-bit little-endian words; the first is its sequence number where the size allows. The words add up to
+//! `multiplier * sequence + constant` (wrapping), so the receiver, who must read every byte to add them, checks each
+//! message's content with one comparison and needs no word from the sender. The short `verify` phase before, with random
+//! content and CRC-32, proves that nothing is swapped or cut (see [`crate::verify`]).
+
+use crossway_mech::Access;
+
+/// Marks the end of a stream whose length was not agreed before; no sequence number gets there.
+pub const END_MARK: u64 = u64::MAX;
+
+/// Sequence numbers carry the sender's index above this bit.
+pub const SENDER_SHIFT: u32 = 48;
+
+/// Distance between the words of a message written in place: odd, so that no two words are equal.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Least bytes in which a sequence number fits.
+pub const SEQUENCED_SIZE: usize = 8;
+
+const LINE: usize = 64;
+const LEAST_BUFFERS: usize = 4;
+
+/// Adds a message's words; the last may be cut short. Reads every byte.
+#[inline]
+pub fn sum(bytes: &[u8]) -> u64 {
+    let (lines, rest) = bytes.as_chunks::<LINE>();
+    // Eight independent sums, so that the compiler may use vectors.
+    let mut sums = [0u64; LINE / 8];
+    for line in lines {
+        let (words, _) = line.as_chunks::<8>();
+        for (sum, word) in sums.iter_mut().zip(words) {
+            *sum = sum.wrapping_add(u64::from_le_bytes(*word));
+        }
+    }
+    let mut total = sums.iter().fold(0u64, |a, b| a.wrapping_add(*b));
+    let (words, tail) = rest.as_chunks::<8>();
+    for word in words {
+        total = total.wrapping_add(u64::from_le_bytes(*word));
+    }
+    if !tail.is_empty() {
+        let mut word = [0; 8];
+        word[..tail.len()].copy_from_slice(tail);
+        total = total.wrapping_add(u64::from_le_bytes(word));
+    }
+    total
+}
+
+/// How the words of a case's messages add up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Law {
+    multiplier: u64,
+    constant: u64,
+}
+
+impl Law {
+    fn of(size: usize, access: Access, seed: u64) -> Law {
+        if size < SEQUENCED_SIZE {
+            return Law { multiplier: 0, constant: sum(&tail_bytes(seed)[..size]) };
+        }
+        match access {
+            Access::Copy => {
+                let mut rest = [0; 8];
+                let tail = size % 8;
+                rest[..tail].copy_from_slice(&tail_bytes(seed)[..tail]);
+                let balanced = if size >= 16 { seed } else { 0 };
+                let constant = balanced.wrapping_add(u64::from_le_bytes(rest));
+                Law { multiplier: 1, constant }
+            }
+            Access::InPlace => {
+                let mut message = vec![0; size];
+                write_in_place(&mut message, 0);
+                Law { multiplier: (size / 8) as u64, constant: sum(&message) }
+            }
+        }
+    }
+}
+
+/// The odd bytes at a message's end.
+fn tail_bytes(seed: u64) -> [u8; 8] {
+    (seed | 0x0101_0101_0101_0101).to_le_bytes()
+}
+
+/// Writes a whole message of [`Access::InPlace`]: words `sequence + i * STEP`, odd bytes zero.
+#[inline]
+pub fn write_in_place(message: &mut [u8], sequence: u64) {
+    let (words, tail) = message.as_chunks_mut::<8>();
+    let mut value = sequence;
+    for word in words {
+        *word = value.to_le_bytes();
+        value = value.wrapping_add(STEP);
+    }
+    tail.fill(0x5a);
+}
+
+/// The sender's prepared messages: more of them than its private caches hold, used in turn, so that no message is sent
+/// from a line that still lies hot from the last round.
+#[derive(Debug)]
+pub struct Source {
+    arena: Vec<u8>,
+    size: usize,
+    stride: usize,
+    at: usize,
+    sequence: u64,
+}
+
+impl Source {
+    /// Prepares messages for a working set of at least `working_set_bytes`; every page is touched.
+    pub fn new(size: usize, sender: u16, seed: u64, working_set_bytes: usize) -> Source {
+        let stride = size.next_multiple_of(LINE).max(LINE);
+        let count = working_set_bytes.div_ceil(stride).max(LEAST_BUFFERS);
+        let mut arena = vec![0; stride * count];
+        let mut state = seed ^ u64::from(sender);
+        let (words, _) = arena.as_chunks_mut::<8>();
+        for word in words {
+            *word = next_random(&mut state).to_le_bytes();
+        }
+        for message in arena.chunks_exact_mut(stride) {
+            balance(&mut message[..size], seed);
+        }
+        Source { arena, size, stride, at: 0, sequence: u64::from(sender) << SENDER_SHIFT }
+    }
+
+    /// Bytes over which the messages rotate.
+    pub fn working_set_bytes(&self) -> usize {
+        self.arena.len()
+    }
+
+    /// The next message for [`Access::Copy`], its sequence number written.
+    #[inline]
+    pub fn next_message(&mut self) -> &[u8] {
+        let sequence = self.next_sequence();
+        let start = self.at;
+        self.at += self.stride;
+        if self.at == self.arena.len() {
+            self.at = 0;
+        }
+        let message = &mut self.arena[start..start + self.size];
+        if let Some(first) = message.first_chunk_mut::<SEQUENCED_SIZE>() {
+            *first = sequence.to_le_bytes();
+        }
+        message
+    }
+
+    /// The next sequence number, for a message that is written in place.
+    #[inline]
+    pub fn next_sequence(&mut self) -> u64 {
+        let sequence = self.sequence;
+        self.sequence += 1;
+        sequence
+    }
+
+    /// Exchanges the next sequence number with that of another stream which the same source feeds.
+    pub fn swap_sequence(&mut self, other: &mut u64) {
+        std::mem::swap(&mut self.sequence, other);
+    }
+
+    /// The message's size.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// A message that says "this was all"; needs [`SEQUENCED_SIZE`].
+    pub fn end_message(&mut self) -> &[u8] {
+        let message = &mut self.arena[..self.size];
+        message[..SEQUENCED_SIZE].copy_from_slice(&END_MARK.to_le_bytes());
+        // It must not be left for the next round: the sequence number is rewritten there, the rest was not touched.
+        message
+    }
+}
+
+/// Sets the last whole word so that all words but the first add up to `seed`, and the odd bytes to the agreed ones.
+fn balance(message: &mut [u8], seed: u64) {
+    let size = message.len();
+    let tail = size % 8;
+    message[size - tail..].copy_from_slice(&tail_bytes(seed)[..tail]);
+    if size >= 16 {
+        let last = size - tail - 8;
+        let others = sum(&message[8..last]);
+        message[last..last + 8].copy_from_slice(&seed.wrapping_sub(others).to_le_bytes());
+    }
+}
+
+/// One step of SplitMix64 (Steele, Lea, Flood 2014): cheap, and any seed will do.
+pub fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(STEP);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// What a checked message was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// Content.
+    Message,
+    /// The end mark.
+    End,
+}
+
+/// The receiver's account of one sender.
+#[derive(Clone, Copy, Debug)]
+pub struct Checker {
+    law: Law,
+    size: usize,
+    expected: u64,
+    /// Messages received.
+    pub messages: u64,
+    /// Messages with a number below the expected one.
+    pub out_of_order: u64,
+    /// Messages whose length or sum was wrong.
+    pub corrupt: u64,
+    /// Numbers that were jumped over.
+    pub missing: u64,
+}
+
+impl Checker {
+    /// For messages that `sender` makes with the same arguments.
+    pub fn new(size: usize, access: Access, sender: u16, seed: u64) -> Checker {
+        Checker {
+            law: Law::of(size, access, seed),
+            size,
+            expected: u64::from(sender) << SENDER_SHIFT,
+            messages: 0,
+            out_of_order: 0,
+            corrupt: 0,
+            missing: 0,
+        }
+    }
+
+    /// Reads a message, every byte, and judges it.
+    #[inline]
+    pub fn check(&mut self, message: &[u8]) -> Seen {
+        let total = sum(message);
+        let sequence = match message.first_chunk::<SEQUENCED_SIZE>() {
+            Some(first) => u64::from_le_bytes(*first),
+            None => self.expected,
+        };
+        let right = self.law.multiplier.wrapping_mul(sequence).wrapping_add(self.law.constant);
+        if sequence != self.expected || total != right || message.len() != self.size {
+            return self.judge(message.len(), sequence, total == right);
+        }
+        self.expected += 1;
+        self.messages += 1;
+        Seen::Message
+    }
+
+    #[cold]
+    fn judge(&mut self, len: usize, sequence: u64, content_right: bool) -> Seen {
+        if sequence == END_MARK {
+            return Seen::End;
+        }
+        self.messages += 1;
+        if !content_right || len != self.size {
+            // The number is as doubtful as the rest: go on as if it had been the expected one.
+            self.corrupt += 1;
+            self.expected += 1;
+        } else if sequence < self.expected {
+            self.out_of_order += 1;
+        } else {
+            self.missing += sequence - self.expected;
+            self.expected = sequence + 1;
+        }
+        Seen::Message
+    }
+
+    /// The number of the message that should come next.
+    pub fn position(&self) -> u64 {
+        self.expected
+    }
+
+    /// Starts a new account and goes on with the numbers; what was lost of the former window is forgotten.
+    pub fn restart(&mut self) {
+        (self.messages, self.out_of_order, self.corrupt, self.missing) = (0, 0, 0, 0);
+    }
+}
+
+/// The sender's index in a message's number; `None` for the end mark or a message too short.
+#[inline]
+pub fn sender_of(message: &[u8]) -> Option<u16> {
+    let first = message.first_chunk::<SEQUENCED_SIZE>()?;
+    let sequence = u64::from_le_bytes(*first);
+    (sequence != END_MARK).then_some((sequence >> SENDER_SHIFT) as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: [usize; 14] = [0, 1, 7, 8, 9, 15, 16, 17, 63, 64, 65, 100, 4096, 4099];
+
+    fn message(source: &mut Source, access: Access) -> Vec<u8> {
+        match access {
+            Access::Copy => source.next_message().to_vec(),
+            Access::InPlace => {
+                let mut message = vec![0xee; source.size()];
+                write_in_place(&mut message, source.next_sequence());
+                message
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_source_makes_its_checker_accepts_over_several_rounds() {
+        for access in [Access::Copy, Access::InPlace] {
+            for size in SIZES {
+                let mut source = Source::new(size, 3, 77, 1000);
+                let mut checker = Checker::new(size, access, 3, 77);
+                for _ in 0..300 {
+                    assert_eq!(checker.check(&message(&mut source, access)), Seen::Message);
+                }
+                let bad = checker.corrupt + checker.out_of_order + checker.missing;
+                assert_eq!((checker.messages, bad), (300, 0), "{access:?} {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        for access in [Access::Copy, Access::InPlace] {
+            for size in [1, 9, 16, 65, 200] {
+                let mut source = Source::new(size, 0, 5, 1000);
+                let mut good = Checker::new(size, access, 0, 5);
+                let clean = message(&mut source, access);
+                for bit in 0..size * 8 {
+                    let mut bad = clean.clone();
+                    bad[bit / 8] ^= 1 << (bit % 8);
+                    let mut checker = good;
+                    checker.check(&bad);
+                    let noticed = checker.corrupt + checker.out_of_order + checker.missing;
+                    assert_eq!(noticed > 0, true, "{access:?} size {size} bit {bit}");
+                }
+                good.check(&clean);
+                assert_eq!(good.corrupt, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn cut_lost_repeated_and_swapped_messages_are_told_apart() {
+        let mut source = Source::new(64, 0, 5, 1000);
+        let messages: Vec<_> = (0..6).map(|_| source.next_message().to_vec()).collect();
+        let account = |order: &[usize]| {
+            let mut checker = Checker::new(64, Access::Copy, 0, 5);
+            order.iter().for_each(|&i| {
+                checker.check(&messages[i]);
+            });
+            (checker.messages, checker.missing, checker.out_of_order, checker.corrupt)
+        };
+        assert_eq!(account(&[0, 1, 2]), (3, 0, 0, 0));
+        assert_eq!(account(&[0, 2, 3]), (3, 1, 0, 0));
+        assert_eq!(account(&[0, 1, 1]), (3, 0, 1, 0));
+        assert_eq!(account(&[0, 2, 1]), (3, 1, 1, 0));
+        let mut checker = Checker::new(64, Access::Copy, 0, 5);
+        checker.check(&messages[0][..56]);
+        assert_eq!((checker.messages, checker.corrupt), (1, 1));
+    }
+
+    #[test]
+    fn an_end_mark_is_no_message() {
+        let mut source = Source::new(16, 0, 5, 1000);
+        let mut checker = Checker::new(16, Access::Copy, 0, 5);
+        checker.check(source.next_message());
+        assert_eq!(checker.check(source.end_message()), Seen::End);
+        assert_eq!(checker.messages, 1);
+        assert_eq!(sender_of(source.end_message()), None);
+    }
+
+    #[test]
+    fn messages_rotate_over_the_working_set() {
+        let mut source = Source::new(64, 0, 5, 4096);
+        let first = source.next_message().as_ptr() as usize;
+        let others: Vec<_> = (1..64).map(|_| source.next_message().as_ptr() as usize).collect();
+        assert!(others.iter().all(|&p| p != first));
+        assert_eq!(source.next_message().as_ptr() as usize, first);
+    }
+}

@@ -1,0 +1,137 @@
+//! A role: one end of a measured channel, in a process of its own. It knows its task and nothing else.
+
+mod samples;
+mod stage;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+
+use crossway_mech::registry::{self, Visitor};
+use crossway_mech::{Mechanism, OpenError, RecvError, SendError};
+use crossway_sys::{affinity, lease, proc};
+
+pub(crate) use samples::{Distribution, Samples};
+pub(crate) use stage::{Stage, sleeps};
+
+use crate::control::{
+    Answer, ControlError, Order, Task, Window, Wire, offers_from_text, offers_to_text,
+};
+use crate::{verify, workload};
+
+/// Why a role gives up.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RoleError {
+    #[error("{0}")]
+    Open(#[from] OpenError),
+    #[error("sending: {0}")]
+    Send(#[from] SendError),
+    #[error("receiving: {0}")]
+    Recv(#[from] RecvError),
+    #[error("{0}")]
+    Control(#[from] ControlError),
+    #[error("{0}")]
+    Os(#[from] crossway_sys::OsError),
+    #[error("{0}")]
+    Wrong(String),
+}
+
+/// The hidden subcommand's whole life: orders from standard input until it closes.
+pub fn main() -> ExitCode {
+    let Ok(mut wire) = own_wire() else { return ExitCode::from(2) };
+    match serve(&mut wire) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(RoleError::Control(ControlError::Closed)) => ExitCode::FAILURE,
+        Err(error) => {
+            let _ = wire.say(&Answer::Failed { reason: error.to_string() }, &[]);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn own_wire() -> Result<Wire, ControlError> {
+    let dup = |fd: std::os::fd::BorrowedFd<'_>| {
+        fd.try_clone_to_owned().map_err(|e| crossway_sys::OsError::new("dup", "stdin", e))
+    };
+    let input: OwnedFd = dup(std::io::stdin().as_fd())?;
+    if proc::is_unix_socket(&input) {
+        Wire::socket(input)
+    } else {
+        Ok(Wire::bytes(input, dup(std::io::stdout().as_fd())?))
+    }
+}
+
+fn serve(wire: &mut Wire) -> Result<(), RoleError> {
+    let (order, _) = wire.hear::<Order>()?;
+    let Order::Begin { task } = order else {
+        return Err(RoleError::Wrong("the first order must be a task".to_owned()));
+    };
+    if let Some(dir) = &task.leases {
+        lease::join(dir);
+    }
+    if let Some(cpu) = task.cpu {
+        affinity::pin(cpu)?;
+    }
+    let mechanism = task.mechanism.clone();
+    registry::dispatch(&mechanism, Life { task: *task, wire })
+        .unwrap_or_else(|| Err(RoleError::Wrong(format!("there is no mechanism '{mechanism}'"))))
+}
+
+struct Life<'a> {
+    task: Task,
+    wire: &'a mut Wire,
+}
+
+impl Visitor for Life<'_> {
+    type Out = Result<(), RoleError>;
+
+    fn visit<M: Mechanism>(self) -> Self::Out {
+        live::<M>(self.task, self.wire)
+    }
+}
+
+/// Serves orders with mechanism `M`; public to the crate so that tests can run it with a mechanism of their own.
+pub(crate) fn live<M: Mechanism>(task: Task, wire: &mut Wire) -> Result<(), RoleError> {
+    let (mut stage, offers, warnings) = Stage::<M>::set(task)?;
+    let (offers, fds) = offers_to_text(offers);
+    let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+    wire.say(&Answer::Offers { offers, warnings }, &borrowed)?;
+    // The peer's descriptors must not stay here, or its death would never be seen.
+    drop(fds);
+    let mut window = None;
+    loop {
+        let (order, fds) = wire.hear::<Order>()?;
+        let answer = match order {
+            Order::Begin { .. } => return Err(RoleError::Wrong("a second task".to_owned())),
+            Order::Connect { offers } => {
+                stage.connect(offers_from_text(offers, fds)?)?;
+                Answer::Opened { facts: stage.facts() }
+            }
+            Order::Accept => {
+                stage.accept()?;
+                Answer::Opened { facts: stage.facts() }
+            }
+            Order::Verify { channel, sends, sender } => {
+                let (messages, crc) = verify::run(&mut stage, channel, sends, sender)?;
+                Answer::Verified { messages, crc }
+            }
+            Order::Prepare { window: next } => {
+                stage.prepare(&next);
+                window = Some(next);
+                Answer::Ready
+            }
+            Order::Go { at_ns } => {
+                let window: Window = window
+                    .take()
+                    .ok_or_else(|| RoleError::Wrong("'go' without a window".to_owned()))?;
+                let outcome = workload::run(&mut stage, &window, at_ns)?;
+                Answer::Done { outcome: Box::new(outcome) }
+            }
+            Order::Close => {
+                drop(stage);
+                wire.say(&Answer::Closed, &[])?;
+                return Ok(());
+            }
+        };
+        wire.say(&answer, &[])?;
+    }
+}

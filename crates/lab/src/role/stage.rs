@@ -1,0 +1,156 @@
+//! What a role has at hand while it works: its ends, its messages, its account.
+
+use crossway_mech::{
+    Access, Boundaries, Caps, Facts, Listener, Mechanism, Offer, Reliability, Rx, Spec, Tx, Wait,
+};
+use crossway_sys::clock::{Ticker, instant_at, monotonic_ns};
+use crossway_sys::proc;
+use std::time::Duration;
+
+use super::{RoleError, Samples};
+use crate::control::{Part, Task, Window};
+use crate::inputs::Workload;
+use crate::payload::{Checker, Source};
+
+/// Longest time in which the ends must find each other.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Length of calibration on a host whose controller is elsewhere.
+const CALIBRATION: Duration = Duration::from_millis(50);
+
+/// Room in the scratch buffer beyond the message, for marks that are longer than tiny messages.
+pub(crate) const MARK_BYTES: usize = 16;
+
+pub(crate) struct Stage<M: Mechanism> {
+    pub(crate) task: Task,
+    pub(crate) spec: Spec,
+    pub(crate) caps: Caps,
+    pub(crate) ticker: Ticker,
+    pub(crate) listeners: Vec<M::Listener>,
+    /// The words of the offers connected to, for those who connect again.
+    pub(crate) offers: Vec<Offer>,
+    pub(crate) channels: Vec<(M::Tx, M::Rx)>,
+    pub(crate) source: Source,
+    /// The next sequence number of each channel, where one sender feeds several.
+    pub(crate) sequences: Vec<u64>,
+    /// One per sender that is heard.
+    pub(crate) checkers: Vec<Checker>,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) samples: Samples,
+}
+
+impl<M: Mechanism> Stage<M> {
+    /// Makes the listeners and everything that can be made before the peers are known.
+    pub(crate) fn set(task: Task) -> Result<(Self, Vec<Offer>, Vec<String>), RoleError> {
+        let mut warnings = Vec::new();
+        if let Err(e) = proc::lock_memory() {
+            warnings.push(format!(
+                "memory not locked ({e}); raise 'ulimit -l' to keep page faults out"
+            ));
+        }
+        let spec = spec_of(&task);
+        let size = task.inputs.size_bytes as usize;
+        let mut listeners = Vec::new();
+        let mut offers = Vec::new();
+        for _ in 0..task.listeners {
+            let (listener, offer) = M::listen(&spec)?;
+            listeners.push(listener);
+            offers.push(offer);
+        }
+        let working_set = task.working_set_bytes as usize;
+        let seed = task.inputs.seed;
+        let stage = Stage {
+            caps: M::caps(),
+            ticker: task.ticker.unwrap_or_else(|| Ticker::calibrate(CALIBRATION)),
+            source: Source::new(size, task.index, seed, working_set),
+            checkers: (0..task.peers.max(1))
+                .map(|peer| Checker::new(size, task.inputs.access, task.first_peer + peer, seed))
+                .collect(),
+            // Written with something other than zero, so that its pages are there.
+            scratch: vec![1; size.max(MARK_BYTES)],
+            samples: Samples::default(),
+            sequences: Vec::new(),
+            channels: Vec::new(),
+            offers: Vec::new(),
+            spec,
+            listeners,
+            task,
+        };
+        Ok((stage, offers, warnings))
+    }
+
+    pub(crate) fn connect(&mut self, offers: Vec<Offer>) -> Result<(), RoleError> {
+        for mut offer in offers {
+            let words = offer.words.clone();
+            self.channels.push(M::connect(&self.spec, &mut offer)?);
+            self.offers.push(Offer { words, fds: Vec::new() });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn accept(&mut self) -> Result<(), RoleError> {
+        for listener in &mut self.listeners {
+            let until = instant_at(monotonic_ns() + OPEN_TIMEOUT.as_nanos() as u64);
+            self.channels.push(listener.accept(Some(until))?);
+        }
+        Ok(())
+    }
+
+    /// What the system says of the ends; the working set lies with them.
+    pub(crate) fn facts(&self) -> Facts {
+        let mut facts = Facts::new();
+        if let Some((tx, rx)) = self.channels.first() {
+            facts.extend(rx.facts());
+            facts.extend(tx.facts());
+        }
+        if self.task.part != Part::Receiver {
+            let bytes = self.source.working_set_bytes() as i64;
+            facts.insert("payload_working_set_bytes".to_owned(), bytes);
+        }
+        facts
+    }
+
+    /// Whether messages may get lost and so their number cannot be waited for.
+    pub(crate) fn lossy(&self) -> bool {
+        self.caps.reliability == Reliability::Lossy
+    }
+
+    /// How many bytes of the scratch buffer to receive into: exactly a message for streams, room for marks otherwise.
+    pub(crate) fn receive_len(&self) -> usize {
+        match self.caps.boundaries {
+            Boundaries::Stream => self.task.inputs.size_bytes as usize,
+            Boundaries::Message => self.scratch.len(),
+        }
+    }
+
+    pub(crate) fn in_place(&self) -> bool {
+        self.task.inputs.access == Access::InPlace
+    }
+
+    /// Allocates and touches what the window needs.
+    pub(crate) fn prepare(&mut self, window: &Window) {
+        let timed =
+            self.task.part == Part::Client && self.task.inputs.workload == Workload::PingPong;
+        if timed {
+            self.samples.prepare((window.messages / u64::from(window.batch.max(1))) as usize);
+        }
+        self.checkers.iter_mut().for_each(Checker::restart);
+    }
+}
+
+fn spec_of(task: &Task) -> Spec {
+    let inputs = &task.inputs;
+    Spec {
+        max_message: (inputs.size_bytes as usize).max(MARK_BYTES),
+        wait: inputs.wait,
+        capacity_bytes: inputs.capacity_bytes.map(|b| b as usize),
+        socket_buffer_bytes: inputs.socket_buffer_bytes.map(|b| b as usize),
+        bind_address: task.bind_address,
+        open_timeout: OPEN_TIMEOUT,
+    }
+}
+
+/// Whether a waiting end may sleep.
+pub(crate) fn sleeps(wait: Wait) -> bool {
+    !matches!(wait, Wait::Spin)
+}

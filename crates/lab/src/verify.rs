@@ -1,0 +1,91 @@
+//! Before anything is measured, each direction of each channel carries random content of varied sizes, compared byte by
+//! byte and by CRC-32. A case that does not pass is not measured.
+
+use crossway_mech::{Mechanism, Rx, Tx};
+
+use crate::payload::next_random;
+use crate::role::{RoleError, Stage};
+
+const MOST_MESSAGES: usize = 64;
+const LEAST_MESSAGES: usize = 8;
+const ABOUT_BYTES: usize = 2 << 20;
+
+/// Sends or receives the agreed messages on one channel; returns their number and the CRC-32 over all their CRC-32s.
+pub(crate) fn run<M: Mechanism>(
+    stage: &mut Stage<M>,
+    channel: u16,
+    sends: bool,
+    sender: u16,
+) -> Result<(u32, u32), RoleError> {
+    let size = stage.task.inputs.size_bytes as usize;
+    let seed = stage.task.inputs.seed ^ u64::from(sender).rotate_right(16);
+    let acknowledged = stage.lossy();
+    let in_place = stage.in_place();
+    let (tx, rx) = stage
+        .channels
+        .get_mut(usize::from(channel))
+        .ok_or_else(|| RoleError::Wrong(format!("there is no channel {channel} to verify")))?;
+    let mut chain = crc32fast::Hasher::new();
+    let mut scratch = vec![0; size.max(1)];
+    let mut ack = [0; 1];
+    let lengths = lengths(size, seed);
+    for (number, &len) in lengths.iter().enumerate() {
+        let content = content(len, seed.wrapping_add(number as u64));
+        chain.update(&crc32fast::hash(&content).to_be_bytes());
+        if sends {
+            if in_place {
+                tx.send_in_place(len, &mut scratch, None, |m| m.copy_from_slice(&content))?;
+            } else {
+                tx.send(&content, None)?;
+            }
+            tx.flush()?;
+            if acknowledged {
+                rx.recv(&mut ack, None)?;
+            }
+            continue;
+        }
+        rx.recv_in_place(&mut scratch[..len], None, |got| compare(number, got, &content))??;
+        if acknowledged {
+            tx.send(&ack, None)?;
+            tx.flush()?;
+        }
+    }
+    Ok((lengths.len() as u32, chain.finalize()))
+}
+
+/// The full size first and last, chance between.
+fn lengths(size: usize, seed: u64) -> Vec<usize> {
+    let count = (ABOUT_BYTES / size.max(1)).clamp(LEAST_MESSAGES, MOST_MESSAGES);
+    let mut state = seed;
+    (0..count)
+        .map(|n| match n {
+            _ if size == 0 => 0,
+            0 => size,
+            n if n == count - 1 => size,
+            _ => 1 + (next_random(&mut state) % size as u64) as usize,
+        })
+        .collect()
+}
+
+fn content(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let mut bytes = vec![0; len.next_multiple_of(8)];
+    for word in bytes.as_chunks_mut::<8>().0 {
+        *word = next_random(&mut state).to_le_bytes();
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+fn compare(number: usize, got: &[u8], wanted: &[u8]) -> Result<(), RoleError> {
+    if got == wanted && crc32fast::hash(got) == crc32fast::hash(wanted) {
+        return Ok(());
+    }
+    Err(RoleError::Wrong(if got.len() != wanted.len() {
+        let (got, wanted) = (got.len(), wanted.len());
+        format!("verification: message {number} has {got} bytes instead of {wanted}")
+    } else {
+        let at = got.iter().zip(wanted).position(|(a, b)| a != b).unwrap_or(0);
+        format!("verification: message {number} of {} bytes differs from byte {at} on", got.len())
+    }))
+}

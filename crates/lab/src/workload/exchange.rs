@@ -1,0 +1,105 @@
+//! Connect, one request, one reply, close (study item C4). Set-up and exchange are timed by the client; tear-down runs from
+//! the client's closing until the server has closed too, so the two ends' stamps are paired by the controller.
+
+use crossway_mech::{Listener, Mechanism, Offer, RecvError, Rx, Tx};
+use crossway_sys::clock::monotonic_ns;
+
+use super::{ByCopy, InPlace, Put, enter, metered, take};
+use crate::control::{Outcome, Window};
+use crate::record::Span;
+use crate::role::{Distribution, RoleError, Stage};
+
+pub(super) fn ask<M: Mechanism>(
+    stage: &mut Stage<M>,
+    window: &Window,
+) -> Result<Outcome, RoleError> {
+    if stage.in_place() {
+        ask_by::<M, InPlace>(stage, window)
+    } else {
+        ask_by::<M, ByCopy>(stage, window)
+    }
+}
+
+fn ask_by<M: Mechanism, P: Put>(
+    stage: &mut Stage<M>,
+    window: &Window,
+) -> Result<Outcome, RoleError> {
+    let len = stage.receive_len();
+    let size = stage.source.size();
+    let Stage { channels, source, scratch, checkers, offers, spec, .. } = stage;
+    channels.clear();
+    let words = offers[0].words.clone();
+    let mut set_up = Distribution::new();
+    let mut exchanged = Distribution::new();
+    let mut closing = Vec::with_capacity(window.messages as usize);
+    let mut outcome = metered(|| {
+        for _ in 0..window.messages {
+            let mut offer = Offer { words: words.clone(), fds: Vec::new() };
+            let begin = monotonic_ns();
+            let (mut tx, mut rx) = M::connect(spec, &mut offer)?;
+            let connected = monotonic_ns();
+            P::put(&mut tx, source, scratch)?;
+            tx.flush()?;
+            take(&mut rx, &mut scratch[..len], &mut checkers[0])?;
+            let answered = monotonic_ns();
+            drop((tx, rx));
+            set_up.record(connected - begin);
+            exchanged.record(answered - connected);
+            closing.push(answered);
+        }
+        Ok(())
+    })?;
+    outcome.sent = window.messages;
+    outcome.stamps = closing;
+    outcome.histograms.push((Span::SetUp, set_up.encode()));
+    outcome.histograms.push((Span::Exchange, exchanged.encode()));
+    enter(&mut outcome, checkers, size);
+    Ok(outcome)
+}
+
+pub(super) fn answer<M: Mechanism>(
+    stage: &mut Stage<M>,
+    window: &Window,
+) -> Result<Outcome, RoleError> {
+    if stage.in_place() {
+        answer_by::<M, InPlace>(stage, window)
+    } else {
+        answer_by::<M, ByCopy>(stage, window)
+    }
+}
+
+fn answer_by<M: Mechanism, P: Put>(
+    stage: &mut Stage<M>,
+    window: &Window,
+) -> Result<Outcome, RoleError> {
+    let len = stage.receive_len();
+    let size = stage.source.size();
+    let sees_close = stage.caps.detects_peer_death;
+    let Stage { channels, source, scratch, checkers, listeners, .. } = stage;
+    channels.clear();
+    let mut closed = Vec::with_capacity(window.messages as usize);
+    let mut outcome = metered(|| {
+        for _ in 0..window.messages {
+            let (mut tx, mut rx) = listeners[0].accept(None)?;
+            take(&mut rx, &mut scratch[..len], &mut checkers[0])?;
+            P::put(&mut tx, source, scratch)?;
+            tx.flush()?;
+            if sees_close {
+                match rx.recv(&mut scratch[..len], None) {
+                    Err(RecvError::PeerClosed) => {}
+                    Ok(_) => return Err(RoleError::Wrong("a second request came".to_owned())),
+                    // A reset is a close, too: the client may have gone before our reply's last part was taken.
+                    Err(RecvError::Os(_)) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+            drop((tx, rx));
+            closed.push(monotonic_ns());
+        }
+        Ok(())
+    })?;
+    outcome.sent = window.messages;
+    outcome.stamps = closed;
+    enter(&mut outcome, checkers, size);
+    Ok(outcome)
+}

@@ -1,0 +1,100 @@
+//! What the roles do, one file each, generic over the mechanism so that no virtual call stands in a timed loop.
+
+mod exchange;
+mod paced;
+mod ping_pong;
+mod shared;
+mod throughput;
+
+use crossway_mech::{Mechanism, RecvError, Rx, SendError, Tx};
+use crossway_sys::clock::monotonic_ns;
+
+use crate::control::{Outcome, Part, Window};
+use crate::inputs::Workload;
+use crate::meters::RoleMeter;
+use crate::payload::{Checker, Seen, Source, write_in_place};
+use crate::role::{RoleError, Stage};
+
+/// Does this role's part of one window.
+pub(crate) fn run<M: Mechanism>(
+    stage: &mut Stage<M>,
+    window: &Window,
+    at_ns: u64,
+) -> Result<Outcome, RoleError> {
+    use Part::{Client, Receiver, Sender, Server};
+    match (stage.task.inputs.workload, stage.task.part) {
+        (Workload::Throughput, Sender) => throughput::send(stage, window),
+        (Workload::Throughput, Receiver) => throughput::receive(stage, window),
+        (Workload::PingPong, Client) => ping_pong::ask(stage, window),
+        (Workload::PingPong, Server) => ping_pong::answer(stage, window),
+        (Workload::Paced { burst_bytes, period_us }, part) => {
+            let pace = paced::Pace::new(burst_bytes, period_us, stage.source.size(), at_ns);
+            match part {
+                Sender => paced::send(stage, window, &pace),
+                _ => paced::receive(stage, window, &pace),
+            }
+        }
+        (Workload::Exchange, Client) => exchange::ask(stage, window),
+        (Workload::Exchange, Server) => exchange::answer(stage, window),
+        (Workload::Pairs { .. } | Workload::FanOut { .. }, Sender) => shared::send(stage, at_ns),
+        (Workload::FanIn { .. }, Sender) => shared::send(stage, at_ns),
+        (_, Receiver) => shared::receive(stage),
+        (workload, part) => {
+            Err(RoleError::Wrong(format!("{workload:?} has no part '{}'", part.name())))
+        }
+    }
+}
+
+/// Runs `work` between two readings of the meters and of the clock.
+fn metered(work: impl FnOnce() -> Result<(), RoleError>) -> Result<Outcome, RoleError> {
+    let mut outcome = Outcome::default();
+    let meter = RoleMeter::start();
+    outcome.start_ns = monotonic_ns();
+    work()?;
+    outcome.end_ns = monotonic_ns();
+    meter.stop(&mut outcome);
+    Ok(outcome)
+}
+
+/// Enters a receiver's account.
+fn enter(outcome: &mut Outcome, checkers: &[Checker], size: usize) {
+    for checker in checkers {
+        outcome.received += checker.messages;
+        outcome.out_of_order += checker.out_of_order;
+        outcome.corrupt += checker.corrupt;
+        outcome.missing += checker.missing;
+    }
+    outcome.bytes = outcome.received * size as u64;
+}
+
+/// How a sender puts a message into a mechanism; chosen once, outside of the loop.
+trait Put {
+    fn put<T: Tx>(tx: &mut T, source: &mut Source, scratch: &mut [u8]) -> Result<(), SendError>;
+}
+
+/// Copies a prepared message.
+struct ByCopy;
+
+impl Put for ByCopy {
+    #[inline(always)]
+    fn put<T: Tx>(tx: &mut T, source: &mut Source, _: &mut [u8]) -> Result<(), SendError> {
+        tx.send(source.next_message(), None)
+    }
+}
+
+/// Writes the message where the mechanism holds it.
+struct InPlace;
+
+impl Put for InPlace {
+    #[inline(always)]
+    fn put<T: Tx>(tx: &mut T, source: &mut Source, scratch: &mut [u8]) -> Result<(), SendError> {
+        let sequence = source.next_sequence();
+        tx.send_in_place(source.size(), scratch, None, |m| write_in_place(m, sequence))
+    }
+}
+
+/// Receives one message, reads every byte of it where the receiver's end shows it, and judges it.
+#[inline(always)]
+fn take<R: Rx>(rx: &mut R, scratch: &mut [u8], checker: &mut Checker) -> Result<Seen, RecvError> {
+    rx.recv_in_place(scratch, None, |message| checker.check(message))
+}

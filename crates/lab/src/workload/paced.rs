@@ -1,0 +1,148 @@
+//! Open loop: each burst is due at its instant, whatever happened before; latency counts from that instant, so a stall is
+//! charged to every message that it delayed.
+
+use crossway_mech::{Mechanism, Tx};
+use crossway_sys::clock::{monotonic_ns, sleep_until_ns};
+
+use super::throughput::{acknowledge, end_lossy, receive_lossy};
+use super::{ByCopy, InPlace, Put, enter, metered, take};
+use crate::control::{Outcome, PaceSeen, Window};
+use crate::record::Span;
+use crate::role::{Distribution, RoleError, Stage};
+
+/// A burst that begins so much after its instant is late, or after a tenth of the period if that is less.
+const LATE_NS: u64 = 1_000_000;
+
+/// When what is due.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    first_ns: u64,
+    period_ns: u64,
+    messages_per_burst: u64,
+}
+
+impl Pace {
+    pub(super) fn new(burst_bytes: u64, period_us: u64, size: usize, first_ns: u64) -> Pace {
+        Pace {
+            first_ns,
+            period_ns: period_us * 1_000,
+            messages_per_burst: messages_per_burst(burst_bytes, size as u64),
+        }
+    }
+
+    fn instant_ns(&self, burst: u64) -> u64 {
+        self.first_ns + burst * self.period_ns
+    }
+
+    fn late_after_ns(&self) -> u64 {
+        LATE_NS.min(self.period_ns / 10)
+    }
+}
+
+/// Whole messages in a burst, at least one.
+pub(crate) fn messages_per_burst(burst_bytes: u64, size: u64) -> u64 {
+    (burst_bytes / size.max(1)).max(1)
+}
+
+pub(super) fn send<M: Mechanism>(
+    stage: &mut Stage<M>,
+    window: &Window,
+    pace: &Pace,
+) -> Result<Outcome, RoleError> {
+    let mut outcome = if stage.in_place() {
+        send_by::<M, InPlace>(stage, window, pace)?
+    } else {
+        send_by::<M, ByCopy>(stage, window, pace)?
+    };
+    outcome.sent = window.messages;
+    if stage.lossy() {
+        end_lossy(stage, window.number)?;
+    }
+    Ok(outcome)
+}
+
+fn send_by<M: Mechanism, P: Put>(
+    stage: &mut Stage<M>,
+    window: &Window,
+    pace: &Pace,
+) -> Result<Outcome, RoleError> {
+    let Stage { channels, source, scratch, .. } = stage;
+    let (tx, _) = &mut channels[0];
+    let bursts = window.messages.div_ceil(pace.messages_per_burst);
+    let mut left = window.messages;
+    let mut seen = PaceSeen { bursts, late_bursts: 0, drift_ns: 0 };
+    let mut outcome = metered(|| {
+        for burst in 0..bursts {
+            let instant = pace.instant_ns(burst);
+            sleep_until_ns(instant);
+            if monotonic_ns() > instant + pace.late_after_ns() {
+                seen.late_bursts += 1;
+            }
+            for _ in 0..left.min(pace.messages_per_burst) {
+                P::put(tx, source, scratch)?;
+            }
+            left = left.saturating_sub(pace.messages_per_burst);
+            tx.flush()?;
+            seen.drift_ns = monotonic_ns() as i64 - instant as i64;
+        }
+        Ok(())
+    })?;
+    // The first act is the first burst, not the sleep before it.
+    outcome.start_ns = outcome.start_ns.max(pace.first_ns);
+    outcome.pacing = Some(seen);
+    Ok(outcome)
+}
+
+pub(super) fn receive<M: Mechanism>(
+    stage: &mut Stage<M>,
+    window: &Window,
+    pace: &Pace,
+) -> Result<Outcome, RoleError> {
+    let lossy = stage.lossy();
+    let len = stage.receive_len();
+    let Stage { channels, checkers, scratch, .. } = stage;
+    let (tx, rx) = &mut channels[0];
+    let checker = &mut checkers[0];
+    let scratch = &mut scratch[..len];
+    let first = checker.position();
+    let mut delays = Distribution::new();
+    let mut last_ns = 0;
+    let mut note = |position: u64| {
+        last_ns = monotonic_ns();
+        let burst = (position - first).saturating_sub(1) / pace.messages_per_burst;
+        delays.record(last_ns.saturating_sub(pace.instant_ns(burst)));
+    };
+    let mut outcome = metered(|| {
+        if lossy {
+            receive_lossy(rx, scratch, window.number, |message| {
+                checker.check(message);
+                note(checker.position());
+            })?;
+            return acknowledge(tx, window.number);
+        }
+        for _ in 0..window.messages {
+            take(rx, scratch, checker)?;
+            note(checker.position());
+        }
+        Ok(())
+    })?;
+    outcome.end_ns = last_ns;
+    outcome.histograms.push((Span::OneWay, delays.encode()));
+    enter(&mut outcome, checkers, stage.source.size());
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_follow_the_period_and_lateness_its_tenth() {
+        let pace = Pace::new(256 * 1024, 80_000, 4096, 1_000);
+        assert_eq!(pace.messages_per_burst, 64);
+        assert_eq!(pace.instant_ns(2), 160_001_000);
+        assert_eq!(pace.late_after_ns(), 1_000_000);
+        assert_eq!(Pace::new(64, 1_000, 64, 0).late_after_ns(), 100_000);
+        assert_eq!(messages_per_burst(64, 4096), 1);
+    }
+}

@@ -1,0 +1,81 @@
+//! Request and reply of the same size; the round trip is timed by one clock read, which ends one and begins the next.
+
+use crossway_mech::{Mechanism, Tx};
+
+use super::{ByCopy, InPlace, Put, enter, metered, take};
+use crate::control::{Outcome, Window};
+use crate::record::Span;
+use crate::role::{RoleError, Stage};
+
+pub(super) fn ask<M: Mechanism>(
+    stage: &mut Stage<M>,
+    window: &Window,
+) -> Result<Outcome, RoleError> {
+    let mut outcome = if stage.in_place() {
+        ask_by::<M, InPlace>(stage, window)?
+    } else {
+        ask_by::<M, ByCopy>(stage, window)?
+    };
+    outcome.sent = window.messages;
+    enter(&mut outcome, &stage.checkers, stage.source.size());
+    let distribution = stage.samples.distribution(&stage.ticker, window.batch);
+    outcome.histograms.push((Span::RoundTrip, distribution.encode()));
+    Ok(outcome)
+}
+
+fn ask_by<M: Mechanism, P: Put>(
+    stage: &mut Stage<M>,
+    window: &Window,
+) -> Result<Outcome, RoleError> {
+    let len = stage.receive_len();
+    let Stage { channels, source, scratch, checkers, samples, ticker, .. } = stage;
+    let (tx, rx) = &mut channels[0];
+    let checker = &mut checkers[0];
+    let batch = u64::from(window.batch.max(1));
+    metered(|| {
+        let mut last = ticker.now();
+        for _ in 0..window.messages / batch {
+            for _ in 0..batch {
+                P::put(tx, source, scratch)?;
+                tx.flush()?;
+                take(rx, &mut scratch[..len], checker)?;
+            }
+            let now = ticker.now();
+            samples.store(now.wrapping_sub(last));
+            last = now;
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn answer<M: Mechanism>(
+    stage: &mut Stage<M>,
+    window: &Window,
+) -> Result<Outcome, RoleError> {
+    let mut outcome = if stage.in_place() {
+        answer_by::<M, InPlace>(stage, window)?
+    } else {
+        answer_by::<M, ByCopy>(stage, window)?
+    };
+    outcome.sent = window.messages;
+    enter(&mut outcome, &stage.checkers, stage.source.size());
+    Ok(outcome)
+}
+
+fn answer_by<M: Mechanism, P: Put>(
+    stage: &mut Stage<M>,
+    window: &Window,
+) -> Result<Outcome, RoleError> {
+    let len = stage.receive_len();
+    let Stage { channels, source, scratch, checkers, .. } = stage;
+    let (tx, rx) = &mut channels[0];
+    let checker = &mut checkers[0];
+    metered(|| {
+        for _ in 0..window.messages {
+            take(rx, &mut scratch[..len], checker)?;
+            P::put(tx, source, scratch)?;
+            tx.flush()?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,157 @@
+//! Several roles at once: many pairs, many senders into one receiver, one sender to many receivers.
+//!
+//! All send until the same instant, so that shares can differ; an end mark in the place of a message ends each stream.
+
+use std::os::fd::BorrowedFd;
+
+use crossway_mech::{Mechanism, RecvError, Rx, Tx};
+use crossway_sys::clock::{Ticker, monotonic_ns};
+use crossway_sys::{OsError, poll};
+
+use super::throughput::receive_until_mark;
+use super::{ByCopy, InPlace, Put, enter, metered};
+use crate::control::Outcome;
+use crate::inputs::Workload;
+use crate::payload::{Checker, SENDER_SHIFT, Seen, sender_of};
+use crate::role::{RoleError, Stage, sleeps};
+
+/// Messages taken from one channel before the next gets its turn.
+const TURN: u32 = 16;
+
+/// Sends until the instant, to each channel in turn; then the end marks.
+pub(super) fn send<M: Mechanism>(
+    stage: &mut Stage<M>,
+    until_ns: u64,
+) -> Result<Outcome, RoleError> {
+    if stage.in_place() {
+        send_by::<M, InPlace>(stage, until_ns)
+    } else {
+        send_by::<M, ByCopy>(stage, until_ns)
+    }
+}
+
+fn send_by<M: Mechanism, P: Put>(
+    stage: &mut Stage<M>,
+    until_ns: u64,
+) -> Result<Outcome, RoleError> {
+    let Stage { channels, source, scratch, ticker, sequences, task, .. } = stage;
+    sequences.resize(channels.len(), u64::from(task.index) << SENDER_SHIFT);
+    let mut sent = 0;
+    let mut longest = 0;
+    let mut outcome = metered(|| {
+        let mut last = ticker.now();
+        let end = last + ticks_until(ticker, until_ns);
+        'all: loop {
+            for ((tx, _), sequence) in channels.iter_mut().zip(sequences.iter_mut()) {
+                source.swap_sequence(sequence);
+                P::put(tx, source, scratch)?;
+                source.swap_sequence(sequence);
+                sent += 1;
+                let now = ticker.now();
+                longest = longest.max(now.wrapping_sub(last));
+                last = now;
+                if now >= end {
+                    break 'all;
+                }
+            }
+        }
+        for (tx, _) in channels.iter_mut() {
+            tx.send(source.end_message(), None)?;
+            tx.flush()?;
+        }
+        Ok(())
+    })?;
+    outcome.sent = sent;
+    outcome.longest_wait_ns = Some(ticker.ns(longest));
+    Ok(outcome)
+}
+
+fn ticks_until(ticker: &Ticker, until_ns: u64) -> u64 {
+    (until_ns.saturating_sub(monotonic_ns()) as f64 / ticker.ns_per_tick()) as u64
+}
+
+/// Receives until every sender's end mark has come.
+pub(super) fn receive<M: Mechanism>(stage: &mut Stage<M>) -> Result<Outcome, RoleError> {
+    let len = stage.receive_len();
+    let fan_in = matches!(stage.task.inputs.workload, Workload::FanIn { .. });
+    let size = stage.source.size();
+    let wait = stage.spec.wait;
+    let Stage { channels, checkers, scratch, .. } = stage;
+    let scratch = &mut scratch[..len];
+    let mut outcome = metered(|| match &mut channels[..] {
+        [(_, rx)] if fan_in => receive_mixed(rx, scratch, checkers),
+        [(_, rx)] => receive_until_mark(rx, scratch, &mut checkers[0]),
+        _ => {
+            let rxs = channels.iter_mut().map(|(_, rx)| rx).collect();
+            receive_in_turn(rxs, scratch, checkers, sleeps(wait))
+        }
+    })?;
+    outcome.shares = checkers.iter().map(|c| c.messages).collect();
+    enter(&mut outcome, checkers, size);
+    Ok(outcome)
+}
+
+/// All senders feed one end; the number tells whose message it is.
+fn receive_mixed<R: Rx>(
+    rx: &mut R,
+    scratch: &mut [u8],
+    checkers: &mut [Checker],
+) -> Result<(), RoleError> {
+    let first = checkers[0].position() >> SENDER_SHIFT;
+    let mut open = checkers.len();
+    while open > 0 {
+        rx.recv_in_place(scratch, None, |message| match sender_of(message) {
+            None => open -= 1,
+            Some(sender) => {
+                let at = usize::from(sender).wrapping_sub(first as usize);
+                // A number that no sender has is damage; the first account takes it.
+                let at = if at < checkers.len() { at } else { 0 };
+                checkers[at].check(message);
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// One end per sender: waits for any of them where they can be polled, else looks at each in turn.
+fn receive_in_turn<R: Rx>(
+    mut rxs: Vec<&mut R>,
+    scratch: &mut [u8],
+    checkers: &mut [Checker],
+    may_sleep: bool,
+) -> Result<(), RoleError> {
+    let mut open: Vec<usize> = (0..rxs.len()).collect();
+    while !open.is_empty() {
+        let mut idle = true;
+        let mut ended = Vec::new();
+        for &at in &open {
+            for _ in 0..TURN {
+                match rxs[at].try_recv(scratch) {
+                    Ok(n) => {
+                        idle = false;
+                        if checkers[at].check(&scratch[..n]) == Seen::End {
+                            ended.push(at);
+                            break;
+                        }
+                    }
+                    Err(RecvError::Empty) => break,
+                    Err(e) => return Err(e.into()),
+                }
+            }
+        }
+        open.retain(|at| !ended.contains(at));
+        if idle && may_sleep && !open.is_empty() {
+            let fds: Option<Vec<BorrowedFd<'_>>> =
+                open.iter().map(|&at| rxs[at].wait_fd()).collect();
+            match fds {
+                Some(fds) => {
+                    drop(poll::any_readable(&fds, None).map_err(|e| OsError::new("poll", "", e))?)
+                }
+                None => std::thread::yield_now(),
+            }
+        } else if idle {
+            std::hint::spin_loop();
+        }
+    }
+    Ok(())
+}

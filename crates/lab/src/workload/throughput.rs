@@ -1,0 +1,146 @@
+//! One way, as fast as it goes. Both ends know the number of messages, so neither reads a clock in the loop.
+//!
+//! Where messages may get lost the receiver cannot count on the number: the sender then repeats an end mark, outside of
+//! the timed part, until the receiver answers.
+
+use crossway_mech::{Deadline, Mechanism, RecvError, Rx, SendError, Tx};
+use crossway_sys::clock::{instant_at, monotonic_ns, sleep_until_ns};
+
+use super::{ByCopy, InPlace, Put, enter, metered, take};
+use crate::control::{Outcome, Window};
+use crate::payload::{END_MARK, Seen};
+use crate::role::{RoleError, Stage};
+
+/// Time between two end marks.
+const MARK_PERIOD_NS: u64 = 1_000_000;
+/// How long the sender repeats its mark before it calls the receiver dead.
+const MARK_LIMIT: u32 = 5_000;
+
+pub(super) fn send<M: Mechanism>(
+    stage: &mut Stage<M>,
+    window: &Window,
+) -> Result<Outcome, RoleError> {
+    let mut outcome = if stage.in_place() {
+        send_by::<M, InPlace>(stage, window.messages)?
+    } else {
+        send_by::<M, ByCopy>(stage, window.messages)?
+    };
+    outcome.sent = window.messages;
+    if stage.lossy() {
+        end_lossy(stage, window.number)?;
+    }
+    Ok(outcome)
+}
+
+fn send_by<M: Mechanism, P: Put>(
+    stage: &mut Stage<M>,
+    messages: u64,
+) -> Result<Outcome, RoleError> {
+    let Stage { channels, source, scratch, .. } = stage;
+    let (tx, _) = &mut channels[0];
+    metered(|| {
+        for _ in 0..messages {
+            P::put(tx, source, scratch)?;
+        }
+        Ok(tx.flush()?)
+    })
+}
+
+pub(super) fn receive<M: Mechanism>(
+    stage: &mut Stage<M>,
+    window: &Window,
+) -> Result<Outcome, RoleError> {
+    let lossy = stage.lossy();
+    let len = stage.receive_len();
+    let Stage { channels, checkers, scratch, .. } = stage;
+    let (tx, rx) = &mut channels[0];
+    let scratch = &mut scratch[..len];
+    let checker = &mut checkers[0];
+    let mut last_ns = 0;
+    let mut outcome = metered(|| {
+        if lossy {
+            last_ns = receive_lossy(rx, scratch, window.number, |m| {
+                checker.check(m);
+            })?;
+            return acknowledge(tx, window.number);
+        }
+        for _ in 0..window.messages {
+            take(rx, scratch, checker)?;
+        }
+        Ok(())
+    })?;
+    if lossy {
+        outcome.end_ns = last_ns;
+    }
+    enter(&mut outcome, checkers, stage.source.size());
+    Ok(outcome)
+}
+
+/// A mark: the end, and of which window.
+fn mark(window: u32) -> [u8; 16] {
+    let mut mark = [0; 16];
+    mark[..8].copy_from_slice(&END_MARK.to_le_bytes());
+    mark[8..].copy_from_slice(&u64::from(window).to_le_bytes());
+    mark
+}
+
+/// Receives until this window's end mark; returns the instant of the last message that was no mark.
+///
+/// The clock is read for marks only: the first mark comes right behind the last message unless that was lost, and what is
+/// read then is the end to within the mark's own way.
+pub(super) fn receive_lossy<R: Rx>(
+    rx: &mut R,
+    scratch: &mut [u8],
+    window: u32,
+    mut each: impl FnMut(&[u8]),
+) -> Result<u64, RoleError> {
+    loop {
+        let ended = rx.recv_in_place(scratch, None, |message| {
+            // Compared whole, so that content cannot look like a mark.
+            let is_mark = message.len() == 16 && message[..8] == END_MARK.to_le_bytes();
+            if !is_mark {
+                each(message);
+            }
+            is_mark && *message == mark(window)
+        })?;
+        if ended {
+            return Ok(monotonic_ns());
+        }
+    }
+}
+
+pub(super) fn acknowledge<T: Tx>(tx: &mut T, window: u32) -> Result<(), RoleError> {
+    // One answer is enough: the sender's queue is empty, and it waits for nothing else.
+    tx.send(&mark(window), None)?;
+    Ok(tx.flush()?)
+}
+
+/// Repeats the end mark until the receiver answers.
+pub(super) fn end_lossy<M: Mechanism>(stage: &mut Stage<M>, window: u32) -> Result<(), RoleError> {
+    let (tx, rx) = &mut stage.channels[0];
+    let mut answer = [0; 16];
+    for _ in 0..MARK_LIMIT {
+        let next_ns = monotonic_ns() + MARK_PERIOD_NS;
+        match tx.try_send(&mark(window)) {
+            Ok(()) | Err(SendError::Full) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let until: Deadline = Some(instant_at(next_ns));
+        match rx.recv(&mut answer, until) {
+            Ok(_) if answer == mark(window) => return Ok(()),
+            Ok(_) | Err(RecvError::TimedOut | RecvError::Empty) => sleep_until_ns(next_ns),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Err(RoleError::Wrong("the receiver never saw the end mark".to_owned()))
+}
+
+/// Receives until the end mark that takes the place of a message.
+pub(super) fn receive_until_mark<R: Rx>(
+    rx: &mut R,
+    scratch: &mut [u8],
+    checker: &mut crate::payload::Checker,
+) -> Result<(), RoleError> {
+    while take(rx, scratch, checker)? == Seen::Message {}
+    Ok(())
+}
