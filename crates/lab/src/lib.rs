@@ -17,6 +17,7 @@ pub mod role;
 #[cfg(test)]
 mod samples;
 pub mod stats;
+pub mod steps;
 pub mod tools;
 mod verify;
 mod workload;

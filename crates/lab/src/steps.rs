@@ -1,0 +1,69 @@
+//! Steps and knees in a series of measurements over message size or buffer size.
+//!
+//! A *step* is a jump between two neighbouring points that the smooth curve around them does not explain (study item T4:
+//! TIPC's throughput falls when a message needs one packet more). A *knee* is where a rising curve reaches its plateau (C3:
+//! throughput against socket buffer). A *staircase* is a series of steps of one period, too close to be told apart one by
+//! one. Each is reported only when it is significant after correction for the number of places looked at: on a smooth
+//! curve the finder stays silent.
+//!
+//! [`predict`] says where the facts read on the machine make steps expected; [`explain`] joins the two.
+
+mod detect;
+mod explain;
+mod knee;
+mod regression;
+
+pub use detect::{Staircase, Step, find_steps, test_staircase};
+pub use explain::{Cause, Facts, Prediction, explain, predict};
+pub use knee::{Knee, find_knee};
+
+/// The figures of all trials at one place of a series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// Message size or buffer size, bytes.
+    pub x: f64,
+    /// One figure per trial, e.g. nanoseconds per message.
+    pub figures: Vec<f64>,
+}
+
+/// Chance, at most, of one false alarm in a whole series of pure noise.
+pub const FALSE_ALARM: f64 = 0.01;
+
+/// A jump smaller than this share of the local level is not reported, however significant.
+pub const LEAST_JUMP: f64 = 0.015;
+
+#[cfg(test)]
+mod tests_support {
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
+
+    use super::Place;
+
+    /// Seeded noise.
+    pub(super) struct Noise(Pcg64Mcg);
+
+    impl Noise {
+        pub(super) fn new(seed: u64) -> Self {
+            Noise(Pcg64Mcg::seed_from_u64(seed))
+        }
+
+        /// Uniform in 0..1.
+        pub(super) fn unit(&mut self) -> f64 {
+            self.0.random::<f64>()
+        }
+
+        /// Near normal around 1 with standard deviation `spread`.
+        pub(super) fn around_one(&mut self, spread: f64) -> f64 {
+            let twelve: f64 = (0..12).map(|_| self.unit()).sum();
+            1.0 + spread * (twelve - 6.0)
+        }
+    }
+
+    pub(super) fn series(
+        xs: impl Iterator<Item = f64>,
+        trials: usize,
+        mut figure: impl FnMut(f64) -> f64,
+    ) -> Vec<Place> {
+        xs.map(|x| Place { x, figures: (0..trials).map(|_| figure(x)).collect() }).collect()
+    }
+}

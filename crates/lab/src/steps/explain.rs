@@ -1,0 +1,170 @@
+//! Where the facts of a machine make steps expected, and which step they explain.
+
+use super::Step;
+
+/// Facts read on the machine and from the channel; what is unknown is left out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// Link MTU, bytes, and the protocol header in each packet (24 for a TIPC connection, 40 for TCP over IPv4 without
+    /// options, 52 with timestamps).
+    pub packet: Option<(u32, u32)>,
+    /// Whether the protocol re-cuts messages into full packets (a byte stream does; then no step is expected).
+    pub recut: bool,
+    /// Bytes that one pipe buffer holds (F_GETPIPE_SZ).
+    pub pipe_bytes: Option<u64>,
+    /// Page size, for mechanisms that move pages.
+    pub page_bytes: Option<u64>,
+    /// Data cache sizes, innermost first.
+    pub cache_bytes: Vec<u64>,
+    /// Message size, where x is a socket buffer.
+    pub message_bytes: Option<u64>,
+    /// Largest message that goes in one piece.
+    pub fragment_bytes: Option<u64>,
+}
+
+/// Why a step is expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A message needs one packet more.
+    Packet {
+        /// Packets from this x on.
+        packets: u32,
+        /// Payload of one packet, bytes.
+        payload: u32,
+    },
+    /// The socket buffer holds a whole message.
+    BufferHoldsMessage,
+    /// A message no longer fits the pipe.
+    PipeFull,
+    /// A message needs one page more.
+    Page {
+        /// Pages from this x on.
+        pages: u64,
+    },
+    /// A message no longer fits a cache.
+    Cache {
+        /// 0 is the innermost.
+        index: usize,
+    },
+    /// A message is cut into fragments.
+    Fragmented,
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Cause::Packet { packets, payload } => {
+                write!(f, "needs packet number {packets}: {} x {payload} bytes + 1", packets - 1)
+            }
+            Cause::BufferHoldsMessage => {
+                f.write_str("the socket buffer holds a whole message (W = L)")
+            }
+            Cause::PipeFull => f.write_str("larger than the pipe's buffer (F_GETPIPE_SZ)"),
+            Cause::Page { pages } => write!(f, "touches page number {pages}"),
+            Cause::Cache { index } => write!(f, "larger than the level-{} data cache", index + 1),
+            Cause::Fragmented => f.write_str("larger than one piece; cut into fragments"),
+        }
+    }
+}
+
+/// A step that the facts predict.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// First x behind it.
+    pub x: f64,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// Predictions of one kind at most; a series of thousands of steps is a staircase.
+const AT_MOST: u64 = 64;
+
+/// The steps that `facts` make expected for x in `from..=to`, strongest kind first.
+pub fn predict(facts: &Facts, from: f64, to: f64) -> Vec<Prediction> {
+    let mut all = Vec::new();
+    let mut add = |x: f64, cause: Cause| {
+        if x > from && x <= to {
+            all.push(Prediction { x, cause });
+        }
+    };
+    if let Some(bytes) = facts.message_bytes {
+        add(bytes as f64, Cause::BufferHoldsMessage);
+    }
+    if let Some(bytes) = facts.fragment_bytes {
+        add(bytes as f64 + 1.0, Cause::Fragmented);
+    }
+    if let Some(bytes) = facts.pipe_bytes {
+        add(bytes as f64 + 1.0, Cause::PipeFull);
+    }
+    if let (Some((mtu, header)), false) = (facts.packet, facts.recut) {
+        let payload = mtu.saturating_sub(header);
+        if payload > 0 {
+            let first = (from / f64::from(payload)).max(0.0) as u64;
+            for k in first.max(1)..first.max(1) + AT_MOST {
+                let packets = u32::try_from(k + 1).unwrap_or(u32::MAX);
+                add((k * u64::from(payload) + 1) as f64, Cause::Packet { packets, payload });
+            }
+        }
+    }
+    for (index, &bytes) in facts.cache_bytes.iter().enumerate() {
+        add(bytes as f64 + 1.0, Cause::Cache { index });
+    }
+    if let Some(page) = facts.page_bytes.filter(|p| *p > 0) {
+        let first = (from / page as f64).max(0.0) as u64;
+        for k in first.max(1)..first.max(1) + AT_MOST {
+            add((k * page + 1) as f64, Cause::Page { pages: k + 1 });
+        }
+    }
+    all
+}
+
+/// The prediction that explains `step`: one that lies in its gap. Where several do, the strongest kind.
+pub fn explain<'a>(step: &Step, predictions: &'a [Prediction]) -> Option<&'a Prediction> {
+    predictions.iter().find(|p| p.x > step.after_x && p.x <= step.at_x)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(after_x: f64, at_x: f64) -> Step {
+        Step { after_x, at_x, jump: 0.1, error: 0.01, p: 1e-6 }
+    }
+
+    #[test]
+    fn the_studies_step_is_explained_by_the_third_packet() {
+        let facts = Facts { packet: Some((1500, 24)), page_bytes: Some(4096), ..Facts::default() };
+        let predictions = predict(&facts, 2900.0, 3000.0);
+        let cause = &explain(&step(2952.0, 2953.0), &predictions).unwrap().cause;
+        assert_eq!(*cause, Cause::Packet { packets: 3, payload: 1476 });
+        assert_eq!(explain(&step(2953.0, 2954.0), &predictions), None);
+        assert_eq!(cause.to_string(), "needs packet number 3: 2 x 1476 bytes + 1");
+    }
+
+    #[test]
+    fn a_recut_stream_predicts_no_packet_steps() {
+        let facts = Facts { packet: Some((1500, 40)), recut: true, ..Facts::default() };
+        assert!(predict(&facts, 0.0, 100_000.0).is_empty());
+    }
+
+    #[test]
+    fn buffer_pipe_cache_and_page_are_predicted_in_range_only() {
+        let facts = Facts {
+            message_bytes: Some(4096),
+            pipe_bytes: Some(65_536),
+            page_bytes: Some(4096),
+            cache_bytes: vec![32_768, 1 << 20],
+            fragment_bytes: Some(66_000),
+            ..Facts::default()
+        };
+        let all = predict(&facts, 30_000.0, 70_000.0);
+        assert!(all.iter().all(|p| p.x > 30_000.0 && p.x <= 70_000.0));
+        for cause in [Cause::PipeFull, Cause::Cache { index: 0 }, Cause::Fragmented] {
+            assert!(all.iter().any(|p| p.cause == cause), "{cause:?}");
+        }
+        assert!(!all.iter().any(|p| p.cause == Cause::BufferHoldsMessage));
+        // A page boundary coincides with the pipe's end; the rarer cause is named.
+        let cause = &explain(&step(65_536.0, 65_600.0), &all).unwrap().cause;
+        assert_eq!(*cause, Cause::PipeFull);
+    }
+}
