@@ -11,6 +11,8 @@ pub mod histogram;
 pub mod inputs;
 mod meters;
 pub mod payload;
+pub mod load;
+pub mod preflight;
 pub mod record;
 pub mod records_io;
 pub mod role;

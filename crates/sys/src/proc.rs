@@ -22,11 +22,20 @@ const DEATH_LIMIT_S: i64 = 5;
 /// Makes the child die by `SIGKILL` when the thread that starts it ends (PR_SET_PDEATHSIG): start it from a thread that
 /// lives as long as the child should.
 pub fn die_with_parent(command: &mut Command) {
+    signal_with_parent(command, Signal::KILL);
+}
+
+/// As [`die_with_parent`], by `SIGTERM`: for programs that have something to clean up.
+pub fn terminate_with_parent(command: &mut Command) {
+    signal_with_parent(command, Signal::TERM);
+}
+
+fn signal_with_parent(command: &mut Command, signal: Signal) {
     let parent = rustix::process::getpid();
     // SAFETY: between fork and exec only two system calls are made; nothing is allocated, no lock is taken.
     unsafe {
         command.pre_exec(move || {
-            set_parent_process_death_signal(Some(Signal::KILL))?;
+            set_parent_process_death_signal(Some(signal))?;
             // The parent may have died before the call above.
             if rustix::process::getppid() != Some(parent) {
                 return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
@@ -59,6 +68,22 @@ pub fn kill_exactly(pid: u32, started: u64) {
     }
     let limit = Timespec { tv_sec: DEATH_LIMIT_S, tv_nsec: 0 };
     let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit));
+}
+
+/// Asks a child to end (`SIGTERM`). It must not have been waited for yet, so that its number cannot have become somebody
+/// else's.
+pub fn terminate(child: u32) {
+    if let Some(child) = i32::try_from(child).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process(child, Signal::TERM);
+    }
+}
+
+/// Kills every process of the group that `leader` leads. The leader must be a child that was not waited for yet, so that
+/// its number cannot have become somebody else's.
+pub fn kill_group(leader: u32) {
+    if let Some(group) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    }
 }
 
 /// Locks all memory, present and future, as it is touched: what was prefaulted stays, so that no page fault stands in a

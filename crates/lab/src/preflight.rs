@@ -1,0 +1,350 @@
+//! What would spoil the figures, told before they are taken, each with the step that mends it.
+
+use std::time::Duration;
+
+use crossway_sys::procfs::HostCpu;
+use serde::{Deserialize, Serialize};
+
+use crate::env::Environment;
+
+/// How much of a CPU's time may be in use by others before its neighbours are told.
+const BUSY_SHARE: f64 = 0.2;
+/// How much the hypervisor may take away.
+const STEAL_SHARE: f64 = 0.01;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Worth knowing when reading the figures.
+    Note,
+    /// Spoils figures.
+    Warning,
+}
+
+/// One thing found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What it is about, a stable word: `governor`, `load`, `steal` ...
+    pub about: String,
+    /// What was found and what it does to figures.
+    pub what: String,
+    /// The next step.
+    pub next_step: String,
+}
+
+/// What the CPUs were doing over a short time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Activity {
+    /// Times spent over the sample; the clock ticks of `/proc/stat` make short samples coarse.
+    pub passed: HostCpu,
+}
+
+impl Activity {
+    /// Watches for so long; 200 ms is 20 ticks.
+    pub fn sample(duration: Duration) -> Activity {
+        let before = HostCpu::now().unwrap_or_default();
+        std::thread::sleep(duration);
+        Activity { passed: HostCpu::now().unwrap_or_default().since(&before) }
+    }
+
+    fn busy_share(&self, cpu: u32) -> f64 {
+        let times = self.passed.per_cpu.get(&cpu).copied().unwrap_or_default();
+        times.busy_ns() as f64 / (times.total_ns() as f64).max(1.0)
+    }
+
+    fn steal_share(&self) -> f64 {
+        self.passed.total.steal_ns as f64 / (self.passed.total.total_ns() as f64).max(1.0)
+    }
+}
+
+/// What a run is going to need.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Need {
+    /// Logical CPUs that roles will be pinned to; empty where none are.
+    pub cpus: Vec<u32>,
+    /// Roles that run at the same time.
+    pub roles: usize,
+    /// Something spins, so a CPU of its own is a must.
+    pub spins: bool,
+}
+
+/// Looks for all that would spoil figures. Worst first.
+pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut say = |severity, about: &str, what: String, next_step: &str| {
+        found.push(Finding {
+            severity,
+            about: about.to_owned(),
+            what,
+            next_step: next_step.to_owned(),
+        });
+    };
+    use Severity::{Note, Warning};
+
+    if env.build.profile != "release" {
+        say(
+            Warning,
+            "build",
+            "this is a development build: loops around the mechanisms are not optimised".to_owned(),
+            "cargo build --release",
+        );
+    }
+    let slow: Vec<&str> = env
+        .frequency
+        .governors
+        .iter()
+        .map(String::as_str)
+        .filter(|governor| *governor != "performance")
+        .collect();
+    if !slow.is_empty() {
+        say(
+            Warning,
+            "governor",
+            format!("the frequency governor is {}: CPUs change speed with load", slow.join(", ")),
+            "sudo cpupower frequency-set -g performance",
+        );
+    }
+    if env.frequency.turbo == Some(true) {
+        let next_step = if env.frequency.driver.as_deref() == Some("intel_pstate") {
+            "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"
+        } else {
+            "echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost"
+        };
+        let what = "turbo is on: speed depends on temperature and on the other cores".to_owned();
+        say(Note, "turbo", what, next_step);
+    }
+    let allowed = env.topology.allowed();
+    if let Some(load) = env.load {
+        let per_cpu = load.one_min / env.topology.cpus.len().max(1) as f64;
+        if per_cpu > BUSY_SHARE {
+            let what = format!(
+                "the load average is {:.2} ({per_cpu:.2} per CPU): other work competes",
+                load.one_min
+            );
+            say(Warning, "load", what, "see with `top -o %CPU` what runs, end it or wait");
+        }
+    }
+    for (cpu, share) in busy_neighbours(env, activity, need) {
+        let what = format!(
+            "cpu {cpu} is another hardware thread of a core in use, and {:.0} % busy",
+            share * 100.0
+        );
+        let next_step = "end what runs there, choose another placement, or turn SMT off: \
+                         echo off | sudo tee /sys/devices/system/cpu/smt/control";
+        say(Warning, "smt-sibling", what, next_step);
+    }
+    for &cpu in &need.cpus {
+        let share = activity.busy_share(cpu);
+        if share > BUSY_SHARE {
+            let what = format!("cpu {cpu}, where a role will run, is {:.0} % busy", share * 100.0);
+            say(Warning, "busy-cpu", what, "see with `top -1` what runs there, end it or wait");
+        }
+    }
+    let steal = activity.steal_share();
+    if steal > STEAL_SHARE {
+        let what =
+            format!("the hypervisor takes {:.1} % of the CPUs' time for others", steal * 100.0);
+        say(Warning, "steal", what, "run at another hour, or on a dedicated host");
+    }
+    if let Some(quota) = env.cgroup.cpu_quota {
+        let wanted = need.roles.max(1) as f64;
+        if quota < wanted + 0.5 {
+            let what = format!(
+                "the cgroup allows {quota:.2} CPUs' worth of time and {wanted:.0} roles run at once: \
+                 they will be stopped in mid-run"
+            );
+            say(
+                Warning,
+                "cgroup-quota",
+                what,
+                "raise cpu.max of the cgroup, or `docker run --cpus`",
+            );
+        }
+    }
+    if env.power.on_battery == Some(true) {
+        let what = "this machine runs from its battery: it saves power".to_owned();
+        say(Warning, "battery", what, "plug it in");
+    }
+    if allowed.len() < 2 {
+        let what = format!(
+            "only {} CPU may be used: both roles share it, and spinning ones cannot run",
+            allowed.len()
+        );
+        say(Warning, "cpus", what, "widen the affinity (taskset) or the cgroup's cpuset");
+    } else if need.spins && need.roles >= allowed.len() {
+        let what = format!(
+            "{} roles, some of which spin, own all {} CPUs: every other process interrupts them",
+            need.roles,
+            allowed.len()
+        );
+        say(Note, "cpus", what, "expect outliers; a machine with more CPUs has fewer");
+    }
+    if let Some(source) = env
+        .clock
+        .source
+        .as_deref()
+        .filter(|s| !["tsc", "arch_sys_counter", "kvm-clock"].contains(s))
+    {
+        let what = format!("the clock source is {source}: every clock read is a slow system call");
+        let next_step =
+            "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource";
+        say(Warning, "clock", what, next_step);
+    }
+    if let Some(hypervisor) = &env.virtualisation.hypervisor {
+        let what = format!(
+            "this is a virtual machine ({hypervisor}): its CPUs may move between cores of the host; \
+             the cache-line round trip before and after each run shows it"
+        );
+        say(Note, "virtual", what, "compare only within one run, or use a dedicated host");
+    }
+    if env.memory.available_bytes.is_some_and(|b| b < 256 << 20) {
+        let what = "less than 256 MiB of memory are free: figures may include swapping".to_owned();
+        say(Warning, "memory", what, "end what uses it");
+    }
+    if !env.topology.gaps.is_empty() {
+        let what =
+            format!("the system does not tell all of its topology: {}", env.topology.gaps[0]);
+        say(
+            Note,
+            "topology",
+            what,
+            "name CPUs in the plan (placement = { cpus = { a = 0, b = 1 } })",
+        );
+    }
+    found.sort_by_key(|f| std::cmp::Reverse(f.severity));
+    found
+}
+
+/// Hardware threads beside the CPUs in use that are not in use themselves, and are busy.
+fn busy_neighbours(env: &Environment, activity: &Activity, need: &Need) -> Vec<(u32, f64)> {
+    let mut found: Vec<(u32, f64)> = need
+        .cpus
+        .iter()
+        .filter_map(|cpu| env.topology.cpu(*cpu))
+        .flat_map(|cpu| cpu.siblings.iter().copied())
+        .filter(|sibling| !need.cpus.contains(sibling))
+        .map(|sibling| (sibling, activity.busy_share(sibling)))
+        .filter(|(_, share)| *share > BUSY_SHARE)
+        .collect();
+    found.dedup_by_key(|(cpu, _)| *cpu);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use crossway_sys::procfs::{CpuTimes, LoadAverage};
+
+    use super::*;
+
+    /// This machine's fingerprint with all that is judged set to harmless.
+    fn quiet() -> Environment {
+        let mut env = Environment::take().expect("/proc");
+        env.build.profile = "release".to_owned();
+        env.frequency = Default::default();
+        env.load = Some(LoadAverage { one_min: 0.0, five_min: 0.0, fifteen_min: 0.0, runnable: 1 });
+        env.cgroup = Default::default();
+        env.power = Default::default();
+        env.clock.source = Some("tsc".to_owned());
+        env.virtualisation = Default::default();
+        env.memory.available_bytes = Some(8 << 30);
+        env.topology.gaps.clear();
+        for (id, cpu) in env.topology.cpus.iter_mut().enumerate() {
+            (cpu.id, cpu.allowed, cpu.siblings) = (id as u32, true, vec![id as u32]);
+        }
+        let mut more = env.topology.cpus[0].clone();
+        while env.topology.cpus.len() < 4 {
+            more.id = env.topology.cpus.len() as u32;
+            more.siblings = vec![more.id];
+            env.topology.cpus.push(more.clone());
+        }
+        env
+    }
+
+    fn about(found: &[Finding]) -> Vec<&str> {
+        found.iter().map(|f| f.about.as_str()).collect()
+    }
+
+    fn need() -> Need {
+        Need { cpus: vec![0, 1], roles: 2, spins: false }
+    }
+
+    #[test]
+    fn a_quiet_machine_has_nothing_to_tell() {
+        assert_eq!(check(&quiet(), &Activity::default(), &need()), []);
+    }
+
+    #[test]
+    fn each_trouble_is_told_with_a_next_step() {
+        let mut env = quiet();
+        env.build.profile = "debug".to_owned();
+        env.frequency.governors = ["powersave".to_owned()].into();
+        env.frequency.turbo = Some(true);
+        env.load = Some(LoadAverage { one_min: 9.0, five_min: 0.0, fifteen_min: 0.0, runnable: 1 });
+        env.cgroup.cpu_quota = Some(1.0);
+        env.power.on_battery = Some(true);
+        env.clock.source = Some("hpet".to_owned());
+        env.virtualisation.hypervisor = Some("KVM".to_owned());
+        env.memory.available_bytes = Some(1 << 20);
+        env.topology.gaps.push("cpu0: its caches are not listed".to_owned());
+        let found = check(&env, &Activity::default(), &need());
+        let mut names = about(&found);
+        names.sort_unstable();
+        let wanted = [
+            "battery",
+            "build",
+            "cgroup-quota",
+            "clock",
+            "governor",
+            "load",
+            "memory",
+            "topology",
+            "turbo",
+            "virtual",
+        ];
+        assert_eq!(names, wanted);
+        assert!(found.iter().all(|f| !f.next_step.is_empty()));
+        assert!(found.is_sorted_by_key(|f| std::cmp::Reverse(f.severity)), "worst first");
+    }
+
+    #[test]
+    fn a_busy_sibling_and_a_busy_core_are_told_apart() {
+        let mut env = quiet();
+        env.topology.cpus[0].siblings = vec![0, 2];
+        env.topology.cpus[2].siblings = vec![0, 2];
+        let times = |user_ns| CpuTimes { user_ns, idle_ns: 100 - user_ns, ..CpuTimes::default() };
+        let mut activity = Activity::default();
+        activity.passed.per_cpu =
+            [(0, times(5)), (1, times(90)), (2, times(60)), (3, times(99))].into();
+        let found = check(&env, &activity, &need());
+        assert_eq!(about(&found), ["smt-sibling", "busy-cpu"]);
+        assert!(found[0].what.contains("cpu 2") && found[1].what.contains("cpu 1"));
+    }
+
+    #[test]
+    fn stolen_time_is_told() {
+        let mut activity = Activity::default();
+        activity.passed.total = CpuTimes { steal_ns: 5, idle_ns: 95, ..CpuTimes::default() };
+        assert_eq!(about(&check(&quiet(), &activity, &need())), ["steal"]);
+    }
+
+    #[test]
+    fn too_few_cpus_are_told() {
+        let mut env = quiet();
+        let spinning = Need { spins: true, roles: 4, cpus: vec![] };
+        assert_eq!(about(&check(&env, &Activity::default(), &spinning)), ["cpus"]);
+        env.topology.cpus.truncate(1);
+        let found =
+            check(&env, &Activity::default(), &Need { cpus: vec![], roles: 2, spins: false });
+        assert_eq!(about(&found), ["cpus"]);
+        assert_eq!(found[0].severity, Severity::Warning);
+    }
+
+    #[test]
+    fn this_machine_can_be_sampled() {
+        let activity = Activity::sample(Duration::from_millis(30));
+        assert!(!activity.passed.per_cpu.is_empty());
+    }
+}
