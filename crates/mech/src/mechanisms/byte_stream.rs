@@ -17,6 +17,16 @@ use crate::{Deadline, Facts, RecvError, Rx, SendError, Tx, Wait};
 pub trait ByteSink: Send + 'static {
     /// Writes a part or all; EAGAIN if nothing could be taken.
     fn write(&mut self, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno>;
+
+    /// Writes a part or all, waiting as told. A sink whose kernel interface waits by itself does so here.
+    #[inline]
+    fn write_within(&mut self, bytes: &[u8], wait: Wait, patience: Patience) -> Result<usize, Stop>
+    where
+        Self: Sized,
+    {
+        wait_for(&mut Writing { sink: self, bytes }, wait, patience)
+    }
+
     /// For waiting with a deadline.
     fn fd(&self) -> BorrowedFd<'_>;
     /// Values read back from the system.
@@ -27,6 +37,16 @@ pub trait ByteSink: Send + 'static {
 pub trait ByteSource: Send + 'static {
     /// Reads what is there; EAGAIN if there is nothing, 0 at the end.
     fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno>;
+
+    /// Reads what comes, waiting as told. A source whose kernel interface waits by itself does so here.
+    #[inline]
+    fn read_within(&mut self, buf: &mut [u8], wait: Wait, patience: Patience) -> Result<usize, Stop>
+    where
+        Self: Sized,
+    {
+        wait_for(&mut Reading { source: self, buf }, wait, patience)
+    }
+
     /// For waiting.
     fn fd(&self) -> BorrowedFd<'_>;
     /// Values read back from the system.
@@ -69,16 +89,15 @@ impl<S: ByteSink> StreamTx<S> {
 
     #[inline]
     fn write_some(&mut self, bytes: &[u8], patience: Patience) -> Result<usize, SendError> {
-        wait_for(&mut Writing { sink: &mut self.sink, bytes }, self.wait, patience)
-            .map_err(send_error)
+        self.sink.write_within(bytes, self.wait, patience).map_err(send_error)
     }
 
     /// Writes what is left of an accepted message.
     #[cold]
     fn write_rest(&mut self, patience: Patience) -> Result<(), SendError> {
         while self.sent < self.rest.len() {
-            let mut writing = Writing { sink: &mut self.sink, bytes: &self.rest[self.sent..] };
-            self.sent += wait_for(&mut writing, self.wait, patience).map_err(send_error)?;
+            let rest = &self.rest[self.sent..];
+            self.sent += self.sink.write_within(rest, self.wait, patience).map_err(send_error)?;
         }
         self.rest.clear();
         self.sent = 0;
@@ -198,8 +217,7 @@ impl<S: ByteSource> StreamRx<S> {
     fn read_exactly(&mut self, buf: &mut [u8], patience: Patience) -> Result<usize, RecvError> {
         let mut done = if self.held.is_empty() { 0 } else { self.take_held(buf) };
         while done < buf.len() {
-            let mut reading = Reading { source: &mut self.source, buf: &mut buf[done..] };
-            match wait_for(&mut reading, self.wait, patience) {
+            match self.source.read_within(&mut buf[done..], self.wait, patience) {
                 Ok(0) => return Err(RecvError::PeerClosed),
                 Ok(more) => done += more,
                 Err(stop @ (Stop::WouldBlock | Stop::TimedOut)) => {

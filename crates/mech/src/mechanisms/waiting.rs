@@ -8,7 +8,7 @@ use crate::{Deadline, Wait};
 
 /// How long one call may take.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Patience {
+pub enum Patience {
     /// Not at all.
     Now,
     /// Until the deadline, waiting as the channel was told.
@@ -17,7 +17,7 @@ pub(super) enum Patience {
 
 /// Why a call did not do what it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
+pub enum Stop {
     /// It could not go on at once.
     WouldBlock,
     /// It could not go on until the deadline.
