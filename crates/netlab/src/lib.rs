@@ -1,1 +1,22 @@
-//! Placeholder.
+//! Several hosts on one machine: network namespaces joined by shaped links.
+//!
+//! [`Lab::up`] makes what a [`Topology`] describes and removes it when dropped; [`Lab::keep`] lets it stay until
+//! [`down`]. A [`Host`] is a command prefix ([`Host::prefix`]) that runs a program in the host's network namespace and on
+//! its CPUs. `docs/NETLAB.md` says what is shaped where and what "CPU of a host" means.
+
+mod build;
+mod error;
+mod lab;
+mod network;
+mod quantity;
+mod registry;
+mod share;
+mod tool;
+mod topology;
+
+pub use error::NetError;
+pub use lab::{Lab, down, find, list, remove_all_of_this_process};
+pub use network::{Host, ImpairedBy, Network};
+pub use quantity::{Rate, parse_duration, parse_share};
+pub use registry::Process;
+pub use topology::{HOSTS_AT_MOST, HostKind, HostSpec, Impairment, Link, Offloads, Topology};

@@ -14,6 +14,7 @@ pub mod interrupt;
 pub mod kernel;
 pub mod lease;
 pub mod mqueue;
+pub mod netns;
 pub mod patience;
 pub mod peer_watch;
 pub mod perf;

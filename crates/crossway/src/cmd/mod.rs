@@ -4,6 +4,7 @@
 mod completions;
 mod list;
 mod man;
+mod net;
 
 use std::process::ExitCode;
 
@@ -35,6 +36,7 @@ macro_rules! commands {
 
 commands! {
     list::List,
+    net::Net,
     completions::Completions,
     man::Man,
 }

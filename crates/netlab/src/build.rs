@@ -1,0 +1,226 @@
+//! How a network is made: the words for `ip`, `tc` and `ethtool`, in the fewest processes.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use crossway_sys::netns;
+
+use crate::network::{INTERFACE, ImpairedBy};
+use crate::share::mask;
+use crate::{Host, HostKind, Link, NetError, Network, Offloads, tool};
+
+/// Ethernet header; what the shaper counts beside the IP packet (no preamble, no checksum).
+const ETHERNET_HEADER_BYTES: u64 = 14;
+
+/// Hosts set up at the same time: most of the time goes to starting tools and waiting for the kernel's network lock.
+const WORKERS: usize = 4;
+
+/// The two ends of a link get different interface indices: where they are equal in their two namespaces, the kernel takes
+/// the link for a physical one and may let its carrier wait for a second.
+const FIRST_INDEX: usize = 1001;
+
+/// How long a link may take to get its carrier; it takes microseconds.
+const CARRIER_LIMIT: Duration = Duration::from_secs(10);
+
+/// What the script of a host prints where packets cannot be steered.
+const UNSTEERED: &str = "unsteered";
+
+/// Makes everything `network` describes; returns whether packets could be steered to each host's CPUs. On an error, what
+/// was made stays for the caller to remove.
+pub(crate) fn make(network: &Network) -> Result<bool, NetError> {
+    let spaces: String = network.namespaces().map(|ns| format!("netns add {ns}\n")).collect();
+    tool::run(
+        &format!("making the namespaces of network '{}'", network.name),
+        &["ip", "-batch", "-"],
+        &spaces,
+    )?;
+    wire(network)?;
+    let hosts: Vec<&Host> =
+        network.hosts.iter().filter(|h| h.kind == HostKind::Namespace).collect();
+    let share = hosts.len().div_ceil(WORKERS).max(1);
+    let steered = std::thread::scope(|scope| -> Result<bool, NetError> {
+        let workers: Vec<_> = hosts
+            .chunks(share)
+            .map(|mine| {
+                scope.spawn(move || {
+                    mine.iter()
+                        .try_fold(true, |all, host| Ok::<_, NetError>(all & set_up(network, host)?))
+                })
+            })
+            .collect();
+        workers.into_iter().try_fold(true, |all, worker| {
+            Ok(all & worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
+        })
+    })?;
+    hosts.iter().try_for_each(|host| await_carrier(network, host))?;
+    Ok(steered)
+}
+
+/// Waits until the host's interface transmits.
+fn await_carrier(network: &Network, host: &Host) -> Result<(), NetError> {
+    let start = Instant::now();
+    netns::inside(&host.namespace_path(), || {
+        while !netns::interface_runs(&host.interface)? {
+            if start.elapsed() > CARRIER_LIMIT {
+                return Err(NetError::Refused {
+                    doing: format!("setting up host '{}/{}'", network.name, host.name),
+                    said: format!("{} has no carrier after {CARRIER_LIMIT:?}", host.interface),
+                });
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
+    })?
+}
+
+/// Whether this kernel has netem, asked in a namespace that lives as long as the question.
+pub(crate) fn has_netem() -> bool {
+    let ask = ["unshare", "-n", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "limit", "1"];
+    tool::run("asking for netem", &ask, "").is_ok()
+}
+
+/// Joins the hosts: one veth pair between two, or a port each on a switch.
+fn wire(network: &Network) -> Result<(), NetError> {
+    let mtu = network.link.mtu_bytes;
+    let doing = format!("wiring network '{}'", network.name);
+    let Some(switch) = &network.switch else {
+        let [a, b] = &network.hosts[..] else { unreachable!("a direct link has two ends") };
+        let line = format!(
+            "link add {INTERFACE} index {} address {} mtu {mtu} type veth \
+             peer name {INTERFACE} index {} address {} mtu {mtu} netns {}\n",
+            FIRST_INDEX,
+            a.mac,
+            FIRST_INDEX + 1,
+            b.mac,
+            b.namespace
+        );
+        return tool::run(&doing, &["ip", "-n", &a.namespace, "-batch", "-"], &line).map(drop);
+    };
+    // The kernel forwards, unless frames are to be impaired by Crossway's own switch, which reads the ports itself.
+    let bridged = network.impaired_by != ImpairedBy::Crossway;
+    let mut ip = String::from("link set lo up\n");
+    if bridged {
+        // Without snooping and spanning tree no frame on the wire is the switch's own.
+        let _ = writeln!(
+            ip,
+            "link add br0 mtu {mtu} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n\
+             link set br0 addrgenmode none up"
+        );
+    }
+    let mut tc = String::new();
+    let mut offloads = String::new();
+    for (at, host) in network.hosts.iter().enumerate() {
+        let port = port(at, host);
+        let _ = match host.kind {
+            HostKind::Namespace => writeln!(
+                ip,
+                "link add {port} mtu {mtu} type veth \
+                 peer name {INTERFACE} address {} mtu {mtu} netns {}",
+                host.mac, host.namespace
+            ),
+            HostKind::Tap => {
+                writeln!(ip, "tuntap add dev {port} mode tap\nlink set {port} mtu {mtu}")
+            }
+        };
+        if bridged {
+            let _ = writeln!(ip, "link set {port} master br0");
+        }
+        let _ = writeln!(ip, "link set {port} addrgenmode none up");
+        tc.push_str(&shaper(&network.link, &port, ImpairedBy::Nobody));
+        // A tap's offloads are its guest's to choose.
+        if network.link.offloads == Offloads::Off && host.kind == HostKind::Namespace {
+            let _ = writeln!(offloads, "ethtool -K {port} tso off gso off gro off tx off rx off");
+        }
+    }
+    tool::run(&doing, &["ip", "-n", switch, "-batch", "-"], &ip)?;
+    if !tc.is_empty() {
+        tool::run(&doing, &["tc", "-n", switch, "-batch", "-"], &tc)?;
+    }
+    if !offloads.is_empty() {
+        tool::run(&doing, &["ip", "netns", "exec", switch, "sh", "-se"], &offloads)?;
+    }
+    Ok(())
+}
+
+/// The switch's port for a host, in the switch's namespace.
+pub(crate) fn port(at: usize, host: &Host) -> String {
+    match host.kind {
+        HostKind::Namespace => format!("port{at}"),
+        HostKind::Tap => host.interface.clone(),
+    }
+}
+
+/// Addresses, rate, offloads and packet steering of one namespace host, as one script: a process each for the tools,
+/// all others are the shell's own words. Returns whether packets are steered to the host's CPUs.
+fn set_up(network: &Network, host: &Host) -> Result<bool, NetError> {
+    let link = &network.link;
+    let mut script = String::new();
+    // No duplicate address detection (it delays the first IPv6 packet by a second) and no router discovery: frames
+    // nobody asked for would be counted as traffic.
+    for (key, value) in [("accept_dad", 0), ("accept_ra", 0), ("router_solicitations", 0)] {
+        let _ = writeln!(script, "echo {value} > /proc/sys/net/ipv6/conf/{INTERFACE}/{key}");
+    }
+    let _ = writeln!(
+        script,
+        "ip -batch - <<'.'\nlink set lo up\naddr add {}/24 dev {INTERFACE}\n\
+         addr add {}/64 dev {INTERFACE} nodad\nlink set {INTERFACE} up\n.",
+        host.ipv4, host.ipv6
+    );
+    let shaper = shaper(link, INTERFACE, network.impaired_by);
+    if !shaper.is_empty() {
+        let _ = writeln!(script, "tc -batch - <<'.'\n{shaper}.");
+    }
+    if link.offloads == Offloads::Off {
+        let _ = writeln!(script, "ethtool -K {INTERFACE} tso off gso off gro off tx off rx off");
+    }
+    // Receive packet steering: what arrives is worked on by the receiver's CPUs, wherever the sender ran. Root of a
+    // user namespace may not ask for that.
+    let _ = writeln!(
+        script,
+        "(echo {} > /sys/class/net/{INTERFACE}/queues/rx-0/rps_cpus) 2>&- || echo {UNSTEERED}",
+        mask(&host.cpus)
+    );
+    let said = tool::run(
+        &format!("setting up host '{}/{}'", network.name, host.name),
+        &["ip", "netns", "exec", &host.namespace, "sh", "-se"],
+        &script,
+    )?;
+    Ok(!said.contains(UNSTEERED))
+}
+
+/// The queueing disciplines of one end: the token bucket, below netem where that impairs.
+fn shaper(link: &Link, interface: &str, impaired_by: ImpairedBy) -> String {
+    let mut lines = String::new();
+    let mut parent = "root".to_owned();
+    if impaired_by == ImpairedBy::Netem {
+        let i = &link.impairment;
+        let _ = write!(lines, "qdisc add dev {interface} root handle 1: netem limit 100000");
+        let delay_us = i.delay.as_micros().max(u128::from(i.reorder > 0.0) * 1000);
+        if delay_us > 0 || !i.jitter.is_zero() {
+            let _ = write!(lines, " delay {delay_us}us {}us", i.jitter.as_micros());
+        }
+        for (word, share) in
+            [("loss random", i.loss), ("duplicate", i.duplicate), ("reorder", i.reorder)]
+        {
+            if share > 0.0 {
+                let _ = write!(lines, " {word} {}%", share * 100.0);
+            }
+        }
+        lines.push('\n');
+        parent = "parent 1:1".to_owned();
+    }
+    if let Some(rate) = link.rate {
+        let frame = u64::from(link.mtu_bytes) + ETHERNET_HEADER_BYTES;
+        let bytes_per_s = rate.bits_per_s / 8;
+        // One millisecond's worth: the shaper's timer may be late by most of that without the link idling, and two
+        // frames at least.
+        let burst = (bytes_per_s / 1000).max(2 * frame);
+        // 50 ms of queue, as a switch or a driver's ring would hold, and 64 frames at least.
+        let limit = (bytes_per_s / 20).max(64 * frame) + burst;
+        let _ = writeln!(
+            lines,
+            "qdisc add dev {interface} {parent} handle 10: tbf rate {rate} burst {burst} limit {limit}"
+        );
+    }
+    lines
+}

@@ -1,0 +1,297 @@
+//! Networks come up, are listed, and go.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use crossway_sys::{affinity, netns};
+
+use crate::network::{INTERFACE, ImpairedBy, namespace_path};
+use crate::registry::{Process, Registry};
+use crate::share::shares;
+use crate::{Host, HostKind, NetError, Network, Topology, build, tool};
+
+/// Names of the networks and guests this process must remove, for [`remove_all_of_this_process`].
+static OWNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// A network that goes when this is dropped.
+#[derive(Debug)]
+pub struct Lab {
+    network: Network,
+    kept: bool,
+}
+
+impl Lab {
+    /// Makes the network. It is removed when the `Lab` is dropped, and by the next user of this crate if this process is
+    /// killed before.
+    ///
+    /// # Errors
+    /// What cannot be ([`NetError::Impossible`]), a name in use, missing privilege or tools, or a tool's refusal; nothing
+    /// is left behind then.
+    pub fn up(topology: &Topology) -> Result<Lab, NetError> {
+        topology.check()?;
+        tool::check_all()?;
+        check_privilege()?;
+        let network = claim(topology)?;
+        lock_owned().insert(network.name.clone());
+        let mut lab = Lab { network, kept: false };
+        lab.network.steered = build::make(&lab.network)?;
+        if !lab.network.steered {
+            tracing::warn!(
+                "network '{}': packets cannot be steered in a user namespace; a receiver's soft interrupts \
+                 count as the sender's CPU time",
+                lab.network.name
+            );
+        }
+        registry().write(&lab.network.name, &lab.network)?;
+        Ok(lab)
+    }
+
+    /// What is up.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// A host by name.
+    ///
+    /// # Errors
+    /// [`NetError::Unknown`], listing the hosts there are.
+    pub fn host(&self, name: &str) -> Result<&Host, NetError> {
+        self.network.host(name)
+    }
+
+    /// Lets the network stay until [`down`] takes it.
+    ///
+    /// # Errors
+    /// Its file cannot be written; the network is removed then.
+    pub fn keep(mut self) -> Result<Network, NetError> {
+        self.network.owner = None;
+        registry().write(&self.network.name, &self.network)?;
+        lock_owned().remove(&self.network.name);
+        self.kept = true;
+        Ok(self.network.clone())
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if !self.kept {
+            remove(&self.network);
+        }
+    }
+}
+
+/// The networks that are up. Those whose owner was killed are removed first.
+///
+/// # Errors
+/// A file that describes a network cannot be read.
+pub fn list() -> Result<Vec<Network>, NetError> {
+    if registry().names().is_empty() {
+        return Ok(Vec::new());
+    }
+    let _claim = registry().claim()?;
+    sweep()
+}
+
+/// A network by name.
+///
+/// # Errors
+/// [`NetError::Unknown`], listing the networks there are.
+pub fn find(name: &str) -> Result<Network, NetError> {
+    let networks = list()?;
+    networks.iter().find(|n| n.name == name).cloned().ok_or_else(|| NetError::Unknown {
+        kind: "network",
+        name: name.to_owned(),
+        known: if networks.is_empty() {
+            "none is up; make one with: crossway net up".to_owned()
+        } else {
+            let names: Vec<_> = networks.iter().map(|n| n.name.as_str()).collect();
+            format!("there is {}", names.join(", "))
+        },
+    })
+}
+
+/// Removes a network, whoever holds it, and ends the processes on its hosts.
+///
+/// # Errors
+/// There is no such network.
+pub fn down(name: &str) -> Result<(), NetError> {
+    check_privilege()?;
+    remove(&find(name)?);
+    Ok(())
+}
+
+/// Removes everything this process made and still holds. For signal handlers' threads: the process is about to end.
+pub fn remove_all_of_this_process() {
+    let names = std::mem::take(&mut *lock_owned());
+    for name in names {
+        if let Ok(Some(network)) = registry().read::<Network>(&name) {
+            remove(&network);
+        }
+    }
+}
+
+fn lock_owned() -> std::sync::MutexGuard<'static, BTreeSet<String>> {
+    OWNED.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn registry() -> Registry {
+    Registry::new("net")
+}
+
+/// Namespaces need CAP_SYS_ADMIN and CAP_NET_ADMIN: effective capabilities 21 and 12 (capabilities(7)).
+fn check_privilege() -> Result<(), NetError> {
+    const NEEDED: u64 = 1 << 21 | 1 << 12;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0);
+    if effective & NEEDED == NEEDED { Ok(()) } else { Err(NetError::NoPrivilege) }
+}
+
+/// Finds a free name, resolves the topology and writes it down, before anything is made.
+fn claim(topology: &Topology) -> Result<Network, NetError> {
+    let _claim = registry().claim()?;
+    let there: Vec<String> = sweep()?.into_iter().map(|n| n.name).collect();
+    let name = match &topology.name {
+        Some(name) => name.clone(),
+        None => loop {
+            let name = made_up_name();
+            if !there.contains(&name) {
+                break name;
+            }
+        },
+    };
+    if let Some(network) = registry().read::<Network>(&name)? {
+        let holder = match network.owner {
+            Some(owner) => format!("held by process {}", owner.pid),
+            None => "it stays until taken down".to_owned(),
+        };
+        let remedy = format!("net down {name}");
+        return Err(NetError::Busy { kind: "network", name, holder, remedy });
+    }
+    let network = resolve(topology, name)?;
+    if let Some(taken) = network.namespaces().find(|ns| namespace_path(ns).exists()) {
+        return Err(NetError::Refused {
+            doing: format!("making network '{}'", network.name),
+            said: format!(
+                "a namespace {taken} exists that no network owns; remove it: ip netns del {taken}"
+            ),
+        });
+    }
+    registry().write(&network.name, &network)?;
+    Ok(network)
+}
+
+fn made_up_name() -> String {
+    let mut bits = RandomState::new().build_hasher().finish();
+    let mut name = String::from("n");
+    for _ in 0..4 {
+        name.push(char::from(b"0123456789abcdefghijkmnpqrstuvwxyz"[(bits % 34) as usize]));
+        bits /= 34;
+    }
+    name
+}
+
+/// Gives every host its namespace, addresses and CPUs.
+fn resolve(topology: &Topology, name: String) -> Result<Network, NetError> {
+    let impaired_by = if topology.link.impairment.is_none() {
+        ImpairedBy::Nobody
+    } else if build::has_netem() {
+        ImpairedBy::Netem
+    } else {
+        return Err(NetError::Impossible {
+            what: "impairment",
+            given: format!("{:?}", topology.link.impairment),
+            why: "this kernel has no netem (CONFIG_NET_SCH_NETEM)".to_owned(),
+        });
+    };
+    let given: Vec<Vec<u32>> = topology.hosts.iter().map(|h| h.cpus.clone()).collect();
+    let allowed = affinity::allowed()?;
+    if let Some(cpu) = given.iter().flatten().find(|cpu| !allowed.contains(cpu)) {
+        return Err(NetError::Impossible {
+            what: "CPU",
+            given: cpu.to_string(),
+            why: format!("allowed here are {allowed:?}"),
+        });
+    }
+    let shares = shares(&allowed, &given, impaired_by == ImpairedBy::Crossway);
+    let switch = (!topology.is_direct()).then(|| format!("cw-{name}.sw"));
+    let hosts = topology.hosts.iter().zip(shares.hosts).enumerate().map(|(at, (spec, cpus))| {
+        let number = at as u8 + 1;
+        let (namespace, interface) = match (spec.kind, &switch) {
+            (HostKind::Tap, Some(switch)) => (switch.clone(), format!("tap{at}")),
+            _ => (format!("cw-{name}-{}", spec.name), INTERFACE.to_owned()),
+        };
+        Host {
+            name: spec.name.clone(),
+            kind: spec.kind,
+            namespace,
+            interface,
+            ipv4: Ipv4Addr::new(10, 77, 0, number),
+            ipv6: Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, u16::from(number)),
+            mac: format!("02:77:00:00:00:{number:02x}"),
+            cpus,
+        }
+    });
+    Ok(Network {
+        hosts: hosts.collect(),
+        link: topology.link.clone(),
+        switch,
+        impaired_by,
+        cpus_shared: shares.shared,
+        steered: true,
+        switch_cpus: shares.switch,
+        owner: Some(Process::own()),
+        switch_process: None,
+        name,
+    })
+}
+
+/// Removes the networks of owners that are gone; returns the rest. The claim must be held.
+fn sweep() -> Result<Vec<Network>, NetError> {
+    let mut there = Vec::new();
+    for name in registry().names() {
+        let Some(network) = registry().read::<Network>(&name)? else { continue };
+        if network.is_held() {
+            there.push(network);
+        } else {
+            tracing::info!("removing network '{name}', whose owner was killed");
+            remove(&network);
+        }
+    }
+    Ok(there)
+}
+
+/// Ends the processes on the hosts, deletes the namespaces (and with them every interface) and the file.
+fn remove(network: &Network) {
+    if let Some(switch) = network.switch_process {
+        switch.kill();
+    }
+    let paths: Vec<PathBuf> = network.namespaces().map(namespace_path).collect();
+    // Twice, for a process that forked between being listed and being killed.
+    for _ in 0..2 {
+        for pid in netns::members(paths.iter().map(PathBuf::as_path)) {
+            if pid != std::process::id()
+                && let Some(process) = Process::of(pid)
+            {
+                process.kill();
+            }
+        }
+    }
+    let there: String = network
+        .namespaces()
+        .filter(|ns| namespace_path(ns).exists())
+        .map(|ns| format!("netns del {ns}\n"))
+        .collect();
+    let doing = format!("removing network '{}'", network.name);
+    match tool::run(&doing, &["ip", "-force", "-batch", "-"], &there) {
+        Ok(_) => registry().remove(&network.name),
+        Err(error) => tracing::warn!("{error}; crossway net down {} tries again", network.name),
+    }
+    lock_owned().remove(&network.name);
+}

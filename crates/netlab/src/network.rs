@@ -1,0 +1,131 @@
+//! A network that is up: what a program needs to know to run something on its hosts.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use crate::registry::Process;
+use crate::{HostKind, Link, NetError, tool};
+
+/// Where `ip netns` keeps its namespaces.
+const NETNS_DIR: &str = "/run/netns";
+
+/// The interface of a namespace host.
+pub(crate) const INTERFACE: &str = "eth0";
+
+/// A network that is up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    /// Its name.
+    pub name: String,
+    /// Its hosts, in the order of their addresses.
+    pub hosts: Vec<Host>,
+    /// What every host's link is like.
+    pub link: Link,
+    /// The namespace of the switch, if there is one.
+    pub switch: Option<String>,
+    /// Who loses, delays and repeats frames.
+    pub impaired_by: ImpairedBy,
+    /// Fewer CPUs than hosts: a host's CPU time is not its own alone.
+    pub cpus_shared: bool,
+    /// What arrives at a host is worked on by the host's CPUs. Not so in a user namespace: there the soft interrupts of
+    /// receiving run on the sender's.
+    pub steered: bool,
+    /// CPUs of the user-space switch; empty: anywhere, or none is running.
+    pub switch_cpus: Vec<u32>,
+    /// The process with which the network ends; `None`: it stays until it is taken down.
+    pub owner: Option<Process>,
+    /// The process that is the switch, where the impairment is Crossway's own and the network outlives its maker.
+    pub switch_process: Option<Process>,
+}
+
+/// Who impairs the frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ImpairedBy {
+    /// Nobody; no impairment was asked for.
+    Nobody,
+    /// The kernel's netem.
+    Netem,
+    /// Crossway's own switch in user space.
+    Crossway,
+}
+
+/// One host of a network that is up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: HostKind,
+    /// The namespace in which its processes (a guest: its kernel) run; `ip netns` knows it.
+    pub namespace: String,
+    /// Its interface in that namespace (a guest: its tap).
+    pub interface: String,
+    /// IPv4 address; the network is a /24.
+    pub ipv4: std::net::Ipv4Addr,
+    /// IPv6 address; the network is a /64.
+    pub ipv6: std::net::Ipv6Addr,
+    /// Ethernet address.
+    pub mac: String,
+    /// Logical CPUs of its processes and its soft interrupts.
+    pub cpus: Vec<u32>,
+}
+
+impl Network {
+    /// A host by name.
+    ///
+    /// # Errors
+    /// [`NetError::Unknown`], listing the hosts there are.
+    pub fn host(&self, name: &str) -> Result<&Host, NetError> {
+        self.hosts.iter().find(|h| h.name == name).ok_or_else(|| NetError::Unknown {
+            kind: "host",
+            name: format!("{}/{name}", self.name),
+            known: format!(
+                "network '{}' has {}",
+                self.name,
+                self.hosts.iter().map(|h| h.name.as_str()).collect::<Vec<_>>().join(", ")
+            ),
+        })
+    }
+
+    /// Every namespace of this network.
+    pub(crate) fn namespaces(&self) -> impl Iterator<Item = &str> {
+        let hosts = self.hosts.iter().filter(|h| h.kind == HostKind::Namespace);
+        hosts.map(|h| h.namespace.as_str()).chain(self.switch.as_deref())
+    }
+
+    /// Whether the process that holds it still runs (always, if none does).
+    pub(crate) fn is_held(&self) -> bool {
+        self.owner.is_none_or(|owner| owner.is_alive())
+    }
+}
+
+impl Host {
+    /// The words that, put before a command, run it on this host: in its network namespace (with a `/sys` that shows the
+    /// host's interfaces) and on its CPUs. For a guest this is its kernel's place; commands inside it go through `crossway
+    /// guest exec`.
+    pub fn prefix(&self) -> Vec<String> {
+        let cpus = self.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        ["ip", "netns", "exec", &self.namespace, "taskset", "-c", &cpus].map(str::to_owned).to_vec()
+    }
+
+    /// [`Host::prefix`] and a program, as a command to which arguments can be added.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let prefix = self.prefix();
+        let mut command = Command::new(&prefix[0]);
+        command.args(&prefix[1..]).arg(program).env("PATH", tool::search_path());
+        command
+    }
+
+    /// The namespace as a file.
+    pub fn namespace_path(&self) -> PathBuf {
+        namespace_path(&self.namespace)
+    }
+}
+
+/// A namespace of `ip netns` as a file.
+pub(crate) fn namespace_path(namespace: &str) -> PathBuf {
+    PathBuf::from(NETNS_DIR).join(namespace)
+}

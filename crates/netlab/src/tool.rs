@@ -1,0 +1,90 @@
+//! The system's own tools (`ip`, `tc`, `ethtool`, `taskset`): found, fed, and quoted when they refuse.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crossway_sys::OsError;
+
+use crate::NetError;
+
+/// What a network needs, with the Debian package of each.
+const NEEDED: [(&str, &str); 4] =
+    [("ip", "iproute2"), ("tc", "iproute2"), ("ethtool", "ethtool"), ("taskset", "util-linux")];
+
+/// Where root's tools are, for users whose PATH leaves them out.
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// PATH with the system's folders behind the user's own.
+pub(crate) fn search_path() -> String {
+    match std::env::var("PATH") {
+        Ok(own) if !own.is_empty() => format!("{own}:{SYSTEM_PATH}"),
+        _ => SYSTEM_PATH.to_owned(),
+    }
+}
+
+/// Finds a program as the shell would.
+pub(crate) fn find(tool: &str, path: &str) -> Option<PathBuf> {
+    path.split(':').map(|folder| Path::new(folder).join(tool)).find(|file| file.is_file())
+}
+
+/// Says which tool of those a network needs is missing.
+pub(crate) fn check_all() -> Result<(), NetError> {
+    check_in(&search_path())
+}
+
+fn check_in(path: &str) -> Result<(), NetError> {
+    match NEEDED.into_iter().find(|(tool, _)| find(tool, path).is_none()) {
+        None => Ok(()),
+        Some((tool, package)) => Err(NetError::MissingTool { tool, package }),
+    }
+}
+
+/// Runs a tool with `input` on its standard input and returns what it printed. `doing` says what for, for the error.
+pub(crate) fn run(doing: &str, argv: &[&str], input: &str) -> Result<String, NetError> {
+    let failed = |e| OsError::new("run", argv.join(" "), e);
+    let mut child = Command::new(argv[0])
+        .args(&argv[1..])
+        .env("PATH", search_path())
+        .env("LC_ALL", "C")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    // Scripts are far smaller than a pipe holds, so writing all before reading cannot block for good; a tool that
+    // ended early shows in its status.
+    let _ = child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));
+    let out = child.wait_with_output().map_err(failed)?;
+    if out.status.success() {
+        return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
+    }
+    let mut said = one_line(&String::from_utf8_lossy(&out.stderr));
+    if said.is_empty() {
+        said = format!("{} ended with {}", argv[0], out.status);
+    }
+    Err(NetError::Refused { doing: doing.to_owned(), said })
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_tool_is_named_with_its_package() {
+        let error = check_in("/nowhere:/proc/self").unwrap_err().to_string();
+        assert_eq!(error, "the program 'ip' was not found; install it: apt-get install iproute2");
+    }
+
+    #[test]
+    fn a_refusal_quotes_the_tool() {
+        let error = run("setting x", &["sh", "-c", "echo no >&2; echo never >&2; exit 3"], "");
+        assert_eq!(error.unwrap_err().to_string(), "setting x: no; never");
+        let error = run("setting x", &["sh", "-c", "exit 3"], "unread input").unwrap_err();
+        assert!(error.to_string().contains("exit status: 3"), "{error}");
+    }
+}

@@ -1,0 +1,217 @@
+//! What a network should be: hosts and the link each has.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{NetError, Rate};
+
+/// Most hosts of one network: IPv4 addresses of one /24.
+pub const HOSTS_AT_MOST: usize = 250;
+
+/// Hosts on one shaped network. Two make a direct link, more (or any guest) hang on a switch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Topology {
+    /// The network's name, part of its namespaces' names; `None`: one is made up.
+    pub name: Option<String>,
+    /// The hosts, in the order of their addresses.
+    pub hosts: Vec<HostSpec>,
+    /// What every host's link is like.
+    pub link: Link,
+}
+
+/// One host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostSpec {
+    /// Its name, e.g. `a`.
+    pub name: String,
+    /// What it is.
+    pub kind: HostKind,
+    /// Logical CPUs for its processes and its soft interrupts; empty: a fair share of those allowed.
+    pub cpus: Vec<u32>,
+}
+
+/// What a host is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostKind {
+    /// A network namespace of this kernel.
+    Namespace,
+    /// A tap device on the switch, for a guest kernel to take.
+    Tap,
+}
+
+/// The link of a host. Each direction is shaped on its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    /// Rate each way, counted on Ethernet frames without preamble and checksum (14 bytes of header); `None`: unshaped.
+    pub rate: Option<Rate>,
+    /// Largest IP packet in bytes.
+    pub mtu_bytes: u32,
+    /// Segmentation and checksum offloads.
+    pub offloads: Offloads,
+    /// What goes wrong on the way.
+    pub impairment: Impairment,
+}
+
+/// Whether the interfaces take over segmentation and checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Offloads {
+    /// TSO, GSO, checksums: what veth offers. GRO stays off, see NETLAB.md.
+    On,
+    /// None: every frame on the wire is one that the sender's stack made and the receiver's checked, as on the
+    /// boards of the studies.
+    Off,
+}
+
+/// What happens to a share of the frames that a host sends. Shares are 0 to 1 and drawn independently per frame.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Impairment {
+    /// Dropped.
+    pub loss: f64,
+    /// Sent twice.
+    pub duplicate: f64,
+    /// Sent at once although others wait out the delay; without a delay: held back behind the next frame.
+    pub reorder: f64,
+    /// Every frame waits so long.
+    pub delay: Duration,
+    /// Plus or minus up to so much, uniformly; frames may overtake each other.
+    pub jitter: Duration,
+    /// Seed of the draws. The own impairment repeats them; the kernel's netem before Linux 6.5 cannot.
+    pub seed: u64,
+}
+
+impl Impairment {
+    /// Nothing goes wrong.
+    pub fn is_none(&self) -> bool {
+        self.loss == 0.0
+            && self.duplicate == 0.0
+            && self.reorder == 0.0
+            && self.delay.is_zero()
+            && self.jitter.is_zero()
+    }
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Link {
+            rate: None,
+            mtu_bytes: 1500,
+            offloads: Offloads::Off,
+            impairment: Impairment::default(),
+        }
+    }
+}
+
+impl HostSpec {
+    /// A namespace host that gets its share of the CPUs.
+    pub fn namespace(name: &str) -> Self {
+        HostSpec { name: name.to_owned(), kind: HostKind::Namespace, cpus: Vec::new() }
+    }
+
+    /// A place for a guest.
+    pub fn tap(name: &str) -> Self {
+        HostSpec { name: name.to_owned(), kind: HostKind::Tap, cpus: Vec::new() }
+    }
+}
+
+impl Topology {
+    /// Namespace hosts of these names.
+    pub fn of(hosts: &[&str], link: Link) -> Self {
+        let hosts = hosts.iter().map(|name| HostSpec::namespace(name)).collect();
+        Topology { name: None, hosts, link }
+    }
+
+    /// Whether the two hosts are joined without a switch between them.
+    pub fn is_direct(&self) -> bool {
+        self.hosts.len() == 2 && self.hosts.iter().all(|h| h.kind == HostKind::Namespace)
+    }
+
+    /// Refuses what cannot be, before anything is made.
+    ///
+    /// # Errors
+    /// [`NetError::Impossible`], naming the property.
+    pub fn check(&self) -> Result<(), NetError> {
+        let impossible = |what, given: String, why: &str| {
+            Err(NetError::Impossible { what, given, why: why.to_owned() })
+        };
+        if let Some(name) = &self.name {
+            check_name("network name", name, 8)?;
+        }
+        if self.hosts.is_empty() || self.hosts.len() > HOSTS_AT_MOST {
+            let why = format!("a network has 1 to {HOSTS_AT_MOST} hosts");
+            return impossible("number of hosts", self.hosts.len().to_string(), &why);
+        }
+        for (at, host) in self.hosts.iter().enumerate() {
+            check_name("host name", &host.name, 12)?;
+            if self.hosts[..at].iter().any(|other| other.name == host.name) {
+                return impossible(
+                    "host name",
+                    host.name.clone(),
+                    "given twice; names must differ",
+                );
+            }
+        }
+        // IPv6 needs 1280 (RFC 8200); 65521 is the most a tap device takes.
+        if !(1280..=65521).contains(&self.link.mtu_bytes) {
+            let given = self.link.mtu_bytes.to_string();
+            return impossible("MTU", given, "a link can have 1280 to 65521 bytes");
+        }
+        let shares = [
+            ("loss", self.link.impairment.loss),
+            ("duplicate", self.link.impairment.duplicate),
+            ("reorder", self.link.impairment.reorder),
+        ];
+        for (what, share) in shares {
+            if !(0.0..=1.0).contains(&share) {
+                return impossible(what, share.to_string(), "a share is 0 to 1");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Namespaces, state files and guests are named after these words.
+pub(crate) fn check_name(what: &'static str, name: &str, most: usize) -> Result<(), NetError> {
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let fine = name.chars().all(|c| good(c) || c == '-')
+        && name.starts_with(good)
+        && name.ends_with(good)
+        && name.len() <= most;
+    if fine {
+        return Ok(());
+    }
+    Err(NetError::Impossible {
+        what,
+        given: name.to_owned(),
+        why: format!("use 1 to {most} letters a-z, digits and '-' between them"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(change: impl FnOnce(&mut Topology)) -> String {
+        let mut topology = Topology::of(&["a", "b"], Link::default());
+        change(&mut topology);
+        topology.check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        assert!(Topology::of(&["a", "b"], Link::default()).check().is_ok());
+        assert!(refusal(|t| t.hosts.clear()).starts_with("number of hosts '0'"));
+        assert!(
+            refusal(|t| t.hosts[1].name = "a".into()).starts_with("host name 'a': given twice")
+        );
+        assert!(refusal(|t| t.hosts[1].name = "A/b".into()).starts_with("host name 'A/b'"));
+        assert!(refusal(|t| t.name = Some("far-too-long".into())).starts_with("network name"));
+        assert!(refusal(|t| t.name = Some("".into())).starts_with("network name ''"));
+        assert!(refusal(|t| t.link.mtu_bytes = 1279).starts_with("MTU '1279'"));
+        assert!(refusal(|t| t.link.mtu_bytes = 65522).starts_with("MTU '65522'"));
+        assert!(refusal(|t| t.link.impairment.loss = f64::NAN).starts_with("loss 'NaN'"));
+        assert!(refusal(|t| t.link.impairment.reorder = 1.5).starts_with("reorder '1.5'"));
+    }
+}

@@ -1,0 +1,96 @@
+//! Network namespaces by path: working inside one, and finding who lives there.
+
+use std::fs::{self, File};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::net::{AddressFamily, SocketType};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::OsError;
+
+/// Runs `work` on a thread that has entered the network namespace at `path` (e.g. `/run/netns/x`). Sockets made there
+/// stay there; the caller's own namespace does not change.
+///
+/// # Errors
+/// The namespace cannot be opened or entered.
+pub fn inside<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> Result<T, OsError> {
+    let namespace = File::open(path).map_err(|e| OsError::new("open", path.display(), e))?;
+    std::thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                .map_err(|e| OsError::new("setns", path.display(), e))?;
+            Ok(work())
+        });
+        inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Whether the interface is up and has its carrier: packets sent now are transmitted, not dropped. Of the caller's own
+/// network namespace; use it [`inside`] another.
+///
+/// # Errors
+/// There is no such interface.
+pub fn interface_runs(name: &str) -> Result<bool, OsError> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)
+        .map_err(|e| OsError::new("socket", name, e))?;
+    // SAFETY: ifreq is a name and a union of integers, pointers and addresses; all zeroes is a value of it.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(OsError::new("SIOCGIFFLAGS", name, rustix::io::Errno::NAMETOOLONG));
+    }
+    for (slot, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *slot = byte as libc::c_char;
+    }
+    // SAFETY: the request outlives the call and its name ends in a zero; the kernel writes only inside it.
+    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &mut request) } != 0 {
+        return Err(OsError::last("SIOCGIFFLAGS", name));
+    }
+    // SAFETY: SIOCGIFFLAGS has filled in this member of the union.
+    let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
+    Ok(flags & libc::IFF_RUNNING != 0)
+}
+
+/// The processes whose main thread is in one of the network namespaces at `paths`.
+pub fn members<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Vec<u32> {
+    let inodes: Vec<u64> =
+        paths.into_iter().filter_map(|p| fs::metadata(p).ok()).map(|m| m.ino()).collect();
+    if inodes.is_empty() {
+        return Vec::new();
+    }
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    processes
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| {
+            fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|m| inodes.contains(&m.ino()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_namespace_is_an_error_that_names_it() {
+        let error = inside(Path::new("/run/netns/no-such"), || ()).unwrap_err().to_string();
+        assert!(error.contains("/run/netns/no-such"), "{error}");
+    }
+
+    #[test]
+    fn an_interface_runs_or_is_unknown() {
+        assert!(interface_runs("no-such-one").unwrap_err().to_string().contains("no-such-one"));
+        assert!(interface_runs("a-name-longer-than-any").is_err());
+        // `lo` is there in every namespace, up or not.
+        interface_runs("lo").unwrap();
+    }
+
+    #[test]
+    fn this_process_is_a_member_of_its_own_namespace() {
+        let own = Path::new("/proc/self/ns/net");
+        assert!(members([own]).contains(&std::process::id()));
+        assert!(members([Path::new("/nowhere")]).is_empty());
+    }
+}
