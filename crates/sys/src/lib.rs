@@ -13,6 +13,7 @@ pub mod futex;
 pub mod interrupt;
 pub mod kernel;
 pub mod lease;
+pub mod lifeline;
 pub mod mqueue;
 pub mod netns;
 pub mod patience;

@@ -1,1 +1,126 @@
-//! Anonymous and named shared memory, mapped.
+//! Anonymous shared memory, sealed and mapped.
+//!
+//! A `memfd` has no name: nothing can stay behind in `/dev/shm`, whatever kills the processes. It is sealed against
+//! shrinking and growing, so that a peer cannot turn our accesses into `SIGBUS`.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::OsError;
+
+/// The seals without which a mapping of foreign memory is not safe from `SIGBUS`.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// Makes zeroed anonymous shared memory of `len` bytes, sealed in size. `label` shows in `/proc/<pid>/maps`.
+pub fn create_sealed(label: &str, len: usize) -> Result<OwnedFd, OsError> {
+    let fd =
+        rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+            .map_err(|e| OsError::new("memfd_create", label, e))?;
+    rustix::fs::ftruncate(&fd, len as u64)
+        .map_err(|e| OsError::new("ftruncate", format!("{label} to {len} bytes"), e))?;
+    rustix::fs::fcntl_add_seals(&fd, SEALS)
+        .map_err(|e| OsError::new("fcntl(F_ADD_SEALS)", label, e))?;
+    Ok(fd)
+}
+
+/// Whether the memory behind `fd` is sealed in size and exactly `len` bytes long.
+pub fn is_sealed(fd: BorrowedFd<'_>, len: usize) -> Result<bool, OsError> {
+    let size = rustix::fs::fstat(fd).map_err(|e| OsError::new("fstat", "shared memory", e))?.st_size;
+    let seals = match rustix::fs::fcntl_get_seals(fd) {
+        Ok(seals) => seals,
+        // Not a memfd at all.
+        Err(rustix::io::Errno::INVAL) => return Ok(false),
+        Err(e) => return Err(OsError::new("fcntl(F_GET_SEALS)", "shared memory", e)),
+    };
+    Ok(size == len as i64 && seals.contains(SealFlags::SHRINK | SealFlags::GROW))
+}
+
+/// Shared memory in this process's address space, readable and writable; unmapped on drop.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping is an address range that belongs to the process, not to a thread; what is done through the
+// pointer is the business of who does it.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; the methods only read two immutable fields.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `len` bytes of `fd` and faults all of them in, so that no page fault falls into a measurement.
+    pub fn new(fd: impl AsFd, len: usize) -> Result<Mapping, OsError> {
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the address is left to the kernel, so no existing mapping is replaced.
+        let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, fd, 0) }
+            .map_err(|e| OsError::new("mmap", format!("{len} bytes of shared memory"), e))?;
+        let mapping = Mapping {
+            start: NonNull::new(start.cast()).expect("the kernel maps nothing at address 0"),
+            len,
+        };
+        // Huge pages and write faults ahead are favours: kernels without them refuse, and nothing is lost.
+        for advice in [Advice::LinuxHugepage, Advice::LinuxPopulateWrite] {
+            // SAFETY: the range is the mapping just made; neither advice changes its content.
+            let _ = unsafe { rustix::mm::madvise(start, len, advice) };
+        }
+        Ok(mapping)
+    }
+
+    /// Its first byte. Another process may write to the memory at any time: access it through atomics, or under a
+    /// protocol that says who may touch what when.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Its length in bytes.
+    #[allow(clippy::len_without_is_empty)] // never empty: mmap refuses that
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly the range that `new` mapped, and the only owner of it.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_mappings_show_the_same_zeroed_bytes() {
+        let fd = create_sealed("crossway-test", 8192).unwrap();
+        assert!(is_sealed(fd.as_fd(), 8192).unwrap());
+        assert!(!is_sealed(fd.as_fd(), 4096).unwrap());
+        let a = Mapping::new(&fd, 8192).unwrap();
+        let b = Mapping::new(&fd, 8192).unwrap();
+        // SAFETY: in range, and nobody else has the descriptor.
+        unsafe {
+            assert_eq!(b.start().as_ptr().add(8191).read(), 0);
+            a.start().as_ptr().add(8191).write(7);
+            assert_eq!(b.start().as_ptr().add(8191).read(), 7);
+        }
+    }
+
+    #[test]
+    fn a_sealed_memory_cannot_be_resized() {
+        let fd = create_sealed("crossway-test", 4096).unwrap();
+        assert!(rustix::fs::ftruncate(&fd, 0).is_err());
+        assert!(rustix::fs::ftruncate(&fd, 8192).is_err());
+    }
+
+    #[test]
+    fn a_plain_file_is_not_taken_for_sealed_memory() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(4096).unwrap();
+        assert!(!is_sealed(file.as_fd(), 4096).unwrap());
+    }
+}

@@ -1,0 +1,136 @@
+//! `shm-futex`: a ring in shared memory whose ends sleep on a futex (ipc-bench's mempipe).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossway_sys::lifeline::Lifeline;
+use crossway_sys::{OsError, futex};
+
+use crate::ring::bell::SLICE;
+use crate::ring::channel::Shared;
+use crate::ring::region::{Direction, SharedRing};
+use crate::ring::{Bell, RingRx, RingTx};
+use crate::sync::{AtomicU32, Ordering, fence};
+use crate::{
+    Boundaries, Caps, Deadline, Listener, Mechanism, Offer, OpenError, Order, Privilege, Probe,
+    Reliability, Spec, Wait,
+};
+
+/// The mechanism.
+pub struct ShmFutex;
+
+/// Sleeps on the end's own state word.
+pub struct FutexBell {
+    lifeline: Arc<Lifeline>,
+    /// Both processes take part in `membarrier`: the sleeper's fence does for both.
+    asymmetric: bool,
+}
+
+impl Bell for FutexBell {
+    #[inline]
+    fn light_fence(&self) {
+        if self.asymmetric {
+            std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        } else {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    fn heavy_fence(&self) -> Result<(), OsError> {
+        if self.asymmetric {
+            futex::heavy_fence()
+        } else {
+            fence(Ordering::SeqCst);
+            Ok(())
+        }
+    }
+
+    fn sleep(&self, own_state: &AtomicU32, limit: Option<Duration>) -> Result<(), OsError> {
+        let slice = limit.map_or(SLICE, |limit| limit.min(SLICE));
+        futex::wait(own_state, crate::ring::layout::ASLEEP, Some(slice))
+    }
+
+    fn ring(&self, other_state: &AtomicU32) -> Result<(), OsError> {
+        futex::wake(other_state).map(drop)
+    }
+
+    fn peer_gone(&self) -> Result<bool, OsError> {
+        self.lifeline.peer_gone()
+    }
+}
+
+/// The listening end; complete with the offer.
+pub struct ShmFutexListener(Option<(RingTx<SharedRing, FutexBell>, RingRx<SharedRing, FutexBell>)>);
+
+impl Listener for ShmFutexListener {
+    type Tx = RingTx<SharedRing, FutexBell>;
+    type Rx = RingRx<SharedRing, FutexBell>;
+
+    fn accept(&mut self, _until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        self.0.take().ok_or_else(|| super::one_channel_only(ShmFutex::ID))
+    }
+}
+
+impl Mechanism for ShmFutex {
+    const ID: &'static str = "shm-futex";
+    const ABOUT: &'static str = "ring in shared memory, sleeping on a futex (ipc-bench's mempipe)";
+    type Tx = RingTx<SharedRing, FutexBell>;
+    type Rx = RingRx<SharedRing, FutexBell>;
+    type Listener = ShmFutexListener;
+
+    fn caps() -> Caps {
+        Caps { can_block: true, can_spin: true, ..super::ring_caps() }
+    }
+
+    fn probe() -> Probe {
+        super::probe_ring::<Self>(Wait::Block)
+    }
+
+    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
+        check_wait(spec)?;
+        let (shared, offer) = Shared::listen(Self::ID, spec)?;
+        let asymmetric = futex::register_heavy_fence();
+        let ends = ends(&shared, spec, asymmetric, Direction::FromListener, Direction::FromConnector);
+        let offer = offer.with_word("asymmetric_fence", u8::from(asymmetric));
+        Ok((ShmFutexListener(Some(ends)), offer))
+    }
+
+    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        check_wait(spec)?;
+        let asymmetric = offer.word::<u8>(Self::ID, "asymmetric_fence")? == 1;
+        if asymmetric && !futex::register_heavy_fence() {
+            return Err(OpenError::BadOffer {
+                mechanism: Self::ID,
+                why: "the listener relies on membarrier, which is forbidden to this process; \
+                      run both ends in the same sandbox"
+                    .into(),
+            });
+        }
+        let shared = Shared::connect(Self::ID, spec, offer)?;
+        Ok(ends(&shared, spec, asymmetric, Direction::FromConnector, Direction::FromListener))
+    }
+}
+
+fn check_wait(spec: &Spec) -> Result<(), OpenError> {
+    if spec.wait == Wait::Spin {
+        return Err(OpenError::Unsupported {
+            mechanism: ShmFutex::ID,
+            why: "its ends sleep; to spin for ever use shm-spin, to spin first use hybrid".into(),
+        });
+    }
+    Ok(())
+}
+
+fn ends(
+    shared: &Shared,
+    spec: &Spec,
+    asymmetric: bool,
+    out: Direction,
+    into: Direction,
+) -> (RingTx<SharedRing, FutexBell>, RingRx<SharedRing, FutexBell>) {
+    let bell = || FutexBell { lifeline: Arc::clone(&shared.lifeline), asymmetric };
+    (
+        RingTx::new(shared.ring(out), bell(), spec.wait),
+        RingRx::new(shared.ring(into), bell(), spec.wait),
+    )
+}

@@ -1,0 +1,108 @@
+//! `shm-spin`: a ring in shared memory whose ends never sleep (ipc-bench's mempipe_spin). Each end owns a core while it
+//! waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossway_sys::OsError;
+use crossway_sys::lifeline::Lifeline;
+
+use crate::ring::channel::Shared;
+use crate::ring::region::{Direction, SharedRing};
+use crate::ring::{Bell, RingRx, RingTx};
+use crate::sync::AtomicU32;
+use crate::{
+    Caps, Deadline, Listener, Mechanism, Offer, OpenError, Probe, Spec, Wait,
+};
+
+/// The mechanism.
+pub struct ShmSpin;
+
+/// Nobody sleeps, so nobody is woken.
+pub struct NoBell(Arc<Lifeline>);
+
+impl Bell for NoBell {
+    #[inline]
+    fn light_fence(&self) {}
+
+    fn heavy_fence(&self) -> Result<(), OsError> {
+        Ok(())
+    }
+
+    fn sleep(&self, _own_state: &AtomicU32, _limit: Option<Duration>) -> Result<(), OsError> {
+        std::hint::spin_loop();
+        Ok(())
+    }
+
+    fn ring(&self, _other_state: &AtomicU32) -> Result<(), OsError> {
+        Ok(())
+    }
+
+    fn peer_gone(&self) -> Result<bool, OsError> {
+        self.0.peer_gone()
+    }
+}
+
+/// The listening end; complete with the offer.
+pub struct ShmSpinListener(Option<(RingTx<SharedRing, NoBell>, RingRx<SharedRing, NoBell>)>);
+
+impl Listener for ShmSpinListener {
+    type Tx = RingTx<SharedRing, NoBell>;
+    type Rx = RingRx<SharedRing, NoBell>;
+
+    fn accept(&mut self, _until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        self.0.take().ok_or_else(|| super::one_channel_only(ShmSpin::ID))
+    }
+}
+
+impl Mechanism for ShmSpin {
+    const ID: &'static str = "shm-spin";
+    const ABOUT: &'static str =
+        "ring in shared memory, spinning; each end owns a core (ipc-bench's mempipe_spin)";
+    type Tx = RingTx<SharedRing, NoBell>;
+    type Rx = RingRx<SharedRing, NoBell>;
+    type Listener = ShmSpinListener;
+
+    fn caps() -> Caps {
+        Caps { can_block: false, can_spin: true, ..super::ring_caps() }
+    }
+
+    fn probe() -> Probe {
+        super::probe_ring::<Self>(Wait::Spin)
+    }
+
+    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
+        check_wait(spec)?;
+        let (shared, offer) = Shared::listen(Self::ID, spec)?;
+        let ends = ends(&shared, Direction::FromListener, Direction::FromConnector);
+        Ok((ShmSpinListener(Some(ends)), offer))
+    }
+
+    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        check_wait(spec)?;
+        let shared = Shared::connect(Self::ID, spec, offer)?;
+        Ok(ends(&shared, Direction::FromConnector, Direction::FromListener))
+    }
+}
+
+fn check_wait(spec: &Spec) -> Result<(), OpenError> {
+    if spec.wait != Wait::Spin {
+        return Err(OpenError::Unsupported {
+            mechanism: ShmSpin::ID,
+            why: "it can only spin; to sleep use shm-futex".into(),
+        });
+    }
+    Ok(())
+}
+
+fn ends(
+    shared: &Shared,
+    out: Direction,
+    into: Direction,
+) -> (RingTx<SharedRing, NoBell>, RingRx<SharedRing, NoBell>) {
+    let bell = || NoBell(Arc::clone(&shared.lifeline));
+    (
+        RingTx::new(shared.ring(out), bell(), Wait::Spin),
+        RingRx::new(shared.ring(into), bell(), Wait::Spin),
+    )
+}

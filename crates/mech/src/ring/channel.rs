@@ -1,0 +1,153 @@
+//! Makes the two ends of a channel of two rings, and the contract's halves on top of a ring.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use crossway_sys::lifeline::Lifeline;
+use crossway_sys::shm::{self, Mapping};
+
+use super::layout::MAX_PAYLOAD;
+use super::region::{Dimensions, Direction, SharedRing};
+use super::{Bell, RingMemory, RingRx, RingTx};
+use crate::{Deadline, Facts, Offer, OpenError, RecvError, Rx, SendError, Spec, Tx};
+
+/// What both halves of one end share.
+pub struct Shared {
+    /// The memory with both rings.
+    pub mapping: Arc<Mapping>,
+    /// Sizes of the rings.
+    pub dimensions: Dimensions,
+    /// Tells whether the peer lives.
+    pub lifeline: Arc<Lifeline>,
+}
+
+impl Shared {
+    /// The listener's view, and the offer for the connector. `id` names the mechanism in errors and in `/proc`.
+    pub fn listen(id: &'static str, spec: &Spec) -> Result<(Shared, Offer), OpenError> {
+        let dimensions = dimensions(id, spec)?;
+        let memory = shm::create_sealed(&format!("crossway-{id}"), dimensions.memory_len())?;
+        let mapping = Arc::new(Mapping::new(&memory, dimensions.memory_len())?);
+        let (lifeline, peers) = Lifeline::pair()?;
+        let offer = Offer::new()
+            .with_word("capacity_bytes", dimensions.capacity)
+            .with_fd("memory", memory)
+            .with_fd("lifeline", peers);
+        Ok((Shared { mapping, dimensions, lifeline: Arc::new(lifeline) }, offer))
+    }
+
+    /// The connector's view.
+    pub fn connect(id: &'static str, spec: &Spec, offer: &mut Offer) -> Result<Shared, OpenError> {
+        let capacity: usize = offer.word(id, "capacity_bytes")?;
+        let dimensions = dimensions(id, spec)?;
+        if capacity != dimensions.capacity {
+            return Err(OpenError::BadOffer {
+                mechanism: id,
+                why: format!(
+                    "the listener's ring has {capacity} bytes, ours {}: both ends must be given the same spec",
+                    dimensions.capacity
+                ),
+            });
+        }
+        let memory = offer.take_fd(id, "memory")?;
+        if !shm::is_sealed(memory.as_fd(), dimensions.memory_len())? {
+            return Err(OpenError::BadOffer {
+                mechanism: id,
+                why: "the shared memory is not sealed, or not of the size agreed upon".into(),
+            });
+        }
+        let mapping = Arc::new(Mapping::new(&memory, dimensions.memory_len())?);
+        let lifeline = Arc::new(Lifeline::from_fd(offer.take_fd(id, "lifeline")?));
+        Ok(Shared { mapping, dimensions, lifeline })
+    }
+
+    /// One of the two rings.
+    pub fn ring(&self, direction: Direction) -> SharedRing {
+        SharedRing::new(Arc::clone(&self.mapping), self.dimensions, direction)
+    }
+}
+
+fn dimensions(id: &'static str, spec: &Spec) -> Result<Dimensions, OpenError> {
+    let asked = spec.capacity_bytes.unwrap_or(0);
+    if spec.max_message > MAX_PAYLOAD || asked > 4 * MAX_PAYLOAD {
+        return Err(OpenError::Unsupported {
+            mechanism: id,
+            why: format!(
+                "a ring carries messages up to {MAX_PAYLOAD} bytes in at most {} bytes; ask for less",
+                4 * MAX_PAYLOAD
+            ),
+        });
+    }
+    Ok(Dimensions::choose(spec.max_message, spec.capacity_bytes))
+}
+
+impl<M: RingMemory, B: Bell> Tx for RingTx<M, B> {
+    #[inline]
+    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
+        self.try_send_with(msg.len(), |to| to.copy_from_slice(msg))
+    }
+
+    #[inline]
+    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
+        self.send_with(msg.len(), until, |to| to.copy_from_slice(msg))
+    }
+
+    #[inline]
+    fn send_in_place(
+        &mut self,
+        len: usize,
+        _scratch: &mut [u8],
+        until: Deadline,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        self.send_with(len, until, fill)
+    }
+
+    fn facts(&self) -> Facts {
+        facts(self.memory(), self.sleeps_and_wakes())
+    }
+}
+
+impl<M: RingMemory, B: Bell> Rx for RingRx<M, B> {
+    #[inline]
+    fn try_recv(&mut self, buf: &mut [u8]) -> Result<usize, RecvError> {
+        self.try_recv_with(buf.len(), |from| copy(from, buf))
+    }
+
+    #[inline]
+    fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError> {
+        self.recv_with(buf.len(), until, |from| copy(from, buf))
+    }
+
+    #[inline]
+    fn recv_in_place<R>(
+        &mut self,
+        _scratch: &mut [u8],
+        until: Deadline,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, RecvError> {
+        self.recv_with(usize::MAX, until, read)
+    }
+
+    fn wait_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.bell().wait_fd()
+    }
+
+    fn facts(&self) -> Facts {
+        facts(self.memory(), self.sleeps_and_wakes())
+    }
+}
+
+#[inline]
+fn copy(from: &[u8], to: &mut [u8]) -> usize {
+    to[..from.len()].copy_from_slice(from);
+    from.len()
+}
+
+fn facts(memory: &impl RingMemory, (sleeps, wakes): (u64, u64)) -> Facts {
+    Facts::from([
+        ("ring_bytes".into(), memory.capacity() as i64),
+        ("max_message_bytes".into(), memory.max_message() as i64),
+        ("ring_sleeps".into(), sleeps as i64),
+        ("ring_wakes".into(), wakes as i64),
+    ])
+}

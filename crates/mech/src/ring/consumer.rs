@@ -1,0 +1,312 @@
+//! The receiving end.
+
+use crossway_sys::OsError;
+
+use super::bell::Bell;
+use super::layout::{
+    ASLEEP, AWAKE, CLOSED, HEADER, Header, parse_header, record_len,
+};
+use super::memory::RingMemory;
+use super::pace::{Budget, Pace};
+use crate::sync::Ordering;
+use crate::{Deadline, RecvError, Wait};
+
+/// A published message that has not been freed yet.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    payload_at: usize,
+    len: usize,
+    end_offset: usize,
+    end: u64,
+}
+
+/// The receiving end of a ring.
+pub struct RingRx<M: RingMemory, B: Bell> {
+    memory: M,
+    bell: B,
+    pace: Pace,
+    /// Position and offset of the next record.
+    head: u64,
+    head_offset: usize,
+    /// Records seen, padding included.
+    sequence: u64,
+    capacity: usize,
+    max_message: usize,
+    peer_gone: bool,
+    damaged: bool,
+    sleeps: u64,
+    wakes: u64,
+}
+
+impl<M: RingMemory, B: Bell> RingRx<M, B> {
+    /// The receiving end of a fresh ring.
+    pub fn new(memory: M, bell: B, wait: Wait) -> Self {
+        let (capacity, max_message) = (memory.capacity(), memory.max_message());
+        RingRx {
+            memory,
+            bell,
+            pace: Pace::new(wait),
+            head: 0,
+            head_offset: 0,
+            sequence: 0,
+            capacity,
+            max_message,
+            peer_gone: false,
+            damaged: false,
+            sleeps: 0,
+            wakes: 0,
+        }
+    }
+
+    /// Times this end slept in the kernel, and system calls it made to wake the other.
+    pub fn sleeps_and_wakes(&self) -> (u64, u64) {
+        (self.sleeps, self.wakes)
+    }
+
+    /// What wakes and sleeps.
+    pub fn bell(&self) -> &B {
+        &self.bell
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Shows the next message to `read`, if there is one now. A message longer than `room` stays where it is.
+    #[inline]
+    pub fn try_recv_with<R>(
+        &mut self,
+        room: usize,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, RecvError> {
+        match self.peek()? {
+            Some(record) => self.take(record, room, read),
+            None => {
+                let record = self.nothing_now()?;
+                self.take(record, room, read)
+            }
+        }
+    }
+
+    /// As [`RingRx::try_recv_with`], waiting until the deadline.
+    #[inline]
+    pub fn recv_with<R>(
+        &mut self,
+        room: usize,
+        until: Deadline,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, RecvError> {
+        let record = match self.peek()? {
+            Some(record) => {
+                self.pace.went_on();
+                record
+            }
+            None => self.wait_for_record(until)?,
+        };
+        self.take(record, room, read)
+    }
+
+    /// The next message, if it is published.
+    #[inline]
+    fn peek(&mut self) -> Result<Option<Record>, RecvError> {
+        let at = self.head_offset;
+        let word = self.memory.header(at).load(Ordering::Acquire);
+        match parse_header(word, self.sequence) {
+            Some(Header::Nothing) => Ok(None),
+            Some(Header::Message(len)) => self.record(at, self.head, len).map(Some),
+            Some(Header::Padding) => self.pass_padding(),
+            None => self.damage(format!("header {word:#018x} at position {}", self.head)),
+        }
+    }
+
+    /// Checks a header's claim.
+    #[inline]
+    fn record(&mut self, at: usize, start: u64, len: usize) -> Result<Record, RecvError> {
+        if len > self.max_message || at + record_len(at, len) > self.capacity {
+            return self.damage(format!("a message of {len} bytes at offset {at}"));
+        }
+        let size = record_len(at, len);
+        let end_offset = if at + size == self.capacity { 0 } else { at + size };
+        Ok(Record { payload_at: at + HEADER, len, end_offset, end: start + size as u64 })
+    }
+
+    #[cold]
+    fn pass_padding(&mut self) -> Result<Option<Record>, RecvError> {
+        if self.head_offset == 0 {
+            return self.damage("padding at the start".into());
+        }
+        self.head += (self.capacity - self.head_offset) as u64;
+        self.head_offset = 0;
+        self.sequence += 1;
+        let word = self.memory.header(0).load(Ordering::Acquire);
+        match parse_header(word, self.sequence) {
+            Some(Header::Message(len)) => self.record(0, self.head, len).map(Some),
+            _ => self.damage(format!("header {word:#018x} after padding")),
+        }
+    }
+
+    #[cold]
+    fn damage<T>(&mut self, what: String) -> Result<T, RecvError> {
+        self.damaged = true;
+        Err(RecvError::Damaged(what))
+    }
+
+    /// Reads a message and frees its room.
+    #[inline]
+    fn take<R>(
+        &mut self,
+        record: Record,
+        room: usize,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, RecvError> {
+        if record.len > room {
+            return Err(RecvError::TooSmall { need: record.len, have: room });
+        }
+        // SAFETY: `record` checked that the range lies within the capacity; it is published, and is freed only below.
+        let result = unsafe { self.memory.with(record.payload_at, record.len, read) };
+        self.head = record.end;
+        self.head_offset = record.end_offset;
+        self.sequence += 1;
+        self.memory.head().store(self.head, Ordering::Release);
+        self.bell.light_fence();
+        if self.memory.producer_state().load(Ordering::Relaxed) == ASLEEP {
+            self.wake_producer()?;
+        }
+        Ok(result)
+    }
+
+    /// Wakes a producer that waits for room, once there is as much as it wants.
+    #[cold]
+    fn wake_producer(&mut self) -> Result<(), OsError> {
+        let state = self.memory.producer_state();
+        // Pairs with the producer's release store of its state, so that the mark is the one that belongs to this sleep.
+        if state.load(Ordering::Acquire) == ASLEEP
+            && self.head >= self.memory.head_wanted().load(Ordering::Relaxed)
+            && state.compare_exchange(ASLEEP, AWAKE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
+            self.wakes += 1;
+            self.bell.ring(state)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the peer has closed its end in order. What it published before is visible afterwards.
+    #[inline]
+    fn peer_closed(&self) -> bool {
+        self.memory.producer_state().load(Ordering::Acquire) == CLOSED
+    }
+
+    /// The ring is empty: tells why nothing will come, or returns what has come in the meantime.
+    #[cold]
+    fn nothing_now(&mut self) -> Result<Record, RecvError> {
+        if B::ARMED_WHEN_IDLE {
+            if let Some(record) = self.arm()? {
+                return Ok(record);
+            }
+        }
+        if self.peer_closed() || self.peer_gone || self.bell.peer_gone()? {
+            // It may have sent something just before.
+            self.peer_gone = true;
+            return self.peek()?.ok_or(RecvError::PeerClosed);
+        }
+        Err(RecvError::Empty)
+    }
+
+    /// Sets the state to asleep, so that the next message rings, unless one is there already.
+    fn arm(&mut self) -> Result<Option<Record>, RecvError> {
+        if self.memory.consumer_state().load(Ordering::Relaxed) != ASLEEP {
+            self.bell.rearm()?;
+            self.memory.consumer_state().store(ASLEEP, Ordering::Release);
+        }
+        self.bell.heavy_fence()?;
+        match self.peek() {
+            Ok(None) => Ok(None),
+            found => {
+                self.disarm()?;
+                found
+            }
+        }
+    }
+
+    /// Back to awake, by itself.
+    fn disarm(&mut self) -> Result<(), RecvError> {
+        if self.memory.consumer_state().swap(AWAKE, Ordering::AcqRel) == ASLEEP {
+            self.bell.ring_self()?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn wait_for_record(&mut self, until: Deadline) -> Result<Record, RecvError> {
+        if let Some(mut budget) = self.pace.budget(until) {
+            loop {
+                match budget.spin() {
+                    Budget::Left => {}
+                    Budget::LookAround => {
+                        self.peer_gone |= self.peer_closed() || self.bell.peer_gone()?;
+                    }
+                    Budget::TimedOut => return self.peek()?.ok_or(RecvError::TimedOut),
+                    Budget::Spent => break,
+                }
+                if let Some(record) = self.peek()? {
+                    return Ok(record);
+                }
+                if self.peer_gone {
+                    return Err(RecvError::PeerClosed);
+                }
+            }
+        }
+        self.pace.slept();
+        self.sleep_for_record(until)
+    }
+
+    fn sleep_for_record(&mut self, until: Deadline) -> Result<Record, RecvError> {
+        loop {
+            if let Some(record) = self.arm()? {
+                return Ok(record);
+            }
+            let now_gone = self.peer_gone || self.peer_closed();
+            let late = until.is_some_and(|t| t <= std::time::Instant::now());
+            if now_gone || late {
+                // It may have sent something just before it closed.
+                let last = self.peek()?;
+                if !B::ARMED_WHEN_IDLE || last.is_some() {
+                    self.disarm()?;
+                }
+                self.peer_gone = now_gone;
+                return last.ok_or(if now_gone {
+                    RecvError::PeerClosed
+                } else {
+                    RecvError::TimedOut
+                });
+            }
+            let limit = until.map(|t| t.saturating_duration_since(std::time::Instant::now()));
+            self.sleeps += 1;
+            self.bell.sleep(self.memory.consumer_state(), limit)?;
+            if let Some(record) = self.peek()? {
+                if !B::ARMED_WHEN_IDLE {
+                    self.memory.consumer_state().store(AWAKE, Ordering::Relaxed);
+                } else {
+                    self.disarm()?;
+                }
+                return Ok(record);
+            }
+            if self.memory.consumer_state().load(Ordering::Relaxed) == ASLEEP {
+                // Nobody woke us: a slice has passed.
+                self.peer_gone = self.bell.peer_gone()?;
+            }
+        }
+    }
+}
+
+impl<M: RingMemory, B: Bell> Drop for RingRx<M, B> {
+    fn drop(&mut self) {
+        self.memory.consumer_state().store(CLOSED, Ordering::Release);
+        let _ = self.bell.heavy_fence();
+        let state = self.memory.producer_state();
+        if state.compare_exchange(ASLEEP, AWAKE, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            let _ = self.bell.ring(state);
+        }
+    }
+}

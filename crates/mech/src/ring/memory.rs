@@ -1,0 +1,49 @@
+//! What the ring's algorithm needs of memory; real shared memory and loom's model both provide it.
+
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// The memory of one ring, as seen by one of its ends.
+///
+/// # Safety
+///
+/// Both ends must see the same memory, zeroed at first; `header` and the payload at the same offset must be the same
+/// bytes; all references must stay valid as long as the value lives.
+pub unsafe trait RingMemory: Send + 'static {
+    /// Bytes of records; a multiple of [`LINE`](super::layout::LINE).
+    fn capacity(&self) -> usize;
+    /// Longest message.
+    fn max_message(&self) -> usize;
+    /// Position up to which the consumer has freed the room. Written by the consumer.
+    fn head(&self) -> &AtomicU64;
+    /// The head that a sleeping producer waits for. Written by the producer.
+    fn head_wanted(&self) -> &AtomicU64;
+    /// State of the producer's end.
+    fn producer_state(&self) -> &AtomicU32;
+    /// State of the consumer's end.
+    fn consumer_state(&self) -> &AtomicU32;
+    /// The header word at `offset`, a multiple of 8 below the capacity.
+    fn header(&self, offset: usize) -> &AtomicU64;
+
+    /// Shows `len` bytes at `offset` to `read`.
+    ///
+    /// # Safety
+    /// The range must lie within the capacity and belong to the consumer: published, and not yet freed.
+    unsafe fn with<R>(&self, offset: usize, len: usize, read: impl FnOnce(&[u8]) -> R) -> R;
+
+    /// Gives `len` bytes at `offset` to `write`.
+    ///
+    /// # Safety
+    /// The range must lie within the capacity and belong to the producer: freed, and not yet published.
+    unsafe fn with_mut<R>(
+        &self,
+        offset: usize,
+        len: usize,
+        write: impl FnOnce(&mut [u8]) -> R,
+    ) -> R;
+
+    /// The producer will soon write at `offset`. A hint.
+    #[inline]
+    fn expect_write(&self, offset: usize) {
+        let _ = offset;
+    }
+}

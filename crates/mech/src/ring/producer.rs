@@ -1,0 +1,321 @@
+//! The sending end.
+
+use std::time::Duration;
+
+use crossway_sys::OsError;
+
+use super::bell::{Bell, SLICE};
+use super::layout::{
+    ASLEEP, AWAKE, CLOSED, HEADER, message_header, padding_header, record_len,
+};
+use super::memory::RingMemory;
+use super::pace::{Budget, Pace};
+use crate::sync::Ordering;
+use crate::{Deadline, SendError, Wait};
+
+/// How long a sender that sleeps for room holds out for a good part of the ring, so that it is woken once per batch;
+/// after that it takes what there is.
+const HOLD_OUT: Duration = Duration::from_millis(2);
+
+/// Where a claimed record goes.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    /// Offset of its header.
+    offset: usize,
+    /// Offset of the padding record before it, if it had to go to the ring's start.
+    padding_at: Option<usize>,
+    /// Offset and position of what follows it.
+    end_offset: usize,
+    end: u64,
+}
+
+/// The sending end of a ring.
+pub struct RingTx<M: RingMemory, B: Bell> {
+    memory: M,
+    bell: B,
+    pace: Pace,
+    /// Position and offset of the next record.
+    tail: u64,
+    tail_offset: usize,
+    /// Records made, padding included.
+    sequence: u64,
+    /// The consumer's head as last read.
+    head_seen: u64,
+    capacity: u64,
+    max_message: usize,
+    peer_gone: bool,
+    sleeps: u64,
+    wakes: u64,
+}
+
+impl<M: RingMemory, B: Bell> RingTx<M, B> {
+    /// The sending end of a fresh ring.
+    pub fn new(memory: M, bell: B, wait: Wait) -> Self {
+        let (capacity, max_message) = (memory.capacity() as u64, memory.max_message());
+        RingTx {
+            memory,
+            bell,
+            pace: Pace::new(wait),
+            tail: 0,
+            tail_offset: 0,
+            sequence: 0,
+            head_seen: 0,
+            capacity,
+            max_message,
+            peer_gone: false,
+            sleeps: 0,
+            wakes: 0,
+        }
+    }
+
+    /// Times this end slept in the kernel, and system calls it made to wake the other.
+    pub fn sleeps_and_wakes(&self) -> (u64, u64) {
+        (self.sleeps, self.wakes)
+    }
+
+    /// What wakes and sleeps.
+    pub fn bell(&self) -> &B {
+        &self.bell
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Sends a message of `len` bytes that `fill` writes in place, if there is room now.
+    #[inline]
+    pub fn try_send_with(
+        &mut self,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        self.check(len)?;
+        match self.claim(len)? {
+            Some(claim) => self.publish(claim, len, fill),
+            None => {
+                self.look_for_peer()?;
+                Err(SendError::Full)
+            }
+        }
+    }
+
+    /// As [`RingTx::try_send_with`], waiting for room until the deadline.
+    #[inline]
+    pub fn send_with(
+        &mut self,
+        len: usize,
+        until: Deadline,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        self.check(len)?;
+        let claim = match self.claim(len)? {
+            Some(claim) => claim,
+            None => self.wait_for_room(len, until)?,
+        };
+        self.publish(claim, len, fill)
+    }
+
+    /// Refuses what cannot be sent at all.
+    #[inline]
+    fn check(&self, len: usize) -> Result<(), SendError> {
+        if len > self.max_message {
+            return Err(SendError::TooLarge { len, max: self.max_message });
+        }
+        if self.memory.consumer_state().load(Ordering::Relaxed) == CLOSED || self.peer_gone {
+            return Err(SendError::PeerClosed);
+        }
+        Ok(())
+    }
+
+    /// Looks for room; `None` if there is not enough now.
+    #[inline]
+    fn claim(&mut self, len: usize) -> Result<Option<Claim>, SendError> {
+        let claim = self.plan(len);
+        if self.fits(&claim) {
+            return Ok(Some(claim));
+        }
+        self.read_head()?;
+        Ok(self.fits(&claim).then_some(claim))
+    }
+
+    /// Where a message of `len` bytes would go.
+    #[inline]
+    fn plan(&self, len: usize) -> Claim {
+        let capacity = self.capacity as usize;
+        let at = self.tail_offset;
+        let here = record_len(at, len);
+        let (offset, padding_at, end) = if at + here <= capacity {
+            (at, None, self.tail + here as u64)
+        } else {
+            (0, Some(at), self.tail + (capacity - at + record_len(0, len)) as u64)
+        };
+        let end_offset = offset + record_len(offset, len);
+        let end_offset = if end_offset == capacity { 0 } else { end_offset };
+        Claim { offset, padding_at, end_offset, end }
+    }
+
+    /// Whether the record and the zeroed header word after it overwrite nothing that the consumer still reads.
+    #[inline]
+    fn fits(&self, claim: &Claim) -> bool {
+        claim.end + HEADER as u64 <= self.head_seen + self.capacity
+    }
+
+    #[cold]
+    fn read_head(&mut self) -> Result<(), SendError> {
+        let head = self.memory.head().load(Ordering::Acquire);
+        // A correct head never goes back and never passes the tail.
+        if head < self.head_seen || head > self.tail {
+            return Err(SendError::Os(OsError::new(
+                "shared ring",
+                format!("head {head} is outside {}..={}: the peer damaged it", self.head_seen, self.tail),
+                std::io::Error::from(std::io::ErrorKind::InvalidData),
+            )));
+        }
+        self.head_seen = head;
+        Ok(())
+    }
+
+    /// Writes the record and makes it visible.
+    #[inline]
+    fn publish(
+        &mut self,
+        claim: Claim,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        let mut sequence = self.sequence;
+        if claim.padding_at.is_some() {
+            sequence += 1;
+        }
+        // SAFETY: `plan` put the record within the capacity and `fits` says that the consumer has freed it; it is not
+        // published before the header is stored below.
+        unsafe { self.memory.with_mut(claim.offset + HEADER, len, fill) };
+        self.memory.header(claim.end_offset).store(0, Ordering::Relaxed);
+        self.memory
+            .header(claim.offset)
+            .store(message_header(sequence, len), Ordering::Release);
+        if let Some(at) = claim.padding_at {
+            // Last: until here the consumer watches this word, not the one at the start.
+            self.memory.header(at).store(padding_header(sequence - 1), Ordering::Release);
+        }
+        self.sequence = sequence + 1;
+        self.tail = claim.end;
+        self.tail_offset = claim.end_offset;
+        self.memory.expect_write(claim.end_offset);
+        self.wake_consumer()
+    }
+
+    #[inline]
+    fn wake_consumer(&mut self) -> Result<(), SendError> {
+        self.bell.light_fence();
+        if self.memory.consumer_state().load(Ordering::Relaxed) == ASLEEP {
+            self.wake_consumer_now()?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn wake_consumer_now(&mut self) -> Result<(), OsError> {
+        let state = self.memory.consumer_state();
+        if state.compare_exchange(ASLEEP, AWAKE, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.wakes += 1;
+            self.bell.ring(state)?;
+        }
+        Ok(())
+    }
+
+    /// Asks the kernel whether the peer is alive; costs a system call.
+    #[cold]
+    fn look_for_peer(&mut self) -> Result<(), SendError> {
+        if self.peer_gone || self.bell.peer_gone()? {
+            self.peer_gone = true;
+            return Err(SendError::PeerClosed);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn wait_for_room(&mut self, len: usize, until: Deadline) -> Result<Claim, SendError> {
+        let claim = self.plan(len);
+        // Waiting for a part of the ring and not for one record keeps the two ends from moving in lockstep.
+        let least = (claim.end + HEADER as u64).saturating_sub(self.capacity);
+        let plenty = least.max(self.tail.saturating_sub(self.capacity / 2));
+        if let Some(mut budget) = self.pace.budget(until) {
+            let mut patience = self.pace.patience();
+            loop {
+                self.read_head()?;
+                if self.head_seen >= plenty || (self.head_seen >= least && patience.is_over()) {
+                    return Ok(claim);
+                }
+                self.check(len)?;
+                match budget.spin() {
+                    Budget::Left => {}
+                    Budget::LookAround => self.look_for_peer()?,
+                    Budget::TimedOut => return Err(SendError::TimedOut),
+                    Budget::Spent => break,
+                }
+            }
+        }
+        self.sleep_for_room(len, claim, least, plenty, until)
+    }
+
+    fn sleep_for_room(
+        &mut self,
+        len: usize,
+        claim: Claim,
+        least: u64,
+        plenty: u64,
+        until: Deadline,
+    ) -> Result<Claim, SendError> {
+        let mut wanted = plenty;
+        loop {
+            self.memory.head_wanted().store(wanted, Ordering::Relaxed);
+            self.memory.producer_state().store(ASLEEP, Ordering::Release);
+            self.bell.heavy_fence()?;
+            self.read_head()?;
+            let late = until.is_some_and(|t| t <= std::time::Instant::now());
+            let outcome = if self.head_seen >= if late { least } else { wanted } {
+                Some(Ok(claim))
+            } else if let Err(e) = self.check(len) {
+                Some(Err(e))
+            } else if late {
+                Some(Err(SendError::TimedOut))
+            } else {
+                None
+            };
+            if let Some(outcome) = outcome {
+                self.memory.producer_state().store(AWAKE, Ordering::Relaxed);
+                return outcome;
+            }
+            let slice = if wanted > least { HOLD_OUT } else { SLICE };
+            let limit = until.map_or(slice, |t| {
+                t.saturating_duration_since(std::time::Instant::now()).min(slice)
+            });
+            self.sleeps += 1;
+            self.bell.sleep(self.memory.producer_state(), Some(limit))?;
+            self.read_head()?;
+            if self.head_seen >= wanted {
+                self.memory.producer_state().store(AWAKE, Ordering::Relaxed);
+                return Ok(claim);
+            }
+            if self.memory.producer_state().load(Ordering::Relaxed) == ASLEEP {
+                // Nobody woke us: the slice has passed.
+                wanted = least;
+                if let Err(e) = self.look_for_peer() {
+                    self.memory.producer_state().store(AWAKE, Ordering::Relaxed);
+                    return Err(e);
+                }
+            }
+        }
+    }
+}
+
+impl<M: RingMemory, B: Bell> Drop for RingTx<M, B> {
+    fn drop(&mut self) {
+        self.memory.producer_state().store(CLOSED, Ordering::Release);
+        // The peer's look must not pass the store, nor ours: closing is rare, so both fences are full.
+        let _ = self.bell.heavy_fence();
+        let _ = self.wake_consumer();
+    }
+}

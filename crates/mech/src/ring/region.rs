@@ -1,0 +1,204 @@
+//! The two rings of a channel in one shared memory.
+
+use std::sync::Arc;
+
+use crossway_sys::shm::Mapping;
+
+use super::layout::{LINE, least_capacity};
+use super::memory::RingMemory;
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// Keeps what two cores write apart; two lines, because processors fetch lines in pairs.
+#[repr(C, align(128))]
+struct Apart<T>(T);
+
+/// One ring's control words, each on lines of its own: who polls one is not disturbed by another.
+#[repr(C)]
+struct Control {
+    head: Apart<AtomicU64>,
+    producer_state: Apart<AtomicU32>,
+    consumer_state: Apart<AtomicU32>,
+    head_wanted: Apart<AtomicU64>,
+}
+
+/// Bytes before the first ring's records.
+const CONTROL_LEN: usize = 4096;
+/// Records start this much before a line, so that the payload behind the header starts on one.
+const ORIGIN: usize = CONTROL_LEN - super::layout::HEADER;
+/// Between the two rings.
+const GAP: usize = 128;
+
+/// Smallest default capacity: room for thousands of small messages, within any level-2 cache.
+const DEFAULT_LEAST: usize = 256 << 10;
+
+/// Which of a channel's two rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The listener sends, the connector receives.
+    FromListener,
+    /// The connector sends, the listener receives.
+    FromConnector,
+}
+
+/// The sizes from which both ends compute the same layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dimensions {
+    /// Bytes of each ring.
+    pub capacity: usize,
+    /// Longest message.
+    pub max_message: usize,
+}
+
+impl Dimensions {
+    /// For messages up to `max_message`; `asked` is a wish for the capacity, rounded up to what is needed.
+    ///
+    /// By default four of the largest messages fit, so that both ends work at the same time, and the whole stays
+    /// within the shared cache.
+    pub fn choose(max_message: usize, asked: Option<usize>) -> Dimensions {
+        let wish = asked.unwrap_or_else(|| DEFAULT_LEAST.max(4 * (max_message + LINE)));
+        Dimensions {
+            capacity: wish.next_multiple_of(LINE).max(least_capacity(max_message)),
+            max_message,
+        }
+    }
+
+    /// Bytes of shared memory that two such rings take.
+    pub fn memory_len(self) -> usize {
+        (ORIGIN + 2 * self.capacity + GAP).next_multiple_of(4096)
+    }
+}
+
+/// One ring in a mapping, as one end sees it.
+#[derive(Clone)]
+pub struct SharedRing {
+    mapping: Arc<Mapping>,
+    control: *const Control,
+    records: *mut u8,
+    dimensions: Dimensions,
+}
+
+// SAFETY: the pointers lead into the mapping, which the value keeps alive and which is not bound to a thread; what
+// is reached through them is atomics, or ruled by the ring's protocol.
+unsafe impl Send for SharedRing {}
+
+impl SharedRing {
+    /// The ring of one direction in a mapping of [`Dimensions::memory_len`] bytes.
+    ///
+    /// # Panics
+    /// If the mapping is shorter.
+    pub fn new(mapping: Arc<Mapping>, dimensions: Dimensions, direction: Direction) -> Self {
+        const {
+            assert!(2 * size_of::<Control>() <= ORIGIN);
+            assert!(align_of::<Control>() <= 4096);
+        }
+        assert!(mapping.len() >= dimensions.memory_len(), "the mapping is too short for its rings");
+        assert_eq!(dimensions.capacity % LINE, 0, "a ring's capacity is a multiple of a line");
+        let nth = match direction {
+            Direction::FromListener => 0,
+            Direction::FromConnector => 1,
+        };
+        let start = mapping.start().as_ptr();
+        // SAFETY: both lie within the mapping, as asserted above: two controls before ORIGIN, two rings and the
+        // gap after it.
+        let (control, records) = unsafe {
+            (
+                start.cast::<Control>().add(nth).cast_const(),
+                start.add(ORIGIN + nth * (dimensions.capacity + GAP)),
+            )
+        };
+        SharedRing { mapping, control, records, dimensions }
+    }
+
+    /// The mapping.
+    pub fn mapping(&self) -> &Arc<Mapping> {
+        &self.mapping
+    }
+
+    #[inline]
+    fn control(&self) -> &Control {
+        // SAFETY: within the mapping, page-aligned plus a multiple of the control's size, and only atomics inside, for
+        // which every bit pattern is valid.
+        unsafe { &*self.control }
+    }
+}
+
+// SAFETY: both ends map the same memfd and compute the same layout from the same dimensions; it is zeroed when made; header
+// and payload are one memory; the mapping lives as long as `self`.
+unsafe impl RingMemory for SharedRing {
+    #[inline]
+    fn capacity(&self) -> usize {
+        self.dimensions.capacity
+    }
+
+    #[inline]
+    fn max_message(&self) -> usize {
+        self.dimensions.max_message
+    }
+
+    #[inline]
+    fn head(&self) -> &AtomicU64 {
+        &self.control().head.0
+    }
+
+    #[inline]
+    fn head_wanted(&self) -> &AtomicU64 {
+        &self.control().head_wanted.0
+    }
+
+    #[inline]
+    fn producer_state(&self) -> &AtomicU32 {
+        &self.control().producer_state.0
+    }
+
+    #[inline]
+    fn consumer_state(&self) -> &AtomicU32 {
+        &self.control().consumer_state.0
+    }
+
+    #[inline]
+    fn header(&self, offset: usize) -> &AtomicU64 {
+        debug_assert!(offset % 8 == 0 && offset < self.dimensions.capacity);
+        // SAFETY: the callers keep offsets below the capacity and multiples of 8; the records start at a multiple
+        // of 8; concurrent access to a header word is atomic only, by the protocol.
+        unsafe { AtomicU64::from_ptr(self.records.add(offset).cast()) }
+    }
+
+    #[inline]
+    unsafe fn with<R>(&self, offset: usize, len: usize, read: impl FnOnce(&[u8]) -> R) -> R {
+        debug_assert!(offset + len <= self.dimensions.capacity);
+        // SAFETY: in range and not written by a correct peer, as the caller promises; see the module's text for
+        // what holds with a hostile one.
+        read(unsafe { std::slice::from_raw_parts(self.records.add(offset), len) })
+    }
+
+    #[inline]
+    unsafe fn with_mut<R>(
+        &self,
+        offset: usize,
+        len: usize,
+        write: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        debug_assert!(offset + len <= self.dimensions.capacity);
+        // SAFETY: in range and ours alone until published, as the caller promises. The bytes are initialised: the
+        // memory began as zeroes.
+        write(unsafe { std::slice::from_raw_parts_mut(self.records.add(offset), len) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_below_need_is_rounded_up() {
+        let d = Dimensions::choose(1000, Some(1));
+        assert!(d.capacity >= 2 * 1000);
+        assert_eq!(d.capacity % LINE, 0);
+    }
+
+    #[test]
+    fn the_default_holds_four_of_the_largest() {
+        assert!(Dimensions::choose(1 << 20, None).capacity >= 4 << 20);
+        assert_eq!(Dimensions::choose(64, None).capacity, DEFAULT_LEAST);
+    }
+}

@@ -1,0 +1,117 @@
+//! How a process learns at once and for certain that another one is gone: two ends of a socket pair over which nothing
+//! is ever sent. The kernel closes a dead process's end, whatever killed it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::OsError;
+
+/// One end of a lifeline.
+#[derive(Debug)]
+pub struct Lifeline(OwnedFd);
+
+/// What ended a [`Lifeline::wait_readable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// The descriptor became readable.
+    Readable,
+    /// The peer is gone, and the descriptor is not readable.
+    PeerGone,
+    /// The time passed, or a signal came.
+    Nothing,
+}
+
+impl Lifeline {
+    /// Both ends; the second is for the peer.
+    pub fn pair() -> Result<(Lifeline, OwnedFd), OsError> {
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .map(|(a, b)| (Lifeline(a), b))
+            .map_err(|e| OsError::new("socketpair", "lifeline", e))
+    }
+
+    /// Takes over the peer's end, as received.
+    pub fn from_fd(fd: OwnedFd) -> Lifeline {
+        Lifeline(fd)
+    }
+
+    /// Whether every copy of the peer's end is closed. One system call; does not block.
+    pub fn peer_gone(&self) -> Result<bool, OsError> {
+        let mut fds = [PollFd::new(&self.0, PollFlags::RDHUP)];
+        poll(&mut fds, Some(Duration::ZERO))?;
+        Ok(!fds[0].revents().is_empty())
+    }
+
+    /// Sleeps until `fd` is readable, the peer is gone, or `timeout` has passed.
+    pub fn wait_readable(
+        &self,
+        fd: BorrowedFd<'_>,
+        timeout: Option<Duration>,
+    ) -> Result<Woken, OsError> {
+        let mut fds =
+            [PollFd::new(&fd, PollFlags::IN), PollFd::new(&self.0, PollFlags::RDHUP)];
+        poll(&mut fds, timeout)?;
+        Ok(if fds[0].revents().contains(PollFlags::IN) {
+            Woken::Readable
+        } else if !fds[1].revents().is_empty() || !fds[0].revents().is_empty() {
+            // A hang-up on `fd` itself says the same.
+            Woken::PeerGone
+        } else {
+            Woken::Nothing
+        })
+    }
+}
+
+impl AsFd for Lifeline {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn poll(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> Result<(), OsError> {
+    let timeout = timeout.map(|t| Timespec {
+        tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: t.subsec_nanos().into(),
+    });
+    match rustix::event::poll(fds, timeout.as_ref()) {
+        Ok(_) => Ok(()),
+        Err(Errno::INTR) => {
+            for fd in fds {
+                fd.clear_revents();
+            }
+            Ok(())
+        }
+        Err(e) => Err(OsError::new("poll", "lifeline", e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peer_is_gone_when_its_last_copy_is_closed() {
+        let (end, other) = Lifeline::pair().unwrap();
+        let copy = other.try_clone().unwrap();
+        drop(other);
+        assert!(!end.peer_gone().unwrap());
+        drop(copy);
+        assert!(end.peer_gone().unwrap());
+    }
+
+    #[test]
+    fn data_wins_over_death() {
+        let (end, other) = Lifeline::pair().unwrap();
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let none = Some(Duration::ZERO);
+        assert_eq!(end.wait_readable(reader.as_fd(), none).unwrap(), Woken::Nothing);
+        std::io::Write::write_all(&mut writer, b"x").unwrap();
+        drop(other);
+        assert_eq!(end.wait_readable(reader.as_fd(), None).unwrap(), Woken::Readable);
+        let (empty, _writer) = std::io::pipe().unwrap();
+        assert_eq!(end.wait_readable(empty.as_fd(), None).unwrap(), Woken::PeerGone);
+    }
+}
