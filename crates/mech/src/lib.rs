@@ -5,13 +5,16 @@
 
 #![deny(unsafe_code)]
 
+#[cfg(not(loom))]
 pub mod conformance;
 pub mod contract;
+#[cfg(not(loom))]
 pub mod mechanisms;
 pub mod offer;
+#[cfg(not(loom))]
 pub mod registry;
 pub mod ring;
-mod sync;
+pub mod sync;
 
 pub use contract::{
     Access, Boundaries, Caps, Deadline, Facts, Listener, Mechanism, OpenError, Order, Privilege,

@@ -55,6 +55,8 @@ registry! {
     tcp_nodelay::TcpNodelay,
     posix_mq::PosixMq,
     sysv_mq::SysvMq,
+    shm_futex::ShmFutex,
+    shm_spin::ShmSpin,
 }
 
 /// The entry called `id`.

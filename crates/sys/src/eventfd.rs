@@ -26,9 +26,7 @@ impl EventFd {
 
     /// A second descriptor of the same counter, for the peer.
     pub fn duplicate(&self) -> Result<OwnedFd, OsError> {
-        self.0
-            .try_clone()
-            .map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "eventfd", e))
+        self.0.try_clone().map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "eventfd", e))
     }
 
     /// Adds one. A counter at its maximum is readable anyway, so that is no error.

@@ -85,7 +85,9 @@ mod tests {
         if register_heavy_fence() {
             heavy_fence().unwrap();
         } else {
-            eprintln!("SKIP heavy fence: this kernel has no membarrier(GLOBAL_EXPEDITED); remedy: Linux 4.16 or later");
+            eprintln!(
+                "SKIP heavy fence: this kernel has no membarrier(GLOBAL_EXPEDITED); remedy: Linux 4.16 or later"
+            );
         }
     }
 }

@@ -51,8 +51,7 @@ impl Lifeline {
         fd: BorrowedFd<'_>,
         timeout: Option<Duration>,
     ) -> Result<Woken, OsError> {
-        let mut fds =
-            [PollFd::new(&fd, PollFlags::IN), PollFd::new(&self.0, PollFlags::RDHUP)];
+        let mut fds = [PollFd::new(&fd, PollFlags::IN), PollFd::new(&self.0, PollFlags::RDHUP)];
         poll(&mut fds, timeout)?;
         Ok(if fds[0].revents().contains(PollFlags::IN) {
             Woken::Readable

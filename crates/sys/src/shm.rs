@@ -14,11 +14,15 @@ use crate::OsError;
 /// The seals without which a mapping of foreign memory is not safe from `SIGBUS`.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
+/// The granularity of mappings in bytes.
+pub fn page_len() -> usize {
+    rustix::param::page_size()
+}
+
 /// Makes zeroed anonymous shared memory of `len` bytes, sealed in size. `label` shows in `/proc/<pid>/maps`.
 pub fn create_sealed(label: &str, len: usize) -> Result<OwnedFd, OsError> {
-    let fd =
-        rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-            .map_err(|e| OsError::new("memfd_create", label, e))?;
+    let fd = rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+        .map_err(|e| OsError::new("memfd_create", label, e))?;
     rustix::fs::ftruncate(&fd, len as u64)
         .map_err(|e| OsError::new("ftruncate", format!("{label} to {len} bytes"), e))?;
     rustix::fs::fcntl_add_seals(&fd, SEALS)
@@ -28,7 +32,8 @@ pub fn create_sealed(label: &str, len: usize) -> Result<OwnedFd, OsError> {
 
 /// Whether the memory behind `fd` is sealed in size and exactly `len` bytes long.
 pub fn is_sealed(fd: BorrowedFd<'_>, len: usize) -> Result<bool, OsError> {
-    let size = rustix::fs::fstat(fd).map_err(|e| OsError::new("fstat", "shared memory", e))?.st_size;
+    let size =
+        rustix::fs::fstat(fd).map_err(|e| OsError::new("fstat", "shared memory", e))?.st_size;
     let seals = match rustix::fs::fcntl_get_seals(fd) {
         Ok(seals) => seals,
         // Not a memfd at all.
@@ -52,22 +57,53 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `len` bytes of `fd` and faults all of them in, so that no page fault falls into a measurement.
+    /// Maps the first `len` bytes of `fd` and faults all of them in, so that no page fault falls into a measurement.
     pub fn new(fd: impl AsFd, len: usize) -> Result<Mapping, OsError> {
-        let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        Self::of_pieces(fd, &[(0, len)])
+    }
+
+    /// Maps pieces of `fd`, each given as offset and length in whole pages, one behind the other, and faults them in. A
+    /// piece may appear twice in a row: what is written past the end of the first then shows at its start.
+    pub fn of_pieces(fd: impl AsFd, pieces: &[(usize, usize)]) -> Result<Mapping, OsError> {
+        let error = |e| {
+            OsError::new("mmap", format!("shared memory, pieces (offset, length) {pieces:?}"), e)
+        };
+        let len = pieces.iter().map(|(_, len)| len).sum();
         // SAFETY: the address is left to the kernel, so no existing mapping is replaced.
-        let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, fd, 0) }
-            .map_err(|e| OsError::new("mmap", format!("{len} bytes of shared memory"), e))?;
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE,
+            )
+        }
+        .map_err(error)?;
+        // From here on `Drop` unmaps the whole range.
         let mapping = Mapping {
             start: NonNull::new(start.cast()).expect("the kernel maps nothing at address 0"),
             len,
         };
-        // Huge pages and write faults ahead are favours: kernels without them refuse, and nothing is lost.
-        for advice in [Advice::LinuxHugepage, Advice::LinuxPopulateWrite] {
-            // SAFETY: the range is the mapping just made; neither advice changes its content.
-            let _ = unsafe { rustix::mm::madvise(start, len, advice) };
+        let flags = MapFlags::SHARED | MapFlags::POPULATE | MapFlags::FIXED;
+        let mut at = start;
+        for &(offset, len) in pieces {
+            // SAFETY: the target lies within the range reserved above, which nobody else knows of.
+            unsafe {
+                rustix::mm::mmap(
+                    at,
+                    len,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    flags,
+                    &fd,
+                    offset as u64,
+                )
+                .map_err(error)?;
+                at = at.byte_add(len);
+            }
         }
+        // Write faults ahead are a favour: kernels before 5.14 refuse, and nothing is lost.
+        // SAFETY: the range is the mapping just made; the advice does not change its content.
+        let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxPopulateWrite) };
         Ok(mapping)
     }
 
@@ -108,6 +144,19 @@ mod tests {
             a.start().as_ptr().add(8191).write(7);
             assert_eq!(b.start().as_ptr().add(8191).read(), 7);
         }
+    }
+
+    #[test]
+    fn a_piece_mapped_twice_wraps_around() {
+        let fd = create_sealed("crossway-test", 3 * 4096).unwrap();
+        let m = Mapping::of_pieces(&fd, &[(0, 4096), (4096, 8192), (4096, 8192)]).unwrap();
+        assert_eq!(m.len(), 5 * 4096);
+        // SAFETY: in range, and nobody else has the descriptor.
+        unsafe {
+            m.start().as_ptr().add(4096 + 8192 + 5).write(9);
+            assert_eq!(m.start().as_ptr().add(4096 + 5).read(), 9);
+        }
+        assert!(Mapping::of_pieces(&fd, &[(1, 4096)]).is_err());
     }
 
     #[test]

@@ -6,6 +6,8 @@ pub mod message_socket;
 pub mod pipe;
 pub mod posix_mq;
 mod queue_wait;
+pub mod shm_futex;
+pub mod shm_spin;
 pub mod stream_socket;
 pub mod sysv_mq;
 pub mod tcp;

@@ -7,14 +7,11 @@ use crossway_sys::lifeline::Lifeline;
 use crossway_sys::{OsError, futex};
 
 use crate::ring::bell::SLICE;
-use crate::ring::channel::Shared;
+use crate::ring::channel::{OneChannel, Shared, probe, ring_caps};
 use crate::ring::region::{Direction, SharedRing};
 use crate::ring::{Bell, RingRx, RingTx};
 use crate::sync::{AtomicU32, Ordering, fence};
-use crate::{
-    Boundaries, Caps, Deadline, Listener, Mechanism, Offer, OpenError, Order, Privilege, Probe,
-    Reliability, Spec, Wait,
-};
+use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec, Wait};
 
 /// The mechanism.
 pub struct ShmFutex;
@@ -59,40 +56,34 @@ impl Bell for FutexBell {
     }
 }
 
-/// The listening end; complete with the offer.
-pub struct ShmFutexListener(Option<(RingTx<SharedRing, FutexBell>, RingRx<SharedRing, FutexBell>)>);
-
-impl Listener for ShmFutexListener {
-    type Tx = RingTx<SharedRing, FutexBell>;
-    type Rx = RingRx<SharedRing, FutexBell>;
-
-    fn accept(&mut self, _until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        self.0.take().ok_or_else(|| super::one_channel_only(ShmFutex::ID))
-    }
-}
+/// The sending end.
+pub type ShmFutexTx = RingTx<SharedRing, FutexBell>;
+/// The receiving end.
+pub type ShmFutexRx = RingRx<SharedRing, FutexBell>;
 
 impl Mechanism for ShmFutex {
     const ID: &'static str = "shm-futex";
     const ABOUT: &'static str = "ring in shared memory, sleeping on a futex (ipc-bench's mempipe)";
-    type Tx = RingTx<SharedRing, FutexBell>;
-    type Rx = RingRx<SharedRing, FutexBell>;
-    type Listener = ShmFutexListener;
+    type Tx = ShmFutexTx;
+    type Rx = ShmFutexRx;
+    type Listener = OneChannel<ShmFutexTx, ShmFutexRx>;
 
     fn caps() -> Caps {
-        Caps { can_block: true, can_spin: true, ..super::ring_caps() }
+        Caps { can_block: true, can_spin: true, ..ring_caps() }
     }
 
     fn probe() -> Probe {
-        super::probe_ring::<Self>(Wait::Block)
+        probe::<Self>(Wait::Block)
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
         check_wait(spec)?;
         let (shared, offer) = Shared::listen(Self::ID, spec)?;
         let asymmetric = futex::register_heavy_fence();
-        let ends = ends(&shared, spec, asymmetric, Direction::FromListener, Direction::FromConnector);
+        let ends =
+            ends(&shared, spec, asymmetric, Direction::FromListener, Direction::FromConnector);
         let offer = offer.with_word("asymmetric_fence", u8::from(asymmetric));
-        Ok((ShmFutexListener(Some(ends)), offer))
+        Ok((OneChannel::new(Self::ID, ends), offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
@@ -127,7 +118,7 @@ fn ends(
     asymmetric: bool,
     out: Direction,
     into: Direction,
-) -> (RingTx<SharedRing, FutexBell>, RingRx<SharedRing, FutexBell>) {
+) -> (ShmFutexTx, ShmFutexRx) {
     let bell = || FutexBell { lifeline: Arc::clone(&shared.lifeline), asymmetric };
     (
         RingTx::new(shared.ring(out), bell(), spec.wait),

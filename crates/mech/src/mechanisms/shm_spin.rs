@@ -7,13 +7,11 @@ use std::time::Duration;
 use crossway_sys::OsError;
 use crossway_sys::lifeline::Lifeline;
 
-use crate::ring::channel::Shared;
+use crate::ring::channel::{OneChannel, Shared, probe, ring_caps};
 use crate::ring::region::{Direction, SharedRing};
 use crate::ring::{Bell, RingRx, RingTx};
 use crate::sync::AtomicU32;
-use crate::{
-    Caps, Deadline, Listener, Mechanism, Offer, OpenError, Probe, Spec, Wait,
-};
+use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec, Wait};
 
 /// The mechanism.
 pub struct ShmSpin;
@@ -43,39 +41,32 @@ impl Bell for NoBell {
     }
 }
 
-/// The listening end; complete with the offer.
-pub struct ShmSpinListener(Option<(RingTx<SharedRing, NoBell>, RingRx<SharedRing, NoBell>)>);
-
-impl Listener for ShmSpinListener {
-    type Tx = RingTx<SharedRing, NoBell>;
-    type Rx = RingRx<SharedRing, NoBell>;
-
-    fn accept(&mut self, _until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        self.0.take().ok_or_else(|| super::one_channel_only(ShmSpin::ID))
-    }
-}
+/// The sending end.
+pub type ShmSpinTx = RingTx<SharedRing, NoBell>;
+/// The receiving end.
+pub type ShmSpinRx = RingRx<SharedRing, NoBell>;
 
 impl Mechanism for ShmSpin {
     const ID: &'static str = "shm-spin";
     const ABOUT: &'static str =
         "ring in shared memory, spinning; each end owns a core (ipc-bench's mempipe_spin)";
-    type Tx = RingTx<SharedRing, NoBell>;
-    type Rx = RingRx<SharedRing, NoBell>;
-    type Listener = ShmSpinListener;
+    type Tx = ShmSpinTx;
+    type Rx = ShmSpinRx;
+    type Listener = OneChannel<ShmSpinTx, ShmSpinRx>;
 
     fn caps() -> Caps {
-        Caps { can_block: false, can_spin: true, ..super::ring_caps() }
+        Caps { can_block: false, can_spin: true, ..ring_caps() }
     }
 
     fn probe() -> Probe {
-        super::probe_ring::<Self>(Wait::Spin)
+        probe::<Self>(Wait::Spin)
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
         check_wait(spec)?;
         let (shared, offer) = Shared::listen(Self::ID, spec)?;
         let ends = ends(&shared, Direction::FromListener, Direction::FromConnector);
-        Ok((ShmSpinListener(Some(ends)), offer))
+        Ok((OneChannel::new(Self::ID, ends), offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
@@ -95,11 +86,7 @@ fn check_wait(spec: &Spec) -> Result<(), OpenError> {
     Ok(())
 }
 
-fn ends(
-    shared: &Shared,
-    out: Direction,
-    into: Direction,
-) -> (RingTx<SharedRing, NoBell>, RingRx<SharedRing, NoBell>) {
+fn ends(shared: &Shared, out: Direction, into: Direction) -> (ShmSpinTx, ShmSpinRx) {
     let bell = || NoBell(Arc::clone(&shared.lifeline));
     (
         RingTx::new(shared.ring(out), bell(), Wait::Spin),

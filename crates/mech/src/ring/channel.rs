@@ -9,7 +9,10 @@ use crossway_sys::shm::{self, Mapping};
 use super::layout::MAX_PAYLOAD;
 use super::region::{Dimensions, Direction, SharedRing};
 use super::{Bell, RingMemory, RingRx, RingTx};
-use crate::{Deadline, Facts, Offer, OpenError, RecvError, Rx, SendError, Spec, Tx};
+use crate::{
+    Boundaries, Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Order, Privilege,
+    Probe, RecvError, Reliability, Rx, SendError, Spec, Tx, Wait,
+};
 
 /// What both halves of one end share.
 pub struct Shared {
@@ -26,7 +29,7 @@ impl Shared {
     pub fn listen(id: &'static str, spec: &Spec) -> Result<(Shared, Offer), OpenError> {
         let dimensions = dimensions(id, spec)?;
         let memory = shm::create_sealed(&format!("crossway-{id}"), dimensions.memory_len())?;
-        let mapping = Arc::new(Mapping::new(&memory, dimensions.memory_len())?);
+        let mapping = Arc::new(Mapping::of_pieces(&memory, &dimensions.pieces())?);
         let (lifeline, peers) = Lifeline::pair()?;
         let offer = Offer::new()
             .with_word("capacity_bytes", dimensions.capacity)
@@ -55,7 +58,7 @@ impl Shared {
                 why: "the shared memory is not sealed, or not of the size agreed upon".into(),
             });
         }
-        let mapping = Arc::new(Mapping::new(&memory, dimensions.memory_len())?);
+        let mapping = Arc::new(Mapping::of_pieces(&memory, &dimensions.pieces())?);
         let lifeline = Arc::new(Lifeline::from_fd(offer.take_fd(id, "lifeline")?));
         Ok(Shared { mapping, dimensions, lifeline })
     }
@@ -63,6 +66,78 @@ impl Shared {
     /// One of the two rings.
     pub fn ring(&self, direction: Direction) -> SharedRing {
         SharedRing::new(Arc::clone(&self.mapping), self.dimensions, direction)
+    }
+}
+
+/// The listening side of a channel that is complete with its offer.
+pub struct OneChannel<T, R> {
+    id: &'static str,
+    ends: Option<(T, R)>,
+}
+
+impl<T, R> OneChannel<T, R> {
+    /// Holds the ends until they are asked for. `id` names the mechanism in errors.
+    pub fn new(id: &'static str, ends: (T, R)) -> Self {
+        OneChannel { id, ends: Some(ends) }
+    }
+}
+
+impl<T: Tx, R: Rx> Listener for OneChannel<T, R> {
+    type Tx = T;
+    type Rx = R;
+
+    fn accept(&mut self, _until: Deadline) -> Result<(T, R), OpenError> {
+        self.ends.take().ok_or_else(|| OpenError::Unsupported {
+            mechanism: self.id,
+            why: "one offer makes one channel; listen again for another".into(),
+        })
+    }
+}
+
+/// What all rings can do; the mechanisms change what differs.
+pub fn ring_caps() -> Caps {
+    Caps {
+        boundaries: Boundaries::Message,
+        max_message: Some(MAX_PAYLOAD),
+        order: Order::Fifo,
+        reliability: Reliability::Reliable,
+        carries_empty: true,
+        in_place: true,
+        waitable_fd: false,
+        fan_in: false,
+        reconnects: false,
+        crosses_hosts: false,
+        can_block: true,
+        can_spin: true,
+        detects_peer_death: true,
+        send_deadline: true,
+        privilege: Privilege::None,
+    }
+}
+
+/// Opens a small channel, sends a byte each way, and closes it.
+pub fn probe<M: Mechanism>(wait: Wait) -> Probe {
+    let spec = Spec { max_message: 64, wait, ..Spec::default() };
+    let attempt = || -> Result<(), String> {
+        let text = |e: &dyn std::fmt::Display| e.to_string();
+        let (mut listener, mut offer) = M::listen(&spec).map_err(|e| text(&e))?;
+        let (mut our_tx, mut our_rx) = listener.accept(None).map_err(|e| text(&e))?;
+        let (mut tx, mut rx) = M::connect(&spec, &mut offer).map_err(|e| text(&e))?;
+        let mut byte = [0];
+        tx.send(b"?", None).map_err(|e| text(&e))?;
+        our_rx.recv(&mut byte, None).map_err(|e| text(&e))?;
+        our_tx.send(&byte, None).map_err(|e| text(&e))?;
+        rx.recv(&mut byte, None).map_err(|e| text(&e))?;
+        if byte == *b"?" { Ok(()) } else { Err("the byte came back changed".into()) }
+    };
+    match attempt() {
+        Ok(()) => Probe::Ready { version: format!("linux {}", crossway_sys::kernel::release()) },
+        Err(why) => Probe::Missing {
+            why,
+            remedy: "allow memfd_create, mmap and futex to this process: look at its seccomp \
+                     profile and its memory limits"
+                .into(),
+        },
     }
 }
 

@@ -3,9 +3,7 @@
 use crossway_sys::OsError;
 
 use super::bell::Bell;
-use super::layout::{
-    ASLEEP, AWAKE, CLOSED, HEADER, Header, parse_header, record_len,
-};
+use super::layout::{ASLEEP, AWAKE, CLOSED, HEADER, payload_len, record_len};
 use super::memory::RingMemory;
 use super::pace::{Budget, Pace};
 use crate::sync::Ordering;
@@ -14,7 +12,6 @@ use crate::{Deadline, RecvError, Wait};
 /// A published message that has not been freed yet.
 #[derive(Clone, Copy, Debug)]
 struct Record {
-    payload_at: usize,
     len: usize,
     end_offset: usize,
     end: u64,
@@ -28,12 +25,11 @@ pub struct RingRx<M: RingMemory, B: Bell> {
     /// Position and offset of the next record.
     head: u64,
     head_offset: usize,
-    /// Records seen, padding included.
+    /// Records taken.
     sequence: u64,
     capacity: usize,
     max_message: usize,
     peer_gone: bool,
-    damaged: bool,
     sleeps: u64,
     wakes: u64,
 }
@@ -52,13 +48,12 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
             capacity,
             max_message,
             peer_gone: false,
-            damaged: false,
             sleeps: 0,
             wakes: 0,
         }
     }
 
-    /// Times this end slept in the kernel, and system calls it made to wake the other.
+    /// Times this end announced a sleep, and system calls it made to wake the other.
     pub fn sleeps_and_wakes(&self) -> (u64, u64) {
         (self.sleeps, self.wakes)
     }
@@ -112,44 +107,25 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
     fn peek(&mut self) -> Result<Option<Record>, RecvError> {
         let at = self.head_offset;
         let word = self.memory.header(at).load(Ordering::Acquire);
-        match parse_header(word, self.sequence) {
-            Some(Header::Nothing) => Ok(None),
-            Some(Header::Message(len)) => self.record(at, self.head, len).map(Some),
-            Some(Header::Padding) => self.pass_padding(),
-            None => self.damage(format!("header {word:#018x} at position {}", self.head)),
+        if word == 0 {
+            return Ok(None);
         }
-    }
-
-    /// Checks a header's claim.
-    #[inline]
-    fn record(&mut self, at: usize, start: u64, len: usize) -> Result<Record, RecvError> {
-        if len > self.max_message || at + record_len(at, len) > self.capacity {
-            return self.damage(format!("a message of {len} bytes at offset {at}"));
-        }
+        let len = match payload_len(word, self.sequence) {
+            Some(len) if len <= self.max_message => len,
+            _ => return self.damage(word),
+        };
         let size = record_len(at, len);
-        let end_offset = if at + size == self.capacity { 0 } else { at + size };
-        Ok(Record { payload_at: at + HEADER, len, end_offset, end: start + size as u64 })
+        let end_offset =
+            if at + size >= self.capacity { at + size - self.capacity } else { at + size };
+        Ok(Some(Record { len, end_offset, end: self.head + size as u64 }))
     }
 
     #[cold]
-    fn pass_padding(&mut self) -> Result<Option<Record>, RecvError> {
-        if self.head_offset == 0 {
-            return self.damage("padding at the start".into());
-        }
-        self.head += (self.capacity - self.head_offset) as u64;
-        self.head_offset = 0;
-        self.sequence += 1;
-        let word = self.memory.header(0).load(Ordering::Acquire);
-        match parse_header(word, self.sequence) {
-            Some(Header::Message(len)) => self.record(0, self.head, len).map(Some),
-            _ => self.damage(format!("header {word:#018x} after padding")),
-        }
-    }
-
-    #[cold]
-    fn damage<T>(&mut self, what: String) -> Result<T, RecvError> {
-        self.damaged = true;
-        Err(RecvError::Damaged(what))
+    fn damage<T>(&self, word: u64) -> Result<T, RecvError> {
+        Err(RecvError::Damaged(format!(
+            "the header at position {} reads {word:#018x}, which is not record {} of a ring of messages up to {} bytes",
+            self.head, self.sequence, self.max_message
+        )))
     }
 
     /// Reads a message and frees its room.
@@ -163,8 +139,9 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         if record.len > room {
             return Err(RecvError::TooSmall { need: record.len, have: room });
         }
-        // SAFETY: `record` checked that the range lies within the capacity; it is published, and is freed only below.
-        let result = unsafe { self.memory.with(record.payload_at, record.len, read) };
+        // SAFETY: `peek` checked the length against the longest message, for which the capacity has room; the record is
+        // published, and is freed only below.
+        let result = unsafe { self.memory.with(self.head_offset + HEADER, record.len, read) };
         self.head = record.end;
         self.head_offset = record.end_offset;
         self.sequence += 1;
@@ -200,10 +177,10 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
     /// The ring is empty: tells why nothing will come, or returns what has come in the meantime.
     #[cold]
     fn nothing_now(&mut self) -> Result<Record, RecvError> {
-        if B::ARMED_WHEN_IDLE {
-            if let Some(record) = self.arm()? {
-                return Ok(record);
-            }
+        if B::ARMED_WHEN_IDLE
+            && let Some(record) = self.arm()?
+        {
+            return Ok(record);
         }
         if self.peer_closed() || self.peer_gone || self.bell.peer_gone()? {
             // It may have sent something just before.
@@ -217,6 +194,7 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
     fn arm(&mut self) -> Result<Option<Record>, RecvError> {
         if self.memory.consumer_state().load(Ordering::Relaxed) != ASLEEP {
             self.bell.rearm()?;
+            self.sleeps += 1;
             self.memory.consumer_state().store(ASLEEP, Ordering::Release);
         }
         self.bell.heavy_fence()?;
@@ -282,7 +260,6 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
                 });
             }
             let limit = until.map(|t| t.saturating_duration_since(std::time::Instant::now()));
-            self.sleeps += 1;
             self.bell.sleep(self.memory.consumer_state(), limit)?;
             if let Some(record) = self.peek()? {
                 if !B::ARMED_WHEN_IDLE {

@@ -6,10 +6,11 @@ use crate::sync::{AtomicU32, AtomicU64};
 ///
 /// # Safety
 ///
-/// Both ends must see the same memory, zeroed at first; `header` and the payload at the same offset must be the same
+/// Both ends must see the same memory, zeroed at first, and the sizes must be what they say and never change; `header` and the payload at the same offset must be the same
 /// bytes; all references must stay valid as long as the value lives.
 pub unsafe trait RingMemory: Send + 'static {
-    /// Bytes of records; a multiple of [`LINE`](super::layout::LINE).
+    /// Bytes of records; a multiple of [`LINE`](super::layout::LINE), and at least
+    /// [`least_capacity`](super::layout::least_capacity) of the longest message.
     fn capacity(&self) -> usize;
     /// Longest message.
     fn max_message(&self) -> usize;
@@ -27,13 +28,14 @@ pub unsafe trait RingMemory: Send + 'static {
     /// Shows `len` bytes at `offset` to `read`.
     ///
     /// # Safety
-    /// The range must lie within the capacity and belong to the consumer: published, and not yet freed.
+    /// The offset must lie within the capacity, the length too (the range may pass the end and go on at the start), and the
+    /// range must belong to the consumer: published, and not yet freed.
     unsafe fn with<R>(&self, offset: usize, len: usize, read: impl FnOnce(&[u8]) -> R) -> R;
 
     /// Gives `len` bytes at `offset` to `write`.
     ///
     /// # Safety
-    /// The range must lie within the capacity and belong to the producer: freed, and not yet published.
+    /// As [`RingMemory::with`], and the range must belong to the producer: freed, and not yet published.
     unsafe fn with_mut<R>(
         &self,
         offset: usize,

@@ -4,8 +4,8 @@
 //!
 //! A ring is `capacity` bytes of shared memory and a few control words. Positions count bytes since the ring was made
 //! and never wrap; a position's offset is the position modulo `capacity`. Each message is a record: one 64-bit
-//! header word, then the payload, contiguous, so that it can be written and read in place. A record that does not fit
-//! before the end of the ring is preceded by a padding record up to it.
+//! header word, then the payload. The ring is mapped twice in a row, so that a record which passes its end is contiguous
+//! all the same, and can be written and read in place; nothing is lost to padding.
 //!
 //! There is no shared tail. **The header is the publication**: the consumer watches the header word at its own position,
 //! and the producer stores it last, with release order. Before that the producer has zeroed the word where the next
@@ -45,7 +45,7 @@ pub mod bell;
 pub mod consumer;
 pub mod layout;
 pub mod memory;
-mod pace;
+pub mod pace;
 pub mod producer;
 
 #[cfg(not(loom))]

@@ -98,7 +98,7 @@ impl SpinBudget {
     pub fn spin(&mut self) -> Budget {
         self.spins = self.spins.wrapping_add(1);
         crate::sync::relax();
-        if self.spins % CLOCK_EVERY == 0 { self.look_at_clock() } else { Budget::Left }
+        if self.spins.is_multiple_of(CLOCK_EVERY) { self.look_at_clock() } else { Budget::Left }
     }
 
     #[cold]
@@ -113,7 +113,7 @@ impl SpinBudget {
                 return Budget::Spent;
             }
         }
-        if self.spins % LIFELINE_EVERY == 0 { Budget::LookAround } else { Budget::Left }
+        if self.spins.is_multiple_of(LIFELINE_EVERY) { Budget::LookAround } else { Budget::Left }
     }
 }
 
@@ -129,7 +129,7 @@ impl Patience {
     #[inline]
     pub fn is_over(&mut self) -> bool {
         self.spins = self.spins.wrapping_add(1);
-        if self.spins % 16 != 0 {
+        if !self.spins.is_multiple_of(16) {
             return false;
         }
         let now = Instant::now();

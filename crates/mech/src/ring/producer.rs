@@ -5,9 +5,7 @@ use std::time::Duration;
 use crossway_sys::OsError;
 
 use super::bell::{Bell, SLICE};
-use super::layout::{
-    ASLEEP, AWAKE, CLOSED, HEADER, message_header, padding_header, record_len,
-};
+use super::layout::{ASLEEP, AWAKE, CLOSED, HEADER, header, record_len};
 use super::memory::RingMemory;
 use super::pace::{Budget, Pace};
 use crate::sync::Ordering;
@@ -17,16 +15,11 @@ use crate::{Deadline, SendError, Wait};
 /// after that it takes what there is.
 const HOLD_OUT: Duration = Duration::from_millis(2);
 
-/// Where a claimed record goes.
+/// Where the next record ends.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
-    /// Offset of its header.
-    offset: usize,
-    /// Offset of the padding record before it, if it had to go to the ring's start.
-    padding_at: Option<usize>,
-    /// Offset and position of what follows it.
-    end_offset: usize,
     end: u64,
+    end_offset: usize,
 }
 
 /// The sending end of a ring.
@@ -37,7 +30,7 @@ pub struct RingTx<M: RingMemory, B: Bell> {
     /// Position and offset of the next record.
     tail: u64,
     tail_offset: usize,
-    /// Records made, padding included.
+    /// Records made.
     sequence: u64,
     /// The consumer's head as last read.
     head_seen: u64,
@@ -68,7 +61,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         }
     }
 
-    /// Times this end slept in the kernel, and system calls it made to wake the other.
+    /// Times this end announced a sleep, and system calls it made to wake the other.
     pub fn sleeps_and_wakes(&self) -> (u64, u64) {
         (self.sleeps, self.wakes)
     }
@@ -139,20 +132,16 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         Ok(self.fits(&claim).then_some(claim))
     }
 
-    /// Where a message of `len` bytes would go.
+    /// Where a message of `len` bytes would end.
     #[inline]
     fn plan(&self, len: usize) -> Claim {
+        let size = record_len(self.tail_offset, len);
+        let end_offset = self.tail_offset + size;
         let capacity = self.capacity as usize;
-        let at = self.tail_offset;
-        let here = record_len(at, len);
-        let (offset, padding_at, end) = if at + here <= capacity {
-            (at, None, self.tail + here as u64)
-        } else {
-            (0, Some(at), self.tail + (capacity - at + record_len(0, len)) as u64)
-        };
-        let end_offset = offset + record_len(offset, len);
-        let end_offset = if end_offset == capacity { 0 } else { end_offset };
-        Claim { offset, padding_at, end_offset, end }
+        Claim {
+            end: self.tail + size as u64,
+            end_offset: if end_offset >= capacity { end_offset - capacity } else { end_offset },
+        }
     }
 
     /// Whether the record and the zeroed header word after it overwrite nothing that the consumer still reads.
@@ -168,7 +157,10 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         if head < self.head_seen || head > self.tail {
             return Err(SendError::Os(OsError::new(
                 "shared ring",
-                format!("head {head} is outside {}..={}: the peer damaged it", self.head_seen, self.tail),
+                format!(
+                    "head {head} is outside {}..={}: the peer damaged it",
+                    self.head_seen, self.tail
+                ),
                 std::io::Error::from(std::io::ErrorKind::InvalidData),
             )));
         }
@@ -184,22 +176,13 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
-        let mut sequence = self.sequence;
-        if claim.padding_at.is_some() {
-            sequence += 1;
-        }
-        // SAFETY: `plan` put the record within the capacity and `fits` says that the consumer has freed it; it is not
-        // published before the header is stored below.
-        unsafe { self.memory.with_mut(claim.offset + HEADER, len, fill) };
+        let at = self.tail_offset;
+        // SAFETY: `fits` says that the consumer has freed all up to the record's end, and that it is no longer than
+        // the capacity; it is not published before the header is stored below.
+        unsafe { self.memory.with_mut(at + HEADER, len, fill) };
         self.memory.header(claim.end_offset).store(0, Ordering::Relaxed);
-        self.memory
-            .header(claim.offset)
-            .store(message_header(sequence, len), Ordering::Release);
-        if let Some(at) = claim.padding_at {
-            // Last: until here the consumer watches this word, not the one at the start.
-            self.memory.header(at).store(padding_header(sequence - 1), Ordering::Release);
-        }
-        self.sequence = sequence + 1;
+        self.memory.header(at).store(header(self.sequence, len), Ordering::Release);
+        self.sequence += 1;
         self.tail = claim.end;
         self.tail_offset = claim.end_offset;
         self.memory.expect_write(claim.end_offset);
@@ -272,6 +255,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         loop {
             self.memory.head_wanted().store(wanted, Ordering::Relaxed);
             self.memory.producer_state().store(ASLEEP, Ordering::Release);
+            self.sleeps += 1;
             self.bell.heavy_fence()?;
             self.read_head()?;
             let late = until.is_some_and(|t| t <= std::time::Instant::now());
@@ -292,7 +276,6 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
             let limit = until.map_or(slice, |t| {
                 t.saturating_duration_since(std::time::Instant::now()).min(slice)
             });
-            self.sleeps += 1;
             self.bell.sleep(self.memory.producer_state(), Some(limit))?;
             self.read_head()?;
             if self.head_seen >= wanted {

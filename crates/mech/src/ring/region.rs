@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crossway_sys::shm::Mapping;
+use crossway_sys::shm::{self, Mapping};
 
 use super::layout::{LINE, least_capacity};
 use super::memory::RingMemory;
@@ -21,13 +21,6 @@ struct Control {
     head_wanted: Apart<AtomicU64>,
 }
 
-/// Bytes before the first ring's records.
-const CONTROL_LEN: usize = 4096;
-/// Records start this much before a line, so that the payload behind the header starts on one.
-const ORIGIN: usize = CONTROL_LEN - super::layout::HEADER;
-/// Between the two rings.
-const GAP: usize = 128;
-
 /// Smallest default capacity: room for thousands of small messages, within any level-2 cache.
 const DEFAULT_LEAST: usize = 256 << 10;
 
@@ -38,6 +31,11 @@ pub enum Direction {
     FromListener,
     /// The connector sends, the listener receives.
     FromConnector,
+}
+
+/// The mapping's granularity, and bytes before the first ring's records.
+fn page() -> usize {
+    shm::page_len()
 }
 
 /// The sizes from which both ends compute the same layout.
@@ -57,14 +55,22 @@ impl Dimensions {
     pub fn choose(max_message: usize, asked: Option<usize>) -> Dimensions {
         let wish = asked.unwrap_or_else(|| DEFAULT_LEAST.max(4 * (max_message + LINE)));
         Dimensions {
-            capacity: wish.next_multiple_of(LINE).max(least_capacity(max_message)),
+            capacity: wish.next_multiple_of(page()).max(least_capacity(max_message, page())),
             max_message,
         }
     }
 
     /// Bytes of shared memory that two such rings take.
     pub fn memory_len(self) -> usize {
-        (ORIGIN + 2 * self.capacity + GAP).next_multiple_of(4096)
+        page() + 2 * self.capacity
+    }
+
+    /// The memory's pieces as they must follow each other in the address space, as offset and length: the control words,
+    /// then each ring twice.
+    pub fn pieces(self) -> [(usize, usize); 5] {
+        let (a, b) = (page(), page() + self.capacity);
+        let ring = self.capacity;
+        [(0, page()), (a, ring), (a, ring), (b, ring), (b, ring)]
     }
 }
 
@@ -82,29 +88,24 @@ pub struct SharedRing {
 unsafe impl Send for SharedRing {}
 
 impl SharedRing {
-    /// The ring of one direction in a mapping of [`Dimensions::memory_len`] bytes.
+    /// The ring of one direction in a mapping of [`Dimensions::pieces`].
     ///
     /// # Panics
     /// If the mapping is shorter.
     pub fn new(mapping: Arc<Mapping>, dimensions: Dimensions, direction: Direction) -> Self {
-        const {
-            assert!(2 * size_of::<Control>() <= ORIGIN);
-            assert!(align_of::<Control>() <= 4096);
-        }
-        assert!(mapping.len() >= dimensions.memory_len(), "the mapping is too short for its rings");
-        assert_eq!(dimensions.capacity % LINE, 0, "a ring's capacity is a multiple of a line");
+        assert!(2 * size_of::<Control>() <= page());
+        let Dimensions { capacity, max_message } = dimensions;
+        assert!(mapping.len() >= page() + 4 * capacity, "the mapping is too short for its rings");
+        assert!(capacity >= least_capacity(max_message, page()), "the ring cannot hold a message");
         let nth = match direction {
             Direction::FromListener => 0,
             Direction::FromConnector => 1,
         };
         let start = mapping.start().as_ptr();
-        // SAFETY: both lie within the mapping, as asserted above: two controls before ORIGIN, two rings and the
-        // gap after it.
+        // SAFETY: both lie within the mapping, as asserted above: two controls in the first piece, then two rings,
+        // each twice.
         let (control, records) = unsafe {
-            (
-                start.cast::<Control>().add(nth).cast_const(),
-                start.add(ORIGIN + nth * (dimensions.capacity + GAP)),
-            )
+            (start.cast::<Control>().add(nth).cast_const(), start.add(page() + 2 * nth * capacity))
         };
         SharedRing { mapping, control, records, dimensions }
     }
@@ -157,7 +158,7 @@ unsafe impl RingMemory for SharedRing {
 
     #[inline]
     fn header(&self, offset: usize) -> &AtomicU64 {
-        debug_assert!(offset % 8 == 0 && offset < self.dimensions.capacity);
+        debug_assert!(offset.is_multiple_of(8) && offset < self.dimensions.capacity);
         // SAFETY: the callers keep offsets below the capacity and multiples of 8; the records start at a multiple
         // of 8; concurrent access to a header word is atomic only, by the protocol.
         unsafe { AtomicU64::from_ptr(self.records.add(offset).cast()) }
@@ -165,8 +166,8 @@ unsafe impl RingMemory for SharedRing {
 
     #[inline]
     unsafe fn with<R>(&self, offset: usize, len: usize, read: impl FnOnce(&[u8]) -> R) -> R {
-        debug_assert!(offset + len <= self.dimensions.capacity);
-        // SAFETY: in range and not written by a correct peer, as the caller promises; see the module's text for
+        debug_assert!(offset < self.dimensions.capacity + 8 && len <= self.dimensions.capacity);
+        // SAFETY: in the ring or its second mapping, and not written by a correct peer, as the caller promises; see the module's text for
         // what holds with a hostile one.
         read(unsafe { std::slice::from_raw_parts(self.records.add(offset), len) })
     }
@@ -178,8 +179,8 @@ unsafe impl RingMemory for SharedRing {
         len: usize,
         write: impl FnOnce(&mut [u8]) -> R,
     ) -> R {
-        debug_assert!(offset + len <= self.dimensions.capacity);
-        // SAFETY: in range and ours alone until published, as the caller promises. The bytes are initialised: the
+        debug_assert!(offset < self.dimensions.capacity + 8 && len <= self.dimensions.capacity);
+        // SAFETY: in the ring or its second mapping, and ours alone until published, as the caller promises. The bytes are initialised: the
         // memory began as zeroes.
         write(unsafe { std::slice::from_raw_parts_mut(self.records.add(offset), len) })
     }
@@ -192,8 +193,8 @@ mod tests {
     #[test]
     fn a_wish_below_need_is_rounded_up() {
         let d = Dimensions::choose(1000, Some(1));
-        assert!(d.capacity >= 2 * 1000);
-        assert_eq!(d.capacity % LINE, 0);
+        assert_eq!(d.capacity, page());
+        assert!(Dimensions::choose(page(), Some(1)).capacity > page());
     }
 
     #[test]
