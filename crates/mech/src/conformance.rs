@@ -62,7 +62,15 @@ mod tests {
             match (entry.probe)() {
                 Probe::Missing { why, remedy } => eprintln!("SKIP {}: {why}; {remedy}", entry.id),
                 Probe::Ready { .. } => {
-                    for wait in [Wait::Block, Wait::Spin, Wait::Hybrid { spin_us: 20 }] {
+                    let caps = (entry.caps)();
+                    for (wait, can) in [
+                        (Wait::Block, caps.can_block),
+                        (Wait::Spin, caps.can_spin),
+                        (Wait::Hybrid { spin_us: 20 }, caps.can_block && caps.can_spin),
+                    ] {
+                        if !can {
+                            continue;
+                        }
                         registry::dispatch(entry.id, RoundTrips(wait)).unwrap();
                     }
                 }

@@ -77,7 +77,6 @@ impl Mechanism for ShmFutex {
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
-        check_wait(spec)?;
         let (shared, offer) = Shared::listen(Self::ID, spec)?;
         let asymmetric = futex::register_heavy_fence();
         let ends =
@@ -87,7 +86,6 @@ impl Mechanism for ShmFutex {
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        check_wait(spec)?;
         let asymmetric = offer.word::<u8>(Self::ID, "asymmetric_fence")? == 1;
         if asymmetric && !futex::register_heavy_fence() {
             return Err(OpenError::BadOffer {
@@ -100,16 +98,6 @@ impl Mechanism for ShmFutex {
         let shared = Shared::connect(Self::ID, spec, offer)?;
         Ok(ends(&shared, spec, asymmetric, Direction::FromConnector, Direction::FromListener))
     }
-}
-
-fn check_wait(spec: &Spec) -> Result<(), OpenError> {
-    if spec.wait == Wait::Spin {
-        return Err(OpenError::Unsupported {
-            mechanism: ShmFutex::ID,
-            why: "its ends sleep; to spin for ever use shm-spin, to spin first use hybrid".into(),
-        });
-    }
-    Ok(())
 }
 
 fn ends(
