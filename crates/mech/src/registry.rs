@@ -55,6 +55,9 @@ registry! {
     tcp_nodelay::TcpNodelay,
     posix_mq::PosixMq,
     sysv_mq::SysvMq,
+    uring_pipe::UringPipe,
+    uring_uds::UringUds,
+    uring_tcp::UringTcp,
     shm_futex::ShmFutex,
     shm_spin::ShmSpin,
 }

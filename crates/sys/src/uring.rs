@@ -1,1 +1,391 @@
-//! io_uring: safe submission and completion for the few operations that the mechanisms use.
+//! io_uring: one request at a time, on buffers that are borrowed for as long as the kernel may touch them.
+//!
+//! A [`Ring`] never returns while its request is in flight: at a deadline the request is cancelled and its completion
+//! waited for. So a buffer is the caller's again when the call returns, whatever came of it, and no descriptor stays
+//! open in the ring.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use io_uring::squeue::Entry;
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode};
+use rustix::io::Errno;
+
+use crate::OsError;
+use crate::patience::Patience;
+
+/// One request and its cancellation.
+const ENTRIES: u32 = 4;
+
+/// Completions of requests carry this, those of cancellations the other.
+const REQUEST: u64 = 1;
+const CANCELLATION: u64 = 2;
+
+/// Looks at the completion queue between two looks at the clock.
+const LOOKS_PER_CLOCK: u32 = 64;
+
+/// How to wait for a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// In `io_uring_enter`: one system call submits and waits.
+    Asleep(Patience),
+    /// Reading the completion queue in a loop: one system call submits, none waits.
+    Awake(Patience),
+    /// The second for so long, then the first: one more system call waits.
+    AwakeFirst(Duration, Patience),
+}
+
+impl Waiting {
+    fn patience(self) -> Patience {
+        match self {
+            Waiting::Asleep(patience)
+            | Waiting::Awake(patience)
+            | Waiting::AwakeFirst(_, patience) => patience,
+        }
+    }
+}
+
+/// A submission and a completion queue, for one request at a time.
+pub struct Ring {
+    ring: IoUring,
+    /// The kernel would not take a request: it is still in the submission queue, and so is its buffer's address. Nothing
+    /// is submitted any more.
+    broken: bool,
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("fd", &self.ring.as_raw_fd()).finish_non_exhaustive()
+    }
+}
+
+impl Ring {
+    /// Makes a ring. Errors: `EPERM` when `kernel.io_uring_disabled` or a seccomp filter forbids it, `ENOSYS` when the
+    /// kernel has none.
+    pub fn new() -> Result<Self, OsError> {
+        let ring = IoUring::new(ENTRIES).map_err(|e| OsError::new("io_uring_setup", "", e))?;
+        if !ring.params().is_feature_ext_arg() {
+            return Err(OsError::new("io_uring_setup", "no IORING_FEAT_EXT_ARG", Errno::NOSYS));
+        }
+        Ok(Ring { ring, broken: false })
+    }
+
+    /// Reads from a pipe or file: how many bytes, 0 at the end, `None` when nothing came in time.
+    #[inline]
+    pub fn read(
+        &mut self,
+        fd: impl AsFd,
+        buf: &mut [u8],
+        waiting: Waiting,
+    ) -> Result<Option<usize>, Errno> {
+        let fd = fd.as_fd();
+        self.perform(waiting, |at_once| {
+            opcode::Read::new(Fd(fd.as_raw_fd()), buf.as_mut_ptr(), most(buf.len()))
+                .offset(u64::MAX)
+                .rw_flags(if at_once { libc::RWF_NOWAIT } else { 0 })
+                .build()
+        })
+    }
+
+    /// Writes to a pipe or file a part or all: how many bytes, `None` when there was no room in time.
+    #[inline]
+    pub fn write(
+        &mut self,
+        fd: impl AsFd,
+        bytes: &[u8],
+        waiting: Waiting,
+    ) -> Result<Option<usize>, Errno> {
+        let fd = fd.as_fd();
+        self.perform(waiting, |at_once| {
+            opcode::Write::new(Fd(fd.as_raw_fd()), bytes.as_ptr(), most(bytes.len()))
+                .offset(u64::MAX)
+                .rw_flags(if at_once { libc::RWF_NOWAIT } else { 0 })
+                .build()
+        })
+    }
+
+    /// Receives from a stream socket until `buf` is full (MSG_WAITALL) or patience ends: how many bytes, 0 at the end,
+    /// `None` when nothing came in time.
+    #[inline]
+    pub fn recv(
+        &mut self,
+        socket: impl AsFd,
+        buf: &mut [u8],
+        waiting: Waiting,
+    ) -> Result<Option<usize>, Errno> {
+        let fd = socket.as_fd();
+        self.perform(waiting, |at_once| {
+            opcode::Recv::new(Fd(fd.as_raw_fd()), buf.as_mut_ptr(), most(buf.len()))
+                .flags(if at_once { libc::MSG_DONTWAIT } else { libc::MSG_WAITALL })
+                .build()
+        })
+    }
+
+    /// Sends on a stream socket until all of `bytes` is taken (MSG_WAITALL) or patience ends: how many bytes went, `None`
+    /// when there was no room in time. Never raises SIGPIPE.
+    #[inline]
+    pub fn send(
+        &mut self,
+        socket: impl AsFd,
+        bytes: &[u8],
+        waiting: Waiting,
+    ) -> Result<Option<usize>, Errno> {
+        let fd = socket.as_fd();
+        self.perform(waiting, |at_once| {
+            let wait = if at_once { libc::MSG_DONTWAIT } else { libc::MSG_WAITALL };
+            opcode::Send::new(Fd(fd.as_raw_fd()), bytes.as_ptr(), most(bytes.len()))
+                .flags(wait | libc::MSG_NOSIGNAL)
+                .build()
+        })
+    }
+
+    /// Carries out the request that `build` makes, to which it is told whether it must end at once. The request may
+    /// point to memory that the caller holds for the length of this call.
+    #[inline]
+    fn perform(
+        &mut self,
+        waiting: Waiting,
+        mut build: impl FnMut(bool) -> Entry,
+    ) -> Result<Option<usize>, Errno> {
+        loop {
+            let at_once = waiting.patience() == Patience::Now;
+            let outcome = match self.complete(build(at_once), waiting) {
+                // Pipes before Linux 6.4 do not know RWF_NOWAIT: ask as usual and take it back.
+                Err(Errno::OPNOTSUPP) if at_once => {
+                    let now = Patience::Until(Instant::now());
+                    self.complete(build(false), Waiting::Asleep(now))
+                }
+                outcome => outcome,
+            };
+            match outcome {
+                Ok(len) => return Ok(Some(len)),
+                Err(Errno::AGAIN) if at_once => return Ok(None),
+                Err(Errno::CANCELED | Errno::INTR | Errno::AGAIN) => {
+                    if waiting.patience().is_over() {
+                        return Ok(None);
+                    }
+                }
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// Submits one request and returns when it is complete, cancelled if patience ended before.
+    #[inline]
+    fn complete(&mut self, request: Entry, waiting: Waiting) -> Result<usize, Errno> {
+        if self.broken {
+            return Err(Errno::BADFD);
+        }
+        // SAFETY: what the request points to is held by our caller until we return, and from here on we return only
+        // after its completion, or marked as broken, when the kernel has not taken it and never will: there is no
+        // other way out of this function, and nothing in it unwinds.
+        let pushed = unsafe { self.ring.submission().push(&request.user_data(REQUEST)) };
+        if pushed.is_err() {
+            // Cannot be: the queue is empty between calls.
+            return Err(Errno::BUSY);
+        }
+        let patience = waiting.patience();
+        let awake_until = match waiting {
+            Waiting::AwakeFirst(budget, _) => Some(Instant::now() + budget),
+            _ => None,
+        };
+        let mut awake = !matches!(waiting, Waiting::Asleep(_));
+        let mut cancelled = false;
+        let mut looks = 0_u32;
+        self.enter(
+            usize::from(!awake),
+            patience.left().filter(|_| !awake && patience != Patience::Now),
+        )?;
+        loop {
+            if let Some(result) = self.reap() {
+                return result;
+            }
+            looks += 1;
+            if awake && !looks.is_multiple_of(LOOKS_PER_CLOCK) {
+                std::hint::spin_loop();
+                continue;
+            }
+            // A request that must end at once does so by itself.
+            if !cancelled && patience != Patience::Now && patience.is_over() {
+                let cancel = opcode::AsyncCancel::new(REQUEST).build().user_data(CANCELLATION);
+                // SAFETY: a cancellation points to nothing. The queue has room: the request was taken out of it.
+                cancelled = unsafe { self.ring.submission().push(&cancel) }.is_ok();
+                // The completion comes soon; sleep until then.
+                awake = false;
+            }
+            if awake_until.is_some_and(|until| Instant::now() >= until) {
+                awake = false;
+            }
+            if !awake {
+                let limit = patience.left().filter(|_| !cancelled && patience != Patience::Now);
+                self.enter(1, limit)?;
+            }
+        }
+    }
+
+    /// Submits what is queued and waits for `want` completions, no longer than `limit`. An error means that the
+    /// request was not submitted, and never will be.
+    #[inline]
+    fn enter(&mut self, want: usize, limit: Option<Duration>) -> Result<(), Errno> {
+        let result = match limit {
+            None => self.ring.submit_and_wait(want),
+            Some(limit) => {
+                let time = Timespec::from(limit);
+                self.ring.submitter().submit_with_args(want, &SubmitArgs::new().timespec(&time))
+            }
+        };
+        let Err(error) = result else { return Ok(()) };
+        let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+        match errno {
+            // Nothing is wrong; who called looks and enters again.
+            Errno::INTR | Errno::TIME | Errno::AGAIN | Errno::BUSY => Ok(()),
+            _ if self.ring.submission().is_empty() => {
+                // In flight: it must be waited for, even awake.
+                std::thread::yield_now();
+                Ok(())
+            }
+            _ => {
+                self.broken = true;
+                Err(errno)
+            }
+        }
+    }
+
+    /// The request's completion, if it is there.
+    #[inline]
+    fn reap(&mut self) -> Option<Result<usize, Errno>> {
+        self.ring
+            .completion()
+            // What a cancellation came to is of no interest: the request's completion says it.
+            .find(|entry: &cqueue::Entry| entry.user_data() == REQUEST)
+            .map(|entry| {
+                usize::try_from(entry.result())
+                    .map_err(|_| Errno::from_raw_os_error(-entry.result()))
+            })
+    }
+}
+
+/// A length as requests hold it; the kernel moves no more than this at once anyway.
+fn most(len: usize) -> u32 {
+    len.min(0x7fff_f000) as u32
+}
+
+/// Why there is no io_uring here and what mends it, from the error of [`Ring::new`].
+pub fn why_missing(error: &OsError) -> (String, &'static str) {
+    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
+        .ok()
+        .and_then(|text| text.trim().parse::<u32>().ok())
+        .unwrap_or(0);
+    match disabled {
+        2 => (
+            "kernel.io_uring_disabled = 2 forbids io_uring to all".to_owned(),
+            "run as root: sysctl -w kernel.io_uring_disabled=0",
+        ),
+        1 if error.errno() == libc::EPERM => (
+            "kernel.io_uring_disabled = 1 allows io_uring to kernel.io_uring_group and CAP_SYS_ADMIN only".to_owned(),
+            "run as root: sysctl -w kernel.io_uring_disabled=0, or join the group",
+        ),
+        _ if error.errno() == libc::ENOSYS => {
+            (error.to_string(), "a kernel of 5.11 or later with CONFIG_IO_URING")
+        }
+        _ => (
+            error.to_string(),
+            "a seccomp filter forbids io_uring (containers do): run outside of it, or with --security-opt \
+             seccomp=unconfined",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    fn ring() -> Option<Ring> {
+        match Ring::new() {
+            Ok(ring) => Some(ring),
+            Err(error) => {
+                let (why, remedy) = why_missing(&error);
+                eprintln!("SKIP io_uring: {why}; {remedy}");
+                None
+            }
+        }
+    }
+
+    fn soon() -> Patience {
+        Patience::Until(Instant::now() + Duration::from_millis(10))
+    }
+
+    const FOREVER: Waiting = Waiting::Asleep(Patience::Forever);
+    const NOW: Waiting = Waiting::Asleep(Patience::Now);
+
+    #[test]
+    fn an_empty_pipe_gives_nothing_now_or_until_the_deadline_then_what_was_written() {
+        let Some(mut ring) = ring() else { return };
+        let (r, w) = rustix::pipe::pipe().unwrap();
+        let mut buf = [0; 8];
+        assert_eq!(ring.read(&r, &mut buf, NOW), Ok(None));
+        for waiting in [
+            Waiting::Asleep(soon()),
+            Waiting::Awake(soon()),
+            Waiting::AwakeFirst(Duration::from_micros(50), soon()),
+        ] {
+            assert_eq!(ring.read(&r, &mut buf, waiting), Ok(None));
+            assert!(waiting.patience().is_over());
+        }
+        assert_eq!(ring.write(&w, b"hello", FOREVER), Ok(Some(5)));
+        assert_eq!(ring.read(&r, &mut buf, FOREVER), Ok(Some(5)));
+        assert_eq!(&buf[..5], b"hello");
+        drop(w);
+        assert_eq!(ring.read(&r, &mut buf, FOREVER), Ok(Some(0)));
+    }
+
+    #[test]
+    fn what_comes_later_ends_the_wait_asleep_and_awake() {
+        let Some(mut ring) = ring() else { return };
+        let (mut a, b) = UnixStream::pair().unwrap();
+        for waiting in [
+            FOREVER,
+            Waiting::Awake(Patience::Forever),
+            Waiting::AwakeFirst(Duration::from_micros(50), Patience::Forever),
+        ] {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(5));
+                    std::io::Write::write_all(&mut a, b"abc").unwrap();
+                });
+                let mut buf = [0; 3];
+                assert_eq!(ring.recv(&b, &mut buf, waiting), Ok(Some(3)));
+                assert_eq!(&buf, b"abc");
+            });
+        }
+    }
+
+    #[test]
+    fn a_full_socket_takes_nothing_and_a_part_that_went_is_told() {
+        let Some(mut ring) = ring() else { return };
+        let (a, b) = UnixStream::pair().unwrap();
+        let large = vec![7; 4 << 20];
+        let sent = ring.send(&a, &large, Waiting::Asleep(soon())).unwrap().unwrap();
+        assert!(sent < large.len());
+        assert_eq!(ring.send(&a, b"x", NOW), Ok(None));
+        assert_eq!(ring.send(&a, b"x", Waiting::Asleep(soon())), Ok(None));
+        drop(b);
+        assert_eq!(ring.send(&a, b"x", FOREVER), Err(Errno::PIPE));
+    }
+
+    #[test]
+    fn a_cancelled_read_takes_nothing_that_comes_later() {
+        let Some(mut ring) = ring() else { return };
+        let (r, w) = rustix::pipe::pipe().unwrap();
+        let mut buf = [0; 8];
+        for _ in 0..100 {
+            let now = Patience::Until(Instant::now());
+            assert_eq!(ring.read(&r, &mut buf, Waiting::Asleep(now)), Ok(None));
+        }
+        assert_eq!(rustix::io::write(&w, b"late"), Ok(4));
+        assert_eq!(rustix::io::read(&r, &mut buf), Ok(4));
+    }
+}

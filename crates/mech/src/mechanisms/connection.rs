@@ -195,7 +195,7 @@ fn connect_within(
 }
 
 /// Opens a channel to itself and sends one byte through it.
-fn exchange_a_byte<M: Mechanism>() -> Result<(), String> {
+pub(super) fn exchange_a_byte<M: Mechanism>() -> Result<(), String> {
     let limit = Duration::from_secs(2);
     let spec = Spec { open_timeout: limit, ..Spec::default() };
     let until = Some(Instant::now() + limit);

@@ -14,6 +14,10 @@ pub mod tcp;
 pub mod tcp_nodelay;
 pub mod uds_seqpacket;
 pub mod uds_stream;
+pub mod uring_pipe;
+pub mod uring_stream;
+pub mod uring_tcp;
+pub mod uring_uds;
 mod waiting;
 
 use crate::OpenError;

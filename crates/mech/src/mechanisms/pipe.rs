@@ -46,7 +46,7 @@ impl ByteSource for PipeEnd {
     }
 }
 
-fn pipe_facts(end: &PipeEnd) -> Facts {
+pub(super) fn pipe_facts(end: &PipeEnd) -> Facts {
     let bytes = end.capacity_bytes().ok().and_then(|n| i64::try_from(n).ok());
     bytes.into_iter().map(|n| ("pipe_bytes".to_owned(), n)).collect()
 }
@@ -57,13 +57,23 @@ pub(super) fn halves(
     write: OwnedFd,
     read: OwnedFd,
 ) -> Result<(StreamTx<PipeEnd>, StreamRx<PipeEnd>), OpenError> {
+    let (write, read) = ends(spec, write, read)?;
+    Ok((StreamTx::new(write, spec.wait), StreamRx::new(read, spec.wait)))
+}
+
+/// A writing and a reading end with the capacity that was asked for.
+pub(super) fn ends(
+    spec: &Spec,
+    write: OwnedFd,
+    read: OwnedFd,
+) -> Result<(PipeEnd, PipeEnd), OpenError> {
     ignore_sigpipe();
     let (write, read) = (PipeEnd::new(write)?, PipeEnd::new(read)?);
     if let Some(bytes) = spec.capacity_bytes {
         write.set_capacity_bytes(bytes)?;
         read.set_capacity_bytes(bytes)?;
     }
-    Ok((StreamTx::new(write, spec.wait), StreamRx::new(read, spec.wait)))
+    Ok((write, read))
 }
 
 /// What every pipe can do, anonymous or named.

@@ -85,13 +85,10 @@ impl MqTx {
         if self.watch.peer_has_ended() {
             return Err(SendError::PeerClosed);
         }
-        let sent = send(&self.queue);
-        // The peer may have ended while we waited, and the watcher made the room.
-        if self.watch.peer_has_ended() {
-            return Err(SendError::PeerClosed);
-        }
-        match sent {
+        match send(&self.queue) {
+            // The peer may have ended meanwhile, after or before it took this message: the next send tells.
             Ok(true) => Ok(()),
+            Ok(false) if self.watch.peer_has_ended() => Err(SendError::PeerClosed),
             Ok(false) => Err(none_in_time),
             Err(errno) => Err(OsError::new("mq_timedsend", "", errno).into()),
         }

@@ -1,0 +1,170 @@
+//! The byte streams again, with every read and write made as an io_uring request.
+//!
+//! Blocking is one system call per message at each end: `io_uring_enter` submits the request and waits for its
+//! completion. Spinning submits with one call too and then reads the completion queue without any. Each half has a ring
+//! of its own, because the halves may be in different threads.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use crossway_sys::Errno;
+use crossway_sys::patience::Patience as SysPatience;
+use crossway_sys::pipe::PipeEnd;
+use crossway_sys::uring::{Ring, Waiting, why_missing};
+
+use super::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
+use super::connection::{ConnectionFamily, SocketHalf};
+use super::pipe::pipe_facts;
+use super::waiting::{Patience, Stop};
+use crate::{Facts, OpenError, Spec, Wait};
+
+/// What a request can be made on.
+pub trait Object: AsFd + Send + 'static {
+    /// Writes a part or all; `None` when there was no room in time.
+    fn put(&self, ring: &mut Ring, bytes: &[u8], how: Waiting) -> Result<Option<usize>, Errno>;
+    /// Reads what comes, 0 at the end; `None` when nothing came in time.
+    fn get(&self, ring: &mut Ring, buf: &mut [u8], how: Waiting) -> Result<Option<usize>, Errno>;
+    /// Values read back from the system.
+    fn read_back(&self) -> Facts;
+}
+
+impl Object for PipeEnd {
+    #[inline]
+    fn put(&self, ring: &mut Ring, bytes: &[u8], how: Waiting) -> Result<Option<usize>, Errno> {
+        ring.write(self, bytes, how)
+    }
+
+    #[inline]
+    fn get(&self, ring: &mut Ring, buf: &mut [u8], how: Waiting) -> Result<Option<usize>, Errno> {
+        ring.read(self, buf, how)
+    }
+
+    fn read_back(&self) -> Facts {
+        pipe_facts(self)
+    }
+}
+
+impl<F: ConnectionFamily> Object for SocketHalf<F> {
+    #[inline]
+    fn put(&self, ring: &mut Ring, bytes: &[u8], how: Waiting) -> Result<Option<usize>, Errno> {
+        ring.send(self, bytes, how)
+    }
+
+    #[inline]
+    fn get(&self, ring: &mut Ring, buf: &mut [u8], how: Waiting) -> Result<Option<usize>, Errno> {
+        ring.recv(self, buf, how)
+    }
+
+    fn read_back(&self) -> Facts {
+        self.read_facts()
+    }
+}
+
+/// One direction of a stream and the ring that serves it.
+#[derive(Debug)]
+pub struct UringEnd<O> {
+    object: O,
+    ring: Ring,
+}
+
+impl<O: Object> UringEnd<O> {
+    fn new(object: O) -> Result<Self, OpenError> {
+        Ok(UringEnd { object, ring: Ring::new()? })
+    }
+}
+
+/// The halves of a channel whose directions are `sink` and `source`.
+pub(super) fn halves<O: Object>(
+    spec: &Spec,
+    sink: O,
+    source: O,
+) -> Result<(UringTx<O>, UringRx<O>), OpenError> {
+    let tx = StreamTx::new(UringEnd::new(sink)?, spec.wait);
+    Ok((tx, StreamRx::new(UringEnd::new(source)?, spec.wait)))
+}
+
+/// The sending half.
+pub type UringTx<O> = StreamTx<UringEnd<O>>;
+/// The receiving half.
+pub type UringRx<O> = StreamRx<UringEnd<O>>;
+
+/// Makes a request as the channel waits.
+#[inline]
+fn within(
+    wait: Wait,
+    patience: Patience,
+    request: impl FnOnce(Waiting) -> Result<Option<usize>, Errno>,
+) -> Result<usize, Stop> {
+    let (how, none_in_time) = match patience {
+        Patience::Now => (Waiting::Asleep(SysPatience::Now), Stop::WouldBlock),
+        Patience::Until(deadline) => {
+            let patience = SysPatience::from_deadline(deadline);
+            let how = match wait {
+                Wait::Block => Waiting::Asleep(patience),
+                Wait::Spin => Waiting::Awake(patience),
+                Wait::Hybrid { spin_us } => {
+                    Waiting::AwakeFirst(Duration::from_micros(spin_us.into()), patience)
+                }
+            };
+            (how, Stop::TimedOut)
+        }
+    };
+    request(how).map_err(Stop::Errno)?.ok_or(none_in_time)
+}
+
+fn plainly(nonblocking: bool) -> Waiting {
+    Waiting::Asleep(if nonblocking { SysPatience::Now } else { SysPatience::Forever })
+}
+
+impl<O: Object> ByteSink for UringEnd<O> {
+    fn write(&mut self, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno> {
+        self.object.put(&mut self.ring, bytes, plainly(nonblocking))?.ok_or(Errno::AGAIN)
+    }
+
+    #[inline]
+    fn write_within(
+        &mut self,
+        bytes: &[u8],
+        wait: Wait,
+        patience: Patience,
+    ) -> Result<usize, Stop> {
+        within(wait, patience, |how| self.object.put(&mut self.ring, bytes, how))
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.object.as_fd()
+    }
+
+    fn facts(&self) -> Facts {
+        self.object.read_back()
+    }
+}
+
+impl<O: Object> ByteSource for UringEnd<O> {
+    fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
+        self.object.get(&mut self.ring, buf, plainly(nonblocking))?.ok_or(Errno::AGAIN)
+    }
+
+    #[inline]
+    fn read_within(
+        &mut self,
+        buf: &mut [u8],
+        wait: Wait,
+        patience: Patience,
+    ) -> Result<usize, Stop> {
+        within(wait, patience, |how| self.object.get(&mut self.ring, buf, how))
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.object.as_fd()
+    }
+
+    fn facts(&self) -> Facts {
+        self.object.read_back()
+    }
+}
+
+/// Why no ring can be made here and what mends it; `None` if one can.
+pub(super) fn missing_ring() -> Option<(String, &'static str)> {
+    Ring::new().err().map(|error| why_missing(&error))
+}

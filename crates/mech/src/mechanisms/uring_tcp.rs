@@ -1,0 +1,52 @@
+//! TCP with the system's defaults, whose sends and receives are io_uring requests: one `io_uring_enter` per message at each end, of any
+//! size (MSG_WAITALL: the kernel goes on until the message is moved whole).
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use crossway_sys::socket;
+
+use super::connection::{ConnectionFamily, SocketHalf, exchange_a_byte};
+use super::stream_socket::stream_caps;
+use super::tcp::Tcp;
+use super::uring_stream::{UringRx, UringTx, halves, missing_ring};
+use crate::{Caps, Facts, Offer, OpenError, Privilege, Spec};
+
+/// tcp(7) by io_uring(7).
+#[derive(Debug)]
+pub struct UringTcp;
+
+impl ConnectionFamily for UringTcp {
+    const NAME: &'static str = "uring-tcp";
+    const SUMMARY: &'static str = "TCP, default options, by io_uring requests";
+    type Sender = UringTx<SocketHalf<Self>>;
+    type Receiver = UringRx<SocketHalf<Self>>;
+
+    fn capabilities() -> Caps {
+        stream_caps(true, Privilege::None)
+    }
+
+    fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError> {
+        let (sink, source) = SocketHalf::both(fd);
+        halves(spec, sink, source)
+    }
+
+    fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
+        Tcp::listening(spec)
+    }
+
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+        Tcp::dialling(spec, offer)
+    }
+
+    fn try_here() -> Result<(), String> {
+        missing_ring().map_or_else(exchange_a_byte::<Self>, |(why, _)| Err(why))
+    }
+
+    fn remedy() -> &'static str {
+        missing_ring().map_or(Tcp::remedy(), |(_, remedy)| remedy)
+    }
+
+    fn add_facts(fd: BorrowedFd<'_>, facts: &mut Facts) {
+        Tcp::add_facts(fd, facts);
+    }
+}

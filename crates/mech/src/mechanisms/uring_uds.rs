@@ -1,0 +1,54 @@
+//! AF_UNIX stream sockets whose sends and receives are io_uring requests: one `io_uring_enter` per message at each end, of any
+//! size (MSG_WAITALL: the kernel goes on until the message is moved whole).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crossway_sys::socket;
+
+use super::connection::{ConnectionFamily, SocketHalf, exchange_a_byte, set_buffers};
+use super::stream_socket::stream_caps;
+use super::uds_stream::UdsStream;
+use super::uring_stream::{UringRx, UringTx, halves, missing_ring};
+use crate::{Caps, Facts, Offer, OpenError, Privilege, Spec};
+
+/// unix(7), SOCK_STREAM, by io_uring(7).
+#[derive(Debug)]
+pub struct UringUds;
+
+impl ConnectionFamily for UringUds {
+    const NAME: &'static str = "uring-uds";
+    const SUMMARY: &'static str = "UNIX-domain stream socket by io_uring requests";
+    type Sender = UringTx<SocketHalf<Self>>;
+    type Receiver = UringRx<SocketHalf<Self>>;
+
+    fn capabilities() -> Caps {
+        stream_caps(false, Privilege::None)
+    }
+
+    fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError> {
+        // An accepted AF_UNIX socket has the default buffers, whatever the listening one has.
+        set_buffers(fd.as_fd(), spec)?;
+        let (sink, source) = SocketHalf::both(fd);
+        halves(spec, sink, source)
+    }
+
+    fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
+        UdsStream::listening(spec)
+    }
+
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+        UdsStream::dialling(spec, offer)
+    }
+
+    fn try_here() -> Result<(), String> {
+        missing_ring().map_or_else(exchange_a_byte::<Self>, |(why, _)| Err(why))
+    }
+
+    fn remedy() -> &'static str {
+        missing_ring().map_or(UdsStream::remedy(), |(_, remedy)| remedy)
+    }
+
+    fn add_facts(fd: BorrowedFd<'_>, facts: &mut Facts) {
+        UdsStream::add_facts(fd, facts);
+    }
+}
