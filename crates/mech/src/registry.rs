@@ -47,20 +47,31 @@ macro_rules! registry {
     };
 }
 
-registry! {
-    pipe::Pipe,
-    uds_stream::UdsStream,
-    uds_seqpacket::UdsSeqpacket,
-    tcp::Tcp,
-    tcp_nodelay::TcpNodelay,
-    posix_mq::PosixMq,
-    sysv_mq::SysvMq,
-    uring_pipe::UringPipe,
-    uring_uds::UringUds,
-    uring_tcp::UringTcp,
-    shm_futex::ShmFutex,
-    shm_spin::ShmSpin,
+/// Calls a macro with all mechanisms, `module::Type`. One line here enters a mechanism everywhere, the conformance suite
+/// included.
+macro_rules! for_every_mechanism {
+    ($then:ident) => {
+        $then! {
+            pipe::Pipe,
+            uds_stream::UdsStream,
+            uds_seqpacket::UdsSeqpacket,
+            tcp::Tcp,
+            tcp_nodelay::TcpNodelay,
+            posix_mq::PosixMq,
+            sysv_mq::SysvMq,
+            uring_pipe::UringPipe,
+            uring_uds::UringUds,
+            uring_tcp::UringTcp,
+            shm_futex::ShmFutex,
+            shm_spin::ShmSpin,
+        }
+    };
 }
+#[cfg(test)]
+#[cfg(test)]
+pub(crate) use for_every_mechanism;
+
+for_every_mechanism!(registry);
 
 /// The entry called `id`.
 pub fn find(id: &str) -> Option<&'static Entry> {

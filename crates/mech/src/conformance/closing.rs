@@ -1,0 +1,133 @@
+//! How an end learns that the other has closed.
+
+use std::time::{Duration, Instant};
+
+use super::bench::*;
+use crate::{Mechanism, RecvError, Reliability, Rx, SendError, Tx};
+
+/// Holds `end` to what it must say when its peer is gone: nothing more to receive, and no use in sending. TCP may take a
+/// few messages before the peer's host answers that nobody is there.
+pub(super) fn must_say_closed<M: Mechanism>(end: &mut End<M>) {
+    if !M::caps().detects_peer_death {
+        let until = Some(Instant::now() + Duration::from_millis(30));
+        let outcome = end.rx.recv(&mut [0; 64], until);
+        let silent = matches!(outcome, Err(RecvError::TimedOut));
+        assert!(silent, "told of the end though it says it is not: {outcome:?}");
+        return;
+    }
+    let mut buf = [0; 64];
+    let outcome = loop {
+        match end.rx.recv(&mut buf, soon()) {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(outcome, RecvError::PeerClosed), "{outcome:?}");
+    let again = end.rx.try_recv(&mut buf);
+    assert!(matches!(again, Err(RecvError::PeerClosed)), "{again:?} the second time");
+    let limit = soon();
+    let outcome = loop {
+        match end.tx.send(&buf, soon()) {
+            Ok(()) => assert!(Some(Instant::now()) < limit, "sends to nobody without an error"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(outcome, SendError::PeerClosed), "{outcome:?}");
+}
+
+pub(super) fn a_closed_peer_is_noticed_after_its_last_message<M: Mechanism>() {
+    check::<M>(|| {
+        for listener_closes in [false, true] {
+            let (a, b) = open::<M>(&natural_spec::<M>());
+            let (mut stays, mut goes) = if listener_closes { (b, a) } else { (a, b) };
+            goes.tx.send(&[6; 64], soon()).unwrap();
+            if M::caps().carries_empty {
+                goes.tx.send(&[], soon()).unwrap();
+            }
+            goes.tx.send(&[7; 64], soon()).unwrap();
+            goes.tx.flush().unwrap();
+            drop(goes);
+            let mut buf = [0; 64];
+            assert_eq!(stays.rx.recv(&mut buf, soon()).unwrap(), 64);
+            assert_eq!(buf, [6; 64]);
+            if M::caps().carries_empty {
+                assert_eq!(stays.rx.recv(&mut buf, soon()).unwrap(), 0, "the empty message");
+            }
+            assert_eq!(stays.rx.recv(&mut buf, soon()).unwrap(), 64);
+            assert_eq!(buf, [7; 64]);
+            must_say_closed(&mut stays);
+        }
+    });
+}
+
+/// Waits until a thread that told its id sleeps, if it is one that sleeps.
+fn let_it_sleep<M: Mechanism>(tid: u32) {
+    if !M::caps().can_block {
+        return;
+    }
+    let limit = soon();
+    while Some(Instant::now()) < limit {
+        let text = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+        if text[text.rfind(')').unwrap()..].starts_with(") S") {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("the waiting thread never sleeps");
+}
+
+/// Starts `blocks` in a thread, and `then` when it sleeps.
+fn while_blocked<M: Mechanism, T: Send + 'static>(
+    blocks: impl FnOnce() -> T + Send + 'static,
+    then: impl FnOnce(),
+) -> T {
+    let (told, tid) = std::sync::mpsc::channel();
+    let thread = start("blocked", move || {
+        told.send(super::peer::thread_id()).unwrap();
+        blocks()
+    });
+    let_it_sleep::<M>(tid.recv().unwrap());
+    then();
+    join(thread)
+}
+
+pub(super) fn a_blocked_receiver_notices_that_its_peer_closes<M: Mechanism>() {
+    if !M::caps().detects_peer_death {
+        return;
+    }
+    check::<M>(|| {
+        for listener_closes in [false, true] {
+            let (a, b) = open::<M>(&natural_spec::<M>());
+            let (mut stays, goes) = if listener_closes { (b, a) } else { (a, b) };
+            let outcome = while_blocked::<M, _>(
+                move || stays.rx.recv(&mut [0; 64], None).map(|_| stays),
+                move || drop(goes),
+            );
+            assert!(matches!(outcome, Err(RecvError::PeerClosed)));
+        }
+    });
+}
+
+pub(super) fn a_blocked_sender_notices_that_its_peer_closes<M: Mechanism>() {
+    let caps = M::caps();
+    // Who loses what comes too fast never blocks.
+    if caps.reliability == Reliability::Lossy {
+        return;
+    }
+    check::<M>(|| {
+        for listener_closes in [false, true] {
+            let (a, b) = open::<M>(&natural_spec::<M>());
+            let (mut stays, goes) = if listener_closes { (b, a) } else { (a, b) };
+            while stays.tx.try_send(&[1; 4096]).is_ok() {}
+            let outcome = while_blocked::<M, _>(
+                move || loop {
+                    if let Err(error) = stays.tx.send(&[1; 4096], None) {
+                        break error;
+                    }
+                },
+                move || drop(goes),
+            );
+            assert!(matches!(outcome, SendError::PeerClosed), "{outcome:?}");
+        }
+    });
+}

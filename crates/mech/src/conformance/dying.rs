@@ -1,0 +1,84 @@
+//! kill -9 in every state, of either side: the survivor notices, and hangs nowhere.
+
+use std::time::{Duration, Instant};
+
+use super::bench::*;
+use super::closing::must_say_closed;
+use super::peer::{Job, Peer, Side};
+use crate::{Mechanism, RecvError, Reliability, Rx, SendError, Tx};
+
+/// Kills a peer at its job, on each side of the opening, and holds the survivor to what it must notice.
+fn kill_at<M: Mechanism>(job: Job) {
+    check::<M>(move || {
+        for side in [Side::Connects, Side::Listens] {
+            let (mut here, mut peer) = Peer::open::<M>(&natural_spec::<M>(), side, job);
+            peer.wait_until_at_work();
+            peer.kill();
+            let mut received = 0_u64;
+            drain_whole_messages(&mut here, &mut received);
+            if job == Job::FillUp {
+                assert!(received > 0, "what was sent before the death is lost");
+            }
+            must_say_closed(&mut here);
+        }
+    });
+}
+
+/// Receives what the dead peer had sent.
+fn drain_whole_messages<M: Mechanism>(end: &mut End<M>, received: &mut u64) {
+    let mut buf = vec![0; if keeps_boundaries::<M>() { 64 * 1024 } else { 64 }];
+    while end.rx.try_recv(&mut buf).is_ok() {
+        *received += 1;
+    }
+}
+
+pub(super) fn a_killed_idle_peer_is_noticed<M: Mechanism>() {
+    kill_at::<M>(Job::Idle);
+}
+
+pub(super) fn a_peer_killed_while_receiving_is_noticed<M: Mechanism>() {
+    kill_at::<M>(Job::Receive);
+}
+
+pub(super) fn a_peer_killed_while_sending_into_a_full_channel_is_noticed<M: Mechanism>() {
+    // Who loses what comes too fast is never full.
+    if M::caps().reliability == Reliability::Reliable {
+        kill_at::<M>(Job::FillUp);
+    }
+}
+
+pub(super) fn a_peer_killed_while_it_writes_in_place_is_noticed<M: Mechanism>() {
+    kill_at::<M>(Job::WriteInPlace);
+}
+
+pub(super) fn a_peer_killed_amid_traffic_is_noticed<M: Mechanism>() {
+    check::<M>(|| {
+        let told = M::caps().detects_peer_death;
+        for (side, rounds) in [(Side::Connects, 300), (Side::Listens, 301)] {
+            let (mut here, mut peer) = Peer::open::<M>(&natural_spec::<M>(), side, Job::Echo);
+            let mut buf = [0; 64];
+            let mut echoed = 0;
+            let outcome = loop {
+                if let Err(error) = here.tx.send(&[1; 64], soon()) {
+                    assert!(matches!(error, SendError::PeerClosed), "{error:?}");
+                    break RecvError::PeerClosed;
+                }
+                // The next message is on its way to a process that dies.
+                if echoed == rounds {
+                    peer.kill_soon();
+                }
+                let silence = Some(Instant::now() + Duration::from_millis(300));
+                match here.rx.recv(&mut buf, if told { soon() } else { silence }) {
+                    Ok(len) => assert_eq!(buf[..len], [1; 64]),
+                    Err(error) => break error,
+                }
+                echoed += 1;
+            };
+            assert!(echoed >= rounds, "the peer was gone before it was killed");
+            if told {
+                assert!(matches!(outcome, RecvError::PeerClosed), "{outcome:?}");
+                must_say_closed(&mut here);
+            }
+        }
+    });
+}

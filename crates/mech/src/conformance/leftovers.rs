@@ -1,0 +1,134 @@
+//! Nothing stays behind: no name, no queue, no segment, no file, no descriptor, no thread; whoever died and how.
+//!
+//! The places to look at belong to the whole machine, where other programs come and go. So the check runs in a child with
+//! an IPC name space and mounts of its own, where whatever is found is the mechanism's.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::bench::*;
+use super::peer::{Job, Peer, Side, this_program};
+use crate::{Mechanism, Rx, Tx};
+
+/// Makes fresh places and runs the rest of the command in them.
+const PRIVATE: &str = "mount -t tmpfs crossway /dev/shm && mount -t tmpfs crossway /tmp \
+     && mkdir /tmp/mqueue && mount -t mqueue crossway /tmp/mqueue && exec \"$0\" \"$@\"";
+
+pub(super) fn nothing_is_left_behind<M: Mechanism>() {
+    check::<M>(|| {
+        let mut command = private_shell();
+        command.arg("true");
+        match command.output() {
+            Ok(output) if output.status.success() => {}
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stderr).into_owned();
+                return skip::<M>(&format!("no private places: {}; run as root", why.trim()));
+            }
+            Err(error) => return skip::<M>(&format!("unshare: {error}; install util-linux")),
+        }
+        let mut command = private_shell();
+        command.arg(this_program()).env("TMPDIR", "/tmp").env_remove("XDG_RUNTIME_DIR");
+        let spec = natural_spec::<M>();
+        Peer::start(M::ID, &spec, Side::Connects, Job::LeaveNothing, command).must_end_well();
+    });
+}
+
+fn private_shell() -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--ipc", "--mount", "sh", "-c", PRIVATE]);
+    command
+}
+
+/// What there is now.
+fn look_around() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for dir in ["/dev/shm", "/tmp/mqueue", "/tmp"] {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            found.insert(entry.unwrap().path().display().to_string());
+        }
+    }
+    for table in ["msg", "sem", "shm"] {
+        let text = std::fs::read_to_string(format!("/proc/sysvipc/{table}")).unwrap();
+        found.extend(text.lines().skip(1).map(|line| format!("sysv {table}: {line}")));
+    }
+    // By what they lead to, so that a number that is used again does not hide one that stayed.
+    let fds: Vec<_> = std::fs::read_dir("/proc/self/fd").unwrap().collect();
+    for fd in fds {
+        let path = fd.unwrap().path();
+        // The listing's own descriptor is gone by now.
+        if let Ok(target) = std::fs::read_link(&path) {
+            found.insert(format!("{} -> {}", path.display(), target.display()));
+        }
+    }
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().count();
+    found.insert(format!("{threads} threads"));
+    found
+}
+
+/// Runs in the child: uses the mechanism in every way that ends, and looks around before and after.
+pub(super) fn in_private_places<M: Mechanism>() {
+    // What a first use keeps for good (a handler, a clock) is not the mechanism's residue.
+    use_once::<M>();
+    let before = settled(|_| true);
+    for (what, deed) in [
+        ("a channel that was used and closed", use_once::<M> as fn()),
+        ("a listener that nobody connected to", listen_in_vain::<M>),
+        ("a peer that was killed", survive_a_peer::<M>),
+        ("two ends that were killed", lose_both_ends::<M>),
+    ] {
+        deed();
+        let after = settled(|now| *now == before);
+        let left: Vec<_> = after.difference(&before).collect();
+        assert!(left.is_empty(), "{} left {left:?} after {what}", M::ID);
+        assert_eq!(before, after, "{} took more away than it brought after {what}", M::ID);
+    }
+}
+
+/// Looks around until `done`, or until things had time enough to go.
+fn settled(done: impl Fn(&BTreeSet<String>) -> bool) -> BTreeSet<String> {
+    let begin = Instant::now();
+    loop {
+        // What the killed had held by lease goes at the latest when the next run starts.
+        crossway_sys::lease::sweep_dead_runs().unwrap();
+        let now = look_around();
+        if done(&now) || begin.elapsed() > Duration::from_secs(5) {
+            return now;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn use_once<M: Mechanism>() {
+    let (mut here, mut there) = open::<M>(&natural_spec::<M>());
+    here.tx.send(&[1; 64], soon()).unwrap();
+    here.tx.flush().unwrap();
+    there.rx.recv(&mut [0; 64], soon()).unwrap();
+    // One message stays unread.
+    there.tx.send(&[2; 64], soon()).unwrap();
+}
+
+fn listen_in_vain<M: Mechanism>() {
+    drop(M::listen(&natural_spec::<M>()).unwrap());
+    let (listener, offer) = M::listen(&natural_spec::<M>()).unwrap();
+    drop(offer);
+    drop(listener);
+}
+
+fn survive_a_peer<M: Mechanism>() {
+    for side in [Side::Connects, Side::Listens] {
+        let (here, mut peer) = Peer::open::<M>(&natural_spec::<M>(), side, Job::Idle);
+        peer.wait_until_at_work();
+        peer.kill();
+        drop(here);
+    }
+}
+
+fn lose_both_ends<M: Mechanism>() {
+    let spec = natural_spec::<M>();
+    let (mut a, mut b) = Peer::introduce::<M>(&spec, Job::Idle);
+    a.wait_until_at_work();
+    b.wait_until_at_work();
+    a.kill();
+    b.kill();
+}

@@ -1,0 +1,164 @@
+//! Calls that do not wait, calls that wait until a deadline, and the descriptor to wait for.
+
+use std::time::{Duration, Instant};
+
+use crossway_sys::poll::{Interest, wait_ready};
+
+use super::bench::*;
+use crate::{Mechanism, RecvError, Reliability, Rx, SendError, Tx, Wait};
+
+/// How long the checks of deadlines wait.
+const PATIENCE: Duration = Duration::from_millis(150);
+
+/// Far more than any channel here holds.
+const FAR_TOO_MUCH: usize = 256 << 20;
+
+pub(super) fn an_empty_channel_is_empty_at_once<M: Mechanism>() {
+    check::<M>(|| {
+        let (mut here, mut there) = open::<M>(&natural_spec::<M>());
+        let mut buf = [0; 16];
+        for end in [&mut here, &mut there] {
+            assert!(matches!(end.rx.try_recv(&mut buf), Err(RecvError::Empty)));
+        }
+        here.tx.send(&[5; 16], soon()).unwrap();
+        here.tx.flush().unwrap();
+        assert_eq!(there.rx.recv(&mut buf, soon()).unwrap(), 16);
+        assert!(matches!(there.rx.try_recv(&mut buf), Err(RecvError::Empty)));
+    });
+}
+
+/// Sends numbered messages, from `first` on, until there is no room; tells the first number that was not taken. `None` if
+/// there is no end to it.
+fn fill<M: Mechanism>(end: &mut End<M>, size: usize, first: u64) -> Option<u64> {
+    let mut msg = vec![0; size];
+    for n in first..first + (FAR_TOO_MUCH / size) as u64 {
+        msg[..8].copy_from_slice(&n.to_le_bytes());
+        match end.tx.try_send(&msg) {
+            Ok(()) => {}
+            Err(SendError::Full) => return Some(n),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    None
+}
+
+pub(super) fn a_full_channel_is_full_at_once_and_keeps_what_it_took<M: Mechanism>() {
+    check::<M>(|| {
+        let (mut here, mut there) = open::<M>(&natural_spec::<M>());
+        let size = 1000;
+        if M::caps().reliability == Reliability::Lossy {
+            // What a full receiver drops never comes back as "full".
+            let taken = fill(&mut here, size * 8, 0);
+            assert_eq!(taken, None, "a mechanism that may lose claims to be full");
+            return;
+        }
+        let taken = fill(&mut here, size, 0).expect("no end of room");
+        assert!(taken > 0, "full before the first message");
+        // A stream may still hold a part of the last one; it goes out when there is room.
+        let sender = start("flush", move || {
+            here.tx.flush().unwrap();
+            here
+        });
+        let mut buf = vec![0; size];
+        for n in 0..taken {
+            assert_eq!(there.rx.recv(&mut buf, soon()).unwrap(), size);
+            assert_eq!(buf[..8], n.to_le_bytes(), "order");
+            assert!(buf[8..].iter().all(|&byte| byte == 0));
+        }
+        let mut here = join(sender);
+        assert!(matches!(there.rx.try_recv(&mut buf), Err(RecvError::Empty)));
+        here.tx.send(&buf, soon()).unwrap();
+        here.tx.flush().unwrap();
+        assert_eq!(there.rx.recv(&mut buf, soon()).unwrap(), size);
+    });
+}
+
+/// Calls something that should wait in vain until a deadline, and holds it to that if it says that it did.
+fn waits_in_vain(wait: Wait, call: impl FnOnce(Instant) -> bool) -> bool {
+    let cpu_before = thread_cpu_ns();
+    let begin = Instant::now();
+    let until = begin + PATIENCE;
+    if !call(until) {
+        return false;
+    }
+    assert!(Instant::now() >= until, "returned before the deadline");
+    let waited_ns = begin.elapsed().as_nanos() as u64;
+    let used_ns = thread_cpu_ns() - cpu_before;
+    if wait == Wait::Block {
+        assert!(used_ns < waited_ns / 3, "used {used_ns} ns of CPU while it slept {waited_ns} ns");
+    }
+    true
+}
+
+pub(super) fn a_receive_deadline_is_kept_without_burning_the_cpu<M: Mechanism>() {
+    check::<M>(|| {
+        let spec = natural_spec::<M>();
+        let (mut here, mut there) = open::<M>(&spec);
+        let mut buf = [0; 64];
+        assert!(waits_in_vain(spec.wait, |until| {
+            matches!(there.rx.recv(&mut buf, Some(until)), Err(RecvError::TimedOut))
+        }));
+        // The channel is as good as before.
+        here.tx.send(&[9; 64], soon()).unwrap();
+        here.tx.flush().unwrap();
+        assert_eq!(there.rx.recv(&mut buf, None).unwrap(), 64);
+        assert_eq!(buf, [9; 64]);
+    });
+}
+
+pub(super) fn a_send_deadline_is_kept_without_burning_the_cpu<M: Mechanism>() {
+    let caps = M::caps();
+    if caps.reliability == Reliability::Lossy || !caps.send_deadline {
+        return;
+    }
+    check::<M>(|| {
+        let spec = natural_spec::<M>();
+        let (mut here, mut there) = open::<M>(&spec);
+        let size = 1000;
+        let mut taken = fill(&mut here, size, 0).expect("no end of room");
+        // TCP's receiver may open its window late: full is full only when a call has waited in vain.
+        while !waits_in_vain(spec.wait, |until| {
+            let mut msg = [0; 1000];
+            msg[..8].copy_from_slice(&taken.to_le_bytes());
+            match here.tx.send(&msg, Some(until)) {
+                Ok(()) => false,
+                Err(SendError::TimedOut) => true,
+                Err(error) => panic!("{error:?}"),
+            }
+        }) {
+            taken = fill(&mut here, size, taken + 1).expect("no end of room");
+        }
+        let sender = start("flush", move || {
+            here.tx.flush().unwrap();
+            here
+        });
+        let mut buf = vec![0; size];
+        for n in 0..taken {
+            assert_eq!(there.rx.recv(&mut buf, soon()).unwrap(), size);
+            assert_eq!(buf[..8], n.to_le_bytes());
+        }
+        let _here = join(sender);
+        let more = there.rx.try_recv(&mut buf);
+        assert!(matches!(more, Err(RecvError::Empty)), "the message that timed out: {more:?}");
+    });
+}
+
+pub(super) fn the_descriptor_to_wait_for_tells_the_truth<M: Mechanism>() {
+    check::<M>(|| {
+        let (mut here, mut there) = open::<M>(&natural_spec::<M>());
+        if !M::caps().waitable_fd {
+            assert!(there.rx.wait_fd().is_none(), "a descriptor that is not claimed");
+            return;
+        }
+        let readable = |end: &End<M>, until| {
+            wait_ready(end.rx.wait_fd().expect("claimed"), Interest::Readable, until).unwrap()
+        };
+        for _ in 0..3 {
+            assert!(!readable(&there, Some(Instant::now())), "readable though empty");
+            here.tx.send(&[1; 32], soon()).unwrap();
+            here.tx.flush().unwrap();
+            assert!(readable(&there, soon()), "not readable though a message is there");
+            assert_eq!(there.rx.try_recv(&mut [0; 32]).unwrap(), 32);
+        }
+    });
+}
