@@ -9,6 +9,7 @@ pub mod env;
 pub mod fit;
 pub mod histogram;
 pub mod inputs;
+pub mod limits;
 pub mod load;
 mod meters;
 pub mod payload;
