@@ -30,6 +30,5 @@ pub mod sysv_queue;
 pub mod topology;
 pub mod uring;
 pub mod usage;
-pub mod yardstick;
 
 pub use error::{Errno, OsError};
