@@ -14,6 +14,7 @@ pub mod fit;
 pub mod histogram;
 pub mod inputs;
 pub mod launcher;
+pub mod limits;
 pub mod load;
 mod meters;
 pub mod pattern;

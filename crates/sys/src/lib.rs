@@ -30,5 +30,6 @@ pub mod sysv_queue;
 pub mod topology;
 pub mod uring;
 pub mod usage;
+pub mod yardstick;
 
 pub use error::{Errno, OsError};
