@@ -4,7 +4,6 @@
 //! 2 it was asked for something that cannot be (bad arguments, bad plan, unreadable file); 130 interrupted.
 
 mod cmd;
-mod progress;
 mod ui;
 
 use std::process::ExitCode;

@@ -59,6 +59,7 @@ macro_rules! for_every_mechanism {
             tcp_nodelay::TcpNodelay,
             posix_mq::PosixMq,
             sysv_mq::SysvMq,
+            vmsplice::Vmsplice,
             uring_pipe::UringPipe,
             uring_uds::UringUds,
             uring_tcp::UringTcp,

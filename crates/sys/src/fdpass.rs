@@ -4,6 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -37,13 +38,24 @@ pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<u
 
 /// Receives bytes and the descriptors that came with them (closed on exec); returns how many bytes came, 0 at the end.
 pub fn recv(socket: impl AsFd, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, OsError> {
+    receive(socket, bytes, fds, false).map_err(|e| OsError::new("recvmsg", "", e))
+}
+
+/// As [`recv`]; EAGAIN only if `nonblocking`.
+pub fn receive(
+    socket: impl AsFd,
+    bytes: &mut [u8],
+    fds: &mut Vec<OwnedFd>,
+    nonblocking: bool,
+) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
+    let wait = if nonblocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+    let flags = RecvFlags::CMSG_CLOEXEC | wait;
     let message = loop {
-        let flags = RecvFlags::CMSG_CLOEXEC;
         match recvmsg(socket.as_fd(), &mut [IoSliceMut::new(bytes)], &mut control, flags) {
-            Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(OsError::new("recvmsg", "", e)),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
             Ok(message) => break message,
         }
     };

@@ -15,9 +15,8 @@ pub mod kernel;
 pub mod lease;
 pub mod lifeline;
 pub mod mqueue;
-pub mod multicast;
 pub mod netns;
-pub mod packet;
+pub mod pages;
 pub mod patience;
 pub mod peer_watch;
 pub mod perf;
@@ -32,6 +31,6 @@ pub mod sysv_queue;
 pub mod topology;
 pub mod uring;
 pub mod usage;
-pub mod yardstick;
+pub mod vmsplice;
 
 pub use error::{Errno, OsError};

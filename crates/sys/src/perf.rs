@@ -1,1 +1,1 @@
-//! Performance counters.
+//! perf_event_open counters, hardware where the machine has them.

@@ -68,6 +68,12 @@ pub fn unix(kind: Kind) -> Result<OwnedFd, OsError> {
     make(AddressFamily::UNIX, kind, None, "AF_UNIX")
 }
 
+/// Two AF_UNIX sockets that are connected to each other.
+pub fn unix_pair(kind: Kind) -> Result<(OwnedFd, OwnedFd), OsError> {
+    rustix::net::socketpair(AddressFamily::UNIX, kind.raw(), SocketFlags::CLOEXEC, None)
+        .map_err(|e| OsError::new("socketpair", "AF_UNIX", e))
+}
+
 /// An AF_INET or AF_INET6 socket, after the family of `address`.
 pub fn inet(protocol: Inet, address: SocketAddr) -> Result<OwnedFd, OsError> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };

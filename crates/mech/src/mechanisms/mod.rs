@@ -18,6 +18,7 @@ pub mod uring_pipe;
 pub mod uring_stream;
 pub mod uring_tcp;
 pub mod uring_uds;
+pub mod vmsplice;
 mod waiting;
 
 use crate::OpenError;

@@ -1,0 +1,402 @@
+//! Anonymous pipes into which the sender's pages are put without a copy (`vmsplice(2)`).
+//!
+//! One system call per message at the sender, one `read` at the receiver, which makes the only copy. Bytes given to
+//! [`Tx::send`] are copied into the sender's pages first; [`Tx::send_in_place`] writes them there.
+//!
+//! A page in the pipe is the sender's own: written again before it was read, it would carry the new content. The pages
+//! are used in rotation, and are enough that the oldest ones have always been read ([`Rotation`]). Each message takes whole
+//! pages, and each page a slot of the pipe: by default 16 messages, however small, fill it. So this is a mechanism for
+//! large messages; with a capacity (F_SETPIPE_SZ) there are more slots.
+
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use crossway_sys::Errno;
+use crossway_sys::pages::Pages;
+use crossway_sys::pipe::{PipeEnd, pipe};
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_sys::shm::page_len;
+use crossway_sys::vmsplice::splice;
+
+use super::byte_stream::{StreamRx, send_error};
+use super::kernel_version;
+use super::pipe::{ends, pipe_caps, pipe_facts};
+use super::waiting::{Attempt, Patience, wait_for};
+use crate::{
+    Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Probe, SendError, Spec, Tx, Wait,
+};
+
+/// vmsplice(2) into a pipe.
+#[derive(Debug)]
+pub struct Vmsplice;
+
+/// Where the next message's pages are.
+///
+/// A pipe of S slots holds at most the S pages that were spliced last; what was spliced before them has been read. A message
+/// takes at most M pages, in one piece, so that up to M - 1 pages are left out at the end of each round. When a
+/// message's pages are given out again, all others but those left out and its own have been spliced since: at least
+/// P - (M - 1) - M of P. With P = S + 2 M that is more than S.
+#[derive(Debug)]
+struct Rotation {
+    pages: usize,
+    next: usize,
+}
+
+impl Rotation {
+    fn new(pipe_slots: usize, message_pages: usize) -> Self {
+        Rotation { pages: pipe_slots + 2 * message_pages, next: 0 }
+    }
+
+    /// The first of `count` pages that nobody reads any more.
+    #[inline]
+    fn take(&self, count: usize) -> usize {
+        if self.next + count > self.pages { 0 } else { self.next }
+    }
+
+    /// The pages from `first` on went into the pipe.
+    #[inline]
+    fn spliced(&mut self, first: usize, count: usize) {
+        self.next = first + count;
+    }
+}
+
+/// The sending half.
+#[derive(Debug)]
+pub struct VmspliceTx {
+    end: PipeEnd,
+    pages: Pages,
+    rotation: Rotation,
+    page_len: usize,
+    wait: Wait,
+    max: usize,
+    /// The part of an accepted message that is in the pages and not in the pipe yet.
+    rest: Range<usize>,
+    /// What comes after it of a message longer than `max`, from `tail_at` on.
+    tail: Vec<u8>,
+    tail_at: usize,
+}
+
+struct Splicing<'a> {
+    end: &'a PipeEnd,
+    pages: &'a Pages,
+    range: Range<usize>,
+}
+
+impl Attempt for Splicing<'_> {
+    type Out = usize;
+
+    #[inline]
+    fn attempt(&mut self, nonblocking: bool) -> Result<usize, Errno> {
+        splice(self.end, self.pages, self.range.clone(), nonblocking)
+    }
+
+    fn sleep_until(&mut self, until: Instant) -> Result<(), Errno> {
+        wait_ready(self.end, Interest::Writable, Some(until)).map(drop)
+    }
+}
+
+impl VmspliceTx {
+    fn new(end: PipeEnd, spec: &Spec) -> Result<Self, OpenError> {
+        let page_len = page_len();
+        let max = spec.max_message.max(1);
+        let rotation = Rotation::new(end.capacity_bytes()? / page_len, max.div_ceil(page_len));
+        let pages = Pages::new("crossway-vmsplice", rotation.pages * page_len)?;
+        Ok(VmspliceTx {
+            end,
+            pages,
+            rotation,
+            page_len,
+            wait: spec.wait,
+            max,
+            rest: 0..0,
+            tail: Vec::new(),
+            tail_at: 0,
+        })
+    }
+
+    /// Puts what is left of `range` into the pipe, taking off it what went.
+    #[inline]
+    fn splice_range(&self, range: &mut Range<usize>, patience: Patience) -> Result<(), SendError> {
+        while range.start < range.end {
+            let mut splicing =
+                Splicing { end: &self.end, pages: &self.pages, range: range.clone() };
+            range.start += wait_for(&mut splicing, self.wait, patience).map_err(send_error)?;
+        }
+        Ok(())
+    }
+
+    fn splice_rest(&mut self, patience: Patience) -> Result<(), SendError> {
+        let mut rest = self.rest.clone();
+        let outcome = self.splice_range(&mut rest, patience);
+        self.rest = rest;
+        outcome
+    }
+
+    /// Puts everything into the pipe that was accepted and is not there yet.
+    fn finish(&mut self, patience: Patience) -> Result<(), SendError> {
+        self.splice_rest(patience)?;
+        while self.tail_at < self.tail.len() {
+            let piece = self.max.min(self.tail.len() - self.tail_at);
+            let tail = std::mem::take(&mut self.tail);
+            let bytes = &tail[self.tail_at..self.tail_at + piece];
+            let outcome = self.put(piece, patience, |page| page.copy_from_slice(bytes));
+            self.tail = tail;
+            outcome?;
+            self.tail_at += piece;
+            self.splice_rest(patience)?;
+        }
+        self.tail.clear();
+        self.tail_at = 0;
+        Ok(())
+    }
+
+    #[inline]
+    fn write_message(&mut self, msg: &[u8], patience: Patience) -> Result<(), SendError> {
+        if !self.tail.is_empty() {
+            self.finish(patience)?;
+        }
+        if msg.len() <= self.max {
+            return self.put(msg.len(), patience, |page| page.copy_from_slice(msg));
+        }
+        // Longer than the pages were laid out for: a stream carries it in pieces.
+        let mut done = 0;
+        while done < msg.len() {
+            let piece = &msg[done..msg.len().min(done + self.max)];
+            match self.put(piece.len(), patience, |page| page.copy_from_slice(piece)) {
+                Ok(()) => done += piece.len(),
+                Err(SendError::Full | SendError::TimedOut) if done > 0 => {
+                    self.tail.extend_from_slice(&msg[done..]);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Has `fill` write at most `max` bytes and puts them into the pipe, or keeps them as the rest if some went.
+    #[inline]
+    fn put(
+        &mut self,
+        len: usize,
+        patience: Patience,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        if self.rest.start < self.rest.end {
+            self.splice_rest(patience)?;
+        }
+        if len == 0 {
+            fill(&mut []);
+            return Ok(());
+        }
+        let count = len.div_ceil(self.page_len);
+        let first = self.rotation.take(count);
+        let start = first * self.page_len;
+        fill(self.pages.bytes_mut(start..start + len));
+        let mut range = start..start + len;
+        match self.splice_range(&mut range, patience) {
+            // Nothing went: the pages are still ours.
+            Err(error) if range.start == start => return Err(error),
+            Err(SendError::Full | SendError::TimedOut) => self.rest = range,
+            outcome => outcome?,
+        }
+        self.rotation.spliced(first, count);
+        Ok(())
+    }
+}
+
+impl Tx for VmspliceTx {
+    #[inline]
+    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
+        self.write_message(msg, Patience::Now)
+    }
+
+    #[inline]
+    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
+        self.write_message(msg, Patience::Until(until))
+    }
+
+    #[inline]
+    fn send_in_place(
+        &mut self,
+        len: usize,
+        scratch: &mut [u8],
+        until: Deadline,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        if !self.tail.is_empty() {
+            self.finish(Patience::Until(until))?;
+        }
+        if len > self.max {
+            fill(&mut scratch[..len]);
+            return self.send(&scratch[..len], until);
+        }
+        self.put(len, Patience::Until(until), fill)
+    }
+
+    fn flush(&mut self) -> Result<(), SendError> {
+        self.finish(Patience::Until(None))
+    }
+
+    fn facts(&self) -> Facts {
+        let mut facts = pipe_facts(&self.end);
+        for (name, value) in [
+            ("piece_bytes", self.max),
+            ("pipe_slots", self.rotation.pages - 2 * self.max.div_ceil(self.page_len)),
+            ("pool_bytes", self.pages.len()),
+        ] {
+            facts.extend(i64::try_from(value).ok().map(|n| (name.to_owned(), n)));
+        }
+        facts
+    }
+}
+
+/// The receiving half: that of any pipe.
+type VmspliceRx = StreamRx<PipeEnd>;
+
+/// The listening side: complete with the offer.
+#[derive(Debug)]
+pub struct VmspliceListener(Option<(VmspliceTx, VmspliceRx)>);
+
+impl Listener for VmspliceListener {
+    type Tx = VmspliceTx;
+    type Rx = VmspliceRx;
+
+    fn accept(&mut self, _until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        self.0.take().ok_or_else(|| super::no_second_channel(Vmsplice::ID))
+    }
+}
+
+impl Mechanism for Vmsplice {
+    const ID: &'static str = "vmsplice";
+    const ABOUT: &'static str = "anonymous pipe, one each way, the sender's pages put in without a copy (ipc-bench: vmsplice)";
+    type Tx = VmspliceTx;
+    type Rx = VmspliceRx;
+    type Listener = VmspliceListener;
+
+    fn caps() -> Caps {
+        Caps { in_place: true, ..pipe_caps() }
+    }
+
+    fn probe() -> Probe {
+        let tried = || -> Result<(), String> {
+            let (read, write) = pipe().map_err(|e| e.to_string())?;
+            let pages = Pages::new("crossway-vmsplice", 1).map_err(|e| e.to_string())?;
+            splice(&write, &pages, 0..1, true).map_err(|e| format!("vmsplice: {e}"))?;
+            let mut read = PipeEnd::new(read).map_err(|e| e.to_string())?;
+            read.read(&mut [0], true).map(drop).map_err(|e| format!("read: {e}"))
+        };
+        match tried() {
+            Ok(()) => Probe::Ready { version: kernel_version() },
+            Err(why) => Probe::Missing {
+                why,
+                remedy: "a system that allows vmsplice and memfd_create (seccomp filters may not), and room for open \
+                         files (ulimit -n)"
+                    .to_owned(),
+            },
+        }
+    }
+
+    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
+        let (there_reads, here_writes) = pipe()?;
+        let (here_reads, there_writes) = pipe()?;
+        let offer = Offer::new().with_fd("read", there_reads).with_fd("write", there_writes);
+        Ok((VmspliceListener(Some(channel(spec, here_writes, here_reads)?)), offer))
+    }
+
+    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        let write = offer.take_fd(Self::ID, "write")?;
+        let read = offer.take_fd(Self::ID, "read")?;
+        channel(spec, write, read)
+    }
+}
+
+/// Both ends of a pipe ask for the same capacity, so that it does not grow after the slots were counted.
+fn channel(
+    spec: &Spec,
+    write: OwnedFd,
+    read: OwnedFd,
+) -> Result<(VmspliceTx, VmspliceRx), OpenError> {
+    let (write, read) = ends(spec, write, read)?;
+    Ok((VmspliceTx::new(write, spec)?, StreamRx::new(read, spec.wait)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+    use crate::Rx;
+
+    /// Whatever the sizes and however full the pipe: no page in the pipe is given out again.
+    #[test]
+    fn the_rotation_never_gives_out_a_page_that_is_in_the_pipe() {
+        for slots in [1, 2, 16] {
+            for most in [1, 2, 3, 16, 17] {
+                let mut rotation = Rotation::new(slots, most);
+                let mut in_pipe = VecDeque::new();
+                let mut seed = 1_u32;
+                for _ in 0..10_000 {
+                    seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    let count = 1 + (seed >> 16) as usize % most;
+                    let first = rotation.take(count);
+                    for page in first..first + count {
+                        assert!(page < rotation.pages);
+                        assert!(!in_pipe.contains(&page), "slots {slots}, most {most}");
+                    }
+                    // The slowest reader: it makes room only when there is none.
+                    for page in first..first + count {
+                        if in_pipe.len() == slots {
+                            in_pipe.pop_front();
+                        }
+                        in_pipe.push_back(page);
+                    }
+                    rotation.spliced(first, count);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_pipe_kept_full_carries_every_byte_as_it_was_sent() {
+        let spec = Spec { max_message: 3 * page_len(), ..Spec::default() };
+        let (mut listener, mut offer) = Vmsplice::listen(&spec).unwrap();
+        let (mut tx, _rx) = Vmsplice::connect(&spec, &mut offer).unwrap();
+        let (_tx, mut rx) = listener.accept(None).unwrap();
+        let lens = [1, 64, page_len() - 1, page_len(), page_len() + 1, 3 * page_len()];
+        let message = |n: usize| -> Vec<u8> {
+            (0..lens[n % lens.len()]).map(|i| (i * 31 + n * 7) as u8).collect()
+        };
+        let mut received = 0;
+        for sent in 0..2000 {
+            // A message that went in part goes on when there is room.
+            while matches!(tx.try_send(&message(sent)), Err(SendError::Full)) {
+                let mut buf = vec![0; lens[received % lens.len()]];
+                rx.recv(&mut buf, None).unwrap();
+                assert!(buf == message(received), "message {received}");
+                received += 1;
+            }
+        }
+        assert!(received > 1900, "the pipe was not kept full");
+    }
+
+    #[test]
+    fn a_message_longer_than_the_pages_goes_in_pieces() {
+        let spec = Spec { max_message: page_len(), ..Spec::default() };
+        let (mut listener, mut offer) = Vmsplice::listen(&spec).unwrap();
+        let (mut tx, _rx) = Vmsplice::connect(&spec, &mut offer).unwrap();
+        let (_tx, mut rx) = listener.accept(None).unwrap();
+        let sent: Vec<u8> = (0..40 * page_len() + 5).map(|i| (i / 7) as u8).collect();
+        tx.try_send(&sent).unwrap();
+        assert!(matches!(tx.try_send(&[1]), Err(SendError::Full)));
+        let expected = sent.clone();
+        let reader = std::thread::spawn(move || {
+            let mut got = vec![0; expected.len()];
+            rx.recv(&mut got, None).unwrap();
+            got == expected
+        });
+        tx.flush().unwrap();
+        assert!(reader.join().unwrap());
+    }
+}

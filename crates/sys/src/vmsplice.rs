@@ -1,0 +1,66 @@
+//! Pages put into a pipe without a copy (`vmsplice(2)`).
+
+use rustix::io::Errno;
+use rustix::pipe::{IoSliceRaw, SpliceFlags};
+use std::ops::Range;
+use std::os::fd::AsFd;
+
+use crate::pages::Pages;
+
+/// Puts references to the pages of `range` into the pipe: how many bytes. EAGAIN only if `nonblocking`, EPIPE when no
+/// reader is left.
+///
+/// Every page, or part of one, takes one of the pipe's slots, however few bytes it holds; a pipe has its capacity divided by
+/// the size of a page of them. The reader copies out of the pages, so that `range` must not be written to before as
+/// many further pages were spliced as the pipe has slots: what is not in the pipe any more was read. The pages are
+/// not gifted (SPLICE_F_GIFT promises never to touch them again, and these are used again).
+#[inline]
+pub fn splice(
+    pipe: impl AsFd,
+    pages: &Pages,
+    range: Range<usize>,
+    nonblocking: bool,
+) -> Result<usize, Errno> {
+    let flags = if nonblocking { SpliceFlags::NONBLOCK } else { SpliceFlags::empty() };
+    let bytes = [IoSliceRaw::from_slice(pages.bytes(range))];
+    loop {
+        // SAFETY: the kernel reads the bytes now and the pages later, by references that keep them alive beyond the
+        // mapping; nothing is written.
+        match unsafe { rustix::pipe::vmsplice(&pipe, &bytes, flags) } {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spliced_pages_are_read_without_having_been_copied() {
+        let mut pages = Pages::new("crossway-test", 8192).unwrap();
+        let (r, w) = rustix::pipe::pipe().unwrap();
+        pages.bytes_mut(0..5).copy_from_slice(b"first");
+        assert_eq!(splice(&w, &pages, 0..5, false), Ok(5));
+        // Still the same page: a write after the splice shows, which a copy would not.
+        pages.bytes_mut(0..5).copy_from_slice(b"later");
+        let mut buf = [0; 8];
+        assert_eq!(rustix::io::read(&r, &mut buf), Ok(5));
+        assert_eq!(&buf[..5], b"later");
+    }
+
+    #[test]
+    fn every_piece_takes_a_slot_of_the_pipe() {
+        let pages = Pages::new("crossway-test", 4096).unwrap();
+        let (r, w) = rustix::pipe::pipe().unwrap();
+        let slots = rustix::pipe::fcntl_getpipe_size(&w).unwrap() / rustix::param::page_size();
+        for _ in 0..slots {
+            assert_eq!(splice(&w, &pages, 0..1, true), Ok(1));
+        }
+        assert_eq!(splice(&w, &pages, 0..1, true), Err(Errno::AGAIN));
+        let mut byte = [0];
+        assert_eq!(rustix::io::read(&r, &mut byte), Ok(1));
+        assert_eq!(splice(&w, &pages, 0..1, true), Ok(1));
+    }
+}
