@@ -4,6 +4,7 @@
 //! 2 it was asked for something that cannot be (bad arguments, bad plan, unreadable file); 130 interrupted.
 
 mod cmd;
+mod progress;
 mod ui;
 
 use std::process::ExitCode;

@@ -4,22 +4,34 @@
 //! those of its competitors; each trial becomes one [`record`]. Everything downstream (compare, rank, export, the
 //! report) is a pure function of records.
 
+mod assemble;
+pub mod calibrate;
+pub mod case;
+mod cast;
 pub mod control;
 pub mod env;
 pub mod fit;
 pub mod histogram;
 pub mod inputs;
+pub mod launcher;
+pub mod limits;
 pub mod load;
 mod meters;
+pub mod pattern;
 pub mod payload;
+pub mod placement;
+pub mod plan;
 pub mod preflight;
 pub mod record;
 pub mod records_io;
 pub mod role;
+pub mod run;
 #[cfg(test)]
 mod samples;
+pub mod shutdown;
 pub mod stats;
 pub mod steps;
 pub mod tools;
+mod trial;
 mod verify;
 mod workload;

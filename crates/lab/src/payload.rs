@@ -330,7 +330,7 @@ mod tests {
                     let mut checker = good;
                     checker.check(&bad);
                     let noticed = checker.corrupt + checker.out_of_order + checker.missing;
-                    assert_eq!(noticed > 0, true, "{access:?} size {size} bit {bit}");
+                    assert!(noticed > 0, "{access:?} size {size} bit {bit}");
                 }
                 good.check(&clean);
                 assert_eq!(good.corrupt, 0);

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::OsError;
 
-/// A counter that polls readable while it is not zero. All calls are non-blocking.
+/// A counter that polls readable while it is not zero. No call sleeps, unless it was made to.
 #[derive(Debug)]
 pub struct EventFd(OwnedFd);
 
@@ -15,6 +15,13 @@ impl EventFd {
     /// A counter of zero.
     pub fn new() -> Result<EventFd, OsError> {
         rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map(EventFd)
+            .map_err(|e| OsError::new("eventfd", "", e))
+    }
+
+    /// As [`EventFd::new`], but [`EventFd::clear`] sleeps until the counter is not zero.
+    pub fn blocking() -> Result<EventFd, OsError> {
+        rustix::event::eventfd(0, EventfdFlags::CLOEXEC)
             .map(EventFd)
             .map_err(|e| OsError::new("eventfd", "", e))
     }

@@ -15,7 +15,9 @@ pub mod kernel;
 pub mod lease;
 pub mod lifeline;
 pub mod mqueue;
+pub mod multicast;
 pub mod netns;
+pub mod packet;
 pub mod pages;
 pub mod patience;
 pub mod peer_watch;
@@ -32,5 +34,6 @@ pub mod topology;
 pub mod uring;
 pub mod usage;
 pub mod vmsplice;
+pub mod yardstick;
 
 pub use error::{Errno, OsError};

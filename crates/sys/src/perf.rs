@@ -1,1 +1,1 @@
-//! perf_event_open counters, hardware where the machine has them.
+//! Performance counters.

@@ -4,7 +4,9 @@
 mod completions;
 mod list;
 mod man;
+mod measure;
 mod net;
+mod role;
 
 use std::process::ExitCode;
 
@@ -35,8 +37,13 @@ macro_rules! commands {
 }
 
 commands! {
+    measure::Measure,
     list::List,
     net::Net,
     completions::Completions,
     man::Man,
+    #[command(hide = true)]
+    role::Role,
+    #[command(hide = true)]
+    role::Reaper,
 }

@@ -6,6 +6,8 @@ mod ping_pong;
 mod shared;
 mod throughput;
 
+pub(crate) use paced::messages_per_burst;
+
 use crossway_mech::{Mechanism, RecvError, Rx, SendError, Tx};
 use crossway_sys::clock::monotonic_ns;
 

@@ -84,20 +84,21 @@ impl Drop for Lease {
 
 /// A name that nothing on this host has: `crossway-KIND-PID-RANDOM`.
 pub fn fresh_name(kind: &str) -> String {
-    format!("crossway-{kind}-{}-{:08x}", std::process::id(), random() as u32)
+    format!("crossway-{kind}-{}-{:08x}", std::process::id(), chance() as u32)
 }
 
 /// A positive System V key by chance; make the object with `IPC_CREAT | IPC_EXCL` and take another on `EEXIST`.
 pub fn fresh_key() -> i32 {
-    ((random() as u32) >> 1).max(1) as i32
+    ((chance() as u32) >> 1).max(1) as i32
 }
 
 /// A path that nothing has, in this run's directory; short enough for a socket address.
 pub fn fresh_path(kind: &str) -> Result<PathBuf, OsError> {
-    Ok(current_directory()?.join(format!("{kind}-{:08x}", random() as u32)))
+    Ok(current_directory()?.join(format!("{kind}-{:08x}", chance() as u32)))
 }
 
-fn random() -> u64 {
+/// A random number from the kernel, for names.
+pub fn chance() -> u64 {
     let mut bytes = [0; 8];
     if rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) != Ok(8) {
         // The names are made exclusively, so chance only saves retries: time and counter do as well.

@@ -1,5 +1,7 @@
 //! Every bound of the protocol and of this implementation, and what happens when it is reached.
 
+use core::time::Duration;
+
 /// Largest payload of one message, in octets (the kernel's `TIPC_MAX_USER_MSG_SIZE`). Longer sends are refused.
 pub const MESSAGE_LEN_MAX: usize = 66_000;
 
@@ -9,8 +11,99 @@ pub const WIRE_MESSAGE_LEN_MAX: usize = MESSAGE_LEN_MAX + 60;
 /// Bearers of one node. One more is refused.
 pub const BEARERS_MAX: usize = 3;
 
+/// Peers of one node. Discovery of one more is dropped (`too-many-peers`) until another is forgotten.
+pub const PEERS_MAX: usize = 8_192;
+
 /// Gap-ack blocks of one kind in one STATE message. Further holes are reported by a later STATE.
 pub const GAP_ACK_BLOCKS_MAX: usize = 64;
 
 /// Smallest maximum packet a link may announce, in octets. A peer that announces less is not linked to.
-pub const LINK_MTU_MIN: usize = 100;
+pub const LINK_MTU_MIN: usize = 128;
+
+/// Packets ahead of the next expected one that are kept (the kernel's receive window). Beyond it they are dropped
+/// (`beyond-window`) and sent again by the peer.
+pub const RECEIVE_WINDOW: u16 = 8_191;
+
+/// Octets of packets kept ahead of the next expected one, per link. Beyond it they are dropped like those beyond the window, so a
+/// hostile peer cannot make a node hold more than this for it.
+pub const DEFERRED_OCTETS_MAX: usize = 8 << 20;
+
+/// Received packets after which an acknowledgement is sent unasked.
+pub const ACK_EVERY: u16 = 16;
+
+/// Packets received out of order that bring an immediate report of the gap; a timer reports smaller ones.
+pub const NACK_AFTER_DEFERRED: usize = 3;
+
+/// First send window of a unicast link, in packets, and the least it falls to.
+pub const WINDOW_MIN: u16 = 50;
+
+/// Largest send window, in packets, of a link over UDP. The kernel stays at 50 there; loss makes ours fall back to 50.
+pub const WINDOW_MAX_UDP: u16 = 1_024;
+
+/// Largest send window, in packets, of a link over Ethernet.
+pub const WINDOW_MAX_ETHERNET: u16 = 8_191;
+
+/// Send window of the broadcast link, in packets.
+pub const BCAST_WINDOW: u16 = 50;
+
+/// Backlog behind a full window for messages of low importance, in packets; medium, high and critical have 2, 3 and 4 times as much.
+/// A sender that would exceed it is told to wait; one message per attempt is still taken when the backlog has any room.
+pub const BACKLOG_LOW: usize = 2 * WINDOW_MIN as usize;
+
+/// Backlog for the protocol's own messages, in packets. It holds a bulk of 65,535 bindings in the smallest packets; beyond
+/// it the link is reset, because the peer could no longer be kept consistent.
+pub const BACKLOG_SYSTEM: usize = 32_768;
+
+/// Packets sent again per gap report, so that one report never floods the medium.
+pub const RESEND_PER_REPORT_MAX: usize = 512;
+
+/// Bindings held per node, remote or own. One more is refused or dropped (`bad-binding`).
+pub const BINDINGS_PER_NODE_MAX: usize = 65_535;
+
+/// Name updates of one peer that wait for an earlier one. One more is dropped (`bad-name-update`): it can only come from a peer that
+/// breaks the numbering, because the broadcast link already delivers in order.
+pub const NAME_UPDATES_WAITING_MAX: usize = 1_024;
+
+/// How long a node tries an address before it owns it.
+pub const TRIAL_TIME: Duration = Duration::from_millis(1_000);
+/// Time between two trial messages.
+pub const TRIAL_INTERVAL: Duration = Duration::from_millis(125);
+/// First time between two discovery requests; it doubles.
+pub const DISCOVERY_FIRST: Duration = Duration::from_millis(250);
+/// Longest time between two requests of a node without peers.
+pub const DISCOVERY_ALONE_MAX: Duration = Duration::from_millis(1_000);
+/// Longest time between two requests of a node with peers.
+pub const DISCOVERY_LINKED_MAX: Duration = Duration::from_secs(60);
+
+/// Silence after which a link fails, unless configured or imposed by the peer.
+pub const TOLERANCE_DEFAULT: Duration = Duration::from_millis(1_500);
+/// Least tolerance.
+pub const TOLERANCE_MIN: Duration = Duration::from_millis(50);
+/// Most tolerance.
+pub const TOLERANCE_MAX: Duration = Duration::from_millis(30_000);
+/// Longest time between two looks at a link.
+pub const TICK_MAX: Duration = Duration::from_millis(500);
+/// Looks without any sign of the peer after which the link fails.
+pub const SILENT_TICKS_MAX: u32 = 4;
+/// Looks at a link in reset at which RESET is always sent; later only every 16th.
+pub const RESETS_AT_ONCE: u32 = 5;
+
+/// First wait before an unacknowledged tail is probed, until a round trip has been measured.
+pub const PROBE_FIRST: Duration = Duration::from_millis(20);
+/// Added to the measured round trip for the wait before a tail is probed.
+pub const PROBE_MARGIN: Duration = Duration::from_millis(4);
+/// Wait before a gap is reported again; it doubles up to the tick.
+pub const NACK_REPEAT: Duration = Duration::from_millis(5);
+/// Least time between two transmissions of one packet.
+pub const RESEND_HOLDOFF: Duration = Duration::from_millis(1);
+/// A link fails when its oldest packet is not through this many tolerances after it was first sent again.
+pub const RESEND_TOLERANCES: u32 = 10;
+
+/// Wait before peers that have not acknowledged a broadcast are asked, and least time between two repairs of one peer's.
+pub const BCAST_REPAIR: Duration = Duration::from_millis(10);
+
+/// Answers to discovery that wait to be sent. One more is not given; the asker asks again.
+pub const DISCOVERY_ANSWERS_MAX: usize = 1_024;
+
+/// Time without a link after which a peer is forgotten.
+pub const PEER_FORGET: Duration = Duration::from_secs(300);

@@ -101,9 +101,9 @@ impl BundleBuilder {
         true
     }
 
-    /// Messages so far.
-    pub const fn count(&self) -> u16 {
-        self.count
+    /// Octets of the messages so far, padding included.
+    pub fn octets(&self) -> usize {
+        self.body.len()
     }
 
     /// The bundle for this node.

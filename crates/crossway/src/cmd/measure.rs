@@ -1,0 +1,171 @@
+//! `crossway measure [PLAN]`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use crossway_lab::case::{self, Case};
+use crossway_lab::launcher::Launcher;
+use crossway_lab::plan::Plan;
+use crossway_lab::record::Status;
+use crossway_lab::run::{self, Folder, Options, Summary};
+use crossway_lab::shutdown;
+use crossway_sys::topology::Topology;
+use serde::Serialize;
+
+use super::Run;
+use crate::progress::Progress;
+use crate::ui::{self, Ui};
+
+/// Measures mechanisms as a plan says, and writes records and a report
+#[derive(clap::Args)]
+pub(crate) struct Measure {
+    /// A plan's file, or a preset: quick, full, paced, exchange, fairness, buffers, cores
+    #[arg(default_value = "quick")]
+    plan: String,
+    /// Only cases whose GROUP/CASE matches; * and ? stand for text, | separates alternatives
+    #[arg(short, long = "filter", value_name = "PATTERN")]
+    filters: Vec<String>,
+    /// Print the cases, one a line, and run nothing
+    #[arg(long, conflicts_with = "resume")]
+    list: bool,
+    /// As --list, with what is missing here and the time it would take
+    #[arg(long, conflicts_with_all = ["resume", "list"])]
+    dry_run: bool,
+    /// Go on with an interrupted run; its own plan and filters hold
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["filters"])]
+    resume: Option<PathBuf>,
+    /// Where to make the run's folder
+    #[arg(short, long, value_name = "DIR", default_value = "out")]
+    out: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a run came to, for programs.
+#[derive(Serialize)]
+struct Told {
+    dir: PathBuf,
+    interrupted: bool,
+    ok: usize,
+    degraded: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+impl Run for Measure {
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        let (plan, filters) = match &self.resume {
+            Some(dir) => (Folder::plan(dir)?, Folder::info(dir)?.filters),
+            None => (Plan::load(&self.plan)?, self.filters.clone()),
+        };
+        if self.list || self.dry_run {
+            return self.show(&plan, ui);
+        }
+        let summary = measure(&plan, filters, self.out, self.resume, ui, self.json)?;
+        let told = told(&summary);
+        if self.json {
+            ui.print_json(&told)?;
+        } else {
+            println!(
+                "{} ok, {} degraded, {} failed, {} skipped",
+                told.ok, told.degraded, told.failed, told.skipped
+            );
+            println!("records: {}", summary.dir.display());
+        }
+        if summary.interrupted {
+            eprintln!(
+                "interrupted; go on with: crossway measure --resume {}",
+                summary.dir.display()
+            );
+            return Ok(ExitCode::from(ui::EXIT_INTERRUPTED));
+        }
+        Ok(ui::verdict(told.failed == 0))
+    }
+}
+
+/// Runs a plan with this program as its roles and its reaper.
+pub(super) fn measure(
+    plan: &Plan,
+    filters: Vec<String>,
+    out: PathBuf,
+    resume: Option<PathBuf>,
+    ui: &Ui,
+    quiet: bool,
+) -> anyhow::Result<Summary> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let launcher = Launcher {
+        program: program.clone(),
+        args: vec!["role".to_owned()],
+        interrupt: Some(shutdown::listen()?),
+    };
+    let reaper = Some((program, vec!["reaper".to_owned()]));
+    let options = Options { out, filters, resume, reaper };
+    let mut progress = Progress::new(ui, quiet);
+    let summary = run::measure(plan, &options, &launcher, |event| progress.show(&event))?;
+    progress.finish();
+    Ok(summary)
+}
+
+fn told(summary: &Summary) -> Told {
+    let count = |status| summary.by_status.get(&status).copied().unwrap_or(0);
+    Told {
+        dir: summary.dir.clone(),
+        interrupted: summary.interrupted,
+        ok: count(Status::Ok),
+        degraded: count(Status::Degraded),
+        failed: count(Status::Failed),
+        skipped: count(Status::Skipped),
+    }
+}
+
+impl Measure {
+    fn show(&self, plan: &Plan, ui: &Ui) -> anyhow::Result<ExitCode> {
+        use std::io::Write;
+        let topology = Topology::read()?;
+        let cases = case::expand(plan, &topology, &self.filters);
+        if self.json {
+            ui.print_json(&cases.iter().map(Case::full_id).collect::<Vec<_>>())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+        for case in &cases {
+            match &case.excluded {
+                Some(why) if self.dry_run => {
+                    writeln!(out, "{}  (skipped: {})", case.full_id(), why.why)?;
+                }
+                _ => writeln!(out, "{}", case.full_id())?,
+            }
+        }
+        if self.dry_run {
+            let trials: u64 = cases
+                .iter()
+                .filter(|c| c.excluded.is_none())
+                .map(|c| u64::from(c.inputs.trials))
+                .sum();
+            let longest_ms: u64 = cases
+                .iter()
+                .filter(|c| c.excluded.is_none())
+                .map(|c| {
+                    let i = &c.inputs;
+                    u64::from(i.trials) * (i.warmup_ms + i.measure_ms + TRIAL_OVERHEAD_MS)
+                })
+                .sum();
+            writeln!(out, "{} cases, {trials} trials, about {}", cases.len(), human(longest_ms))?;
+        }
+        out.flush()?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Starting, verifying and closing.
+const TRIAL_OVERHEAD_MS: u64 = 40;
+
+fn human(ms: u64) -> String {
+    match ms / 1_000 {
+        s if s < 120 => format!("{s} s"),
+        s if s < 7_200 => format!("{} min", s / 60),
+        s => format!("{:.1} h", s as f64 / 3_600.0),
+    }
+}

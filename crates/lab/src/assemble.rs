@@ -1,0 +1,249 @@
+//! From what the roles brought to the figures of a record: sums, verdict on the content, cost, shares.
+
+use std::path::Path;
+
+use crossway_mech::{Caps, Order, Reliability};
+use hdrhistogram::Histogram;
+
+use crate::control::Outcome;
+use crate::histogram;
+use crate::inputs::Workload;
+use crate::record::{
+    Cost, Counts, Fairness, Latency, Pacing, Record, RoleMeters, Span, Status, Throughput,
+};
+use crate::trial::{Brought, wall_ns};
+
+/// Steal above this share of the roles' time spoils a figure.
+const STEAL_SHARE: f64 = 0.05;
+
+/// Enters what a trial brought; the record's identity is filled in already. Histograms go to `dir/h/NAME.hlog`.
+pub(crate) fn enter(
+    record: &mut Record,
+    brought: Brought,
+    caps: &Caps,
+    dir: &Path,
+    name: &str,
+) -> std::io::Result<()> {
+    let wall = wall_ns(&brought.cast, &brought.outcomes);
+    record.facts = brought.facts.clone();
+    record.warnings.extend(brought.warnings.iter().cloned());
+    let counts = counts(record.inputs.workload, &brought);
+    record.roles = roles(&brought);
+    for outcome in &brought.outcomes {
+        if let Some(why) = &outcome.counters.missing {
+            for field in ["cycles", "instructions", "cache_misses"] {
+                record.nulls.insert(format!("roles.{field}"), why.clone());
+            }
+        }
+    }
+    match brought.host {
+        Ok(host) => record.host_cpu = Some(host),
+        Err(why) => drop(record.nulls.insert("host_cpu".to_owned(), why)),
+    }
+    match brought.traffic {
+        Ok(net) => record.net = net,
+        Err(why) => drop(record.nulls.insert("net".to_owned(), why)),
+    }
+    let histograms = histograms(&brought.outcomes);
+    if !histograms.is_empty() {
+        let file = format!("h/{name}.hlog");
+        std::fs::create_dir_all(dir.join("h"))?;
+        let mut text = Vec::new();
+        histogram::write_log(&mut text, record.started_unix_ms, wall, &histograms)?;
+        std::fs::write(dir.join(&file), text)?;
+        record.latency_ns = summaries(&histograms, brought.window.batch, &file);
+    }
+    record.throughput = Some(Throughput {
+        wall_ns: wall,
+        msgs_per_s: per_second(counts.received as f64, wall),
+        bytes_per_s: per_second(counts.bytes as f64, wall),
+    });
+    record.pacing = pacing(record, &brought.outcomes, &counts, wall);
+    record.cost = cost(record, &counts);
+    record.fairness = fairness(&brought.outcomes, record.inputs.workload);
+    (record.status, record.reason) = judge(caps, &counts, &brought.outcomes);
+    record.counts = Some(counts);
+    spoilers(record);
+    Ok(())
+}
+
+fn per_second(amount: f64, wall_ns: u64) -> f64 {
+    if wall_ns == 0 { 0.0 } else { amount * 1e9 / wall_ns as f64 }
+}
+
+/// Round trips count as one message: the client's account, plus what went wrong at the server.
+fn counts(workload: Workload, brought: &Brought) -> Counts {
+    let outcomes = &brought.outcomes;
+    let both_ways = matches!(workload, Workload::PingPong | Workload::Exchange);
+    let (sent, received, bytes) = if both_ways {
+        (outcomes[0].sent, outcomes[0].received, outcomes[0].bytes)
+    } else {
+        let total = |field: fn(&Outcome) -> u64| outcomes.iter().map(field).sum();
+        (total(|o| o.sent), total(|o| o.received), total(|o| o.bytes))
+    };
+    Counts {
+        sent,
+        received,
+        bytes,
+        out_of_order: outcomes.iter().map(|o| o.out_of_order).sum(),
+        corrupt: outcomes.iter().map(|o| o.corrupt).sum(),
+        warmup: brought.warmup,
+    }
+}
+
+/// Whether everything arrived, in order and intact, as far as the mechanism promises it.
+fn judge(caps: &Caps, counts: &Counts, outcomes: &[Outcome]) -> (Status, Option<String>) {
+    let missing: u64 = outcomes.iter().map(|o| o.missing).sum();
+    let reliable = caps.reliability == Reliability::Reliable;
+    let reason = if counts.corrupt > 0 {
+        format!("{} messages had the wrong content", counts.corrupt)
+    } else if counts.out_of_order > 0 && caps.order == Order::Fifo {
+        format!("{} messages came out of order", counts.out_of_order)
+    } else if reliable && (missing > 0 || counts.received != counts.sent) {
+        format!("{} messages were sent and {} received", counts.sent, counts.received)
+    } else if counts.received == 0 {
+        "no message arrived".to_owned()
+    } else {
+        return (Status::Ok, None);
+    };
+    (Status::Failed, Some(reason))
+}
+
+fn roles(brought: &Brought) -> Vec<RoleMeters> {
+    let cast = &brought.cast;
+    brought
+        .outcomes
+        .iter()
+        .enumerate()
+        .map(|(role, outcome)| RoleMeters {
+            role: cast.name(role),
+            cpu: cast.roles[role].cpu,
+            user_ns: outcome.user_ns,
+            system_ns: outcome.system_ns,
+            switches_voluntary: outcome.switches_voluntary,
+            switches_involuntary: outcome.switches_involuntary,
+            faults_minor: outcome.faults_minor,
+            faults_major: outcome.faults_major,
+            cycles: outcome.counters.cycles,
+            instructions: outcome.counters.instructions,
+            cache_misses: outcome.counters.cache_misses,
+            messages: outcome.sent.max(outcome.received),
+            longest_wait_ns: outcome.longest_wait_ns,
+        })
+        .collect()
+}
+
+/// All distributions of a trial; tear-down comes from both ends' stamps.
+fn histograms(outcomes: &[Outcome]) -> Vec<(Span, Histogram<u64>)> {
+    let mut all: Vec<(Span, Histogram<u64>)> = outcomes
+        .iter()
+        .flat_map(|o| &o.histograms)
+        .filter_map(|(span, text)| Some((*span, histogram::decode(text)?)))
+        .filter(|(_, h)| !h.is_empty())
+        .collect();
+    if let [client, server, ..] = outcomes
+        && !client.stamps.is_empty()
+    {
+        let mut closing = histogram::empty();
+        for (begun, ended) in client.stamps.iter().zip(&server.stamps) {
+            closing.saturating_record(ended.saturating_sub(*begun).max(1));
+        }
+        all.push((Span::TearDown, closing));
+    }
+    all
+}
+
+fn summaries(histograms: &[(Span, Histogram<u64>)], batch: u32, file: &str) -> Vec<Latency> {
+    histograms
+        .iter()
+        .map(|(span, h)| histogram::summary(*span, h, batch, Some(file.to_owned())))
+        .collect()
+}
+
+fn pacing(record: &Record, outcomes: &[Outcome], counts: &Counts, wall_ns: u64) -> Option<Pacing> {
+    let Workload::Paced { period_us, .. } = record.inputs.workload else { return None };
+    let seen = outcomes.iter().find_map(|o| o.pacing)?;
+    let size = record.inputs.size_bytes;
+    let intended_ns = (seen.bursts * period_us).max(1) as f64 * 1e3;
+    // The last burst's period belongs to the time that its bits have.
+    let reached_ns = (wall_ns as f64).max(intended_ns);
+    Some(Pacing {
+        bursts: seen.bursts,
+        late_bursts: seen.late_bursts,
+        drift_ns: seen.drift_ns,
+        intended_bits_per_s: (counts.sent * size * 8) as f64 * 1e9 / intended_ns,
+        reached_bits_per_s: (counts.bytes * 8) as f64 * 1e9 / reached_ns,
+    })
+}
+
+fn cost(record: &Record, counts: &Counts) -> Option<Cost> {
+    if counts.received == 0 {
+        return None;
+    }
+    let cpu_ns: u64 = record.roles.iter().map(|r| r.user_ns + r.system_ns).sum();
+    let messages = counts.received as f64;
+    Some(Cost {
+        cpu_ns_per_msg: cpu_ns as f64 / messages,
+        bits_per_cpu_s: per_second((counts.bytes * 8) as f64, cpu_ns),
+        host_ns_per_msg: record.host_cpu.map(|host| host.busy_ns as f64 / messages),
+    })
+}
+
+/// Shares of the senders (one receiver) or of the pairs or receivers.
+fn fairness(outcomes: &[Outcome], workload: Workload) -> Option<Fairness> {
+    let amounts: Vec<u64> = match workload {
+        Workload::FanIn { .. } => outcomes.iter().flat_map(|o| o.shares.clone()).collect(),
+        Workload::Pairs { .. } | Workload::FanOut { .. } => {
+            outcomes.iter().filter(|o| !o.shares.is_empty()).map(|o| o.received).collect()
+        }
+        _ => return None,
+    };
+    let total: u64 = amounts.iter().sum();
+    if total == 0 {
+        return None;
+    }
+    let shares: Vec<f64> = amounts.iter().map(|&a| a as f64 / total as f64).collect();
+    Some(Fairness {
+        jain: jain(&shares),
+        shares,
+        longest_wait_ns: outcomes.iter().filter_map(|o| o.longest_wait_ns).max().unwrap_or(0),
+    })
+}
+
+/// Jain, Chiu, Hawe 1984: the square of the sum over n times the sum of squares.
+fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|s| s * s).sum();
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+/// Marks what makes a verified figure doubtful, and tells what a reader should know.
+fn spoilers(record: &mut Record) {
+    if let Some(counts) = &record.counts
+        && record.status == Status::Ok
+        && counts.received < counts.sent
+    {
+        let lost = counts.sent - counts.received;
+        record.warnings.push(format!("{lost} of {} messages were lost", counts.sent));
+    }
+    let (Some(host), Some(throughput)) = (&record.host_cpu, &record.throughput) else { return };
+    let steal_share = host.steal_ns as f64 / (throughput.wall_ns.max(1) as f64);
+    // Below a few clock ticks of /proc/stat the share means nothing.
+    if record.status == Status::Ok && host.steal_ns >= 30_000_000 && steal_share > STEAL_SHARE {
+        record.status = Status::Degraded;
+        record.reason =
+            Some(format!("the hypervisor took {:.0} % of the time", steal_share * 100.0));
+        record.remedy = Some("measure while the physical machine is idle".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jain_is_one_for_equals_and_one_nth_for_a_hog() {
+        assert!((jain(&[0.25; 4]) - 1.0).abs() < 1e-12);
+        assert!((jain(&[1.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-12);
+    }
+}

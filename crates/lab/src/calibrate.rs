@@ -1,0 +1,101 @@
+//! The instruments, measured before anything else is: the clock's step and cost, the empty measuring loop.
+
+use std::time::Duration;
+
+use crossway_mech::Access;
+use crossway_sys::clock::Ticker;
+
+use crate::payload::{Checker, Source};
+use crate::record::Calibration;
+
+/// Long enough for a rate to a few parts in a million.
+const TICKER_TIME: Duration = Duration::from_millis(100);
+const READS: usize = 20_000;
+const LOOP_MESSAGES: u32 = 200_000;
+/// The smallest message of the presets; the loop's own cost matters most there.
+const LOOP_SIZE: usize = 64;
+const REPETITIONS: usize = 5;
+
+/// The clock for timed loops and what is known of the instruments.
+#[derive(Clone, Copy, Debug)]
+pub struct Instruments {
+    /// The clock.
+    pub ticker: Ticker,
+    /// What records carry.
+    pub calibration: Calibration,
+}
+
+/// Measures the instruments; takes about 150 ms.
+pub fn calibrate() -> Instruments {
+    let ticker = Ticker::calibrate(TICKER_TIME);
+    Instruments {
+        ticker,
+        calibration: Calibration {
+            clock_read_ns: least(|| read_cost_ns(&ticker)),
+            clock_step_ns: step_ns(&ticker),
+            empty_loop_ns: least(empty_loop_ns),
+            cache_line_before_ns: None,
+            cache_line_after_ns: None,
+        },
+    }
+}
+
+/// Interruptions only add: the least of several is the cost itself.
+fn least(mut measure: impl FnMut() -> f64) -> f64 {
+    (0..REPETITIONS).map(|_| measure()).fold(f64::INFINITY, f64::min)
+}
+
+fn read_cost_ns(ticker: &Ticker) -> f64 {
+    let begin = ticker.now();
+    for _ in 0..READS {
+        std::hint::black_box(ticker.now());
+    }
+    ticker.ns_per_tick() * (ticker.now() - begin) as f64 / READS as f64
+}
+
+/// The greatest common divisor of the distances between reads: a counter that advances in strides shows them.
+fn step_ns(ticker: &Ticker) -> f64 {
+    let mut last = ticker.now();
+    let mut divisor = 0;
+    for _ in 0..READS {
+        let now = ticker.now();
+        divisor = gcd(divisor, now.wrapping_sub(last));
+        last = now;
+    }
+    ticker.ns_per_tick() * divisor.max(1) as f64
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// The loop without a mechanism: number, read, check.
+fn empty_loop_ns() -> f64 {
+    let mut source = Source::new(LOOP_SIZE, 0, 1, 64 * LOOP_SIZE);
+    let mut checker = Checker::new(LOOP_SIZE, Access::Copy, 0, 1);
+    let begin = std::time::Instant::now();
+    for _ in 0..LOOP_MESSAGES {
+        let message = source.next_message();
+        checker.check(std::hint::black_box(message));
+    }
+    begin.elapsed().as_nanos() as f64 / f64::from(LOOP_MESSAGES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instruments_have_a_cost_and_a_step() {
+        let Instruments { calibration, .. } = calibrate();
+        assert!(calibration.clock_read_ns > 0.0);
+        assert!(calibration.clock_step_ns > 0.0);
+        assert!(calibration.empty_loop_ns > 0.0);
+    }
+
+    #[test]
+    fn the_step_is_what_all_distances_share() {
+        assert_eq!([26u64, 52, 130].iter().fold(0, |a, &b| gcd(a, b)), 26);
+        assert_eq!(gcd(0, 7), 7);
+    }
+}

@@ -1,0 +1,214 @@
+//! One cell of a plan's cross product, fully resolved.
+
+use crossway_mech::{Access, Boundaries, Caps, Wait, registry};
+use crossway_sys::topology::Topology;
+
+use crate::inputs::{Inputs, Load, Placement, Workload};
+use crate::pattern;
+use crate::payload::SEQUENCED_SIZE;
+use crate::placement::{self, Unplaceable};
+use crate::plan::{Group, Plan};
+use crate::trial::timed;
+
+/// A case: what is measured in several trials.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// The group that it belongs to.
+    pub group: String,
+    /// Readable, the same in every run of the same inputs.
+    pub id: String,
+    /// The mechanism's id.
+    pub mechanism: &'static str,
+    /// The inputs; trial and order are 0.
+    pub inputs: Inputs,
+    /// Why it cannot be measured, known beforehand.
+    pub excluded: Option<Unplaceable>,
+}
+
+impl Case {
+    /// Group and id, what filters match.
+    pub fn full_id(&self) -> String {
+        format!("{}/{}", self.group, self.id)
+    }
+}
+
+/// The cross products of all groups, in the plan's order, filtered. An empty filter lets everything through.
+pub fn expand(plan: &Plan, topology: &Topology, filters: &[String]) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for group in &plan.groups {
+        expand_group(group, plan.seed, topology, &mut cases);
+    }
+    cases.retain(|case| {
+        let id = case.full_id();
+        filters.is_empty() || filters.iter().any(|f| pattern::matches_within(f, &id))
+    });
+    cases
+}
+
+fn expand_group(group: &Group, seed: u64, topology: &Topology, cases: &mut Vec<Case>) {
+    let placements: Vec<Placement> =
+        group.placements.iter().flat_map(|&axis| placement::expand(axis, topology)).collect();
+    for &load in &group.loads {
+        for &placement in &placements {
+            for &workload in &group.workloads {
+                for &size_bytes in &group.sizes {
+                    for &mechanism in &group.mechanisms {
+                        let Some(entry) = registry::find(mechanism) else { continue };
+                        let caps = (entry.caps)();
+                        let base = Inputs {
+                            workload,
+                            size_bytes,
+                            wait: Wait::Block,
+                            access: Access::Copy,
+                            placement,
+                            cpus: Vec::new(),
+                            load,
+                            socket_buffer_bytes: None,
+                            capacity_bytes: None,
+                            messages: group.messages,
+                            warmup_ms: group.warmup_ms,
+                            measure_ms: group.measure_ms,
+                            trial: 0,
+                            trials: group.trials,
+                            order: 0,
+                            seed,
+                        };
+                        expand_ends(group, mechanism, &caps, &base, topology, cases);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The axes that concern the ends only.
+fn expand_ends(
+    group: &Group,
+    mechanism: &'static str,
+    caps: &Caps,
+    base: &Inputs,
+    topology: &Topology,
+    cases: &mut Vec<Case>,
+) {
+    for wait in &group.waits {
+        for &access in &group.accesses {
+            for &socket_buffer_bytes in &group.socket_buffers {
+                for &capacity_bytes in &group.capacities {
+                    let wait = wait.unwrap_or(natural_wait(caps));
+                    let mut inputs = Inputs {
+                        wait,
+                        access,
+                        socket_buffer_bytes,
+                        capacity_bytes,
+                        ..base.clone()
+                    };
+                    let placed = placement::resolve(inputs.placement, wait, topology);
+                    let mut excluded = impossible(&inputs, caps);
+                    match placed {
+                        Ok(cpus) => inputs.cpus = cpus,
+                        Err(why) => excluded = excluded.or(Some(why)),
+                    }
+                    let group = group.name.clone();
+                    let id = id(mechanism, &inputs);
+                    cases.push(Case { group, id, mechanism, inputs, excluded });
+                }
+            }
+        }
+    }
+}
+
+/// Sleep if it can, else spin.
+pub fn natural_wait(caps: &Caps) -> Wait {
+    if caps.can_block { Wait::Block } else { Wait::Spin }
+}
+
+/// What the mechanism cannot do whatever the machine.
+fn impossible(inputs: &Inputs, caps: &Caps) -> Option<Unplaceable> {
+    let no = |why: String, remedy: &str| Some(Unplaceable { why, remedy: remedy.to_owned() });
+    match inputs.wait {
+        Wait::Block if !caps.can_block => {
+            return no("it cannot wait asleep".to_owned(), "wait = \"spin\"");
+        }
+        Wait::Spin | Wait::Hybrid { .. } if !caps.can_spin => {
+            return no("it cannot wait by spinning".to_owned(), "wait = \"block\"");
+        }
+        _ => {}
+    }
+    if inputs.access == Access::InPlace && !caps.in_place {
+        return no("it cannot be written in place".to_owned(), "access = \"copy\"");
+    }
+    if let Some(max) = caps.max_message
+        && inputs.size_bytes > max as u64
+    {
+        return no(format!("its largest message is {max} bytes"), "a smaller size");
+    }
+    if inputs.size_bytes == 0 && (caps.boundaries == Boundaries::Stream || !caps.carries_empty) {
+        return no("it does not carry empty messages".to_owned(), "a size of at least 1 byte");
+    }
+    if inputs.workload == Workload::Exchange && !caps.reconnects {
+        let why = "its channel cannot be connected again for each exchange";
+        return no(why.to_owned(), "workload = \"ping-pong\"");
+    }
+    if timed(inputs.workload) && inputs.size_bytes < SEQUENCED_SIZE as u64 {
+        let why = format!("shares need a number in each message, {SEQUENCED_SIZE} bytes");
+        return no(why, "a size of at least 8 bytes");
+    }
+    if timed(inputs.workload) && caps.reliability == crossway_mech::Reliability::Lossy {
+        let why = "an end mark that gets lost would leave the receiver waiting";
+        return no(why.to_owned(), "a reliable mechanism");
+    }
+    None
+}
+
+/// What makes the case, in words and numbers; defaults are left out.
+fn id(mechanism: &str, inputs: &Inputs) -> String {
+    let mut parts = vec![
+        mechanism.to_owned(),
+        workload_id(inputs.workload),
+        inputs.size_bytes.to_string(),
+        match inputs.wait {
+            Wait::Block => "block".to_owned(),
+            Wait::Spin => "spin".to_owned(),
+            Wait::Hybrid { spin_us } => format!("hybrid{spin_us}"),
+        },
+        placement_id(inputs.placement),
+    ];
+    if inputs.access == Access::InPlace {
+        parts.push("in-place".to_owned());
+    }
+    if let Some(bytes) = inputs.socket_buffer_bytes {
+        parts.push(format!("sockbuf{bytes}"));
+    }
+    if let Some(bytes) = inputs.capacity_bytes {
+        parts.push(format!("capacity{bytes}"));
+    }
+    if !inputs.load.is_idle() {
+        let Load { cpu, memory, io } = inputs.load;
+        parts.push(format!("load-c{cpu}m{memory}i{io}"));
+    }
+    parts.join("/")
+}
+
+fn workload_id(workload: Workload) -> String {
+    match workload {
+        Workload::Throughput => "throughput".to_owned(),
+        Workload::PingPong => "ping-pong".to_owned(),
+        Workload::Paced { burst_bytes, period_us } => format!("paced-{burst_bytes}B-{period_us}us"),
+        Workload::Exchange => "exchange".to_owned(),
+        Workload::Pairs { pairs } => format!("pairs-{pairs}"),
+        Workload::FanIn { senders } => format!("fan-in-{senders}"),
+        Workload::FanOut { receivers } => format!("fan-out-{receivers}"),
+    }
+}
+
+fn placement_id(placement: Placement) -> String {
+    match placement {
+        Placement::SameCore => "same-core".to_owned(),
+        Placement::SmtSibling => "smt-sibling".to_owned(),
+        Placement::SharedCache => "shared-cache".to_owned(),
+        Placement::OtherCore => "other-core".to_owned(),
+        Placement::CrossSocket => "cross-socket".to_owned(),
+        Placement::Cpus { a, b } => format!("cpus-{a}-{b}"),
+        Placement::Unpinned => "unpinned".to_owned(),
+    }
+}

@@ -1,0 +1,346 @@
+//! The physical yardsticks of a machine: what no mechanism on it can beat.
+//!
+//! Measured with nothing in the way: threads pinned to their CPUs, bare loops, the layout that came out best. Taken
+//! beside every run and saved as `limits.json`, so that each figure can stand beside the limit that binds it.
+
+mod copying;
+mod waiting;
+
+use std::time::Duration;
+
+use crossway_sys::OsError;
+use crossway_sys::topology::Topology;
+use crossway_sys::yardstick::{CallKind, Lines, cache_line_round_trips, call_times, memcpy_times};
+use serde::{Deserialize, Serialize};
+
+pub use copying::{CopyLimit, Layout};
+pub use waiting::{Wake, WakeKind};
+
+use crate::stats;
+
+/// [`Limits::schema`].
+pub const SCHEMA: u32 = 1;
+
+/// A median with its spread.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Samples.
+    pub n: usize,
+    /// Least.
+    pub min: f64,
+    /// 10th percentile.
+    pub p10: f64,
+    /// Median.
+    pub median: f64,
+    /// 90th percentile.
+    pub p90: f64,
+}
+
+impl Spread {
+    /// Of these samples; `None` if there are none.
+    pub fn of(samples: &[f64]) -> Option<Spread> {
+        let sorted = stats::sorted(samples)?;
+        let at = |q| stats::quantile_of_sorted(&sorted, q);
+        Some(Spread { n: sorted.len(), min: at(0.0), p10: at(0.1), median: at(0.5), p90: at(0.9) })
+    }
+
+    /// Of the inverse of each sample times `factor`: times to rates.
+    fn inverse(samples: &[f64], factor: f64) -> Option<Spread> {
+        Self::of(&samples.iter().map(|s| factor / s).collect::<Vec<_>>())
+    }
+}
+
+/// Round trips between two CPUs through memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PairLines {
+    /// The asking CPU.
+    pub a: u32,
+    /// The answering CPU.
+    pub b: u32,
+    /// How near they are, in words; empty where the system does not say.
+    pub relation: String,
+    /// One cache line that both write in turn, nanoseconds.
+    pub one_line_ns: Spread,
+    /// Two lines, one for each direction, as a request and a reply through memory need, nanoseconds.
+    pub two_lines_ns: Spread,
+}
+
+/// A plain copy on one CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Memcpy {
+    /// Bytes copied at a time, from the same place to the same place: small ones stay in the caches.
+    pub size_bytes: u64,
+    /// Bytes per second.
+    pub bytes_per_s: Spread,
+}
+
+/// All yardsticks. What could not be measured is absent, with the reason in `gaps`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// When, milliseconds since 1970 UTC.
+    pub taken_unix_ms: u64,
+    /// One getppid, nanoseconds.
+    pub system_call_ns: Spread,
+    /// One CLOCK_MONOTONIC reading, nanoseconds.
+    pub clock_read_ns: Spread,
+    /// One reading of the time stamp counter, nanoseconds.
+    pub counter_read_ns: Spread,
+    /// Cache-line round trips of every pair of CPUs.
+    pub cache_lines: Vec<PairLines>,
+    /// Waking a sleeper on another core.
+    pub wakes: Vec<Wake>,
+    /// Copying on one CPU.
+    pub memcpy: Vec<Memcpy>,
+    /// One copy and two copies between two CPUs.
+    pub copies: Vec<CopyLimit>,
+    /// What is missing and why.
+    pub gaps: Vec<String>,
+}
+
+/// What to measure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// Pairs of CPUs for the cache-line matrix; empty: every pair there is.
+    pub pairs: Vec<(u32, u32)>,
+    /// Pairs between which copies and wake-ups are measured; empty: one of each kind of neighbourhood.
+    pub copy_pairs: Vec<(u32, u32)>,
+    /// Message sizes for the copies, bytes; rounded up to whole cache lines.
+    pub sizes_bytes: Vec<u64>,
+    /// Runs per figure; their median counts.
+    pub repeats: usize,
+    /// About how long one run of copies takes on an idle machine, milliseconds.
+    pub run_ms: u32,
+    /// Samples of a wake-up after 10 ms of sleep; each takes 10 ms.
+    pub long_wakes: usize,
+}
+
+impl Default for Ask {
+    /// Everything; about five seconds on two cores.
+    fn default() -> Ask {
+        Ask {
+            pairs: Vec::new(),
+            copy_pairs: Vec::new(),
+            sizes_bytes: vec![64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20],
+            repeats: 7,
+            run_ms: 15,
+            long_wakes: 30,
+        }
+    }
+}
+
+/// So many pairs are measured at most; beyond that only pairs of cores, not of hardware threads, then the first ones.
+const PAIRS_AT_MOST: usize = 2048;
+
+impl Limits {
+    /// Measures all that is asked for; `tell` is called with what comes next.
+    ///
+    /// # Errors
+    /// A CPU cannot be used, or is taken by something else for seconds.
+    pub fn measure(
+        topology: &Topology,
+        ask: &Ask,
+        mut tell: impl FnMut(&str),
+    ) -> Result<Limits, OsError> {
+        let mut gaps = Vec::new();
+        tell("system call and clocks");
+        let spread = |kind| spread_of(&call_times(kind, 31, 1000));
+        let mut limits = Limits {
+            schema: SCHEMA,
+            taken_unix_ms: crossway_sys::clock::unix_ms(),
+            system_call_ns: spread(CallKind::SystemCall),
+            clock_read_ns: spread(CallKind::ClockRead),
+            counter_read_ns: spread(CallKind::CounterRead),
+            cache_lines: Vec::new(),
+            wakes: Vec::new(),
+            memcpy: Vec::new(),
+            copies: Vec::new(),
+            gaps: Vec::new(),
+        };
+        tell("memcpy");
+        limits.memcpy = memcpy();
+        let pairs = pairs_to_measure(topology, ask, &mut gaps);
+        tell("cache lines between cores");
+        for &(a, b) in &pairs {
+            limits.cache_lines.push(PairLines {
+                a,
+                b,
+                relation: relation(topology, a, b),
+                one_line_ns: spread_of(&cache_line_round_trips((a, b), Lines::One, 15, 500)?),
+                two_lines_ns: spread_of(&cache_line_round_trips((a, b), Lines::Two, 15, 500)?),
+            });
+        }
+        for (a, b) in copy_pairs(topology, ask) {
+            tell(&format!("wake-ups from cpu {a} to cpu {b}"));
+            limits.wakes.extend(waiting::measure((a, b), ask.long_wakes)?);
+            tell(&format!("copies from cpu {a} to cpu {b}"));
+            limits.copies.extend(copying::measure(topology, (a, b), ask)?);
+        }
+        limits.gaps = gaps;
+        Ok(limits)
+    }
+
+    /// The cache-line round trip with two lines between two CPUs, in either order.
+    pub fn two_lines_ns(&self, a: u32, b: u32) -> Option<f64> {
+        let pair = |p: &&PairLines| (p.a, p.b) == (a, b) || (p.a, p.b) == (b, a);
+        self.cache_lines.iter().find(pair).map(|p| p.two_lines_ns.median)
+    }
+
+    /// What so many copies (1 or 2) can carry at this size between any measured pair: the next smaller size measured, as
+    /// larger messages never cost less.
+    pub fn copy_limit(&self, copies: u32, size_bytes: u64) -> Option<&CopyLimit> {
+        self.copies
+            .iter()
+            .filter(|c| c.copies == copies)
+            .filter(|c| c.size_bytes <= size_bytes.max(64))
+            .max_by_key(|c| c.size_bytes)
+    }
+}
+
+fn spread_of(samples: &[f64]) -> Spread {
+    Spread::of(samples).expect("loops return as many finite times as they were asked for")
+}
+
+/// The round trip through two cache lines between two CPUs, nanoseconds: the yardstick taken before and after each
+/// run. Takes one to two milliseconds.
+///
+/// # Errors
+/// A CPU cannot be used, or is taken by something else for seconds.
+pub fn cache_line_round_trip_ns(cpu_a: u32, cpu_b: u32) -> Result<f64, OsError> {
+    Ok(spread_of(&cache_line_round_trips((cpu_a, cpu_b), Lines::Two, 15, 500)?).median)
+}
+
+/// How much the cache-line round trip may change between before and after a run, either way: beyond it the cores moved.
+pub const MOVED_FACTOR: f64 = 1.5;
+
+/// Whether the two readings around a run say that the cores under it moved.
+pub fn cores_moved(before_ns: f64, after_ns: f64) -> bool {
+    before_ns > 0.0 && after_ns > 0.0 && {
+        let ratio = after_ns / before_ns;
+        !(1.0 / MOVED_FACTOR..=MOVED_FACTOR).contains(&ratio)
+    }
+}
+
+fn memcpy() -> Vec<Memcpy> {
+    (6..=24)
+        .step_by(2)
+        .filter_map(|power| {
+            let bytes = 1usize << power;
+            // About 1 MiB per batch for small sizes, one copy for large ones.
+            let rounds = ((1usize << 20) / bytes).max(1);
+            let times = memcpy_times(bytes, 15, rounds);
+            let bytes_per_s = Spread::inverse(&times, bytes as f64 * 1e9)?;
+            Some(Memcpy { size_bytes: bytes as u64, bytes_per_s })
+        })
+        .collect()
+}
+
+fn pairs_to_measure(topology: &Topology, ask: &Ask, gaps: &mut Vec<String>) -> Vec<(u32, u32)> {
+    let mut pairs = if ask.pairs.is_empty() { topology.pairs() } else { ask.pairs.clone() };
+    if pairs.is_empty() {
+        gaps.push("one CPU only: nothing between cores can be measured".to_owned());
+    }
+    if pairs.len() > PAIRS_AT_MOST && ask.pairs.is_empty() {
+        let first_thread =
+            |cpu: u32| topology.cpu(cpu).is_some_and(|c| c.siblings.first() == Some(&cpu));
+        pairs.retain(|(a, b)| first_thread(*a) && first_thread(*b));
+        pairs.truncate(PAIRS_AT_MOST);
+        gaps.push(format!(
+            "more than {PAIRS_AT_MOST} pairs of CPUs: {} pairs of cores were measured; name others with --pairs",
+            pairs.len()
+        ));
+    }
+    pairs
+}
+
+/// One pair of each kind of neighbourhood: cores that share a cache, cores that do not, hardware threads, sockets.
+fn copy_pairs(topology: &Topology, ask: &Ask) -> Vec<(u32, u32)> {
+    if !ask.copy_pairs.is_empty() {
+        return ask.copy_pairs.clone();
+    }
+    if let [only] = ask.pairs[..] {
+        return vec![only];
+    }
+    let mut found: Vec<(u32, u32)> = Vec::new();
+    let mut kinds = Vec::new();
+    for (a, b) in topology.pairs() {
+        let kind = relation(topology, a, b);
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+            found.push((a, b));
+        }
+    }
+    found
+}
+
+/// How near two CPUs are, in words.
+pub fn relation(topology: &Topology, a: u32, b: u32) -> String {
+    let Some(relation) = topology.relation(a, b) else { return String::new() };
+    if relation.same_cpu {
+        "same CPU".to_owned()
+    } else if relation.same_core == Some(true) {
+        "hardware threads of one core".to_owned()
+    } else if relation.same_socket == Some(false) {
+        "different sockets".to_owned()
+    } else {
+        match relation.shared_cache_level {
+            Some(0) => "no shared cache".to_owned(),
+            Some(level) => format!("shared L{level}"),
+            None => String::new(),
+        }
+    }
+}
+
+/// Idle times before a wake-up: a busy exchange, and one that lets the core fall asleep.
+const IDLE: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(10)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spreads_are_quantiles() {
+        let spread = Spread::of(&[5.0, 1.0, 2.0, 3.0, 4.0]).expect("samples");
+        assert_eq!((spread.n, spread.min, spread.median), (5, 1.0, 3.0));
+        assert!((spread.p10 - 1.4).abs() < 1e-12 && (spread.p90 - 4.6).abs() < 1e-12);
+        assert_eq!(Spread::inverse(&[2.0, 4.0], 8.0).expect("samples").median, 3.0);
+        assert_eq!(Spread::of(&[]), None);
+    }
+
+    #[test]
+    fn moved_cores_are_told_in_both_directions() {
+        assert!(cores_moved(37.0, 184.0) && cores_moved(184.0, 37.0));
+        assert!(!cores_moved(100.0, 120.0) && !cores_moved(0.0, 100.0));
+    }
+
+    #[test]
+    fn everything_is_measured_once_for_a_small_ask() {
+        let topology = Topology::read().expect("/proc");
+        let Some(pair) = topology.pairs().first().copied() else {
+            eprintln!("SKIP limits: one CPU only; widen the affinity");
+            return;
+        };
+        let ask = Ask {
+            pairs: vec![pair],
+            sizes_bytes: vec![64, 4096],
+            repeats: 1,
+            run_ms: 1,
+            long_wakes: 2,
+            ..Ask::default()
+        };
+        let mut told = Vec::new();
+        let limits =
+            Limits::measure(&topology, &ask, |what| told.push(what.to_owned())).expect("two CPUs");
+        assert_eq!(limits.cache_lines.len(), 1);
+        assert_eq!(limits.wakes.len(), 4);
+        assert_eq!(limits.copies.len(), 4);
+        assert!(limits.two_lines_ns(pair.1, pair.0).is_some());
+        assert_eq!(limits.copy_limit(1, 1000).map(|c| c.size_bytes), Some(64));
+        assert_eq!(limits.copy_limit(2, 1 << 20).map(|c| c.size_bytes), Some(4096));
+        assert!(limits.copies.iter().all(|c| c.bytes_per_s.median > 0.0));
+        assert!(told.len() >= 5);
+        let text = serde_json::to_string(&limits).expect("JSON");
+        assert_eq!(serde_json::from_str::<Limits>(&text).expect("read back"), limits);
+    }
+}

@@ -1,0 +1,153 @@
+//! One copy and two copies between two cores.
+
+use crossway_sys::OsError;
+use crossway_sys::topology::Topology;
+use crossway_sys::yardstick::{Copies, CopyPlan, copy_run};
+use serde::{Deserialize, Serialize};
+
+use super::{Ask, Spread, spread_of};
+
+/// How the ring was laid out when it came out best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout {
+    /// Room of the ring, bytes.
+    pub ring_bytes: u64,
+    /// Bytes handed over at a time; a message at least.
+    pub hand_over_bytes: u64,
+    /// What the sender sends from, bytes; larger than its private caches.
+    pub working_set_bytes: u64,
+}
+
+/// What so many copies can carry between two cores at one message size. The sender copies whole messages out of its working
+/// set into a ring, and the receiver adds up every 64-bit word of them; with two copies it copies them out first.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CopyLimit {
+    /// 1 or 2.
+    pub copies: u32,
+    /// The sender's CPU.
+    pub a: u32,
+    /// The receiver's CPU.
+    pub b: u32,
+    /// Message size in bytes.
+    pub size_bytes: u64,
+    /// Messages per second.
+    pub msgs_per_s: Spread,
+    /// Payload bytes per second.
+    pub bytes_per_s: Spread,
+    /// The layout that came out best.
+    pub layout: Layout,
+}
+
+/// Rings tried: inside the nearest cache, inside the private caches, inside the last level.
+const RINGS: [usize; 4] = [16 << 10, 128 << 10, 512 << 10, 4 << 20];
+/// Hand-overs tried for small messages.
+const HAND_OVERS: [usize; 3] = [0, 1 << 10, 8 << 10];
+/// Working set where the caches are not known.
+const WORKING_SET: u64 = 8 << 20;
+
+/// How many messages take some milliseconds, whatever the size: small ones at 1 GB/s, large ones at 10.
+fn messages(size: usize, run_ms: u32) -> usize {
+    let bytes_per_ms = match size {
+        ..=128 => 1 << 20,
+        ..=1024 => 3 << 20,
+        _ => 10 << 20,
+    };
+    (run_ms as usize * bytes_per_ms / size).max(16)
+}
+
+/// Layouts worth trying for a size.
+fn layouts(size: usize) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    for ring in RINGS {
+        // Two messages at least, four where the ring is made for large ones.
+        let ring = ring.max(4 * size);
+        for hand_over in HAND_OVERS {
+            let hand_over = hand_over.max(size);
+            if hand_over * 2 <= ring && !found.contains(&(ring, hand_over)) {
+                found.push((ring, hand_over));
+            }
+        }
+    }
+    if size >= 64 << 10 {
+        found.push((2 * size, size));
+    }
+    found
+}
+
+/// All sizes with one and two copies between two CPUs.
+pub(super) fn measure(
+    topology: &Topology,
+    (a, b): (u32, u32),
+    ask: &Ask,
+) -> Result<Vec<CopyLimit>, OsError> {
+    // Four times the private caches, so that a message is out of them before its turn comes again.
+    let private = topology.private_cache_bytes(a).unwrap_or(WORKING_SET / 4);
+    let working_set = (private * 4).clamp(WORKING_SET / 2, WORKING_SET * 8) as usize;
+    let mut limits = Vec::new();
+    for &size in &ask.sizes_bytes {
+        let size = (size.max(1) as usize).next_multiple_of(64);
+        for (copies, number) in [(Copies::One, 1), (Copies::Two, 2)] {
+            let plan = |(ring_bytes, hand_over_bytes): (usize, usize), messages| CopyPlan {
+                copies,
+                message_bytes: size,
+                ring_bytes,
+                hand_over_bytes,
+                working_set_bytes: working_set.max(2 * size),
+                messages,
+            };
+            let time = |layout, messages| -> Result<f64, OsError> {
+                let time = copy_run((a, b), &plan(layout, messages))?;
+                Ok(time.wall_ns as f64 / time.messages.max(1) as f64)
+            };
+            // Every layout once, briefly; then the three best, in turn so that drift hits all alike.
+            let mut tried = Vec::new();
+            for layout in layouts(size) {
+                tried.push((time(layout, messages(size, ask.run_ms) / 2)?, layout, Vec::new()));
+            }
+            tried.sort_unstable_by(|x, y| x.0.total_cmp(&y.0));
+            tried.truncate(3);
+            for _ in 0..ask.repeats.max(1) {
+                for (_, layout, times) in &mut tried {
+                    times.push(time(*layout, messages(size, ask.run_ms))?);
+                }
+            }
+            let best = tried
+                .iter()
+                .min_by(|x, y| spread_of(&x.2).median.total_cmp(&spread_of(&y.2).median));
+            let Some((_, (ring_bytes, hand_over_bytes), times)) = best else { continue };
+            let rate = |factor: f64| {
+                Spread::inverse(times, factor).expect("as many finite times as repeats")
+            };
+            limits.push(CopyLimit {
+                copies: number,
+                a,
+                b,
+                size_bytes: size as u64,
+                msgs_per_s: rate(1e9),
+                bytes_per_s: rate(size as f64 * 1e9),
+                layout: Layout {
+                    ring_bytes: *ring_bytes as u64,
+                    hand_over_bytes: *hand_over_bytes as u64,
+                    working_set_bytes: working_set.max(2 * size) as u64,
+                },
+            });
+        }
+    }
+    Ok(limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_has_layouts_that_hold_two_hand_overs() {
+        for size in [64, 256, 4096, 65536, 1 << 20] {
+            let found = layouts(size);
+            assert!(!found.is_empty());
+            assert!(
+                found.iter().all(|(ring, hand_over)| hand_over * 2 <= *ring && *hand_over >= size)
+            );
+        }
+    }
+}

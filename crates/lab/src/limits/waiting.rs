@@ -1,0 +1,48 @@
+//! Wake-to-run: from before the waking call to the sleeper's first instruction on another core.
+
+use crossway_sys::OsError;
+use crossway_sys::yardstick::{self, wake_times};
+use serde::{Deserialize, Serialize};
+
+use super::{IDLE, Spread, spread_of};
+
+/// What wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WakeKind {
+    /// FUTEX_WAKE.
+    Futex,
+    /// A write to an eventfd in whose read the sleeper sleeps.
+    Eventfd,
+}
+
+/// One wake-up yardstick.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Wake {
+    /// What wakes.
+    pub kind: WakeKind,
+    /// The waker's CPU.
+    pub a: u32,
+    /// The sleeper's CPU.
+    pub b: u32,
+    /// How long the sleeper slept before, microseconds. Up to 200 us the waker spins meanwhile; beyond it sleeps too.
+    pub idle_us: u64,
+    /// Nanoseconds.
+    pub wake_to_run_ns: Spread,
+}
+
+/// Both kinds, after short and long idleness.
+pub(super) fn measure((a, b): (u32, u32), long_wakes: usize) -> Result<Vec<Wake>, OsError> {
+    let mut wakes = Vec::new();
+    for (kind, call) in [
+        (WakeKind::Futex, yardstick::WakeKind::Futex),
+        (WakeKind::Eventfd, yardstick::WakeKind::EventFd),
+    ] {
+        for (idle, samples) in [(IDLE[0], long_wakes * 20), (IDLE[1], long_wakes)] {
+            let times = wake_times((a, b), call, idle, samples.max(1))?;
+            let idle_us = idle.as_micros() as u64;
+            wakes.push(Wake { kind, a, b, idle_us, wake_to_run_ns: spread_of(&times) });
+        }
+    }
+    Ok(wakes)
+}

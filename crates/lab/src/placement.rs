@@ -1,0 +1,119 @@
+//! Where the roles of a case run: from what was asked for to logical CPUs.
+
+use crossway_mech::Wait;
+use crossway_sys::topology::{Relation, Topology};
+
+use crate::inputs::Placement;
+use crate::plan::PlacementAxis;
+
+/// Why a case cannot be placed, and what mends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unplaceable {
+    /// In one sentence.
+    pub why: String,
+    /// What to do instead.
+    pub remedy: String,
+}
+
+impl Unplaceable {
+    fn new(why: impl Into<String>, remedy: &str) -> Self {
+        Unplaceable { why: why.into(), remedy: remedy.to_owned() }
+    }
+}
+
+/// The placements that an axis value stands for on this machine.
+pub fn expand(axis: PlacementAxis, topology: &Topology) -> Vec<Placement> {
+    match axis {
+        PlacementAxis::One(placement) => vec![placement],
+        PlacementAxis::EveryPair => {
+            let allowed = topology.allowed();
+            let pairs = allowed.iter().flat_map(|&a| allowed.iter().map(move |&b| (a, b)));
+            pairs.filter(|(a, b)| a != b).map(|(a, b)| Placement::Cpus { a, b }).collect()
+        }
+    }
+}
+
+/// The logical CPUs of the first and the second role; empty when unpinned.
+pub fn resolve(
+    placement: Placement,
+    wait: Wait,
+    topology: &Topology,
+) -> Result<Vec<u32>, Unplaceable> {
+    let allowed = topology.allowed();
+    let find = |wanted: fn(&Relation) -> bool, why: &str, remedy: &str| {
+        topology
+            .find_pair(wanted)
+            .map(|(a, b)| vec![a, b])
+            .ok_or_else(|| Unplaceable::new(why, remedy))
+    };
+    let cpus = match placement {
+        Placement::Unpinned => Vec::new(),
+        Placement::SameCore => {
+            // The last: interrupts and daemons prefer the first.
+            let cpu = allowed.last().copied();
+            cpu.map(|cpu| vec![cpu, cpu])
+                .ok_or_else(|| Unplaceable::new("no CPU is allowed", "check taskset and cgroups"))?
+        }
+        Placement::SmtSibling => find(
+            |r| !r.same_cpu && r.same_core == Some(true),
+            "no core here shows two hardware threads",
+            "run on a machine with SMT enabled",
+        )?,
+        Placement::SharedCache => find(
+            |r| !r.same_cpu && r.same_core != Some(true) && r.shares_last_level == Some(true),
+            "no two cores here share the last-level cache",
+            "run on a machine whose cores share a cache",
+        )?,
+        Placement::OtherCore => other_core(topology)?,
+        Placement::CrossSocket => find(
+            |r| r.same_socket == Some(false),
+            "all CPUs allowed here are on one socket",
+            "run on a machine with two sockets",
+        )?,
+        Placement::Cpus { a, b } => {
+            for cpu in [a, b] {
+                if !allowed.contains(&cpu) {
+                    let here = crossway_sys::topology::format_cpu_list(&allowed);
+                    let why = format!("CPU {cpu} is not there or not allowed; allowed: {here}");
+                    return Err(Unplaceable::new(why, "choose CPUs that are allowed"));
+                }
+            }
+            vec![a, b]
+        }
+    };
+    refuse_spinning_alone(&cpus, wait, allowed.len())?;
+    Ok(cpus)
+}
+
+/// Study item E18: two that spin on one core only wait for each other's time slice to end.
+fn refuse_spinning_alone(cpus: &[u32], wait: Wait, allowed: usize) -> Result<(), Unplaceable> {
+    let one_core = match cpus {
+        [a, b] => a == b,
+        _ => allowed < 2,
+    };
+    if wait == Wait::Spin && one_core {
+        return Err(Unplaceable::new(
+            "a spinning end would burn the time slice that its peer on the same core needs",
+            "wait = \"block\" or \"hybrid\", or place the roles on two cores",
+        ));
+    }
+    Ok(())
+}
+
+/// Two cores of one socket, best without a shared cache below the last level; else any two cores.
+fn other_core(topology: &Topology) -> Result<Vec<u32>, Unplaceable> {
+    let apart = |r: &Relation| !r.same_cpu && r.same_core != Some(true);
+    topology
+        .find_pair(|r| {
+            apart(r) && r.same_socket != Some(false) && r.shares_last_level == Some(false)
+        })
+        .or_else(|| topology.find_pair(|r| apart(r) && r.same_socket != Some(false)))
+        .or_else(|| topology.find_pair(apart))
+        .map(|(a, b)| vec![a, b])
+        .ok_or_else(|| {
+            Unplaceable::new(
+                "only one core is allowed here",
+                "placement = \"same-core\", or allow two cores (taskset, cgroup cpuset)",
+            )
+        })
+}

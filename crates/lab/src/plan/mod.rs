@@ -1,0 +1,150 @@
+//! What to measure, as a TOML file. docs/PLANS.md explains the format.
+//!
+//! A plan has groups; each group is a cross product of axes. An unknown key or value is an error that names the file, the key
+//! and what is allowed.
+
+mod mechanisms;
+mod sizes;
+mod syntax;
+
+use std::path::{Path, PathBuf};
+
+use crossway_mech::{Access, Wait};
+
+use crate::inputs::{Load, Placement, Workload};
+
+/// The plans that come with the program, by name.
+pub const PRESETS: &[(&str, &str)] = &[
+    ("quick", include_str!("../../../../plans/quick.toml")),
+    ("full", include_str!("../../../../plans/full.toml")),
+    ("paced", include_str!("../../../../plans/paced.toml")),
+    ("exchange", include_str!("../../../../plans/exchange.toml")),
+    ("fairness", include_str!("../../../../plans/fairness.toml")),
+    ("buffers", include_str!("../../../../plans/buffers.toml")),
+    ("cores", include_str!("../../../../plans/cores.toml")),
+];
+
+/// A plan, parsed and checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Its name: the file's without extension.
+    pub name: String,
+    /// What it is for.
+    pub about: Option<String>,
+    /// Seed of the order and the payload.
+    pub seed: u64,
+    /// In the order of the file.
+    pub groups: Vec<Group>,
+    /// The text as it was read; it is kept beside the results.
+    pub text: String,
+}
+
+/// One cross product.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// The question that it answers.
+    pub about: Option<String>,
+    /// Ids of the registry, in its order.
+    pub mechanisms: Vec<&'static str>,
+    /// What is done.
+    pub workloads: Vec<Workload>,
+    /// Message sizes in bytes, ascending, without repetition.
+    pub sizes: Vec<u64>,
+    /// How ends wait; `None`: as each mechanism naturally does (sleep if it can, else spin).
+    pub waits: Vec<Option<Wait>>,
+    /// Who writes where.
+    pub accesses: Vec<Access>,
+    /// Where the roles run.
+    pub placements: Vec<PlacementAxis>,
+    /// Background work.
+    pub loads: Vec<Load>,
+    /// SO_SNDBUF / SO_RCVBUF; `None`: the system's default.
+    pub socket_buffers: Vec<Option<u64>>,
+    /// Capacities; `None`: the mechanism's default.
+    pub capacities: Vec<Option<u64>>,
+    /// Messages per trial; `None`: by time.
+    pub messages: Option<u64>,
+    /// Trials per case.
+    pub trials: u32,
+    /// Longest warm-up.
+    pub warmup_ms: u64,
+    /// Measured time.
+    pub measure_ms: u64,
+}
+
+/// A placement as a plan writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlacementAxis {
+    /// One placement.
+    One(Placement),
+    /// Every ordered pair of different logical CPUs.
+    EveryPair,
+}
+
+/// Why a plan cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// There is no such preset or file.
+    #[error("there is no plan '{name}': give a path, or one of: {}", presets())]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// The file cannot be read.
+    #[error("cannot read the plan {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is no TOML.
+    #[error("{file}: not TOML: {why}")]
+    NotToml {
+        /// The file.
+        file: String,
+        /// What the parser says.
+        why: String,
+    },
+    /// A key is unknown, missing or holds what it may not.
+    #[error("{file}: {key}: {why}")]
+    Bad {
+        /// The file.
+        file: String,
+        /// The key with its path, e.g. `group.basic.wait`.
+        key: String,
+        /// What is wrong, and what is allowed.
+        why: String,
+    },
+}
+
+fn presets() -> String {
+    PRESETS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+impl Plan {
+    /// A preset by its name, else the file at that path.
+    pub fn load(name_or_path: &str) -> Result<Plan, PlanError> {
+        if let Some((name, text)) = PRESETS.iter().find(|(name, _)| *name == name_or_path) {
+            return Plan::parse(name, &format!("preset {name}"), text);
+        }
+        let path = Path::new(name_or_path);
+        if !path.exists() && path.components().count() == 1 && path.extension().is_none() {
+            return Err(PlanError::Unknown { name: name_or_path.to_owned() });
+        }
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| PlanError::Unreadable { path: path.to_owned(), source })?;
+        let name = path.file_stem().map_or("plan".into(), |stem| stem.to_string_lossy());
+        Plan::parse(&name, name_or_path, &text)
+    }
+
+    /// Parses and checks a plan's text; `file` is how errors call it.
+    pub fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanError> {
+        syntax::parse(name, file, text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

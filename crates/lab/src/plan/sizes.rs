@@ -1,0 +1,124 @@
+//! Message sizes: numbers, texts with a unit, series.
+
+use toml::{Table, Value};
+
+use super::PlanError;
+use super::syntax::{At, kind};
+
+/// Larger messages would make a trial's memory the subject.
+const LARGEST: u64 = 1 << 30;
+const MOST_SIZES: usize = 100_000;
+const ALLOWED: &str = "a number of bytes, 'N KiB', 'N MiB', { arithmetic = { from, to, step } }, \
+                       { geometric = { from, to, per_octave } } or { from, to, factor }, \
+                       { zoom = { around, radius } }";
+
+/// All sizes of an axis, ascending, each once.
+pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Vec<u64>, PlanError> {
+    let parts = match value {
+        Value::Array(values) if values.is_empty() => return Err(at.bad("the list is empty")),
+        Value::Array(values) => values.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let mut sizes = Vec::new();
+    for part in parts {
+        match part {
+            Value::Table(table) => sizes.extend(series(at, table)?),
+            one => sizes.push(bytes(at, one, 0)?),
+        }
+    }
+    sizes.sort_unstable();
+    sizes.dedup();
+    Ok(sizes)
+}
+
+/// A number of bytes, with or without a unit.
+pub(super) fn bytes(at: &At<'_>, value: &Value, least: u64) -> Result<u64, PlanError> {
+    let number = match value {
+        Value::Integer(_) => return at.number(value, least, LARGEST),
+        Value::String(text) => with_unit(text),
+        _ => None,
+    };
+    number
+        .filter(|n| (least..=LARGEST).contains(n))
+        .ok_or_else(|| at.bad(format!("{} is no size; allowed: {ALLOWED}", kind(value))))
+}
+
+fn with_unit(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let factor = match text[digits..].trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    text[..digits].parse::<u64>().ok()?.checked_mul(factor)
+}
+
+fn series(at: &At<'_>, table: &Table) -> Result<Vec<u64>, PlanError> {
+    let entry = table.iter().next().filter(|_| table.len() == 1);
+    let Some((name, arguments)) = entry else {
+        return Err(at.bad(format!("a series has one kind; allowed: {ALLOWED}")));
+    };
+    let here = at.key(name);
+    let arguments = here.table(arguments)?;
+    let required = |key: &str, least| match arguments.get(key) {
+        Some(value) => bytes(&here.key(key), value, least),
+        None => Err(here.bad(format!("'{key}' is missing"))),
+    };
+    let sizes: Vec<u64> = match name.as_str() {
+        "arithmetic" => {
+            here.only(arguments, &["from", "to", "step"])?;
+            let (from, to) = (required("from", 0)?, required("to", 0)?);
+            ordered(&here, from, to)?;
+            (from..=to).step_by(required("step", 1)? as usize).take(MOST_SIZES + 1).collect()
+        }
+        "geometric" => {
+            here.only(arguments, &["from", "to", "per_octave", "factor"])?;
+            let (from, to) = (required("from", 1)?, required("to", 1)?);
+            ordered(&here, from, to)?;
+            geometric(from, to, factor(&here, arguments)?)
+        }
+        "zoom" => {
+            here.only(arguments, &["around", "radius"])?;
+            let (around, radius) = (required("around", 0)?, required("radius", 0)?);
+            (around.saturating_sub(radius)..=around + radius).take(MOST_SIZES + 1).collect()
+        }
+        _ => return Err(here.bad(format!("unknown series; allowed: {ALLOWED}"))),
+    };
+    if sizes.len() > MOST_SIZES {
+        return Err(here.bad(format!("more than {MOST_SIZES} sizes")));
+    }
+    Ok(sizes)
+}
+
+fn ordered(at: &At<'_>, from: u64, to: u64) -> Result<(), PlanError> {
+    if from <= to { Ok(()) } else { Err(at.bad(format!("'from' {from} is above 'to' {to}"))) }
+}
+
+fn factor(at: &At<'_>, arguments: &Table) -> Result<f64, PlanError> {
+    match (arguments.get("per_octave"), arguments.get("factor")) {
+        (Some(value), None) => {
+            let steps = at.key("per_octave").number(value, 1, 64)?;
+            Ok(2f64.powf(1.0 / steps as f64))
+        }
+        (None, Some(value)) => value
+            .as_float()
+            .or_else(|| value.as_integer().map(|n| n as f64))
+            .filter(|f| (1.001..=1e6).contains(f))
+            .ok_or_else(|| at.key("factor").bad("a number from 1.001 to 1000000 is needed")),
+        _ => Err(at.bad("either 'per_octave' or 'factor' is needed")),
+    }
+}
+
+/// Powers from the first size on, rounded, so that octaves meet exactly; the last size is always there.
+fn geometric(from: u64, to: u64, factor: f64) -> Vec<u64> {
+    let mut sizes: Vec<u64> = (0..)
+        .map(|i| (from as f64 * factor.powi(i)).round() as u64)
+        .take_while(|&size| size < to)
+        .take(MOST_SIZES)
+        .collect();
+    sizes.push(to);
+    sizes.dedup();
+    sizes
+}

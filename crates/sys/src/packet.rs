@@ -1,0 +1,111 @@
+//! Frames of one EtherType on one interface (AF_PACKET). Needs CAP_NET_RAW.
+
+use std::num::NonZeroU32;
+use std::os::fd::OwnedFd;
+
+use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, netdevice};
+
+use crate::OsError;
+use crate::socket::{self, Address};
+
+/// A socket for the frames of one EtherType, and what it is attached to. The kernel adds and strips the Ethernet header.
+#[derive(Debug)]
+pub struct EtherSocket {
+    /// The socket; bound to the interface.
+    pub fd: OwnedFd,
+    /// The interface's hardware address.
+    pub mac: [u8; 6],
+    interface: u32,
+    ether_type: u16,
+}
+
+struct LinkLayer(libc::sockaddr_ll);
+
+// SAFETY: the pointer passed on is that of a live sockaddr_ll and the length its size; the callee only reads it.
+unsafe impl SocketAddrArg for LinkLayer {
+    unsafe fn with_sockaddr<R>(
+        &self,
+        f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
+    ) -> R {
+        let len = size_of::<libc::sockaddr_ll>() as SocketAddrLen;
+        f((&raw const self.0).cast(), len)
+    }
+}
+
+fn link_layer(interface: u32, ether_type: u16, mac: Option<[u8; 6]>) -> Address {
+    let mut hardware = [0; 8];
+    if let Some(mac) = mac {
+        hardware[..6].copy_from_slice(&mac);
+    }
+    LinkLayer(libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: ether_type.to_be(),
+        sll_ifindex: interface as i32,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: if mac.is_some() { 6 } else { 0 },
+        sll_addr: hardware,
+    })
+    .as_any()
+}
+
+impl EtherSocket {
+    /// Opens the frames of `ether_type` on the interface of this name.
+    pub fn open(interface: &str, ether_type: u16) -> Result<Self, OsError> {
+        let protocol = NonZeroU32::new(u32::from(ether_type.to_be())).map(Protocol::from_raw);
+        let fd = rustix::net::socket_with(
+            AddressFamily::PACKET,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            protocol,
+        )
+        .map_err(|e| OsError::new("socket(AF_PACKET)", interface, e))?;
+        let index = netdevice::name_to_index(&fd, interface)
+            .map_err(|e| OsError::new("ioctl(SIOCGIFINDEX)", interface, e))?;
+        socket::bind(&fd, &link_layer(index, ether_type, None), interface)?;
+        let mac = hardware_address(&socket::local_address(&fd)?).ok_or_else(|| {
+            OsError::new("getsockname(AF_PACKET)", interface, rustix::io::Errno::AFNOSUPPORT)
+        })?;
+        Ok(Self { fd, mac, interface: index, ether_type })
+    }
+
+    /// The address of a station on this interface, for [`socket::send_to`].
+    pub fn station(&self, mac: [u8; 6]) -> Address {
+        link_layer(self.interface, self.ether_type, Some(mac))
+    }
+}
+
+/// The hardware address in an AF_PACKET address; `None` for another family or another length than Ethernet's.
+pub fn hardware_address(address: &Address) -> Option<[u8; 6]> {
+    let len = address.addr_len() as usize;
+    if address.address_family() != AddressFamily::PACKET || len < size_of::<libc::sockaddr_ll>() - 2
+    {
+        return None;
+    }
+    // SAFETY: the storage behind the pointer is a whole sockaddr_storage, larger and more strictly aligned than sockaddr_ll,
+    // and every bit pattern is a valid sockaddr_ll.
+    let ll = unsafe { address.as_ptr().cast::<libc::sockaddr_ll>().read() };
+    let mac: [u8; 6] = ll.sll_addr[..6].try_into().ok()?;
+    (ll.sll_halen == 6).then_some(mac)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_station_address_keeps_its_hardware_address() {
+        let address = link_layer(3, 0x88ca, Some([2, 0, 0, 0, 10, 1]));
+        assert_eq!(hardware_address(&address), Some([2, 0, 0, 0, 10, 1]));
+        assert_eq!(hardware_address(&socket::unnamed_address()), None);
+    }
+
+    #[test]
+    fn an_unknown_interface_is_named_in_the_error() {
+        match EtherSocket::open("no-such-if0", 0x88ca) {
+            Err(e) => assert!(e.to_string().contains("no-such-if0"), "{e}"),
+            Ok(_) => panic!("opened an interface that does not exist"),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! How long it takes to tell another core something and to be told back.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Apart, on_two_cpus};
+use crate::OsError;
+use crate::clock::monotonic_ns;
+
+/// What the two cores share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    /// One line that both write in turn.
+    One,
+    /// Two lines, each written by one core and read by the other: what a request and a reply through memory need.
+    Two,
+}
+
+/// Round trips between two CPUs, `rounds` at a time: nanoseconds per round trip of each of the `batches`.
+///
+/// # Errors
+/// A CPU cannot be used, or one of them is taken by something else for seconds.
+pub fn cache_line_round_trips(
+    cpus: (u32, u32),
+    lines: Lines,
+    batches: usize,
+    rounds: usize,
+) -> Result<Vec<f64>, OsError> {
+    let request = Apart(AtomicU64::new(0));
+    let reply = Apart(AtomicU64::new(0));
+    let total = (batches * rounds) as u64;
+    // With one line the asker writes odd numbers and the answerer even ones; with two both write the round's number.
+    let ask = |patience: &super::Patience| {
+        let mut times = Vec::with_capacity(batches);
+        let mut round = 0u64;
+        for _ in 0..batches {
+            let start = monotonic_ns();
+            for _ in 0..rounds {
+                round += 1;
+                let answered = match lines {
+                    Lines::One => {
+                        request.0.store(2 * round - 1, Ordering::Release);
+                        patience.spin_until(|| request.0.load(Ordering::Acquire) == 2 * round)
+                    }
+                    Lines::Two => {
+                        request.0.store(round, Ordering::Release);
+                        patience.spin_until(|| reply.0.load(Ordering::Acquire) == round)
+                    }
+                };
+                if !answered {
+                    return None;
+                }
+            }
+            times.push((monotonic_ns() - start) as f64 / rounds as f64);
+        }
+        Some(times)
+    };
+    let answer = |patience: &super::Patience| {
+        for round in 1..=total {
+            let asked = match lines {
+                Lines::One => {
+                    let asked =
+                        patience.spin_until(|| request.0.load(Ordering::Acquire) == 2 * round - 1);
+                    request.0.store(2 * round, Ordering::Release);
+                    asked
+                }
+                Lines::Two => {
+                    let asked = patience.spin_until(|| request.0.load(Ordering::Acquire) == round);
+                    reply.0.store(round, Ordering::Release);
+                    asked
+                }
+            };
+            if !asked {
+                return None;
+            }
+        }
+        Some(())
+    };
+    on_two_cpus(cpus, ask, answer).map(|(times, ())| times)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_end_and_give_one_time_per_batch() {
+        let allowed = crate::affinity::allowed().expect("affinity");
+        let [a, b, ..] = allowed[..] else {
+            eprintln!("SKIP cache lines: one CPU only; widen the affinity");
+            return;
+        };
+        for lines in [Lines::One, Lines::Two] {
+            let times = cache_line_round_trips((a, b), lines, 7, 10).expect("two CPUs");
+            assert_eq!(times.len(), 7);
+            assert!(times.iter().all(|t| *t > 0.0));
+        }
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_an_error_and_no_hang() {
+        let error = cache_line_round_trips((0, 1000), Lines::Two, 1, 1).expect_err("no such CPU");
+        assert!(error.to_string().contains("1000"), "{error}");
+    }
+}

@@ -1,0 +1,78 @@
+//! What one CPU pays: for a system call, for reading a clock, for copying.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use crate::clock::{Ticker, monotonic_ns};
+
+/// What is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallKind {
+    /// getppid: a system call that does next to nothing.
+    SystemCall,
+    /// CLOCK_MONOTONIC, through the vDSO where the clock source allows.
+    ClockRead,
+    /// The time stamp counter; on machines without a steady one the same as [`CallKind::ClockRead`].
+    CounterRead,
+}
+
+/// Nanoseconds per call of each of the `batches` of `rounds` calls, on the CPU the caller runs on.
+pub fn call_times(kind: CallKind, batches: usize, rounds: usize) -> Vec<f64> {
+    let ticker = Ticker::calibrate(Duration::from_millis(5));
+    let batch = |call: &mut dyn FnMut()| {
+        let start = monotonic_ns();
+        call();
+        (monotonic_ns() - start) as f64 / rounds as f64
+    };
+    (0..batches)
+        .map(|_| match kind {
+            CallKind::SystemCall => batch(&mut || {
+                for _ in 0..rounds {
+                    black_box(rustix::process::getppid());
+                }
+            }),
+            CallKind::ClockRead => batch(&mut || {
+                for _ in 0..rounds {
+                    black_box(monotonic_ns());
+                }
+            }),
+            CallKind::CounterRead => batch(&mut || {
+                for _ in 0..rounds {
+                    black_box(ticker.now());
+                }
+            }),
+        })
+        .collect()
+}
+
+/// Nanoseconds per copy of `bytes`, of each of the `batches`: always from the same place to the same place, so that what
+/// fits a cache stays in it. Two words of the copy are read back, so that no copy can be left out.
+pub fn memcpy_times(bytes: usize, batches: usize, rounds: usize) -> Vec<f64> {
+    let from = vec![1u8; bytes];
+    let mut to = vec![0u8; bytes];
+    (0..batches)
+        .map(|_| {
+            let start = monotonic_ns();
+            for _ in 0..rounds {
+                black_box(&mut to[..]).copy_from_slice(black_box(&from[..]));
+                black_box(&to[..]);
+            }
+            (monotonic_ns() - start) as f64 / rounds as f64
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_gives_one_time_per_batch() {
+        for kind in [CallKind::SystemCall, CallKind::ClockRead, CallKind::CounterRead] {
+            let times = call_times(kind, 3, 100);
+            assert_eq!(times.len(), 3);
+            assert!(times.iter().all(|t| *t > 0.0), "{kind:?} {times:?}");
+        }
+        assert_eq!(memcpy_times(4096, 4, 10).len(), 4);
+    }
+}

@@ -1,0 +1,157 @@
+//! The event loop: one thread, all bearers, one node.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use crossway_sys::{Errno, clock, poll};
+use crossway_tipc_proto::addr::BearerId;
+use crossway_tipc_proto::node::{BearerConfig, BearerError, Config, Event, Node};
+use crossway_tipc_proto::time::Nanos;
+
+use crate::bearer::{Bearer, BearerOpenError};
+use crate::spec::BearerSpec;
+use crossway_tipc_proto::addr::NetworkId;
+
+/// Largest frame: a UDP datagram.
+const FRAME_LEN_MAX: usize = 65_536;
+
+/// Frames taken from one bearer before the others and the timers get their turn.
+const FRAMES_PER_TURN: usize = 64;
+
+/// The node cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunnerError {
+    /// A bearer cannot be opened.
+    #[error("cannot enable bearer {spec}: {source}")]
+    Open {
+        /// The bearer as written.
+        spec: String,
+        /// Why.
+        source: BearerOpenError,
+    },
+    /// The node refuses a bearer.
+    #[error("cannot enable bearer {spec}: {source}")]
+    Refused {
+        /// The bearer as written.
+        spec: String,
+        /// Why.
+        source: BearerError,
+    },
+    /// Waiting failed.
+    #[error("waiting for frames failed: {0}")]
+    Poll(#[from] Errno),
+}
+
+/// A node with its bearers.
+#[derive(Debug)]
+pub struct Runner {
+    node: Node,
+    network: NetworkId,
+    bearers: Vec<(BearerId, Bearer)>,
+    frame: Vec<u8>,
+    incoming: Vec<u8>,
+    /// Frames that a medium did not take.
+    unsent: u64,
+}
+
+fn now() -> Nanos {
+    Nanos(clock::monotonic_ns())
+}
+
+impl Runner {
+    /// A node without bearers.
+    pub fn new(cfg: Config) -> Self {
+        let network = cfg.network;
+        let incoming = vec![0; FRAME_LEN_MAX];
+        Self {
+            node: Node::new(cfg),
+            network,
+            bearers: Vec::new(),
+            frame: Vec::new(),
+            incoming,
+            unsent: 0,
+        }
+    }
+
+    /// The node, to ask and to command. What a command gives to send goes out with the next [`Runner::turn`].
+    pub const fn node(&mut self) -> &mut Node {
+        &mut self.node
+    }
+
+    /// Frames that a medium did not take since the start.
+    pub const fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
+    /// Opens a bearer and attaches the node to it. `name` is what peers see of it, at most 15 octets.
+    ///
+    /// # Errors
+    /// [`RunnerError`] names the bearer and says why not.
+    pub fn enable(&mut self, spec: &BearerSpec, name: &str) -> Result<BearerId, RunnerError> {
+        let written = || format!("{spec:?}");
+        let bearer = Bearer::open(spec, self.network)
+            .map_err(|source| RunnerError::Open { spec: written(), source })?;
+        let cfg = BearerConfig::new(name, bearer.addr(), bearer.mtu());
+        let refused = |source| RunnerError::Refused { spec: written(), source };
+        let id = self.node.enable_bearer(now(), cfg).map_err(refused)?;
+        self.bearers.push((id, bearer));
+        Ok(id)
+    }
+
+    /// Sends what is due, waits for frames, timers, one of `others` or at most `limit`, and handles what came. Returns whether one of
+    /// `others` is readable. The events are left in the node.
+    ///
+    /// # Errors
+    /// [`RunnerError::Poll`].
+    pub fn turn(
+        &mut self,
+        others: &[BorrowedFd<'_>],
+        limit: Duration,
+    ) -> Result<bool, RunnerError> {
+        self.flush();
+        let at = now();
+        let limit = at + limit;
+        let until = self.node.poll_timeout().map_or(limit, |t| t.min(limit));
+        let fds: Vec<BorrowedFd<'_>> =
+            self.bearers.iter().map(|(_, b)| b.fd()).chain(others.iter().copied()).collect();
+        let ready = poll::any_readable(&fds, Some(clock::instant_at(until.0)))?;
+        for (index, (id, bearer)) in self.bearers.iter().enumerate() {
+            if !ready[index] {
+                continue;
+            }
+            let at = now();
+            for _ in 0..FRAMES_PER_TURN {
+                // EAGAIN ends the turn; other errors are those of frames sent earlier (an unreachable remote) and no reason to stop.
+                let Ok((len, from)) = bearer.try_recv(&mut self.incoming) else { break };
+                self.node.handle_frame(at, *id, &from, &self.incoming[..len]);
+            }
+        }
+        self.node.handle_timeout(now());
+        self.flush();
+        Ok(ready[self.bearers.len()..].contains(&true))
+    }
+
+    /// Sends what is due.
+    fn flush(&mut self) {
+        let at = now();
+        while let Some(transmit) = self.node.poll_transmit(at, &mut self.frame) {
+            if let Some((_, bearer)) = self.bearers.iter().find(|(id, _)| *id == transmit.bearer)
+                && bearer.try_send(&transmit.dest, &self.frame).is_err()
+            {
+                self.unsent += 1;
+            }
+        }
+    }
+
+    /// Ends all contacts in good order and closes the bearers.
+    pub fn stop(&mut self) {
+        self.node.stop(now());
+        self.flush();
+        self.bearers.clear();
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.node.poll_event()
+    }
+}

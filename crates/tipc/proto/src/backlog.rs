@@ -1,0 +1,211 @@
+//! Messages that wait for the send window, cut and merged into packets.
+
+use crate::addr::NodeAddr;
+use crate::limits::{BACKLOG_LOW, BACKLOG_SYSTEM};
+use crate::wire::{
+    BundleBuilder, Fragment, FragmentKind, LinkFields, NAMED_HEADER_LEN, User, View,
+};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Level of the protocol's own messages, above the four importances.
+pub(crate) const SYSTEM: usize = 4;
+
+#[derive(Clone, Debug)]
+enum Content {
+    Packet(Vec<u8>),
+    Bundle(BundleBuilder),
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    level: usize,
+    content: Content,
+}
+
+/// The queue behind a full window: first come, first served, with a bound per importance.
+#[derive(Clone, Debug)]
+pub(crate) struct Backlog {
+    own: NodeAddr,
+    dest: NodeAddr,
+    queue: VecDeque<Waiting>,
+    counts: [usize; 5],
+}
+
+/// The backlog of this importance is full; the sender waits until it drained.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Congested;
+
+/// The importance level of a message.
+pub(crate) fn level_of(view: &View<'_>) -> usize {
+    match view.user() {
+        Some(User::Data(importance)) => importance as usize,
+        _ => SYSTEM,
+    }
+}
+
+impl Backlog {
+    /// An empty backlog towards `dest`; 0 for the broadcast link.
+    pub(crate) const fn new(own: NodeAddr, dest: NodeAddr) -> Self {
+        Self { own, dest, queue: VecDeque::new(), counts: [0; 5] }
+    }
+
+    pub(crate) const fn limit(level: usize) -> usize {
+        match level {
+            0..4 => BACKLOG_LOW * (level + 1),
+            _ => BACKLOG_SYSTEM,
+        }
+    }
+
+    /// Whether a message of this level may enter.
+    pub(crate) fn admit(&self, level: usize) -> Result<(), Congested> {
+        if self.counts[level] < Self::limit(level) { Ok(()) } else { Err(Congested) }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(crate) fn octets(&self) -> usize {
+        let len = |w: &Waiting| match &w.content {
+            Content::Packet(packet) => packet.len(),
+            Content::Bundle(bundle) => bundle.octets(),
+        };
+        self.queue.iter().map(len).sum()
+    }
+
+    /// Appends a packet. When it may be merged and the queue's last packet has the same level and room, they share a packet.
+    pub(crate) fn push(&mut self, level: usize, packet: Vec<u8>, packet_max: usize) {
+        if let Some(last) = self.queue.back_mut().filter(|last| last.level == level)
+            && may_bundle(&packet)
+        {
+            match &mut last.content {
+                Content::Bundle(bundle) => {
+                    if bundle.try_push(&packet, packet_max) {
+                        return;
+                    }
+                }
+                Content::Packet(first) if may_bundle(first) => {
+                    let mut bundle = BundleBuilder::default();
+                    if bundle.try_push(first, packet_max) && bundle.try_push(&packet, packet_max) {
+                        last.content = Content::Bundle(bundle);
+                        return;
+                    }
+                }
+                Content::Packet(_) => {}
+            }
+        }
+        self.counts[level] += 1;
+        self.queue.push_back(Waiting { level, content: Content::Packet(packet) });
+    }
+
+    /// The packet whose turn it is.
+    pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
+        let waiting = self.queue.pop_front()?;
+        self.counts[waiting.level] -= 1;
+        Some(match waiting.content {
+            Content::Packet(packet) => packet,
+            Content::Bundle(bundle) => {
+                let mut packet = Vec::new();
+                let link = LinkFields { sender: self.own, ..LinkFields::default() };
+                bundle.bundle(self.dest, waiting.level as u8).encode(&link, &mut packet);
+                packet
+            }
+        })
+    }
+}
+
+fn may_bundle(packet: &[u8]) -> bool {
+    View::parse(packet).is_ok_and(|view| {
+        !matches!(
+            view.user(),
+            Some(User::Bundler | User::Fragmenter | User::Tunnel | User::BcastProtocol) | None
+        )
+    })
+}
+
+/// Cuts a message into packets of at most `packet_max` octets. A message that fits stays as it is.
+pub(crate) fn split(
+    message: Vec<u8>,
+    packet_max: usize,
+    dest: NodeAddr,
+    own: NodeAddr,
+    packets: &mut Vec<Vec<u8>>,
+) {
+    if message.len() <= packet_max {
+        packets.push(message);
+        return;
+    }
+    let level = View::parse(&message).map_or(SYSTEM, |view| level_of(&view)) as u8;
+    let link = LinkFields { sender: own, ..LinkFields::default() };
+    let mut pieces = message.chunks(packet_max - NAMED_HEADER_LEN).peekable();
+    let (mut number, mut kind) = (1, FragmentKind::First);
+    while let Some(body) = pieces.next() {
+        if pieces.peek().is_none() {
+            kind = FragmentKind::Last;
+        }
+        let mut packet = Vec::with_capacity(NAMED_HEADER_LEN + body.len());
+        Fragment { kind, dest, number, importance: level, body }.encode(&link, &mut packet);
+        packets.push(packet);
+        (number, kind) = (number + 1, FragmentKind::Middle);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drops::DropCounters;
+    use crate::reassembly::Reassembly;
+    use crate::wire::{ConnManager, ConnManagerKind};
+
+    fn small() -> Vec<u8> {
+        let mut out = Vec::new();
+        ConnManager { kind: ConnManagerKind::Probe, ..ConnManager::default() }
+            .encode(&LinkFields::default(), &mut out);
+        out
+    }
+
+    #[test]
+    fn small_messages_share_packets_and_come_apart_again() {
+        let mut backlog = Backlog::new(NodeAddr(2), NodeAddr(1));
+        for _ in 0..7 {
+            backlog.push(SYSTEM, small(), 200);
+        }
+        let (mut got, mut packets, mut drops) = (Vec::new(), 0, DropCounters::default());
+        while let Some(packet) = backlog.pop() {
+            assert!(packet.len() <= 200);
+            packets += 1;
+            Reassembly::default().accept(packet, &mut got, &mut drops).unwrap();
+        }
+        assert_eq!((packets, got.len()), (2, 7), "four messages of 40 octets in 40 + 160");
+        assert!(backlog.is_empty() && backlog.counts == [0; 5]);
+    }
+
+    #[test]
+    fn each_importance_has_its_own_bound() {
+        let mut backlog = Backlog::new(NodeAddr(2), NodeAddr(1));
+        for _ in 0..Backlog::limit(0) {
+            backlog.admit(0).unwrap();
+            backlog.push(0, small(), 0);
+        }
+        assert_eq!(backlog.admit(0), Err(Congested));
+        assert_eq!(backlog.admit(1), Ok(()));
+    }
+
+    #[test]
+    fn a_large_message_is_cut_and_joined() {
+        let mut message = small();
+        message.resize(5000, 9);
+        let size = 0x5140_0000u32 | 5000;
+        message[..4].copy_from_slice(&size.to_be_bytes());
+        let mut packets = Vec::new();
+        split(message.clone(), 1500, NodeAddr(1), NodeAddr(0), &mut packets);
+        assert_eq!(packets.iter().map(Vec::len).collect::<Vec<_>>(), [1500, 1500, 1500, 660]);
+        let (mut r, mut got, mut drops) =
+            (Reassembly::default(), Vec::new(), DropCounters::default());
+        for packet in packets {
+            r.accept(packet, &mut got, &mut drops).unwrap();
+        }
+        assert_eq!(got, [message]);
+    }
+}

@@ -1,0 +1,307 @@
+//! The broadcast link: one sender per node, one receiver per peer. Acknowledgements and gaps travel on the unicast links.
+
+use crate::addr::{NetworkId, NodeAddr};
+use crate::backlog::{Backlog, Congested, SYSTEM, level_of, split};
+use crate::drops::{DropCounters, DropReason};
+use crate::limits::{ACK_EVERY, BCAST_REPAIR, BCAST_WINDOW};
+use crate::link::BcastReport;
+use crate::reassembly::Reassembly;
+use crate::receive_queue::ReceiveQueue;
+use crate::send_queue::SendQueue;
+use crate::seq::Seq;
+use crate::time::{Nanos, earliest};
+use crate::wire::{View, set_sequence};
+use alloc::vec::Vec;
+
+/// Sending side, shared by all peers.
+#[derive(Clone, Debug)]
+pub(crate) struct BcastSender {
+    own: NodeAddr,
+    network: NetworkId,
+    tx: SendQueue,
+    backlog: Backlog,
+    mtu: usize,
+    /// When peers that have not acknowledged are asked.
+    probe_at: Option<Nanos>,
+}
+
+impl BcastSender {
+    pub(crate) const fn new(own: NodeAddr, network: NetworkId, mtu: usize) -> Self {
+        let tx = SendQueue::new(Seq(1));
+        Self { own, network, tx, backlog: Backlog::new(own, NodeAddr(0)), mtu, probe_at: None }
+    }
+
+    /// The smallest packet of all bearers bounds a broadcast.
+    pub(crate) const fn set_mtu(&mut self, mtu: usize) {
+        self.mtu = mtu;
+    }
+
+    /// Last broadcast that went out.
+    pub(crate) fn last_sent(&self) -> Seq {
+        self.tx.next_unsent().prev()
+    }
+
+    pub(crate) fn octets(&self) -> usize {
+        self.tx.octets() + self.backlog.octets()
+    }
+
+    /// Takes a message for all peers.
+    pub(crate) fn send(&mut self, message: Vec<u8>) -> Result<(), Congested> {
+        let level = View::parse(&message).map_or(SYSTEM, |view| level_of(&view));
+        self.backlog.admit(level)?;
+        let mut packets = Vec::new();
+        split(message, self.mtu, NodeAddr(0), self.own, &mut packets);
+        for packet in packets {
+            self.backlog.push(level, packet, self.mtu);
+        }
+        self.fill();
+        Ok(())
+    }
+
+    fn fill(&mut self) {
+        while self.tx.len() < usize::from(BCAST_WINDOW) {
+            let Some(mut packet) = self.backlog.pop() else { break };
+            set_sequence(&mut packet, self.own, self.tx.next());
+            // Non-sequenced, and the network's number in place of a port.
+            packet[1] |= 0x10;
+            packet[20..24].copy_from_slice(&self.network.0.to_be_bytes());
+            self.tx.push(packet);
+        }
+    }
+
+    /// Every peer has everything up to `ack`; with no peer there is nobody to wait for.
+    pub(crate) fn release(&mut self, ack: Option<Seq>) {
+        let ack = ack.unwrap_or_else(|| self.last_sent());
+        self.tx.ack(ack);
+        if self.tx.in_flight() == 0 {
+            self.probe_at = None;
+        }
+        self.fill();
+    }
+
+    /// The next broadcast that was not sent yet, appended to `out`.
+    pub(crate) fn poll_transmit(&mut self, now: Nanos, out: &mut Vec<u8>) -> bool {
+        let Some((packet, _)) = self.tx.pop_output(now) else { return false };
+        out.extend_from_slice(&packet.bytes);
+        self.probe_at = Some(now + BCAST_REPAIR);
+        true
+    }
+
+    /// A broadcast that is kept, for a peer that misses it.
+    pub(crate) fn get(&self, seq: Seq) -> Option<&[u8]> {
+        self.tx.get(seq)
+    }
+
+    pub(crate) const fn poll_timeout(&self) -> Option<Nanos> {
+        self.probe_at
+    }
+
+    /// Whether the peers that have not acknowledged are to be asked now. Asks once per broadcast; the links' ticks do the rest.
+    pub(crate) fn handle_timeout(&mut self, now: Nanos) -> bool {
+        let due = self.probe_at.is_some_and(|at| at <= now);
+        if due {
+            self.probe_at = None;
+        }
+        due
+    }
+}
+
+/// Receiving side, one per peer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BcastReceiver {
+    link: Option<Open>,
+}
+
+#[derive(Clone, Debug)]
+struct Open {
+    rx: ReceiveQueue,
+    reassembly: Reassembly,
+    /// Last broadcast that the peer says it sent.
+    peer_last: Seq,
+    repair_at: Option<Nanos>,
+    unacked: bool,
+}
+
+impl BcastReceiver {
+    /// The peer's broadcasts begin after `last`.
+    pub(crate) fn open(&mut self, last: Seq) {
+        if self.link.is_none() {
+            let rx = ReceiveQueue::new(last.next());
+            let reassembly = Reassembly::default();
+            self.link =
+                Some(Open { rx, reassembly, peer_last: last, repair_at: None, unacked: false });
+        }
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.link = None;
+    }
+
+    pub(crate) fn octets(&self) -> usize {
+        self.link.as_ref().map_or(0, |open| open.rx.early_octets() + open.reassembly.octets())
+    }
+
+    /// Takes a broadcast of the peer. Returns whether it is time to acknowledge: every 16th, spread over the nodes by their
+    /// addresses.
+    pub(crate) fn handle_packet(
+        &mut self,
+        now: Nanos,
+        own: NodeAddr,
+        view: &View<'_>,
+        messages: &mut Vec<Vec<u8>>,
+        drops: &mut DropCounters,
+    ) -> bool {
+        let Some(open) = &mut self.link else {
+            drops.count(DropReason::BcastClosed);
+            return false;
+        };
+        let (before, mut packets) = (open.rx.next(), Vec::new());
+        if let Err(reason) = open.rx.accept(view.seq(), view.bytes(), &mut packets) {
+            drops.count(reason);
+            return false;
+        }
+        for packet in packets {
+            if open.reassembly.accept(packet, messages, drops).is_err() {
+                open.reassembly = Reassembly::default();
+            }
+        }
+        open.unacked = true;
+        if open.missing() == 0 {
+            open.repair_at = None;
+        } else {
+            open.repair_at.get_or_insert(now + BCAST_REPAIR);
+        }
+        let mark = |seq: Seq| seq.0.wrapping_add(own.0 as u16) / ACK_EVERY;
+        mark(before.prev()) != mark(open.rx.next().prev())
+    }
+
+    /// The peer says which broadcast it sent last.
+    pub(crate) fn note_last_sent(&mut self, now: Nanos, last: Seq) {
+        if let Some(open) = &mut self.link {
+            if last.after(open.peer_last) {
+                open.peer_last = last;
+            }
+            if open.missing() > 0 {
+                open.repair_at.get_or_insert(now + BCAST_REPAIR / 2);
+            }
+        }
+    }
+
+    /// Whether something was received that no acknowledgement has told the peer yet.
+    pub(crate) fn wants_ack(&self) -> bool {
+        self.link.as_ref().is_some_and(|open| open.unacked || open.missing() > 0)
+    }
+
+    /// An acknowledgement goes out.
+    pub(crate) fn acked(&mut self) {
+        if let Some(open) = &mut self.link {
+            open.unacked = false;
+        }
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
+        self.link.as_ref().and_then(|open| open.repair_at)
+    }
+
+    /// Whether a gap is to be reported now.
+    pub(crate) fn handle_timeout(&mut self, now: Nanos) -> bool {
+        let Some(open) = &mut self.link else { return false };
+        if open.repair_at.is_none_or(|at| at > now) {
+            return false;
+        }
+        let missing = open.missing() > 0;
+        open.repair_at = missing.then(|| now + BCAST_REPAIR * 2);
+        missing
+    }
+
+    /// What to tell the peer; `last_sent` is this node's own last broadcast.
+    pub(crate) fn report(&self, last_sent: Seq) -> BcastReport {
+        match &self.link {
+            None => BcastReport { last_sent, ..BcastReport::default() },
+            Some(open) => {
+                let gap = open.missing();
+                let runs = if gap > 0 { open.rx.runs() } else { Default::default() };
+                BcastReport { open: true, ack: open.rx.next().prev(), gap, runs, last_sent }
+            }
+        }
+    }
+}
+
+impl Open {
+    fn missing(&self) -> u16 {
+        self.rx.gap(self.peer_last.next())
+    }
+}
+
+/// A peer's place in this node's broadcasts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BcastListener {
+    /// Last broadcast that it has, once it listens.
+    pub(crate) acked: Option<Seq>,
+    /// Broadcasts that it misses.
+    resend: Vec<Seq>,
+    repaired: Option<Nanos>,
+    /// When it first missed the broadcast that it still misses.
+    pub(crate) stuck_since: Option<Nanos>,
+}
+
+impl BcastListener {
+    /// A peer that has just come up and gets everything after `last`.
+    pub(crate) fn new(last: Seq) -> Self {
+        Self { acked: Some(last), ..Self::default() }
+    }
+
+    /// The peer has everything up to `ack`. Returns whether that is news.
+    pub(crate) fn handle_ack(&mut self, ack: Seq, last_sent: Seq) -> bool {
+        match &mut self.acked {
+            Some(acked) if ack.after(*acked) && !ack.after(last_sent) => {
+                *acked = ack;
+                self.stuck_since = None;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The peer misses `gap` broadcasts after `ack` and those between its runs.
+    pub(crate) fn handle_gaps(
+        &mut self,
+        now: Nanos,
+        ack: Seq,
+        gap: u16,
+        runs: &[crate::wire::GapAck],
+        last_sent: Seq,
+    ) {
+        let recently = self.repaired.is_some_and(|at| now.since(at) < BCAST_REPAIR);
+        if gap == 0 || recently || self.acked.is_none() {
+            return;
+        }
+        self.resend.clear();
+        let mut missing = |from: Seq, count: u16| {
+            let all = (0..count.min(BCAST_WINDOW)).map(|n| from.add(n));
+            self.resend.extend(all.filter(|seq| !seq.after(last_sent)));
+        };
+        missing(ack.next(), gap);
+        for run in runs {
+            missing(run.ack.next(), run.gap);
+        }
+        self.resend.truncate(usize::from(BCAST_WINDOW));
+        self.resend.reverse();
+        self.repaired = Some(now);
+        self.stuck_since.get_or_insert(now);
+    }
+
+    /// The next broadcast to send to this peer alone.
+    pub(crate) fn pop_resend(&mut self) -> Option<Seq> {
+        self.resend.pop()
+    }
+
+    pub(crate) fn has_resend(&self) -> bool {
+        !self.resend.is_empty()
+    }
+}
+
+/// The earlier of the deadlines of a peer's two broadcast sides; here so that the node need not know their parts.
+pub(crate) fn deadline(receiver: &BcastReceiver, link: Nanos) -> Nanos {
+    earliest(Some(link), receiver.poll_timeout()).unwrap_or(link)
+}

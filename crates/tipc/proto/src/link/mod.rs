@@ -1,0 +1,345 @@
+//! One link to one peer over one bearer: brought up, supervised, numbered, repaired.
+//!
+//! The states are the kernel's, without those that exist there only because its locks force a reset to be done in steps:
+//! `Reset` (send RESET), `Establishing` (the peer's end is known; send ACTIVATE), `Established`.
+
+mod protocol;
+mod receive;
+mod send;
+mod supervise;
+
+use crate::addr::{BearerId, NodeAddr};
+use crate::backlog::Backlog;
+use crate::limits::{
+    NACK_REPEAT, PROBE_FIRST, SILENT_TICKS_MAX, TICK_MAX, TOLERANCE_MAX, TOLERANCE_MIN,
+};
+use crate::reassembly::Reassembly;
+use crate::receive_queue::ReceiveQueue;
+use crate::send_queue::SendQueue;
+use crate::seq::Seq;
+use crate::time::{Nanos, earliest};
+use crate::window::Window;
+use crate::wire::{Capabilities, GapAck, InterfaceName};
+use arrayvec::ArrayVec;
+use core::time::Duration;
+
+/// What a link is made of before it has said a word.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkConfig {
+    pub(crate) own: NodeAddr,
+    pub(crate) peer: NodeAddr,
+    pub(crate) bearer: BearerId,
+    pub(crate) interface: InterfaceName,
+    pub(crate) mtu: usize,
+    pub(crate) window_max: u16,
+    pub(crate) tolerance: Duration,
+    pub(crate) priority: u8,
+    /// What both ends understand.
+    pub(crate) common: Capabilities,
+}
+
+/// State of a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum LinkState {
+    /// Down; RESET is sent.
+    Reset,
+    /// The peer's end has answered; ACTIVATE is sent.
+    Establishing,
+    /// Up.
+    Established,
+}
+
+/// Why a link went down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum LinkDownReason {
+    /// Nothing was heard for the tolerance.
+    Silent,
+    /// The peer reset its end.
+    PeerReset,
+    /// The peer said that it stops.
+    PeerStopping,
+    /// The oldest packet did not get through however often it was sent.
+    ResendFailed,
+    /// Fragments came out of step: the two ends no longer agree.
+    OutOfStep,
+    /// The peer restarted or moved to another address of the medium.
+    PeerChanged,
+    /// The peer asked for another priority.
+    PriorityChanged,
+    /// The backlog of the protocol's own messages is full.
+    Overrun,
+    /// The bearer was disabled, or the node stops.
+    BearerDisabled,
+}
+
+/// What a link tells its node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LinkEvent {
+    Up,
+    Down(LinkDownReason),
+}
+
+/// Counters of one link since it was created.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LinkStats {
+    /// Sequenced packets sent for the first time.
+    pub packets_sent: u64,
+    /// Octets of all frames sent, headers of TIPC included.
+    pub octets_sent: u64,
+    /// Packets sent again.
+    pub packets_resent: u64,
+    /// Sequenced packets accepted.
+    pub packets_received: u64,
+    /// Octets of the accepted packets.
+    pub octets_received: u64,
+    /// Packets that came before their turn.
+    pub packets_early: u64,
+    /// Packets that had come before.
+    pub packets_duplicate: u64,
+    /// STATE messages sent.
+    pub states_sent: u64,
+    /// STATE messages received.
+    pub states_received: u64,
+    /// Probes sent.
+    pub probes_sent: u64,
+    /// Gap reports sent.
+    pub gaps_sent: u64,
+    /// Gap reports received.
+    pub gaps_received: u64,
+    /// How often the link came up.
+    pub ups: u64,
+}
+
+/// What the broadcast link has to report to the peer in a STATE message.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BcastReport {
+    /// The receive link from the peer is open.
+    pub(crate) open: bool,
+    /// Last in-sequence broadcast received.
+    pub(crate) ack: Seq,
+    pub(crate) gap: u16,
+    pub(crate) runs: ArrayVec<GapAck, { crate::limits::GAP_ACK_BLOCKS_MAX }>,
+    /// Last broadcast sent by this node.
+    pub(crate) last_sent: Seq,
+}
+
+/// A control message that is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Due {
+    Reset { stopping: bool },
+    Activate,
+    State { probe: bool, keepalive: bool },
+}
+
+/// One end of a link.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    cfg: LinkConfig,
+    state: LinkState,
+    session: u16,
+    /// The peer's session, when one is going on.
+    peer_session: Option<u16>,
+    peer_bearer: BearerId,
+    peer_interface: InterfaceName,
+    mtu: usize,
+    tolerance: Duration,
+    priority: u8,
+    plane: u8,
+    stats: LinkStats,
+
+    tx: SendQueue,
+    backlog: Backlog,
+    window: Window,
+
+    rx: ReceiveQueue,
+    reassembly: Reassembly,
+    /// Packets received since the last acknowledgement.
+    unacked: u16,
+    /// What the peer says it sends next.
+    peer_next: Seq,
+    /// The next STATE names a missing tail, because the peer asked.
+    report_tail: bool,
+
+    state_tx: Seq,
+    state_rx: Seq,
+    due: Option<Due>,
+
+    tick_at: Nanos,
+    ticks: u32,
+    silent_ticks: u32,
+    tick_next_sent: Seq,
+    probe_at: Option<Nanos>,
+    probe_wait: Duration,
+    probe_sent: Option<Nanos>,
+    round_trip: Option<Duration>,
+    nack_at: Option<Nanos>,
+    nack_wait: Duration,
+}
+
+impl Link {
+    pub(crate) fn new(now: Nanos, cfg: LinkConfig, session: u16) -> Self {
+        let mut link = Self {
+            state: LinkState::Reset,
+            session,
+            peer_session: None,
+            peer_bearer: BearerId(0),
+            peer_interface: InterfaceName::default(),
+            mtu: cfg.mtu,
+            tolerance: cfg.tolerance,
+            priority: cfg.priority,
+            plane: cfg.bearer.0,
+            stats: LinkStats::default(),
+            tx: SendQueue::new(Seq(1)),
+            backlog: Backlog::new(cfg.own, cfg.peer),
+            window: Window::new(cfg.window_max),
+            rx: ReceiveQueue::new(Seq(1)),
+            reassembly: Reassembly::default(),
+            unacked: 0,
+            peer_next: Seq(1),
+            report_tail: false,
+            state_tx: Seq(1),
+            state_rx: Seq(1),
+            due: None,
+            tick_at: now,
+            ticks: 0,
+            silent_ticks: 0,
+            tick_next_sent: Seq(1),
+            probe_at: None,
+            probe_wait: PROBE_FIRST,
+            probe_sent: None,
+            round_trip: None,
+            nack_at: None,
+            nack_wait: NACK_REPEAT,
+            cfg,
+        };
+        link.due = Some(Due::Reset { stopping: false });
+        link.tick_at = now + link.tick_interval();
+        link
+    }
+
+    pub(crate) const fn state(&self) -> LinkState {
+        self.state
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.state == LinkState::Established
+    }
+
+    pub(crate) const fn bearer(&self) -> BearerId {
+        self.cfg.bearer
+    }
+
+    pub(crate) const fn peer_bearer(&self) -> BearerId {
+        self.peer_bearer
+    }
+
+    pub(crate) const fn peer_interface(&self) -> &InterfaceName {
+        &self.peer_interface
+    }
+
+    pub(crate) const fn stats(&self) -> &LinkStats {
+        &self.stats
+    }
+
+    pub(crate) const fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    pub(crate) const fn tolerance(&self) -> Duration {
+        self.tolerance
+    }
+
+    pub(crate) const fn priority(&self) -> u8 {
+        self.priority
+    }
+
+    pub(crate) const fn plane(&self) -> u8 {
+        self.plane
+    }
+
+    pub(crate) const fn window_size(&self) -> u16 {
+        self.window.size()
+    }
+
+    pub(crate) const fn round_trip(&self) -> Option<Duration> {
+        self.round_trip
+    }
+
+    /// Last in-sequence packet that the peer sent.
+    pub(crate) fn acked(&self) -> Seq {
+        self.rx.next().prev()
+    }
+
+    /// Whether the peer has acknowledged the first packet of this session, which opened its broadcast receive link.
+    pub(crate) fn first_packet_acked(&self) -> bool {
+        self.is_up() && self.tx.base() != Seq(1)
+    }
+
+    /// Octets held in queues, for the bound on memory.
+    pub(crate) fn octets(&self) -> usize {
+        self.tx.octets() + self.backlog.octets() + self.rx.early_octets() + self.reassembly.octets()
+    }
+
+    fn tick_interval(&self) -> Duration {
+        (self.tolerance / SILENT_TICKS_MAX).min(TICK_MAX)
+    }
+
+    /// Goes to the reset state with a new session and nothing in the queues. Returns whether it was up.
+    fn reset(&mut self, now: Nanos) -> bool {
+        let was_up = self.is_up();
+        let fresh = Self::new(now, self.cfg.clone(), self.session.wrapping_add(1));
+        let old = core::mem::replace(self, fresh);
+        self.stats = old.stats;
+        (self.tolerance, self.priority, self.plane) = (old.tolerance, old.priority, old.plane);
+        self.tick_at = now + self.tick_interval();
+        (self.peer_interface, self.peer_bearer) = (old.peer_interface, old.peer_bearer);
+        was_up
+    }
+
+    /// Takes the link down, if it is up, and starts over.
+    pub(crate) fn fail(&mut self, now: Nanos, reason: LinkDownReason) -> Option<LinkEvent> {
+        self.reset(now).then_some(LinkEvent::Down(reason))
+    }
+
+    /// Takes the link down for good and tells the peer so; one last frame is left to be polled.
+    pub(crate) fn stop(&mut self, now: Nanos) -> Option<LinkEvent> {
+        let event = self.fail(now, LinkDownReason::BearerDisabled);
+        self.due = Some(Due::Reset { stopping: true });
+        event
+    }
+
+    fn establish(&mut self, now: Nanos) -> LinkEvent {
+        self.state = LinkState::Established;
+        (self.ticks, self.silent_ticks) = (0, 0);
+        self.tick_at = now + self.tick_interval();
+        self.stats.ups += 1;
+        self.want_state(false, false);
+        LinkEvent::Up
+    }
+
+    /// A STATE is to be sent; several wishes become one message.
+    pub(crate) fn want_state(&mut self, probe: bool, keepalive: bool) {
+        if !self.is_up() {
+            return;
+        }
+        self.due = Some(match self.due {
+            Some(Due::State { probe: p, keepalive: k }) => {
+                Due::State { probe: probe | p, keepalive: keepalive | k }
+            }
+            _ => Due::State { probe, keepalive },
+        });
+    }
+
+    /// The next time at which [`Link::handle_timeout`] wants to run.
+    pub(crate) fn poll_timeout(&self) -> Nanos {
+        let repair = earliest(self.probe_at, self.nack_at);
+        earliest(Some(self.tick_at), repair).unwrap_or(self.tick_at)
+    }
+
+    fn impose(&mut self, tolerance_ms: u16) {
+        let tolerance = Duration::from_millis(tolerance_ms.into());
+        if (TOLERANCE_MIN..=TOLERANCE_MAX).contains(&tolerance) {
+            self.tolerance = tolerance;
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Sequenced packets from the peer: ordered, acknowledged, made into messages.
+
+use super::{Link, LinkDownReason, LinkEvent, LinkState};
+use crate::drops::{DropCounters, DropReason};
+use crate::limits::{ACK_EVERY, NACK_AFTER_DEFERRED, NACK_REPEAT};
+use crate::time::Nanos;
+use crate::wire::View;
+use alloc::vec::Vec;
+
+impl Link {
+    /// Takes a sequenced packet and appends the messages that it completes.
+    pub(crate) fn handle_packet(
+        &mut self,
+        now: Nanos,
+        view: &View<'_>,
+        messages: &mut Vec<Vec<u8>>,
+        drops: &mut DropCounters,
+    ) -> Option<LinkEvent> {
+        let mut event = None;
+        match self.state {
+            LinkState::Reset => {
+                drops.count(DropReason::LinkDown);
+                return None;
+            }
+            // The peer sends data, so it regards the link as up.
+            LinkState::Establishing => event = Some(self.establish(now)),
+            LinkState::Established => {}
+        }
+        let (before, early_before) = (self.rx.next(), self.rx.early_count());
+        let mut packets = Vec::new();
+        if let Err(reason) = self.rx.accept(view.seq(), view.bytes(), &mut packets) {
+            drops.count(reason);
+            if reason == DropReason::Duplicate {
+                self.stats.packets_duplicate += 1;
+                // The peer sends it again because our acknowledgement was lost: repeat it.
+                self.unacked = self.unacked.saturating_add(1);
+                self.ack_if_due();
+            }
+            return event;
+        }
+        // Only what belongs to the running sequence is a sign of life: a peer that lost the session sends duplicates.
+        self.silent_ticks = 0;
+        self.stats.packets_received += 1;
+        self.stats.octets_received += view.size() as u64;
+        self.handle_ack(now, view.ack());
+        let advanced = self.rx.next().distance_from(before);
+        let early = self.rx.early_count();
+        if advanced > 0 {
+            self.unacked = self.unacked.saturating_add(advanced);
+            self.nack_wait = NACK_REPEAT;
+            self.nack_at = (early > 0).then(|| now + self.nack_wait);
+            self.ack_if_due();
+        } else if early > early_before {
+            self.stats.packets_early += 1;
+            if self.nack_at.is_none() {
+                self.nack_at = Some(now + self.nack_wait);
+            }
+            if early == NACK_AFTER_DEFERRED || early.is_multiple_of(usize::from(ACK_EVERY)) {
+                self.want_state(false, false);
+            }
+        }
+        for packet in packets {
+            if self.reassembly.accept(packet, messages, drops).is_err() {
+                // What is in order before the break is delivered; nothing after it can be trusted.
+                return self.fail(now, LinkDownReason::OutOfStep).or(event);
+            }
+        }
+        event
+    }
+
+    fn ack_if_due(&mut self) {
+        if self.unacked >= ACK_EVERY {
+            self.want_state(false, false);
+        }
+    }
+
+    /// The gap stands: report it again, less and less often.
+    pub(super) fn repeat_nack(&mut self, now: Nanos) {
+        if self.rx.early_count() == 0 {
+            self.nack_at = None;
+            return;
+        }
+        self.want_state(false, false);
+        self.nack_wait = (self.nack_wait * 2).min(self.tick_interval());
+        self.nack_at = Some(now + self.nack_wait);
+    }
+}

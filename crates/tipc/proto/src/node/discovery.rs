@@ -1,0 +1,355 @@
+//! Finding neighbours and settling the node's own address.
+
+use super::peer::{Contact, Peer, is_legal_peer};
+use super::{Address, CAPABILITIES, Destination, Event, Node, Transmit};
+use crate::addr::{BearerId, NodeAddr, Scope, ServiceRange, SocketAddr};
+use crate::bcast::{BcastListener, BcastReceiver, BcastSender};
+use crate::drops::DropReason;
+use crate::limits::{
+    DISCOVERY_ALONE_MAX, DISCOVERY_ANSWERS_MAX, DISCOVERY_FIRST, DISCOVERY_LINKED_MAX, PEER_FORGET,
+    PEERS_MAX, TRIAL_INTERVAL, TRIAL_TIME,
+};
+use crate::link::{Link, LinkConfig};
+use crate::name_table::Binding;
+use crate::time::{Nanos, earliest};
+use crate::wire::{Discovery, DiscoveryKind};
+use alloc::vec::Vec;
+
+impl Node {
+    /// Sends the discovery messages that are due and ends the trial when its time is over.
+    pub(super) fn discover(&mut self, now: Nanos) {
+        if let Address::Trial { candidate, until } = self.address
+            && until <= now
+        {
+            self.settle(candidate);
+            for bearer in self.bearers.iter_mut().flatten() {
+                (bearer.discover_at, bearer.discover_interval) = (now, DISCOVERY_FIRST);
+            }
+        }
+        let (kind, trial) = match self.address {
+            Address::None => return,
+            Address::Trial { .. } => (DiscoveryKind::Trial, true),
+            Address::Own(_) => (DiscoveryKind::Request, false),
+        };
+        let longest = if self.linked > 0 { DISCOVERY_LINKED_MAX } else { DISCOVERY_ALONE_MAX };
+        for index in 0..self.bearers.len() {
+            let Some(bearer) = &mut self.bearers[index] else { continue };
+            if bearer.discover_at > now {
+                continue;
+            }
+            let interval =
+                if trial { TRIAL_INTERVAL } else { bearer.discover_interval.min(longest) };
+            bearer.discover_at = now + interval;
+            if !trial {
+                bearer.discover_interval = (interval * 2).min(longest);
+            }
+            self.send_discovery(BearerId(index as u8), Destination::Broadcast, kind, NodeAddr(0));
+        }
+    }
+
+    /// When [`Node::discover`] has something to do.
+    pub(super) fn discovery_timeout(&self) -> Option<Nanos> {
+        let next = self.bearers.iter().flatten().map(|b| b.discover_at).min()?;
+        match self.address {
+            Address::Trial { until, .. } => earliest(Some(next), Some(until)),
+            Address::None => None,
+            Address::Own(_) => Some(next),
+        }
+    }
+
+    /// Looks around quickly again, because the last neighbour was lost.
+    pub(super) fn discover_afresh(&mut self, now: Nanos) {
+        for bearer in self.bearers.iter_mut().flatten() {
+            (bearer.discover_at, bearer.discover_interval) =
+                (now + TRIAL_INTERVAL, DISCOVERY_FIRST);
+        }
+    }
+
+    /// The address is ours.
+    pub(super) fn settle(&mut self, addr: NodeAddr) {
+        self.address = Address::Own(addr);
+        let mut bcast = BcastSender::new(addr, self.cfg.network, 0);
+        bcast.set_mtu(
+            self.bearers.iter().flatten().map(|b| b.cfg.mtu).min().unwrap_or(usize::from(u16::MAX)),
+        );
+        self.bcast = bcast;
+        // Until now the node's own bindings were those of node 0.
+        for old in self.names.remove_node(NodeAddr(0)) {
+            let moved = Binding { socket: SocketAddr { node: addr, ..old.socket }, ..old };
+            // The table held it a moment ago, so it has room for it.
+            let _ = self.names.insert(moved);
+        }
+        let range = ServiceRange::single(0, addr.0);
+        let socket = SocketAddr { node: addr, ..SocketAddr::default() };
+        let state = Binding { range, socket, key: addr.0, scope: Scope::Cluster };
+        if self.names.insert(state).is_ok() {
+            self.events.push_back(Event::Published(state));
+        }
+        self.events.push_back(Event::AddressSettled(addr));
+    }
+
+    fn send_discovery(
+        &mut self,
+        bearer: BearerId,
+        dest: Destination,
+        kind: DiscoveryKind,
+        domain: NodeAddr,
+    ) {
+        let Some(Some(b)) = self.bearers.get(usize::from(bearer.0)) else { return };
+        let (Some(id), media) = (self.id, b.cfg.addr) else { return };
+        if self.answers.len() >= DISCOVERY_ANSWERS_MAX {
+            return;
+        }
+        let sender = match self.address {
+            Address::Own(addr) | Address::Trial { candidate: addr, .. } => addr,
+            Address::None => return,
+        };
+        let mut bytes = Vec::new();
+        Discovery {
+            kind,
+            capabilities: CAPABILITIES,
+            signature: self.signature,
+            domain,
+            sender,
+            network: self.cfg.network,
+            media,
+            net_hash: self.net_hash,
+            id,
+        }
+        .encode(&mut bytes);
+        self.answers.push_back((Transmit { bearer, dest }, bytes));
+    }
+
+    pub(super) fn handle_discovery(
+        &mut self,
+        now: Nanos,
+        bearer: BearerId,
+        m: &Discovery,
+    ) -> Result<(), DropReason> {
+        let Some(Some(b)) = self.bearers.get(usize::from(bearer.0)) else {
+            return Err(DropReason::NoBearer);
+        };
+        if m.network != self.cfg.network {
+            return Err(DropReason::WrongNetwork);
+        }
+        if m.media == b.cfg.addr || Some(m.id) == self.id {
+            return Err(DropReason::OwnEcho);
+        }
+        let same_medium = core::mem::discriminant(&m.media) == core::mem::discriminant(&b.cfg.addr);
+        if !same_medium || !m.media.is_unicast() {
+            return Err(DropReason::BadMediaAddress);
+        }
+        match m.kind {
+            DiscoveryKind::Trial => {
+                self.handle_trial(bearer, m);
+                Ok(())
+            }
+            DiscoveryKind::TrialFail { suggested } => self.handle_trial_fail(now, m, suggested),
+            DiscoveryKind::Request | DiscoveryKind::Response => {
+                self.handle_neighbour(now, bearer, m)
+            }
+        }
+    }
+
+    /// Somebody wants an address: refuse it if it is ours or another node's.
+    fn handle_trial(&mut self, bearer: BearerId, m: &Discovery) {
+        let ours = match self.address {
+            Address::Own(addr) | Address::Trial { candidate: addr, .. } => addr,
+            Address::None => return,
+        };
+        let taken = m.sender == ours || self.peers.get(&m.sender).is_some_and(|p| p.id != m.id);
+        if !taken {
+            return;
+        }
+        let known_as = self.peers.iter().find(|(_, p)| p.id == m.id).map(|(addr, _)| *addr);
+        let suggested = known_as.unwrap_or_else(|| {
+            let mut free = NodeAddr(m.sender.0 ^ self.rng.next_u32());
+            while !is_legal_peer(free, ours) || self.peers.contains_key(&free) {
+                free.0 = free.0.wrapping_add(1);
+            }
+            free
+        });
+        let dest = Destination::Unicast(m.media);
+        self.send_discovery(bearer, dest, DiscoveryKind::TrialFail { suggested }, m.sender);
+    }
+
+    /// Our trial address was refused: take the suggestion and begin again.
+    fn handle_trial_fail(
+        &mut self,
+        now: Nanos,
+        m: &Discovery,
+        suggested: NodeAddr,
+    ) -> Result<(), DropReason> {
+        match &mut self.address {
+            Address::Trial { candidate, until }
+                if *candidate == m.domain && suggested != NodeAddr(0) =>
+            {
+                (*candidate, *until) = (suggested, now + TRIAL_TIME);
+                Ok(())
+            }
+            _ => Err(DropReason::NotForUs),
+        }
+    }
+
+    fn handle_neighbour(
+        &mut self,
+        now: Nanos,
+        bearer: BearerId,
+        m: &Discovery,
+    ) -> Result<(), DropReason> {
+        // During the trial neighbours wait: there is no address yet to answer from.
+        let Some(own) = self.addr() else { return Err(DropReason::NotForUs) };
+        if m.domain != NodeAddr(0) && m.domain != own {
+            return Err(DropReason::NotForUs);
+        }
+        if m.sender == own {
+            self.events.push_back(Event::DuplicateAddress { id: m.id, media: m.media });
+            return Err(DropReason::DuplicateAddress);
+        }
+        if !is_legal_peer(m.sender, own) {
+            return Err(DropReason::Malformed);
+        }
+        self.drop_former_address(m)?;
+        match self.peers.get_mut(&m.sender) {
+            None => self.add_peer(now, bearer, m)?,
+            Some(peer) if peer.link.bearer() != bearer => {
+                // One link per peer: the other bearer takes over only when this one has been silent.
+                if !peer.may_move(now) {
+                    return Ok(());
+                }
+                self.forget_peer(m.sender);
+                self.add_peer(now, bearer, m)?;
+            }
+            Some(peer) => {
+                let same_life = peer.signature == m.signature && peer.id == m.id;
+                match (same_life, peer.media == m.media, peer.link.is_up()) {
+                    (true, true, true) => return Ok(()),
+                    (true, true, false) => {}
+                    (_, false, true) => {
+                        self.events.push_back(Event::DuplicateAddress { id: m.id, media: m.media });
+                        return Err(DropReason::DuplicateAddress);
+                    }
+                    (false, true, true) => {
+                        peer.signature = m.signature;
+                        return Ok(());
+                    }
+                    (_, _, false) => {
+                        let link = self.new_link(now, bearer, m)?;
+                        let Some(peer) = self.peers.get_mut(&m.sender) else {
+                            return Err(DropReason::UnknownPeer);
+                        };
+                        (peer.id, peer.signature, peer.media) = (m.id, m.signature, m.media);
+                        (peer.capabilities, peer.contact) = (m.capabilities, Contact::Leaving);
+                        peer.link = link;
+                        self.touch(m.sender);
+                    }
+                }
+            }
+        }
+        if m.kind == DiscoveryKind::Request {
+            self.send_discovery(
+                bearer,
+                Destination::Unicast(m.media),
+                DiscoveryKind::Response,
+                m.sender,
+            );
+        }
+        Ok(())
+    }
+
+    /// A node that we knew under another address: forget the old one unless it is alive.
+    fn drop_former_address(&mut self, m: &Discovery) -> Result<(), DropReason> {
+        let former = self.peers.iter().find(|(addr, p)| p.id == m.id && **addr != m.sender);
+        match former.map(|(addr, p)| (*addr, p.link.is_up())) {
+            Some((_, true)) => Err(DropReason::DuplicateAddress),
+            Some((addr, false)) => {
+                self.forget_peer(addr);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn new_link(
+        &mut self,
+        now: Nanos,
+        bearer: BearerId,
+        m: &Discovery,
+    ) -> Result<Link, DropReason> {
+        let Some(Some(b)) = self.bearers.get(usize::from(bearer.0)) else {
+            return Err(DropReason::NoBearer);
+        };
+        let cfg = LinkConfig {
+            own: self.own(),
+            peer: m.sender,
+            bearer,
+            interface: b.cfg.name.clone(),
+            mtu: b.cfg.mtu,
+            window_max: b.window_max(),
+            tolerance: b.cfg.tolerance,
+            priority: b.cfg.priority,
+            common: CAPABILITIES.common(m.capabilities),
+        };
+        Ok(Link::new(now, cfg, self.rng.next_u16()))
+    }
+
+    fn add_peer(&mut self, now: Nanos, bearer: BearerId, m: &Discovery) -> Result<(), DropReason> {
+        if self.peers.len() >= PEERS_MAX {
+            return Err(DropReason::TooManyPeers);
+        }
+        let peer = Peer {
+            id: m.id,
+            signature: m.signature,
+            capabilities: m.capabilities,
+            media: m.media,
+            contact: Contact::Leaving,
+            link: self.new_link(now, bearer, m)?,
+            bcast_rx: BcastReceiver::default(),
+            listener: BcastListener::default(),
+            names: Default::default(),
+            forget_at: now + PEER_FORGET,
+            heard_at: now,
+            timer: None,
+            queued: false,
+        };
+        self.peers.insert(m.sender, peer);
+        self.touch(m.sender);
+        Ok(())
+    }
+
+    /// Removes a peer whose link is down.
+    pub(super) fn forget_peer(&mut self, addr: NodeAddr) {
+        if let Some(peer) = self.peers.remove(&addr)
+            && let Some(at) = peer.timer
+        {
+            self.timers.remove(&(at, addr));
+        }
+    }
+
+    /// Takes down every link on a bearer; the peers are told and then forgotten.
+    pub(super) fn stop_links(&mut self, now: Nanos, bearer: BearerId) {
+        let on_bearer = self.peers.iter().filter(|(_, p)| p.link.bearer() == bearer);
+        let addrs: Vec<NodeAddr> = on_bearer.map(|(addr, _)| *addr).collect();
+        for addr in addrs {
+            let Some(peer) = self.peers.get_mut(&addr) else { continue };
+            let event = peer.link.stop(now);
+            let (report, media) = (peer.bcast_rx.report(self.bcast.last_sent()), peer.media);
+            let mut last_word = Vec::new();
+            if peer.link.poll_transmit(now, &report, &mut last_word) {
+                self.answers
+                    .push_back((Transmit { bearer, dest: Destination::Unicast(media) }, last_word));
+            }
+            self.link_event(now, addr, event);
+            self.forget_peer(addr);
+        }
+    }
+
+    /// Ends the node's contacts in good order: every peer is told at once instead of having to wait for its tolerance.
+    pub fn stop(&mut self, now: Nanos) {
+        for index in 0..self.bearers.len() {
+            // A slot without bearer has nothing to disable.
+            let _ = self.disable_bearer(now, BearerId(index as u8));
+        }
+        self.address = Address::None;
+    }
+}

@@ -1,0 +1,232 @@
+//! A whole node: bearers, neighbours, links, names.
+//!
+//! The caller owns time and I/O. After any `handle_*` call or command it drains [`Node::poll_transmit`] and [`Node::poll_event`], then
+//! sleeps until [`Node::poll_timeout`] or the next frame:
+//!
+//! ```
+//! use crossway_tipc_proto::node::{Config, Node};
+//! use crossway_tipc_proto::time::Nanos;
+//!
+//! let mut node = Node::new(Config { seed: 1, ..Config::default() });
+//! let mut frame = Vec::new();
+//! let now = Nanos(0);
+//! node.handle_timeout(now);
+//! while let Some(transmit) = node.poll_transmit(now, &mut frame) {
+//!     // send `frame` to `transmit.dest` on bearer `transmit.bearer`
+//! }
+//! while let Some(_event) = node.poll_event() {}
+//! assert_eq!(node.poll_timeout(), None, "a node without bearers waits for nothing");
+//! ```
+
+mod bearer;
+mod discovery;
+mod input;
+mod names;
+mod output;
+mod peer;
+mod reject;
+mod report;
+
+pub use bearer::{BearerConfig, BearerError};
+pub use names::BindError;
+pub use report::{LinkReport, PeerReport};
+
+use crate::addr::{BearerId, MediaAddr, NetworkId, NodeAddr, NodeId};
+use crate::bcast::BcastSender;
+use crate::drops::DropCounters;
+use crate::limits::BEARERS_MAX;
+use crate::link::LinkDownReason;
+use crate::name_table::{Binding, NameTable};
+use crate::rng::Rng;
+use crate::seq::Seq;
+use crate::time::Nanos;
+use crate::wire::{Capabilities, Discovery};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use bearer::Bearer;
+use peer::Peer;
+
+/// What this node announces: exactly what it speaks. Not the ordered switch between broadcast and replicast, not tunnels, not the
+/// obligation to acknowledge at once.
+pub const CAPABILITIES: Capabilities = Capabilities::SYN
+    .and(Capabilities::BCAST_SYNCH)
+    .and(Capabilities::BCAST_STATE_NACK)
+    .and(Capabilities::BLOCK_FLOWCTL)
+    .and(Capabilities::BCAST_RCAST)
+    .and(Capabilities::NODE_ID128)
+    .and(Capabilities::LINK_PROTO_SEQNO)
+    .and(Capabilities::GAP_ACK_BLOCK)
+    .and(Capabilities::NAMED_BCAST);
+
+/// What a node is told at its birth.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Its identity; the first bearer supplies one when there is none.
+    pub id: Option<NodeId>,
+    /// A fixed address. Without it the address follows from the identity and is tried for a second first.
+    pub addr: Option<NodeAddr>,
+    /// The cluster.
+    pub network: NetworkId,
+    /// Seed of the node's random numbers. Two lives of one node must have different seeds.
+    pub seed: u64,
+}
+
+/// Where a frame is to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Destination {
+    /// One station.
+    Unicast(MediaAddr),
+    /// All stations: the medium's broadcast or multicast address, or each configured remote in turn.
+    Broadcast,
+}
+
+/// A frame to be sent; its octets are in the buffer that was given to [`Node::poll_transmit`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transmit {
+    /// The bearer to send on.
+    pub bearer: BearerId,
+    /// Where to.
+    pub dest: Destination,
+}
+
+/// What happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The trial is over: this is the node's address from now on.
+    AddressSettled(NodeAddr),
+    /// Another node uses our address. It is ignored.
+    DuplicateAddress {
+        /// Its identity.
+        id: NodeId,
+        /// Where it sends from.
+        media: MediaAddr,
+    },
+    /// A link came up, and with it contact to its node.
+    LinkUp {
+        /// The node at the other end.
+        peer: NodeAddr,
+        /// Our end's bearer.
+        bearer: BearerId,
+    },
+    /// A link went down, and with it contact to its node.
+    LinkDown {
+        /// The node at the other end.
+        peer: NodeAddr,
+        /// Our end's bearer.
+        bearer: BearerId,
+        /// Why.
+        reason: LinkDownReason,
+    },
+    /// A binding came into the table.
+    Published(Binding),
+    /// A binding left the table.
+    Withdrawn(Binding),
+}
+
+/// The node's own address, or its way to one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Address {
+    /// No bearer yet, so nobody to ask.
+    None,
+    /// Asking whether anybody minds.
+    Trial { candidate: NodeAddr, until: Nanos },
+    /// Owned.
+    Own(NodeAddr),
+}
+
+/// A TIPC node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    cfg: Config,
+    rng: Rng,
+    id: Option<NodeId>,
+    address: Address,
+    signature: u16,
+    net_hash: u32,
+    bearers: [Option<Bearer>; BEARERS_MAX],
+    peers: BTreeMap<NodeAddr, Peer>,
+    /// Peers whose link is up.
+    linked: usize,
+    bcast: BcastSender,
+    names: NameTable,
+    next_key: u32,
+    /// Number of the next name update to be sent.
+    update_number: Seq,
+    /// Discovery messages that wait to be sent.
+    answers: VecDeque<(Transmit, Vec<u8>)>,
+    /// Broadcasts of the broadcast link that still have to go out on further bearers.
+    bcast_copies: VecDeque<(BearerId, Vec<u8>)>,
+    /// Peers that may have something to send.
+    ready: VecDeque<NodeAddr>,
+    timers: BTreeSet<(Nanos, NodeAddr)>,
+    events: VecDeque<Event>,
+    drops: DropCounters,
+}
+
+impl Node {
+    /// A node without bearers.
+    pub fn new(cfg: Config) -> Self {
+        let mut rng = Rng::new(cfg.seed);
+        let signature = Discovery::legal_signature(rng.next_u16(), CAPABILITIES);
+        let net_hash = rng.next_u32();
+        let own = cfg.addr.unwrap_or_default();
+        Self {
+            rng,
+            id: cfg.id,
+            address: Address::None,
+            signature,
+            net_hash,
+            bearers: [const { None }; BEARERS_MAX],
+            peers: BTreeMap::new(),
+            linked: 0,
+            bcast: BcastSender::new(own, cfg.network, usize::from(u16::MAX)),
+            names: NameTable::default(),
+            next_key: 1,
+            update_number: Seq(0),
+            answers: VecDeque::new(),
+            bcast_copies: VecDeque::new(),
+            ready: VecDeque::new(),
+            timers: BTreeSet::new(),
+            events: VecDeque::new(),
+            drops: DropCounters::default(),
+            cfg,
+        }
+    }
+
+    /// The node's address, once it is settled.
+    pub const fn addr(&self) -> Option<NodeAddr> {
+        match self.address {
+            Address::Own(addr) => Some(addr),
+            Address::None | Address::Trial { .. } => None,
+        }
+    }
+
+    /// The node's identity, once a bearer or the configuration supplied one.
+    pub const fn id(&self) -> Option<NodeId> {
+        self.id
+    }
+
+    /// The name table.
+    pub const fn names(&self) -> &NameTable {
+        &self.names
+    }
+
+    /// Drops by reason since the node began.
+    pub const fn drops(&self) -> &DropCounters {
+        &self.drops
+    }
+
+    /// The next event, oldest first. The queue holds what the calls since the last draining caused.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Octets held in the queues of all links, for the bound on memory.
+    pub fn octets(&self) -> usize {
+        self.bcast.octets() + self.peers.values().map(Peer::octets).sum::<usize>()
+    }
+
+    fn own(&self) -> NodeAddr {
+        self.addr().unwrap_or_default()
+    }
+}

@@ -1,0 +1,100 @@
+//! Messages that nobody here takes go back to their sender.
+
+use super::Node;
+use crate::addr::NodeAddr;
+use crate::drops::DropReason;
+use crate::wire::{BASIC_HEADER_LEN, ErrorCode, View};
+use alloc::vec::Vec;
+
+/// Octets of the payload that a returned message keeps.
+const RETURNED_OCTETS: usize = 1_024;
+
+/// The returned form of a message: ports swapped, error set, payload cut, a short header enlarged by the nodes. `None` when it may
+/// not be returned: it is on its way back already, or its sender wants no return.
+pub(crate) fn returned(view: &View<'_>, own: NodeAddr, error: ErrorCode) -> Option<Vec<u8>> {
+    let is_data = view.user_number() <= 3;
+    if (is_data && view.bit19()) || view.error_code() != Some(ErrorCode::Ok) {
+        return None;
+    }
+    let refused_setup = view.is_syn() && error == ErrorCode::Overload;
+    let payload =
+        if refused_setup { &[] } else { &view.data()[..view.data().len().min(RETURNED_OCTETS)] };
+    let header_len = view.header_len().max(BASIC_HEADER_LEN);
+    let mut words = Vec::with_capacity(header_len / 4);
+    words.extend((0..header_len / 4).map(|n| view.word(n)));
+    let size = (header_len + payload.len()) as u32;
+    words[0] = words[0] & !(0xf << 21 | 1 << 20 | 0x1_ffff) | (header_len as u32 / 4) << 21 | size;
+    words[1] = words[1] & !(0xf << 25 | 0xffff) | error.number() << 25;
+    words[2] = 0;
+    words.swap(4, 5);
+    (words[3], words[6], words[7]) = (own.0, own.0, view.prev_node().0);
+    let mut bytes = Vec::with_capacity(size as usize);
+    bytes.extend(words.iter().flat_map(|w| w.to_be_bytes()));
+    bytes.extend_from_slice(payload);
+    Some(bytes)
+}
+
+impl Node {
+    /// Returns a message that no port takes.
+    pub(super) fn return_to_sender(&mut self, sender: NodeAddr, view: &View<'_>) {
+        // A multicast is never returned, even when its sender forgot to say so: it has no one port to come back from.
+        let is_mcast = view.user_number() <= 3 && view.msg_type() == 1;
+        let answer = (!is_mcast).then(|| returned(view, self.own(), ErrorCode::NoPort)).flatten();
+        if answer.is_none_or(|bytes| self.send_to(sender, bytes).is_err()) {
+            self.drops.count(DropReason::NoPort);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::{Importance, Port};
+    use crate::wire::{DataKind, DataMessage, Frame, LinkFields, Message};
+
+    fn connection_message(error: ErrorCode, dest_droppable: bool) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        DataMessage {
+            importance: Importance::High,
+            dest_droppable,
+            flag18: false,
+            syn: false,
+            error,
+            reroutes: 0,
+            lookup_scope: 0,
+            orig_port: Port(11),
+            dest_port: Port(22),
+            kind: DataKind::Conn,
+            payload: &[7; 2000],
+        }
+        .encode(&LinkFields { sender: NodeAddr(1), ..LinkFields::default() }, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn a_returned_message_has_its_ports_swapped_and_its_payload_cut() {
+        let bytes = connection_message(ErrorCode::Ok, false);
+        let back = returned(&View::parse(&bytes).unwrap(), NodeAddr(2), ErrorCode::NoPort).unwrap();
+        let Ok(Frame::Sequenced(link, Message::Data(m))) = Frame::decode(&back) else {
+            panic!("not data")
+        };
+        assert_eq!((link.sender, m.orig_port, m.dest_port), (NodeAddr(2), Port(22), Port(11)));
+        assert_eq!(m.kind, DataKind::ConnReturned { orig: NodeAddr(2), dest: NodeAddr(1) });
+        assert_eq!(
+            (m.error, m.importance, m.payload.len()),
+            (ErrorCode::NoPort, Importance::High, RETURNED_OCTETS)
+        );
+    }
+
+    #[test]
+    fn what_came_back_or_wants_no_return_is_not_returned() {
+        for bytes in
+            [connection_message(ErrorCode::NoPort, false), connection_message(ErrorCode::Ok, true)]
+        {
+            assert_eq!(
+                returned(&View::parse(&bytes).unwrap(), NodeAddr(2), ErrorCode::NoPort),
+                None
+            );
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Packets in order: what came early waits, what is missing is named. The same for unicast and broadcast links.
+
+use crate::drops::DropReason;
+use crate::limits::{DEFERRED_OCTETS_MAX, GAP_ACK_BLOCKS_MAX, RECEIVE_WINDOW};
+use crate::seq::Seq;
+use crate::wire::GapAck;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use arrayvec::ArrayVec;
+
+/// The receiving side of a sequence.
+#[derive(Clone, Debug)]
+pub(crate) struct ReceiveQueue {
+    next: Seq,
+    /// Slot `i` holds packet `next + 1 + i`; the packet `next` itself is missing by definition.
+    early: VecDeque<Option<Vec<u8>>>,
+    early_count: usize,
+    early_octets: usize,
+}
+
+impl ReceiveQueue {
+    pub(crate) const fn new(next: Seq) -> Self {
+        Self { next, early: VecDeque::new(), early_count: 0, early_octets: 0 }
+    }
+
+    /// The next packet expected.
+    pub(crate) const fn next(&self) -> Seq {
+        self.next
+    }
+
+    /// Packets that wait for an earlier one.
+    pub(crate) const fn early_count(&self) -> usize {
+        self.early_count
+    }
+
+    /// Octets of the packets that wait.
+    pub(crate) const fn early_octets(&self) -> usize {
+        self.early_octets
+    }
+
+    /// Takes a packet and appends those that are now in order.
+    pub(crate) fn accept(
+        &mut self,
+        seq: Seq,
+        packet: &[u8],
+        in_order: &mut Vec<Vec<u8>>,
+    ) -> Result<(), DropReason> {
+        let ahead = seq.distance_from(self.next);
+        if ahead >= 0x8000 {
+            return Err(DropReason::Duplicate);
+        }
+        if ahead > RECEIVE_WINDOW {
+            return Err(DropReason::BeyondWindow);
+        }
+        if ahead == 0 {
+            in_order.push(packet.to_vec());
+            self.next = self.next.next();
+            while let Some(slot) = self.early.pop_front() {
+                let Some(packet) = slot else { break };
+                self.early_count -= 1;
+                self.early_octets -= packet.len();
+                in_order.push(packet);
+                self.next = self.next.next();
+            }
+            return Ok(());
+        }
+        let index = usize::from(ahead) - 1;
+        if self.early.get(index).is_some_and(Option::is_some) {
+            return Err(DropReason::Duplicate);
+        }
+        if self.early_octets + packet.len() > DEFERRED_OCTETS_MAX {
+            return Err(DropReason::BeyondWindow);
+        }
+        if self.early.len() <= index {
+            self.early.resize_with(index + 1, || None);
+        }
+        self.early[index] = Some(packet.to_vec());
+        self.early_count += 1;
+        self.early_octets += packet.len();
+        Ok(())
+    }
+
+    /// Packets missing from the next expected one on: up to the first that waits, or up to `sent_to` (exclusive) when none waits.
+    pub(crate) fn gap(&self, sent_to: Seq) -> u16 {
+        match self.early.iter().position(Option::is_some) {
+            Some(index) => index as u16 + 1,
+            None if sent_to.after(self.next) => {
+                sent_to.distance_from(self.next).min(RECEIVE_WINDOW)
+            }
+            None => 0,
+        }
+    }
+
+    /// The runs that wait, for the gap-ack record; the gap before the first is [`ReceiveQueue::gap`].
+    pub(crate) fn runs(&self) -> ArrayVec<GapAck, GAP_ACK_BLOCKS_MAX> {
+        let mut runs: ArrayVec<GapAck, GAP_ACK_BLOCKS_MAX> = ArrayVec::new();
+        let (mut in_run, mut hole) = (false, 0);
+        for (index, slot) in self.early.iter().enumerate() {
+            if slot.is_none() {
+                (in_run, hole) = (false, hole + 1);
+                continue;
+            }
+            let seq = self.next.add(index as u16 + 1);
+            if in_run {
+                if let Some(run) = runs.last_mut() {
+                    run.ack = seq;
+                }
+            } else {
+                if let Some(before) = runs.last_mut() {
+                    before.gap = hole;
+                }
+                if runs.try_push(GapAck { ack: seq, gap: 0 }).is_err() {
+                    // The last block's gap must be 0: what lies beyond is reported when the first holes are filled.
+                    if let Some(last) = runs.last_mut() {
+                        last.gap = 0;
+                    }
+                    break;
+                }
+            }
+            (in_run, hole) = (true, 0);
+        }
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accept(queue: &mut ReceiveQueue, seq: u16) -> Result<Vec<u8>, DropReason> {
+        let mut out = Vec::new();
+        queue.accept(Seq(seq), &[seq as u8], &mut out)?;
+        Ok(out.into_iter().map(|p| p[0]).collect())
+    }
+
+    #[test]
+    fn packets_come_out_in_order_once() {
+        let mut q = ReceiveQueue::new(Seq(65534));
+        assert_eq!(accept(&mut q, 1), Ok(vec_of(&[])));
+        assert_eq!(accept(&mut q, 65534), Ok(vec_of(&[254])));
+        assert_eq!(accept(&mut q, 1), Err(DropReason::Duplicate));
+        assert_eq!(accept(&mut q, 65534), Err(DropReason::Duplicate));
+        assert_eq!(accept(&mut q, 0), Ok(vec_of(&[])));
+        assert_eq!(accept(&mut q, 65535), Ok(vec_of(&[255, 0, 1])));
+        assert_eq!(accept(&mut q, 2 + RECEIVE_WINDOW + 1), Err(DropReason::BeyondWindow));
+        assert_eq!((q.early_count(), q.early_octets()), (0, 0));
+    }
+
+    #[test]
+    fn holes_are_named_as_gap_and_runs() {
+        let mut q = ReceiveQueue::new(Seq(5));
+        for seq in [8, 9, 12] {
+            accept(&mut q, seq).unwrap();
+        }
+        assert_eq!(q.gap(Seq(13)), 3);
+        assert_eq!(q.runs()[..], [GapAck { ack: Seq(9), gap: 2 }, GapAck { ack: Seq(12), gap: 0 }]);
+        let q = ReceiveQueue::new(Seq(5));
+        assert_eq!(q.gap(Seq(5)), 0);
+        assert_eq!(q.gap(Seq(7)), 2, "a tail is missing when the peer says it has sent it");
+    }
+
+    #[test]
+    fn more_runs_than_blocks_end_with_a_gap_of_0() {
+        let mut q = ReceiveQueue::new(Seq(0));
+        for n in 1..=100 {
+            accept(&mut q, 2 * n).unwrap();
+        }
+        let runs = q.runs();
+        assert_eq!(runs.len(), GAP_ACK_BLOCKS_MAX);
+        assert_eq!(runs[63], GapAck { ack: Seq(128), gap: 0 });
+        assert_eq!(runs[0], GapAck { ack: Seq(2), gap: 1 });
+    }
+
+    fn vec_of(items: &[u8]) -> Vec<u8> {
+        items.to_vec()
+    }
+}

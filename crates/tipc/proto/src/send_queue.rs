@@ -1,0 +1,212 @@
+//! Packets on their way: kept until acknowledged, sent again when reported missing.
+
+use crate::limits::{RESEND_HOLDOFF, RESEND_PER_REPORT_MAX};
+use crate::seq::Seq;
+use crate::time::Nanos;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// A packet with a number.
+#[derive(Clone, Debug)]
+pub(crate) struct SentPacket {
+    pub(crate) bytes: Vec<u8>,
+    last_sent: Nanos,
+    /// When it was first sent again.
+    first_resent: Option<Nanos>,
+    resend_queued: bool,
+    /// A gap-ack block said that it arrived: never sent again.
+    arrived: bool,
+}
+
+/// The sending side of a sequence.
+#[derive(Clone, Debug)]
+pub(crate) struct SendQueue {
+    /// Number of the front packet.
+    base: Seq,
+    packets: VecDeque<SentPacket>,
+    /// Packets from this index on were never sent.
+    unsent: usize,
+    resend: VecDeque<Seq>,
+}
+
+/// What an acknowledgement brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Acked {
+    /// Packets released.
+    pub(crate) count: usize,
+}
+
+impl SendQueue {
+    pub(crate) const fn new(first: Seq) -> Self {
+        Self { base: first, packets: VecDeque::new(), unsent: 0, resend: VecDeque::new() }
+    }
+
+    /// Number of the next packet to be added.
+    pub(crate) fn next(&self) -> Seq {
+        self.base.add(self.packets.len() as u16)
+    }
+
+    /// Number after the last packet that was sent at least once.
+    pub(crate) fn next_unsent(&self) -> Seq {
+        self.base.add(self.unsent as u16)
+    }
+
+    /// Number of the oldest packet not acknowledged.
+    pub(crate) const fn base(&self) -> Seq {
+        self.base
+    }
+
+    /// Packets not acknowledged, sent or not.
+    pub(crate) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Packets sent and not acknowledged.
+    pub(crate) const fn in_flight(&self) -> usize {
+        self.unsent
+    }
+
+    /// Whether something waits to go out.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.resend.is_empty() || self.unsent < self.packets.len()
+    }
+
+    /// Adds a packet that already carries its number.
+    pub(crate) fn push(&mut self, bytes: Vec<u8>) {
+        let never = Nanos::default();
+        let packet = SentPacket {
+            bytes,
+            last_sent: never,
+            first_resent: None,
+            resend_queued: false,
+            arrived: false,
+        };
+        self.packets.push_back(packet);
+    }
+
+    /// Releases everything up to and including `ack`. Numbers that were never sent acknowledge nothing.
+    pub(crate) fn ack(&mut self, ack: Seq) -> Acked {
+        let count = usize::from(ack.next().distance_from(self.base));
+        if count > self.unsent {
+            return Acked::default();
+        }
+        self.packets.drain(..count);
+        self.unsent -= count;
+        self.base = ack.next();
+        Acked { count }
+    }
+
+    /// Notes that a run arrived although something before it is missing.
+    pub(crate) fn mark_arrived(&mut self, from: Seq, to: Seq) {
+        let start = usize::from(from.distance_from(self.base));
+        let end = usize::from(to.next().distance_from(self.base));
+        if start < end && end <= self.unsent {
+            for packet in self.packets.range_mut(start..end) {
+                packet.arrived = true;
+            }
+        }
+    }
+
+    /// Queues the `count` packets from `from` on for another transmission, except those sent a moment ago. Returns how many.
+    pub(crate) fn resend(&mut self, now: Nanos, from: Seq, count: u16) -> usize {
+        // A report that crossed an acknowledgement begins before what is kept.
+        let (from, count) = if from.before(self.base) {
+            (self.base, count.saturating_sub(self.base.distance_from(from)))
+        } else {
+            (from, count)
+        };
+        let start = usize::from(from.distance_from(self.base));
+        let end = (start + usize::from(count)).min(self.unsent);
+        let mut queued = 0;
+        for index in start..end {
+            let packet = &mut self.packets[index];
+            let again =
+                packet.first_resent.is_some() && now.since(packet.last_sent) < RESEND_HOLDOFF;
+            if packet.arrived || packet.resend_queued || again || queued == RESEND_PER_REPORT_MAX {
+                continue;
+            }
+            packet.resend_queued = true;
+            packet.first_resent.get_or_insert(now);
+            self.resend.push_back(self.base.add(index as u16));
+            queued += 1;
+        }
+        queued
+    }
+
+    /// The next packet to go out: one to be sent again, else a new one. The flag is true for the former.
+    pub(crate) fn pop_output(&mut self, now: Nanos) -> Option<(&mut SentPacket, bool)> {
+        while let Some(seq) = self.resend.pop_front() {
+            let index = usize::from(seq.distance_from(self.base));
+            // Acknowledged meanwhile: the distance of a number that was passed is huge.
+            if index < self.unsent && !self.packets[index].arrived {
+                let packet = &mut self.packets[index];
+                packet.resend_queued = false;
+                packet.last_sent = now;
+                return Some((packet, true));
+            }
+        }
+        let packet = self.packets.get_mut(self.unsent)?;
+        self.unsent += 1;
+        packet.last_sent = now;
+        Some((packet, false))
+    }
+
+    /// A copy of one packet that is on its way, for a receiver that asked for it alone.
+    pub(crate) fn get(&self, seq: Seq) -> Option<&[u8]> {
+        let index = usize::from(seq.distance_from(self.base));
+        (index < self.unsent).then(|| &self.packets[index].bytes[..])
+    }
+
+    /// When the oldest packet was first sent again, if it was.
+    pub(crate) fn stuck_since(&self) -> Option<Nanos> {
+        self.packets.front()?.first_resent
+    }
+
+    /// Octets held.
+    pub(crate) fn octets(&self) -> usize {
+        self.packets.iter().map(|p| p.bytes.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn queue(first: u16, sent: u16) -> SendQueue {
+        let mut q = SendQueue::new(Seq(first));
+        for n in 0..sent {
+            q.push(vec![n as u8]);
+            q.pop_output(Nanos(1)).unwrap();
+        }
+        q
+    }
+
+    #[test]
+    fn acknowledging_what_was_never_sent_releases_nothing() {
+        let mut q = queue(65535, 3);
+        assert_eq!(q.ack(Seq(2)).count, 0, "65535, 0 and 1 were sent, 2 was not");
+        assert_eq!(q.ack(Seq(65534)).count, 0);
+        assert_eq!(q.ack(Seq(0)).count, 2);
+        assert_eq!(q.ack(Seq(0)).count, 0);
+        assert_eq!((q.base(), q.next(), q.len()), (Seq(1), Seq(2), 1));
+    }
+
+    #[test]
+    fn a_reported_gap_is_sent_again_once_per_holdoff_and_not_what_arrived() {
+        let mut q = queue(1, 5);
+        q.mark_arrived(Seq(3), Seq(3));
+        assert_eq!(q.resend(Nanos(2), Seq(1), 4), 3);
+        assert_eq!(q.resend(Nanos(2), Seq(1), 4), 0, "queued already");
+        let mut again = Vec::new();
+        while let Some((packet, true)) = q.pop_output(Nanos(3)) {
+            again.push(packet.bytes[0]);
+        }
+        assert_eq!(again, [0, 1, 3]);
+        assert_eq!(q.resend(Nanos(4), Seq(1), 4), 0, "sent a moment ago");
+        assert_eq!(q.resend(Nanos(3) + RESEND_HOLDOFF, Seq(1), 1), 1);
+        assert_eq!(q.stuck_since(), Some(Nanos(2)));
+        assert_eq!(q.ack(Seq(1)).count, 1);
+        assert!(q.pop_output(Nanos(9)).is_none(), "what was acknowledged is not sent again");
+    }
+}

@@ -1,0 +1,95 @@
+//! How many packets may be under way: slow start, then one more per round, half after a loss.
+
+use crate::limits::WINDOW_MIN;
+use crate::seq::Seq;
+
+/// A send window, in packets.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    size: u16,
+    max: u16,
+    threshold: u16,
+    credit: u32,
+    /// While the oldest unacknowledged packet is before this one, losses belong to a round that was punished already.
+    recover: Option<Seq>,
+}
+
+impl Window {
+    pub(crate) const fn new(max: u16) -> Self {
+        Self { size: WINDOW_MIN, max, threshold: max, credit: 0, recover: None }
+    }
+
+    /// Packets that may be under way.
+    pub(crate) const fn size(&self) -> u16 {
+        self.size
+    }
+
+    /// Packets were acknowledged while the window was in use.
+    pub(crate) fn on_ack(&mut self, count: usize, oldest: Seq, was_full: bool) {
+        if let Some(recover) = self.recover {
+            if oldest.before(recover) {
+                return;
+            }
+            self.recover = None;
+        }
+        if !was_full {
+            return;
+        }
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let grow = if self.size < self.threshold {
+            count
+        } else {
+            self.credit += count;
+            let rounds = self.credit / u32::from(self.size);
+            self.credit %= u32::from(self.size);
+            rounds
+        };
+        self.size = u16::try_from(u32::from(self.size).saturating_add(grow))
+            .unwrap_or(u16::MAX)
+            .min(self.max);
+    }
+
+    /// Packets had to be sent again; `next` is the next new one.
+    pub(crate) fn on_loss(&mut self, oldest: Seq, next: Seq) {
+        if self.recover.is_some_and(|recover| oldest.before(recover)) {
+            return;
+        }
+        self.recover = Some(next);
+        self.size = (self.size / 2).max(WINDOW_MIN.min(self.max));
+        self.threshold = self.size;
+        self.credit = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_start_doubles_then_loss_halves_once_per_round() {
+        let mut w = Window::new(1024);
+        w.on_ack(50, Seq(51), true);
+        assert_eq!(w.size(), 100);
+        w.on_ack(100, Seq(151), false);
+        assert_eq!(w.size(), 100, "an idle window does not grow");
+        w.on_ack(100, Seq(151), true);
+        w.on_loss(Seq(151), Seq(300));
+        w.on_loss(Seq(160), Seq(310));
+        assert_eq!(w.size(), 100, "200 halved once");
+        w.on_ack(100, Seq(299), true);
+        assert_eq!(w.size(), 100, "still in the punished round");
+        w.on_ack(100, Seq(300), true);
+        assert_eq!(w.size(), 101, "one more per round from here");
+    }
+
+    #[test]
+    fn window_stays_within_its_bounds() {
+        let mut w = Window::new(60);
+        w.on_ack(usize::MAX, Seq(1), true);
+        assert_eq!(w.size(), 60);
+        for n in 0..20 {
+            w.on_loss(Seq(n * 10), Seq(n * 10 + 5));
+        }
+        assert_eq!(w.size(), WINDOW_MIN);
+    }
+}
