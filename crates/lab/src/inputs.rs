@@ -1,6 +1,6 @@
 //! What one case asks for, fully resolved: enough to repeat it.
 
-use crossway_mech::{Access, Wait};
+pub use crossway_mech::{Access, Wait};
 use serde::{Deserialize, Serialize};
 
 /// What the two (or more) processes do.

@@ -1,1 +1,26 @@
-//! Placeholder.
+//! Records to one self-contained HTML page, terminal tables and static charts.
+//!
+//! Everything here is a pure function of a run's directory: [`Run::read`] takes it in, [`html`], [`terminal`] and [`svg`]
+//! give it out. [`summary`] puts the trials of a case together, [`ranking`] and [`verdict`] conclude, [`charts`] says what is
+//! drawn. Spinning and blocking mechanisms never share a ranking, and no sentence claims more than the intervals allow.
+
+pub mod answers;
+pub mod charts;
+pub mod contender;
+pub mod estimate;
+pub mod histograms;
+pub mod html;
+pub mod json;
+pub mod limits;
+pub mod machine;
+pub mod ranking;
+pub mod raw;
+pub mod run;
+pub mod sections;
+pub mod sheet;
+pub mod summary;
+pub mod terminal;
+pub mod units;
+pub mod verdict;
+
+pub use run::{Run, RunError};

@@ -6,6 +6,7 @@ mod list;
 mod man;
 mod measure;
 mod net;
+mod report;
 mod role;
 
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ commands! {
     measure::Measure,
     list::List,
     net::Net,
+    report::Report,
     completions::Completions,
     man::Man,
     #[command(hide = true)]

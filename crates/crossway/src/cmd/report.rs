@@ -1,0 +1,90 @@
+//! `crossway report`: what a run says, as a page, on the terminal, as Markdown, JSON or a chart.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use crossway_report::{Run as Records, html, json, terminal};
+
+use super::Run;
+use crate::ui::Ui;
+
+/// Makes one HTML page, which needs nothing else, of a run's records
+///
+/// Without options the page is written into the run's directory and the summary printed. Every other form goes to standard
+/// output unless -o names a file.
+#[derive(clap::Args)]
+pub(crate) struct Report {
+    /// The run's directory, or its results.jsonl
+    dir: PathBuf,
+    /// Write to this file instead
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Only the summary for a terminal, at most 100 columns wide
+    #[arg(long, group = "form")]
+    terminal: bool,
+    /// The summary as Markdown, for a README
+    #[arg(long, group = "form")]
+    markdown: bool,
+    /// The aggregated figures as JSON, for a program
+    #[arg(long, group = "form")]
+    json: bool,
+}
+
+impl Run for Report {
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        let run = Records::read(&self.dir)?;
+        if self.json {
+            self.emit(&format!("{:#}\n", json::document(&run)))?;
+        } else if self.markdown {
+            self.emit(&terminal::markdown(&run))?;
+        } else if self.terminal {
+            self.emit(&terminal::terminal(&run, ui.colour && self.output.is_none()))?;
+        } else {
+            let page = self.output.clone().unwrap_or_else(|| beside(&self.dir));
+            write(&page, |out| Ok(html::write(&run, out)?))?;
+            print!("{}", terminal::terminal(&run, ui.colour));
+            println!("\nThe whole report: {}", page.display());
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Report {
+    fn emit(&self, text: &str) -> anyhow::Result<()> {
+        match &self.output {
+            Some(path) => write(path, |out| Ok(out.write_all(text.as_bytes())?)),
+            None => {
+                print!("{text}");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// `report.html` in the run's directory.
+fn beside(records: &Path) -> PathBuf {
+    let dir = if records.is_dir() { records } else { records.parent().unwrap_or(Path::new("")) };
+    dir.join("report.html")
+}
+
+/// Writes a file whole or not at all: a reader never sees half a report.
+fn write(
+    path: &Path,
+    fill: impl FnOnce(&mut std::io::BufWriter<std::fs::File>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut name = path.file_name().context("the output needs a file name")?.to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(name);
+    let cannot = || format!("cannot write {}; name another file with -o", path.display());
+    let attempt = || -> anyhow::Result<()> {
+        let mut out = std::io::BufWriter::new(std::fs::File::create(&part).with_context(cannot)?);
+        fill(&mut out)?;
+        out.flush().with_context(cannot)?;
+        std::fs::rename(&part, path).with_context(cannot)
+    };
+    attempt().inspect_err(|_| {
+        let _ = std::fs::remove_file(&part);
+    })
+}

@@ -1,0 +1,558 @@
+"use strict";
+// Draws the charts from the data in the page, keeps them usable by keyboard, and fills the tables. Text from records reaches
+// the page through textContent only; what goes to plotly is escaped first, because plotly reads a little HTML.
+(() => {
+  const P = window.Plotly || window.moduleName;
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const who = data.contenders;
+  const shown = new Set(who.map((c, i) => (c.selected ? i : -1)).filter((i) => i >= 0));
+  const $ = (selector, root) => (root || document).querySelector(selector);
+  const $$ = (selector, root) => Array.from((root || document).querySelectorAll(selector));
+  const el = (tag, props, ...children) => {
+    const e = Object.assign(document.createElement(tag), props || {});
+    e.append(...children);
+    return e;
+  };
+  const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  let printing = false;
+
+  // ---- units ----
+  const three = (v) => {
+    if (v === 0) return "0";
+    const digits = Math.min(6, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(v)))));
+    return v.toFixed(digits);
+  };
+  const prefixes = [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]];
+  const show = (v, unit) => {
+    if (v === null || v === undefined) return "–";
+    if (unit === "") return three(v);
+    if (unit === "%") return three(v) + " %";
+    const down = unit === "s" ? prefixes.slice(3) : prefixes.slice(0, 4);
+    const [by, prefix] = down.find(([b]) => Math.abs(v) >= b * 0.9995) || down[down.length - 1];
+    return three(v / by) + " " + prefix + (prefix && unit === "msg/s" ? " " : "") + unit;
+  };
+  const tick = (v, unit) => {
+    const [number, ...rest] = show(v * (1 + 1e-9), unit === "msg/s" ? "B/s" : unit).split(" ");
+    const text = [String(Number(number)), ...rest].join(" ");
+    return unit === "msg/s" ? text.replace(/ ?B\/s$/, "") : text;
+  };
+  const size = (b) => {
+    for (const [by, unit] of [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [1024, "KiB"]]) {
+      if (b >= by && b % by === 0) return b / by + " " + unit;
+    }
+    return b + " B";
+  };
+  const nines = (x) => {
+    const p = 100 * (1 - 10 ** -x);
+    return (p < 99 ? Number(three(p)) : p.toFixed(Math.max(0, Math.ceil(x - 2 - 1e-6)))) + " %";
+  };
+  const showX = (axis, v) => (axis.scale === "size" ? size(v) : axis.scale === "nines" ? nines(v) : show(v, axis.unit));
+
+  // ---- marks ----
+  const dark = () => {
+    if (printing) return false;
+    const theme = document.documentElement.dataset.theme;
+    return theme === "dark" || (theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+  };
+  const colour = (i) => who[i].colours[dark() ? 1 : 0];
+  const shapes = {
+    circle: "M0-4A4 4 0 1 1 0 4A4 4 0 1 1 0-4Z", square: "M-3.5-3.5H3.5V3.5H-3.5Z", diamond: "M0-5L5 0L0 5L-5 0Z",
+    "triangle-up": "M0-4.5L4.5 3.5H-4.5Z", "triangle-down": "M0 4.5L4.5-3.5H-4.5Z",
+    x: "M-4-2.2L-2.2-4L0-1.8L2.2-4L4-2.2L1.8 0L4 2.2L2.2 4L0 1.8L-2.2 4L-4 2.2L-1.8 0Z",
+    cross: "M-1.3-4.5H1.3V-1.3H4.5V1.3H1.3V4.5H-1.3V1.3H-4.5V-1.3H-1.3Z",
+    star: "M0-5L1.4-1.6L5-1.5L2.2 .8L3.1 4.3L0 2.3L-3.1 4.3L-2.2 .8L-5-1.5L-1.4-1.6Z",
+  };
+  const dashes = { solid: "", dash: "5 3", dot: "1.5 2.5", dashdot: "5 2.5 1.5 2.5", longdash: "9 3" };
+  const swatch = (i) => {
+    const ns = "http://www.w3.org/2000/svg";
+    const svg = document.createElementNS(ns, "svg");
+    for (const [k, v] of Object.entries({ width: 30, height: 12, viewBox: "0 0 30 12", "aria-hidden": "true" })) svg.setAttribute(k, v);
+    const line = document.createElementNS(ns, "path");
+    line.setAttribute("d", "M0 6H30");
+    line.setAttribute("stroke", colour(i));
+    line.setAttribute("stroke-width", "2");
+    line.setAttribute("stroke-dasharray", dashes[who[i].dash]);
+    const mark = document.createElementNS(ns, "path");
+    mark.setAttribute("d", shapes[who[i].marker]);
+    mark.setAttribute("fill", colour(i));
+    mark.setAttribute("transform", "translate(15 6)");
+    svg.append(line, mark);
+    return svg;
+  };
+
+  // ---- one chart ----
+  const config = {
+    displayModeBar: false, displaylogo: false, responsive: true, showSendToCloud: false, showEditInChartStudio: false,
+    plotlyServerURL: "", showTips: false, showLink: false, scrollZoom: false, doubleClick: "reset",
+  };
+  const coarse = matchMedia("(pointer: coarse)").matches;
+  const interval = (s, k, unit) => {
+    if (!s.lo || s.lo.length <= k) return "";
+    const n = s.n && s.n[k] ? ", n = " + s.n[k] : "";
+    return " [" + show(s.lo[k], unit) + " to " + show(s.hi[k], unit) + n + "]";
+  };
+  const isDegraded = (s, k) => Boolean(s.degraded && s.degraded.includes(k));
+  const errors = (v, lo, hi, tone) => (lo && lo.length ? {
+    type: "data", symmetric: false, array: v.map((y, k) => hi[k] - y), arrayminus: v.map((y, k) => y - lo[k]),
+    thickness: 1.2, width: 2.5, color: tone,
+  } : undefined);
+  const nameOf = (s) => (s.c === undefined ? s.name : who[s.c].label);
+
+  // Where the names of a scatter chart's markers go: the first of four sides on which no other name or marker is.
+  function labelPlaces(series, node) {
+    const places = new Map();
+    const wide = Math.max(200, node.clientWidth - 110), high = 340;
+    const log = (v) => Math.log10(v);
+    const xs = series.map((s) => log(s.x[0])), ys = series.map((s) => log(s.y[0]));
+    const span = (v) => Math.max(...v) - Math.min(...v) || 1;
+    const at = series.map((_, k) => [((xs[k] - Math.min(...xs)) / span(xs)) * wide * 0.9, ((Math.max(...ys) - ys[k]) / span(ys)) * high * 0.9]);
+    const taken = at.map(([x, y]) => [x - 6, y - 6, x + 6, y + 6]);
+    series.forEach((s, k) => {
+      const [x, y] = at[k], w = nameOf(s).length * 6.4;
+      const sides = { "top center": [x - w / 2, y - 22, x + w / 2, y - 7], "bottom center": [x - w / 2, y + 7, x + w / 2, y + 22], "middle right": [x + 9, y - 7, x + 9 + w, y + 7], "middle left": [x - 9 - w, y - 7, x - 9, y + 7] };
+      const free = (b) => b[0] > -60 && b[2] < wide * 0.98 + 40 && taken.every((t) => t[2] < b[0] || t[0] > b[2] || t[3] < b[1] || t[1] > b[3]);
+      const side = Object.keys(sides).find((name) => free(sides[name]));
+      places.set(s, side || "none");
+      if (side) taken.push(sides[side]);
+    });
+    return places;
+  }
+  function lines(chart, view, unit, node) {
+    const places = chart.kind === "scatter" ? labelPlaces((view.series || []).filter((s) => shown.has(s.c)), node) : new Map();
+    return (view.series || []).filter((s) => shown.has(s.c)).map((s) => {
+      const hollow = (k) => isDegraded(s, k) || (chart.kind === "scatter" && who[s.c].discipline !== "blocking");
+      return {
+        type: "scatter", mode: chart.kind === "scatter" ? "markers+text" : "lines+markers", name: plain(nameOf(s)), x: s.x, y: s.y,
+        line: { color: colour(s.c), dash: who[s.c].dash, width: 2 },
+        marker: {
+          color: colour(s.c), size: s.x.length > 30 ? 4 : chart.kind === "scatter" ? 11 : 8, line: { width: chart.kind === "scatter" ? 2 : 0, color: colour(s.c) },
+          symbol: s.x.map((_, k) => who[s.c].marker + (hollow(k) ? "-open" : "")),
+        },
+        error_y: errors(s.y, s.lo, s.hi, colour(s.c)),
+        error_x: errors(s.x, s.xlo, s.xhi, colour(s.c)),
+        textposition: places.has(s) && places.get(s) !== "none" ? places.get(s) : "top center", cliponaxis: false, textfont: { size: 11, color: css("--ink") },
+        text: chart.kind === "scatter" && places.get(s) !== "none" ? s.x.map(() => plain(nameOf(s))) : undefined,
+        customdata: s.x.map((x, k) => plain(showX(chart.x, x) + ": " + show(s.y[k], unit) + interval(s, k, unit) + (isDegraded(s, k) ? " (degraded)" : ""))),
+        hovertemplate: "<b>%{fullData.name}</b><br>%{customdata}<extra></extra>", series: s,
+      };
+    });
+  }
+  function dots(chart, view, unit) {
+    const symbols = ["circle", "diamond", "square", "triangle-up"];
+    const rows = [];
+    const pick = (s) => s.who.map((w, k) => [w, k]).filter(([w]) => shown.has(w));
+    for (const s of view.series) for (const [w, k] of pick(s)) {
+      let row = rows.find((r) => r.w === w);
+      if (!row) rows.push((row = { w, sum: 0, ys: [] }));
+      row.sum += s.y[k];
+      row.ys.push(s.y[k]);
+    }
+    rows.sort((a, b) => (chart.kind === "bars" ? b.sum - a.sum : b.ys[0] - a.ys[0]));
+    const bars = chart.kind === "bars";
+    const traces = view.series.map((s, at) => {
+      const points = pick(s);
+      const values = points.map(([, k]) => s.y[k]);
+      return {
+        type: bars ? "bar" : "scatter", mode: bars ? undefined : "markers", orientation: bars ? "h" : undefined, name: plain(s.name), x: values,
+        y: points.map(([w]) => plain(who[w].label)),
+        marker: bars ? { color: css("--tone-" + (at % 4)), pattern: { shape: ["", "/", "x", "."][at % 4], fillmode: "overlay", fgcolor: css("--card"), solidity: 0.3, size: 7 } }
+          : { color: css("--tone-" + (at % 4)), size: 10, symbol: points.map(([, k]) => symbols[at % 4] + (isDegraded(s, k) ? "-open" : "")) },
+        error_x: bars ? undefined : errors(values, points.map(([, k]) => s.lo[k]), points.map(([, k]) => s.hi[k]), css("--tone-" + (at % 4))),
+        customdata: points.map(([, k]) => plain(show(s.y[k], unit) + interval(s, k, unit) + (isDegraded(s, k) ? " (degraded)" : ""))),
+        hovertemplate: "<b>%{y}</b>, %{fullData.name}<br>%{customdata}<extra></extra>", series: s,
+      };
+    });
+    if (!bars) {
+      const x = [], y = [];
+      for (const r of rows) { x.push(Math.min(...r.ys), Math.max(...r.ys), null); const label = plain(who[r.w].label); y.push(label, label, null); }
+      traces.unshift({ type: "scatter", mode: "lines", x, y, line: { color: css("--faint"), width: 1.5 }, hoverinfo: "skip", showlegend: false });
+    }
+    return { traces, order: rows.map((r) => plain(who[r.w].label)) };
+  }
+  function heat(chart, view, unit) {
+    const m = view.matrix;
+    const flat = m.z.flat().filter((v) => v !== null && v > 0);
+    const low = Math.min(...flat), high = Math.max(...flat);
+    const wide = high / low > 20;
+    const scale = (v) => (v === null ? null : wide ? Math.log10(v) : v);
+    const ticks = [];
+    for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(high)); e++) for (const d of wide ? [1, 3] : [1, 1.5, 2, 3, 4, 5, 6, 8]) {
+      const v = d * 10 ** e;
+      if (v >= low * 0.999 && v <= high * 1.001) ticks.push(v);
+    }
+    const cells = m.rows.length * m.columns.length;
+    const narrow = innerWidth < 640 && m.columns.length > 6;
+    return [{
+      type: "heatmap", x: m.columns.map(plain), y: m.rows.map(plain), z: m.z.map((r) => r.map(scale)), colorscale: "Cividis", reversescale: unit === "s",
+      xgap: cells < 400 ? 2 : 0, ygap: cells < 400 ? 2 : 0,
+      text: m.z.map((r) => r.map((v) => (v === null ? "" : show(v, unit)))), texttemplate: cells <= 144 && !narrow ? "%{text}" : undefined,
+      customdata: m.z.map((r, i) => r.map((v, k) => plain(v === null ? "not measured" : show(v, unit) + " [" + show(m.lo[i][k], unit) + " to " + show(m.hi[i][k], unit) + ", n = " + m.n[i][k] + "]"))),
+      hovertemplate: "%{y} → %{x}<br>%{customdata}<extra></extra>", hoverongaps: false,
+      colorbar: { tickvals: ticks.map(scale), ticktext: ticks.map((v) => show(v, unit)), thickness: 12, outlinewidth: 0, tickfont: { size: 11 } },
+    }];
+  }
+  function axisLayout(axis, values) {
+    const out = {
+      title: { text: plain(axis.title), standoff: 10, font: { size: 13 } }, gridcolor: css("--grid"), linecolor: css("--line"), zeroline: false, automargin: true,
+      tickfont: { size: 12 }, fixedrange: coarse,
+    };
+    if (axis.scale === "size") {
+      out.type = "log";
+      const low = Math.floor(Math.log2(Math.max(1, Math.min(...values)))), high = Math.ceil(Math.log2(Math.max(2, ...values)));
+      const step = Math.max(1, Math.ceil((high - low) / (innerWidth < 640 ? 5 : 10)));
+      out.tickvals = [];
+      for (let e = low - (low % step); e <= high; e += step) out.tickvals.push(2 ** e);
+      out.ticktext = out.tickvals.map(size);
+      const pad = Math.max(0.12, Math.log10(Math.max(...values) / Math.min(...values)) * 0.04);
+      out.range = [Math.log10(Math.min(...values)) - pad, Math.log10(Math.max(...values)) + pad];
+    } else if (axis.scale === "nines") {
+      out.tickvals = [0, 0.30103, 1, 2, 3, 4, 5, 6, 7].filter((v) => v <= Math.max(1, ...values) + 0.3);
+      out.ticktext = out.tickvals.map((v) => (v === 0 ? "0 %" : nines(v)));
+    } else if (axis.scale === "log" || axis.scale === "linear") {
+      out.type = axis.scale;
+      if (axis.scale === "log") {
+        // Own ticks: plotly drops the unit of every tick but the ones at powers of ten.
+        const positive = values.filter((v) => v > 0);
+        const low = Math.log10(Math.min(...positive)), high = Math.log10(Math.max(...positive));
+        const digits = high - low > 2.6 ? [1] : high - low > 0.7 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9];
+        out.tickvals = [];
+        for (let e = Math.floor(low) - 1; e <= Math.ceil(high) + 1; e++) for (const d of digits) out.tickvals.push(d * 10 ** e);
+        out.ticktext = out.tickvals.map((v) => tick(v, axis.unit));
+        if (digits.length === 1) out.minor = { dtick: "D1", showgrid: false, ticks: "outside", ticklen: 3, tickcolor: css("--line") };
+      } else {
+        out.tickformat = axis.unit === "%" || axis.unit === "" ? "~g" : "~s";
+        out.ticksuffix = axis.unit === "%" ? " %" : axis.unit === "msg/s" || axis.unit === "" ? "" : axis.unit;
+      }
+      if (axis.scale === "linear" && axis.unit !== "") out.rangemode = "tozero";
+    }
+    return out;
+  }
+  function draw(chart, viewAt, node) {
+    const view = chart.views[viewAt];
+    const valueAxis = view.value_axis || (chart.kind === "dots" || chart.kind === "bars" ? chart.x : chart.y);
+    const unit = valueAxis.unit;
+    const layout = {
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: css("--sans"), color: css("--ink"), size: 13 },
+      margin: { l: 12, r: 18, t: 18, b: 12 }, hovermode: "closest", dragmode: coarse ? false : "zoom", showlegend: false,
+      hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: css("--ink"), family: css("--sans") }, align: "left" },
+      shapes: [], annotations: [], uirevision: node.id + viewAt,
+    };
+    let traces;
+    let empty = false;
+    if (chart.kind === "heat") {
+      traces = heat(chart, view, unit);
+      layout.xaxis = { title: { text: plain(chart.x.title), standoff: 8 }, automargin: true, type: "category", fixedrange: coarse };
+      layout.yaxis = { automargin: true, type: "category", autorange: "reversed", fixedrange: coarse };
+      node.style.height = Math.max(300, Math.min(900, 130 + 40 * view.matrix.rows.length)) + "px";
+    } else if (chart.kind === "dots" || chart.kind === "bars") {
+      const d = dots(chart, view, unit);
+      traces = d.traces;
+      empty = d.order.length === 0;
+      layout.xaxis = axisLayout(valueAxis, traces.flatMap((t) => t.x.filter((v) => v !== null)));
+      layout.yaxis = { type: "category", categoryorder: "array", categoryarray: d.order, automargin: true, gridcolor: css("--grid"), fixedrange: true, tickfont: { size: 12 } };
+      layout.barmode = "stack";
+      layout.showlegend = true;
+      layout.legend = { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, traceorder: "normal", itemclick: false, itemdoubleclick: false };
+      layout.margin.t = 44;
+      node.style.height = Math.max(240, 130 + 26 * d.order.length) + "px";
+    } else {
+      traces = lines(chart, view, unit, node);
+      empty = traces.length === 0;
+      const levels = view.levels || [];
+      const ink = css("--faint");
+      const xs = traces.flatMap((t) => t.x);
+      const ys = traces.flatMap((t) => t.y).concat(levels.filter((l) => l.x.length === 0).map((l) => l.y[0]));
+      layout.xaxis = axisLayout(chart.x, xs.length ? xs : [1, 10]);
+      layout.yaxis = axisLayout(valueAxis, ys.length ? ys : [1, 10]);
+      const log = valueAxis.scale === "log";
+      for (const level of levels) {
+        if (level.x.length) {
+          const inside = level.x.map((x, k) => [x, level.y[k]]).filter(([x]) => !xs.length || (x >= Math.min(...xs) && x <= Math.max(...xs)));
+          traces.push({ type: "scatter", mode: "lines", x: inside.map((p) => p[0]), y: inside.map((p) => p[1]), line: { color: ink, dash: "dot", width: 1.5 }, hovertemplate: plain(level.name) + ": %{customdata}<extra></extra>", customdata: inside.map((p) => show(p[1], unit)) });
+          if (inside.length) layout.annotations.push({ x: chart.x.scale === "linear" ? inside[0][0] : Math.log10(inside[0][0]), y: log ? Math.log10(inside[0][1]) : inside[0][1], text: plain(level.name), showarrow: false, font: { size: 11, color: css("--soft") }, xanchor: "left", yanchor: "bottom" });
+        } else {
+          layout.shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: level.y[0], y1: level.y[0], line: { color: ink, dash: "dot", width: 1.5 } });
+          layout.annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(level.y[0]) : level.y[0], yanchor: "bottom", text: plain(level.name + ", " + show(level.y[0], unit)), showarrow: false, font: { size: 11, color: css("--soft") } });
+        }
+      }
+      if (chart.kind === "lines" && traces.length > 0 && traces.length <= 12) directLabels(traces, layout, log, chart);
+    }
+    if (empty) layout.annotations.push({ xref: "paper", yref: "paper", x: 0.5, y: 0.5, showarrow: false, text: "Nothing selected: choose mechanisms to draw", font: { size: 14, color: css("--soft") } });
+    node.traces = traces;
+    return P.react(node, traces, layout, config);
+  }
+  // Names at the ends of the lines, moved apart where they would touch: nobody should have to match dashes to a legend.
+  function directLabels(traces, layout, log, chart) {
+    const narrow = innerWidth < 640 && !printing;
+    const ends = traces.filter((t) => t.series && t.x.length).map((t) => ({ t, x: t.x[t.x.length - 1], y: t.y[t.y.length - 1] })).filter((e) => e.y > 0 || !log);
+    if (!ends.length) return;
+    const at = (v) => (log ? Math.log10(v) : v);
+    const values = traces.flatMap((t) => t.y).filter((v) => v > 0 || !log).map(at);
+    const span = Math.max(...values) - Math.min(...values) || 1;
+    const gap = span / (narrow ? 15 : 20);
+    ends.sort((a, b) => at(a.y) - at(b.y));
+    let last = -Infinity;
+    for (const e of ends) { e.at = Math.max(at(e.y), last + gap); last = e.at; }
+    const excess = Math.max(0, last - Math.max(...values) - gap / 2);
+    for (let k = ends.length - 1, top = Infinity; k >= 0; k--) {
+      ends[k].at = Math.min(ends[k].at - (k === ends.length - 1 ? excess : 0), top - gap);
+      top = ends[k].at;
+    }
+    for (const e of ends) {
+      layout.annotations.push({ xref: "paper", x: 1, xanchor: "left", xshift: 4, y: e.at, yanchor: "middle", showarrow: false, text: plain(nameOf(e.t.series)), font: { size: narrow ? 10 : 11.5, color: e.t.line.color } });
+    }
+    const longest = Math.max(...ends.map((e) => nameOf(e.t.series).length));
+    layout.margin.r = Math.min(narrow ? 110 : 190, 14 + longest * (narrow ? 5.6 : 6.6));
+  }
+
+  // ---- the figures of a chart as a table ----
+  function table(heads, rows) {
+    const head = el("tr");
+    for (const h of heads) head.append(el("th", { scope: "col", textContent: h }));
+    const body = el("tbody");
+    for (const row of rows) {
+      const tr = el("tr");
+      row.forEach((cell, k) => tr.append(el(k ? "td" : "th", { textContent: cell })));
+      body.append(tr);
+    }
+    return el("table", { className: "grid" }, el("thead", {}, head), body);
+  }
+  function chartTable(chart, view) {
+    const axis = view.value_axis || (chart.kind === "dots" || chart.kind === "bars" ? chart.x : chart.y);
+    if (view.matrix) {
+      const m = view.matrix;
+      return table(["", ...m.columns], m.rows.map((r, i) => [r, ...m.z[i].map((v) => show(v, axis.unit))]));
+    }
+    const rows = [];
+    for (const s of view.series) s.y.forEach((y, k) => {
+      const first = s.c !== undefined ? [who[s.c].label, showX(chart.x, s.x[k])] : [who[s.who[k]].label, s.name];
+      const range = s.lo && s.lo.length > k ? show(s.lo[k], axis.unit) + " to " + show(s.hi[k], axis.unit) : "–";
+      rows.push([...first, show(y, axis.unit), range, s.n && s.n[k] ? String(s.n[k]) : "–", isDegraded(s, k) ? "degraded" : ""]);
+    });
+    const heads = [view.series[0] && view.series[0].c !== undefined ? chart.x.title : "Kind", axis.title, "95 % interval", "Trials", ""];
+    return table(["Mechanism", ...heads], rows);
+  }
+
+  // ---- charts on the page ----
+  const charts = $$(".plot").map((node) => {
+    const chart = data.charts[Number(node.dataset.chart)];
+    const section = node.closest("section");
+    const state = { chart, node, section, view: chart.initial, trace: 0, point: -1 };
+    const tools = $(".chart-tools", section);
+    node.id = "plot-" + chart.id;
+    if (chart.views.length > 1) {
+      const id = "view-" + chart.id;
+      const select = el("select", { id });
+      chart.views.forEach((v, k) => select.append(el("option", { value: k, textContent: v.label })));
+      select.value = String(chart.initial);
+      select.addEventListener("change", () => { state.view = Number(select.value); state.point = -1; refresh(state); });
+      tools.append(el("label", { htmlFor: id, textContent: "Show" }), select);
+    } else if (chart.views[0].label) tools.append(el("span", { className: "small", textContent: chart.views[0].label }));
+    const reset = el("button", { type: "button", textContent: "Reset zoom" });
+    reset.setAttribute("aria-label", "Reset the zoom of: " + chart.title);
+    reset.addEventListener("click", () => zoom(state, 0));
+    const save = el("button", { type: "button", textContent: "Save as SVG" });
+    save.setAttribute("aria-label", "Save as SVG: " + chart.title);
+    save.addEventListener("click", () => P.downloadImage(node, { format: "svg", filename: "crossway-" + chart.id, width: 1000, height: 560 }));
+    tools.append(reset, save);
+    const details = $(".table-of-chart", section);
+    details.addEventListener("toggle", () => fillTable(state));
+    node.addEventListener("keydown", (event) => key(state, event));
+    return state;
+  });
+  function fillTable(state) {
+    const details = $(".table-of-chart", state.section);
+    if (details.open) $(".scroll", details).replaceChildren(chartTable(state.chart, state.chart.views[state.view]));
+  }
+  function refresh(state) {
+    draw(state.chart, state.view, state.node);
+    fillTable(state);
+  }
+  function refreshAll() {
+    charts.forEach(refresh);
+  }
+  function zoom(state, factor) {
+    const layout = state.node.layout;
+    const change = {};
+    for (const axis of ["xaxis", "yaxis"]) {
+      if (factor === 0) {
+        change[axis + ".autorange"] = axis === "yaxis" && state.chart.kind === "heat" ? "reversed" : true;
+        continue;
+      }
+      if (layout[axis].type === "category" || !layout[axis].range) continue;
+      const [a, b] = layout[axis].range;
+      const middle = (a + b) / 2, half = ((b - a) / 2) * factor;
+      change[axis + ".range"] = [middle - half, middle + half];
+    }
+    P.relayout(state.node, change);
+  }
+  function key(state, event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const traces = state.node.traces.map((t, k) => [t, k]).filter(([t]) => t.series || t.type === "heatmap");
+    const steps = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+    if (event.key === "+" || event.key === "=") zoom(state, 0.7);
+    else if (event.key === "-") zoom(state, 1 / 0.7);
+    else if (event.key === "0" || event.key === "Escape") { zoom(state, 0); P.Fx.unhover(state.node); }
+    else if (steps[event.key] && traces.length) {
+      const [down, right] = steps[event.key];
+      const first = traces[0][0];
+      let text, target;
+      if (first.type === "heatmap") {
+        const rows = first.z.length, columns = first.x.length;
+        state.point = (((state.point < 0 ? 0 : state.point + right + down * columns) % (rows * columns)) + rows * columns) % (rows * columns);
+        const row = Math.floor(state.point / columns), column = state.point % columns;
+        target = { curveNumber: 0, pointNumber: [row, column] };
+        text = first.y[row] + ", " + first.x[column] + ": " + first.customdata[row][column];
+      } else {
+        state.trace = (state.trace + down + traces.length) % traces.length;
+        const [trace, at] = traces[state.trace];
+        const n = trace.x.length;
+        state.point = state.point < 0 ? 0 : (state.point + right + n) % n;
+        target = { curveNumber: at, pointNumber: state.point };
+        text = (trace.series.who ? trace.y[state.point] + ", " : "") + trace.name + ", " + trace.customdata[state.point];
+      }
+      P.Fx.hover(state.node, [target]);
+      const decode = el("textarea");
+      decode.innerHTML = text;
+      $(".live", state.section).textContent = decode.value;
+    } else return;
+    event.preventDefault();
+  }
+
+  // ---- choosing mechanisms ----
+  const list = $("#picker-list");
+  function fillPicker() {
+    if (!list) return;
+    const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.who : undefined;
+    list.replaceChildren();
+    for (const family of [...new Set(who.map((c) => c.family))]) {
+      const set = el("fieldset", {}, el("legend", { textContent: family }));
+      who.forEach((c, i) => {
+        if (c.family !== family) return;
+        const box = el("input", { type: "checkbox", checked: shown.has(i) });
+        box.dataset.who = i;
+        box.addEventListener("change", () => { if (box.checked) shown.add(i); else shown.delete(i); refreshAll(); });
+        set.append(el("label", {}, box, swatch(i), el("span", { textContent: c.label })));
+      });
+      list.append(set);
+    }
+    if (focused !== undefined) { const again = $("[data-who='" + focused + "']", list); if (again) again.focus(); }
+  }
+  $$("[data-pick]").forEach((button) => button.addEventListener("click", () => {
+    shown.clear();
+    who.forEach((c, i) => { if (button.dataset.pick === "all" || (button.dataset.pick === "some" && c.selected)) shown.add(i); });
+    fillPicker();
+    refreshAll();
+  }));
+  if (innerWidth <= 900) $$(".side details").forEach((d) => { d.open = false; });
+
+  // ---- theme and print ----
+  const themeButton = $("#theme");
+  themeButton.addEventListener("click", () => {
+    const root = document.documentElement;
+    root.dataset.theme = { auto: "light", light: "dark", dark: "auto" }[root.dataset.theme];
+    themeButton.textContent = "Theme: " + root.dataset.theme;
+    fillPicker();
+    refreshAll();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { fillPicker(); refreshAll(); });
+  let opened = [];
+  const beforePrint = () => {
+    if (printing) return;
+    printing = true;
+    opened = $$("main details:not([open])").filter((d) => !d.classList.contains("table-of-chart"));
+    opened.forEach((d) => { d.open = true; });
+    refreshAll();
+    charts.forEach((s) => P.Plots.resize(s.node));
+  };
+  const afterPrint = () => {
+    printing = false;
+    opened.forEach((d) => { d.open = false; });
+    refreshAll();
+  };
+  addEventListener("beforeprint", beforePrint);
+  addEventListener("afterprint", afterPrint);
+  matchMedia("print").addEventListener("change", (m) => (m.matches ? beforePrint() : afterPrint()));
+  $("#print").addEventListener("click", () => print());
+
+  // ---- sorting tables ----
+  function sortable(grid) {
+    $$("thead th", grid).forEach((th, column) => {
+      const button = el("button", { type: "button", textContent: th.textContent });
+      th.replaceChildren(button);
+      button.addEventListener("click", () => {
+        const up = th.getAttribute("aria-sort") !== "ascending";
+        $$("thead th", grid).forEach((other) => other.removeAttribute("aria-sort"));
+        th.setAttribute("aria-sort", up ? "ascending" : "descending");
+        const body = $("tbody", grid);
+        const value = (tr) => { const c = tr.children[column]; return c.dataset.sort !== undefined ? Number(c.dataset.sort) : c.textContent; };
+        body.append(...Array.from(body.rows).sort((a, b) => compare(value(a), value(b)) * (up ? 1 : -1)));
+      });
+    });
+  }
+  function compare(a, b) {
+    if (typeof a === "number" && typeof b === "number") return a - b;
+    if (typeof a === "number") return -1;
+    if (typeof b === "number") return 1;
+    return String(a === null ? "" : a).localeCompare(String(b === null ? "" : b), "en", { numeric: true });
+  }
+  $$("table.sortable").forEach(sortable);
+
+  // ---- raw data ----
+  if (data.raw) {
+    const { columns, words, rows } = data.raw;
+    const cell = (row, k) => (columns[k].word ? (row[k] === null ? null : words[row[k]]) : row[k]);
+    const body = $("#raw-table tbody");
+    let matching = rows, limit = 100, sortBy = null;
+    const header = el("tr");
+    columns.forEach((c, k) => {
+      const button = el("button", { type: "button", textContent: c.name });
+      const th = el("th", { scope: "col" }, button);
+      button.addEventListener("click", () => {
+        sortBy = { k, up: !(sortBy && sortBy.k === k && sortBy.up) };
+        $$("th", header).forEach((o) => o.removeAttribute("aria-sort"));
+        th.setAttribute("aria-sort", sortBy.up ? "ascending" : "descending");
+        fill();
+      });
+      header.append(th);
+    });
+    $("#raw-table thead").append(header);
+    const fill = () => {
+      const parts = $("#raw-search").value.toLowerCase().split(/\s+/).filter(Boolean);
+      matching = rows.filter((row) => {
+        if (!parts.length) return true;
+        const text = columns.map((_, k) => cell(row, k)).join(" ").toLowerCase();
+        return parts.every((p) => text.includes(p));
+      });
+      if (sortBy) matching = [...matching].sort((a, b) => compare(cell(a, sortBy.k), cell(b, sortBy.k)) * (sortBy.up ? 1 : -1));
+      body.replaceChildren(...matching.slice(0, limit).map((row) => {
+        const tr = el("tr");
+        columns.forEach((c, k) => {
+          const v = cell(row, k);
+          tr.append(el(k ? "td" : "th", { className: c.word ? "text" : "", textContent: v === null ? "–" : v }));
+        });
+        return tr;
+      }));
+      $("#raw-count").textContent = matching.length + " of " + rows.length + " rows" + (matching.length > limit ? ", the first " + limit + " shown" : "");
+      $("#raw-more").hidden = matching.length <= limit;
+    };
+    $("#raw-search").addEventListener("input", () => { limit = 100; fill(); });
+    $("#raw-more").addEventListener("click", () => { limit += 500; fill(); });
+    // A text that begins like a formula would be run by a spreadsheet.
+    const quote = (v) => {
+      if (v === null) return "";
+      const text = typeof v === "string" && /^[=+\-@\t\r]/.test(v) ? "'" + v : String(v);
+      return /[",\r\n]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text;
+    };
+    const offer = (id, type, make) => $(id).addEventListener("click", (event) => {
+      event.currentTarget.href = URL.createObjectURL(new Blob([make()], { type }));
+    });
+    offer("#raw-csv", "text/csv", () => [columns.map((c) => quote(c.name)), ...rows.map((r) => columns.map((_, k) => quote(cell(r, k))))].map((r) => r.join(",")).join("\r\n"));
+    offer("#raw-json", "application/json", () => JSON.stringify(rows.map((r) => Object.fromEntries(columns.map((c, k) => [c.name, cell(r, k)])))));
+    fill();
+  }
+
+  fillPicker();
+  Promise.all(charts.map((s) => draw(s.chart, s.view, s.node))).then(() => { document.documentElement.dataset.ready = "true"; });
+})();

@@ -1,0 +1,29 @@
+//! Writes a SYNTHETIC run (no figure in it was measured) to a directory, to look at the report with:
+//! `cargo run -p crossway-report --example synthetic -- DIR [RECORDS]`. With a number, so many plain records instead of the
+//! rich run.
+
+#[path = "../tests/synthetic/mod.rs"]
+mod synthetic;
+
+use crossway_lab::inputs::Workload;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let dir = arguments.next().expect("usage: synthetic DIR [RECORDS]");
+    let records = match arguments.next().and_then(|n| n.parse::<usize>().ok()) {
+        None => synthetic::rich(),
+        Some(wanted) => {
+            let trials = 20;
+            let sizes = wanted.div_ceil(synthetic::MADE.len() * 2 * trials as usize);
+            let asks: Vec<_> = (1..=sizes as u64)
+                .flat_map(|n| [Workload::PingPong, Workload::Throughput].map(|w| (w, n * 512)))
+                .map(|(workload, size)| synthetic::Ask::idle(workload, size))
+                .collect();
+            let mut records = synthetic::run(&synthetic::MADE, &asks, trials, 5);
+            records.truncate(wanted);
+            records
+        }
+    };
+    synthetic::write(std::path::Path::new(&dir), &records);
+    println!("{} synthetic records in {dir}", records.len());
+}

@@ -1,0 +1,136 @@
+//! The answer at a glance: best of each class by size.
+
+use serde::Serialize;
+
+use crate::contender::Discipline;
+use crate::ranking::{Metric, Ranking};
+use crate::sheet::chosen_sizes;
+use crate::summary::Summary;
+use crate::units;
+use crate::verdict::list;
+
+/// Columns that belong together.
+#[derive(Clone, Debug, Serialize)]
+pub struct Group {
+    /// The class.
+    pub name: &'static str,
+    /// What is best in it.
+    pub columns: Vec<&'static str>,
+}
+
+/// One answer.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Answer {
+    /// Column and class, for narrow pages.
+    pub label: String,
+    /// Who; empty where nothing was measured.
+    pub names: String,
+    /// The figure of the first of them.
+    pub value: String,
+    /// Its interval and trials.
+    pub interval: Vec<String>,
+}
+
+/// The answers for one size.
+#[derive(Clone, Debug, Serialize)]
+pub struct AnswerRow {
+    /// The size.
+    pub size: String,
+    /// One per column.
+    pub cells: Vec<Answer>,
+}
+
+/// The table.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Answers {
+    /// The setting, as the rest of a sentence.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// Its columns.
+    pub groups: Vec<Group>,
+    /// Its rows.
+    pub rows: Vec<AnswerRow>,
+}
+
+const COLUMNS: [(&str, Metric); 3] = [
+    ("Shortest round trip", Metric::RoundTripP50),
+    ("Most bytes per second", Metric::ByteRate),
+    ("Least CPU per message", Metric::CpuPerMessage),
+];
+
+/// At most so many rows: the first screen is small.
+const ROWS_MAX: usize = 4;
+
+impl Answers {
+    /// From the first setting.
+    pub fn of(summary: &Summary) -> Answers {
+        let has = |metric: Metric, class: Discipline, size: u64| {
+            Ranking::of(summary, metric, 0, size, class)
+        };
+        let all =
+            summary.sizes(|c| c.setting == 0 && COLUMNS.iter().any(|(_, m)| m.of(c).is_some()));
+        let mut sizes = chosen_sizes(&all);
+        while sizes.len() > ROWS_MAX {
+            sizes.remove(sizes.len() / 2);
+        }
+        let mut columns: Vec<(Discipline, &'static str, Metric)> = Vec::new();
+        let mut groups: Vec<Group> = Vec::new();
+        for class in Discipline::ALL {
+            let present: Vec<_> = COLUMNS
+                .iter()
+                // What a spinning end costs is its core; a column for it would only repeat the speed.
+                .filter(|(_, m)| class != Discipline::Spinning || *m != Metric::CpuPerMessage)
+                // The first screen is small, and a hybrid's point is its round trip.
+                .filter(|(_, m)| class != Discipline::Hybrid || *m == Metric::RoundTripP50)
+                .filter(|(_, m)| sizes.iter().any(|s| has(*m, class, *s).is_some()))
+                .collect();
+            if present.is_empty() {
+                continue;
+            }
+            groups.push(Group {
+                name: match class {
+                    Discipline::Blocking => "May block",
+                    Discipline::Hybrid => "Spins, then blocks",
+                    Discipline::Spinning => "Spins: owns two cores",
+                },
+                columns: present.iter().map(|(name, _)| *name).collect(),
+            });
+            columns.extend(present.iter().map(|(name, metric)| (class, *name, *metric)));
+        }
+        let rows = sizes
+            .into_iter()
+            .map(|size| AnswerRow {
+                size: units::size(size),
+                cells: columns
+                    .iter()
+                    .map(|(class, name, metric)| {
+                        let label = format!("{name}, {}", class.name());
+                        let Some(ranking) = has(*metric, *class, size) else {
+                            return Answer { label, ..Answer::default() };
+                        };
+                        let leaders = ranking.leaders();
+                        let figure = &leaders[0].figure;
+                        let names = leaders
+                            .iter()
+                            .take(if leaders.len() > 3 { 2 } else { 3 })
+                            .map(|e| summary.contenders[e.contender].label())
+                            .chain(
+                                (leaders.len() > 3).then(|| format!("{} more", leaders.len() - 2)),
+                            );
+                        Answer {
+                            label,
+                            names: list(names),
+                            value: metric.quantity().show(figure.value),
+                            interval: crate::sheet::interval_note(metric.quantity(), figure)
+                                .split(", ")
+                                .map(str::to_owned)
+                                .collect(),
+                        }
+                    })
+                    .collect(),
+            })
+            .collect();
+        let place = summary.settings.first().map_or(String::new(), |s| format!(" ({})", s.label()));
+        Answers { place, groups, rows }
+    }
+}

@@ -1,0 +1,94 @@
+//! Latency distributions as percentile curves.
+
+use crossway_lab::record::Span;
+
+use super::{Axis, Chart, Kind, Scale, Series, View, compact};
+use crate::histograms::Histograms;
+use crate::summary::{LatencySummary, Summary, workload_name};
+use crate::units;
+
+pub(super) fn percentiles(summary: &Summary, histograms: &Histograms) -> Option<Chart> {
+    let mut views = Vec::new();
+    for span in [Span::RoundTrip, Span::OneWay] {
+        let sizes = summary.sizes(|c| c.latency(span).is_some());
+        for setting in super::settings_with(summary, |c| c.latency(span).is_some()) {
+            for &size in &sizes {
+                // Paced cases differ in rate: each rate is a view of its own.
+                let mut workloads: Vec<_> = summary
+                    .cases
+                    .iter()
+                    .filter(|c| c.setting == setting && c.size_bytes == size)
+                    .filter(|c| c.latency(span).is_some())
+                    .map(|c| c.workload)
+                    .collect();
+                workloads.sort_by_key(|w| crate::summary::workload_rank(*w));
+                workloads.dedup();
+                for workload in workloads {
+                    let series: Vec<Series> = summary
+                        .cases
+                        .iter()
+                        .filter(|c| {
+                            c.setting == setting && c.size_bytes == size && c.workload == workload
+                        })
+                        .filter_map(|c| Some(curve(c.contender, c.latency(span)?, histograms)))
+                        .collect();
+                    views.push(View {
+                        label: format!(
+                            "{}, {}, {}",
+                            workload_name(workload, size),
+                            units::size(size),
+                            summary.settings[setting].label()
+                        ),
+                        size_bytes: Some(size),
+                        series,
+                        ..View::default()
+                    });
+                }
+            }
+        }
+    }
+    (!views.is_empty()).then(|| Chart {
+        id: "distribution",
+        title: "Latency distributions".to_owned(),
+        findings: Vec::new(),
+        reading: format!(
+            "Of 100 messages 99 were at least as fast as the curve at 99 %. A flat curve is a steady mechanism; a curve that \
+             climbs to the right has a tail. A percentile is drawn only where at least ten samples lie beyond it. {}",
+            histograms.note()
+        ),
+        kind: Kind::Lines,
+        x: Axis::new("Percentile", Scale::Nines, "%"),
+        y: Axis::new("Latency", Scale::Log, "s"),
+        views,
+        initial: 0,
+    })
+}
+
+/// The percentile as its number of nines: 90 % is 1, 99 % is 2.
+fn nines(quantile: f64) -> f64 {
+    -(1.0 - quantile).log10()
+}
+
+fn curve(contender: usize, latency: &LatencySummary, histograms: &Histograms) -> Series {
+    let mut series = Series::of_contender(contender);
+    if let Some(points) = histograms.curve(&latency.histograms) {
+        for (quantile, ns) in points {
+            series.x.push(compact(nines(quantile)));
+            series.y.push(compact(ns * 1e-9));
+        }
+        return series;
+    }
+    let known = [
+        (0.5, Some(latency.p50)),
+        (0.9, Some(latency.p90)),
+        (0.99, latency.p99),
+        (0.999, latency.p999),
+        (0.9999, latency.p9999),
+    ];
+    for (quantile, figure) in known {
+        if let Some(figure) = figure {
+            series.push(compact(nines(quantile)), &figure, 1e-9, false);
+        }
+    }
+    series
+}

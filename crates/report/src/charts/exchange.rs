@@ -1,0 +1,53 @@
+//! Connect, one exchange, close: the three parts apart (study item C4).
+
+use crossway_lab::record::Span;
+
+use super::{Axis, Chart, Kind, Scale, Series, View};
+use crate::summary::Summary;
+use crate::units;
+
+pub(super) fn parts(summary: &Summary) -> Option<Chart> {
+    let mut views = Vec::new();
+    for setting in super::settings_with(summary, |c| c.latency(Span::SetUp).is_some()) {
+        for size in summary.sizes(|c| c.setting == setting && c.latency(Span::SetUp).is_some()) {
+            let series: Vec<Series> = [
+                (Span::SetUp, "set-up"),
+                (Span::Exchange, "exchange"),
+                (Span::TearDown, "tear-down"),
+            ]
+            .into_iter()
+            .map(|(span, name)| {
+                let mut series = Series::named(name);
+                for case in
+                    summary.cases.iter().filter(|c| c.setting == setting && c.size_bytes == size)
+                {
+                    if let Some(latency) = case.latency(span) {
+                        series.push_for(case.contender, &latency.p50, 1e-9, case.degraded);
+                    }
+                }
+                series
+            })
+            .filter(|s| !s.y.is_empty())
+            .collect();
+            views.push(View {
+                label: format!("{}, {}", units::size(size), summary.settings[setting].label()),
+                size_bytes: Some(size),
+                series,
+                ..View::default()
+            });
+        }
+    }
+    (!views.is_empty()).then(|| Chart {
+        id: "exchange",
+        title: "A connection for every exchange".to_owned(),
+        findings: Vec::new(),
+        reading: "Medians of connecting, of one request and its reply, and of closing until the peer has closed too, put end to \
+                  end. Where set-up and tear-down outweigh the exchange, keeping the connection pays."
+            .to_owned(),
+        kind: Kind::Bars,
+        x: Axis::new("Time", Scale::Linear, "s"),
+        y: Axis::new("", Scale::Names, ""),
+        views,
+        initial: 0,
+    })
+}

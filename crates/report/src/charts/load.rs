@@ -1,0 +1,150 @@
+//! Load against idle, and who changes places.
+
+use super::{Axis, Chart, Kind, Scale, Series, View};
+use crate::contender::Discipline;
+use crate::ranking::{Metric, Ranking, advantage};
+use crate::summary::{Summary, load_name};
+use crate::units;
+use crate::verdict::list;
+
+pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
+    // An idle setting with the loaded ones that differ from it in nothing else.
+    let groups: Vec<(usize, Vec<usize>)> = (0..summary.settings.len())
+        .filter(|s| summary.settings[*s].load.is_idle())
+        .map(|idle| {
+            let loaded = (0..summary.settings.len())
+                .filter(|s| *s != idle && summary.settings[*s].idle() == summary.settings[idle])
+                .collect::<Vec<_>>();
+            (idle, loaded)
+        })
+        .filter(|(_, loaded)| !loaded.is_empty())
+        .collect();
+
+    let mut views = Vec::new();
+    let mut findings: Vec<String> = Vec::new();
+    for (metric, name, axis) in [
+        (
+            Metric::RoundTripP50,
+            "median round trip",
+            Axis::new("Median round trip", Scale::Log, "s"),
+        ),
+        (
+            Metric::RoundTripP99,
+            "99th percentile",
+            Axis::new("99th-percentile round trip", Scale::Log, "s"),
+        ),
+        (Metric::ByteRate, "throughput", Axis::new("Payload bytes per second", Scale::Log, "B/s")),
+    ] {
+        let factor = if metric == Metric::ByteRate { 1.0 } else { 1e-9 };
+        for (idle, loaded) in &groups {
+            let sizes = summary.sizes(|c| c.setting == *idle && metric.of(c).is_some());
+            for size in sizes {
+                let series: Vec<Series> = std::iter::once(idle)
+                    .chain(loaded)
+                    .map(|&setting| {
+                        let mut series = Series::named(&load_name(summary.settings[setting].load));
+                        for case in &summary.cases {
+                            if case.setting == setting
+                                && case.size_bytes == size
+                                && let Some(figure) = metric.of(case)
+                            {
+                                series.push_for(case.contender, &figure, factor, case.degraded);
+                            }
+                        }
+                        series
+                    })
+                    .filter(|s| !s.y.is_empty())
+                    .collect();
+                if series.len() < 2 {
+                    continue;
+                }
+                for &setting in loaded {
+                    findings.extend(reversals(summary, metric, name, *idle, setting, size));
+                }
+                let mut place = summary.settings[*idle].clone();
+                place.load = Default::default();
+                views.push(View {
+                    label: format!("{name}, {}, {}", units::size(size), place.label()),
+                    value_axis: Some(axis.clone()),
+                    size_bytes: Some(size),
+                    series,
+                    ..View::default()
+                });
+            }
+        }
+    }
+    if views.is_empty() {
+        return None;
+    }
+    if findings.len() > 5 {
+        let rest = findings.len() - 4;
+        findings.truncate(4);
+        findings.push(format!("{rest} further changes of place are in the chart's other views."));
+    }
+    if findings.is_empty() {
+        findings
+            .push("No two mechanisms of one class clearly change places under load.".to_owned());
+    }
+    Some(Chart {
+        id: "load",
+        title: "Load against idle".to_owned(),
+        findings,
+        reading: "Per mechanism the figure on an otherwise idle machine and with other work in the background. The further \
+                  apart the markers, the more the mechanism suffers. Where a figure gets better under load, idle cores had to \
+                  be woken or clocked up: look at the governor and the idle states before trusting the idle figure."
+            .to_owned(),
+        kind: Kind::Dots,
+        x: Axis::new("Median round trip", Scale::Log, "s"),
+        y: Axis::new("", Scale::Names, ""),
+        views,
+        initial: 0,
+    })
+}
+
+/// Pairs of one class of which the one is clearly better idle and the other clearly better under load.
+fn reversals(
+    summary: &Summary,
+    metric: Metric,
+    name: &str,
+    idle: usize,
+    loaded: usize,
+    size: u64,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    for class in Discipline::ALL {
+        let (Some(before), Some(after)) = (
+            Ranking::of(summary, metric, idle, size, class),
+            Ranking::of(summary, metric, loaded, size, class),
+        ) else {
+            continue;
+        };
+        for (at, first) in before.entries.iter().enumerate() {
+            let beaten: Vec<String> = before.entries[at + 1..]
+                .iter()
+                .filter(|second| {
+                    let under_load = |who: usize| {
+                        after.entries.iter().find(|e| e.contender == who).map(|e| e.figure)
+                    };
+                    let (Some(a), Some(b)) =
+                        (under_load(first.contender), under_load(second.contender))
+                    else {
+                        return false;
+                    };
+                    advantage(metric, &first.figure, &second.figure).is_some()
+                        && advantage(metric, &b, &a).is_some()
+                })
+                .map(|e| summary.contenders[e.contender].label())
+                .collect();
+            if !beaten.is_empty() {
+                found.push(format!(
+                    "{}: by {name}, {} is ahead of {} when idle and behind when {}.",
+                    units::size(size),
+                    summary.contenders[first.contender].label(),
+                    list(beaten.into_iter()),
+                    load_name(summary.settings[loaded].load)
+                ));
+            }
+        }
+    }
+    found
+}

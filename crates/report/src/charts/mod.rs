@@ -1,0 +1,308 @@
+//! Charts as data: what the page's script draws. Sections without data yield no chart.
+
+mod core_pairs;
+mod cost;
+mod distribution;
+mod exchange;
+mod load;
+mod pacing;
+mod packets;
+mod sharing;
+mod speed;
+mod surface;
+
+use serde::Serialize;
+
+use crate::estimate::Estimate;
+use crate::histograms::Histograms;
+use crate::limits::Limits;
+use crate::summary::{Case, Summary};
+
+/// Most views offered for one chart; what goes beyond is in the data.
+const VIEWS_MAX: usize = 60;
+
+/// The size that is shown first where a view is of one size: what most published figures are of.
+const USUAL_SIZE: u64 = 64;
+
+/// How a chart is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Lines with markers over a numeric axis.
+    Lines,
+    /// One point per contender, labelled.
+    Scatter,
+    /// One row per contender, one marker per series.
+    Dots,
+    /// One row per contender, bars put end to end.
+    Bars,
+    /// A matrix.
+    Heat,
+}
+
+/// How an axis is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// Logarithmic, ticks at powers of two in bytes.
+    Size,
+    /// Logarithmic.
+    Log,
+    /// Linear.
+    Linear,
+    /// Percentiles by their number of nines.
+    Nines,
+    /// Names.
+    Names,
+}
+
+/// An axis.
+#[derive(Clone, Debug, Serialize)]
+pub struct Axis {
+    /// Title.
+    pub title: String,
+    /// Layout.
+    pub scale: Scale,
+    /// SI unit of the values, to which the script adds the prefix: `s`, `B/s`, `msg/s`; empty for a bare number.
+    pub unit: &'static str,
+}
+
+impl Axis {
+    fn new(title: &str, scale: Scale, unit: &'static str) -> Axis {
+        Axis { title: title.to_owned(), scale, unit }
+    }
+
+    fn size() -> Axis {
+        Axis::new("Message size", Scale::Size, "B")
+    }
+}
+
+/// A line, or one kind of marker.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Series {
+    /// The contender that is drawn, by index; none where each point is a contender of its own.
+    #[serde(rename = "c", skip_serializing_if = "Option::is_none")]
+    pub contender: Option<usize>,
+    /// Name where it is not a contender's.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Contender of each point, by index.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub who: Vec<usize>,
+    /// Positions on the numeric axis.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub x: Vec<f64>,
+    /// Values, in the axis' unit.
+    pub y: Vec<f64>,
+    /// Lower ends of the intervals.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lo: Vec<f64>,
+    /// Upper ends of the intervals.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hi: Vec<f64>,
+    /// Trials.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub n: Vec<usize>,
+    /// Intervals of `x`, where that is a figure too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub xlo: Vec<f64>,
+    /// Upper ends of the intervals of `x`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub xhi: Vec<f64>,
+    /// Points that stand on degraded trials only, by position.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub degraded: Vec<usize>,
+}
+
+impl Series {
+    fn of_contender(contender: usize) -> Series {
+        Series { contender: Some(contender), ..Series::default() }
+    }
+
+    fn named(name: &str) -> Series {
+        Series { name: name.to_owned(), ..Series::default() }
+    }
+
+    fn push(&mut self, x: f64, figure: &Estimate, factor: f64, degraded: bool) {
+        self.x.push(x);
+        self.push_value(figure, factor, degraded);
+    }
+
+    fn push_for(&mut self, who: usize, figure: &Estimate, factor: f64, degraded: bool) {
+        self.who.push(who);
+        self.push_value(figure, factor, degraded);
+    }
+
+    fn push_value(&mut self, figure: &Estimate, factor: f64, degraded: bool) {
+        if degraded {
+            self.degraded.push(self.y.len());
+        }
+        self.y.push(compact(figure.value * factor));
+        self.lo.push(compact(figure.low * factor));
+        self.hi.push(compact(figure.high * factor));
+        self.n.push(figure.n);
+    }
+}
+
+/// A level drawn across a chart: a physical limit.
+#[derive(Clone, Debug, Serialize)]
+pub struct Level {
+    /// What it is.
+    pub name: String,
+    /// One value per position; a single one is a horizontal line.
+    pub x: Vec<f64>,
+    /// The values, in the axis' unit.
+    pub y: Vec<f64>,
+}
+
+/// A matrix with its labels.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Matrix {
+    /// Column labels.
+    pub columns: Vec<String>,
+    /// Row labels.
+    pub rows: Vec<String>,
+    /// Values by row; null where nothing was measured.
+    pub z: Vec<Vec<Option<f64>>>,
+    /// Lower ends of the intervals.
+    pub lo: Vec<Vec<Option<f64>>>,
+    /// Upper ends of the intervals.
+    pub hi: Vec<Vec<Option<f64>>>,
+    /// Trials.
+    pub n: Vec<Vec<usize>>,
+}
+
+impl Matrix {
+    fn new(columns: Vec<String>, rows: Vec<String>) -> Matrix {
+        let (c, r) = (columns.len(), rows.len());
+        Matrix {
+            columns,
+            rows,
+            z: vec![vec![None; c]; r],
+            lo: vec![vec![None; c]; r],
+            hi: vec![vec![None; c]; r],
+            n: vec![vec![0; c]; r],
+        }
+    }
+
+    fn set(&mut self, row: usize, column: usize, figure: &Estimate, factor: f64) {
+        self.z[row][column] = Some(compact(figure.value * factor));
+        self.lo[row][column] = Some(compact(figure.low * factor));
+        self.hi[row][column] = Some(compact(figure.high * factor));
+        self.n[row][column] = figure.n;
+    }
+}
+
+/// One of several pictures of a chart, chosen by a menu.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct View {
+    /// Its name in the menu.
+    pub label: String,
+    /// The message size, where all of it is of one.
+    #[serde(skip)]
+    pub size_bytes: Option<u64>,
+    /// Title of the value axis, where it differs from the chart's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value_axis: Option<Axis>,
+    /// What is drawn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<Series>,
+    /// Levels drawn across.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<Level>,
+    /// The matrix of a heat map.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub matrix: Option<Matrix>,
+}
+
+/// A chart with all that is said about it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Chart {
+    /// Anchor on the page.
+    pub id: &'static str,
+    /// Heading.
+    pub title: String,
+    /// What it shows in this run, in sentences; may be empty.
+    #[serde(skip)]
+    pub findings: Vec<String>,
+    /// How to read it.
+    #[serde(skip)]
+    pub reading: String,
+    /// How it is drawn.
+    pub kind: Kind,
+    /// Horizontal axis.
+    pub x: Axis,
+    /// Vertical axis; for rows of contenders, the names.
+    pub y: Axis,
+    /// The pictures; at least one.
+    pub views: Vec<View>,
+    /// Which of them is shown first.
+    pub initial: usize,
+}
+
+/// Every chart for which there is data, in the order of the page.
+pub fn all(summary: &Summary, limits: &Limits, histograms: &Histograms) -> Vec<Chart> {
+    let mut charts: Vec<Chart> = [
+        speed::round_trip(summary, limits),
+        speed::throughput(summary, limits),
+        cost::trade_off(summary),
+        cost::cpu_per_message(summary),
+        distribution::percentiles(summary, histograms),
+        load::against_idle(summary),
+        core_pairs::heat_map(summary, limits),
+        surface::heat_map(summary),
+        packets::per_message(summary),
+        pacing::by_rate(summary),
+        exchange::parts(summary),
+        sharing::scaling(summary),
+        sharing::fairness(summary),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    for chart in &mut charts {
+        chart.views.truncate(VIEWS_MAX);
+        chart.initial =
+            chart.views.iter().position(|v| v.size_bytes == Some(USUAL_SIZE)).unwrap_or(0);
+    }
+    charts
+}
+
+/// Lines over the message size: one per contender, for the cases of one setting.
+fn lines_over_size(
+    summary: &Summary,
+    setting: usize,
+    factor: f64,
+    figure: impl Fn(&Case) -> Option<Estimate>,
+) -> Vec<Series> {
+    let mut series: Vec<Series> = Vec::new();
+    for case in summary.cases.iter().filter(|c| c.setting == setting) {
+        let Some(value) = figure(case) else { continue };
+        if series.last().is_none_or(|s| s.contender != Some(case.contender)) {
+            series.push(Series::of_contender(case.contender));
+        }
+        if let Some(line) = series.last_mut() {
+            line.push(case.size_bytes as f64, &value, factor, case.degraded);
+        }
+    }
+    series
+}
+
+/// The settings for which a chart over sizes is worth a view: those with the most cases; a sweep over core pairs or buffer
+/// sizes has charts of its own.
+fn settings_with(summary: &Summary, wanted: impl Fn(&Case) -> bool) -> Vec<usize> {
+    let mut counts = vec![0usize; summary.settings.len()];
+    for case in summary.cases.iter().filter(|c| wanted(c)) {
+        counts[case.setting] += 1;
+    }
+    let most = counts.iter().copied().max().unwrap_or(0);
+    (0..counts.len()).filter(|s| counts[*s] > 0 && counts[*s] * 4 >= most).take(16).collect()
+}
+
+/// Five significant digits: more than any figure here carries, and a third of the bytes of all.
+pub(crate) fn compact(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return 0.0;
+    }
+    format!("{value:.4e}").parse().unwrap_or(value)
+}

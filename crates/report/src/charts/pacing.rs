@@ -1,0 +1,98 @@
+//! Paced streams: latency and CPU share by rate.
+
+use crossway_lab::inputs::Workload;
+use crossway_lab::record::Span;
+
+use super::{Axis, Chart, Kind, Scale, Series, View, compact};
+use crate::estimate::Estimate;
+use crate::summary::{Case, Summary};
+use crate::units;
+
+/// Messages per second of a paced workload.
+fn rate(workload: Workload, size: u64) -> Option<f64> {
+    match workload {
+        Workload::Paced { burst_bytes, period_us } if size > 0 && period_us > 0 => {
+            Some((burst_bytes as f64 / size as f64).max(1.0) * 1e6 / period_us as f64)
+        }
+        _ => None,
+    }
+}
+
+/// The CPU share of the busiest kind of role.
+fn busiest(case: &Case) -> Option<Estimate> {
+    case.role_shares.iter().map(|r| r.share).max_by(|a, b| a.value.total_cmp(&b.value))
+}
+
+pub(super) fn by_rate(summary: &Summary) -> Option<Chart> {
+    type Figure = fn(&Case) -> Option<Estimate>;
+    let figures: [(&str, Axis, f64, Figure); 4] = [
+        ("median", Axis::new("Latency from the intended instant", Scale::Log, "s"), 1e-9, |c| {
+            c.latency(Span::OneWay).map(|l| l.p50)
+        }),
+        (
+            "99th percentile",
+            Axis::new("Latency from the intended instant", Scale::Log, "s"),
+            1e-9,
+            |c| c.latency(Span::OneWay).and_then(|l| l.p99),
+        ),
+        (
+            "CPU share",
+            Axis::new("CPU share of the busiest end", Scale::Linear, "%"),
+            100.0,
+            busiest,
+        ),
+        ("late bursts", Axis::new("Bursts begun late", Scale::Linear, "%"), 100.0, |c| {
+            c.pacing.as_ref().map(|p| p.late_share)
+        }),
+    ];
+    let paced = |c: &Case| rate(c.workload, c.size_bytes).is_some();
+    let mut views = Vec::new();
+    for (name, axis, factor, figure) in figures {
+        for setting in super::settings_with(summary, paced) {
+            for size in summary.sizes(|c| c.setting == setting && paced(c)) {
+                let mut series: Vec<Series> = Vec::new();
+                for case in
+                    summary.cases.iter().filter(|c| c.setting == setting && c.size_bytes == size)
+                {
+                    let (Some(rate), Some(value)) = (rate(case.workload, size), figure(case))
+                    else {
+                        continue;
+                    };
+                    if series.last().is_none_or(|s| s.contender != Some(case.contender)) {
+                        series.push(Series::of_contender(case.contender));
+                    }
+                    if let Some(line) = series.last_mut() {
+                        line.push(compact(rate), &value, factor, case.degraded);
+                    }
+                }
+                if !series.is_empty() {
+                    views.push(View {
+                        label: format!(
+                            "{name}, {}, {}",
+                            units::size(size),
+                            summary.settings[setting].label()
+                        ),
+                        value_axis: Some(axis.clone()),
+                        size_bytes: Some(size),
+                        series,
+                        ..View::default()
+                    });
+                }
+            }
+        }
+    }
+    (!views.is_empty()).then(|| Chart {
+        id: "pacing",
+        title: "Paced streams".to_owned(),
+        findings: Vec::new(),
+        reading: "Messages are due at fixed instants, whatever happened before; latency counts from the intended instant, so a \
+                  stall is seen by every message behind it. At low rates both ends sleep between messages, and what is measured \
+                  is mostly how long the machine takes to wake."
+            .to_owned(),
+        kind: Kind::Lines,
+        x: Axis::new("Messages per second", Scale::Log, "msg/s"),
+        y: Axis::new("Latency from the intended instant", Scale::Log, "s"),
+        views,
+        initial: 0,
+    })
+}

@@ -1,0 +1,131 @@
+//! Many pairs, many senders, many receivers: total speed and fairness.
+
+use crossway_lab::inputs::Workload;
+
+use super::{Axis, Chart, Kind, Scale, Series, View};
+use crate::estimate::Estimate;
+use crate::summary::{Case, Summary};
+use crate::units;
+
+/// The kind of a many-to-many workload and its number of roles.
+fn roles(workload: Workload) -> Option<(&'static str, u32)> {
+    match workload {
+        Workload::Pairs { pairs } => Some(("independent pairs", pairs)),
+        Workload::FanIn { senders } => Some(("senders to one receiver", senders)),
+        Workload::FanOut { receivers } => Some(("receivers of one sender", receivers)),
+        _ => None,
+    }
+}
+
+fn views(
+    summary: &Summary,
+    axis: Option<&Axis>,
+    name: &str,
+    factor: f64,
+    figure: impl Fn(&Case) -> Option<Estimate>,
+) -> Vec<View> {
+    let mut views = Vec::new();
+    let has = |c: &Case| roles(c.workload).is_some() && figure(c).is_some();
+    for setting in super::settings_with(summary, has) {
+        for kind in ["senders to one receiver", "independent pairs", "receivers of one sender"] {
+            let of_kind = |c: &Case| has(c) && roles(c.workload).is_some_and(|(k, _)| k == kind);
+            for size in summary.sizes(|c| c.setting == setting && of_kind(c)) {
+                let mut series: Vec<Series> = Vec::new();
+                for case in summary.cases.iter().filter(|c| c.setting == setting && of_kind(c)) {
+                    let (Some((_, count)), Some(value)) = (roles(case.workload), figure(case))
+                    else {
+                        continue;
+                    };
+                    if case.size_bytes != size {
+                        continue;
+                    }
+                    if series.last().is_none_or(|s| s.contender != Some(case.contender)) {
+                        series.push(Series::of_contender(case.contender));
+                    }
+                    if let Some(line) = series.last_mut() {
+                        line.push(f64::from(count), &value, factor, case.degraded);
+                    }
+                }
+                views.push(View {
+                    label: format!(
+                        "{name}, {kind}, {}, {}",
+                        units::size(size),
+                        summary.settings[setting].label()
+                    ),
+                    value_axis: axis.cloned(),
+                    size_bytes: Some(size),
+                    series,
+                    ..View::default()
+                });
+            }
+        }
+    }
+    views
+}
+
+pub(super) fn scaling(summary: &Summary) -> Option<Chart> {
+    let messages = Axis::new("Messages per second, all together", Scale::Log, "msg/s");
+    let views = views(summary, None, "messages", 1.0, |c| c.msgs_per_s);
+    (!views.is_empty()).then(|| Chart {
+        id: "scaling",
+        title: "Several senders, receivers, pairs".to_owned(),
+        findings: Vec::new(),
+        reading: "Messages of all roles together by the number of roles. A level line shares one bottleneck; a falling one loses \
+                  to contention. With more roles than cores the scheduler is measured too."
+            .to_owned(),
+        kind: Kind::Lines,
+        x: Axis::new("Roles", Scale::Linear, ""),
+        y: messages,
+        views,
+        initial: 0,
+    })
+}
+
+pub(super) fn fairness(summary: &Summary) -> Option<Chart> {
+    let jain = Axis::new("Jain's index", Scale::Linear, "");
+    let wait = Axis::new("Longest wait of one role", Scale::Log, "s");
+    let mut all =
+        views(summary, Some(&jain), "Jain's index", 1.0, |c| c.fairness.as_ref().map(|f| f.jain));
+    all.extend(views(summary, Some(&wait), "longest wait", 1e-9, |c| {
+        let ns = c.fairness.as_ref()?.longest_wait_ns as f64;
+        Some(Estimate { value: ns, low: ns, high: ns, n: c.fairness.as_ref()?.jain.n })
+    }));
+    (!all.is_empty()).then(|| Chart {
+        id: "fairness",
+        title: "Fairness".to_owned(),
+        findings: unfair(summary).into_iter().collect(),
+        reading: "Jain's index is 1 when every role had the same share and one over their number when one had everything. The \
+                  longest wait is the worst of any role in any trial."
+            .to_owned(),
+        kind: Kind::Lines,
+        x: Axis::new("Roles", Scale::Linear, ""),
+        y: jain,
+        views: all,
+        initial: 0,
+    })
+}
+
+/// The case that shares worst, in words, if any is clearly short of equal shares.
+fn unfair(summary: &Summary) -> Option<String> {
+    let worst = summary
+        .cases
+        .iter()
+        .filter(|c| !c.degraded)
+        .filter_map(|c| Some((c, c.fairness.as_ref()?)))
+        .filter(|(_, f)| f.jain.high < 0.95)
+        .min_by(|a, b| a.1.jain.value.total_cmp(&b.1.jain.value));
+    let (case, fairness) = worst?;
+    let (least, most) = fairness
+        .shares
+        .iter()
+        .fold((f64::INFINITY, 0.0f64), |(lo, hi), s| (lo.min(*s), hi.max(*s)));
+    Some(format!(
+        "Least fair: {} with {} roles at {}, where one role had {} % of the messages and another {} % (Jain's index {}).",
+        summary.contenders[case.contender].label(),
+        fairness.shares.len(),
+        units::size(case.size_bytes),
+        units::three_digits(least * 100.0),
+        units::three_digits(most * 100.0),
+        units::three_digits(fairness.jain.value)
+    ))
+}

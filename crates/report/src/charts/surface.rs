@@ -1,0 +1,77 @@
+//! Throughput over message length and socket buffer (study item C3).
+
+use crossway_lab::inputs::Workload;
+
+use super::{Axis, Chart, Kind, Matrix, Scale, View};
+use crate::summary::Summary;
+use crate::units;
+
+/// Share of the best throughput that counts as the plateau.
+const PLATEAU: f64 = 0.9;
+
+pub(super) fn heat_map(summary: &Summary) -> Option<Chart> {
+    let buffer = |setting: usize| summary.settings[setting].socket_buffer_bytes;
+    let mut views = Vec::new();
+    let mut findings = Vec::new();
+    for (index, contender) in summary.contenders.iter().enumerate() {
+        let cases: Vec<_> = summary
+            .cases
+            .iter()
+            .filter(|c| c.contender == index && c.workload == Workload::Throughput)
+            .filter(|c| buffer(c.setting).is_some() && c.bytes_per_s.is_some())
+            .collect();
+        let mut lengths: Vec<u64> = cases.iter().map(|c| c.size_bytes).collect();
+        let mut buffers: Vec<u64> = cases.iter().filter_map(|c| buffer(c.setting)).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        buffers.sort_unstable();
+        buffers.dedup();
+        if buffers.len() < 2 {
+            continue;
+        }
+        let mut matrix = Matrix::new(
+            buffers.iter().map(|b| units::size(*b)).collect(),
+            lengths.iter().map(|l| units::size(*l)).collect(),
+        );
+        for case in &cases {
+            if let (Some(figure), Some(w)) = (case.bytes_per_s, buffer(case.setting))
+                && let (Ok(row), Ok(column)) =
+                    (lengths.binary_search(&case.size_bytes), buffers.binary_search(&w))
+            {
+                matrix.set(row, column, &figure, 1.0);
+            }
+        }
+        if let Some((row, length)) = lengths.iter().enumerate().next_back() {
+            let best = matrix.z[row].iter().flatten().copied().fold(0.0, f64::max);
+            let knee = buffers
+                .iter()
+                .zip(&matrix.z[row])
+                .find(|(_, z)| z.is_some_and(|z| z >= PLATEAU * best));
+            if let Some((w, _)) = knee {
+                findings.push(format!(
+                    "{}: {} messages reach nine tenths of their best throughput from a buffer of {} on ({} times the \
+                     message).",
+                    contender.label(),
+                    units::size_adjective(*length),
+                    units::size(*w),
+                    units::three_digits(*w as f64 / *length as f64)
+                ));
+            }
+        }
+        views.push(View { label: contender.label(), matrix: Some(matrix), ..View::default() });
+    }
+    findings.truncate(4);
+    (!views.is_empty()).then(|| Chart {
+        id: "socket-buffer",
+        title: "Message length and socket buffer".to_owned(),
+        findings,
+        reading: "Throughput by message length (rows) and the socket buffer asked for (columns); brighter is faster. The kernel \
+                  doubles what is asked and keeps it within its own limits; the value read back is in the raw data."
+            .to_owned(),
+        kind: Kind::Heat,
+        x: Axis::new("Socket buffer asked for", Scale::Names, ""),
+        y: Axis::new("Payload bytes per second", Scale::Names, "B/s"),
+        views,
+        initial: 0,
+    })
+}

@@ -1,0 +1,223 @@
+//! What competes: a mechanism with a way to wait and a way to touch the payload; and how it is drawn.
+
+use crossway_lab::inputs::{Access, Wait};
+use serde::Serialize;
+
+/// How waiting ends wait; classes that never share a ranking, because a spinning end buys speed with a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Discipline {
+    /// Sleeps in the kernel.
+    Blocking,
+    /// Spins for a budget, then sleeps.
+    Hybrid,
+    /// Never sleeps.
+    Spinning,
+}
+
+impl Discipline {
+    /// All classes, in the order in which they are shown.
+    pub const ALL: [Discipline; 3] =
+        [Discipline::Blocking, Discipline::Hybrid, Discipline::Spinning];
+
+    /// The class of a wait strategy.
+    pub fn of(wait: Wait) -> Self {
+        match wait {
+            Wait::Block => Discipline::Blocking,
+            Wait::Hybrid { .. } => Discipline::Hybrid,
+            Wait::Spin => Discipline::Spinning,
+        }
+    }
+
+    /// The class's name in a sentence or heading.
+    pub fn name(self) -> &'static str {
+        match self {
+            Discipline::Blocking => "blocking",
+            Discipline::Hybrid => "hybrid",
+            Discipline::Spinning => "spinning",
+        }
+    }
+}
+
+/// A group of related mechanisms; one hue each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Family {
+    /// Shared memory.
+    SharedMemory,
+    /// UNIX sockets.
+    Unix,
+    /// Pipes.
+    Pipe,
+    /// Internet sockets and vsock.
+    Network,
+    /// Message queues.
+    Queue,
+    /// Through io_uring.
+    Uring,
+    /// TIPC.
+    Tipc,
+    /// Everything else.
+    Other,
+}
+
+impl Family {
+    /// All families, in the order in which they are shown.
+    pub const ALL: [Family; 8] = [
+        Family::SharedMemory,
+        Family::Unix,
+        Family::Pipe,
+        Family::Network,
+        Family::Queue,
+        Family::Uring,
+        Family::Tipc,
+        Family::Other,
+    ];
+
+    /// The family of a mechanism id.
+    pub fn of(mechanism: &str) -> Self {
+        let has = |part: &str| mechanism.contains(part);
+        if has("uring") {
+            Family::Uring
+        } else if mechanism.starts_with("tipc") {
+            Family::Tipc
+        } else if mechanism.starts_with("uds") {
+            Family::Unix
+        } else if has("tcp") || has("udp") || has("vsock") || has("sctp") {
+            Family::Network
+        } else if mechanism.ends_with("-mq") {
+            Family::Queue
+        } else if has("shm") || has("memfd") {
+            Family::SharedMemory
+        } else if has("pipe") || has("fifo") || has("splice") {
+            Family::Pipe
+        } else {
+            Family::Other
+        }
+    }
+
+    /// The family's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::SharedMemory => "Shared memory",
+            Family::Unix => "UNIX sockets",
+            Family::Pipe => "Pipes",
+            Family::Network => "Network sockets",
+            Family::Queue => "Message queues",
+            Family::Uring => "io_uring",
+            Family::Tipc => "TIPC",
+            Family::Other => "Other",
+        }
+    }
+
+    /// Colours on a light and on a dark ground. The hues follow Okabe and Ito's palette for colour-blind readers,
+    /// darkened or lightened until each has a contrast of at least 3 to 1 against its ground; members of a family
+    /// differ by marker and dash, never by hue alone.
+    pub fn colours(self) -> (&'static str, &'static str) {
+        match self {
+            Family::SharedMemory => ("#c2410c", "#ff8a4c"),
+            Family::Unix => ("#0b63b0", "#62b0ff"),
+            Family::Pipe => ("#00795a", "#35c79a"),
+            Family::Network => ("#a4307f", "#ec86c6"),
+            Family::Queue => ("#8a6500", "#e2b93b"),
+            Family::Uring => ("#2b8fb8", "#7fdcf5"),
+            Family::Tipc => ("#5b3fc4", "#b09cff"),
+            Family::Other => ("#565f6b", "#aab3bf"),
+        }
+    }
+}
+
+/// Markers within a family, in order; names as plotly knows them.
+pub const MARKERS: [&str; 8] =
+    ["circle", "square", "diamond", "triangle-up", "x", "triangle-down", "star", "cross"];
+
+/// Dashes within a family, in order; names as plotly knows them.
+pub const DASHES: [&str; 5] = ["solid", "dash", "dot", "dashdot", "longdash"];
+
+/// A mechanism with a way to wait and a way to touch the payload.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Contender {
+    /// The mechanism's id.
+    pub mechanism: String,
+    /// How its ends wait.
+    pub wait: Wait,
+    /// Who writes where.
+    pub access: Access,
+    /// Host label where it is not this machine.
+    pub host: Option<String>,
+}
+
+impl Contender {
+    /// The class it is ranked in.
+    pub fn discipline(&self) -> Discipline {
+        Discipline::of(self.wait)
+    }
+
+    /// The family it is drawn with.
+    pub fn family(&self) -> Family {
+        Family::of(&self.mechanism)
+    }
+
+    /// The name in tables and legends: the mechanism's id, and what differs from a plain blocking copy.
+    pub fn label(&self) -> String {
+        let mut label = self.mechanism.clone();
+        match self.wait {
+            Wait::Block => {}
+            Wait::Spin if self.mechanism.contains("spin") => {}
+            Wait::Spin => label.push_str(" (spin)"),
+            Wait::Hybrid { spin_us } => label.push_str(&format!(" (hybrid {spin_us} µs)")),
+        }
+        if self.access == Access::InPlace {
+            label.push_str(" in place");
+        }
+        if let Some(host) = &self.host {
+            label.push_str(" @ ");
+            label.push_str(host);
+        }
+        label
+    }
+
+    /// What contenders are sorted by wherever no figure decides: family, then name, then waiting.
+    pub fn sort_key(&self) -> (Family, Discipline, String) {
+        (self.family(), self.discipline(), self.label())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mechanism_finds_its_family() {
+        for (id, family) in [
+            ("pipe", Family::Pipe),
+            ("fifo", Family::Pipe),
+            ("vmsplice", Family::Pipe),
+            ("uds-seqpacket", Family::Unix),
+            ("uring-pipe", Family::Uring),
+            ("mptcp", Family::Network),
+            ("shm-pipe", Family::SharedMemory),
+            ("sysv-shm", Family::SharedMemory),
+            ("memfd-uds", Family::SharedMemory),
+            ("posix-mq", Family::Queue),
+            ("tipc-kernel-rdm", Family::Tipc),
+            ("cma", Family::Other),
+        ] {
+            assert_eq!(Family::of(id), family, "{id}");
+        }
+    }
+
+    #[test]
+    fn labels_say_what_is_not_a_plain_blocking_copy() {
+        let make = |mechanism: &str, wait, access| {
+            Contender { mechanism: mechanism.into(), wait, access, host: None }.label()
+        };
+        assert_eq!(make("pipe", Wait::Block, Access::Copy), "pipe");
+        assert_eq!(make("shm-spin", Wait::Spin, Access::Copy), "shm-spin");
+        assert_eq!(make("uds-stream", Wait::Spin, Access::Copy), "uds-stream (spin)");
+        assert_eq!(
+            make("shm-futex", Wait::Hybrid { spin_us: 20 }, Access::InPlace),
+            "shm-futex (hybrid 20 µs) in place"
+        );
+    }
+}

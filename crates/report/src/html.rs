@@ -1,0 +1,197 @@
+//! The page: one file that holds everything it needs and reaches for nothing else.
+
+use std::io::Write;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, Value, context};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::answers::Answers;
+use crate::charts::{self, Chart};
+use crate::contender::{DASHES, Discipline, Family, MARKERS};
+use crate::ranking::{Metric, Ranking};
+use crate::raw::Raw;
+use crate::run::Run;
+use crate::sections;
+use crate::sheet;
+use crate::summary::Summary;
+
+const TEMPLATE: &str = include_str!("../assets/page.html");
+const STYLE: &str = include_str!("../assets/page.css");
+const SCRIPT: &str = include_str!("../assets/page.js");
+const PLOTLY: &str = include_str!("../vendor/plotly-cartesian.min.js");
+
+/// Lines in a chart that can still be told apart; with more contenders, a selection is shown first.
+const SELECTED_MAX: usize = 8;
+
+/// Why the page could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum HtmlError {
+    /// The template and its data do not fit: a defect of Crossway.
+    #[error("the report's template failed: {0}")]
+    Template(#[from] minijinja::Error),
+    /// The chart data could not be written: a defect of Crossway.
+    #[error("the report's data could not be written: {0}")]
+    Data(#[from] serde_json::Error),
+    /// The page could not be written.
+    #[error("cannot write the report: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// How a contender is drawn.
+#[derive(Clone, Debug, Serialize)]
+pub struct Drawn {
+    /// Its name.
+    pub label: String,
+    /// Its family's name.
+    pub family: &'static str,
+    /// Its class.
+    pub discipline: Discipline,
+    /// Colours on a light and on a dark ground.
+    pub colours: (&'static str, &'static str),
+    /// Dash, as plotly names it.
+    pub dash: &'static str,
+    /// Marker, as plotly names it.
+    pub marker: &'static str,
+    /// Whether it is shown at first.
+    pub selected: bool,
+}
+
+/// How every contender is drawn: hue by family, marker and dash within it.
+pub fn drawn(summary: &Summary) -> Vec<Drawn> {
+    let selected = selection(summary);
+    let mut seen = [0usize; Family::ALL.len()];
+    summary
+        .contenders
+        .iter()
+        .enumerate()
+        .map(|(index, contender)| {
+            let family = contender.family();
+            let at = seen[family as usize];
+            seen[family as usize] += 1;
+            Drawn {
+                label: contender.label(),
+                family: family.name(),
+                discipline: contender.discipline(),
+                colours: family.colours(),
+                dash: DASHES[at % DASHES.len()],
+                marker: MARKERS[at % MARKERS.len()],
+                selected: selected.contains(&index),
+            }
+        })
+        .collect()
+}
+
+/// The contenders shown at first: all if few, else the best of each class and family, and the ways everybody knows.
+fn selection(summary: &Summary) -> Vec<usize> {
+    let n = summary.contenders.len();
+    if n <= SELECTED_MAX {
+        return (0..n).collect();
+    }
+    let mut picked: Vec<usize> = Vec::new();
+    let pick = |picked: &mut Vec<usize>, index: usize| {
+        if picked.len() < SELECTED_MAX && !picked.contains(&index) {
+            picked.push(index);
+        }
+    };
+    let with_figure = |metric: Metric| summary.sizes(|c| c.setting == 0 && metric.of(c).is_some());
+    for metric in [Metric::RoundTripP50, Metric::ByteRate] {
+        let sizes = with_figure(metric);
+        let size = if metric == Metric::ByteRate { sizes.last() } else { sizes.first() };
+        for class in [Discipline::Blocking, Discipline::Spinning, Discipline::Hybrid] {
+            if let Some(ranking) = size.and_then(|s| Ranking::of(summary, metric, 0, *s, class)) {
+                pick(&mut picked, ranking.entries[0].contender);
+            }
+        }
+    }
+    for usual in ["pipe", "uds-stream", "tcp", "shm-futex"] {
+        if let Some(index) = summary.contenders.iter().position(|c| c.label() == usual) {
+            pick(&mut picked, index);
+        }
+    }
+    for family in Family::ALL {
+        let mut members = (0..n).filter(|i| summary.contenders[*i].family() == family);
+        if !members.clone().any(|i| picked.contains(&i))
+            && picked.len() < SELECTED_MAX
+            && let Some(index) = members.next()
+        {
+            picked.push(index);
+        }
+    }
+    picked
+}
+
+#[derive(Serialize)]
+struct PageData<'a> {
+    contenders: Vec<Drawn>,
+    charts: &'a [Chart],
+    raw: &'a Raw,
+}
+
+/// Writes the page.
+///
+/// # Errors
+/// See [`HtmlError`].
+pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
+    let charts = charts::all(&run.summary, &run.limits, &run.histograms);
+    let raw = Raw::of(run);
+    let data = PageData { contenders: drawn(&run.summary), charts: &charts, raw: &raw };
+    let cards: Vec<_> = charts
+        .iter()
+        .map(|c| context! { id => c.id, title => c.title.as_str(), findings => c.findings.clone(), reading => c.reading.as_str() })
+        .collect();
+    let verdict = run.verdict();
+    let machine_line = run.machine.line.clone();
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
+    environment.add_template("page.html", TEMPLATE)?;
+    let title = format!("Crossway report: {}", run.plan_name());
+    environment.get_template("page.html")?.render_captured_to(
+        context! {
+            policy => policy(),
+            title,
+            style => STYLE,
+            machine_line,
+            asked_line => run.asked(),
+            verdict => context! { headline => verdict.headline, sentences => verdict.sentences },
+            notices => run.notices.clone(),
+            answers => Value::from(Serde(Answers::of(&run.summary))),
+            comparison => Value::from(Serde(sheet::comparison(&run.summary))),
+            charts => cards,
+            command => run.command(),
+            sections => Value::from(Serde(sections::all(run))),
+            raw_rule => raw.rule.as_str(),
+            footer => format!(
+                "Made by Crossway {} from {}. This file holds everything it shows and contacts no other machine. Charts are drawn \
+                 by plotly.js (MIT licence).",
+                env!("CARGO_PKG_VERSION"),
+                run.dir.display()
+            ),
+            data => script_json(&data)?,
+            plotly => PLOTLY,
+            script => SCRIPT,
+        },
+        out,
+    )?;
+    Ok(())
+}
+
+/// Nothing may be loaded from anywhere, and no script may run but the two of the page, which are named by their hashes:
+/// a record that smuggled one in would be refused by the browser even if it were not escaped.
+fn policy() -> String {
+    let hash = |script: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(script)));
+    format!(
+        "default-src 'none'; script-src {} {}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'",
+        hash(PLOTLY),
+        hash(SCRIPT)
+    )
+}
+
+/// JSON that cannot end the script element that it stands in.
+fn script_json(value: &impl Serialize) -> Result<String, serde_json::Error> {
+    Ok(serde_json::to_string(value)?.replace('<', "\\u003c"))
+}

@@ -1,0 +1,207 @@
+//! The records as a compact table for the page: columns, a dictionary of words, rows of numbers.
+
+use std::collections::HashMap;
+
+use crossway_lab::record::{Record, Span};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::contender::Discipline;
+use crate::run::Run;
+use crate::summary::{load_name, placement_name, workload_name};
+
+/// Up to so many trials are embedded one by one; beyond, one row per case.
+pub const TRIALS_MAX: usize = 5000;
+/// At most so many cases are embedded.
+pub const CASES_MAX: usize = 20_000;
+
+/// A column.
+#[derive(Clone, Debug, Serialize)]
+pub struct Column {
+    /// Its name, with the unit.
+    pub name: &'static str,
+    /// Whether its cells are indices into the dictionary.
+    pub word: bool,
+}
+
+/// The table.
+#[derive(Clone, Debug, Serialize)]
+pub struct Raw {
+    /// Its columns.
+    pub columns: Vec<Column>,
+    /// Each distinct text once.
+    pub words: Vec<String>,
+    /// Its rows.
+    pub rows: Vec<Vec<Value>>,
+    /// What is in it and what is not.
+    #[serde(skip)]
+    pub rule: String,
+}
+
+#[derive(Default)]
+struct Words {
+    list: Vec<String>,
+    at: HashMap<String, usize>,
+}
+
+impl Words {
+    fn index(&mut self, text: &str) -> Value {
+        if let Some(at) = self.at.get(text) {
+            return json!(at);
+        }
+        let at = self.list.len();
+        self.list.push(text.to_owned());
+        self.at.insert(text.to_owned(), at);
+        json!(at)
+    }
+}
+
+impl Raw {
+    /// One row per trial, or per case where there are more than [`TRIALS_MAX`] trials.
+    pub fn of(run: &Run) -> Raw {
+        if run.records.len() <= TRIALS_MAX { trials(run) } else { cases(run) }
+    }
+}
+
+fn number(value: Option<f64>) -> Value {
+    // Five digits are more than any figure here carries.
+    value.map_or(Value::Null, |v| {
+        if v.fract() == 0.0 && v.abs() < 1e15 {
+            json!(v as i64)
+        } else {
+            json!(crate::charts::compact(v))
+        }
+    })
+}
+
+fn columns(list: &[(&'static str, bool)]) -> Vec<Column> {
+    list.iter().map(|(name, word)| Column { name, word: *word }).collect()
+}
+
+fn trials(run: &Run) -> Raw {
+    let mut words = Words::default();
+    let rows = run
+        .records
+        .iter()
+        .map(|r: &Record| {
+            let latency =
+                r.latency_ns.iter().find(|l| l.span == Span::RoundTrip).or(r.latency_ns.first());
+            let mut warnings = r.reason.iter().cloned().chain(r.warnings.iter().cloned());
+            let note = warnings.by_ref().collect::<Vec<_>>().join("; ");
+            vec![
+                words.index(&r.case),
+                words.index(&r.mechanism),
+                words.index(Discipline::of(r.inputs.wait).name()),
+                words.index(&workload_name(r.inputs.workload, r.inputs.size_bytes)),
+                json!(r.inputs.size_bytes),
+                words.index(&placement_name(r.inputs.placement)),
+                words.index(&load_name(r.inputs.load)),
+                json!(r.inputs.trial),
+                words.index(match r.status {
+                    crossway_lab::record::Status::Ok => "ok",
+                    crossway_lab::record::Status::Degraded => "degraded",
+                    crossway_lab::record::Status::Failed => "failed",
+                    crossway_lab::record::Status::Skipped => "skipped",
+                }),
+                number(r.throughput.map(|t| t.msgs_per_s)),
+                number(r.throughput.map(|t| t.bytes_per_s)),
+                number(latency.map(|l| l.p50 as f64)),
+                number(latency.and_then(|l| l.p99).map(|p| p as f64)),
+                number(latency.map(|l| l.max as f64)),
+                number(latency.map(|l| l.n as f64)),
+                number(r.cost.map(|c| c.cpu_ns_per_msg)),
+                if note.is_empty() { Value::Null } else { words.index(&note) },
+            ]
+        })
+        .collect();
+    Raw {
+        columns: columns(&[
+            ("case", true),
+            ("mechanism", true),
+            ("wait", true),
+            ("workload", true),
+            ("size_bytes", false),
+            ("placement", true),
+            ("load", true),
+            ("trial", false),
+            ("status", true),
+            ("msgs_per_s", false),
+            ("bytes_per_s", false),
+            ("latency_ns_p50", false),
+            ("latency_ns_p99", false),
+            ("latency_ns_max", false),
+            ("latency_n", false),
+            ("cpu_ns_per_msg", false),
+            ("note", true),
+        ]),
+        words: words.list,
+        rows,
+        rule: format!(
+            "Every one of the run's {} trials, one row each, to five digits. The complete records, one JSON object per line, are \
+             in results.jsonl of the run's directory.",
+            run.records.len()
+        ),
+    }
+}
+
+fn cases(run: &Run) -> Raw {
+    let mut words = Words::default();
+    let summary = &run.summary;
+    let rows: Vec<Vec<Value>> = summary
+        .cases
+        .iter()
+        .take(CASES_MAX)
+        .map(|c| {
+            let contender = &summary.contenders[c.contender];
+            let latency = c.latency(Span::RoundTrip).or(c.latencies.first());
+            let low_high = |e: Option<crate::estimate::Estimate>| {
+                [number(e.map(|e| e.value)), number(e.map(|e| e.low)), number(e.map(|e| e.high))]
+            };
+            let mut row = vec![
+                words.index(&c.name),
+                words.index(&contender.label()),
+                words.index(contender.discipline().name()),
+                words.index(&workload_name(c.workload, c.size_bytes)),
+                json!(c.size_bytes),
+                words.index(&summary.settings[c.setting].label()),
+                words.index(if c.degraded { "degraded" } else { "ok" }),
+            ];
+            row.extend(low_high(c.msgs_per_s));
+            row.extend(low_high(latency.map(|l| l.p50)));
+            row.push(number(latency.and_then(|l| l.p99).map(|e| e.value)));
+            row.extend(low_high(c.cpu_ns_per_msg));
+            row
+        })
+        .collect();
+    let rule = format!(
+        "The run holds {} trials. Up to {TRIALS_MAX} are shown one by one; beyond that one row per case with its median and \
+         95 % interval, up to {CASES_MAX} cases: here {} of {}. Every trial is in results.jsonl of the run's directory.",
+        run.records.len(),
+        rows.len(),
+        summary.cases.len()
+    );
+    Raw {
+        columns: columns(&[
+            ("case", true),
+            ("mechanism", true),
+            ("wait", true),
+            ("workload", true),
+            ("size_bytes", false),
+            ("setting", true),
+            ("status", true),
+            ("msgs_per_s", false),
+            ("msgs_per_s_low", false),
+            ("msgs_per_s_high", false),
+            ("latency_ns_p50", false),
+            ("latency_ns_p50_low", false),
+            ("latency_ns_p50_high", false),
+            ("latency_ns_p99", false),
+            ("cpu_ns_per_msg", false),
+            ("cpu_ns_per_msg_low", false),
+            ("cpu_ns_per_msg_high", false),
+        ]),
+        words: words.list,
+        rows,
+        rule,
+    }
+}

@@ -1,0 +1,134 @@
+//! A run as it lies in its directory.
+
+use std::path::{Path, PathBuf};
+
+use crossway_lab::record::{Record, Status};
+use crossway_lab::records_io::{self, ReadError};
+
+use crate::histograms::Histograms;
+use crate::limits::Limits;
+use crate::machine::Machine;
+use crate::summary::Summary;
+use crate::verdict::Verdict;
+
+/// Everything the report is made of.
+#[derive(Debug, Default)]
+pub struct Run {
+    /// Its directory, as given.
+    pub dir: PathBuf,
+    /// The trials.
+    pub records: Vec<Record>,
+    /// The same, aggregated.
+    pub summary: Summary,
+    /// The machine.
+    pub machine: Machine,
+    /// The machine's limits.
+    pub limits: Limits,
+    /// Latency histograms.
+    pub histograms: Histograms,
+    /// The plan's text.
+    pub plan: Option<String>,
+    /// What a reader must know before the figures: a torn line, a missing fingerprint.
+    pub notices: Vec<String>,
+}
+
+/// Why there is nothing to report.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The records cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// There is no such directory.
+    #[error("{0} is not there; `crossway measure` prints the directory that it wrote")]
+    NoDirectory(PathBuf),
+    /// There are no records in it.
+    #[error("{0} holds no finished trial: nothing to report; start one with `crossway measure`")]
+    Empty(PathBuf),
+}
+
+impl Run {
+    /// Reads a run's directory, or a single file of records.
+    ///
+    /// # Errors
+    /// See [`RunError`].
+    pub fn read(path: &Path) -> Result<Run, RunError> {
+        if !path.exists() {
+            return Err(RunError::NoDirectory(path.to_owned()));
+        }
+        let loaded = records_io::read_records(path)?;
+        if loaded.records.is_empty() {
+            return Err(RunError::Empty(path.to_owned()));
+        }
+        let dir = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
+        let mut run = Run::of_records(path, loaded.records);
+        run.notices.extend(loaded.warnings);
+        run.plan = std::fs::read_to_string(dir.join("plan.toml")).ok();
+        run.histograms = Histograms::of_run(
+            dir,
+            run.records
+                .iter()
+                .flat_map(|r| &r.latency_ns)
+                .filter(|l| l.histogram.is_some())
+                .count(),
+        );
+        Ok(run)
+    }
+
+    /// A run of records that are in memory.
+    pub fn of_records(path: &Path, records: Vec<Record>) -> Run {
+        let summary = Summary::of(&records);
+        Run { dir: path.to_owned(), records, summary, ..Run::default() }
+    }
+
+    /// What it says.
+    pub fn verdict(&self) -> Verdict {
+        Verdict::of(&self.summary)
+    }
+
+    /// The plan's name.
+    pub fn plan_name(&self) -> &str {
+        self.records.first().map_or("", |r| r.plan.as_str())
+    }
+
+    /// When its first trial began.
+    pub fn started_unix_ms(&self) -> Option<u64> {
+        self.records
+            .iter()
+            .filter(|r| r.status != Status::Skipped)
+            .map(|r| r.started_unix_ms)
+            .min()
+            .filter(|ms| *ms > 0)
+    }
+
+    /// The command that repeats the run.
+    pub fn command(&self) -> String {
+        let plan = self.plan_name();
+        if plan.is_empty() {
+            "crossway measure".to_owned()
+        } else {
+            format!("crossway measure {plan}")
+        }
+    }
+
+    /// What was asked, in one line.
+    pub fn asked(&self) -> String {
+        use crate::units::utc_minute;
+        let summary = &self.summary;
+        let sizes = summary.sizes(|_| true).len();
+        let trials = self.records.iter().map(|r| r.inputs.trials).max().unwrap_or(0);
+        let mut parts = vec![
+            format!("plan {}", self.plan_name()),
+            count(summary.contenders.len(), "contender", "contenders"),
+            count(sizes, "size", "sizes"),
+            count(summary.settings.len(), "setting", "settings"),
+            format!("{} per case", count(trials as usize, "trial", "trials")),
+        ];
+        parts.extend(self.started_unix_ms().map(utc_minute));
+        parts.join(" · ")
+    }
+}
+
+/// `1 trial`, `5 trials`.
+pub(crate) fn count(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}

@@ -1,0 +1,543 @@
+//! Records to cases: trials of the same inputs together, each figure with its interval.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crossway_lab::inputs::{Inputs, Load, Placement, Workload};
+use crossway_lab::record::{Latency, Record, Span, Status};
+
+use crate::contender::Contender;
+use crate::estimate::Estimate;
+use crate::units;
+
+/// Where and under what a case ran: what is held equal when contenders are compared.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Setting {
+    /// Where the roles ran.
+    pub placement: Placement,
+    /// Background work.
+    pub load: Load,
+    /// Socket buffer asked for.
+    pub socket_buffer_bytes: Option<u64>,
+    /// Capacity asked for.
+    pub capacity_bytes: Option<u64>,
+}
+
+impl Setting {
+    fn of(inputs: &Inputs) -> Self {
+        Setting {
+            placement: inputs.placement,
+            load: inputs.load,
+            socket_buffer_bytes: inputs.socket_buffer_bytes,
+            capacity_bytes: inputs.capacity_bytes,
+        }
+    }
+
+    /// The same, without the background work.
+    pub fn idle(&self) -> Setting {
+        Setting { load: Load::default(), ..self.clone() }
+    }
+
+    /// The setting in words.
+    pub fn label(&self) -> String {
+        let mut parts = vec![placement_name(self.placement), load_name(self.load)];
+        if let Some(bytes) = self.socket_buffer_bytes {
+            parts.push(format!("socket buffer {}", units::size(bytes)));
+        }
+        if let Some(bytes) = self.capacity_bytes {
+            parts.push(format!("capacity {}", units::size(bytes)));
+        }
+        parts.join(", ")
+    }
+}
+
+/// A placement in words.
+pub fn placement_name(placement: Placement) -> String {
+    match placement {
+        Placement::SameCore => "same core".to_owned(),
+        Placement::SmtSibling => "two threads of one core".to_owned(),
+        Placement::SharedCache => "two cores, shared cache".to_owned(),
+        Placement::OtherCore => "two cores".to_owned(),
+        Placement::CrossSocket => "two sockets".to_owned(),
+        Placement::Cpus { a, b } => format!("CPU {a} and {b}"),
+        Placement::Unpinned => "unpinned".to_owned(),
+    }
+}
+
+/// A workload in words.
+pub fn workload_name(workload: Workload, size: u64) -> String {
+    match workload {
+        Workload::Throughput => "one way".to_owned(),
+        Workload::PingPong => "round trip".to_owned(),
+        Workload::Exchange => "exchange".to_owned(),
+        Workload::Pairs { pairs } => format!("{pairs} pairs"),
+        Workload::FanIn { senders } => format!("{senders} senders to one"),
+        Workload::FanOut { receivers } => format!("one to {receivers} receivers"),
+        Workload::Paced { burst_bytes, period_us } => {
+            let period = units::Quantity::Duration.show(period_us as f64 * 1e3);
+            if burst_bytes == size {
+                format!("one message every {period}")
+            } else {
+                format!("{} every {period}", units::size(burst_bytes))
+            }
+        }
+    }
+}
+
+/// Background work in words.
+pub fn load_name(load: Load) -> String {
+    if load.is_idle() {
+        return "idle".to_owned();
+    }
+    let parts: Vec<String> = [(load.cpu, "CPU"), (load.memory, "memory"), (load.io, "I/O")]
+        .into_iter()
+        .filter(|(workers, _)| *workers > 0)
+        .map(|(workers, kind)| format!("{workers} {kind}"))
+        .collect();
+    format!("loaded ({} workers)", parts.join(", "))
+}
+
+/// A latency's percentiles over trials, nanoseconds.
+#[derive(Clone, Debug)]
+pub struct LatencySummary {
+    /// What is timed.
+    pub span: Span,
+    /// Samples of all trials.
+    pub samples: u64,
+    /// Least of all.
+    pub min: u64,
+    /// Median.
+    pub p50: Estimate,
+    /// 90th percentile.
+    pub p90: Estimate,
+    /// 99th percentile, where every trial has it.
+    pub p99: Option<Estimate>,
+    /// 99.9th percentile, where every trial has it.
+    pub p999: Option<Estimate>,
+    /// 99.99th percentile, where every trial has it.
+    pub p9999: Option<Estimate>,
+    /// Largest of all.
+    pub max: u64,
+    /// Histogram files, relative to the run directory.
+    pub histograms: Vec<String>,
+}
+
+impl LatencySummary {
+    fn of(span: Span, trials: &[&Latency]) -> Option<Self> {
+        let estimate = |get: &dyn Fn(&Latency) -> Option<u64>| {
+            let values: Option<Vec<f64>> =
+                trials.iter().map(|l| get(l).map(|v| v as f64)).collect();
+            values.and_then(|v| Estimate::of(&v))
+        };
+        Some(LatencySummary {
+            span,
+            samples: trials.iter().map(|l| l.n).sum(),
+            min: trials.iter().map(|l| l.min).min()?,
+            p50: estimate(&|l| Some(l.p50))?,
+            p90: estimate(&|l| Some(l.p90))?,
+            p99: estimate(&|l| l.p99),
+            p999: estimate(&|l| l.p999),
+            p9999: estimate(&|l| l.p9999),
+            max: trials.iter().map(|l| l.max).max()?,
+            histograms: trials.iter().filter_map(|l| l.histogram.clone()).collect(),
+        })
+    }
+}
+
+/// CPU use of the roles of one kind, as a share of one CPU.
+#[derive(Clone, Debug)]
+pub struct RoleShare {
+    /// `sender`, `receiver`, `client`, `server`.
+    pub role: String,
+    /// CPU time over wall time.
+    pub share: Estimate,
+}
+
+/// Packets of the interfaces that carried a case, per message.
+#[derive(Clone, Debug)]
+pub struct Packets {
+    /// Interface.
+    pub interface: String,
+    /// Packets sent per message.
+    pub tx_per_msg: Estimate,
+    /// Packets received per message.
+    pub rx_per_msg: Estimate,
+    /// Bytes on the interface per byte of payload.
+    pub bytes_per_payload_byte: Estimate,
+}
+
+/// Pacing over trials.
+#[derive(Clone, Debug)]
+pub struct PacingSummary {
+    /// Rate intended, payload bits per second.
+    pub intended_bits_per_s: f64,
+    /// Share of bursts that began late.
+    pub late_share: Estimate,
+    /// Rate reached over rate intended.
+    pub reached_share: Estimate,
+}
+
+/// Sharing between several roles over trials.
+#[derive(Clone, Debug)]
+pub struct FairnessSummary {
+    /// Jain's index.
+    pub jain: Estimate,
+    /// Mean share of each role.
+    pub shares: Vec<f64>,
+    /// Longest wait of any role in any trial, nanoseconds.
+    pub longest_wait_ns: u64,
+}
+
+/// All trials of the same inputs.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Index into [`Summary::contenders`].
+    pub contender: usize,
+    /// Index into [`Summary::settings`].
+    pub setting: usize,
+    /// What was done.
+    pub workload: Workload,
+    /// Message size.
+    pub size_bytes: u64,
+    /// The case's name in the records, by which it can be repeated.
+    pub name: String,
+    /// Whether every figure stands on degraded trials only; such a case is shown and marked, never ranked.
+    pub degraded: bool,
+    /// Messages per second.
+    pub msgs_per_s: Option<Estimate>,
+    /// Payload bytes per second.
+    pub bytes_per_s: Option<Estimate>,
+    /// Latencies by span.
+    pub latencies: Vec<LatencySummary>,
+    /// CPU-nanoseconds of all roles per message.
+    pub cpu_ns_per_msg: Option<Estimate>,
+    /// Payload bits per CPU-second.
+    pub bits_per_cpu_s: Option<Estimate>,
+    /// CPU share by role.
+    pub role_shares: Vec<RoleShare>,
+    /// Voluntary context switches of all roles per message.
+    pub switches_per_msg: Option<Estimate>,
+    /// Packets by interface.
+    pub packets: Vec<Packets>,
+    /// Pacing.
+    pub pacing: Option<PacingSummary>,
+    /// Sharing.
+    pub fairness: Option<FairnessSummary>,
+    /// Cache-line round trip between the roles' cores before the trials, nanoseconds.
+    pub cache_line_ns: Option<Estimate>,
+    /// Values read back from the system in the last trial.
+    pub facts: BTreeMap<String, i64>,
+}
+
+impl Case {
+    /// The latency of a span.
+    pub fn latency(&self, span: Span) -> Option<&LatencySummary> {
+        self.latencies.iter().find(|l| l.span == span)
+    }
+}
+
+/// What did not give a figure, trials of the same cause together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Trouble {
+    /// How it ended.
+    pub status: Status,
+    /// The mechanism.
+    pub mechanism: String,
+    /// Why.
+    pub reason: String,
+    /// What mends it.
+    pub remedy: Option<String>,
+    /// Cases concerned.
+    pub cases: usize,
+    /// Trials concerned.
+    pub trials: usize,
+}
+
+/// All a run's records, aggregated.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Who competed, by family and name.
+    pub contenders: Vec<Contender>,
+    /// Where and under what, the one with most cases first.
+    pub settings: Vec<Setting>,
+    /// The cases, in the order of contenders, workloads, sizes, settings.
+    pub cases: Vec<Case>,
+    /// Skipped, failed and degraded.
+    pub troubles: Vec<Trouble>,
+    /// Warnings with the number of trials that carry them, most frequent first.
+    pub warnings: Vec<(String, usize)>,
+    /// Trials by status: ok, degraded, failed, skipped.
+    pub trials_by_status: BTreeMap<Status, usize>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    contender: Contender,
+    workload: Workload,
+    size_bytes: u64,
+    setting: Setting,
+}
+
+impl Summary {
+    /// Aggregates. Linear in the number of records.
+    pub fn of(records: &[Record]) -> Summary {
+        let mut groups: HashMap<Key, Vec<&Record>> = HashMap::new();
+        type Cause<'a> = (Status, &'a str, &'a str, Option<&'a str>);
+        let mut troubles: BTreeMap<Cause<'_>, (Vec<&str>, usize)> = BTreeMap::new();
+        let mut warnings: HashMap<&str, usize> = HashMap::new();
+        let mut trials_by_status = BTreeMap::new();
+        for record in records {
+            *trials_by_status.entry(record.status).or_insert(0) += 1;
+            for warning in &record.warnings {
+                *warnings.entry(warning).or_insert(0) += 1;
+            }
+            if record.status != Status::Ok {
+                let reason = record.reason.as_deref().unwrap_or("no reason was recorded");
+                let (cases, trials) = troubles
+                    .entry((record.status, &record.mechanism, reason, record.remedy.as_deref()))
+                    .or_default();
+                cases.push(&record.case);
+                *trials += 1;
+            }
+            if matches!(record.status, Status::Ok | Status::Degraded) {
+                groups.entry(key(record)).or_default().push(record);
+            }
+        }
+
+        let mut contenders: Vec<Contender> = groups
+            .keys()
+            .map(|k| k.contender.clone())
+            .collect::<std::collections::HashSet<_>>()
+            .into_iter()
+            .collect();
+        contenders.sort_by_key(Contender::sort_key);
+        let mut by_setting: HashMap<&Setting, usize> = HashMap::new();
+        for k in groups.keys() {
+            *by_setting.entry(&k.setting).or_insert(0) += 1;
+        }
+        let mut settings: Vec<(Setting, usize)> =
+            by_setting.into_iter().map(|(s, n)| (s.clone(), n)).collect();
+        settings.sort_by_cached_key(|(s, n)| (!s.load.is_idle(), std::cmp::Reverse(*n), s.label()));
+        let settings: Vec<Setting> = settings.into_iter().map(|(s, _)| s).collect();
+        let contender_at: HashMap<&Contender, usize> =
+            contenders.iter().enumerate().map(|(i, c)| (c, i)).collect();
+        let setting_at: HashMap<&Setting, usize> =
+            settings.iter().enumerate().map(|(i, s)| (s, i)).collect();
+
+        let mut cases: Vec<Case> = groups
+            .iter()
+            .map(|(k, trials)| case(contender_at[&k.contender], setting_at[&k.setting], k, trials))
+            .collect();
+        cases.sort_by_cached_key(|c| {
+            (c.contender, workload_rank(c.workload), c.size_bytes, c.setting, c.name.clone())
+        });
+
+        let troubles = troubles
+            .into_iter()
+            .map(|((status, mechanism, reason, remedy), (mut cases, trials))| {
+                cases.sort_unstable();
+                cases.dedup();
+                Trouble {
+                    status,
+                    mechanism: mechanism.to_owned(),
+                    reason: reason.to_owned(),
+                    remedy: remedy.map(str::to_owned),
+                    cases: cases.len(),
+                    trials,
+                }
+            })
+            .collect();
+        let mut warnings: Vec<(String, usize)> =
+            warnings.into_iter().map(|(w, n)| (w.to_owned(), n)).collect();
+        warnings.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        Summary { contenders, settings, cases, troubles, warnings, trials_by_status }
+    }
+
+    /// Indices of the contender and the setting of a record that gave a figure.
+    pub fn place_of(&self, record: &Record) -> Option<(usize, usize)> {
+        let key = key(record);
+        let contender = self.contenders.iter().position(|c| *c == key.contender)?;
+        let setting = self.settings.iter().position(|s| *s == key.setting)?;
+        Some((contender, setting))
+    }
+
+    /// Trials that ended so.
+    pub fn trials(&self, status: Status) -> usize {
+        self.trials_by_status.get(&status).copied().unwrap_or(0)
+    }
+
+    /// Mechanisms that gave no figure at all and were skipped.
+    pub fn skipped_mechanisms(&self) -> Vec<&str> {
+        let mut ids: Vec<&str> = self
+            .troubles
+            .iter()
+            .filter(|t| t.status == Status::Skipped)
+            .map(|t| t.mechanism.as_str())
+            .filter(|id| !self.contenders.iter().any(|c| c.mechanism == **id))
+            .collect();
+        ids.dedup();
+        ids
+    }
+
+    /// The message sizes of cases that satisfy `wanted`, ascending.
+    pub fn sizes(&self, wanted: impl Fn(&Case) -> bool) -> Vec<u64> {
+        let mut sizes: Vec<u64> =
+            self.cases.iter().filter(|c| wanted(c)).map(|c| c.size_bytes).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+}
+
+fn key(record: &Record) -> Key {
+    Key {
+        contender: Contender {
+            mechanism: record.mechanism.clone(),
+            wait: record.inputs.wait,
+            access: record.inputs.access,
+            host: (record.host != "local").then(|| record.host.clone()),
+        },
+        workload: record.inputs.workload,
+        size_bytes: record.inputs.size_bytes,
+        setting: Setting::of(&record.inputs),
+    }
+}
+
+/// The order in which workloads are shown, and their parameters.
+pub(crate) fn workload_rank(workload: Workload) -> (u8, u64, u64) {
+    match workload {
+        Workload::PingPong => (0, 0, 0),
+        Workload::Throughput => (1, 0, 0),
+        Workload::Paced { burst_bytes, period_us } => (2, burst_bytes, u64::MAX - period_us),
+        Workload::Exchange => (3, 0, 0),
+        Workload::Pairs { pairs } => (4, pairs.into(), 0),
+        Workload::FanIn { senders } => (5, senders.into(), 0),
+        Workload::FanOut { receivers } => (6, receivers.into(), 0),
+    }
+}
+
+fn case(contender: usize, setting: usize, key: &Key, trials: &[&Record]) -> Case {
+    let degraded = trials.iter().all(|r| r.status == Status::Degraded);
+    // Degraded trials are kept and listed, but averaged in only where there is nothing else to show.
+    let used: Vec<&Record> =
+        trials.iter().copied().filter(|r| degraded || r.status == Status::Ok).collect();
+    let over = |get: &dyn Fn(&Record) -> Option<f64>| {
+        let values: Vec<f64> = used.iter().filter_map(|r| get(r)).collect();
+        Estimate::of(&values)
+    };
+    let messages = |r: &Record| r.counts.map(|c| c.received as f64).filter(|n| *n > 0.0);
+
+    let mut spans: Vec<Span> = Vec::new();
+    for latency in used.iter().flat_map(|r| &r.latency_ns) {
+        if !spans.contains(&latency.span) {
+            spans.push(latency.span);
+        }
+    }
+    let latencies = spans
+        .into_iter()
+        .filter_map(|span| {
+            let trials: Vec<&Latency> =
+                used.iter().flat_map(|r| r.latency_ns.iter().filter(|l| l.span == span)).collect();
+            LatencySummary::of(span, &trials)
+        })
+        .collect();
+
+    let last = used.last();
+    let interfaces: Vec<&str> =
+        last.map(|r| r.net.iter().map(|i| i.name.as_str()).collect()).unwrap_or_default();
+    let packets = interfaces
+        .into_iter()
+        .filter_map(|name| {
+            let per_msg = |get: &dyn Fn(&crossway_lab::record::IfaceMeters) -> u64| {
+                over(&|r| {
+                    let iface = r.net.iter().find(|i| i.name == name)?;
+                    Some(get(iface) as f64 / messages(r)?)
+                })
+            };
+            Some(Packets {
+                interface: name.to_owned(),
+                tx_per_msg: per_msg(&|i| i.tx_packets)?,
+                rx_per_msg: per_msg(&|i| i.rx_packets)?,
+                bytes_per_payload_byte: over(&|r| {
+                    let iface = r.net.iter().find(|i| i.name == name)?;
+                    let bytes = r.counts.map(|c| c.bytes as f64).filter(|b| *b > 0.0)?;
+                    Some(iface.tx_bytes as f64 / bytes)
+                })?,
+            })
+        })
+        .collect();
+
+    let fairness = last.and_then(|r| r.fairness.as_ref()).and_then(|f| {
+        let n = f.shares.len();
+        let with: Vec<_> = used
+            .iter()
+            .filter_map(|r| r.fairness.as_ref())
+            .filter(|f| f.shares.len() == n)
+            .collect();
+        Some(FairnessSummary {
+            jain: over(&|r| r.fairness.as_ref().map(|f| f.jain))?,
+            shares: (0..n)
+                .map(|i| with.iter().map(|f| f.shares[i]).sum::<f64>() / with.len() as f64)
+                .collect(),
+            longest_wait_ns: with.iter().map(|f| f.longest_wait_ns).max()?,
+        })
+    });
+    let pacing = last.and_then(|r| r.pacing).and_then(|p| {
+        Some(PacingSummary {
+            intended_bits_per_s: p.intended_bits_per_s,
+            late_share: over(&|r| {
+                r.pacing.filter(|p| p.bursts > 0).map(|p| p.late_bursts as f64 / p.bursts as f64)
+            })?,
+            reached_share: over(&|r| {
+                r.pacing
+                    .filter(|p| p.intended_bits_per_s > 0.0)
+                    .map(|p| p.reached_bits_per_s / p.intended_bits_per_s)
+            })?,
+        })
+    });
+
+    Case {
+        contender,
+        setting,
+        workload: key.workload,
+        size_bytes: key.size_bytes,
+        name: trials[0].case.clone(),
+        degraded,
+        msgs_per_s: over(&|r| r.throughput.map(|t| t.msgs_per_s)),
+        bytes_per_s: over(&|r| r.throughput.map(|t| t.bytes_per_s)),
+        latencies,
+        cpu_ns_per_msg: over(&|r| r.cost.map(|c| c.cpu_ns_per_msg)),
+        bits_per_cpu_s: over(&|r| r.cost.map(|c| c.bits_per_cpu_s)),
+        role_shares: role_shares(&used),
+        switches_per_msg: over(&|r| {
+            let switches: u64 = r.roles.iter().map(|role| role.switches_voluntary).sum();
+            (!r.roles.is_empty()).then_some(switches as f64 / messages(r)?)
+        }),
+        packets,
+        pacing,
+        fairness,
+        cache_line_ns: over(&|r| r.calibration.cache_line_before_ns),
+        facts: last.map(|r| r.facts.clone()).unwrap_or_default(),
+    }
+}
+
+fn role_shares(used: &[&Record]) -> Vec<RoleShare> {
+    // `sender-0`, `sender-1` ... are one kind; their CPU time is summed.
+    let kind = |role: &str| role.split('-').next().unwrap_or(role).to_owned();
+    let mut by_kind: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for record in used {
+        let Some(wall) = record.throughput.map(|t| t.wall_ns as f64).filter(|w| *w > 0.0) else {
+            continue;
+        };
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        for role in &record.roles {
+            *sums.entry(kind(&role.role)).or_insert(0) += role.user_ns + role.system_ns;
+        }
+        for (role, cpu_ns) in sums {
+            by_kind.entry(role).or_default().push(cpu_ns as f64 / wall);
+        }
+    }
+    by_kind
+        .into_iter()
+        .filter_map(|(role, shares)| Some(RoleShare { role, share: Estimate::of(&shares)? }))
+        .collect()
+}

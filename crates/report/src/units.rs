@@ -1,0 +1,166 @@
+//! Quantities as people read them: three significant digits and a unit that keeps the number small.
+
+/// Three significant digits, without an exponent.
+pub fn three_digits(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return if value == 0.0 { "0".to_owned() } else { "–".to_owned() };
+    }
+    // Rounded first: 9.996 has the magnitude of 10.0.
+    let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
+    let decimals = (2 - rounded.abs().log10().floor() as i32).clamp(0, 6) as usize;
+    format!("{rounded:.decimals$}")
+}
+
+/// A scaled unit: the divisor and the unit's name.
+type Scale = (f64, &'static str);
+
+fn duration_scale(ns: f64) -> Scale {
+    match ns.abs() {
+        v if v < 999.5 => (1.0, "ns"),
+        v if v < 999.5e3 => (1e3, "µs"),
+        v if v < 999.5e6 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    }
+}
+
+fn decimal_scale(value: f64, units: [&'static str; 4]) -> Scale {
+    match value.abs() {
+        v if v < 999.5 => (1.0, units[0]),
+        v if v < 999.5e3 => (1e3, units[1]),
+        v if v < 999.5e6 => (1e6, units[2]),
+        _ => (1e9, units[3]),
+    }
+}
+
+/// What a figure counts, which decides its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// Nanoseconds.
+    Duration,
+    /// Bytes per second.
+    ByteRate,
+    /// Messages per second.
+    MessageRate,
+    /// Bits per second, also per CPU-second.
+    BitRate,
+    /// A bare number: packets per message, Jain's index.
+    Number,
+    /// A fraction shown in per cent.
+    Share,
+}
+
+impl Quantity {
+    fn scale(self, value: f64) -> Scale {
+        match self {
+            Quantity::Duration => duration_scale(value),
+            Quantity::ByteRate => decimal_scale(value, ["B/s", "kB/s", "MB/s", "GB/s"]),
+            Quantity::MessageRate => {
+                decimal_scale(value, ["msg/s", "k msg/s", "M msg/s", "G msg/s"])
+            }
+            Quantity::BitRate => decimal_scale(value, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]),
+            Quantity::Number => (1.0, ""),
+            Quantity::Share => (0.01, "%"),
+        }
+    }
+
+    /// The value with its unit: `13.2 µs`.
+    pub fn show(self, value: f64) -> String {
+        let (divisor, unit) = self.scale(value);
+        join(&three_digits(value / divisor), unit)
+    }
+
+    /// An interval in the unit of its middle: `12.9–13.5 µs`.
+    pub fn show_interval(self, middle: f64, low: f64, high: f64) -> String {
+        let (divisor, unit) = self.scale(middle);
+        let (low, high) = (three_digits(low / divisor), three_digits(high / divisor));
+        if low == high { join(&low, unit) } else { join(&format!("{low}–{high}"), unit) }
+    }
+}
+
+fn join(number: &str, unit: &str) -> String {
+    if unit.is_empty() { number.to_owned() } else { format!("{number} {unit}") }
+}
+
+/// A size in bytes: binary units where they divide it exactly, else bytes.
+pub fn size(bytes: u64) -> String {
+    const KIB: u64 = 1024;
+    match bytes {
+        b if b >= KIB * KIB * KIB && b.is_multiple_of(KIB * KIB * KIB) => {
+            format!("{} GiB", b / (KIB * KIB * KIB))
+        }
+        b if b >= KIB * KIB && b.is_multiple_of(KIB * KIB) => format!("{} MiB", b / (KIB * KIB)),
+        b if b >= KIB && b.is_multiple_of(KIB) => format!("{} KiB", b / KIB),
+        b => format!("{b} B"),
+    }
+}
+
+/// A size as an adjective: `64-byte`, `4 KiB`.
+pub fn size_adjective(bytes: u64) -> String {
+    if bytes < 1024 || !bytes.is_multiple_of(1024) { format!("{bytes}-byte") } else { size(bytes) }
+}
+
+/// An instant as UTC to the minute, from milliseconds since 1970.
+pub fn utc_minute(unix_ms: u64) -> String {
+    // Civil date from days since the epoch (Howard Hinnant's algorithm).
+    let minutes = unix_ms / 60_000;
+    let days = (minutes / 1440) as i64 + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let minute_of_day = minutes % 1440;
+    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minute_of_day / 60, minute_of_day % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_keep_three_digits_and_a_fitting_unit() {
+        for (ns, want) in [
+            (0.0, "0 ns"),
+            (0.25, "0.250 ns"),
+            (37.0, "37.0 ns"),
+            (999.6, "1.00 µs"),
+            (9_996.0, "10.0 µs"),
+            (13_240.0, "13.2 µs"),
+            (999_600.0, "1.00 ms"),
+            (2.5e9, "2.50 s"),
+        ] {
+            assert_eq!(Quantity::Duration.show(ns), want, "{ns}");
+        }
+        assert_eq!(Quantity::ByteRate.show(17.9e9), "17.9 GB/s");
+        assert_eq!(Quantity::MessageRate.show(13.8e6), "13.8 M msg/s");
+        assert_eq!(Quantity::Share.show(0.0916), "9.16 %");
+        assert_eq!(Quantity::Number.show(f64::NAN), "–");
+    }
+
+    #[test]
+    fn an_interval_takes_the_unit_of_its_middle() {
+        assert_eq!(Quantity::Duration.show_interval(1000.0, 990.0, 1200.0), "0.990–1.20 µs");
+        assert_eq!(Quantity::Duration.show_interval(5.0, 5.0, 5.0), "5.00 ns");
+    }
+
+    #[test]
+    fn sizes_use_binary_units_only_where_exact() {
+        assert_eq!(size(64), "64 B");
+        assert_eq!(size(4096), "4 KiB");
+        assert_eq!(size(2953), "2953 B");
+        assert_eq!(size(3 << 20), "3 MiB");
+        assert_eq!(size_adjective(64), "64-byte");
+        assert_eq!(size_adjective(65_536), "64 KiB");
+    }
+
+    #[test]
+    fn instants_are_civil_dates() {
+        assert_eq!(utc_minute(0), "1970-01-01 00:00 UTC");
+        assert_eq!(utc_minute(951_782_400_000), "2000-02-29 00:00 UTC");
+        assert_eq!(utc_minute(1_795_290_540_000), "2026-11-21 19:49 UTC");
+    }
+}

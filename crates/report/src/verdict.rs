@@ -1,0 +1,342 @@
+//! The verdict in plain words. Every sentence is made from the figures, says no more than their intervals allow, and never
+//! ranks a spinning contender against one that may block.
+
+use crossway_lab::record::Status;
+
+use crate::contender::Discipline;
+use crate::ranking::{Entry, Metric, Ranking, advantage};
+use crate::summary::Summary;
+use crate::units::{self, three_digits};
+
+/// What the run says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// The most useful sentence.
+    pub headline: String,
+    /// Further sentences, in order of use.
+    pub sentences: Vec<String>,
+}
+
+impl Verdict {
+    /// Concludes from the first setting (idle, most cases) and, where there is load, from the others.
+    pub fn of(summary: &Summary) -> Verdict {
+        let mut sentences = Vec::new();
+        if summary.cases.is_empty() {
+            return Verdict { headline: nothing_measured(summary), sentences };
+        }
+        let round_trip_sizes =
+            summary.sizes(|c| c.setting == 0 && Metric::RoundTripP50.of(c).is_some());
+        let rate_sizes = summary.sizes(|c| c.setting == 0 && Metric::ByteRate.of(c).is_some());
+
+        let usual = |sizes: &[u64]| sizes.iter().find(|s| **s == 64).or(sizes.first()).copied();
+        if let Some(size) = &usual(&round_trip_sizes) {
+            sentences.extend(best(summary, Metric::RoundTripP50, *size, Discipline::Blocking));
+            sentences.extend(spinning_against_blocking(summary, Metric::RoundTripP50, *size));
+        }
+        if let Some(size) = rate_sizes.last() {
+            sentences.extend(best(summary, Metric::ByteRate, *size, Discipline::Blocking));
+            sentences.extend(spinning_against_blocking(summary, Metric::ByteRate, *size));
+        }
+        if let Some(size) = usual(&rate_sizes).as_ref().filter(|s| rate_sizes.last() != Some(s)) {
+            sentences.extend(best(summary, Metric::MessageRate, *size, Discipline::Blocking));
+        }
+        if let Some(size) = &usual(&rate_sizes) {
+            sentences.extend(best(summary, Metric::CpuPerMessage, *size, Discipline::Blocking));
+        }
+        if let Some(sentence) = not_measured(summary) {
+            sentences.push(sentence);
+        }
+        let headline = usual(&round_trip_sizes)
+            .and_then(|size| headline(summary, Metric::RoundTripP50, size))
+            .or_else(|| headline(summary, Metric::ByteRate, *rate_sizes.last()?))
+            .unwrap_or_else(|| {
+                "Figures were taken, but none by which mechanisms are ranked; the charts show them."
+                    .to_owned()
+            });
+        Verdict { headline, sentences }
+    }
+}
+
+fn nothing_measured(summary: &Summary) -> String {
+    let (failed, skipped) = (summary.trials(Status::Failed), summary.trials(Status::Skipped));
+    match (failed, skipped) {
+        (0, 0) => "Nothing was measured: the run holds no records.".to_owned(),
+        (0, _) => "Nothing was measured: every case was skipped. What mends each is listed below."
+            .to_owned(),
+        (_, 0) => {
+            "Nothing was measured: every trial failed. The reasons are listed below.".to_owned()
+        }
+        _ => {
+            "Nothing was measured: every trial failed or was skipped. The reasons are listed below."
+                .to_owned()
+        }
+    }
+}
+
+/// `64-byte messages that may block`.
+fn subject(size: u64, discipline: Discipline) -> String {
+    let size = units::size_adjective(size);
+    match discipline {
+        Discipline::Blocking => format!("{size} messages that may block"),
+        Discipline::Hybrid => format!("{size} messages with a bounded spin before blocking"),
+        Discipline::Spinning => format!("{size} messages with both ends spinning"),
+    }
+}
+
+struct Wording {
+    has: &'static str,
+    together: &'static str,
+    comparative: &'static str,
+}
+
+fn wording(metric: Metric) -> Wording {
+    let (has, together, comparative) = match metric {
+        Metric::RoundTripP50 => {
+            ("has the shortest median round trip", "have the shortest median round trip", "shorter")
+        }
+        Metric::RoundTripP99 => (
+            "has the shortest 99th-percentile round trip",
+            "have the shortest 99th-percentile round trip",
+            "shorter",
+        ),
+        Metric::ByteRate => ("carries the most bytes", "carry the most bytes", "more"),
+        Metric::MessageRate => ("carries the most messages", "carry the most messages", "more"),
+        Metric::CpuPerRoundTrip => {
+            ("costs the least CPU per round trip", "cost the least CPU per round trip", "less")
+        }
+        Metric::CpuPerMessage => {
+            ("costs the least CPU per message", "cost the least CPU per message", "less")
+        }
+    };
+    Wording { has, together, comparative }
+}
+
+/// The answer in one breath; the sentences below it carry the intervals.
+fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
+    let Some(blocking) = Ranking::of(summary, metric, 0, size, Discipline::Blocking) else {
+        let class = [Discipline::Spinning, Discipline::Hybrid]
+            .into_iter()
+            .find(|d| Ranking::of(summary, metric, 0, size, *d).is_some())?;
+        return best(summary, metric, size, class);
+    };
+    let leaders = blocking.leaders();
+    let first = &blocking.entries[0];
+    let value = metric.quantity().show(first.figure.value);
+    let of_what = match metric {
+        Metric::RoundTripP50 => "shortest round trip",
+        _ => "highest throughput",
+    };
+    let subject = subject(size, Discipline::Blocking);
+    let mut text = match leaders.len() {
+        1 if blocking.entries.len() == 1 => {
+            format!("For {subject}, only {} was measured: {value}", name(summary, first))
+        }
+        1 => format!("For {subject}, {} has the {of_what}: {value}", name(summary, first)),
+        2 | 3 => format!(
+            "For {subject}, {} share the {of_what}, {value}: their intervals overlap",
+            list(leaders.iter().map(|e| name(summary, e)))
+        ),
+        n => format!(
+            "For {subject}, {n} mechanisms share the {of_what}, from {value} to {}: their intervals overlap",
+            metric.quantity().show(leaders[n - 1].figure.value)
+        ),
+    };
+    let spinning = Ranking::of(summary, metric, 0, size, Discipline::Spinning);
+    if let Some(spin) = spinning.as_ref().map(|r| &r.entries[0])
+        && let Some((least, most)) = advantage(metric, &spin.figure, &first.figure)
+    {
+        text.push_str(&format!(
+            "; {} is {} times as fast, but spins: each end owns a core",
+            name(summary, spin),
+            range(least, most)
+        ));
+    }
+    text.push('.');
+    Some(text)
+}
+
+/// Who is best in one class, by how much, or that it cannot be told.
+fn best(summary: &Summary, metric: Metric, size: u64, class: Discipline) -> Option<String> {
+    let ranking = Ranking::of(summary, metric, 0, size, class)?;
+    let words = wording(metric);
+    let leaders = ranking.leaders();
+    let first = &ranking.entries[0];
+    let subject = subject(size, class);
+    if ranking.entries.len() == 1 {
+        return Some(format!(
+            "For {subject}, only {} was measured: {}.",
+            name(summary, first),
+            figure(metric, first)
+        ));
+    }
+    if leaders.len() == ranking.entries.len() {
+        return Some(format!(
+            "For {subject}, the intervals of all {} contenders overlap ({} to {}): this run cannot tell them apart.",
+            leaders.len(),
+            metric.quantity().show(first.figure.value),
+            metric.quantity().show(ranking.entries[leaders.len() - 1].figure.value)
+        ));
+    }
+    if leaders.len() > 1 {
+        return Some(format!(
+            "For {subject}, {} {}: {}, and the intervals overlap, so this run cannot tell them apart.",
+            list(leaders.iter().map(|e| name(summary, e))),
+            words.together,
+            figure(metric, first)
+        ));
+    }
+    let mut sentence =
+        format!("For {subject}, {} {}: {}", name(summary, first), words.has, figure(metric, first));
+    if let Some(next) = ranking.runner_up() {
+        let next_name = name(summary, next);
+        match advantage(metric, &first.figure, &next.figure) {
+            Some((least, most)) => sentence.push_str(&format!(
+                ", {} {} than {next_name}.",
+                times(least, most),
+                words.comparative
+            )),
+            None => sentence.push_str(&format!("; next comes {next_name}.")),
+        }
+    } else {
+        sentence.push('.');
+    }
+    Some(sentence)
+}
+
+/// What spinning buys, said beside its price. A statement about two classes, not a ranking of one against the other.
+fn spinning_against_blocking(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
+    let spinning = Ranking::of(summary, metric, 0, size, Discipline::Spinning)?;
+    let price = "each waiting end owns a core while it does";
+    let (spin, spin_name) = (&spinning.entries[0], name(summary, &spinning.entries[0]));
+    let Some(blocking) = Ranking::of(summary, metric, 0, size, Discipline::Blocking) else {
+        return best(summary, metric, size, Discipline::Spinning);
+    };
+    let block = &blocking.entries[0];
+    let what = match metric {
+        Metric::RoundTripP50 | Metric::RoundTripP99 => "answers",
+        _ => "carries",
+    };
+    let figure = figure(metric, spin);
+    Some(match advantage(metric, &spin.figure, &block.figure) {
+        Some((least, most)) => {
+            let degree = match metric {
+                Metric::RoundTripP50 | Metric::RoundTripP99 => "as fast",
+                _ => "as much",
+            };
+            format!(
+                "Spinning, {spin_name} {what} {} times {degree}: {figure}; but {price}.",
+                range(least, most)
+            )
+        }
+        None if advantage(metric, &block.figure, &spin.figure).is_some() => format!(
+            "Spinning gains nothing here: {spin_name} is behind {} with {figure}, and {price}.",
+            name(summary, block)
+        ),
+        None => format!(
+            "Spinning gains nothing certain here: {spin_name} has {figure}, which overlaps the interval of {}, and {price}.",
+            name(summary, block)
+        ),
+    })
+}
+
+fn not_measured(summary: &Summary) -> Option<String> {
+    let skipped = summary.skipped_mechanisms().len();
+    let failed = summary.trials(Status::Failed);
+    let degraded = summary.trials(Status::Degraded);
+    let mut parts = Vec::new();
+    if skipped > 0 {
+        parts.push(format!(
+            "{skipped} {} skipped",
+            plural(skipped, "mechanism was", "mechanisms were")
+        ));
+    }
+    if failed > 0 {
+        parts.push(format!("{failed} {} failed", plural(failed, "trial", "trials")));
+    }
+    if degraded > 0 {
+        parts.push(format!(
+            "{degraded} {} kept but not averaged in, because something spoiled {}",
+            plural(degraded, "trial was", "trials were"),
+            plural(degraded, "it", "them")
+        ));
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    Some(format!("{}; see below for reasons and remedies.", list(parts.into_iter())))
+}
+
+fn name(summary: &Summary, entry: &Entry) -> String {
+    summary.contenders[entry.contender].label()
+}
+
+/// `13.2 µs (median of 5 trials, 95 % interval 12.9–13.5 µs)`.
+fn figure(metric: Metric, entry: &Entry) -> String {
+    let f = &entry.figure;
+    let value = metric.quantity().show(f.value);
+    if f.n == 1 {
+        return format!("{value} (one trial, no interval)");
+    }
+    format!(
+        "{value} (median of {} trials, 95 % interval {})",
+        f.n,
+        metric.quantity().show_interval(f.value, f.low, f.high)
+    )
+}
+
+/// `1.2 to 1.4`, or one figure where both ends read the same.
+fn range(least: f64, most: f64) -> String {
+    let (least, most) = (two_digits_down(least), two_digits_up(most));
+    if least == most { least } else { format!("{least} to {most}") }
+}
+
+fn times(least: f64, most: f64) -> String {
+    if most < 2.0 {
+        // Below twice, a percentage reads better and hides nothing.
+        let (least, most) = (((least - 1.0) * 100.0).floor(), ((most - 1.0) * 100.0).ceil());
+        return if least < 1.0 {
+            format!("up to {most} %")
+        } else {
+            format!("{least} to {most} %")
+        };
+    }
+    format!("{} times", range(least, most))
+}
+
+// Rounded outwards, so that the sentence never claims more than the interval.
+fn two_digits_down(value: f64) -> String {
+    rounded(value, f64::floor)
+}
+
+fn two_digits_up(value: f64) -> String {
+    rounded(value, f64::ceil)
+}
+
+fn rounded(value: f64, direction: fn(f64) -> f64) -> String {
+    let step = 10f64.powf(value.log10().floor() - 1.0);
+    let text = three_digits(direction(value / step) * step);
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+fn plural<'a>(n: usize, one: &'a str, many: &'a str) -> &'a str {
+    if n == 1 { one } else { many }
+}
+
+/// `a`, `a and b`, `a, b and c`; beyond six the rest is counted.
+pub(crate) fn list(items: impl Iterator<Item = String>) -> String {
+    let mut items: Vec<String> = items.collect();
+    if items.len() > 6 {
+        let rest = items.len() - 5;
+        items.truncate(5);
+        items.push(format!("{rest} more"));
+    }
+    match items.split_last() {
+        None => String::new(),
+        Some((only, [])) => only.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+    }
+}

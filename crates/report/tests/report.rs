@@ -1,0 +1,296 @@
+//! From records to words, tables and the page.
+
+mod synthetic;
+
+use std::path::Path;
+
+use crossway_lab::inputs::{Load, Wait, Workload};
+use crossway_lab::record::{Record, Span, Status};
+use crossway_report::raw::{Raw, TRIALS_MAX};
+use crossway_report::{Run, RunError, charts, html, json, terminal};
+use synthetic::{Ask, MADE, Noise};
+
+/// Trials of a mechanism with these round trips.
+fn round_trips(mechanism: &str, wait: Wait, p50s_ns: &[u64]) -> Vec<Record> {
+    let ask = Ask::idle(Workload::PingPong, 64);
+    let trial = |(at, p50): (usize, &u64)| {
+        let mut record =
+            synthetic::trial(&MADE[0], &ask, at as u32, 5, at as u32, &mut Noise::new(3));
+        record.mechanism = mechanism.to_owned();
+        record.case = format!("synthetic/{mechanism}");
+        record.inputs.wait = wait;
+        record.status = Status::Ok;
+        record.reason = None;
+        record.remedy = None;
+        record.latency_ns.retain(|l| l.span == Span::RoundTrip);
+        record.latency_ns[0].p50 = *p50;
+        record
+    };
+    p50s_ns.iter().enumerate().map(trial).collect()
+}
+
+fn run_of(parts: Vec<Vec<Record>>) -> Run {
+    Run::of_records(Path::new("run"), parts.into_iter().flatten().collect())
+}
+
+const FAST: [u64; 5] = [10_000, 10_050, 10_020, 10_100, 10_040];
+const SLOW: [u64; 5] = [20_000, 20_200, 20_400, 20_100, 20_300];
+
+#[test]
+fn a_clear_winner_is_named_with_the_factor_that_the_intervals_allow() {
+    let run = run_of(vec![
+        round_trips("pipe", Wait::Block, &SLOW),
+        round_trips("shm-futex", Wait::Block, &FAST),
+    ]);
+    let verdict = run.verdict();
+    assert_eq!(
+        verdict.headline,
+        "For 64-byte messages that may block, shm-futex has the shortest round trip: 10.0 µs."
+    );
+    assert_eq!(
+        verdict.sentences[0],
+        "For 64-byte messages that may block, shm-futex has the shortest median round trip: 10.0 µs (median of 5 trials, 95 % \
+         interval 10.0–10.1 µs), 1.9 to 2.1 times shorter than pipe."
+    );
+}
+
+#[test]
+fn overlapping_intervals_are_a_tie_and_said_to_be_one() {
+    let run = run_of(vec![
+        round_trips("pipe", Wait::Block, &[10_000, 10_500, 11_000, 10_200, 10_300]),
+        round_trips("fifo", Wait::Block, &[10_100, 10_600, 10_900, 10_400, 10_050]),
+        round_trips("tcp", Wait::Block, &SLOW),
+    ]);
+    let verdict = run.verdict();
+    assert_eq!(
+        verdict.headline,
+        "For 64-byte messages that may block, pipe and fifo share the shortest round trip, 10.3 µs: their intervals overlap."
+    );
+    assert!(verdict.sentences[0].ends_with("so this run cannot tell them apart."));
+    let all = run_of(vec![
+        round_trips("pipe", Wait::Block, &SLOW),
+        round_trips("fifo", Wait::Block, &SLOW),
+    ]);
+    assert!(all.verdict().sentences[0].contains("the intervals of all 2 contenders overlap"));
+}
+
+#[test]
+fn spinning_never_ranks_against_blocking_and_its_price_is_named() {
+    let run = run_of(vec![
+        round_trips("pipe", Wait::Block, &SLOW),
+        round_trips("shm-futex", Wait::Block, &FAST),
+        round_trips("shm-spin", Wait::Spin, &[250, 251, 249, 252, 250]),
+    ]);
+    let verdict = run.verdict();
+    assert_eq!(
+        verdict.headline,
+        "For 64-byte messages that may block, shm-futex has the shortest round trip: 10.0 µs; shm-spin is 39 to 41 times as \
+         fast, but spins: each end owns a core."
+    );
+    assert!(verdict.sentences[0].contains("than pipe"), "{}", verdict.sentences[0]);
+    assert!(verdict.sentences[1].contains("each waiting end owns a core"));
+    let useless = run_of(vec![
+        round_trips("shm-futex", Wait::Block, &FAST),
+        round_trips("shm-futex", Wait::Spin, &SLOW),
+    ]);
+    assert!(useless.verdict().sentences[1].starts_with("Spinning gains nothing here"));
+}
+
+#[test]
+fn a_run_that_only_skipped_says_so() {
+    let run = run_of(vec![vec![synthetic::skipped("vsock", "no transport", "modprobe vsock")]]);
+    assert_eq!(
+        run.verdict().headline,
+        "Nothing was measured: every case was skipped. What mends each is listed below."
+    );
+    assert_eq!(run.summary.skipped_mechanisms(), ["vsock"]);
+    assert!(terminal::terminal(&run, false).contains("Skipped: 1 mechanism (vsock)."));
+}
+
+#[test]
+fn degraded_trials_are_kept_but_not_averaged_in() {
+    let mut trials = round_trips("pipe", Wait::Block, &FAST);
+    let mut spoiled = round_trips("pipe", Wait::Block, &[90_000]);
+    spoiled[0].status = Status::Degraded;
+    trials.extend(spoiled.clone());
+    let run = run_of(vec![trials, round_trips("fifo", Wait::Block, &SLOW)]);
+    let pipe = run.summary.cases.iter().find(|c| c.name.contains("pipe") && !c.degraded);
+    let p50 = pipe.expect("the case is there").latency(Span::RoundTrip).expect("timed").p50;
+    assert_eq!((p50.n, p50.high), (5, 10_100.0));
+    assert_eq!(run.summary.trials(Status::Degraded), 1);
+    // A mechanism with nothing but degraded trials is shown and marked, but never wins.
+    spoiled[0].latency_ns[0].p50 = 1;
+    let run = run_of(vec![spoiled, round_trips("fifo", Wait::Block, &SLOW)]);
+    assert!(
+        run.verdict().headline.contains("only fifo was measured"),
+        "{}",
+        run.verdict().headline
+    );
+}
+
+#[test]
+fn reversals_under_load_are_found_and_only_where_clear() {
+    let under_load = |mut records: Vec<Record>| {
+        for record in &mut records {
+            record.inputs.load = Load { cpu: 2, ..Load::default() };
+        }
+        records
+    };
+    let run = run_of(vec![
+        round_trips("shm-futex", Wait::Block, &FAST),
+        round_trips("pipe", Wait::Block, &SLOW),
+        under_load(round_trips(
+            "shm-futex",
+            Wait::Block,
+            &[90_000, 91_000, 92_000, 90_500, 91_500],
+        )),
+        under_load(round_trips("pipe", Wait::Block, &[30_000, 31_000, 32_000, 30_500, 31_500])),
+    ]);
+    let all = charts::all(&run.summary, &run.limits, &run.histograms);
+    let load = all.iter().find(|c| c.id == "load").expect("there is load to compare");
+    assert_eq!(
+        load.findings[0],
+        "64 B: by median round trip, shm-futex is ahead of pipe when idle and behind when loaded (2 CPU workers)."
+    );
+}
+
+#[test]
+fn sections_without_data_are_left_out() {
+    let run = run_of(vec![round_trips("pipe", Wait::Block, &FAST)]);
+    let ids: Vec<_> =
+        charts::all(&run.summary, &run.limits, &run.histograms).iter().map(|c| c.id).collect();
+    assert_eq!(ids, ["round-trip", "trade-off", "cpu", "distribution"]);
+}
+
+fn page(run: &Run) -> String {
+    let mut out = Vec::new();
+    html::write(run, &mut out).expect("the page can be made");
+    String::from_utf8(out).expect("the page is text")
+}
+
+#[test]
+fn hostile_text_stays_text() {
+    const NAME: &str = "</script><script>alert(1)</script>";
+    const REASON: &str = "\"><img src=x onerror=alert(2)>\x1b[2J| `x`";
+    let mut records = round_trips(NAME, Wait::Block, &FAST);
+    records[0].warnings.push(REASON.to_owned());
+    records.push(synthetic::skipped(NAME, REASON, "</style><base href=//evil>"));
+    let mut run = run_of(vec![records]);
+    run.notices.push(REASON.to_owned());
+    run.plan = Some("</pre></script>".to_owned());
+    let page = page(&run);
+    for raw in ["<script>alert", "<img", "<base", "</pre></script>"] {
+        assert!(!page.contains(raw), "{raw} reached the page");
+    }
+    // Three scripts are the page's own: the data, plotly and the page's.
+    assert_eq!(page.matches("</script>").count(), 3);
+    assert!(page.contains("default-src &#x27;none&#x27;; script-src &#x27;sha256-"));
+    assert!(!terminal::terminal(&run, false).contains('\x1b'));
+    assert!(!terminal::markdown(&run).contains("<script>"));
+}
+
+#[test]
+fn the_page_names_no_other_host_outside_the_vendored_library() {
+    let run = run_of(vec![round_trips("pipe", Wait::Block, &FAST)]);
+    let page = page(&run);
+    let plotly = include_str!("../vendor/plotly-cartesian.min.js");
+    let own = page.replace(plotly, "");
+    assert!(own.len() < page.len(), "plotly is embedded unchanged");
+    let addresses: Vec<&str> = own
+        .match_indices("http")
+        .map(|(at, _)| &own[at..own.len().min(at + 40)])
+        .filter(|a| a.starts_with("http://") || a.starts_with("https://"))
+        .filter(|a| !a.starts_with("http://www.w3.org/2000/svg"))
+        .collect();
+    assert_eq!(addresses, [""; 0]);
+}
+
+#[test]
+fn a_large_run_embeds_one_row_per_case_and_stays_small() {
+    let asks: Vec<Ask> = (1..=30).map(|n| Ask::idle(Workload::Throughput, n * 512)).collect();
+    let records = synthetic::run(&MADE, &asks, 20, 9);
+    assert!(records.len() > TRIALS_MAX);
+    let run = Run::of_records(Path::new("run"), records);
+    let raw = Raw::of(&run);
+    assert_eq!(raw.rows.len(), MADE.len() * asks.len());
+    let bytes = serde_json::to_string(&raw).expect("JSON").len();
+    assert!(bytes / raw.rows.len() < 250, "{} bytes per row", bytes / raw.rows.len());
+    let document = json::document(&run);
+    assert_eq!(document["cases"].as_array().map(Vec::len), Some(raw.rows.len()));
+}
+
+#[test]
+fn the_terminal_summary_fits_a_hundred_columns() {
+    let asks: Vec<Ask> = [64, 4096, 65_536]
+        .into_iter()
+        .flat_map(|s| [Workload::PingPong, Workload::Throughput].map(|w| Ask::idle(w, s)))
+        .collect();
+    let run = Run::of_records(Path::new("run"), synthetic::run(&MADE, &asks, 5, 4));
+    assert!(run.summary.contenders.len() > 25);
+    for coloured in [false, true] {
+        let text = terminal::terminal(&run, coloured);
+        assert_eq!(coloured, text.contains('\x1b'));
+        for line in text.lines() {
+            let mut width = 0;
+            let mut escape = false;
+            for letter in line.chars() {
+                match letter {
+                    '\x1b' => escape = true,
+                    'm' if escape => escape = false,
+                    _ if escape => {}
+                    _ => width += 1,
+                }
+            }
+            assert!(width <= 100, "{width} columns: {line}");
+        }
+    }
+}
+
+#[test]
+fn summary_on_the_terminal_and_as_markdown() {
+    let few = [&MADE[0], &MADE[5], &MADE[6], &MADE[12], &MADE[22], &MADE[23]];
+    let mut noise = Noise::new(21);
+    let mut records = Vec::new();
+    for trial in 0..5 {
+        for workload in [Workload::PingPong, Workload::Throughput] {
+            for size in [64, 65_536] {
+                for made in few {
+                    let ask = Ask::idle(workload, size);
+                    records.push(synthetic::trial(made, &ask, trial, 5, 0, &mut noise));
+                }
+            }
+        }
+    }
+    records.push(synthetic::skipped(
+        "vsock",
+        "no vsock transport is loaded",
+        "modprobe vsock_loopback",
+    ));
+    let run = Run::of_records(Path::new("run"), records);
+    insta::assert_snapshot!("terminal", terminal::terminal(&run, false));
+    insta::assert_snapshot!("markdown", terminal::markdown(&run));
+}
+
+#[test]
+fn unreadable_runs_give_one_clear_line() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let missing = dir.path().join("none");
+    assert!(matches!(Run::read(&missing), Err(RunError::NoDirectory(_))));
+    assert!(Run::read(dir.path()).unwrap_err().to_string().contains("holds no run"));
+    std::fs::write(dir.path().join("results.jsonl"), "").expect("room");
+    assert!(matches!(Run::read(dir.path()), Err(RunError::Empty(_))));
+
+    let records = round_trips("pipe", Wait::Block, &FAST);
+    synthetic::write(dir.path(), &records);
+    let file = dir.path().join("results.jsonl");
+    let mut text = std::fs::read_to_string(&file).expect("written above");
+    text.push_str("{\"schema\":1,\"run\":\"torn");
+    std::fs::write(&file, &text).expect("room");
+    let run = Run::read(dir.path()).expect("a torn last line is no reason to stop");
+    assert_eq!(run.records.len(), 5);
+    assert!(run.notices.iter().any(|n| n.contains("torn")), "{:?}", run.notices);
+
+    std::fs::write(&file, text.replace("\"schema\":1", "\"schema\":99")).expect("room");
+    let error = Run::read(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("schema 99 is newer") && !error.contains('\n'), "{error}");
+}
