@@ -17,7 +17,7 @@ use crate::record::{HostMeters, IfaceMeters};
 use crate::workload::messages_per_burst;
 
 /// The watchdog for whatever should be quick: opening, verifying, preparing.
-const STEP_LIMIT: Duration = Duration::from_secs(30);
+const STEP_LIMIT: Duration = Duration::from_secs(12);
 /// A window may take so many times what was expected, and this on top.
 const PATIENCE_FACTOR: u64 = 20;
 const PATIENCE: Duration = Duration::from_secs(10);

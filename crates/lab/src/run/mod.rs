@@ -1,5 +1,6 @@
 //! A run: all trials of a plan in a seeded random order, each written down as soon as it is over.
 
+mod cores;
 mod folder;
 mod order;
 
@@ -124,6 +125,7 @@ pub fn measure(
         verified: BTreeSet::new(),
         failures: BTreeMap::new(),
         load: None,
+        cores: cores::Cores::default(),
         loads_failed: BTreeMap::new(),
         by_status: BTreeMap::new(),
     };
@@ -164,6 +166,7 @@ struct Running<'a> {
     verified: BTreeSet<usize>,
     failures: BTreeMap<usize, u32>,
     load: Option<(Load, RunningLoad)>,
+    cores: cores::Cores,
     loads_failed: BTreeMap<String, LoadError>,
     by_status: BTreeMap<Status, usize>,
 }
@@ -251,6 +254,7 @@ impl Running<'_> {
             return Ok(Some(record));
         }
         let Some(entry) = registry::find(case.mechanism) else { return Ok(None) };
+        self.cores.before(&mut record);
         let caps: Caps = (entry.caps)();
         let setting = Setting {
             launcher: self.launcher,
@@ -289,6 +293,7 @@ impl Running<'_> {
             record.reason = Some("the background load ended during the trial".to_owned());
             self.load = None;
         }
+        self.cores.after(&mut record);
         Ok(Some(record))
     }
 

@@ -1,0 +1,387 @@
+//! Whole runs through the program: what is written, what is left behind, what happens when somebody dies.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crossway_lab::record::{Record, Span, Status};
+use crossway_lab::records_io::read_records;
+use tempfile::TempDir;
+
+/// A folder for one run, with a runtime directory of its own, so that leftovers of this test are seen and no others.
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    fn new(plan: &str) -> Place {
+        let dir = tempfile::Builder::new().prefix("cw").tempdir_in("/tmp").unwrap();
+        fs::write(dir.path().join("plan.toml"), plan).unwrap();
+        fs::create_dir(dir.path().join("rt")).unwrap();
+        Place { dir }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("crossway"));
+        command.args(args).current_dir(self.dir.path());
+        command.env("XDG_RUNTIME_DIR", self.dir.path().join("rt"));
+        command
+    }
+
+    fn measure(&self, args: &[&str]) -> Output {
+        let mut all = vec!["measure", "plan.toml"];
+        all.extend(args);
+        self.command(&all).output().unwrap()
+    }
+
+    fn start(&self) -> Child {
+        let mut command = self.command(&["measure", "plan.toml"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// The one run's folder.
+    fn run(&self) -> PathBuf {
+        let mut runs = fs::read_dir(self.dir.path().join("out")).unwrap();
+        let run = runs.next().unwrap().unwrap().path();
+        assert!(runs.next().is_none(), "more than one run");
+        run
+    }
+
+    fn records(&self) -> Vec<Record> {
+        read_records(&self.run()).unwrap().records
+    }
+
+    /// Waits until so many records are written.
+    fn await_records(&self, count: usize) {
+        await_that("records", || {
+            let Ok(runs) = fs::read_dir(self.dir.path().join("out")) else { return false };
+            runs.filter_map(Result::ok).any(|run| {
+                let text = fs::read_to_string(run.path().join("results.jsonl")).unwrap_or_default();
+                text.lines().count() >= count
+            })
+        });
+    }
+
+    /// Whether anything is left of any run: directories of leases, processes.
+    fn leftovers(&self) -> Vec<String> {
+        let mut left: Vec<String> = fs::read_dir(self.dir.path().join("rt/crossway"))
+            .map(|entries| {
+                entries.filter_map(Result::ok).map(|e| e.path().display().to_string()).collect()
+            })
+            .unwrap_or_default();
+        left.extend(self.processes(|_| true).into_iter().map(|pid| format!("process {pid}")));
+        left
+    }
+
+    /// Processes that run in this place's folder, by their command line.
+    fn processes(&self, wanted: impl Fn(&str) -> bool) -> Vec<i32> {
+        let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+        entries
+            .filter_map(Result::ok)
+            .filter_map(|e| e.file_name().to_string_lossy().parse::<i32>().ok())
+            .filter(|pid| {
+                let cwd = fs::read_link(format!("/proc/{pid}/cwd"));
+                cwd.is_ok_and(|cwd| cwd == self.dir.path())
+            })
+            .filter(|pid| {
+                let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                wanted(&String::from_utf8_lossy(&line).replace('\0', " "))
+            })
+            .collect()
+    }
+}
+
+fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < until, "{what} never came");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn signal(pid: i32, signal: &str) {
+    let status = Command::new("kill").args([signal, &pid.to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+fn assert_success(output: &Output) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}: {stderr}", output.status);
+}
+
+const TINY: &str = r#"
+seed = 7
+[group.tiny]
+mechanisms = ["pipe", "uds-seqpacket"]
+workload = ["throughput", "ping-pong"]
+size_bytes = [1, 64, "4 KiB"]
+placement = "unpinned"
+trials = 2
+messages = 200
+warmup_ms = 5
+"#;
+
+#[test]
+fn a_tiny_plan_becomes_verified_records_and_nothing_stays_behind() {
+    let place = Place::new(TINY);
+    assert_success(&place.measure(&[]));
+    let records = place.records();
+    assert_eq!(records.len(), 2 * 2 * 3 * 2);
+    for record in &records {
+        assert_eq!(record.status, Status::Ok, "{}: {:?}", record.case, record.reason);
+        let counts = record.counts.as_ref().unwrap();
+        assert_eq!((counts.sent, counts.received), (200, 200));
+        assert_eq!(counts.bytes, 200 * record.inputs.size_bytes);
+        assert_eq!(counts.corrupt + counts.out_of_order, 0);
+        assert!(record.throughput.unwrap().msgs_per_s > 0.0);
+        assert_eq!(record.roles.len(), 2);
+        assert!(record.roles.iter().all(|r| r.user_ns + r.system_ns > 0));
+        if record.case.contains("ping-pong") {
+            let latency = &record.latency_ns[0];
+            assert_eq!(
+                (latency.span, latency.n),
+                (Span::RoundTrip, 200 / u64::from(latency.batch))
+            );
+            assert!(latency.min <= latency.p50 && latency.p50 <= latency.max);
+            let log = fs::read(place.run().join(latency.histogram.as_ref().unwrap())).unwrap();
+            let histograms = crossway_lab::histogram::read_log(&log);
+            assert_eq!(histograms[0].0, "round-trip");
+            assert_eq!(histograms[0].1.len(), latency.n);
+        }
+    }
+    // The order is a shuffle by rounds, the same for the same seed.
+    let rounds: Vec<_> = records.iter().map(|r| r.inputs.trial).collect();
+    assert_eq!(rounds, [[0; 12], [1; 12]].concat());
+    assert!(records.iter().enumerate().all(|(at, r)| r.inputs.order == at as u32));
+    for name in ["plan.toml", "env.json", "run.json", "preflight.json"] {
+        assert!(place.run().join(name).exists(), "{name}");
+    }
+    assert_eq!(place.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn every_workload_brings_its_figures() {
+    let place = Place::new(
+        r#"
+[defaults]
+mechanisms = ["uds-stream", "pipe"]
+size_bytes = 64
+placement = "unpinned"
+trials = 1
+warmup_ms = 5
+measure_ms = 20
+[group.paced]
+workload = { paced = { burst_bytes = 256, period_us = 1000 } }
+[group.exchange]
+workload = "exchange"
+messages = 20
+[group.several]
+workload = [{ pairs = { pairs = 2 } }, { fan-in = { senders = 3 } }, { fan-out = { receivers = 3 } }]
+"#,
+    );
+    assert_success(&place.measure(&[]));
+    let records = place.records();
+    let of = |case: &str| {
+        let found = records.iter().find(|r| r.case.starts_with(case));
+        found.unwrap_or_else(|| panic!("no record of {case}"))
+    };
+    for record in records.iter().filter(|r| r.status != Status::Skipped) {
+        assert_eq!(record.status, Status::Ok, "{}: {:?}", record.case, record.reason);
+    }
+    let paced = of("uds-stream/paced");
+    let pacing = paced.pacing.unwrap();
+    assert_eq!(pacing.bursts, 20);
+    assert_eq!(paced.counts.as_ref().unwrap().received, 20 * 4);
+    assert_eq!(paced.latency_ns[0].span, Span::OneWay);
+    assert_eq!(paced.latency_ns[0].n, 80);
+    let exchange = of("uds-stream/exchange");
+    let spans: Vec<_> = exchange.latency_ns.iter().map(|l| (l.span, l.n)).collect();
+    assert_eq!(spans, [(Span::SetUp, 20), (Span::Exchange, 20), (Span::TearDown, 20)]);
+    let refused = of("pipe/exchange");
+    assert_eq!(refused.status, Status::Skipped);
+    assert!(refused.remedy.is_some());
+    for (case, roles, shares) in [("pairs-2", 4, 2), ("fan-in-3", 4, 3), ("fan-out-3", 4, 3)] {
+        for mechanism in ["uds-stream", "pipe"] {
+            let record = of(&format!("{mechanism}/{case}"));
+            assert_eq!(record.roles.len(), roles, "{case}");
+            let fairness = record.fairness.as_ref().unwrap();
+            assert_eq!(fairness.shares.len(), shares);
+            assert!((fairness.shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+            assert!(fairness.jain > 0.0 && fairness.jain <= 1.0 + 1e-9);
+        }
+    }
+}
+
+#[test]
+fn listing_prints_the_cases_and_makes_nothing() {
+    let place = Place::new(TINY);
+    let output = place.measure(&["--list", "-f", "pipe/*/64/"]);
+    assert_success(&output);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "tiny/pipe/throughput/64/block/unpinned\ntiny/pipe/ping-pong/64/block/unpinned\n"
+    );
+    assert!(!place.dir.path().join("out").exists());
+}
+
+#[test]
+fn bad_plans_and_filters_are_one_clear_error() {
+    let place = Place::new("[group.x]\nmechanism = \"pipe\"\n");
+    for (args, wanted) in [
+        (
+            vec!["measure", "plan.toml"],
+            "group.x.mechanism: unknown key; allowed: about, mechanisms",
+        ),
+        (vec!["measure", "quik"], "there is no plan 'quik'"),
+        (vec!["measure", "missing.toml"], "missing.toml"),
+        (vec!["measure", "quick", "-f", "nothing-is-called-so"], "no case matches"),
+        (vec!["measure", "--resume", "rt"], "cannot go on with this run"),
+    ] {
+        let output = place.command(&args).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(wanted), "{args:?}: {stderr}");
+    }
+}
+
+const LONG: &str = r#"
+[group.long]
+mechanisms = ["pipe", "uds-stream"]
+workload = ["throughput", "ping-pong"]
+size_bytes = 64
+placement = "unpinned"
+trials = 6
+warmup_ms = 20
+measure_ms = 60
+"#;
+
+#[test]
+fn a_killed_controller_leaves_nothing_and_its_run_goes_on() {
+    let place = Place::new(LONG);
+    let mut controller = place.start();
+    place.await_records(3);
+    controller.kill().unwrap();
+    controller.wait().unwrap();
+    await_that("a clean end", || place.leftovers().is_empty());
+    // A kill in mid-write tears the last line.
+    let results = place.run().join("results.jsonl");
+    let mut text = fs::read_to_string(&results).unwrap();
+    let whole = text.lines().count();
+    text.push_str("{\"schema\":1,\"ru");
+    fs::write(&results, text).unwrap();
+
+    let run = place.run();
+    let resumed = place.command(&["measure", "--resume", run.to_str().unwrap()]).output().unwrap();
+    assert_success(&resumed);
+    let records = place.records();
+    assert!(whole < records.len());
+    let mut keys: Vec<_> = records.iter().map(|r| (r.case.clone(), r.inputs.trial)).collect();
+    keys.sort();
+    keys.dedup();
+    assert_eq!((keys.len(), records.len()), (4 * 6, 4 * 6));
+    assert_eq!(place.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn ctrl_c_ends_cleanly_with_what_there_is() {
+    for how in ["-INT", "-TERM"] {
+        let place = Place::new(LONG);
+        let controller = place.start();
+        place.await_records(2);
+        signal(controller.id() as i32, how);
+        let output = controller.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130));
+        let records = place.records();
+        assert!(records.len() >= 2 && records.len() < 24);
+        assert!(records.iter().all(|r| r.status == Status::Ok));
+        assert_eq!(place.leftovers(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_killed_role_fails_its_trial_and_the_run_goes_on() {
+    let place = Place::new(LONG);
+    let controller = place.start();
+    place.await_records(1);
+    let mut victim = None;
+    await_that("a role", || {
+        victim = place.processes(|line| line.ends_with("role ")).first().copied();
+        victim.is_some_and(|pid| {
+            Command::new("kill").args(["-9", &pid.to_string()]).status().is_ok_and(|s| s.success())
+        })
+    });
+    let output = controller.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "a failed trial is the answer no");
+    let records = place.records();
+    assert_eq!(records.len(), 24);
+    let failed: Vec<_> = records.iter().filter(|r| r.status == Status::Failed).collect();
+    assert_eq!(failed.len(), 1);
+    let reason = failed[0].reason.as_ref().unwrap();
+    assert!(reason.contains("was killed by signal 9"), "{reason}");
+    assert_eq!(place.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn a_frozen_role_is_noticed_by_the_watchdog() {
+    let place = Place::new(
+        r#"
+[group.one]
+mechanisms = "pipe"
+workload = "ping-pong"
+size_bytes = 64
+placement = "unpinned"
+trials = 1
+warmup_ms = 10
+measure_ms = 3000
+"#,
+    );
+    let controller = place.start();
+    await_that("a role", || {
+        place.processes(|line| line.ends_with("role ")).first().is_some_and(|pid| {
+            Command::new("kill").args(["-STOP", &pid.to_string()]).status().unwrap().success()
+        })
+    });
+    let output = controller.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let records = place.records();
+    assert_eq!(records[0].status, Status::Failed);
+    let reason = records[0].reason.as_ref().unwrap();
+    assert!(reason.contains("did not answer within"), "{reason}");
+    assert_eq!(place.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn every_mechanism_that_is_ready_passes_a_short_run() {
+    let place = Place::new(
+        r#"
+[group.all]
+mechanisms = "all"
+workload = ["throughput", "ping-pong"]
+size_bytes = [64, "4 KiB"]
+placement = "other-core"
+trials = 1
+messages = 300
+warmup_ms = 5
+"#,
+    );
+    let output = place.measure(&[]);
+    let bad: Vec<_> = place
+        .records()
+        .into_iter()
+        .filter(|r| r.status == Status::Failed)
+        .map(|r| format!("{}: {}", r.case, r.reason.unwrap_or_default()))
+        .collect();
+    assert_eq!(bad, Vec::<String>::new());
+    assert_success(&output);
+    assert_eq!(place.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn the_largest_plan_lists_without_touching_the_machine() {
+    let place = Place::new(TINY);
+    let output = place.command(&["measure", "full", "--list"]).output().unwrap();
+    assert_success(&output);
+    assert!(String::from_utf8_lossy(&output.stdout).lines().count() > 1_000);
+    assert!(!Path::new(&place.dir.path().join("rt/crossway")).exists());
+}
