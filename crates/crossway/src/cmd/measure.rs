@@ -14,6 +14,7 @@ use crossway_sys::topology::Topology;
 use serde::Serialize;
 
 use super::Run;
+use super::report::Report;
 use crate::progress::Progress;
 use crate::ui::{self, Ui};
 
@@ -63,30 +64,46 @@ impl Run for Measure {
         if self.list || self.dry_run {
             return self.show(&plan, ui);
         }
-        let summary = measure(&plan, filters, self.out, self.resume, ui, self.json)?;
-        let told = told(&summary);
-        if self.json {
-            ui.print_json(&told)?;
-        } else {
-            println!(
-                "{} ok, {} degraded, {} failed, {} skipped",
-                told.ok, told.degraded, told.failed, told.skipped
-            );
-            println!("records: {}", summary.dir.display());
-        }
-        if summary.interrupted {
-            eprintln!(
-                "interrupted; go on with: crossway measure --resume {}",
-                summary.dir.display()
-            );
-            return Ok(ExitCode::from(ui::EXIT_INTERRUPTED));
-        }
-        Ok(ui::verdict(told.failed == 0))
+        measure_and_tell(&plan, filters, self.out, self.resume, ui, self.json)
     }
 }
 
+/// Runs a plan, then says what came of it: the report, or JSON.
+pub(super) fn measure_and_tell(
+    plan: &Plan,
+    filters: Vec<String>,
+    out: PathBuf,
+    resume: Option<PathBuf>,
+    ui: &Ui,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let summary = measure(plan, filters, out, resume, ui, json)?;
+    let told = told(&summary);
+    if json {
+        ui.print_json(&told)?;
+    } else {
+        if told.ok + told.degraded > 0 {
+            Report::page_of(&summary.dir).run(ui)?;
+        }
+        println!(
+            "{} ok, {} degraded, {} failed, {} skipped; records: {}",
+            told.ok,
+            told.degraded,
+            told.failed,
+            told.skipped,
+            summary.dir.display()
+        );
+    }
+    if summary.interrupted {
+        let dir = summary.dir.display();
+        eprintln!("interrupted; go on with: crossway measure --resume {dir}");
+        return Ok(ExitCode::from(ui::EXIT_INTERRUPTED));
+    }
+    Ok(ui::verdict(told.failed == 0))
+}
+
 /// Runs a plan with this program as its roles and its reaper.
-pub(super) fn measure(
+fn measure(
     plan: &Plan,
     filters: Vec<String>,
     out: PathBuf,

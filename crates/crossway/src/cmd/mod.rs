@@ -7,6 +7,7 @@ mod man;
 mod measure;
 mod net;
 mod report;
+mod rerun;
 mod role;
 
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ macro_rules! commands {
 
 commands! {
     measure::Measure,
+    rerun::Rerun,
     list::List,
     net::Net,
     report::Report,

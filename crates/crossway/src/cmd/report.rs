@@ -52,6 +52,11 @@ impl Run for Report {
 }
 
 impl Report {
+    /// The page in the run's directory and the summary on the terminal, as after a measurement.
+    pub(super) fn page_of(dir: &Path) -> Report {
+        Report { dir: dir.to_owned(), output: None, terminal: false, markdown: false, json: false }
+    }
+
     fn emit(&self, text: &str) -> anyhow::Result<()> {
         match &self.output {
             Some(path) => write(path, |out| Ok(out.write_all(text.as_bytes())?)),

@@ -4,6 +4,7 @@
 //! and what is allowed.
 
 mod mechanisms;
+mod repeat;
 mod sizes;
 mod syntax;
 

@@ -1,1 +1,174 @@
+use crossway_mech::registry;
+use crossway_sys::topology::Topology;
 
+use super::*;
+use crate::case::{self, Case};
+
+const GROUP: &str =
+    "[group.x]\nmechanisms = \"pipe\"\nworkload = \"throughput\"\nsize_bytes = 64\n";
+
+fn parse(text: &str) -> Result<Plan, PlanError> {
+    Plan::parse("test", "test.toml", text)
+}
+
+fn error(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+/// [`GROUP`] with one line more, or instead of the one with that key.
+fn error_with(line: &str) -> String {
+    let key = line.split([' ', '=']).next().unwrap_or_default();
+    let kept: Vec<_> = GROUP.lines().filter(|l| !l.starts_with(&format!("{key} "))).collect();
+    error(&format!("{}\n{line}\n", kept.join("\n")))
+}
+
+#[test]
+fn errors_name_the_file_the_key_and_what_is_allowed() {
+    let mut all = String::new();
+    for line in [
+        "wiat = \"block\"",
+        "wait = \"blok\"",
+        "wait = { hybrid = { us = 20 } }",
+        "wait = []",
+        "workload = \"latency\"",
+        "workload = { paced = { burst_bytes = 64 } }",
+        "workload = { pairs = { pairs = 1 } }",
+        "workload = 3",
+        "size_bytes = -1",
+        "size_bytes = \"4 KB\"",
+        "size_bytes = { arithmetic = { from = 10, to = 1, step = 1 } }",
+        "size_bytes = { arithmetic = { from = 1, to = 10, step = 0 } }",
+        "size_bytes = { geometric = { from = 1, to = 10 } }",
+        "size_bytes = { zoom = { around = 5, radius = 2, step = 1 } }",
+        "access = \"zero-copy\"",
+        "placement = \"near\"",
+        "placement = { cpus = { a = 0 } }",
+        "load = \"heavy\"",
+        "load = { cpus = 2 }",
+        "trials = 0",
+        "measure_ms = \"long\"",
+        "messages = 0",
+        "capacity_bytes = 0",
+    ] {
+        all.push_str(&format!("{line}\n    {}\n", error_with(line)));
+    }
+    for text in ["group = 1", "[group]", "x = 1\n[group.a]", "[defaults]\nfoo = 1", "[group.a", ""]
+    {
+        all.push_str(&format!("{text:?}\n    {}\n", error(text)));
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn unknown_mechanisms_are_refused_with_the_known_ones() {
+    let said = error_with("mechanisms = [\"pipe\", \"carrier-pigeon\"]");
+    assert!(said.starts_with("test.toml: group.x.mechanisms: unknown mechanism 'carrier-pigeon'"));
+    assert!(said.contains("uds-stream") && said.contains("local"), "{said}");
+    assert!(error_with("mechanisms = [\"pipe\", \"!pipe\"]").contains("no mechanism is left"));
+}
+
+fn sizes(text: &str) -> Vec<u64> {
+    let plan = GROUP.replace("size_bytes = 64", &format!("size_bytes = {text}"));
+    parse(&plan).unwrap().groups[0].sizes.clone()
+}
+
+#[test]
+fn series_of_sizes_are_exact() {
+    let toshiba = sizes("{ arithmetic = { from = 512, to = 40448, step = 512 } }");
+    assert_eq!(toshiba, (1..=79).map(|n| 512 * n).collect::<Vec<_>>());
+    assert_eq!(sizes("{ zoom = { around = 2952, radius = 2 } }"), [2950, 2951, 2952, 2953, 2954]);
+    let octaves = sizes("{ geometric = { from = 16, to = 128, per_octave = 1 } }");
+    assert_eq!(octaves, [16, 32, 64, 128]);
+    assert_eq!(sizes("{ geometric = { from = 1, to = 1000, factor = 10 } }"), [1, 10, 100, 1000]);
+    assert_eq!(sizes("[64, \"4 KiB\", 1, 64, \"1 MiB\"]"), [1, 64, 4096, 1 << 20]);
+    let fine = sizes("{ geometric = { from = 16, to = \"1 MiB\", per_octave = 4 } }");
+    assert_eq!(fine.len(), 65);
+    assert!((4..=20).all(|power| fine.contains(&(1 << power))));
+}
+
+#[test]
+fn mechanisms_are_chosen_by_id_pattern_and_tag() {
+    let chosen = |words: &str| {
+        let plan = GROUP.replace("\"pipe\"", words);
+        parse(&plan).unwrap().groups[0].mechanisms.clone()
+    };
+    assert_eq!(chosen("\"all\"").len(), registry::ALL.len());
+    assert_eq!(chosen("[\"pipe\", \"tcp\"]"), ["pipe", "tcp"]);
+    assert!(chosen("\"uds-*\"").iter().all(|id| id.starts_with("uds-")));
+    let (local, network) = (chosen("\"local\""), chosen("\"network\""));
+    assert!(local.contains(&"pipe") && network.contains(&"tcp"));
+    assert_eq!(local.len() + network.len(), registry::ALL.len());
+    assert!(!chosen("[\"local\", \"!pipe\"]").contains(&"pipe"));
+}
+
+fn expand(text: &str) -> Vec<Case> {
+    case::expand(&parse(text).unwrap(), &Topology::read().unwrap(), &[])
+}
+
+#[test]
+fn a_group_is_the_product_of_its_axes() {
+    let cases = expand(
+        r#"
+[defaults]
+placement = "unpinned"
+[group.a]
+mechanisms = ["pipe", "tcp"]
+workload = ["throughput", "ping-pong"]
+size_bytes = [1, 2, 3]
+wait = ["block", "spin"]
+access = ["copy", "in-place"]
+load = ["idle", { cpu = 1 }]
+socket_buffer_bytes = ["default", 4096]
+[group.b]
+mechanisms = "pipe"
+workload = "throughput"
+size_bytes = 1
+"#,
+    );
+    assert_eq!(cases.len(), 2 * 2 * 3 * 2 * 2 * 2 * 2 + 1);
+    let mut ids: Vec<_> = cases.iter().map(Case::full_id).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), cases.len(), "ids must tell cases apart");
+}
+
+#[test]
+fn what_cannot_be_is_excluded_with_a_remedy() {
+    let why = |line: &str| {
+        let key = line.split(' ').next().unwrap_or_default();
+        let kept: Vec<_> = GROUP.lines().filter(|l| !l.starts_with(&format!("{key} "))).collect();
+        let cases = expand(&format!("{}\n{line}\n", kept.join("\n")));
+        let excluded = cases[0].excluded.clone().unwrap_or_else(|| panic!("{line} is possible"));
+        assert!(!excluded.remedy.is_empty());
+        excluded.why
+    };
+    assert!(why("workload = \"exchange\"").contains("connected again"));
+    assert!(why("size_bytes = 0").contains("empty"));
+    assert!(why("access = \"in-place\"").contains("in place"));
+    assert!(why("placement = { cpus = { a = 0, b = 8000 } }").contains("CPU 8000"));
+    // Two that spin on one core (study item E18).
+    let spinning = expand(
+        "[group.x]\nmechanisms = \"shm-spin\"\nworkload = \"ping-pong\"\nsize_bytes = 64\nplacement = \"same-core\"",
+    );
+    assert!(spinning[0].excluded.as_ref().unwrap().why.contains("same core"));
+}
+
+#[test]
+fn presets_parse_and_expand() {
+    let topology = Topology::read().unwrap();
+    for (name, _) in PRESETS {
+        let plan = Plan::load(name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(!case::expand(&plan, &topology, &[]).is_empty(), "{name}");
+        assert!(plan.groups.iter().all(|g| g.trials >= 5), "{name}: at least five trials");
+    }
+}
+
+#[test]
+fn a_filter_keeps_what_matches_group_and_case() {
+    let plan = Plan::load("quick").unwrap();
+    let topology = Topology::read().unwrap();
+    let kept = case::expand(&plan, &topology, &["basic/pipe/*/64/".into(), "tcp/ping*/64/".into()]);
+    assert!(kept.iter().any(|c| c.id.starts_with("pipe/throughput/64/")));
+    assert!(kept.iter().all(|c| c.inputs.size_bytes == 64));
+    assert!(case::expand(&plan, &topology, &["no-such".into()]).is_empty());
+}

@@ -1,0 +1,58 @@
+//! `crossway rerun RECORD`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use crossway_lab::plan::Plan;
+use crossway_lab::record::Record;
+use crossway_lab::records_io;
+
+use super::{Run, measure};
+use crate::ui::Ui;
+
+/// Repeats a record's case from the inputs that the record carries
+#[derive(clap::Args)]
+pub(crate) struct Rerun {
+    /// RUN:LINE or RUN:CASE, where RUN is a run's folder or its results.jsonl and CASE may be GROUP/CASE
+    record: String,
+    /// Where to make the new run's folder
+    #[arg(short, long, value_name = "DIR", default_value = "out")]
+    out: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run for Rerun {
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        let record = find(&self.record)?;
+        let plan = Plan::repeating(&record)?;
+        measure::measure_and_tell(&plan, Vec::new(), self.out, None, ui, self.json)
+    }
+}
+
+/// The record that `RUN:LINE` or `RUN:CASE` means.
+fn find(words: &str) -> anyhow::Result<Record> {
+    let (run, which) = words.rsplit_once(':').with_context(|| {
+        format!("'{words}' names no record: give RUN:LINE or RUN:CASE, e.g. out/RUN:12")
+    })?;
+    let path = Path::new(run);
+    if let Ok(line) = which.parse::<usize>() {
+        let file = records_io::results_file(path);
+        let text = std::fs::read_to_string(&file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
+        let lines = text.lines().count();
+        let Some(text) = line.checked_sub(1).and_then(|at| text.lines().nth(at)) else {
+            bail!("{} has lines 1 to {lines}, not {line}", file.display());
+        };
+        let mut loaded = records_io::parse_records(&file, text.as_bytes())?;
+        return loaded.records.pop().with_context(|| format!("line {line} holds no record"));
+    }
+    let loaded = records_io::read_records(path)?;
+    let found = loaded
+        .records
+        .into_iter()
+        .find(|r| r.case == which || format!("{}/{}", r.group, r.case) == which);
+    found.with_context(|| format!("{run} has no case '{which}'"))
+}

@@ -1,0 +1,107 @@
+//! A plan that repeats one record: its inputs, written as a plan would write them.
+
+use crossway_mech::{Access, Wait};
+use toml::{Table, Value};
+
+use super::{Plan, PlanError};
+use crate::inputs::{Inputs, Placement, Workload};
+use crate::record::Record;
+
+impl Plan {
+    /// The plan of one case that asks for what the record's inputs say, in as many trials.
+    pub fn repeating(record: &Record) -> Result<Plan, PlanError> {
+        let inputs = &record.inputs;
+        let mut group = Table::new();
+        group.insert("mechanisms".into(), record.mechanism.clone().into());
+        group.insert("workload".into(), workload(inputs.workload));
+        group.insert("size_bytes".into(), number(inputs.size_bytes));
+        group.insert("wait".into(), wait(inputs.wait));
+        let access = match inputs.access {
+            Access::Copy => "copy",
+            Access::InPlace => "in-place",
+        };
+        group.insert("access".into(), access.into());
+        group.insert("placement".into(), placement(inputs.placement));
+        group.insert("load".into(), load(inputs));
+        if let Some(bytes) = inputs.socket_buffer_bytes {
+            group.insert("socket_buffer_bytes".into(), number(bytes));
+        }
+        if let Some(bytes) = inputs.capacity_bytes {
+            group.insert("capacity_bytes".into(), number(bytes));
+        }
+        if let Some(messages) = inputs.messages {
+            group.insert("messages".into(), number(messages));
+        }
+        group.insert("trials".into(), number(u64::from(inputs.trials)));
+        group.insert("warmup_ms".into(), number(inputs.warmup_ms));
+        group.insert("measure_ms".into(), number(inputs.measure_ms));
+        let mut top = Table::new();
+        let about = format!("Repeats {} of run {}", record.case, record.run);
+        top.insert("about".into(), about.into());
+        top.insert("seed".into(), number(inputs.seed));
+        top.insert("group".into(), table([(record.group.as_str(), Value::Table(group))]));
+        Plan::parse("rerun", "the record's inputs", &top.to_string())
+    }
+}
+
+fn number(n: u64) -> Value {
+    Value::Integer(i64::try_from(n).unwrap_or(i64::MAX))
+}
+
+fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
+    Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+fn workload(workload: Workload) -> Value {
+    let count = |name, key, n: u32| table([(name, table([(key, number(u64::from(n)))]))]);
+    match workload {
+        Workload::Throughput => "throughput".into(),
+        Workload::PingPong => "ping-pong".into(),
+        Workload::Exchange => "exchange".into(),
+        Workload::Paced { burst_bytes, period_us } => {
+            let arguments =
+                [("burst_bytes", number(burst_bytes)), ("period_us", number(period_us))];
+            table([("paced", table(arguments))])
+        }
+        Workload::Pairs { pairs } => count("pairs", "pairs", pairs),
+        Workload::FanIn { senders } => count("fan-in", "senders", senders),
+        Workload::FanOut { receivers } => count("fan-out", "receivers", receivers),
+    }
+}
+
+fn wait(wait: Wait) -> Value {
+    match wait {
+        Wait::Block => "block".into(),
+        Wait::Spin => "spin".into(),
+        Wait::Hybrid { spin_us } => {
+            table([("hybrid", table([("spin_us", number(u64::from(spin_us)))]))])
+        }
+    }
+}
+
+fn placement(placement: Placement) -> Value {
+    match placement {
+        Placement::SameCore => "same-core".into(),
+        Placement::SmtSibling => "smt-sibling".into(),
+        Placement::SharedCache => "shared-cache".into(),
+        Placement::OtherCore => "other-core".into(),
+        Placement::CrossSocket => "cross-socket".into(),
+        Placement::Unpinned => "unpinned".into(),
+        Placement::Cpus { a, b } => {
+            let cpus = [("a", number(u64::from(a))), ("b", number(u64::from(b)))];
+            table([("cpus", table(cpus))])
+        }
+    }
+}
+
+fn load(inputs: &Inputs) -> Value {
+    let load = inputs.load;
+    if load.is_idle() {
+        return "idle".into();
+    }
+    table([
+        ("cpu", number(u64::from(load.cpu))),
+        ("memory", number(u64::from(load.memory))),
+        ("io", number(u64::from(load.io))),
+    ])
+}
