@@ -385,3 +385,45 @@ fn the_largest_plan_lists_without_touching_the_machine() {
     assert!(String::from_utf8_lossy(&output.stdout).lines().count() > 1_000);
     assert!(!Path::new(&place.dir.path().join("rt/crossway")).exists());
 }
+
+#[test]
+fn a_record_is_repeated_from_its_own_inputs() {
+    let place = Place::new(
+        r#"
+seed = 99
+[group.g]
+mechanisms = "pipe"
+workload = [{ paced = { burst_bytes = 128, period_us = 500 } }, "throughput"]
+size_bytes = 64
+wait = "block"
+placement = "unpinned"
+capacity_bytes = 65536
+messages = 40
+trials = 1
+warmup_ms = 3
+"#,
+    );
+    assert_success(&place.measure(&[]));
+    let run = place.run();
+    for which in ["1", "2", "g/pipe/throughput/64/block/unpinned/capacity65536"] {
+        let words = format!("{}:{which}", run.display());
+        let output = place.command(&["rerun", &words, "-o", "again", "--json"]).output().unwrap();
+        assert_success(&output);
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let dir = place.dir.path().join(told["dir"].as_str().unwrap());
+        let repeated = read_records(&dir).unwrap().records.remove(0);
+        let original = place.records().into_iter().find(|r| r.case == repeated.case).unwrap();
+        let mut wanted = original.inputs.clone();
+        wanted.order = repeated.inputs.order;
+        assert_eq!(repeated.inputs, wanted);
+        assert_eq!(repeated.status, Status::Ok);
+    }
+    for (words, wanted) in
+        [("nowhere:1", "nowhere"), ("out", "names no record"), ("plan.toml:99", "has lines 1 to")]
+    {
+        let output = place.command(&["rerun", words]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr.contains(wanted), "{words}: {stderr}");
+    }
+}
