@@ -8,6 +8,8 @@ mod assemble;
 pub mod calibrate;
 pub mod case;
 mod cast;
+pub mod cases;
+pub mod compare;
 pub mod control;
 pub mod env;
 pub mod fit;

@@ -48,8 +48,8 @@ const WORKING_SET: u64 = 8 << 20;
 /// How many messages take some milliseconds, whatever the size: small ones at 1 GB/s, large ones at 10.
 fn messages(size: usize, run_ms: u32) -> usize {
     let bytes_per_ms = match size {
-        ..=128 => 1 << 20,
-        ..=1024 => 3 << 20,
+        0..=128 => 1 << 20,
+        129..=1024 => 3 << 20,
         _ => 10 << 20,
     };
     (run_ms as usize * bytes_per_ms / size).max(16)

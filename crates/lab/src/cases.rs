@@ -1,0 +1,250 @@
+//! Records grouped into cases: all trials of one mechanism under the same inputs.
+//!
+//! Shared by everything that reads records, so that all agree on what is comparable and which trials count.
+
+use std::collections::HashMap;
+
+use crossway_mech::Wait;
+
+use crate::inputs::{Load, Placement, Workload};
+use crate::limits::cores_moved;
+use crate::record::{Latency, Record, Span, Status};
+
+/// The inputs that tell cases apart, each as a word. What differs from trial to trial (order, seed) or from run to run
+/// (durations, the CPUs a placement resolved to) is not among them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CaseKey {
+    fields: [(&'static str, String); FIELDS],
+}
+
+const FIELDS: usize = 11;
+
+/// Names of the inputs that tell cases apart, in the order in which they are shown.
+pub const FIELD_NAMES: [&str; FIELDS] = [
+    "host",
+    "mechanism",
+    "workload",
+    "size",
+    "wait",
+    "access",
+    "placement",
+    "load",
+    "socket-buffer",
+    "capacity",
+    "messages",
+];
+
+impl CaseKey {
+    /// Of a record.
+    pub fn of(record: &Record) -> CaseKey {
+        let inputs = &record.inputs;
+        let bytes = |b: Option<u64>| b.map_or("default".to_owned(), |b| b.to_string());
+        let values = [
+            record.host.clone(),
+            record.mechanism.clone(),
+            workload_name(&inputs.workload),
+            inputs.size_bytes.to_string(),
+            wait_name(&inputs.wait),
+            match inputs.access {
+                crossway_mech::Access::Copy => "copy".to_owned(),
+                crossway_mech::Access::InPlace => "in-place".to_owned(),
+            },
+            placement_name(&inputs.placement),
+            load_name(&inputs.load),
+            bytes(inputs.socket_buffer_bytes),
+            bytes(inputs.capacity_bytes),
+            inputs.messages.map_or("timed".to_owned(), |m| m.to_string()),
+        ];
+        let mut values = values.into_iter();
+        CaseKey { fields: FIELD_NAMES.map(|name| (name, values.next().unwrap_or_default())) }
+    }
+
+    /// The value of an input by its name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_str())
+    }
+
+    /// The same without some inputs: equal for cases that differ in those only.
+    pub fn without(mut self, names: &[&str]) -> CaseKey {
+        for (name, value) in &mut self.fields {
+            if names.contains(name) {
+                value.clear();
+            }
+        }
+        self
+    }
+
+    /// For people: the inputs that are set and not at their default.
+    pub fn label(&self) -> String {
+        let usual = ["local", "default", "timed", "copy", "idle", ""];
+        self.fields
+            .iter()
+            .filter(|(_, value)| !usual.contains(&value.as_str()))
+            .map(|(name, value)| match *name {
+                "size" => format!("{value} B"),
+                "socket-buffer" | "capacity" | "messages" | "load" => format!("{name} {value}"),
+                _ => value.clone(),
+            })
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+}
+
+/// The word for a workload.
+pub fn workload_name(workload: &Workload) -> String {
+    match workload {
+        Workload::Throughput => "throughput".to_owned(),
+        Workload::PingPong => "ping-pong".to_owned(),
+        Workload::Paced { burst_bytes, period_us } => format!("paced-{burst_bytes}B-{period_us}us"),
+        Workload::Exchange => "exchange".to_owned(),
+        Workload::Pairs { pairs } => format!("pairs-{pairs}"),
+        Workload::FanIn { senders } => format!("fan-in-{senders}"),
+        Workload::FanOut { receivers } => format!("fan-out-{receivers}"),
+    }
+}
+
+/// The word for a wait.
+pub fn wait_name(wait: &Wait) -> String {
+    match wait {
+        Wait::Block => "block".to_owned(),
+        Wait::Spin => "spin".to_owned(),
+        Wait::Hybrid { spin_us } => format!("hybrid-{spin_us}us"),
+    }
+}
+
+/// The word for a placement.
+pub fn placement_name(placement: &Placement) -> String {
+    match placement {
+        Placement::SameCore => "same-core".to_owned(),
+        Placement::SmtSibling => "smt-sibling".to_owned(),
+        Placement::SharedCache => "shared-cache".to_owned(),
+        Placement::OtherCore => "other-core".to_owned(),
+        Placement::CrossSocket => "cross-socket".to_owned(),
+        Placement::Cpus { a, b } => format!("cpus-{a}-{b}"),
+        Placement::Unpinned => "unpinned".to_owned(),
+    }
+}
+
+/// The word for a load.
+pub fn load_name(load: &Load) -> String {
+    if load.is_idle() {
+        return "idle".to_owned();
+    }
+    [("cpu", load.cpu), ("memory", load.memory), ("io", load.io)]
+        .iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(name, n)| format!("{name}-{n}"))
+        .collect::<Vec<_>>()
+        .join("+")
+}
+
+/// All trials of a case.
+#[derive(Clone, Debug)]
+pub struct Case<'a> {
+    /// What tells it apart.
+    pub key: CaseKey,
+    /// Its records, whatever their status, in the order in which they were written.
+    pub records: Vec<&'a Record>,
+}
+
+impl<'a> Case<'a> {
+    /// The trials that count: verified, and spoiled by nothing.
+    pub fn good(&self) -> impl Iterator<Item = &'a Record> + '_ {
+        self.records.iter().copied().filter(|r| r.status == Status::Ok)
+    }
+
+    /// How many trials count.
+    pub fn trials(&self) -> usize {
+        self.good().count()
+    }
+
+    /// One figure of every trial that counts and has it.
+    pub fn figures(&self, of: impl Fn(&Record) -> Option<f64>) -> Vec<f64> {
+        self.good().filter_map(of).filter(|x| x.is_finite()).collect()
+    }
+
+    /// Whether cores moved under a trial that counts.
+    pub fn moved(&self) -> bool {
+        self.good().any(|r| {
+            let c = &r.calibration;
+            matches!((c.cache_line_before_ns, c.cache_line_after_ns), (Some(b), Some(a)) if cores_moved(b, a))
+        })
+    }
+
+    /// Cache-line round trips taken around the trials that count, nanoseconds.
+    pub fn cache_line_ns(&self) -> Vec<f64> {
+        self.good()
+            .flat_map(|r| [r.calibration.cache_line_before_ns, r.calibration.cache_line_after_ns])
+            .flatten()
+            .collect()
+    }
+}
+
+/// Groups records into cases, in the order in which the cases first appear.
+pub fn group<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Case<'a>> {
+    let mut at: HashMap<CaseKey, usize> = HashMap::new();
+    let mut cases: Vec<Case<'a>> = Vec::new();
+    for record in records {
+        let key = CaseKey::of(record);
+        let i = *at.entry(key.clone()).or_insert_with(|| {
+            cases.push(Case { key, records: Vec::new() });
+            cases.len() - 1
+        });
+        cases[i].records.push(record);
+    }
+    cases
+}
+
+/// The latency of a span, if the trial has one.
+pub fn latency(record: &Record, span: Span) -> Option<&Latency> {
+    record.latency_ns.iter().find(|l| l.span == span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    #[test]
+    fn trials_of_one_case_are_together_whatever_their_order() {
+        let mut records = samples::trials("pipe", 64, &[1, 2], 1.0);
+        records.extend(samples::trials("fifo", 64, &[1], 1.0));
+        records.extend(samples::trials("pipe", 64, &[3], 1.0));
+        records[1].inputs.seed = 99;
+        records[1].inputs.cpus = vec![1, 0];
+        let cases = group(&records);
+        assert_eq!(cases.len(), 2);
+        assert_eq!(cases[0].trials(), 3);
+        assert_eq!(cases[0].key.label(), "pipe ping-pong 64 B block shared-cache");
+        assert_eq!(cases[0].key.get("load"), Some("idle"));
+        assert_eq!(
+            cases[0].key.clone().without(&["mechanism"]),
+            cases[1].key.clone().without(&["mechanism"])
+        );
+    }
+
+    #[test]
+    fn only_good_trials_count() {
+        let mut records = samples::trials("pipe", 64, &[1, 2, 3], 1.0);
+        records[0].status = Status::Degraded;
+        records[2].status = Status::Failed;
+        let cases = group(&records);
+        assert_eq!(cases[0].figures(|r| r.latency_ns.first().map(|l| l.p50 as f64)), [2.0]);
+    }
+
+    #[test]
+    fn a_move_of_the_cores_is_seen() {
+        let mut records = samples::trials("pipe", 64, &[1, 2], 1.0);
+        assert!(!group(&records)[0].moved());
+        records[1].calibration.cache_line_after_ns = Some(400.0);
+        assert!(group(&records)[0].moved());
+    }
+
+    #[test]
+    fn loads_and_workloads_have_words() {
+        assert_eq!(load_name(&Load { cpu: 2, memory: 0, io: 1 }), "cpu-2+io-1");
+        let paced = Workload::Paced { burst_bytes: 262_144, period_us: 80_000 };
+        assert_eq!(workload_name(&paced), "paced-262144B-80000us");
+        assert_eq!(wait_name(&Wait::Hybrid { spin_us: 20 }), "hybrid-20us");
+    }
+}

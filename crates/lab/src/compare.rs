@@ -1,0 +1,346 @@
+//! Two sets of records compared case by case and figure by figure.
+//!
+//! A verdict needs two witnesses: the bootstrap interval of the ratio of medians and the Mann-Whitney test on the trials.
+//! Where they disagree, or trials are too few, or the cores moved between the two sets, it is "unclear".
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cases::{self, Case, CaseKey, latency};
+use crate::inputs::Workload;
+use crate::limits::cores_moved;
+use crate::record::{Record, Span, Status};
+use crate::stats::{self, Interval, Summary, TRIALS_AT_LEAST};
+
+/// Chance of a test to see a difference where there is none.
+const SIGNIFICANT: f64 = 0.05;
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "figure")]
+pub enum Figure {
+    /// Messages per second.
+    Rate,
+    /// Median latency of a span, nanoseconds.
+    LatencyP50 {
+        /// The span.
+        span: Span,
+    },
+    /// 99th percentile of a span, nanoseconds.
+    LatencyP99 {
+        /// The span.
+        span: Span,
+    },
+    /// CPU time of all roles per message, nanoseconds.
+    CpuPerMessage,
+}
+
+/// Every figure there is, in the order in which they are shown.
+pub const FIGURES: [Figure; 12] = [
+    Figure::Rate,
+    Figure::LatencyP50 { span: Span::RoundTrip },
+    Figure::LatencyP99 { span: Span::RoundTrip },
+    Figure::LatencyP50 { span: Span::OneWay },
+    Figure::LatencyP99 { span: Span::OneWay },
+    Figure::LatencyP50 { span: Span::SetUp },
+    Figure::LatencyP99 { span: Span::SetUp },
+    Figure::LatencyP50 { span: Span::Exchange },
+    Figure::LatencyP99 { span: Span::Exchange },
+    Figure::LatencyP50 { span: Span::TearDown },
+    Figure::LatencyP99 { span: Span::TearDown },
+    Figure::CpuPerMessage,
+];
+
+impl Figure {
+    /// A trial's figure; `None` where it has none, or where another figure says the same (the rate of a closed loop is
+    /// the inverse of its round trip, that of a paced stream is given).
+    pub fn of(&self, record: &Record) -> Option<f64> {
+        match self {
+            Figure::Rate => match record.inputs.workload {
+                Workload::PingPong | Workload::Paced { .. } | Workload::Exchange => None,
+                _ => record.throughput.map(|t| t.msgs_per_s),
+            },
+            Figure::LatencyP50 { span } => latency(record, *span).map(|l| l.p50 as f64),
+            Figure::LatencyP99 { span } => {
+                latency(record, *span).and_then(|l| l.p99).map(|p| p as f64)
+            }
+            Figure::CpuPerMessage => record.cost.map(|c| c.cpu_ns_per_msg),
+        }
+    }
+
+    /// Whether more is better.
+    pub fn more_is_better(&self) -> bool {
+        matches!(self, Figure::Rate)
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let span_name = |span: &Span| match span {
+            Span::RoundTrip => "round trip",
+            Span::OneWay => "one way",
+            Span::SetUp => "set-up",
+            Span::Exchange => "exchange",
+            Span::TearDown => "tear-down",
+        };
+        match self {
+            Figure::Rate => write!(f, "messages/s"),
+            Figure::LatencyP50 { span } => write!(f, "{} p50", span_name(span)),
+            Figure::LatencyP99 { span } => write!(f, "{} p99", span_name(span)),
+            Figure::CpuPerMessage => write!(f, "CPU/message"),
+        }
+    }
+}
+
+/// How B does against A.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// B is better.
+    Faster,
+    /// B is worse.
+    Slower,
+    /// Any difference is within the margin.
+    Same,
+    /// The trials do not tell.
+    Unclear,
+}
+
+/// One figure of one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The case, for people.
+    pub case: String,
+    /// The figure.
+    #[serde(flatten)]
+    pub figure: Figure,
+    /// The first set's trials.
+    pub a: Summary,
+    /// The second set's trials.
+    pub b: Summary,
+    /// Median of B over median of A.
+    pub ratio: f64,
+    /// 95 % bootstrap interval of the ratio.
+    pub ratio_interval: Interval,
+    /// B's time over A's time, whichever way the figure counts: above 1 is slower.
+    pub slowdown: f64,
+    /// 95 % bootstrap interval of the slowdown.
+    pub slowdown_interval: Interval,
+    /// Hodges and Lehmann's shift from A to B in the figure's unit.
+    pub shift: f64,
+    /// Cliff's delta of B against A: -1 when every trial of B has the smaller figure, 1 when every one has the larger.
+    pub cliffs_delta: f64,
+    /// Mann-Whitney's two-sided p.
+    pub p: f64,
+    /// How B does.
+    pub verdict: Verdict,
+    /// Why it is unclear, or what else to know.
+    pub note: Option<String>,
+}
+
+/// What to hold against each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Terms {
+    /// Differences up to here are "same": 0.03 is 3 %.
+    pub same_within: f64,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms { same_within: 0.03 }
+    }
+}
+
+/// A whole comparison.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// All figures of all matched cases.
+    pub comparisons: Vec<Comparison>,
+    /// Cases measured in A only.
+    pub only_in_a: Vec<String>,
+    /// Cases measured in B only.
+    pub only_in_b: Vec<String>,
+    /// Cases that gave figures in A and fail in B, with the reason.
+    pub failed_in_b: Vec<String>,
+    /// What to know about the comparison as a whole.
+    pub warnings: Vec<String>,
+}
+
+impl Report {
+    /// How many figures got this verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.comparisons.iter().filter(|c| c.verdict == verdict).count()
+    }
+}
+
+/// Compares the trials that count of two sets of records. Inputs in `ignoring` may differ between the two sides (e.g. the
+/// mechanism, when two filters of one run are compared).
+pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -> Report {
+    let mut report = Report::default();
+    let cases_a = cases::group(a.iter().copied());
+    let cases_b = cases::group(b.iter().copied());
+    let key = |case: &Case| case.key.clone().without(ignoring);
+    let mut in_b: HashMap<CaseKey, Vec<&Case>> = HashMap::new();
+    for case in &cases_b {
+        in_b.entry(key(case)).or_default().push(case);
+    }
+    let mut matched: Vec<CaseKey> = Vec::new();
+    for case in &cases_a {
+        let key = key(case);
+        let Some(others) = in_b.get(&key) else {
+            report.only_in_a.push(case.key.label());
+            continue;
+        };
+        for other in others {
+            compare_case(case, other, ignoring, terms, &mut report);
+        }
+        matched.push(key);
+    }
+    report.only_in_b =
+        cases_b.iter().filter(|c| !matched.contains(&key(c))).map(|c| c.key.label()).collect();
+    let n = report.comparisons.len();
+    if n >= 20 {
+        report.warnings.push(format!(
+            "{n} figures are compared at once: some will differ by chance alone; look for patterns, or repeat what matters"
+        ));
+    }
+    report
+}
+
+fn compare_case(a: &Case, b: &Case, ignoring: &[&str], terms: &Terms, report: &mut Report) {
+    let label = if a.key == b.key {
+        a.key.label()
+    } else {
+        let side = |case: &Case| {
+            let values = ignoring.iter().filter_map(|name| case.key.get(name));
+            values.collect::<Vec<_>>().join(" ")
+        };
+        format!("{}: {} -> {}", a.key.clone().without(ignoring).label(), side(a), side(b))
+    };
+    if a.trials() > 0 && b.trials() == 0 {
+        let failed = b.records.iter().find(|r| r.status == Status::Failed);
+        if let Some(record) = failed {
+            let reason = record.reason.as_deref().unwrap_or("no reason given");
+            report.failed_in_b.push(format!("{label}: {reason}"));
+        } else {
+            report.only_in_a.push(label);
+        }
+        return;
+    }
+    let lines = (stats::median(&a.cache_line_ns()), stats::median(&b.cache_line_ns()));
+    for figure in FIGURES {
+        let (x, y) = (a.figures(|r| figure.of(r)), b.figures(|r| figure.of(r)));
+        report.comparisons.extend(compare_figure(&label, figure, &x, &y, lines, terms));
+    }
+}
+
+fn compare_figure(
+    label: &str,
+    figure: Figure,
+    a: &[f64],
+    b: &[f64],
+    cache_lines_ns: (Option<f64>, Option<f64>),
+    terms: &Terms,
+) -> Option<Comparison> {
+    let (a_summary, b_summary) = (Summary::of(a)?, Summary::of(b)?);
+    let ratio_interval = stats::ratio_interval(b, a, 0.95)?;
+    let test = stats::mann_whitney(b, a)?;
+    let ratio = b_summary.median / a_summary.median;
+    let (slowdown, slowdown_interval) = if figure.more_is_better() {
+        let inverse = Interval { low: 1.0 / ratio_interval.high, high: 1.0 / ratio_interval.low };
+        (1.0 / ratio, inverse)
+    } else {
+        (ratio, ratio_interval)
+    };
+    let mut note = None;
+    let margin = Interval { low: 1.0 / (1.0 + terms.same_within), high: 1.0 + terms.same_within };
+    let trials = a.len().min(b.len());
+    let verdict = if trials < TRIALS_AT_LEAST {
+        note = Some(format!("{trials} trials are too few; take {TRIALS_AT_LEAST} or more"));
+        Verdict::Unclear
+    } else if let (Some(before), Some(after)) = cache_lines_ns
+        && cores_moved(before, after)
+    {
+        note = Some(format!(
+            "the cores moved in between: their cache-line round trip went from {before:.0} to {after:.0} ns; measure both again"
+        ));
+        Verdict::Unclear
+    } else if margin.contains(slowdown_interval.low) && margin.contains(slowdown_interval.high) {
+        Verdict::Same
+    } else if test.p < SIGNIFICANT && slowdown_interval.low > 1.0 {
+        Verdict::Slower
+    } else if test.p < SIGNIFICANT && slowdown_interval.high < 1.0 {
+        Verdict::Faster
+    } else {
+        Verdict::Unclear
+    };
+    let outliers = a_summary.outliers + b_summary.outliers;
+    if note.is_none() && outliers > 0 {
+        note = Some(format!("{outliers} outlying trials, kept"));
+    }
+    Some(Comparison {
+        case: label.to_owned(),
+        figure,
+        a: a_summary,
+        b: b_summary,
+        ratio,
+        ratio_interval,
+        slowdown,
+        slowdown_interval,
+        shift: stats::hodges_lehmann(b, a)?,
+        cliffs_delta: stats::cliffs_delta(b, a)?,
+        p: test.p,
+        verdict,
+        note,
+    })
+}
+
+/// When a comparison is to fail a gate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FailOn {
+    /// Slower by so much: 0.05 is 5 %.
+    pub slower_by: f64,
+}
+
+impl std::str::FromStr for FailOn {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FailOn, String> {
+        let error = || format!("'{text}' is not understood; write e.g. slower:5%");
+        let by = match text.split_once(':') {
+            None if text == "slower" => return Ok(FailOn { slower_by: 0.0 }),
+            Some(("slower", by)) => parse_percent(by).ok_or_else(error)?,
+            _ => return Err(error()),
+        };
+        Ok(FailOn { slower_by: by })
+    }
+}
+
+/// Reads `5%`, or `5` for the same; not negative.
+pub fn parse_percent(text: &str) -> Option<f64> {
+    let number: f64 = text.trim().trim_end_matches('%').trim_end().parse().ok()?;
+    (number.is_finite() && (0.0..1e6).contains(&number)).then_some(number / 100.0)
+}
+
+impl FailOn {
+    /// Whether this figure fails the gate: its verdict is "slower", and its whole interval lies beyond the bound.
+    pub fn fails(&self, comparison: &Comparison) -> bool {
+        comparison.verdict == Verdict::Slower
+            && comparison.slowdown_interval.low > 1.0 + self.slower_by
+    }
+
+    /// What fails the gate, in words. A case that no longer gives figures does.
+    pub fn failures(&self, report: &Report) -> Vec<String> {
+        let slower = report.comparisons.iter().filter(|c| self.fails(c)).map(|c| {
+            format!("{}: {} is slower by {:.1} %", c.case, c.figure, (c.slowdown - 1.0) * 100.0)
+        });
+        let failed = report.failed_in_b.iter().map(|f| format!("{f} (failed)"));
+        slower.chain(failed).collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "compare_tests.rs"]
+mod tests;

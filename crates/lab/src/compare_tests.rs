@@ -1,0 +1,138 @@
+//! Comparisons whose outcome is known.
+
+use super::*;
+use crate::samples;
+
+const A: [u64; 7] = [1000, 1010, 1005, 995, 1002, 998, 1008];
+
+fn scaled(by: f64) -> Vec<u64> {
+    A.iter().map(|x| (*x as f64 * by) as u64).collect()
+}
+
+fn against(b: &[Record]) -> Report {
+    let a = samples::trials("pipe", 64, &A, 500.0);
+    compare(&a.iter().collect::<Vec<_>>(), &b.iter().collect::<Vec<_>>(), &[], &Terms::default())
+}
+
+fn p50(report: &Report) -> &Comparison {
+    let figure = Figure::LatencyP50 { span: Span::RoundTrip };
+    report.comparisons.iter().find(|c| c.figure == figure).expect("a round trip")
+}
+
+#[test]
+fn twice_the_time_is_slower_and_half_is_faster() {
+    let slower = against(&samples::trials("pipe", 64, &scaled(2.0), 500.0));
+    let c = p50(&slower);
+    assert_eq!(c.verdict, Verdict::Slower);
+    assert!((c.ratio - 2.0).abs() < 0.01 && c.slowdown_interval.contains(2.0), "{c:?}");
+    assert_eq!(c.cliffs_delta, 1.0);
+    assert!((c.shift - 1002.0).abs() < 15.0, "{c:?}");
+    let faster = against(&samples::trials("pipe", 64, &scaled(0.5), 500.0));
+    assert_eq!(p50(&faster).verdict, Verdict::Faster);
+    // Round trips tell of a closed loop's speed; its rate would say the same again. p99 and CPU are there.
+    assert_eq!(faster.comparisons.len(), 3);
+    assert_eq!(faster.comparisons[2].figure, Figure::CpuPerMessage);
+    assert_eq!(faster.comparisons[2].verdict, Verdict::Same);
+}
+
+#[test]
+fn more_messages_per_second_is_faster() {
+    let mut a = samples::trials("pipe", 64, &A, 500.0);
+    let mut b = samples::trials("pipe", 64, &scaled(0.5), 500.0);
+    for r in a.iter_mut().chain(&mut b) {
+        r.inputs.workload = Workload::Throughput;
+        r.latency_ns.clear();
+    }
+    let report = compare(
+        &a.iter().collect::<Vec<_>>(),
+        &b.iter().collect::<Vec<_>>(),
+        &[],
+        &Terms::default(),
+    );
+    let c = &report.comparisons[0];
+    assert_eq!((c.figure, c.verdict), (Figure::Rate, Verdict::Faster));
+    assert!(c.ratio > 1.9 && c.slowdown < 0.53 && c.slowdown_interval.high < 1.0, "{c:?}");
+}
+
+#[test]
+fn equal_sets_are_the_same_and_small_differences_too() {
+    assert_eq!(p50(&against(&samples::trials("pipe", 64, &A, 500.0))).verdict, Verdict::Same);
+    assert_eq!(
+        p50(&against(&samples::trials("pipe", 64, &scaled(1.012), 5.0))).verdict,
+        Verdict::Same
+    );
+}
+
+#[test]
+fn wide_scatter_is_unclear() {
+    let wild = [400, 3000, 900, 1500, 700, 2500, 1000];
+    assert_eq!(p50(&against(&samples::trials("pipe", 64, &wild, 500.0))).verdict, Verdict::Unclear);
+}
+
+#[test]
+fn too_few_trials_are_unclear_and_say_so() {
+    let report = against(&samples::trials("pipe", 64, &scaled(3.0)[..4], 500.0));
+    let c = p50(&report);
+    assert_eq!(c.verdict, Verdict::Unclear);
+    assert!(c.note.as_deref().expect("a note").contains("4 trials are too few"));
+}
+
+#[test]
+fn a_move_of_the_cores_in_between_is_no_verdict() {
+    let mut b = samples::trials("pipe", 64, &scaled(3.0), 500.0);
+    for r in &mut b {
+        r.calibration.cache_line_before_ns = Some(480.0);
+        r.calibration.cache_line_after_ns = Some(500.0);
+    }
+    let report = against(&b);
+    assert_eq!(p50(&report).verdict, Verdict::Unclear);
+    assert!(p50(&report).note.as_deref().expect("a note").contains("cores moved"));
+}
+
+#[test]
+fn cases_of_one_side_and_failed_ones_are_listed() {
+    let mut b = samples::trials("pipe", 64, &A, 500.0);
+    for r in &mut b {
+        r.status = Status::Failed;
+        r.reason = Some("the receiver stalled".to_owned());
+    }
+    b.extend(samples::trials("fifo", 64, &A, 500.0));
+    let report = against(&b);
+    assert!(report.comparisons.is_empty());
+    assert_eq!(report.only_in_b, ["fifo ping-pong 64 B block shared-cache"]);
+    assert!(report.failed_in_b[0].ends_with("the receiver stalled"));
+    assert_eq!(FailOn { slower_by: 0.5 }.failures(&report).len(), 1);
+}
+
+#[test]
+fn two_mechanisms_of_one_run_are_matched_by_the_rest() {
+    let a = samples::trials("pipe", 64, &A, 500.0);
+    let b = samples::trials("fifo", 64, &scaled(1.5), 500.0);
+    let report = compare(
+        &a.iter().collect::<Vec<_>>(),
+        &b.iter().collect::<Vec<_>>(),
+        &["mechanism"],
+        &Terms::default(),
+    );
+    assert_eq!(p50(&report).verdict, Verdict::Slower);
+    assert!(p50(&report).case.ends_with(": pipe -> fifo"), "{}", p50(&report).case);
+    assert!(report.only_in_a.is_empty() && report.only_in_b.is_empty());
+}
+
+#[test]
+fn a_gate_fails_only_when_the_whole_interval_is_beyond_its_bound() {
+    let ten_percent = against(&samples::trials("pipe", 64, &scaled(1.10), 500.0));
+    let gate = |text: &str| text.parse::<FailOn>().expect("understood").failures(&ten_percent);
+    assert_eq!(gate("slower:5%").len(), 2, "p50 and p99");
+    assert_eq!(gate("slower").len(), 2);
+    assert!(gate("slower:10%").is_empty());
+    assert!(gate("slower:50").is_empty());
+}
+
+#[test]
+fn gates_that_are_not_understood_are_refused() {
+    for bad in ["", "faster:5%", "slower:", "slower:-3%", "slower:x", "slower:nan", "5%"] {
+        let error = bad.parse::<FailOn>().expect_err(bad);
+        assert!(error.contains("slower:5%"), "{error}");
+    }
+}
