@@ -1,11 +1,17 @@
 //! The subcommands, one file each. A new one is a file with a `clap::Args` struct that implements [`Run`], a `mod`
 //! line and a line in `commands!`. The struct's doc comment is the command's help.
 
+mod compare;
 mod completions;
+mod doctor;
+mod env;
+mod export;
+mod limits;
 mod list;
 mod man;
 mod measure;
 mod net;
+mod rank;
 mod report;
 mod rerun;
 mod role;
@@ -42,8 +48,14 @@ commands! {
     measure::Measure,
     rerun::Rerun,
     list::List,
+    doctor::Doctor,
+    env::Env,
+    limits::Limits,
     net::Net,
     report::Report,
+    compare::Compare,
+    rank::Rank,
+    export::Export,
     completions::Completions,
     man::Man,
     #[command(hide = true)]

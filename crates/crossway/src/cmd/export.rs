@@ -1,0 +1,96 @@
+//! `crossway export`.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use comfy_table::{ContentArrangement, Table, presets};
+use crossway_lab::export::{COLUMNS, write_csv, write_parquet};
+use crossway_lab::records_io::read_records;
+
+use super::Run;
+use crate::ui::Ui;
+
+/// Writes a run's records as a flat table for other programs: CSV or Parquet
+#[derive(clap::Args)]
+pub(crate) struct Export {
+    /// The run: its folder or its results.jsonl
+    #[arg(required_unless_present = "columns")]
+    run: Option<PathBuf>,
+    /// The file to write; .csv or .parquet says which [default: CSV to standard output]
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// The form, where the file's name does not say
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// List the columns with their types and meanings, and end
+    #[arg(long)]
+    columns: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Csv,
+    Parquet,
+}
+
+impl Run for Export {
+    fn run(self, _ui: &Ui) -> anyhow::Result<ExitCode> {
+        if self.columns {
+            print_columns();
+            return Ok(ExitCode::SUCCESS);
+        }
+        let format = self.format()?;
+        let Some(run) = &self.run else { bail!("name a run") };
+        let loaded = read_records(run)?;
+        for warning in &loaded.warnings {
+            eprintln!("crossway: {warning}");
+        }
+        let Some(path) = &self.out else {
+            write_csv(&loaded.records, std::io::stdout().lock())?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        let cannot = || format!("cannot write {}", path.display());
+        let mut file = BufWriter::new(File::create(path).with_context(cannot)?);
+        match format {
+            Format::Csv => write_csv(&loaded.records, &mut file).with_context(cannot)?,
+            Format::Parquet => {
+                let records: Vec<_> = loaded.records.iter().collect();
+                write_parquet(&records, &mut file).with_context(cannot)?;
+            }
+        }
+        file.flush().with_context(cannot)?;
+        eprintln!("{} records in {}", loaded.records.len(), path.display());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Export {
+    fn format(&self) -> anyhow::Result<Format> {
+        let ending = self.out.as_ref().and_then(|p| p.extension()).and_then(|e| e.to_str());
+        match (self.format, ending) {
+            (Some(Format::Parquet), _) if self.out.is_none() => {
+                bail!("Parquet is binary: name a file with --out")
+            }
+            (Some(format), _) => Ok(format),
+            (None, None) if self.out.is_none() => Ok(Format::Csv),
+            (None, Some("csv")) => Ok(Format::Csv),
+            (None, Some("parquet")) => Ok(Format::Parquet),
+            (None, _) => bail!("the file's name says neither .csv nor .parquet: add --format"),
+        }
+    }
+}
+
+fn print_columns() {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(["column", "type", "meaning"]);
+    for column in COLUMNS {
+        table.add_row([column.name, &format!("{:?}", column.kind).to_lowercase(), column.about]);
+    }
+    println!("{table}");
+}

@@ -1,0 +1,139 @@
+//! Everything that Crossway can use here: mechanisms and tools, each ready with its version or missing with the line that
+//! mends it.
+
+use crossway_mech::{Probe, registry};
+use serde::Serialize;
+
+use crate::tools::{Found, TOOLS};
+
+/// What kind of thing it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A way for two processes to talk.
+    Mechanism,
+    /// A program of others.
+    Tool,
+    /// Something the kernel or the machine grants.
+    Facility,
+}
+
+/// One thing looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Item {
+    /// What kind of thing it is.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub about: String,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// Its version, where it is ready.
+    pub version: Option<String>,
+    /// Why it is missing.
+    pub why: Option<String>,
+    /// The line that mends it.
+    pub remedy: Option<String>,
+}
+
+/// Looks at everything. Mechanisms are tried for real, tools are asked for their versions.
+pub fn examine() -> Vec<Item> {
+    // Asking all tools one after the other would take seconds.
+    let tools: Vec<_> = TOOLS.iter().map(|tool| std::thread::spawn(|| tool.find())).collect();
+    let mut items: Vec<Item> = registry::ALL
+        .iter()
+        .map(|entry| match (entry.probe)() {
+            Probe::Ready { version } => ready(Kind::Mechanism, entry.id, entry.about, version),
+            Probe::Missing { why, remedy } => {
+                missing(Kind::Mechanism, entry.id, entry.about, why, remedy)
+            }
+        })
+        .collect();
+    items.push(hardware_counters());
+    items.push(two_cpus());
+    for (tool, found) in TOOLS.iter().zip(tools) {
+        let found = found.join().unwrap_or_else(|_| Found::Missing {
+            why: "looking for it failed".to_owned(),
+            remedy: format!("sudo apt-get install --reinstall {}", tool.package),
+        });
+        items.push(match found {
+            Found::Ready { version, .. } => ready(Kind::Tool, tool.name, tool.purpose, version),
+            Found::Missing { why, remedy } => {
+                missing(Kind::Tool, tool.name, tool.purpose, why, remedy)
+            }
+        });
+    }
+    items
+}
+
+fn ready(kind: Kind, name: &str, about: &str, version: String) -> Item {
+    Item {
+        kind,
+        name: name.to_owned(),
+        about: about.to_owned(),
+        ready: true,
+        version: Some(version),
+        why: None,
+        remedy: None,
+    }
+}
+
+fn missing(kind: Kind, name: &str, about: &str, why: String, remedy: String) -> Item {
+    Item {
+        kind,
+        name: name.to_owned(),
+        about: about.to_owned(),
+        ready: false,
+        version: None,
+        why: Some(why),
+        remedy: Some(remedy),
+    }
+}
+
+fn hardware_counters() -> Item {
+    let about = "cycles, instructions and cache misses of each role";
+    match crossway_sys::perf::probe() {
+        Ok(()) => ready(Kind::Facility, "hardware-counters", about, "perf_event_open".to_owned()),
+        Err(e) => missing(
+            Kind::Facility,
+            "hardware-counters",
+            about,
+            e.to_string(),
+            e.remedy().to_owned(),
+        ),
+    }
+}
+
+fn two_cpus() -> Item {
+    let about = "two CPUs, so that sender and receiver run at the same time";
+    let allowed = crossway_sys::affinity::allowed().unwrap_or_default();
+    let list = crossway_sys::topology::format_cpu_list(&allowed);
+    if allowed.len() >= 2 {
+        return ready(Kind::Facility, "two-cpus", about, format!("cpus {list}"));
+    }
+    let why = format!("this process may use cpu {list} only");
+    let remedy =
+        "widen the affinity (taskset -c 0-1 crossway ...) or the cgroup's cpuset".to_owned();
+    missing(Kind::Facility, "two-cpus", about, why, remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_looked_at_and_what_is_missing_has_a_remedy() {
+        let items = examine();
+        assert_eq!(items.len(), registry::ALL.len() + TOOLS.len() + 2);
+        for item in &items {
+            assert_eq!(item.ready, item.version.is_some(), "{item:?}");
+            let told = item.why.as_ref().zip(item.remedy.as_ref());
+            assert_eq!(
+                !item.ready,
+                told.is_some_and(|(w, r)| !w.is_empty() && !r.is_empty()),
+                "{item:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The columns of exported tables: name, type, meaning and where the value comes from.
+
+use crossway_mech::Access;
+
+use crate::cases;
+use crate::record::{Latency, Record, RoleMeters, Span, Status};
+
+/// A column's type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Text.
+    Text,
+    /// Unsigned 64 bits.
+    Count,
+    /// Signed 64 bits.
+    Whole,
+    /// IEEE double.
+    Real,
+    /// True or false.
+    Flag,
+}
+
+/// A field's value; `None` where it was not measured.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Text.
+    Text(Option<String>),
+    /// Unsigned 64 bits.
+    Count(Option<u64>),
+    /// Signed 64 bits.
+    Whole(Option<i64>),
+    /// IEEE double.
+    Real(Option<f64>),
+    /// True or false.
+    Flag(Option<bool>),
+}
+
+/// One column.
+pub struct Column {
+    /// Its name; the unit is the last part.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: Kind,
+    /// What it means.
+    pub about: &'static str,
+    /// Its value in a record.
+    pub value: fn(&Record) -> Value,
+}
+
+macro_rules! columns {
+    ($($name:literal $kind:ident $about:literal $value:expr;)*) => {
+        &[$(Column {
+            name: $name,
+            kind: Kind::$kind,
+            about: $about,
+            value: |r| {
+                // Names the closure's type, so that the expressions below need not.
+                let value: fn(&Record) -> _ = $value;
+                Value::$kind(value(r))
+            },
+        }),*]
+    };
+}
+
+fn span(r: &Record, of: Span) -> Option<&Latency> {
+    cases::latency(r, of)
+}
+
+/// A sum over the roles; `None` where there are none.
+fn total(r: &Record, of: fn(&RoleMeters) -> u64) -> Option<u64> {
+    (!r.roles.is_empty()).then(|| r.roles.iter().map(of).sum())
+}
+
+/// A sum over the roles of what not every machine can count.
+fn counted(r: &Record, of: fn(&RoleMeters) -> Option<u64>) -> Option<u64> {
+    (!r.roles.is_empty()).then(|| r.roles.iter().map(of).sum::<Option<u64>>()).flatten()
+}
+
+fn status(status: Status) -> &'static str {
+    match status {
+        Status::Ok => "ok",
+        Status::Degraded => "degraded",
+        Status::Failed => "failed",
+        Status::Skipped => "skipped",
+    }
+}
+
+/// All columns, in the order in which they are written.
+pub const COLUMNS: &[Column] = columns! {
+    "schema" Count "version of the record's form" |r| Some(u64::from(r.schema));
+    "run" Text "the run: its start in UTC and a suffix" |r| Some(r.run.clone());
+    "plan" Text "the plan's name" |r| Some(r.plan.clone());
+    "group" Text "the group of the plan" |r| Some(r.group.clone());
+    "case" Text "the case, the same for all its trials" |r| Some(r.case.clone());
+    "mechanism" Text "the mechanism's id" |r| Some(r.mechanism.clone());
+    "mechanism_version" Text "what provides it" |r| r.mechanism_version.clone();
+    "host" Text "host label; local for this machine" |r| Some(r.host.clone());
+    "status" Text "ok, degraded, failed or skipped" |r| Some(status(r.status).to_owned());
+    "reason" Text "why it was skipped, failed or degraded" |r| r.reason.clone();
+    "remedy" Text "what mends it" |r| r.remedy.clone();
+    "started_unix_ms" Count "start, milliseconds since 1970 UTC" |r| Some(r.started_unix_ms);
+    "workload" Text "what was done" |r| Some(cases::workload_name(&r.inputs.workload));
+    "size_bytes" Count "message size" |r| Some(r.inputs.size_bytes);
+    "wait" Text "how waiting ends waited" |r| Some(cases::wait_name(&r.inputs.wait));
+    "access" Text "copy or in-place" |r| Some(match r.inputs.access {
+        Access::Copy => "copy",
+        Access::InPlace => "in-place",
+    }.to_owned());
+    "placement" Text "where the roles should run" |r| Some(cases::placement_name(&r.inputs.placement));
+    "cpus" Text "logical CPU per role, separated by spaces; null when unpinned"
+        |r| (!r.inputs.cpus.is_empty()).then(|| {
+            r.inputs.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+        });
+    "load" Text "background work" |r| Some(cases::load_name(&r.inputs.load));
+    "socket_buffer_bytes" Count "SO_SNDBUF and SO_RCVBUF asked for" |r| r.inputs.socket_buffer_bytes;
+    "capacity_bytes" Count "ring, pipe or queue capacity asked for" |r| r.inputs.capacity_bytes;
+    "messages" Count "messages asked for; null where time was" |r| r.inputs.messages;
+    "warmup_ms" Count "longest warm-up" |r| Some(r.inputs.warmup_ms);
+    "measure_ms" Count "measured time where messages is null" |r| Some(r.inputs.measure_ms);
+    "trial" Count "this trial, from 0" |r| Some(u64::from(r.inputs.trial));
+    "trials" Count "trials of this case in this run" |r| Some(u64::from(r.inputs.trials));
+    "order" Count "position in the run, from 0" |r| Some(u64::from(r.inputs.order));
+    "seed" Count "seed of order and payload" |r| Some(r.inputs.seed);
+    "sent_msgs" Count "messages sent" |r| r.counts.map(|c| c.sent);
+    "received_msgs" Count "messages received of those" |r| r.counts.map(|c| c.received);
+    "payload_bytes" Count "payload bytes received" |r| r.counts.map(|c| c.bytes);
+    "out_of_order_msgs" Count "messages out of order" |r| r.counts.map(|c| c.out_of_order);
+    "corrupt_msgs" Count "messages with wrong content" |r| r.counts.map(|c| c.corrupt);
+    "warmup_msgs" Count "messages spent on warming up" |r| r.counts.map(|c| c.warmup);
+    "wall_ns" Count "first send to last receive" |r| r.throughput.map(|t| t.wall_ns);
+    "rate_msgs_per_s" Real "messages received per second" |r| r.throughput.map(|t| t.msgs_per_s);
+    "rate_bytes_per_s" Real "payload bytes received per second" |r| r.throughput.map(|t| t.bytes_per_s);
+    "round_trip_n" Count "samples of the round trip" |r| span(r, Span::RoundTrip).map(|l| l.n);
+    "round_trip_batch_msgs" Count "messages per sample" |r| span(r, Span::RoundTrip).map(|l| u64::from(l.batch));
+    "round_trip_min_ns" Count "least round trip" |r| span(r, Span::RoundTrip).map(|l| l.min);
+    "round_trip_mean_ns" Real "mean round trip" |r| span(r, Span::RoundTrip).map(|l| l.mean);
+    "round_trip_p50_ns" Count "median round trip" |r| span(r, Span::RoundTrip).map(|l| l.p50);
+    "round_trip_p90_ns" Count "90th percentile" |r| span(r, Span::RoundTrip).map(|l| l.p90);
+    "round_trip_p99_ns" Count "99th percentile" |r| span(r, Span::RoundTrip).and_then(|l| l.p99);
+    "round_trip_p999_ns" Count "99.9th percentile" |r| span(r, Span::RoundTrip).and_then(|l| l.p999);
+    "round_trip_p9999_ns" Count "99.99th percentile" |r| span(r, Span::RoundTrip).and_then(|l| l.p9999);
+    "round_trip_max_ns" Count "longest round trip" |r| span(r, Span::RoundTrip).map(|l| l.max);
+    "one_way_n" Count "samples of the one-way latency from the intended instant" |r| span(r, Span::OneWay).map(|l| l.n);
+    "one_way_min_ns" Count "least" |r| span(r, Span::OneWay).map(|l| l.min);
+    "one_way_mean_ns" Real "mean" |r| span(r, Span::OneWay).map(|l| l.mean);
+    "one_way_p50_ns" Count "median" |r| span(r, Span::OneWay).map(|l| l.p50);
+    "one_way_p90_ns" Count "90th percentile" |r| span(r, Span::OneWay).map(|l| l.p90);
+    "one_way_p99_ns" Count "99th percentile" |r| span(r, Span::OneWay).and_then(|l| l.p99);
+    "one_way_p999_ns" Count "99.9th percentile" |r| span(r, Span::OneWay).and_then(|l| l.p999);
+    "one_way_p9999_ns" Count "99.99th percentile" |r| span(r, Span::OneWay).and_then(|l| l.p9999);
+    "one_way_max_ns" Count "longest" |r| span(r, Span::OneWay).map(|l| l.max);
+    "set_up_p50_ns" Count "connecting, median" |r| span(r, Span::SetUp).map(|l| l.p50);
+    "set_up_p99_ns" Count "connecting, 99th percentile" |r| span(r, Span::SetUp).and_then(|l| l.p99);
+    "exchange_p50_ns" Count "request to reply on a fresh connection, median" |r| span(r, Span::Exchange).map(|l| l.p50);
+    "exchange_p99_ns" Count "the same, 99th percentile" |r| span(r, Span::Exchange).and_then(|l| l.p99);
+    "tear_down_p50_ns" Count "closing, median" |r| span(r, Span::TearDown).map(|l| l.p50);
+    "tear_down_p99_ns" Count "closing, 99th percentile" |r| span(r, Span::TearDown).and_then(|l| l.p99);
+    "bursts" Count "bursts intended" |r| r.pacing.map(|p| p.bursts);
+    "late_bursts" Count "bursts that began late" |r| r.pacing.map(|p| p.late_bursts);
+    "drift_ns" Whole "end of the last burst minus its intended start" |r| r.pacing.map(|p| p.drift_ns);
+    "intended_bits_per_s" Real "rate intended" |r| r.pacing.map(|p| p.intended_bits_per_s);
+    "reached_bits_per_s" Real "rate reached" |r| r.pacing.map(|p| p.reached_bits_per_s);
+    "roles" Count "roles that took part" |r| Some(r.roles.len() as u64);
+    "user_ns" Count "user CPU time of all roles" |r| total(r, |m| m.user_ns);
+    "system_ns" Count "system CPU time of all roles" |r| total(r, |m| m.system_ns);
+    "switches_voluntary" Count "voluntary context switches of all roles" |r| total(r, |m| m.switches_voluntary);
+    "switches_involuntary" Count "involuntary context switches of all roles" |r| total(r, |m| m.switches_involuntary);
+    "faults_minor" Count "minor page faults of all roles" |r| total(r, |m| m.faults_minor);
+    "faults_major" Count "major page faults of all roles" |r| total(r, |m| m.faults_major);
+    "cycles" Count "CPU cycles of all roles" |r| counted(r, |m| m.cycles);
+    "instructions" Count "instructions of all roles" |r| counted(r, |m| m.instructions);
+    "cache_misses" Count "cache misses of all roles" |r| counted(r, |m| m.cache_misses);
+    "host_busy_ns" Count "CPU time of the host but idle and I/O wait" |r| r.host_cpu.map(|h| h.busy_ns);
+    "host_softirq_ns" Count "soft interrupts of the host" |r| r.host_cpu.map(|h| h.softirq_ns);
+    "host_irq_ns" Count "hard interrupts of the host" |r| r.host_cpu.map(|h| h.irq_ns);
+    "host_steal_ns" Count "taken by the hypervisor" |r| r.host_cpu.map(|h| h.steal_ns);
+    "host_cpus" Count "CPUs of the host" |r| r.host_cpu.map(|h| u64::from(h.cpus));
+    "cpu_ns_per_msg" Real "CPU time of all roles per message" |r| r.cost.map(|c| c.cpu_ns_per_msg);
+    "bits_per_cpu_s" Real "payload bits per CPU-second of all roles" |r| r.cost.map(|c| c.bits_per_cpu_s);
+    "host_ns_per_msg" Real "busy time of the host per message" |r| r.cost.and_then(|c| c.host_ns_per_msg);
+    "interfaces" Text "interfaces that carried it, separated by spaces"
+        |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(" "));
+    "tx_packets" Count "packets sent on those" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.tx_packets).sum());
+    "rx_packets" Count "packets received on those" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.rx_packets).sum());
+    "tx_bytes" Count "bytes sent on those" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.tx_bytes).sum());
+    "rx_bytes" Count "bytes received on those" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.rx_bytes).sum());
+    "jain" Real "Jain's fairness index of the roles" |r| r.fairness.as_ref().map(|f| f.jain);
+    "longest_wait_ns" Count "longest time one role waited" |r| r.fairness.as_ref().map(|f| f.longest_wait_ns);
+    "clock_read_ns" Real "cost of reading the clock" |r| Some(r.calibration.clock_read_ns);
+    "clock_step_ns" Real "smallest step of the clock" |r| Some(r.calibration.clock_step_ns);
+    "empty_loop_ns" Real "cost of the empty measuring loop per message" |r| Some(r.calibration.empty_loop_ns);
+    "cache_line_before_ns" Real "cache-line round trip before the run" |r| r.calibration.cache_line_before_ns;
+    "cache_line_after_ns" Real "cache-line round trip after the run" |r| r.calibration.cache_line_after_ns;
+    "cores_moved" Flag "the two differ so much that the cores moved"
+        |r| Some(crate::limits::cores_moved(r.calibration.cache_line_before_ns?, r.calibration.cache_line_after_ns?));
+    "facts" Text "values read back from the system, as JSON" |r| serde_json::to_string(&r.facts).ok();
+    "warnings" Text "what a reader should know, separated by semicolons"
+        |r| (!r.warnings.is_empty()).then(|| r.warnings.join("; "));
+};

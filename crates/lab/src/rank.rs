@@ -1,0 +1,380 @@
+//! Mechanisms ranked against each other, within what is comparable only.
+//!
+//! A ranking holds one workload, size, placement, load, access and class of waiting: a mechanism that owns a core is
+//! never ranked against one that sleeps. Two rankings are made, by speed and by CPU time (study item E10), because they
+//! disagree; and rankings that differ in load alone are searched for reversals (E9).
+
+use std::collections::BTreeMap;
+
+use crossway_mech::Wait;
+use serde::{Deserialize, Serialize};
+
+use crate::cases::{self, Case, CaseKey, latency};
+use crate::inputs::Workload;
+use crate::limits::MOVED_FACTOR;
+use crate::record::{Record, Span};
+use crate::stats::{self, Summary};
+
+/// How the ends wait: classes never share a ranking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitClass {
+    /// Sleeps when there is nothing to do.
+    Blocking,
+    /// Owns a core.
+    Spinning,
+    /// Spins for a while, then sleeps.
+    Hybrid,
+}
+
+impl WaitClass {
+    fn of(wait: &Wait) -> WaitClass {
+        match wait {
+            Wait::Block => WaitClass::Blocking,
+            Wait::Spin => WaitClass::Spinning,
+            Wait::Hybrid { .. } => WaitClass::Hybrid,
+        }
+    }
+}
+
+/// What speed means for a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Speed {
+    /// Messages per second; more is better.
+    MsgsPerS,
+    /// Median round trip, nanoseconds.
+    RoundTripP50Ns,
+    /// 99th percentile of the one-way latency from the intended instant, nanoseconds.
+    OneWayP99Ns,
+    /// Medians of set-up, exchange and tear-down together, nanoseconds.
+    WholeExchangeNs,
+}
+
+impl Speed {
+    /// For a workload.
+    pub fn of_workload(workload: &Workload) -> Speed {
+        match workload {
+            Workload::PingPong => Speed::RoundTripP50Ns,
+            Workload::Paced { .. } => Speed::OneWayP99Ns,
+            Workload::Exchange => Speed::WholeExchangeNs,
+            _ => Speed::MsgsPerS,
+        }
+    }
+
+    /// A trial's figure.
+    pub fn of(&self, record: &Record) -> Option<f64> {
+        let p50 = |span| latency(record, span).map(|l| l.p50 as f64);
+        match self {
+            Speed::MsgsPerS => record.throughput.map(|t| t.msgs_per_s),
+            Speed::RoundTripP50Ns => p50(Span::RoundTrip),
+            Speed::OneWayP99Ns => {
+                let latency = latency(record, Span::OneWay)?;
+                // Few messages a second give few samples: the median is then all there is.
+                Some(latency.p99.unwrap_or(latency.p50) as f64)
+            }
+            Speed::WholeExchangeNs => {
+                Some(p50(Span::SetUp)? + p50(Span::Exchange)? + p50(Span::TearDown)?)
+            }
+        }
+    }
+
+    fn more_is_better(&self) -> bool {
+        matches!(self, Speed::MsgsPerS)
+    }
+}
+
+/// A mechanism's place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its place, from 1; shared by those whose intervals overlap that of the first of them.
+    pub rank: usize,
+    /// The mechanism's id.
+    pub mechanism: String,
+    /// How its ends waited, e.g. `hybrid-20us`.
+    pub wait: String,
+    /// The figure it is ranked by.
+    pub figure: Summary,
+    /// Cache-line time moved during its trials, or stood apart from its competitors': the place may be the machine's doing.
+    pub cores_moved: bool,
+}
+
+/// One ranking.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ranking {
+    /// What is common to all of it, for people.
+    pub setting: String,
+    /// The same, by input.
+    pub inputs: BTreeMap<String, String>,
+    /// How the ends wait.
+    pub wait_class: WaitClass,
+    /// What speed means here.
+    pub speed: Speed,
+    /// By speed, best first.
+    pub by_speed: Vec<Entry>,
+    /// By payload bits per CPU-second of all roles, most first; empty for empty messages.
+    pub by_bits_per_cpu_s: Vec<Entry>,
+}
+
+/// Two mechanisms that change places under load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reversal {
+    /// What is common to both rankings, for people.
+    pub setting: String,
+    /// The load under which they change places.
+    pub load: String,
+    /// Better when idle.
+    pub better_idle: String,
+    /// Better under load.
+    pub better_loaded: String,
+    /// By speed, or by bits per CPU-second.
+    pub by: By,
+}
+
+/// Which of the two rankings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum By {
+    /// Speed.
+    Speed,
+    /// Bits per CPU-second.
+    BitsPerCpuS,
+}
+
+/// All rankings of a set of records.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rankings {
+    /// In the order in which their cases first appear.
+    pub rankings: Vec<Ranking>,
+    /// Changes of place under load.
+    pub reversals: Vec<Reversal>,
+}
+
+/// Ranks all that is comparable; settings with a single mechanism are left out.
+pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
+    let cases = cases::group(records);
+    let mut groups: Vec<((CaseKey, WaitClass), Vec<&Case>)> = Vec::new();
+    let mut at = std::collections::HashMap::new();
+    for case in cases.iter().filter(|c| c.trials() > 0) {
+        let class = WaitClass::of(&case.records[0].inputs.wait);
+        let key = (case.key.clone().without(&["mechanism", "wait"]), class);
+        let i = *at.entry(key.clone()).or_insert_with(|| {
+            groups.push((key, Vec::new()));
+            groups.len() - 1
+        });
+        groups[i].1.push(case);
+    }
+    let mut rankings = Vec::new();
+    let mut keys = Vec::new();
+    for ((key, class), members) in groups {
+        if members.len() < 2 {
+            continue;
+        }
+        let speed = Speed::of_workload(&members[0].records[0].inputs.workload);
+        let class_name = match class {
+            WaitClass::Blocking => "blocking",
+            WaitClass::Spinning => "spinning",
+            WaitClass::Hybrid => "hybrid",
+        };
+        rankings.push(Ranking {
+            setting: format!("{}, {class_name}", key.label()),
+            inputs: cases::FIELD_NAMES
+                .iter()
+                .filter_map(|name| Some(((*name).to_owned(), key.get(name)?.to_owned())))
+                .filter(|(_, value)| !value.is_empty())
+                .collect(),
+            wait_class: class,
+            speed,
+            by_speed: places(&members, |r| speed.of(r), speed.more_is_better()),
+            by_bits_per_cpu_s: places(
+                &members,
+                |r| r.cost.map(|c| c.bits_per_cpu_s).filter(|bits| *bits > 0.0),
+                true,
+            ),
+        });
+        keys.push((key, class));
+    }
+    let reversals = reversals(&rankings, &keys);
+    Rankings { rankings, reversals }
+}
+
+fn places(
+    members: &[&Case],
+    figure: impl Fn(&Record) -> Option<f64>,
+    more_is_better: bool,
+) -> Vec<Entry> {
+    let lines: Vec<f64> = members.iter().flat_map(|c| c.cache_line_ns()).collect();
+    let usual = stats::median(&lines);
+    let mut entries: Vec<Entry> = members
+        .iter()
+        .filter_map(|case| {
+            let own = stats::median(&case.cache_line_ns());
+            let apart =
+                matches!((own, usual), (Some(o), Some(u)) if crate::limits::cores_moved(u, o));
+            Some(Entry {
+                rank: 0,
+                mechanism: case.key.get("mechanism")?.to_owned(),
+                wait: case.key.get("wait")?.to_owned(),
+                figure: Summary::of(&case.figures(&figure))?,
+                cores_moved: case.moved() || apart,
+            })
+        })
+        .collect();
+    entries.sort_by(|a, b| {
+        let order = a.figure.median.total_cmp(&b.figure.median);
+        if more_is_better { order.reverse() } else { order }
+    });
+    let mut leader = 0;
+    for at in 0..entries.len() {
+        // Ties are with the first of their place, not with the last: else a chain of overlaps would tie all.
+        if at > 0 && !entries[at].figure.interval.overlaps(&entries[leader].figure.interval) {
+            leader = at;
+        }
+        entries[at].rank = leader + 1;
+    }
+    entries
+}
+
+/// Pairs of which one has the better place when idle and the other under load, without a tie in either.
+fn reversals(rankings: &[Ranking], keys: &[(CaseKey, WaitClass)]) -> Vec<Reversal> {
+    let mut found = Vec::new();
+    for (idle, idle_key) in rankings.iter().zip(keys) {
+        if idle_key.0.get("load") != Some("idle") {
+            continue;
+        }
+        for (loaded, loaded_key) in rankings.iter().zip(keys) {
+            let same = |k: &(CaseKey, WaitClass)| (k.0.clone().without(&["load"]), k.1);
+            if loaded_key == idle_key || same(idle_key) != same(loaded_key) {
+                continue;
+            }
+            for (by, quiet, busy) in [
+                (By::Speed, &idle.by_speed, &loaded.by_speed),
+                (By::BitsPerCpuS, &idle.by_bits_per_cpu_s, &loaded.by_bits_per_cpu_s),
+            ] {
+                let place = |of: &[Entry], like: &Entry| {
+                    of.iter()
+                        .find(|e| e.mechanism == like.mechanism && e.wait == like.wait)
+                        .map(|e| e.rank)
+                };
+                for (at, better) in quiet.iter().enumerate() {
+                    for worse in quiet[at + 1..].iter().filter(|w| w.rank > better.rank) {
+                        let (Some(was_better), Some(was_worse)) =
+                            (place(busy, better), place(busy, worse))
+                        else {
+                            continue;
+                        };
+                        if was_worse < was_better {
+                            found.push(Reversal {
+                                setting: idle.setting.clone(),
+                                load: loaded_key.0.get("load").unwrap_or_default().to_owned(),
+                                better_idle: better.mechanism.clone(),
+                                better_loaded: worse.mechanism.clone(),
+                                by,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+/// How far apart cache-line times may be, for messages.
+pub fn moved_explained() -> String {
+    format!(
+        "the cache-line round trip between the cores changed by more than {MOVED_FACTOR} times around these trials, \
+         or differs so much from that of the competitors: the machine changed, not the mechanism"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inputs::Load;
+    use crate::samples;
+
+    fn five(middle: u64) -> [u64; 5] {
+        [middle, middle + 2, middle - 2, middle + 1, middle - 1]
+    }
+
+    fn places_of(entries: &[Entry]) -> Vec<(usize, &str)> {
+        entries.iter().map(|e| (e.rank, e.mechanism.as_str())).collect()
+    }
+
+    #[test]
+    fn overlapping_intervals_share_a_place_and_the_next_place_is_skipped() {
+        let mut records = samples::trials("fifo", 64, &five(1001), 300.0);
+        records.extend(samples::trials("pipe", 64, &five(1000), 400.0));
+        records.extend(samples::trials("tcp", 64, &five(5000), 100.0));
+        let ranked = rank(&records);
+        assert_eq!(ranked.rankings.len(), 1);
+        let ranking = &ranked.rankings[0];
+        assert_eq!(ranking.speed, Speed::RoundTripP50Ns);
+        assert_eq!(places_of(&ranking.by_speed), [(1, "pipe"), (1, "fifo"), (3, "tcp")]);
+        // CPU time tells another story.
+        assert_eq!(places_of(&ranking.by_bits_per_cpu_s), [(1, "tcp"), (2, "fifo"), (3, "pipe")]);
+    }
+
+    #[test]
+    fn spinning_and_blocking_never_share_a_ranking() {
+        let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
+        records.extend(samples::trials("tcp", 64, &five(3000), 1.0));
+        for (name, middle) in [("shm-spin", 100), ("shm-futex", 110)] {
+            let mut spinning = samples::trials(name, 64, &five(middle), 1.0);
+            spinning.iter_mut().for_each(|r| r.inputs.wait = Wait::Spin);
+            records.extend(spinning);
+        }
+        let ranked = rank(&records);
+        let classes: Vec<WaitClass> = ranked.rankings.iter().map(|r| r.wait_class).collect();
+        assert_eq!(classes, [WaitClass::Blocking, WaitClass::Spinning]);
+        assert!(ranked.rankings.iter().all(|r| r.by_speed.len() == 2));
+    }
+
+    #[test]
+    fn a_setting_with_one_mechanism_is_no_ranking() {
+        assert_eq!(rank(&samples::trials("pipe", 64, &five(1000), 1.0)), Rankings::default());
+    }
+
+    #[test]
+    fn a_change_of_places_under_load_is_found() {
+        let busy = Load { cpu: 2, memory: 0, io: 0 };
+        let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
+        records.extend(samples::trials("tcp", 64, &five(2000), 1.0));
+        records.extend(samples::loaded(samples::trials("pipe", 64, &five(9000), 1.0), busy));
+        records.extend(samples::loaded(samples::trials("tcp", 64, &five(4000), 1.0), busy));
+        let reversals = rank(&records).reversals;
+        assert_eq!(reversals.len(), 1, "{reversals:?}");
+        assert_eq!(
+            (reversals[0].better_idle.as_str(), reversals[0].better_loaded.as_str()),
+            ("pipe", "tcp")
+        );
+        assert_eq!((reversals[0].load.as_str(), reversals[0].by), ("cpu-2", By::Speed));
+    }
+
+    #[test]
+    fn ties_are_no_reversal() {
+        let busy = Load { cpu: 2, memory: 0, io: 0 };
+        let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
+        records.extend(samples::trials("tcp", 64, &five(1001), 1.0));
+        records.extend(samples::loaded(samples::trials("pipe", 64, &five(9000), 1.0), busy));
+        records.extend(samples::loaded(samples::trials("tcp", 64, &five(4000), 1.0), busy));
+        assert_eq!(rank(&records).reversals, []);
+    }
+
+    #[test]
+    fn trials_on_moved_cores_are_marked() {
+        let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
+        records.extend(samples::trials("fifo", 64, &five(1100), 1.0));
+        records.extend(samples::trials("tcp", 64, &five(2000), 1.0));
+        records[12].calibration.cache_line_after_ns = Some(700.0);
+        let ranked = rank(&records);
+        let marked: Vec<&str> = ranked.rankings[0]
+            .by_speed
+            .iter()
+            .filter(|e| e.cores_moved)
+            .map(|e| e.mechanism.as_str())
+            .collect();
+        assert_eq!(marked, ["tcp"]);
+    }
+}
