@@ -60,6 +60,8 @@ macro_rules! for_every_mechanism {
             posix_mq::PosixMq,
             sysv_mq::SysvMq,
             vmsplice::Vmsplice,
+            cma::Cma,
+            memfd::Memfd,
             uring_pipe::UringPipe,
             uring_uds::UringUds,
             uring_tcp::UringTcp,

@@ -1,8 +1,11 @@
 //! One file per mechanism, and the plumbing that some share.
 
 pub mod byte_stream;
+pub mod cma;
 pub mod connection;
+pub mod memfd;
 pub mod message_socket;
+pub mod parcel;
 pub mod pipe;
 pub mod posix_mq;
 mod queue_wait;

@@ -1,0 +1,305 @@
+//! Cross-memory attach: the receiver copies the message straight out of the sender's memory (`process_vm_readv(2)`), as MPI
+//! libraries do.
+//!
+//! Per message one system call at the sender (`sendto` of the notice), two at the receiver (`recvfrom`, `process_vm_readv`), and
+//! one more at each end for every half of the slots. [`Tx::send_in_place`](crate::Tx::send_in_place) makes it one copy in all; bytes
+//! given to [`Tx::send`](crate::Tx::send) are copied to a slot first, so that the caller has its buffer back at once.
+//!
+//! The receiver needs permission to trace the sender: the same user, and where Yama is active (`ptrace_scope` 1) the sender lets
+//! others read it when the channel is made. The sender's process id means nothing in another pid name space: both ends
+//! must be in the same one.
+//!
+//! The slots are a memfd of which the receiver has the descriptor and no mapping: what a sender had sent when it closed or died
+//! is read from there, because its memory is gone. Each slot has a stamp, read after the payload: as long as that is
+//! right, the memory was the sender's, whoever may have been given its process id or its addresses since.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use crossway_sys::pages::{Pages, read_at};
+use crossway_sys::poll::is_hung_up;
+use crossway_sys::socket::{self, Kind};
+use crossway_sys::{Errno, OsError, cma, shm};
+
+use super::kernel_version;
+use super::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker, os_error};
+use crate::{
+    Boundaries, Caps, Deadline, Listener, Mechanism, Offer, OpenError, Order, Privilege, Probe,
+    RecvError, Reliability, Spec,
+};
+
+/// Bytes of a slot before its payload: the stamp, and the rest of its cache line.
+const HEADER: usize = 64;
+
+/// How long a dying process may have lost its memory and still hold its descriptors.
+const DYING: Duration = Duration::from_secs(2);
+
+/// process_vm_readv(2).
+#[derive(Debug)]
+pub struct Cma;
+
+/// The sending half.
+pub type CmaTx = ParcelTx<Slots>;
+/// The receiving half.
+pub type CmaRx = ParcelRx<Reader>;
+
+/// The sender's slots in its own memory.
+#[derive(Debug)]
+pub struct Slots {
+    pages: Pages,
+    layout: Layout,
+    /// Added to a message's number, it makes a stamp that nothing else in any memory has.
+    nonce: u64,
+    pid: u32,
+}
+
+impl Slots {
+    fn new(pages: Pages, layout: Layout) -> Self {
+        cma::let_others_read();
+        let nonce = RandomState::new().build_hasher().finish();
+        Slots { pages, layout, nonce, pid: std::process::id() }
+    }
+}
+
+impl Store for Slots {
+    #[inline]
+    fn payload(&mut self, slot: usize, len: usize) -> &mut [u8] {
+        let start = slot * self.layout.slot_bytes + HEADER;
+        self.pages.bytes_mut(start..start + len)
+    }
+
+    #[inline]
+    fn notice(&mut self, slot: usize, number: u64, len: usize) -> Notice {
+        let start = slot * self.layout.slot_bytes;
+        let stamp = self.nonce.wrapping_add(number);
+        self.pages.bytes_mut(start..start + 8).copy_from_slice(&stamp.to_ne_bytes());
+        Notice {
+            stamp,
+            address: self.pages.address() + start as u64,
+            len: len as u64,
+            slot: slot as u32,
+            pid: self.pid,
+        }
+    }
+
+    fn descriptor(&self, _slot: usize) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// The receiver's way to the sender's slots.
+#[derive(Debug)]
+pub struct Reader {
+    layout: Layout,
+    /// The slots by descriptor, for when their owner is gone.
+    memory: OwnedFd,
+}
+
+impl Reader {
+    /// The message could not be read from the sender's memory. If the sender is gone, it is read from the memfd.
+    #[cold]
+    fn read_late(
+        &self,
+        notice: &Notice,
+        socket: BorrowedFd<'_>,
+        buf: &mut [u8],
+        why: Errno,
+    ) -> Result<(), RecvError> {
+        let limit = Instant::now() + DYING;
+        while !is_hung_up(socket).map_err(|e| os_error("poll", "notices", e))? {
+            if Instant::now() >= limit {
+                let object = format!("process {}", notice.pid);
+                return Err(os_error("process_vm_readv", &object, why));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let start = notice.slot as usize * self.layout.slot_bytes + HEADER;
+        let read = read_at(self.memory.as_fd(), buf, start as u64)?;
+        if read != buf.len() {
+            return Err(RecvError::Damaged(format!("{read} bytes are left of {}", buf.len())));
+        }
+        Ok(())
+    }
+}
+
+impl Taker for Reader {
+    const DESCRIPTORS: bool = false;
+
+    #[inline]
+    fn copy(
+        &mut self,
+        notice: &Notice,
+        _fd: Option<OwnedFd>,
+        socket: BorrowedFd<'_>,
+        buf: &mut [u8],
+    ) -> Result<(), RecvError> {
+        let mut stamp = [0; 8];
+        let payload = notice.address.wrapping_add(HEADER as u64);
+        let whole = stamp.len() + buf.len();
+        // The pieces are read in order: a stamp found after the payload was read was there all the while.
+        match cma::read(notice.pid, [(payload, &mut *buf), (notice.address, &mut stamp)]) {
+            Ok(read) if read == whole && u64::from_ne_bytes(stamp) == notice.stamp => Ok(()),
+            Ok(_) => self.read_late(notice, socket, buf, Errno::FAULT),
+            Err(errno) => self.read_late(notice, socket, buf, errno),
+        }
+    }
+
+    #[inline]
+    fn show<R>(
+        &mut self,
+        notice: &Notice,
+        fd: Option<OwnedFd>,
+        socket: BorrowedFd<'_>,
+        scratch: &mut [u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, RecvError> {
+        self.copy(notice, fd, socket, scratch)?;
+        Ok(read(scratch))
+    }
+}
+
+/// The listening side: complete with the offer.
+#[derive(Debug)]
+pub struct CmaListener(Option<(CmaTx, CmaRx)>);
+
+impl Listener for CmaListener {
+    type Tx = CmaTx;
+    type Rx = CmaRx;
+
+    fn accept(&mut self, _until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        self.0.take().ok_or_else(|| super::no_second_channel(Cma::ID))
+    }
+}
+
+fn copy_of(fd: impl AsFd) -> Result<OwnedFd, OpenError> {
+    let fd = fd.as_fd().try_clone_to_owned();
+    Ok(fd.map_err(|e| OsError::new("dup", "memfd", e))?)
+}
+
+fn remedy(errno: Errno) -> String {
+    match (errno, cma::yama_scope()) {
+        (Errno::NOSYS, _) => "a kernel with CONFIG_CROSS_MEMORY_ATTACH".to_owned(),
+        (_, Some(3)) => {
+            "kernel.yama.ptrace_scope = 3 holds until the next boot: set it to 1 in /etc/sysctl.d and boot again".to_owned()
+        }
+        (_, Some(2)) => "run as root: sysctl -w kernel.yama.ptrace_scope=1".to_owned(),
+        _ => "allow the processes to trace each other: in a container --cap-add SYS_PTRACE".to_owned(),
+    }
+}
+
+impl Mechanism for Cma {
+    const ID: &'static str = "cma";
+    const ABOUT: &'static str =
+        "cross-memory attach: the receiver reads the sender's memory (process_vm_readv)";
+    type Tx = CmaTx;
+    type Rx = CmaRx;
+    type Listener = CmaListener;
+
+    fn caps() -> Caps {
+        Caps {
+            boundaries: Boundaries::Message,
+            max_message: None,
+            order: Order::Fifo,
+            reliability: Reliability::Reliable,
+            carries_empty: true,
+            in_place: true,
+            waitable_fd: true,
+            fan_in: false,
+            reconnects: false,
+            crosses_hosts: false,
+            can_block: true,
+            can_spin: true,
+            detects_peer_death: true,
+            send_deadline: true,
+            privilege: Privilege::Ptrace,
+        }
+    }
+
+    fn probe() -> Probe {
+        match cma::try_here() {
+            Ok(()) => Probe::Ready { version: kernel_version() },
+            Err(errno) => Probe::Missing {
+                why: format!("a process may not read another's memory: process_vm_readv: {errno}"),
+                remedy: remedy(errno),
+            },
+        }
+    }
+
+    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
+        let layout = Layout::of(spec, HEADER);
+        let bytes = layout.slots * layout.slot_bytes;
+        let pages = Pages::new("crossway-cma", bytes)?;
+        let back = shm::create_sealed("crossway-cma", bytes)?;
+        let (there_here, there_peer) = socket::unix_pair(Kind::Seqpacket)?;
+        let (back_here, back_peer) = socket::unix_pair(Kind::Seqpacket)?;
+        let offer = Offer::new()
+            .with_fd("read", there_peer)
+            .with_fd("read-memory", copy_of(&pages)?)
+            .with_fd("write", back_peer)
+            .with_fd("write-memory", copy_of(&back)?);
+        let tx = ParcelTx::new(Slots::new(pages, layout), there_here, layout, spec.wait);
+        let rx = ParcelRx::new(Reader { layout, memory: back }, back_here, layout, spec.wait);
+        Ok((CmaListener(Some((tx, rx))), offer))
+    }
+
+    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        let mut take = |name| offer.take_fd(Self::ID, name);
+        let (read, memory) = (take("read")?, take("read-memory")?);
+        let (write, own_memory) = (take("write")?, take("write-memory")?);
+        let layout = Layout::of(spec, HEADER);
+        let pages = Pages::of_memfd(own_memory)?;
+        if pages.len() != layout.slots * layout.slot_bytes {
+            let why = "the slots are not laid out for this spec; both ends must be given the same"
+                .to_owned();
+            return Err(OpenError::BadOffer { mechanism: Self::ID, why });
+        }
+        let tx = ParcelTx::new(Slots::new(pages, layout), write, layout, spec.wait);
+        let rx = ParcelRx::new(Reader { layout, memory }, read, layout, spec.wait);
+        Ok((tx, rx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Rx, Tx};
+
+    #[test]
+    fn memory_that_has_another_stamp_is_never_taken_for_the_message() {
+        let spec = Spec { max_message: 64, ..Spec::default() };
+        let layout = Layout::of(&spec, HEADER);
+        let mut slots = Slots::new(Pages::new("crossway-test", 4096).unwrap(), layout);
+        let memory = copy_of(&slots.pages).unwrap();
+        slots.payload(0, 4).copy_from_slice(b"true");
+        let notice = slots.notice(0, 0, 4);
+        // Another program's memory at the same address of a process with the same number.
+        let stranger = Pages::new("crossway-test", 4096).unwrap();
+        let misled = Notice { address: stranger.address(), ..notice };
+        let (ours, theirs) = socket::unix_pair(Kind::Seqpacket).unwrap();
+        drop(theirs);
+        let mut buf = [0; 4];
+        let mut reader = Reader { layout, memory };
+        reader.copy(&misled, None, ours.as_fd(), &mut buf).unwrap();
+        assert_eq!(&buf, b"true");
+    }
+
+    #[test]
+    fn what_a_dropped_half_had_sent_is_read_after_it() {
+        let spec = Spec { max_message: 64, ..Spec::default() };
+        let (listener, mut offer) = Cma::listen(&spec).unwrap();
+        let (mut tx, _rx) = Cma::connect(&spec, &mut offer).unwrap();
+        let mut listener = listener;
+        let (_tx, mut rx) = listener.accept(None).unwrap();
+        for n in 0..5 {
+            tx.send(&[n; 64], None).unwrap();
+        }
+        drop(tx);
+        let mut buf = [0; 64];
+        for n in 0..5 {
+            assert_eq!(rx.recv(&mut buf, None).unwrap(), 64);
+            assert_eq!(buf, [n; 64]);
+        }
+        assert!(matches!(rx.recv(&mut buf, None), Err(RecvError::PeerClosed)));
+    }
+}

@@ -1,0 +1,230 @@
+//! A memfd for each message, passed over a UNIX socket (`SCM_RIGHTS`): kdbus' way of large payloads.
+//!
+//! The sender has a pool of memfds, sealed in size and mapped once; the receiver gets the descriptor with each message, maps it and
+//! reads in place, or reads it by descriptor into a buffer of its own. Per message one system call at the sender (`sendmsg`), and at
+//! the receiver six in place (`recvmsg`, `fstat` and `fcntl` to see the seals, `mmap`, `munmap`, `close`) or three by copy
+//! (`recvmsg`, `pread`, `close`); one more at each end for every half of the pool.
+//!
+//! A fresh memfd for each message, sealed against writing, would need no trust in the sender, and costs several times as
+//! much: docs/decisions/0021-memfd-pool.md.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crossway_sys::pages::{Pages, View, read_at};
+use crossway_sys::socket::{self, Kind};
+
+use super::kernel_version;
+use super::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker};
+use crate::{
+    Boundaries, Caps, Deadline, Listener, Mechanism, Offer, OpenError, Order, Privilege, Probe,
+    RecvError, Reliability, Spec,
+};
+
+/// Every descriptor under way counts against the user's RLIMIT_NOFILE.
+const MOST_MEMFDS: usize = 16;
+
+/// `memfd_create(2)` and `unix(7)`.
+#[derive(Debug)]
+pub struct Memfd;
+
+/// The sending half.
+pub type MemfdTx = ParcelTx<Pool>;
+/// The receiving half.
+pub type MemfdRx = ParcelRx<Mapper>;
+
+/// The sender's memfds.
+#[derive(Debug)]
+pub struct Pool(Vec<Pages>);
+
+impl Pool {
+    fn new(layout: Layout) -> Result<Self, OpenError> {
+        let memfd = || Pages::new("crossway-memfd", layout.slot_bytes);
+        Ok(Pool((0..layout.slots).map(|_| memfd()).collect::<Result<_, _>>()?))
+    }
+}
+
+impl Store for Pool {
+    #[inline]
+    fn payload(&mut self, slot: usize, len: usize) -> &mut [u8] {
+        self.0[slot].bytes_mut(0..len)
+    }
+
+    #[inline]
+    fn notice(&mut self, slot: usize, number: u64, len: usize) -> Notice {
+        Notice { stamp: number, address: 0, len: len as u64, slot: slot as u32, pid: 0 }
+    }
+
+    #[inline]
+    fn descriptor(&self, slot: usize) -> Option<BorrowedFd<'_>> {
+        Some(self.0[slot].as_fd())
+    }
+}
+
+/// The receiver's way to the memfds.
+#[derive(Debug)]
+pub struct Mapper(Layout);
+
+fn must_have(fd: Option<OwnedFd>) -> Result<OwnedFd, RecvError> {
+    let none = || {
+        RecvError::Damaged(
+            "a notice came without its descriptor; perhaps this process has too many open (ulimit -n)"
+                .to_owned(),
+        )
+    };
+    fd.ok_or_else(none)
+}
+
+impl Taker for Mapper {
+    const DESCRIPTORS: bool = true;
+
+    #[inline]
+    fn copy(
+        &mut self,
+        _notice: &Notice,
+        fd: Option<OwnedFd>,
+        _socket: BorrowedFd<'_>,
+        buf: &mut [u8],
+    ) -> Result<(), RecvError> {
+        let fd = must_have(fd)?;
+        let read = if buf.is_empty() { 0 } else { read_at(fd.as_fd(), buf, 0)? };
+        if read != buf.len() {
+            return Err(RecvError::Damaged(format!("a memfd holds {read} of {} bytes", buf.len())));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn show<R>(
+        &mut self,
+        notice: &Notice,
+        fd: Option<OwnedFd>,
+        _socket: BorrowedFd<'_>,
+        _scratch: &mut [u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, RecvError> {
+        let view = View::new(must_have(fd)?.as_fd(), self.0.slot_bytes, notice.len as usize)?;
+        Ok(read(view.bytes()))
+    }
+}
+
+fn layout(spec: &Spec) -> Layout {
+    let layout = Layout::of(spec, 0);
+    Layout { slots: layout.slots.min(MOST_MEMFDS), ..layout }
+}
+
+/// The listening side: complete with the offer.
+#[derive(Debug)]
+pub struct MemfdListener(Option<(MemfdTx, MemfdRx)>);
+
+impl Listener for MemfdListener {
+    type Tx = MemfdTx;
+    type Rx = MemfdRx;
+
+    fn accept(&mut self, _until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        self.0.take().ok_or_else(|| super::no_second_channel(Memfd::ID))
+    }
+}
+
+fn channel(spec: &Spec, write: OwnedFd, read: OwnedFd) -> Result<(MemfdTx, MemfdRx), OpenError> {
+    let layout = layout(spec);
+    let tx = ParcelTx::new(Pool::new(layout)?, write, layout, spec.wait);
+    Ok((tx, ParcelRx::new(Mapper(layout), read, layout, spec.wait)))
+}
+
+impl Mechanism for Memfd {
+    const ID: &'static str = "memfd";
+    const ABOUT: &'static str =
+        "a memfd for each message passed over a UNIX socket (memfd_create, SCM_RIGHTS)";
+    type Tx = MemfdTx;
+    type Rx = MemfdRx;
+    type Listener = MemfdListener;
+
+    fn caps() -> Caps {
+        Caps {
+            boundaries: Boundaries::Message,
+            max_message: None,
+            order: Order::Fifo,
+            reliability: Reliability::Reliable,
+            carries_empty: true,
+            in_place: true,
+            waitable_fd: true,
+            fan_in: false,
+            reconnects: false,
+            crosses_hosts: false,
+            can_block: true,
+            can_spin: true,
+            detects_peer_death: true,
+            send_deadline: true,
+            privilege: Privilege::None,
+        }
+    }
+
+    fn probe() -> Probe {
+        let tried = Pages::new("crossway-memfd", 1)
+            .and_then(|pages| View::new(pages.as_fd(), pages.len(), 1).map(drop))
+            .and_then(|()| socket::unix_pair(Kind::Seqpacket).map(drop));
+        match tried {
+            Ok(()) => Probe::Ready { version: kernel_version() },
+            Err(error) => Probe::Missing {
+                why: error.to_string(),
+                remedy: "a kernel of 3.17 or later with CONFIG_MEMFD_CREATE, and room for open files (ulimit -n)"
+                    .to_owned(),
+            },
+        }
+    }
+
+    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
+        let (there_here, there_peer) = socket::unix_pair(Kind::Seqpacket)?;
+        let (back_here, back_peer) = socket::unix_pair(Kind::Seqpacket)?;
+        let offer = Offer::new().with_fd("read", there_peer).with_fd("write", back_peer);
+        Ok((MemfdListener(Some(channel(spec, there_here, back_here)?)), offer))
+    }
+
+    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        let write = offer.take_fd(Self::ID, "write")?;
+        let read = offer.take_fd(Self::ID, "read")?;
+        channel(spec, write, read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Rx, Tx};
+
+    fn memfds_open() -> usize {
+        std::fs::read_dir("/proc/self/fd")
+            .unwrap()
+            .filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok())
+            .filter(|target| target.to_string_lossy().contains("crossway-memfd-count"))
+            .count()
+    }
+
+    /// However many messages: no more descriptors than the pool has, and none when it is gone.
+    #[test]
+    fn descriptors_do_not_accumulate() {
+        let layout = Layout { slots: 4, slot_bytes: 4096, max: 4096 };
+        let (write, read) = socket::unix_pair(Kind::Seqpacket).unwrap();
+        let memfd = |_| Pages::new("crossway-memfd-count", layout.slot_bytes).unwrap();
+        let pool = Pool((0..layout.slots).map(memfd).collect());
+        let mut tx = ParcelTx::new(pool, write, layout, crate::Wait::Block);
+        let mut rx = ParcelRx::new(Mapper(layout), read, layout, crate::Wait::Block);
+        let mut buf = [0; 4096];
+        for n in 0..1000_usize {
+            tx.send(&vec![n as u8; n % 4097], None).unwrap();
+            if n % 2 == 0 {
+                assert_eq!(rx.recv(&mut buf, None).unwrap(), n % 4097);
+                assert!(buf[..n % 4097].iter().all(|&byte| byte == n as u8));
+            } else {
+                let read = |bytes: &[u8]| bytes.iter().all(|&byte| byte == n as u8);
+                assert!(rx.recv_in_place(&mut buf, None, read).unwrap());
+            }
+        }
+        assert_eq!(memfds_open(), layout.slots);
+        tx.send(b"unread", None).unwrap();
+        drop(tx);
+        assert_eq!(rx.recv(&mut buf, None).unwrap(), 6);
+        assert!(matches!(rx.recv(&mut buf, None), Err(RecvError::PeerClosed)));
+        assert_eq!(memfds_open(), 0);
+    }
+}

@@ -1,0 +1,399 @@
+//! Messages that stay with the sender until the receiver has taken them: a notice goes over a socket, the payload
+//! another way.
+//!
+//! The sender has a number of slots, used in turn. Notices go one way over a UNIX SEQPACKET socket, and the other way, for
+//! every half of the slots, an acknowledgement of how many messages were taken: then their slots are free. A peer's end is
+//! the socket's end.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_sys::{Errno, OsError, fdpass, socket};
+
+use super::byte_stream::{recv_error, send_error};
+use super::waiting::{Attempt, Patience, Stop, wait_for};
+use crate::{Deadline, Facts, RecvError, Rx, SendError, Spec, Tx, Wait};
+
+/// Bytes of slots in a direction, unless a capacity is asked for or this would be too few slots.
+const DEFAULT_BYTES: usize = 1 << 20;
+
+/// Fewer slots would make the ends take turns.
+const FEWEST_SLOTS: usize = 4;
+/// More notices might not fit the socket's buffer, on which the sender never waits; and a memfd in flight counts as
+/// an open file.
+const MOST_SLOTS: usize = 64;
+
+/// How a direction is laid out; both ends compute the same from the same spec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Messages that may be under way.
+    pub(super) slots: usize,
+    /// Bytes from one slot to the next, whole pages.
+    pub(super) slot_bytes: usize,
+    /// Largest message.
+    pub(super) max: usize,
+}
+
+impl Layout {
+    /// For messages of the spec's size behind `header` bytes.
+    pub(super) fn of(spec: &Spec, header: usize) -> Self {
+        let page = crossway_sys::shm::page_len();
+        let slot_bytes = (header + spec.max_message).max(1).next_multiple_of(page);
+        let bytes = spec.capacity_bytes.unwrap_or(DEFAULT_BYTES);
+        let slots = (bytes / slot_bytes).clamp(FEWEST_SLOTS, MOST_SLOTS);
+        Layout { slots, slot_bytes, max: spec.max_message }
+    }
+
+    fn facts(self) -> Facts {
+        [("max_message_bytes", self.max), ("queue_messages", self.slots)]
+            .into_iter()
+            .filter_map(|(name, n)| Some((name.to_owned(), i64::try_from(n).ok()?)))
+            .collect()
+    }
+}
+
+/// What the receiver is told of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Which message it is, in a way that nothing else says.
+    pub stamp: u64,
+    /// Where its slot is in the sender's memory.
+    pub address: u64,
+    /// Its length.
+    pub len: u64,
+    /// Its slot.
+    pub slot: u32,
+    /// The sender.
+    pub pid: u32,
+}
+
+const NOTICE_BYTES: usize = 32;
+
+impl Notice {
+    fn to_bytes(self) -> [u8; NOTICE_BYTES] {
+        let mut bytes = [0; NOTICE_BYTES];
+        bytes[0..8].copy_from_slice(&self.stamp.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&self.address.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&self.len.to_ne_bytes());
+        bytes[24..28].copy_from_slice(&self.slot.to_ne_bytes());
+        bytes[28..32].copy_from_slice(&self.pid.to_ne_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; NOTICE_BYTES]) -> Self {
+        let eight = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let four = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+        Notice { stamp: eight(0), address: eight(8), len: eight(16), slot: four(24), pid: four(28) }
+    }
+}
+
+/// The sender's slots.
+pub trait Store: Send + 'static {
+    /// The first `len` bytes of a slot's payload, to be written.
+    fn payload(&mut self, slot: usize, len: usize) -> &mut [u8];
+    /// Makes the slot's message ready to be taken.
+    fn notice(&mut self, slot: usize, number: u64, len: usize) -> Notice;
+    /// The descriptor that goes with the notice.
+    fn descriptor(&self, slot: usize) -> Option<BorrowedFd<'_>>;
+}
+
+/// How the receiver takes a message that it has notice of.
+pub trait Taker: Send + 'static {
+    /// Whether descriptors come with notices.
+    const DESCRIPTORS: bool;
+    /// Copies the message to `buf`, which has its length.
+    fn copy(
+        &mut self,
+        notice: &Notice,
+        fd: Option<OwnedFd>,
+        socket: BorrowedFd<'_>,
+        buf: &mut [u8],
+    ) -> Result<(), RecvError>;
+    /// Shows the message where it is, or in `scratch`.
+    fn show<R>(
+        &mut self,
+        notice: &Notice,
+        fd: Option<OwnedFd>,
+        socket: BorrowedFd<'_>,
+        scratch: &mut [u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, RecvError>;
+}
+
+/// The sending half.
+#[derive(Debug)]
+pub struct ParcelTx<S> {
+    store: S,
+    socket: OwnedFd,
+    layout: Layout,
+    wait: Wait,
+    sent: u64,
+    taken: u64,
+}
+
+struct Acknowledgement<'a>(BorrowedFd<'a>);
+
+impl Attempt for Acknowledgement<'_> {
+    type Out = u64;
+
+    #[inline]
+    fn attempt(&mut self, nonblocking: bool) -> Result<u64, Errno> {
+        let mut taken = [0; 8];
+        match socket::recv(self.0, &mut taken, nonblocking)? {
+            8 => Ok(u64::from_ne_bytes(taken)),
+            _ => Err(Errno::PIPE),
+        }
+    }
+
+    fn sleep_until(&mut self, until: Instant) -> Result<(), Errno> {
+        wait_ready(self.0, Interest::Readable, Some(until)).map(drop)
+    }
+}
+
+impl<S: Store> ParcelTx<S> {
+    /// Over a store and this direction's socket.
+    pub(super) fn new(store: S, socket: OwnedFd, layout: Layout, wait: Wait) -> Self {
+        ParcelTx { store, socket, layout, wait, sent: 0, taken: 0 }
+    }
+
+    #[inline]
+    fn put(
+        &mut self,
+        len: usize,
+        patience: Patience,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        if len > self.layout.max {
+            return Err(SendError::TooLarge { len, max: self.layout.max });
+        }
+        while self.sent - self.taken >= self.layout.slots as u64 {
+            let mut acknowledgement = Acknowledgement(self.socket.as_fd());
+            let taken = wait_for(&mut acknowledgement, self.wait, patience).map_err(send_error)?;
+            if taken > self.sent || taken < self.taken {
+                // Nothing that a correct receiver says; it is of no use any more.
+                return Err(SendError::PeerClosed);
+            }
+            self.taken = taken;
+        }
+        let slot = (self.sent % self.layout.slots as u64) as usize;
+        fill(self.store.payload(slot, len));
+        let notice = self.store.notice(slot, self.sent, len).to_bytes();
+        let posted = match self.store.descriptor(slot) {
+            None => socket::send(&self.socket, &notice, false),
+            Some(fd) => fdpass::send(&self.socket, &notice, &[fd])
+                .map_err(|e| Errno::from_io_error(&e.source).unwrap_or(Errno::INVAL)),
+        };
+        posted.map_err(|errno| send_error(Stop::Errno(errno)))?;
+        self.sent += 1;
+        Ok(())
+    }
+}
+
+impl<S: Store> Tx for ParcelTx<S> {
+    #[inline]
+    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
+        self.put(msg.len(), Patience::Now, |slot| slot.copy_from_slice(msg))
+    }
+
+    #[inline]
+    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
+        self.put(msg.len(), Patience::Until(until), |slot| slot.copy_from_slice(msg))
+    }
+
+    #[inline]
+    fn send_in_place(
+        &mut self,
+        len: usize,
+        _scratch: &mut [u8],
+        until: Deadline,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        self.put(len, Patience::Until(until), fill)
+    }
+
+    fn facts(&self) -> Facts {
+        self.layout.facts()
+    }
+}
+
+/// The receiving half.
+#[derive(Debug)]
+pub struct ParcelRx<T> {
+    taker: T,
+    socket: OwnedFd,
+    layout: Layout,
+    wait: Wait,
+    taken: u64,
+    acknowledged: u64,
+    fds: Vec<OwnedFd>,
+    /// A message whose receiver's buffer was too small.
+    held: Option<(Notice, Option<OwnedFd>)>,
+}
+
+struct Arrival<'a> {
+    socket: BorrowedFd<'a>,
+    fds: Option<&'a mut Vec<OwnedFd>>,
+}
+
+impl Attempt for Arrival<'_> {
+    type Out = Option<Notice>;
+
+    #[inline]
+    fn attempt(&mut self, nonblocking: bool) -> Result<Option<Notice>, Errno> {
+        let mut bytes = [0; NOTICE_BYTES];
+        loop {
+            let received = match &mut self.fds {
+                None => socket::recv(self.socket, &mut bytes, nonblocking),
+                Some(fds) => fdpass::receive(self.socket, &mut bytes, fds, nonblocking),
+            };
+            return match received {
+                Ok(NOTICE_BYTES) => Ok(Some(Notice::from_bytes(&bytes))),
+                // Neither a notice nor the end: no correct sender.
+                Ok(1..) => Err(Errno::BADMSG),
+                Ok(0) => Ok(None),
+                // Told once when the sender closed with acknowledgements unread; its notices come after it.
+                Err(Errno::CONNRESET) => continue,
+                Err(errno) => Err(errno),
+            };
+        }
+    }
+
+    fn sleep_until(&mut self, until: Instant) -> Result<(), Errno> {
+        wait_ready(self.socket, Interest::Readable, Some(until)).map(drop)
+    }
+}
+
+impl<T: Taker> ParcelRx<T> {
+    /// Over a taker and this direction's socket.
+    pub(super) fn new(taker: T, socket: OwnedFd, layout: Layout, wait: Wait) -> Self {
+        ParcelRx {
+            taker,
+            socket,
+            layout,
+            wait,
+            taken: 0,
+            acknowledged: 0,
+            fds: Vec::new(),
+            held: None,
+        }
+    }
+
+    /// The next notice, of a message that fits `room`.
+    #[inline]
+    fn next(
+        &mut self,
+        room: Option<usize>,
+        patience: Patience,
+    ) -> Result<(Notice, Option<OwnedFd>), RecvError> {
+        let (notice, fd) = match self.held.take() {
+            Some(held) => held,
+            None => {
+                let fds = T::DESCRIPTORS.then_some(&mut self.fds);
+                let mut arrival = Arrival { socket: self.socket.as_fd(), fds };
+                let notice = match wait_for(&mut arrival, self.wait, patience) {
+                    Ok(Some(notice)) => notice,
+                    Ok(None) => return Err(RecvError::PeerClosed),
+                    Err(Stop::Errno(Errno::BADMSG)) => {
+                        return Err(RecvError::Damaged("a notice of the wrong size".to_owned()));
+                    }
+                    Err(stop) => return Err(recv_error(stop)),
+                };
+                (notice, self.fds.pop())
+            }
+        };
+        if notice.len > self.layout.max as u64 || notice.slot as usize >= self.layout.slots {
+            return Err(RecvError::Damaged(format!("a notice of what cannot be: {notice:?}")));
+        }
+        let need = notice.len as usize;
+        if let Some(have) = room.filter(|&have| have < need) {
+            self.held = Some((notice, fd));
+            return Err(RecvError::TooSmall { need, have });
+        }
+        Ok((notice, fd))
+    }
+
+    /// Tells the sender of every half of its slots that they are free.
+    #[inline]
+    fn acknowledge(&mut self) {
+        self.taken += 1;
+        if self.taken - self.acknowledged >= self.layout.slots as u64 / 2 {
+            // Fails only when the sender is gone. The socket's buffer has room for two.
+            let _ = socket::send(&self.socket, &self.taken.to_ne_bytes(), false);
+            self.acknowledged = self.taken;
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, buf: &mut [u8], patience: Patience) -> Result<usize, RecvError> {
+        let (notice, fd) = self.next(Some(buf.len()), patience)?;
+        let len = notice.len as usize;
+        self.taker.copy(&notice, fd, self.socket.as_fd(), &mut buf[..len])?;
+        self.acknowledge();
+        Ok(len)
+    }
+}
+
+impl<T: Taker> Rx for ParcelRx<T> {
+    #[inline]
+    fn try_recv(&mut self, buf: &mut [u8]) -> Result<usize, RecvError> {
+        self.take(buf, Patience::Now)
+    }
+
+    #[inline]
+    fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError> {
+        self.take(buf, Patience::Until(until))
+    }
+
+    #[inline]
+    fn recv_in_place<R>(
+        &mut self,
+        scratch: &mut [u8],
+        until: Deadline,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, RecvError> {
+        let (notice, fd) = self.next(Some(scratch.len()), Patience::Until(until))?;
+        let scratch = &mut scratch[..notice.len as usize];
+        let result = self.taker.show(&notice, fd, self.socket.as_fd(), scratch, read)?;
+        self.acknowledge();
+        Ok(result)
+    }
+
+    /// Readable when a notice is there, or the sender has ended.
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn facts(&self) -> Facts {
+        self.layout.facts()
+    }
+}
+
+/// A system call of the taker's failed.
+pub(super) fn os_error(call: &'static str, object: &str, errno: Errno) -> RecvError {
+    OsError::new(call, object, errno).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_survives_its_bytes() {
+        let notice = Notice { stamp: u64::MAX - 1, address: 1 << 40, len: 77, slot: 3, pid: 12 };
+        assert_eq!(Notice::from_bytes(&notice.to_bytes()), notice);
+    }
+
+    #[test]
+    fn the_slots_fit_the_capacity_within_bounds() {
+        let of = |max_message, capacity_bytes| {
+            let layout = Layout::of(&Spec { max_message, capacity_bytes, ..Spec::default() }, 64);
+            (layout.slots, layout.slot_bytes)
+        };
+        assert_eq!(of(64, None), (64, 4096));
+        assert_eq!(of(64 * 1024, None), (15, 69632));
+        assert_eq!(of(64 * 1024, Some(1)), (4, 69632));
+        assert_eq!(of(4096 - 64, Some(10 * 4096)), (10, 4096));
+        assert_eq!(of(16 << 20, None).0, 4);
+    }
+}
