@@ -142,7 +142,7 @@ fn registry() -> Registry {
 }
 
 /// Namespaces need CAP_SYS_ADMIN and CAP_NET_ADMIN: effective capabilities 21 and 12 (capabilities(7)).
-fn check_privilege() -> Result<(), NetError> {
+pub(crate) fn check_privilege() -> Result<(), NetError> {
     const NEEDED: u64 = 1 << 21 | 1 << 12;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status

@@ -6,6 +6,7 @@
 
 mod build;
 mod error;
+mod guest;
 mod lab;
 mod network;
 mod quantity;
@@ -15,6 +16,10 @@ mod tool;
 mod topology;
 
 pub use error::NetError;
+pub use guest::{
+    Guest, GuestExit, GuestFacts, GuestPlace, GuestRecord, GuestSpec, exec_in_guest, guest_down,
+    list_guests, run_guest_init, run_guest_keeper,
+};
 pub use lab::{Lab, down, find, list, remove_all_of_this_process};
 pub use network::{Host, ImpairedBy, Network};
 pub use quantity::{Rate, parse_duration, parse_share};

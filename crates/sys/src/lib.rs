@@ -4,8 +4,10 @@
 //! call, the object and the errno.
 
 pub mod affinity;
+pub mod boot;
 pub mod clock;
 pub mod cma;
+pub mod confinement;
 pub mod error;
 pub mod eventfd;
 pub mod fdpass;
@@ -26,6 +28,7 @@ pub mod pipe;
 pub mod poll;
 pub mod proc;
 pub mod procfs;
+pub mod seccomp;
 pub mod shm;
 pub mod socket;
 pub mod sysv;

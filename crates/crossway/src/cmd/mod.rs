@@ -6,6 +6,7 @@ mod completions;
 mod doctor;
 mod env;
 mod export;
+mod guest;
 mod limits;
 mod list;
 mod man;
@@ -52,6 +53,7 @@ commands! {
     env::Env,
     limits::Limits,
     net::Net,
+    guest::Guest,
     report::Report,
     compare::Compare,
     rank::Rank,
@@ -62,4 +64,8 @@ commands! {
     role::Role,
     #[command(hide = true)]
     role::Reaper,
+    #[command(hide = true)]
+    guest::GuestInit,
+    #[command(hide = true)]
+    guest::GuestKeeper,
 }

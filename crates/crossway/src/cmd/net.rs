@@ -36,8 +36,16 @@ enum Action {
 #[derive(clap::Args)]
 struct Up {
     /// Names of the hosts: two make a direct link, more hang on a switch
-    #[arg(long, value_delimiter = ',', default_value = "a,b")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "a,b",
+        default_value_if("guests", clap::builder::ArgPredicate::IsPresent, None)
+    )]
     hosts: Vec<String>,
+    /// Further hosts that are places for guests: crossway guest up --net NETWORK/HOST
+    #[arg(long, value_delimiter = ',')]
+    guests: Vec<String>,
     /// Rate of each link each way: 100mbit, 1gbit ...; unshaped if left out
     #[arg(long)]
     rate: Option<Rate>,
@@ -132,7 +140,12 @@ impl Up {
         };
         let topology = Topology {
             name: self.name,
-            hosts: self.hosts.iter().map(|name| HostSpec::namespace(name)).collect(),
+            hosts: self
+                .hosts
+                .iter()
+                .map(|name| HostSpec::namespace(name))
+                .chain(self.guests.iter().map(|name| HostSpec::tap(name)))
+                .collect(),
             link: Link { rate: self.rate, mtu_bytes: self.mtu, offloads, impairment },
         };
         let network = Lab::up(&topology)?.keep()?;

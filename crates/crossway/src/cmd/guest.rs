@@ -1,0 +1,222 @@
+//! `crossway guest`: a kernel with TIPC and SCTP, as an ordinary process.
+
+use std::process::ExitCode;
+
+use comfy_table::{ContentArrangement, Table, presets};
+use crossway_netlab::{
+    Guest as Booted, GuestExit, GuestRecord, GuestSpec, Network, exec_in_guest, guest_down,
+    list_guests,
+};
+
+use super::Run;
+use crate::ui::Ui;
+
+/// Boots guests: user-mode-linux kernels that have TIPC and SCTP, with this machine's files below a private overlay
+#[derive(clap::Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Guest {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Boots a guest; it stays until taken down
+    Up(Up),
+    /// Runs a command in a guest, with this command's input, output, environment and exit status
+    Exec(Exec),
+    /// Boots a guest for one command
+    Run(RunOnce),
+    /// Lists the guests that are up
+    List(ListGuests),
+    /// Ends guests
+    Down(Down),
+}
+
+#[derive(clap::Args)]
+struct Shape {
+    /// Memory in MiB
+    #[arg(long, default_value_t = 256)]
+    memory: u32,
+    /// Place on a network, as network/host: a host that was made with `net up --guests`
+    #[arg(long)]
+    net: Option<String>,
+}
+
+#[derive(clap::Args)]
+struct Up {
+    /// Name of the guest
+    #[arg(default_value = "g")]
+    name: String,
+    #[command(flatten)]
+    shape: Shape,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Exec {
+    /// Name of the guest
+    name: String,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct RunOnce {
+    #[command(flatten)]
+    shape: Shape,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct ListGuests {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Down {
+    /// Names of the guests
+    #[arg(required_unless_present = "all")]
+    name: Vec<String>,
+    /// All that are up, those of running measurements included
+    #[arg(long, conflicts_with = "name")]
+    all: bool,
+}
+
+/// The first program of a guest
+#[derive(clap::Args)]
+pub(crate) struct GuestInit {
+    /// Words that the guest's kernel adds to the command line
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _rest: Vec<String>,
+}
+
+/// The process that keeps a guest
+#[derive(clap::Args)]
+pub(crate) struct GuestKeeper {
+    /// Name of the guest
+    name: String,
+}
+
+impl Run for Guest {
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        match self.action {
+            Action::Up(args) => args.run(ui),
+            Action::Exec(args) => exec(&args.name, &args.command),
+            Action::Run(args) => args.run(),
+            Action::List(args) => args.run(ui),
+            Action::Down(args) => args.run(),
+        }
+    }
+}
+
+impl Run for GuestInit {
+    fn run(self, _: &Ui) -> anyhow::Result<ExitCode> {
+        anyhow::bail!(crossway_netlab::run_guest_init())
+    }
+}
+
+impl Run for GuestKeeper {
+    fn run(self, _: &Ui) -> anyhow::Result<ExitCode> {
+        crossway_netlab::run_guest_keeper(&self.name)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Up {
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        let guest = boot(&self.name, &self.shape)?.keep()?;
+        if self.json {
+            ui.print_json(&guest)?;
+        } else {
+            print_table(std::slice::from_ref(&guest));
+            println!("run there: crossway guest exec {} -- COMMAND", guest.name);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl RunOnce {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let guest = boot(&format!("r{}", std::process::id()), &self.shape)?;
+        exec(&guest.record().name, &self.command)
+    }
+}
+
+impl ListGuests {
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        let guests = list_guests()?;
+        if self.json {
+            ui.print_json(&guests)?;
+        } else if guests.is_empty() {
+            println!("no guest is up; boot one with: crossway guest up");
+        } else {
+            print_table(&guests);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Down {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let names = if self.all {
+            list_guests()?.into_iter().map(|guest| guest.name).collect()
+        } else {
+            self.name
+        };
+        names.iter().try_for_each(|name| guest_down(name))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn boot(name: &str, shape: &Shape) -> anyhow::Result<Booted> {
+    let spec = GuestSpec { memory_mib: shape.memory, ..GuestSpec::new(name)? };
+    let place: Option<(Network, &str)> = match &shape.net {
+        None => None,
+        Some(place) => {
+            let (network, host) = place.split_once('/').ok_or_else(|| {
+                anyhow::anyhow!(
+                    "--net {place}: write NETWORK/HOST, as crossway net list shows them"
+                )
+            })?;
+            Some((crossway_netlab::find(network)?, host))
+        }
+    };
+    Ok(Booted::boot(&spec, place.as_ref().map(|(network, host)| (network, *host)))?)
+}
+
+fn exec(name: &str, command: &[String]) -> anyhow::Result<ExitCode> {
+    let code = match exec_in_guest(name, command)? {
+        GuestExit::Code(code) => code,
+        GuestExit::Signal(signal) => 128 + signal,
+    };
+    Ok(ExitCode::from(code as u8))
+}
+
+fn print_table(guests: &[GuestRecord]) {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(["guest", "kernel", "modules", "memory", "network", "missing"]);
+    for guest in guests {
+        let facts = guest.facts.clone().unwrap_or_default();
+        let place = guest.network.as_ref();
+        table.add_row([
+            guest.name.clone(),
+            facts.kernel,
+            facts.modules.join(" "),
+            format!("{} MiB", guest.memory_mib),
+            place.map_or("none".to_owned(), |p| format!("{} {} {}", p.host, p.ipv4, p.ipv6)),
+            facts.missing_modules.join("; "),
+        ]);
+    }
+    println!("{table}");
+}

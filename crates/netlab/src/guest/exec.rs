@@ -1,0 +1,96 @@
+//! Running a command in a guest: its streams are handed to the keeper as descriptors, so no byte passes through this process.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use crossway_sys::fdpass;
+
+use super::message::{ExecRequest, Outcome};
+use super::record::{self, GuestFiles};
+use super::{GuestRecord, tunables};
+use crate::NetError;
+
+/// In place of a request: end the guest.
+pub(crate) const END: &str = "end";
+
+/// How a command in a guest ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuestExit {
+    /// With this status.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// Runs a command in the guest `name` with this process's standard streams and environment, in a folder of the same name, and
+/// waits for its end. If this process is killed, so is the command.
+///
+/// # Errors
+/// There is no such guest, the command cannot be started, or the guest ended.
+pub fn exec_in_guest(name: &str, argv: &[String]) -> Result<GuestExit, NetError> {
+    let record = find(name)?;
+    let text = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
+    let mut env: Vec<(String, String)> =
+        std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect();
+    if record.legacy_state_only {
+        env.extend(tunables().split_once('=').map(|(n, v)| (n.to_owned(), v.to_owned())));
+    }
+    let request = ExecRequest {
+        argv: argv.to_vec(),
+        env,
+        folder: std::env::current_dir().unwrap_or_default().display().to_string(),
+    };
+    let request = serde_json::to_string(&request)
+        .map_err(|e| NetError::State { path: "the command".into(), why: e.to_string() })?;
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    let fds = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+    match ask(name, &request, &fds)? {
+        Outcome::Exited(code) => Ok(GuestExit::Code(code)),
+        Outcome::Signalled(signal) => Ok(GuestExit::Signal(signal)),
+        Outcome::Failed(why) => Err(NetError::Refused {
+            doing: format!("running '{}' in guest '{name}'", argv[0]),
+            said: why,
+        }),
+    }
+}
+
+/// A guest that is up, by name.
+///
+/// # Errors
+/// [`NetError::Unknown`], listing those there are.
+pub(crate) fn find(name: &str) -> Result<GuestRecord, NetError> {
+    let there = record::list()?;
+    there
+        .iter()
+        .find(|guest| guest.name == name)
+        .cloned()
+        .ok_or_else(|| record::unknown(name, &there))
+}
+
+/// Sends a request to the guest's keeper and waits for its answer.
+pub(crate) fn ask(
+    name: &str,
+    request: &str,
+    fds: &[std::os::fd::BorrowedFd<'_>],
+) -> Result<Outcome, NetError> {
+    let files = GuestFiles::of(name);
+    let failed = |e: io::Error| NetError::Guest {
+        name: name.to_owned(),
+        what: format!("cannot be spoken to ({e}); it is starting or ending: crossway guest list"),
+        said: String::new(),
+    };
+    let mut keeper = UnixStream::connect(files.socket()).map_err(failed)?;
+    let mut whole = (request.len() as u32).to_le_bytes().to_vec();
+    whole.extend(request.as_bytes());
+    let sent = fdpass::send(keeper.as_fd(), &whole, fds)?;
+    keeper.write_all(&whole[sent..]).map_err(failed)?;
+    let mut answer = Vec::new();
+    // A keeper that is killed closes the socket without an answer.
+    let _ = keeper.read_to_end(&mut answer);
+    serde_json::from_slice(&answer).map_err(|_| NetError::Guest {
+        name: name.to_owned(),
+        what: "was lost: its keeper was killed; boot it again: crossway guest up".to_owned(),
+        said: String::new(),
+    })
+}

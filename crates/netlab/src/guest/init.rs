@@ -1,0 +1,271 @@
+//! The first program of a guest: makes the machine, then runs commands that come over the console line.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+
+use crossway_sys::boot;
+use crossway_sys::lifeline::Lifeline;
+
+use super::frame::{Frame, Lane, PREAMBLE};
+use super::message::{ExecRequest, GuestFacts, Interface, Outcome, Setup};
+use super::modules::Modules;
+use super::relay::{CountingReader, Place, Window, Wire, lock, pump, sink};
+use super::{LINE, MODULES_DIR, SETUP_VARIABLE};
+use crate::tool;
+
+/// Set in the second program, which serves the line: what the first one found, or why it failed.
+const FACTS_VARIABLE: &str = "CROSSWAY_GUEST_FACTS";
+const FAILED_VARIABLE: &str = "CROSSWAY_GUEST_FAILED";
+
+/// Runs as the guest's first program; never returns to a caller that could go on. Its child serves the line; it itself takes
+/// in the children that others leave, and switches the machine off when the server ends.
+pub fn run_guest_init() -> String {
+    if std::env::var_os(FACTS_VARIABLE).is_some() || std::env::var_os(FAILED_VARIABLE).is_some() {
+        return match serve() {
+            Ok(()) => "the line was closed".to_owned(),
+            Err(e) => format!("the line failed: {e}"),
+        };
+    }
+    if std::process::id() != 1 {
+        return "guest-init is the first program of a guest, started by crossway guest".to_owned();
+    }
+    let (variable, value) = match set_up() {
+        Ok(facts) => (FACTS_VARIABLE, serde_json::to_string(&facts).unwrap_or_default()),
+        Err(why) => (FAILED_VARIABLE, why),
+    };
+    match Command::new("/proc/self/exe").arg("guest-init").env(variable, value).spawn() {
+        Ok(server) => while boot::reap_any().is_some_and(|pid| pid != server.id()) {},
+        Err(e) => eprintln!("starting the server: {e}"),
+    }
+    boot::power_off().to_string()
+}
+
+fn set_up() -> Result<GuestFacts, String> {
+    let file = std::env::var(SETUP_VARIABLE).map_err(|_| format!("{SETUP_VARIABLE} is not set"))?;
+    let text = fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?;
+    let setup: Setup = serde_json::from_str(&text).map_err(|e| format!("{file}: {e}"))?;
+    let release = boot::kernel_release();
+    let modules = Modules::read(&Path::new(MODULES_DIR).join(&release))
+        .map_err(|e| format!("modules of {release}: {e}"))?;
+    make_root(&modules, &release)?;
+    boot::set_host_name(&setup.name).map_err(|e| e.to_string())?;
+    let mut facts = GuestFacts { kernel: release, ..GuestFacts::default() };
+    for name in setup.modules {
+        match load(&modules, &name) {
+            Ok(()) => facts.modules.push(name),
+            Err(why) => facts.missing_modules.push(format!("{name}: {why}")),
+        }
+    }
+    attach(setup.interface.as_ref())?;
+    let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let seconds = uptime.split(' ').next().and_then(|s| s.parse::<f64>().ok()).unwrap_or(0.0);
+    facts.ready_after_ms = (seconds * 1000.0) as u64;
+    Ok(facts)
+}
+
+fn load(modules: &Modules, name: &str) -> Result<(), String> {
+    let files = modules.in_order(name);
+    if files.is_empty() {
+        return Err("the guest's kernel has no such module".to_owned());
+    }
+    files.iter().try_for_each(|file| boot::load_module(file)).map_err(|e| e.to_string())
+}
+
+/// The host's files below, memory on top. The kernel's root is the host's tree, which the host keeps read-only for this
+/// guest; what is written goes to the overlay.
+fn make_root(modules: &Modules, release: &str) -> Result<(), String> {
+    let mount = |kind: &str, on: &str, options: &str| {
+        boot::mount(kind, Path::new(on), options).map_err(|e| e.to_string())
+    };
+    let folder = |path: &str| fs::create_dir_all(path).map_err(|e| format!("{path}: {e}"));
+    load(modules, "overlay")?;
+    // The host's /tmp only serves to hang the new root on; the overlay shows it again.
+    mount("tmpfs", "/tmp", "mode=0755")?;
+    for part in ["/tmp/upper", "/tmp/work", "/tmp/root"] {
+        folder(part)?;
+    }
+    mount("overlay", "/tmp/root", "lowerdir=/,upperdir=/tmp/upper,workdir=/tmp/work")?;
+    mount("proc", "/tmp/root/proc", "")?;
+    mount("sysfs", "/tmp/root/sys", "")?;
+    // The host's sockets, locks and lists of what is up say nothing about this machine.
+    mount("tmpfs", "/tmp/root/run", "mode=0755")?;
+    mount("devtmpfs", "/tmp/root/dev", "")?;
+    for (kind, on, options) in [
+        ("devpts", "/tmp/root/dev/pts", "gid=5,mode=620,ptmxmode=666"),
+        ("tmpfs", "/tmp/root/dev/shm", "mode=1777"),
+        ("mqueue", "/tmp/root/dev/mqueue", ""),
+    ] {
+        folder(on)?;
+        mount(kind, on, options)?;
+    }
+    // What loads modules on demand looks here.
+    folder("/tmp/root/lib/modules")?;
+    let link = PathBuf::from("/tmp/root/lib/modules").join(release);
+    if !link.exists() {
+        let _ = std::os::unix::fs::symlink(Path::new(MODULES_DIR).join(release), link);
+    }
+    folder("/tmp/root/run/lower")?;
+    boot::change_root(Path::new("/tmp/root"), Path::new("/tmp/root/run/lower"))
+        .map_err(|e| e.to_string())
+}
+
+/// Gives the interface its name and addresses.
+fn attach(interface: Option<&Interface>) -> Result<(), String> {
+    let mut lines = String::from("link set lo up\n");
+    if let Some(i) = interface {
+        lines.push_str(&format!(
+            "link set vec0 name eth0\naddr add {}/24 dev eth0\naddr add {}/64 dev eth0 nodad\n\
+             link set eth0 mtu {} up\n",
+            i.ipv4, i.ipv6, i.mtu_bytes
+        ));
+        for (key, value) in [("accept_dad", 0), ("accept_ra", 0), ("router_solicitations", 0)] {
+            let _ = fs::write(format!("/proc/sys/net/ipv6/conf/default/{key}"), value.to_string());
+        }
+    }
+    tool::run("setting up the guest's interface", &["ip", "-batch", "-"], &lines)
+        .map_err(|e| e.to_string())?;
+    if interface.is_some_and(|i| !i.offloads) {
+        let off = ["ethtool", "-K", "eth0", "tso", "off", "gso", "off", "gro", "off"];
+        tool::run("setting up the guest's interface", &off, "").map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
+/// A command that runs, as far as frames concern it.
+struct Session {
+    leader: u32,
+    input: Option<Sender<Vec<u8>>>,
+    output: Arc<Window>,
+    errors: Arc<Window>,
+}
+
+type Sessions = Arc<Mutex<HashMap<u32, Session>>>;
+
+/// Serves the line until it is closed.
+fn serve() -> std::io::Result<()> {
+    let line = OpenOptions::new().read(true).write(true).open(LINE)?;
+    boot::make_line_raw(&line).map_err(std::io::Error::other)?;
+    let incoming = line.try_clone()?;
+    (&line).write_all(PREAMBLE)?;
+    let wire = Wire::unbounded(line);
+    let mut reader = BufReader::new(CountingReader::new(incoming, wire.clone()));
+    let word = |name| std::env::var(name).ok();
+    match word(FAILED_VARIABLE) {
+        Some(why) => wire.send(&Frame::Failed(why.into_bytes())),
+        None => wire.send(&Frame::Ready(word(FACTS_VARIABLE).unwrap_or_default().into_bytes())),
+    }
+    let sessions = Sessions::default();
+    while let Some(frame) = Frame::read(&mut reader)? {
+        match frame {
+            Frame::Exec { session, request } => start(session, &request, &wire, &sessions),
+            Frame::Data { session, lane: Lane::Input, bytes } => {
+                if let Some(input) = lock(&sessions).get(&session).and_then(|s| s.input.as_ref()) {
+                    let _ = input.send(bytes);
+                }
+            }
+            Frame::End { session, lane } => {
+                if let Some(session) = lock(&sessions).get_mut(&session) {
+                    match lane {
+                        Lane::Input => session.input = None,
+                        Lane::Output => session.output.close(),
+                        Lane::Errors => session.errors.close(),
+                    }
+                }
+            }
+            Frame::Credit { session, lane, bytes } => {
+                if let Some(session) = lock(&sessions).get(&session) {
+                    match lane {
+                        Lane::Output => session.output.widen(bytes as usize),
+                        Lane::Errors => session.errors.widen(bytes as usize),
+                        Lane::Input => {}
+                    }
+                }
+            }
+            Frame::Kill { session } => {
+                if let Some(session) = lock(&sessions).get(&session) {
+                    crossway_sys::proc::kill_group(session.leader);
+                    // Whoever asked is gone and reads no more.
+                    session.output.close();
+                    session.errors.close();
+                }
+            }
+            // The others are said by a guest, not to it.
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn start(session: u32, request: &[u8], wire: &Wire, sessions: &Sessions) {
+    if let Err(why) = try_start(session, request, wire, sessions) {
+        report(wire, session, &Outcome::Failed(why));
+    }
+}
+
+fn report(wire: &Wire, session: u32, outcome: &Outcome) {
+    let report = serde_json::to_vec(outcome).unwrap_or_default();
+    wire.send(&Frame::Exit { session, report });
+}
+
+fn try_start(session: u32, request: &[u8], wire: &Wire, sessions: &Sessions) -> Result<(), String> {
+    let request: ExecRequest = serde_json::from_slice(request).map_err(|e| e.to_string())?;
+    let (program, arguments) = request.argv.split_first().ok_or("no command was given")?;
+    // A folder that exists only in some private mount of the caller's is no reason to fail.
+    let folder = Path::new(&request.folder);
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .envs(request.env)
+        .current_dir(if folder.is_dir() { folder } else { Path::new("/") })
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("{program}: {e}"))?;
+    let place = |lane| Place { wire: wire.clone(), session, lane };
+    let take = |pipe: Option<OwnedFd>| pipe.map(File::from).ok_or("a pipe is missing");
+    let stdin = take(child.stdin.take().map(OwnedFd::from))?;
+    let stdout = take(child.stdout.take().map(OwnedFd::from))?;
+    let stderr = take(child.stderr.take().map(OwnedFd::from))?;
+    let (out_stop, out_hold) = Lifeline::pair().map_err(|e| e.to_string())?;
+    let (err_stop, err_hold) = Lifeline::pair().map_err(|e| e.to_string())?;
+    let (output, errors) = (Window::new(), Window::new());
+    // Its worker ends by itself when the child reads no more and the sender is dropped.
+    let (input, _) = sink(stdin, place(Lane::Input));
+    let known = Session {
+        leader: child.id(),
+        input: Some(input),
+        output: Arc::clone(&output),
+        errors: Arc::clone(&errors),
+    };
+    lock(sessions).insert(session, known);
+    let pumps = [
+        pump(stdout, out_stop, output, place(Lane::Output)),
+        pump(stderr, err_stop, errors, place(Lane::Errors)),
+    ];
+    let (wire, sessions) = (wire.clone(), Arc::clone(sessions));
+    std::thread::spawn(move || {
+        let status = child.wait();
+        // What the command wrote is sent; what its children may still write is not waited for.
+        drop((out_hold, err_hold));
+        for pump in pumps {
+            let _ = pump.join();
+        }
+        lock(&sessions).remove(&session);
+        let outcome = match status.map(|s| (s.code(), s.signal())) {
+            Ok((Some(code), _)) => Outcome::Exited(code),
+            Ok((None, signal)) => Outcome::Signalled(signal.unwrap_or(0)),
+            Err(e) => Outcome::Failed(format!("waiting for the command: {e}")),
+        };
+        report(&wire, session, &outcome);
+    });
+    Ok(())
+}

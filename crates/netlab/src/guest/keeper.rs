@@ -1,0 +1,332 @@
+//! The process that keeps a guest: starts its kernel, carries commands' streams between their callers and the console line,
+//! and cleans up when either ends.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crossway_sys::confinement::{Confinement, confine, give_children_a_process_namespace};
+use crossway_sys::fdpass;
+use crossway_sys::lifeline::Lifeline;
+
+use super::frame::{Frame, Lane, skip_to_preamble};
+use super::message::{Boot, Outcome};
+use super::record::{self, GuestFiles};
+use super::relay::{Place, Window, Wire, lock, pump, sink};
+use super::{GuestRecord, KERNEL, LINE_WORDS, SETUP_VARIABLE, tunables};
+use crate::registry::Process;
+use crate::{NetError, tool};
+
+/// How long a guest may take to get ready. It takes two seconds; a loaded machine may be ten times slower.
+const BOOT_LIMIT: Duration = Duration::from_secs(60);
+
+/// The word that tells a keeper at its standard input to stay when its starter ends.
+pub(crate) const STAY: &str = "stay";
+
+/// A command under way, as seen by the line's reader.
+struct Session {
+    output: Option<Sender<Vec<u8>>>,
+    errors: Option<Sender<Vec<u8>>>,
+    input: Arc<Window>,
+    done: Sender<Outcome>,
+}
+
+type Sessions = Arc<Mutex<HashMap<u32, Session>>>;
+
+/// Keeps the guest `name`, for which a record and a setup file were written, until it ends. The first line on standard output
+/// says whether it is ready.
+///
+/// # Errors
+/// The guest's files cannot be used. Whatever happens to the guest itself is reported on standard output.
+pub fn run_guest_keeper(name: &str) -> Result<(), NetError> {
+    let record = record::read(name)?;
+    let files = GuestFiles::of(name);
+    let (near, far) = UnixStream::pair().map_err(|e| files.error("socketpair", e))?;
+    let kernel = match start_kernel(&record, &files, far.into()) {
+        Ok(kernel) => kernel,
+        Err(why) => {
+            say(&Boot::Failed(why.to_string(), String::new()));
+            record::remove(name);
+            return Ok(());
+        }
+    };
+    watch_starter(kernel);
+    let outcome = converse(name, &files, kernel, near);
+    kernel.kill();
+    if let Err(why) = outcome {
+        say(&Boot::Failed(why, files.console_tail()));
+    }
+    record::remove(name);
+    Ok(())
+}
+
+/// Carries frames until the guest is gone. `Err`: it never got ready.
+fn converse(
+    name: &str,
+    files: &GuestFiles,
+    kernel: Process,
+    line: UnixStream,
+) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("could not be spoken to: {e}");
+    line.set_read_timeout(Some(BOOT_LIMIT)).map_err(failed)?;
+    let mut reader = BufReader::new(line.try_clone().map_err(failed)?);
+    let first = skip_to_preamble(&mut reader).and_then(|there| match there {
+        true => Frame::read(&mut reader),
+        false => Ok(None),
+    });
+    let facts = match first {
+        Ok(Some(Frame::Ready(text))) => serde_json::from_slice(&text)
+            .map_err(|_| "is of another version of crossway".to_owned())?,
+        Ok(Some(Frame::Failed(why))) => {
+            return Err(format!("could not be set up: {}", String::from_utf8_lossy(&why)));
+        }
+        Ok(Some(_)) => return Err("is of another version of crossway".to_owned()),
+        Ok(None) => return Err("ended before it was ready".to_owned()),
+        Err(_) => return Err(format!("was not ready after {} s", BOOT_LIMIT.as_secs())),
+    };
+    line.set_read_timeout(None).map_err(failed)?;
+    let listener = UnixListener::bind(files.socket()).map_err(failed)?;
+    record::ready(name, &facts).map_err(|e| e.to_string())?;
+    say(&Boot::Ready(facts));
+    let (wire, room) = Wire::bounded(File::from(OwnedFd::from(line)));
+    let sessions = Sessions::default();
+    serve_callers(listener, kernel, wire, Arc::clone(&sessions));
+    while let Ok(Some(frame)) = Frame::read(&mut reader) {
+        deliver(&sessions, &room, frame);
+    }
+    room.close();
+    let why = format!("guest '{name}' ended{}", files.console_tail_after(": "));
+    for (_, session) in lock(&sessions).drain() {
+        session.input.close();
+        let _ = session.done.send(Outcome::Failed(why.clone()));
+    }
+    // Callers' threads pass that on; give them the time to.
+    for _ in 0..100 {
+        if Arc::strong_count(&sessions) <= 2 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+fn deliver(sessions: &Sessions, line: &Window, frame: Frame) {
+    match frame {
+        Frame::Data { session, lane, bytes } => {
+            let sessions = lock(sessions);
+            let Some(session) = sessions.get(&session) else { return };
+            let to = if lane == Lane::Errors { &session.errors } else { &session.output };
+            if let Some(to) = to {
+                let _ = to.send(bytes);
+            }
+        }
+        Frame::End { session, lane } => {
+            if let Some(session) = lock(sessions).get_mut(&session) {
+                match lane {
+                    Lane::Output => session.output = None,
+                    Lane::Errors => session.errors = None,
+                    Lane::Input => session.input.close(),
+                }
+            }
+        }
+        Frame::Credit { session, bytes, .. } => {
+            if let Some(session) = lock(sessions).get(&session) {
+                session.input.widen(bytes as usize);
+            }
+        }
+        Frame::Received { bytes } => line.widen(bytes as usize),
+        Frame::Exit { session, report } => {
+            if let Some(session) = lock(sessions).remove(&session) {
+                session.input.close();
+                let outcome = serde_json::from_slice(&report)
+                    .unwrap_or_else(|e| Outcome::Failed(format!("an unreadable report: {e}")));
+                let _ = session.done.send(outcome);
+            }
+        }
+        // The others are said to a guest, not by it.
+        _ => {}
+    }
+}
+
+/// Starts the kernel on a thread that lives as long as it does, since its death signal is tied to that thread.
+fn start_kernel(
+    record: &GuestRecord,
+    files: &GuestFiles,
+    line: OwnedFd,
+) -> Result<Process, NetError> {
+    let mut command = kernel_command(record, files)?;
+    let hide = record.legacy_state_only;
+    let writable = files.writable();
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        let child = give_children_a_process_namespace()
+            .and_then(|()| {
+                let how =
+                    Confinement { writable: &writable, hide_extended_state: hide, channel: line };
+                confine(&mut command, how)
+            })
+            .and_then(|()| {
+                command.spawn().map_err(|e| crossway_sys::OsError::new("run", KERNEL, e))
+            });
+        // The channel's far end must be the kernel's alone, so that its end shows.
+        drop(command);
+        match child {
+            Ok(mut child) => {
+                let process = Process::of(child.id());
+                let _ = tell.send(Ok(process));
+                let _ = child.wait();
+            }
+            Err(error) => drop(tell.send(Err(error))),
+        }
+    });
+    let gone = || NetError::Guest {
+        name: record.name.clone(),
+        what: "ended at once".to_owned(),
+        said: files.console_tail(),
+    };
+    told.recv().map_err(|_| gone())??.ok_or_else(gone)
+}
+
+fn kernel_command(record: &GuestRecord, files: &GuestFiles) -> Result<Command, NetError> {
+    let path = tool::search_path();
+    let kernel = tool::find(KERNEL, &path)
+        .ok_or(NetError::MissingTool { tool: KERNEL, package: "user-mode-linux" })?;
+    let console = File::create(files.console()).map_err(|e| files.error("console", e))?;
+    let errors = console.try_clone().map_err(|e| files.error("console", e))?;
+    let writable = files.writable();
+    let mut command = Command::new(kernel);
+    command
+        .arg(format!("mem={}M", record.memory_mib))
+        .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"])
+        .args(["con=null", "con0=null,fd:2", "ssl=null", LINE_WORDS])
+        .arg(format!("uml_dir={}", writable.display()))
+        .arg(format!("umid={}", record.name))
+        .arg(format!("init={}", record.program.display()))
+        .arg(format!("{SETUP_VARIABLE}={}", files.setup().display()));
+    if let Some(network) = &record.network {
+        // Without gro=1 the driver drops the large frames that another guest's segmentation offload makes; depth is what
+        // it reads and writes with one system call.
+        command.arg(format!(
+            "vec0:transport=tap,ifname={},depth=128,gro=1,mac={},mtu={}",
+            network.tap, network.mac, network.mtu_bytes
+        ));
+    }
+    if record.legacy_state_only {
+        command.arg(tunables());
+    }
+    command
+        .args(["--", "guest-init"])
+        .env_clear()
+        .env("PATH", path)
+        .env("TMPDIR", &writable)
+        .stdin(Stdio::null())
+        .stdout(console)
+        .stderr(errors);
+    Ok(command)
+}
+
+/// Ends the guest when whoever started this process ends, unless it says that the guest is to stay.
+fn watch_starter(kernel: Process) {
+    std::thread::spawn(move || {
+        let mut word = String::new();
+        let _ = std::io::stdin().lock().read_line(&mut word);
+        if word.trim() != STAY {
+            kernel.kill();
+        }
+    });
+}
+
+fn say(word: &Boot) {
+    let mut out = std::io::stdout().lock();
+    let _ = serde_json::to_writer(&mut out, word);
+    let _ = writeln!(out);
+    let _ = out.flush();
+}
+
+fn serve_callers(listener: UnixListener, kernel: Process, wire: Wire, sessions: Sessions) {
+    let numbers = Arc::new(AtomicU32::new(1));
+    std::thread::spawn(move || {
+        for caller in listener.incoming().flatten() {
+            let (wire, sessions) = (wire.clone(), Arc::clone(&sessions));
+            let session = numbers.fetch_add(1, Ordering::Relaxed);
+            std::thread::spawn(move || {
+                let mut reply = match caller.try_clone() {
+                    Ok(reply) => reply,
+                    Err(_) => return,
+                };
+                let outcome = serve_caller(caller, session, kernel, &wire, &sessions)
+                    .unwrap_or_else(Outcome::Failed);
+                let _ = serde_json::to_writer(&mut reply, &outcome);
+                let _ = reply.shutdown(std::net::Shutdown::Both);
+            });
+        }
+    });
+}
+
+/// Runs one caller's command to its end.
+fn serve_caller(
+    caller: UnixStream,
+    session: u32,
+    kernel: Process,
+    wire: &Wire,
+    sessions: &Sessions,
+) -> Result<Outcome, String> {
+    let (request, fds) = receive(&caller)?;
+    if request == super::exec::END.as_bytes() {
+        kernel.kill();
+        return Ok(Outcome::Exited(0));
+    }
+    let [stdin, stdout, stderr] = <[OwnedFd; 3]>::try_from(fds)
+        .map_err(|fds| format!("{} descriptors came, not three", fds.len()))?
+        .map(File::from);
+    let place = |lane| Place { wire: wire.clone(), session, lane };
+    let (out, out_worker) = sink(stdout, place(Lane::Output));
+    let (err, err_worker) = sink(stderr, place(Lane::Errors));
+    let (done, ended) = channel();
+    let input = Window::new();
+    let known = Session { output: Some(out), errors: Some(err), input: Arc::clone(&input), done };
+    lock(sessions).insert(session, known);
+    wire.send(&Frame::Exec { session, request });
+    let (stop, hold) = Lifeline::pair().map_err(|e| e.to_string())?;
+    let pump = pump(stdin, stop, input, place(Lane::Input));
+    // The caller says nothing more; that it is gone (killed, or interrupted) ends its command.
+    let (killer, all) = (wire.clone(), Arc::clone(sessions));
+    std::thread::spawn(move || {
+        let _ = (&caller).read(&mut [0]);
+        let session_of_caller = lock(&all).remove(&session);
+        if let Some(gone) = session_of_caller {
+            killer.send(&Frame::Kill { session });
+            gone.input.close();
+            let _ = gone.done.send(Outcome::Failed("its caller is gone".to_owned()));
+        }
+    });
+    let outcome = ended.recv().unwrap_or_else(|_| Outcome::Failed("the guest is gone".to_owned()));
+    drop(hold);
+    lock(sessions).remove(&session);
+    for worker in [pump, out_worker, err_worker] {
+        let _ = worker.join();
+    }
+    Ok(outcome)
+}
+
+/// A length, that many bytes, and descriptors with the first of them.
+fn receive(mut caller: &UnixStream) -> Result<(Vec<u8>, Vec<OwnedFd>), String> {
+    let mut length = [0; 4];
+    let mut fds = Vec::new();
+    let count = fdpass::recv(caller.as_fd(), &mut length, &mut fds).map_err(|e| e.to_string())?;
+    caller.read_exact(&mut length[count..]).map_err(|e| e.to_string())?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > 4 << 20 {
+        return Err(format!("a request of {length} bytes: its environment is too large"));
+    }
+    let mut request = vec![0; length];
+    caller.read_exact(&mut request).map_err(|e| e.to_string())?;
+    Ok((request, fds))
+}

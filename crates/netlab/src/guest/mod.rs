@@ -1,0 +1,285 @@
+//! Guests: Debian's user-mode-linux kernel as an ordinary process, with the host's files below a private overlay.
+//!
+//! A guest consists of a keeper (a process of ours), the kernel's process as the first of a process namespace (so that its
+//! helpers die with it), and the program inside, which runs commands. All files it writes are in memory that goes with it.
+
+mod exec;
+mod frame;
+mod init;
+mod keeper;
+mod message;
+mod modules;
+mod record;
+mod relay;
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+pub use exec::{GuestExit, exec_in_guest};
+pub use init::run_guest_init;
+pub use keeper::run_guest_keeper;
+pub use message::GuestFacts;
+pub use record::{GuestPlace, GuestRecord};
+
+use crossway_sys::seccomp;
+
+use crate::network::Network;
+use crate::registry::Process;
+use crate::topology::check_name;
+use crate::{HostKind, NetError, Offloads, tool};
+use message::{Boot, Interface, Setup};
+use record::GuestFiles;
+
+/// The kernel's program.
+const KERNEL: &str = "linux.uml";
+/// Where Debian keeps its modules, a folder per release.
+const MODULES_DIR: &str = "/usr/lib/uml/modules";
+/// The kernel's word for its serial line: the descriptor that a confined child finds.
+const LINE_WORDS: &str = "ssl0=fd:3";
+/// The same line as the guest sees it.
+const LINE: &str = "/dev/ttyS0";
+/// Names the setup file to the first program.
+const SETUP_VARIABLE: &str = "CROSSWAY_GUEST";
+/// What the kernel's buffer for extended CPU state holds (`FP_SIZE` of arch/x86/um in Linux 6.1: 2696 bytes). CPUs with tile
+/// registers have more, and then the kernel cannot write back what it read.
+const XSTATE_BYTES_AT_MOST: usize = 2696;
+/// Loaded in every guest: what is measured, and what a network inside a guest needs.
+const MODULES: [&str; 8] =
+    ["ipv6", "tipc", "sctp", "veth", "bridge", "sch_tbf", "sch_netem", "tun"];
+
+/// What a guest should be.
+#[derive(Clone, Debug)]
+pub struct GuestSpec {
+    /// Its name.
+    pub name: String,
+    /// Its memory in MiB.
+    pub memory_mib: u32,
+    /// This program, which runs as `PROGRAM guest-keeper NAME` on the host and as `PROGRAM guest-init` in the guest.
+    pub program: PathBuf,
+}
+
+impl GuestSpec {
+    /// A guest of 256 MiB that the running program keeps.
+    ///
+    /// # Errors
+    /// The running program's own file cannot be found.
+    pub fn new(name: &str) -> Result<GuestSpec, NetError> {
+        let program = std::env::current_exe()
+            .map_err(|e| NetError::State { path: "/proc/self/exe".into(), why: e.to_string() })?;
+        Ok(GuestSpec { name: name.to_owned(), memory_mib: 256, program })
+    }
+}
+
+/// A guest that goes when this is dropped.
+#[derive(Debug)]
+pub struct Guest {
+    record: GuestRecord,
+    facts: GuestFacts,
+    keeper: Child,
+    hold: Option<ChildStdin>,
+}
+
+impl Guest {
+    /// Boots a guest and waits until it runs commands; on `network` it takes the place of the host of the given name, which
+    /// must be a tap.
+    ///
+    /// # Errors
+    /// What cannot be, a name in use, missing privilege, no user-mode-linux; or [`NetError::Guest`] with what its kernel said
+    /// last. Nothing is left behind.
+    pub fn boot(spec: &GuestSpec, place: Option<(&Network, &str)>) -> Result<Guest, NetError> {
+        check_name("guest name", &spec.name, 12)?;
+        if !(64..=16384).contains(&spec.memory_mib) {
+            return Err(NetError::Impossible {
+                what: "guest memory",
+                given: format!("{} MiB", spec.memory_mib),
+                why: "a guest can have 64 to 16384 MiB".to_owned(),
+            });
+        }
+        crate::lab::check_privilege()?;
+        if tool::find(KERNEL, &tool::search_path()).is_none() {
+            return Err(NetError::MissingTool { tool: KERNEL, package: "user-mode-linux" });
+        }
+        let host = match place {
+            Some((network, name)) => Some((network, network.host(name)?)),
+            None => None,
+        };
+        if let Some((network, host)) = host
+            && host.kind != HostKind::Tap
+        {
+            return Err(NetError::Impossible {
+                what: "place of the guest",
+                given: format!("{}/{}", network.name, host.name),
+                why: "this host is a namespace; make the network with places for guests: \
+                      crossway net up --guests NAME"
+                    .to_owned(),
+            });
+        }
+        let record = GuestRecord {
+            name: spec.name.clone(),
+            memory_mib: spec.memory_mib,
+            program: spec.program.clone(),
+            network: host.map(|(network, host)| GuestPlace {
+                host: format!("{}/{}", network.name, host.name),
+                tap: host.interface.clone(),
+                mac: host.mac.clone(),
+                ipv4: host.ipv4,
+                ipv6: host.ipv6,
+                mtu_bytes: network.link.mtu_bytes,
+            }),
+            cpus: host.map(|(_, host)| host.cpus.clone()).unwrap_or_default(),
+            legacy_state_only: must_hide_extended_state(),
+            starter: Process::own(),
+            keeper: None,
+            facts: None,
+        };
+        record::claim(&record)?;
+        let prefix = host.map(|(_, host)| host.prefix()).unwrap_or_default();
+        let offloads = host.is_some_and(|(network, _)| network.link.offloads == Offloads::On);
+        Self::start(record.clone(), &prefix, offloads).inspect_err(|_| record::remove(&record.name))
+    }
+
+    fn start(record: GuestRecord, prefix: &[String], offloads: bool) -> Result<Guest, NetError> {
+        let files = GuestFiles::of(&record.name);
+        files.make()?;
+        let setup = Setup {
+            name: record.name.clone(),
+            modules: MODULES.map(str::to_owned).to_vec(),
+            interface: record.network.as_ref().map(|place| Interface {
+                tap: place.tap.clone(),
+                mac: place.mac.clone(),
+                ipv4: place.ipv4.to_string(),
+                ipv6: place.ipv6.to_string(),
+                mtu_bytes: place.mtu_bytes,
+                offloads,
+            }),
+        };
+        let text = serde_json::to_string(&setup).unwrap_or_default();
+        std::fs::write(files.setup(), text).map_err(|e| files.error("setup.json", e))?;
+        let program = record.program.display().to_string();
+        let words: Vec<&str> = prefix
+            .iter()
+            .map(String::as_str)
+            .chain([program.as_str(), "guest-keeper", record.name.as_str()])
+            .collect();
+        let mut keeper = Command::new(words[0])
+            .args(&words[1..])
+            .env("PATH", tool::search_path())
+            // Ctrl-C at a terminal is for whoever started this, who then ends the guest in order.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| files.error(&words.join(" "), e))?;
+        let hold = keeper.stdin.take();
+        let mut word = String::new();
+        if let Some(out) = keeper.stdout.take() {
+            let _ = BufReader::new(out).read_line(&mut word);
+        }
+        let failed = |what: String, said| NetError::Guest { name: record.name.clone(), what, said };
+        let error = match serde_json::from_str(&word) {
+            Ok(Boot::Ready(facts)) => {
+                let keeper_process = Process::of(keeper.id());
+                let record =
+                    GuestRecord { keeper: keeper_process, facts: Some(facts.clone()), ..record };
+                return Ok(Guest { record, facts, keeper, hold });
+            }
+            Ok(Boot::Failed(what, said)) => failed(what, said),
+            Err(_) => failed("was lost: its keeper ended without a word".to_owned(), String::new()),
+        };
+        drop(hold);
+        let _ = keeper.wait();
+        Err(error)
+    }
+
+    /// What is known of it.
+    pub fn record(&self) -> &GuestRecord {
+        &self.record
+    }
+
+    /// What it says of itself.
+    pub fn facts(&self) -> &GuestFacts {
+        &self.facts
+    }
+
+    /// The words that, put before a command, run it in the guest.
+    pub fn prefix(&self) -> Vec<String> {
+        let program = self.record.program.display().to_string();
+        [program.as_str(), "guest", "exec", &self.record.name, "--"].map(str::to_owned).to_vec()
+    }
+
+    /// Lets the guest stay until [`guest_down`] takes it.
+    ///
+    /// # Errors
+    /// The guest has ended meanwhile.
+    pub fn keep(mut self) -> Result<GuestRecord, NetError> {
+        let told = self.hold.take().map(|mut hold| writeln!(hold, "{}", keeper::STAY));
+        match told {
+            Some(Ok(())) => Ok(self.record.clone()),
+            _ => Err(record::unknown(&self.record.name, &[])),
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // The end of its standard input tells the keeper to end the guest; one that was told to stay has none.
+        if self.hold.take().is_some() {
+            let _ = self.keeper.wait();
+            record::remove(&self.record.name);
+        }
+    }
+}
+
+/// The guests that are up.
+///
+/// # Errors
+/// A file that describes one cannot be read.
+pub fn list_guests() -> Result<Vec<GuestRecord>, NetError> {
+    record::list()
+}
+
+/// Ends a guest, whoever holds it.
+///
+/// # Errors
+/// There is no such guest.
+pub fn guest_down(name: &str) -> Result<(), NetError> {
+    let guest = exec::find(name)?;
+    let asked = exec::ask(name, exec::END, &[]);
+    if let Some(keeper) = guest.keeper {
+        // It cleans up and ends by itself once its kernel is dead; one that cannot be spoken to is killed.
+        let start = std::time::Instant::now();
+        while asked.is_ok() && keeper.is_alive() && start.elapsed().as_secs() < 10 {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        keeper.kill();
+    }
+    record::remove(name);
+    Ok(())
+}
+
+/// Keeps the C library of programs in a guest off registers that its kernel does not save.
+fn tunables() -> String {
+    let off = [
+        "AVX",
+        "AVX2",
+        "AVX2_Usable",
+        "AVX512F",
+        "AVX512VL",
+        "AVX512BW",
+        "XSAVE",
+        "XSAVEC",
+        "ERMS",
+        "EVEX",
+        "AVX_Fast_Unaligned_Load",
+    ];
+    format!("GLIBC_TUNABLES=glibc.cpu.hwcaps={}", off.map(|word| format!("-{word}")).join(","))
+}
+
+/// Whether this CPU's extended state is larger than the guest's kernel can hold, so that it must not know of it. The
+/// variable walks that path on other machines, too.
+fn must_hide_extended_state() -> bool {
+    seccomp::extended_state_bytes() > XSTATE_BYTES_AT_MOST
+        || std::env::var_os("CROSSWAY_GUEST_LEGACY_STATE").is_some()
+}

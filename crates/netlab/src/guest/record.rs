@@ -1,0 +1,193 @@
+//! What is known of each guest that is up, and the folder with its files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::GuestFacts;
+use crate::NetError;
+use crate::registry::{Claim, Process, RUN_DIR, Registry};
+
+/// A guest that is up, or about to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestRecord {
+    /// Its name.
+    pub name: String,
+    /// Its memory in MiB.
+    pub memory_mib: u32,
+    /// The program inside that serves it: this one, by its path on the host.
+    pub program: PathBuf,
+    /// Its place on a network, if it has one.
+    pub network: Option<GuestPlace>,
+    /// Logical CPUs on which its kernel runs; empty: anywhere.
+    pub cpus: Vec<u32>,
+    /// Its kernel saves no CPU registers beyond SSE: programs inside must keep off AVX (this CPU has more state than the
+    /// kernel's buffer).
+    pub legacy_state_only: bool,
+    /// The process that boots it.
+    pub starter: Process,
+    /// The process that keeps it, once started.
+    pub keeper: Option<Process>,
+    /// What it says of itself, once it is ready.
+    pub facts: Option<GuestFacts>,
+}
+
+/// Where a guest is on a network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestPlace {
+    /// `network/host`.
+    pub host: String,
+    /// Its tap, in the namespace of the network's switch.
+    pub tap: String,
+    /// Ethernet address.
+    pub mac: String,
+    /// IPv4 address.
+    pub ipv4: std::net::Ipv4Addr,
+    /// IPv6 address.
+    pub ipv6: std::net::Ipv6Addr,
+    /// Largest IP packet in bytes.
+    pub mtu_bytes: u32,
+}
+
+impl GuestRecord {
+    fn is_held(&self) -> bool {
+        match self.keeper {
+            Some(keeper) => keeper.is_alive(),
+            None => self.starter.is_alive(),
+        }
+    }
+}
+
+/// A guest's folder.
+pub(crate) struct GuestFiles {
+    folder: PathBuf,
+}
+
+impl GuestFiles {
+    pub(crate) fn of(name: &str) -> GuestFiles {
+        GuestFiles { folder: Path::new(RUN_DIR).join("guest").join(name) }
+    }
+
+    /// Makes the folder, for its owner alone.
+    pub(crate) fn make(&self) -> Result<(), NetError> {
+        use std::os::unix::fs::PermissionsExt;
+        fs::create_dir_all(self.writable()).map_err(|e| self.error("", e))?;
+        fs::set_permissions(&self.folder, fs::Permissions::from_mode(0o700))
+            .map_err(|e| self.error("", e))
+    }
+
+    /// Where commands are handed in.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.join("socket")
+    }
+
+    /// What its kernel prints.
+    pub(crate) fn console(&self) -> PathBuf {
+        self.folder.join("console")
+    }
+
+    /// What its first program must do.
+    pub(crate) fn setup(&self) -> PathBuf {
+        self.folder.join("setup.json")
+    }
+
+    /// The folder over which its kernel has a memory file system of its own.
+    pub(crate) fn writable(&self) -> PathBuf {
+        self.folder.join("own")
+    }
+
+    pub(crate) fn error(&self, file: &str, why: std::io::Error) -> NetError {
+        NetError::State { path: self.folder.join(file), why: why.to_string() }
+    }
+
+    /// The last lines of its console.
+    pub(crate) fn console_tail(&self) -> String {
+        let text = fs::read(self.console()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect();
+        lines[lines.len().saturating_sub(8)..].join("\n")
+    }
+
+    /// The same on one line behind `separator`, or nothing.
+    pub(crate) fn console_tail_after(&self, separator: &str) -> String {
+        let tail = self.console_tail();
+        if tail.is_empty() { tail } else { format!("{separator}{}", tail.replace('\n', " | ")) }
+    }
+}
+
+fn registry() -> Registry {
+    Registry::new("guest")
+}
+
+/// Removes what guests whose keeper is gone have left; returns the others. The claim must be held.
+fn sweep() -> Result<Vec<GuestRecord>, NetError> {
+    let mut there = Vec::new();
+    for name in registry().names() {
+        let Some(record) = registry().read::<GuestRecord>(&name)? else { continue };
+        if record.is_held() {
+            there.push(record);
+        } else {
+            tracing::info!("removing guest '{name}', whose keeper was killed");
+            remove(&name);
+        }
+    }
+    Ok(there)
+}
+
+/// The guests that are up.
+pub(crate) fn list() -> Result<Vec<GuestRecord>, NetError> {
+    if registry().names().is_empty() {
+        return Ok(Vec::new());
+    }
+    let _claim = registry().claim()?;
+    sweep()
+}
+
+/// Takes the record's name, if it is free.
+pub(crate) fn claim(record: &GuestRecord) -> Result<(), NetError> {
+    let _claim: Claim = registry().claim()?;
+    if let Some(other) = sweep()?.into_iter().find(|other| other.name == record.name) {
+        let keeper = other.keeper.unwrap_or(other.starter);
+        return Err(NetError::Busy {
+            kind: "guest",
+            name: other.name.clone(),
+            holder: format!("kept by process {}", keeper.pid),
+            remedy: format!("guest down {}", other.name),
+        });
+    }
+    registry().write(&record.name, record)
+}
+
+pub(crate) fn write(record: &GuestRecord) -> Result<(), NetError> {
+    registry().write(&record.name, record)
+}
+
+pub(crate) fn read(name: &str) -> Result<GuestRecord, NetError> {
+    registry().read(name)?.ok_or_else(|| unknown(name, &[]))
+}
+
+/// Adds what the guest says of itself, and the calling process as its keeper.
+pub(crate) fn ready(name: &str, facts: &GuestFacts) -> Result<(), NetError> {
+    let record = read(name)?;
+    write(&GuestRecord { keeper: Some(Process::own()), facts: Some(facts.clone()), ..record })
+}
+
+pub(crate) fn remove(name: &str) {
+    let _ = fs::remove_dir_all(GuestFiles::of(name).folder);
+    registry().remove(name);
+}
+
+/// There is no guest of this name.
+pub(crate) fn unknown(name: &str, there: &[GuestRecord]) -> NetError {
+    let names: Vec<&str> = there.iter().map(|guest| guest.name.as_str()).collect();
+    NetError::Unknown {
+        kind: "guest",
+        name: name.to_owned(),
+        known: if names.is_empty() {
+            "none is up; boot one with: crossway guest up".to_owned()
+        } else {
+            format!("there is {}", names.join(", "))
+        },
+    }
+}

@@ -1,0 +1,99 @@
+//! What the first process of a machine does: file systems, modules, a raw line, children nobody else waits for.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::mount::MountFlags;
+use rustix::process::WaitOptions;
+use rustix::system::RebootCommand;
+use rustix::termios::OptionalActions;
+
+use crate::OsError;
+
+/// Mounts a file system of `kind` on a folder; `options` as mount(8) takes them after `-o`.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn mount(kind: &str, on: &Path, options: &str) -> Result<(), OsError> {
+    let failed = |e| OsError::new("mount", format!("{kind} on {}", on.display()), e);
+    let data = CString::new(options).map_err(|_| failed(rustix::io::Errno::INVAL))?;
+    rustix::mount::mount(kind, on, kind, MountFlags::empty(), data.as_c_str()).map_err(failed)
+}
+
+/// Moves a mounted file system to another folder.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn move_mount(from: &Path, to: &Path) -> Result<(), OsError> {
+    rustix::mount::mount_move(from, to)
+        .map_err(|e| OsError::new("mount", format!("{} to {}", from.display(), to.display()), e))
+}
+
+/// Makes `new` the root of every process; the old one appears below `old`, a folder in `new`.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn change_root(new: &Path, old: &Path) -> Result<(), OsError> {
+    let failed = |e| OsError::new("pivot_root", new.display(), e);
+    rustix::process::pivot_root(new, old).map_err(failed)?;
+    rustix::process::chdir("/").map_err(|e| OsError::new("chdir", "/", e))
+}
+
+/// Loads a kernel module from its file. One that is loaded already is fine.
+///
+/// # Errors
+/// The file cannot be read or the kernel refuses.
+pub fn load_module(file: &Path) -> Result<(), OsError> {
+    let module = File::open(file).map_err(|e| OsError::new("open", file.display(), e))?;
+    match rustix::system::finit_module(&module, c"", 0) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+        Err(e) => Err(OsError::new("finit_module", file.display(), e)),
+    }
+}
+
+/// Names this machine.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn set_host_name(name: &str) -> Result<(), OsError> {
+    rustix::system::sethostname(name.as_bytes()).map_err(|e| OsError::new("sethostname", name, e))
+}
+
+/// Release of the running kernel, e.g. `6.1.0`.
+pub fn kernel_release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// Makes a terminal line carry all bytes as they are: no echo, no signals, no flow control, no translation.
+///
+/// # Errors
+/// It is no terminal.
+pub fn make_line_raw(line: impl AsFd) -> Result<(), OsError> {
+    let failed = |e| OsError::new("tcsetattr", "the line", e);
+    let mut settings = rustix::termios::tcgetattr(&line).map_err(failed)?;
+    settings.make_raw();
+    rustix::termios::tcsetattr(&line, OptionalActions::Flush, &settings).map_err(failed)
+}
+
+/// Waits for any child, also for those that were left to this process; returns its id, `None` if there is none.
+pub fn reap_any() -> Option<u32> {
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, _))) => return Some(pid.as_raw_nonzero().get() as u32),
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Writes out what is cached and switches this machine off. Returns only if the kernel refuses: without privilege, or
+/// called by a process that is not of this machine's first namespace.
+pub fn power_off() -> OsError {
+    rustix::fs::sync();
+    match rustix::system::reboot(RebootCommand::PowerOff) {
+        Ok(()) => OsError::new("reboot", "power off", std::io::Error::other("still running")),
+        Err(e) => OsError::new("reboot", "power off", e),
+    }
+}

@@ -1,0 +1,150 @@
+//! A child process that cannot write to the machine's files and cannot outlive its parent.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::mount::{MountFlags, MountPropagationFlags};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use rustix::thread::UnshareFlags;
+
+use crate::{OsError, seccomp};
+
+/// How a child is confined.
+#[derive(Debug)]
+pub struct Confinement<'a> {
+    /// An empty folder over which the child gets a memory file system of its own: the only place it can write to.
+    pub writable: &'a Path,
+    /// Whether the extended CPU state is hidden from it ([`seccomp::hide_extended_state`]).
+    pub hide_extended_state: bool,
+    /// A descriptor that the child finds under [`CHANNEL`].
+    pub channel: OwnedFd,
+}
+
+/// The number under which a confined child finds its channel.
+pub const CHANNEL: i32 = 3;
+
+/// From now on children of the calling thread are each the first process of a process namespace of their own: when one
+/// dies, everything it started dies with it. The thread must not start threads afterwards, and only its first child counts.
+///
+/// # Errors
+/// Not privileged.
+pub fn give_children_a_process_namespace() -> Result<(), OsError> {
+    // SAFETY: NEWPID changes only where later children go; no file, memory or signal table is unshared.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWPID) }
+        .map_err(|e| OsError::new("unshare", "CLONE_NEWPID", e))
+}
+
+/// Confines the child that `command` will start: every file system read-only for it, `writable` apart; killed when the
+/// calling thread ends.
+///
+/// # Errors
+/// The folder's name holds a zero byte. What the kernel refuses becomes the error of `spawn`.
+pub fn confine(command: &mut Command, confinement: Confinement<'_>) -> Result<(), OsError> {
+    let Confinement { writable, hide_extended_state, channel } = confinement;
+    let folder = CString::new(writable.as_os_str().as_bytes())
+        .map_err(|e| OsError::new("mount", writable.display(), e))?;
+    // SAFETY: the closure runs between fork and exec. It makes system calls on values prepared here and neither allocates
+    // nor takes a lock (rustix passes `CStr`s on as they are).
+    unsafe {
+        command.pre_exec(move || {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // In a process namespace of its own a parent outside reads as none; a parent that died meanwhile reads as
+            // none, too, but then the channel's other end is closed and the child ends by that.
+            let _ = getppid();
+            rustix::thread::unshare_unsafe(UnshareFlags::NEWNS)?;
+            let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+            rustix::mount::mount_change(c"/", private)?;
+            make_all_read_only()?;
+            let flags = MountFlags::NOSUID | MountFlags::NODEV;
+            rustix::mount::mount(c"tmpfs", folder.as_c_str(), c"tmpfs", flags, c"mode=0700")?;
+            if hide_extended_state {
+                seccomp::hide_extended_state()?;
+            }
+            // dup2 clears close-on-exec, unless both are the same.
+            if channel.as_raw_fd() == CHANNEL {
+                rustix::io::fcntl_setfd(&channel, rustix::io::FdFlags::empty())?;
+            } else if libc::dup2(channel.as_raw_fd(), CHANNEL) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(())
+        });
+    }
+    Ok(())
+}
+
+/// Sets every mount of the calling process's mount namespace read-only, devices stay usable.
+fn make_all_read_only() -> io::Result<()> {
+    let attributes = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_RDONLY,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    // SAFETY: the path is a C string, `attributes` outlives the call and its size is stated.
+    let failed = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            c"/".as_ptr(),
+            libc::AT_RECURSIVE,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        ) != 0
+    };
+    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_confined_child_writes_only_to_its_own_folder_and_has_its_channel() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIP confinement: mount namespaces need root; run with sudo");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let writable = folder.path().join("writable");
+        fs::create_dir(&writable).unwrap();
+        let (mut near, far) = UnixStream::pair().unwrap();
+        let script = format!(
+            "cat <&3 >{w}/copy; cat {w}/copy >&3; touch {f}/file || echo refused >&3; \
+             mount -o remount,rw / 2>/dev/null; echo $$ >&3",
+            w = writable.display(),
+            f = folder.path().display()
+        );
+        std::thread::spawn(move || {
+            give_children_a_process_namespace().unwrap();
+            let mut command = Command::new("sh");
+            command.args(["-c", &script]).stderr(std::process::Stdio::null());
+            let channel = far.into();
+            confine(
+                &mut command,
+                Confinement { writable: &writable, hide_extended_state: true, channel },
+            )
+            .unwrap();
+            let mut child = command.spawn().unwrap();
+            near.write_all(b"bytes\n").unwrap();
+            near.shutdown(std::net::Shutdown::Write).unwrap();
+            drop(command);
+            let mut said = String::new();
+            near.read_to_string(&mut said).unwrap();
+            assert!(child.wait().unwrap().success());
+            assert_eq!(said, "bytes\nrefused\n1\n");
+            assert_eq!(fs::read_dir(&writable).unwrap().count(), 0, "its writes were to its own");
+        })
+        .join()
+        .unwrap();
+        assert!(!folder.path().join("file").exists());
+    }
+}
