@@ -53,10 +53,19 @@ macro_rules! for_every_mechanism {
     ($then:ident) => {
         $then! {
             pipe::Pipe,
+            fifo::Fifo,
             uds_stream::UdsStream,
+            uds_dgram::UdsDgram,
             uds_seqpacket::UdsSeqpacket,
             tcp::Tcp,
             tcp_nodelay::TcpNodelay,
+            mptcp::Mptcp,
+            udp::Udp,
+            vsock::Vsock,
+            tipc_kernel::TipcKernelStream,
+            tipc_kernel::TipcKernelSeqpacket,
+            tipc_kernel::TipcKernelRdm,
+            tipc_kernel::TipcKernelDgram,
             posix_mq::PosixMq,
             sysv_mq::SysvMq,
             vmsplice::Vmsplice,
@@ -70,7 +79,6 @@ macro_rules! for_every_mechanism {
         }
     };
 }
-#[cfg(test)]
 #[cfg(test)]
 pub(crate) use for_every_mechanism;
 

@@ -33,10 +33,12 @@ pub mod shm;
 pub mod socket;
 pub mod sysv;
 pub mod sysv_queue;
+pub mod tipc;
 pub mod topology;
 pub mod uring;
 pub mod usage;
 pub mod vmsplice;
+pub mod vsock;
 pub mod yardstick;
 
 pub use error::{Errno, OsError};

@@ -293,3 +293,23 @@ fn get_int(fd: impl AsFd, level: i32, name: i32) -> Result<u32, std::io::Error> 
     };
     if outcome == 0 { Ok(value) } else { Err(std::io::Error::last_os_error()) }
 }
+
+/// The largest packet that the path of a connected socket takes whole (IP_MTU, IPV6_MTU).
+pub fn ip_mtu_bytes(fd: impl AsFd) -> Result<u32, OsError> {
+    let outcome = match sockopt::socket_domain(&fd) {
+        Ok(AddressFamily::INET6) => get_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_MTU),
+        _ => get_int(&fd, libc::IPPROTO_IP, libc::IP_MTU),
+    };
+    outcome.map_err(|e| OsError::new("getsockopt(IP_MTU)", "", e))
+}
+
+/// Whether a connection made as MPTCP is one, and did not fall back to TCP: MPTCP_INFO answers of the former only.
+pub fn mptcp_in_use(fd: impl AsFd) -> Result<bool, OsError> {
+    const SOL_MPTCP: i32 = 284;
+    const MPTCP_INFO: i32 = 1;
+    match get_int(fd, SOL_MPTCP, MPTCP_INFO) {
+        Ok(_) => Ok(true),
+        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(false),
+        Err(e) => Err(OsError::new("getsockopt(MPTCP_INFO)", "", e)),
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossway_sys::poll::{Interest, wait_ready};
@@ -40,6 +41,9 @@ pub trait ConnectionFamily: Send + Sized + 'static {
         exchange_a_byte::<Self>()
     }
 
+    /// Whether sending to a peer that has closed fails of itself, sooner or later.
+    const SENDER_IS_TOLD: bool = true;
+
     /// What brings the family here when it is missing.
     fn remedy() -> &'static str;
 
@@ -50,19 +54,26 @@ pub trait ConnectionFamily: Send + Sized + 'static {
 /// One direction of a connected socket; the two halves of a channel share it.
 #[derive(Debug)]
 pub struct SocketHalf<F> {
-    fd: Arc<OwnedFd>,
+    shared: Arc<Shared>,
     sends: bool,
     family: std::marker::PhantomData<fn() -> F>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    fd: OwnedFd,
+    /// The receiving half has seen the end.
+    ended: AtomicBool,
 }
 
 /// A half that goes first tells the peer, as a pipe's end would; the one that goes last closes the socket.
 impl<F> Drop for SocketHalf<F> {
     fn drop(&mut self) {
-        if Arc::strong_count(&self.fd) > 1 {
+        if Arc::strong_count(&self.shared) > 1 {
             if self.sends {
-                socket::shutdown_send(&*self.fd);
+                socket::shutdown_send(&self.shared.fd);
             } else {
-                socket::shutdown_recv(&*self.fd);
+                socket::shutdown_recv(&self.shared.fd);
             }
         }
     }
@@ -71,9 +82,22 @@ impl<F> Drop for SocketHalf<F> {
 impl<F: ConnectionFamily> SocketHalf<F> {
     /// The two directions of a connected socket, the sending one first.
     pub(super) fn both(fd: OwnedFd) -> (Self, Self) {
-        let fd = Arc::new(fd);
-        let half = |sends| SocketHalf { fd: fd.clone(), sends, family: std::marker::PhantomData };
+        let shared = Arc::new(Shared { fd, ended: AtomicBool::new(false) });
+        let family = std::marker::PhantomData;
+        let half = |sends| SocketHalf { shared: shared.clone(), sends, family };
         (half(true), half(false))
+    }
+
+    /// Notes that the peer sends no more.
+    #[cold]
+    pub(super) fn note_end(&self) {
+        self.shared.ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the peer is known to send no more.
+    #[inline]
+    pub(super) fn has_ended(&self) -> bool {
+        self.shared.ended.load(Ordering::Relaxed)
     }
 
     /// Values read back from the system.
@@ -87,7 +111,7 @@ impl<F: ConnectionFamily> SocketHalf<F> {
 impl<F> AsFd for SocketHalf<F> {
     #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.shared.fd.as_fd()
     }
 }
 
@@ -197,12 +221,15 @@ fn connect_within(
 /// Opens a channel to itself and sends one byte through it.
 pub(super) fn exchange_a_byte<M: Mechanism>() -> Result<(), String> {
     let limit = Duration::from_secs(2);
-    let spec = Spec { open_timeout: limit, ..Spec::default() };
+    let spec = Spec { open_timeout: limit, max_message: 1024, ..Spec::default() };
     let until = Some(Instant::now() + limit);
-    let open = |error: OpenError| error.to_string();
-    let (mut listener, mut offer) = M::listen(&spec).map_err(open)?;
-    let (mut tx, _rx) = M::connect(&spec, &mut offer).map_err(open)?;
-    let (_tx, mut rx) = listener.accept(until).map_err(open)?;
+    let (mut listener, mut offer) = M::listen(&spec).map_err(|e| e.to_string())?;
+    // In a thread, because TIPC's connect ends only with the other side's accept.
+    let connecting = std::thread::spawn(move || M::connect(&spec, &mut offer));
+    let accepted = listener.accept(until);
+    let connected = connecting.join().map_err(|_| "connecting panicked".to_owned())?;
+    let (mut tx, _rx) = connected.map_err(|e| e.to_string())?;
+    let (_tx, mut rx) = accepted.map_err(|e| e.to_string())?;
     tx.send(b"?", until).map_err(|error| error.to_string())?;
     let mut byte = [0];
     rx.recv(&mut byte, until).map(drop).map_err(|error| error.to_string())

@@ -46,6 +46,7 @@ impl ByteSource for PipeEnd {
     }
 }
 
+/// Values read back from a pipe.
 pub(super) fn pipe_facts(end: &PipeEnd) -> Facts {
     let bytes = end.capacity_bytes().ok().and_then(|n| i64::try_from(n).ok());
     bytes.into_iter().map(|n| ("pipe_bytes".to_owned(), n)).collect()

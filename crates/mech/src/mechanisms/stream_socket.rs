@@ -16,6 +16,9 @@ pub type SocketRx<F> = StreamRx<SocketHalf<F>>;
 impl<F: ConnectionFamily> ByteSink for SocketHalf<F> {
     #[inline]
     fn write(&mut self, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno> {
+        if !F::SENDER_IS_TOLD && self.has_ended() {
+            return Err(Errno::PIPE);
+        }
         socket::send(self.as_fd(), bytes, nonblocking)
     }
 
@@ -31,7 +34,11 @@ impl<F: ConnectionFamily> ByteSink for SocketHalf<F> {
 impl<F: ConnectionFamily> ByteSource for SocketHalf<F> {
     #[inline]
     fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
-        socket::recv(self.as_fd(), buf, nonblocking)
+        let outcome = socket::recv(self.as_fd(), buf, nonblocking);
+        if !F::SENDER_IS_TOLD && outcome == Ok(0) {
+            self.note_end();
+        }
+        outcome
     }
 
     fn fd(&self) -> BorrowedFd<'_> {

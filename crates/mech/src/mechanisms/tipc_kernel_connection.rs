@@ -1,0 +1,160 @@
+//! AF_TIPC, SOCK_STREAM and SOCK_SEQPACKET.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crossway_sys::Errno;
+use crossway_sys::socket::{self, Kind};
+use crossway_sys::tipc::{self, TipcMessage};
+
+use super::connection::{BACKLOG, ConnectionFamily, SocketHalf};
+use super::message_socket::{
+    MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
+};
+use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
+use super::tipc_kernel::{REMEDY, offered, publish, tipc_socket};
+use crate::{Boundaries, Caps, Facts, Offer, OpenError, Privilege, Spec};
+
+fn listening(kind: Kind, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
+    let fd = tipc_socket(kind, spec)?;
+    // Listen before bind: binding publishes the name at once, and who came before listen would be refused.
+    socket::listen(&fd, BACKLOG)?;
+    let service = publish(&fd)?;
+    Ok((fd, Offer::new().with_word("service", service)))
+}
+
+fn dialling(
+    mechanism: &'static str,
+    kind: Kind,
+    spec: &Spec,
+    offer: &Offer,
+) -> Result<(OwnedFd, socket::Address), OpenError> {
+    let fd = tipc_socket(kind, spec)?;
+    // Connecting ends when the other side has accepted, and does not heed SO_SNDTIMEO.
+    tipc::set_connect_timeout(&fd, spec.open_timeout)?;
+    Ok((fd, offered(mechanism, offer, "service")?))
+}
+
+/// A byte stream between services.
+#[derive(Debug)]
+pub struct TipcKernelStream;
+
+impl ConnectionFamily for TipcKernelStream {
+    const NAME: &'static str = "tipc-kernel-stream";
+    const SUMMARY: &'static str = "the kernel's TIPC, connected byte stream (AF_TIPC)";
+    type Sender = SocketTx<Self>;
+    type Receiver = SocketRx<Self>;
+
+    fn capabilities() -> Caps {
+        stream_caps(true, Privilege::Module)
+    }
+
+    fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
+        listening(Kind::Stream, spec)
+    }
+
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+        dialling(Self::NAME, Kind::Stream, spec, offer)
+    }
+
+    fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError> {
+        channel(spec, fd)
+    }
+
+    fn remedy() -> &'static str {
+        REMEDY
+    }
+}
+
+/// A connection that keeps message boundaries.
+#[derive(Debug)]
+pub struct TipcKernelSeqpacket;
+
+impl ConnectionFamily for TipcKernelSeqpacket {
+    const NAME: &'static str = "tipc-kernel-seqpacket";
+    const SUMMARY: &'static str = "the kernel's TIPC, connected messages (AF_TIPC)";
+    type Sender = MessageTx<SocketHalf<Self>>;
+    type Receiver = MessageRx<SeqpacketSource>;
+
+    fn capabilities() -> Caps {
+        Caps {
+            boundaries: Boundaries::Message,
+            max_message: Some(tipc::MAX_MESSAGE_BYTES),
+            ..stream_caps(true, Privilege::Module)
+        }
+    }
+
+    fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
+        check(spec)?;
+        listening(Kind::Seqpacket, spec)
+    }
+
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+        check(spec)?;
+        dialling(Self::NAME, Kind::Seqpacket, spec, offer)
+    }
+
+    fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError> {
+        let (sink, half) = SocketHalf::both(fd);
+        let source = SeqpacketSource { half, overflow: vec![0; spec.max_message] };
+        Ok((
+            MessageTx::new(sink, spec.wait, tipc::MAX_MESSAGE_BYTES),
+            MessageRx::new(source, spec.wait),
+        ))
+    }
+
+    fn remedy() -> &'static str {
+        REMEDY
+    }
+}
+
+fn check(spec: &Spec) -> Result<(), OpenError> {
+    check_limit(
+        TipcKernelSeqpacket::NAME,
+        spec,
+        tipc::MAX_MESSAGE_BYTES,
+        "this is TIPC's own limit; use tipc-kernel-stream for more",
+    )
+}
+
+impl MessageSink for SocketHalf<TipcKernelSeqpacket> {
+    #[inline]
+    fn send(&mut self, msg: &[u8], nonblocking: bool) -> Result<(), Errno> {
+        socket::send(self.as_fd(), msg, nonblocking).map(drop)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+
+    fn facts(&self) -> Facts {
+        self.read_facts()
+    }
+}
+
+/// Where the messages of a connection come out.
+#[derive(Debug)]
+pub struct SeqpacketSource {
+    half: SocketHalf<TipcKernelSeqpacket>,
+    overflow: Vec<u8>,
+}
+
+impl MessageSource for SeqpacketSource {
+    #[inline]
+    fn recv(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<Received, Errno> {
+        let beyond = self.overflow.len().saturating_sub(buf.len());
+        let overflow = &mut self.overflow[..beyond];
+        match tipc::recv(self.half.as_fd(), buf, overflow, true, nonblocking)? {
+            // A peer that has shut the connection down in order; empty messages do not arrive.
+            TipcMessage::Data(0) | TipcMessage::Returned(_) => Ok(Received::End),
+            TipcMessage::Data(len) => Ok(Received::Message(len)),
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.half.as_fd()
+    }
+
+    fn facts(&self) -> Facts {
+        self.half.read_facts()
+    }
+}

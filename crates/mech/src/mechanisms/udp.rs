@@ -1,0 +1,98 @@
+//! UDP: messages that arrive in order on one host, if the receiver has room; else they are lost.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crossway_sys::socket::{self, Address, Inet};
+
+use super::connection::set_buffers;
+use super::datagram::{Datagram, DatagramFamily, DatagramSocket};
+use super::tcp::bound;
+use crate::{Facts, Offer, OpenError, Reliability, Spec};
+
+/// udp(7).
+pub type Udp = Datagram<UdpDatagrams>;
+
+/// The family of [`Udp`].
+#[derive(Debug)]
+pub struct UdpDatagrams;
+
+/// What an IPv4 packet of 65535 bytes holds beside its own header and UDP's.
+const LARGEST_OVER_IPV4: usize = 65_535 - 20 - 8;
+
+/// IPv6 does not count its own header.
+const LARGEST_OVER_IPV6: usize = 65_535 - 8;
+
+impl DatagramFamily for UdpDatagrams {
+    const NAME: &'static str = "udp";
+    const SUMMARY: &'static str = "UDP; a full receiver drops silently";
+    const RELIABILITY: Reliability = Reliability::Lossy;
+    const LARGEST: Option<usize> = Some(LARGEST_OVER_IPV6);
+    const CROSSES_HOSTS: bool = true;
+    const HELLOS: usize = 3;
+    const ADVICE: &'static str = "UDP's own limit; send less at a time";
+    type Sink = DatagramSocket;
+    type Source = DatagramSocket;
+
+    fn inbox_to_offer(spec: &Spec) -> Result<(OwnedFd, String), OpenError> {
+        let (fd, offer) = bound(Inet::Udp, spec)?;
+        let word = offer.word(Self::NAME, "address")?;
+        Ok((fd, word))
+    }
+
+    fn inbox_for(spec: &Spec, to: &Address) -> Result<OwnedFd, OpenError> {
+        // On whatever interface leads there.
+        let any = match socket::as_inet(to) {
+            Some(SocketAddr::V6(_)) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+            _ => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        };
+        let fd = socket_towards(spec, to)?;
+        socket::bind(&fd, &socket::inet_address(any), &any.to_string())?;
+        Ok(fd)
+    }
+
+    fn address(offer: &Offer, name: &str) -> Result<Address, OpenError> {
+        let address: SocketAddr = offer.word(Self::NAME, name)?;
+        Ok(socket::inet_address(address))
+    }
+
+    fn describe(address: &Address) -> String {
+        socket::as_inet(address).map(|address| address.to_string()).unwrap_or_default()
+    }
+
+    fn halves(
+        spec: &Spec,
+        inbox: OwnedFd,
+        to: &Address,
+    ) -> Result<(DatagramSocket, DatagramSocket, usize), OpenError> {
+        let outbox = socket_towards(spec, to)?;
+        let (sink, source) = DatagramSocket::both::<Self>(outbox, inbox, to, add_facts)?;
+        let max = match socket::as_inet(to) {
+            Some(SocketAddr::V6(_)) => LARGEST_OVER_IPV6,
+            _ => LARGEST_OVER_IPV4,
+        };
+        Ok((sink, source, max))
+    }
+
+    fn remedy() -> &'static str {
+        "bring the loopback interface up: ip link set lo up"
+    }
+}
+
+/// A socket of the family of `to`.
+fn socket_towards(spec: &Spec, to: &Address) -> Result<OwnedFd, OpenError> {
+    let to = socket::as_inet(to).ok_or_else(|| OpenError::BadOffer {
+        mechanism: UdpDatagrams::NAME,
+        why: "the address is not an Internet address".to_owned(),
+    })?;
+    let fd = socket::inet(Inet::Udp, to)?;
+    set_buffers(fd.as_fd(), spec)?;
+    Ok(fd)
+}
+
+/// The path's MTU, known of a connected socket only, so of the sending half.
+fn add_facts(fd: BorrowedFd<'_>, facts: &mut Facts) {
+    if let Ok(bytes) = socket::ip_mtu_bytes(fd) {
+        facts.insert("mtu_bytes".to_owned(), bytes.into());
+    }
+}

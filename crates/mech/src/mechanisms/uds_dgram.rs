@@ -1,0 +1,66 @@
+//! AF_UNIX datagrams: reliable and in order, but without a connection.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use crossway_sys::socket::{self, Address, Kind};
+
+use super::connection::set_buffers;
+use super::datagram::{Datagram, DatagramFamily, DatagramSocket};
+use super::uds_seqpacket::{LARGER, max_message};
+use super::uds_stream::bound;
+use crate::{Offer, OpenError, Reliability, Spec};
+
+/// unix(7), SOCK_DGRAM. A sender sleeps while the receiver holds net.unix.max_dgram_qlen messages.
+pub type UdsDgram = Datagram<UnixDatagrams>;
+
+/// The family of [`UdsDgram`].
+#[derive(Debug)]
+pub struct UnixDatagrams;
+
+impl DatagramFamily for UnixDatagrams {
+    const NAME: &'static str = "uds-dgram";
+    const SUMMARY: &'static str = "UNIX-domain datagram sockets";
+    const RELIABILITY: Reliability = Reliability::Reliable;
+    const LARGEST: Option<usize> = None;
+    const CROSSES_HOSTS: bool = false;
+    const HELLOS: usize = 1;
+    const ADVICE: &'static str = LARGER;
+    type Sink = DatagramSocket;
+    type Source = DatagramSocket;
+
+    fn inbox_to_offer(spec: &Spec) -> Result<(OwnedFd, String), OpenError> {
+        let (fd, offer) = bound(Kind::Dgram, spec)?;
+        let word = offer.word(Self::NAME, "abstract")?;
+        Ok((fd, word))
+    }
+
+    fn inbox_for(spec: &Spec, _to: &Address) -> Result<OwnedFd, OpenError> {
+        Ok(bound(Kind::Dgram, spec)?.0)
+    }
+
+    fn address(offer: &Offer, name: &str) -> Result<Address, OpenError> {
+        let word: String = offer.word(Self::NAME, name)?;
+        Ok(socket::abstract_address(word.as_bytes())?)
+    }
+
+    fn describe(address: &Address) -> String {
+        let name = socket::abstract_name(address).unwrap_or_default();
+        format!("abstract {}", String::from_utf8_lossy(&name))
+    }
+
+    fn halves(
+        spec: &Spec,
+        inbox: OwnedFd,
+        to: &Address,
+    ) -> Result<(DatagramSocket, DatagramSocket, usize), OpenError> {
+        let outbox = socket::unix(Kind::Dgram)?;
+        set_buffers(outbox.as_fd(), spec)?;
+        let max = max_message(&outbox)?;
+        let (sink, source) = DatagramSocket::both::<Self>(outbox, inbox, to, |_, _| {})?;
+        Ok((sink, source, max))
+    }
+
+    fn remedy() -> &'static str {
+        "a kernel with CONFIG_UNIX"
+    }
+}

@@ -1,0 +1,243 @@
+//! AF_TIPC, the kernel's implementation: addresses, options, and a receive call that tells of returned messages.
+//!
+//! Numbers are those of linux/tipc.h.
+
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd};
+use std::str::FromStr;
+
+use rustix::io::Errno;
+use rustix::net::SocketAddrAny;
+use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
+
+use crate::OsError;
+
+/// AF_TIPC.
+pub const FAMILY: u16 = 30;
+/// The largest message of every type but stream (TIPC_MAX_USER_MSG_SIZE).
+pub const MAX_MESSAGE_BYTES: usize = 66_000;
+
+const SOL_TIPC: i32 = 271;
+const DEST_DROPPABLE: i32 = 129;
+const CONN_TIMEOUT: i32 = 130;
+const SERVICE_ADDR: u8 = 2;
+const SOCKET_ADDR: u8 = 3;
+const CLUSTER_SCOPE: u8 = 2;
+const ERRINFO: i32 = 1;
+
+/// Where a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TipcAddress {
+    /// Any one socket that is bound to this name, anywhere in the cluster.
+    Service {
+        /// Which service; below 64 are the protocol's own.
+        kind: u32,
+        /// Which of its instances.
+        instance: u32,
+    },
+    /// One socket.
+    Socket {
+        /// Its number on its node.
+        port: u32,
+        /// Its node; 0 where the node has no address.
+        node: u32,
+    },
+}
+
+impl TipcAddress {
+    /// The socket's own address; every socket has one from the beginning.
+    pub fn of(fd: impl AsFd) -> Result<Self, OsError> {
+        let any = rustix::net::getsockname(fd).map_err(|e| OsError::new("getsockname", "", e))?;
+        TipcAddress::from_any(&any).ok_or_else(|| {
+            OsError::new("getsockname", "", std::io::Error::other("not an AF_TIPC address"))
+        })
+    }
+
+    /// The AF_TIPC address in `any`, if it is one of those that name one destination.
+    pub fn from_any(any: &SocketAddrAny) -> Option<Self> {
+        if any.address_family().as_raw() != FAMILY || (any.addr_len() as usize) < 16 {
+            return None;
+        }
+        // SAFETY: the storage holds at least 16 initialised bytes, as its length says.
+        let raw = unsafe { any.as_ptr().cast::<[u8; 16]>().read() };
+        let word = |at: usize| u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+        match raw[2] {
+            SERVICE_ADDR => Some(TipcAddress::Service { kind: word(4), instance: word(8) }),
+            SOCKET_ADDR => Some(TipcAddress::Socket { port: word(4), node: word(8) }),
+            _ => None,
+        }
+    }
+
+    /// struct sockaddr_tipc: family, kind of address, scope, and three words.
+    fn encode(self) -> [u8; 16] {
+        let (kind, a, b) = match self {
+            TipcAddress::Service { kind, instance } => (SERVICE_ADDR, kind, instance),
+            TipcAddress::Socket { port, node } => (SOCKET_ADDR, port, node),
+        };
+        let mut raw = [0; 16];
+        raw[..2].copy_from_slice(&FAMILY.to_ne_bytes());
+        raw[2] = kind;
+        raw[3] = CLUSTER_SCOPE;
+        raw[4..8].copy_from_slice(&a.to_ne_bytes());
+        raw[8..12].copy_from_slice(&b.to_ne_bytes());
+        raw
+    }
+}
+
+// SAFETY: the closure gets 16 initialised bytes that live until it returns.
+unsafe impl SocketAddrArg for TipcAddress {
+    unsafe fn with_sockaddr<R>(
+        &self,
+        f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
+    ) -> R {
+        let raw = self.encode();
+        f(raw.as_ptr().cast(), raw.len() as SocketAddrLen)
+    }
+}
+
+impl From<TipcAddress> for SocketAddrAny {
+    fn from(address: TipcAddress) -> Self {
+        address.as_any()
+    }
+}
+
+impl fmt::Display for TipcAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TipcAddress::Service { kind, instance } => write!(f, "service:{kind}:{instance}"),
+            TipcAddress::Socket { port, node } => write!(f, "socket:{port}:{node}"),
+        }
+    }
+}
+
+/// What does not read as an address.
+#[derive(Debug, thiserror::Error)]
+#[error("not service:TYPE:INSTANCE nor socket:PORT:NODE")]
+pub struct BadTipcAddress;
+
+impl FromStr for TipcAddress {
+    type Err = BadTipcAddress;
+
+    fn from_str(text: &str) -> Result<Self, BadTipcAddress> {
+        let parts: Vec<_> = text.split(':').collect();
+        let [form, a, b] = parts[..] else { return Err(BadTipcAddress) };
+        let number = |text: &str| text.parse().map_err(|_| BadTipcAddress);
+        match form {
+            "service" => Ok(TipcAddress::Service { kind: number(a)?, instance: number(b)? }),
+            "socket" => Ok(TipcAddress::Socket { port: number(a)?, node: number(b)? }),
+            _ => Err(BadTipcAddress),
+        }
+    }
+}
+
+fn set_option(fd: impl AsFd, name: i32, value: u32) -> Result<(), OsError> {
+    // SAFETY: the pointer and the length describe a live integer, which the kernel copies.
+    let outcome = unsafe {
+        libc::setsockopt(
+            fd.as_fd().as_raw_fd(),
+            SOL_TIPC,
+            name,
+            (&raw const value).cast(),
+            size_of::<u32>() as libc::socklen_t,
+        )
+    };
+    if outcome == 0 { Ok(()) } else { Err(OsError::last("setsockopt(SOL_TIPC)", name)) }
+}
+
+/// Has messages that cannot be delivered come back to their sender instead of vanishing.
+pub fn return_undeliverable(fd: impl AsFd) -> Result<(), OsError> {
+    set_option(fd, DEST_DROPPABLE, 0)
+}
+
+/// How long connect waits for the other side's accept; the kernel counts milliseconds in 16 bits.
+pub fn set_connect_timeout(fd: impl AsFd, limit: std::time::Duration) -> Result<(), OsError> {
+    let ms = limit.as_millis().clamp(1, u16::MAX.into()) as u32;
+    set_option(fd, CONN_TIMEOUT, ms)
+}
+
+/// What came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TipcMessage {
+    /// So many bytes, those beyond the buffer included.
+    Data(usize),
+    /// A message that this socket had sent and that could not be delivered, with the protocol's reason.
+    Returned(u32),
+}
+
+/// The reason of a returned message: the receiver had no room (TIPC_ERR_OVERLOAD).
+pub const REASON_OVERLOAD: u32 = 4;
+
+/// Receives one message. The kernel cuts what is larger than `buf` and does not tell its length; `overflow` takes the rest,
+/// so that the length is known; a reader with room for all passes none. EAGAIN if there is none.
+///
+/// On a connection nothing comes back: its end is ECONNRESET.
+pub fn recv(
+    fd: impl AsFd,
+    buf: &mut [u8],
+    overflow: &mut [u8],
+    connection: bool,
+    nonblocking: bool,
+) -> Result<TipcMessage, Errno> {
+    #[repr(align(8))]
+    struct Control([u8; 64]);
+    let mut control = Control([0; 64]);
+    let mut parts = [
+        libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() },
+        libc::iovec { iov_base: overflow.as_mut_ptr().cast(), iov_len: overflow.len() },
+    ];
+    loop {
+        // SAFETY: msghdr is plain data, of which all zeros is a value.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_iov = parts.as_mut_ptr();
+        header.msg_iovlen = if overflow.is_empty() { 1 } else { 2 };
+        if !connection {
+            header.msg_control = control.0.as_mut_ptr().cast();
+            header.msg_controllen = control.0.len() as _;
+        }
+        let flags = if nonblocking { libc::MSG_DONTWAIT } else { 0 };
+        // SAFETY: every pointer in the header leads to a live buffer of the length beside it.
+        let len = unsafe { libc::recvmsg(fd.as_fd().as_raw_fd(), &mut header, flags) };
+        if len < 0 {
+            match Errno::from_io_error(&std::io::Error::last_os_error()) {
+                Some(Errno::INTR) => continue,
+                errno => return Err(errno.unwrap_or(Errno::IO)),
+            }
+        }
+        // SAFETY: the header is as recvmsg left it, and the control buffer it leads to is still there.
+        let first = unsafe { libc::CMSG_FIRSTHDR(&header).as_ref() };
+        return Ok(match first {
+            Some(cmsg) if cmsg.cmsg_level == SOL_TIPC && cmsg.cmsg_type == ERRINFO => {
+                // SAFETY: ERRINFO carries two integers, of which this is the first, in a buffer that is large enough.
+                let reason = unsafe { libc::CMSG_DATA(cmsg).cast::<u32>().read_unaligned() };
+                TipcMessage::Returned(reason)
+            }
+            // More than even the overflow takes: the length is not known, but that it is larger.
+            _ if header.msg_flags & libc::MSG_TRUNC != 0 => TipcMessage::Data(len as usize + 1),
+            _ => TipcMessage::Data(len as usize),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_the_kernels_layout_and_comes_back_from_it() {
+        let service = TipcAddress::Service { kind: 0x0102_0304, instance: 7 };
+        let raw = service.encode();
+        assert_eq!(raw[..4], [30, 0, 2, 2]);
+        assert_eq!(raw[4..8], 0x0102_0304_u32.to_ne_bytes());
+        for address in [service, TipcAddress::Socket { port: 5, node: 9 }] {
+            assert_eq!(TipcAddress::from_any(&address.into()), Some(address));
+            assert_eq!(address.to_string().parse::<TipcAddress>().unwrap(), address);
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for text in ["", "service:1", "service:1:2:3", "socket:x:1", "name:1:2"] {
+            assert!(text.parse::<TipcAddress>().is_err(), "{text}");
+        }
+    }
+}
