@@ -4,9 +4,11 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use crossway_tipc_node::{BearerSpec, Runner};
-use crossway_tipc_proto::addr::{NetworkId, NodeAddr, NodeId, Port, Scope, ServiceRange};
+use crossway_tipc_proto::addr::{NetworkId, NodeAddr, NodeId, Scope, ServiceRange};
 use crossway_tipc_proto::link::LinkDownReason;
 use crossway_tipc_proto::node::{Config, Event};
+use crossway_tipc_proto::socket::SocketKind;
+use crossway_tipc_proto::time::Nanos;
 
 /// Long enough for a busy machine; reached only when something is wrong.
 const WATCHDOG: Duration = Duration::from_secs(30);
@@ -46,8 +48,9 @@ fn nodes_link_up_share_names_and_part() {
     let (a, b) = (free_port(), free_port());
     let (mut one, mut two) = (runner(1, a, b), runner(2, b, a));
     let early = ServiceRange { service: 1000, lower: 5, upper: 9 };
-    one.node().publish(early, Port(77), Scope::Cluster).unwrap();
-    one.node().publish(ServiceRange::single(1001, 0), Port(77), Scope::Node).unwrap();
+    let port = one.node().open(SocketKind::Rdm).unwrap();
+    one.node().bind(port, early, Scope::Cluster).unwrap();
+    one.node().bind(port, ServiceRange::single(1001, 0), Scope::Node).unwrap();
     run_until(
         &mut two,
         &mut one,
@@ -55,7 +58,7 @@ fn nodes_link_up_share_names_and_part() {
         |e| matches!(e, Event::Published(b) if b.range == early && b.socket.node == NodeAddr(1)),
     );
     let late = ServiceRange::single(1002, 3);
-    let key = one.node().publish(late, Port(78), Scope::Cluster).unwrap();
+    one.node().bind(port, late, Scope::Cluster).unwrap();
     run_until(
         &mut two,
         &mut one,
@@ -66,7 +69,7 @@ fn nodes_link_up_share_names_and_part() {
         two.node().names().iter().all(|b| b.range.service != 1001),
         "node scope stays on the node"
     );
-    assert_eq!(one.node().withdraw(late, Port(78), key), Ok(true));
+    one.node().unbind(Nanos(0), port, Some((late, Scope::Cluster))).unwrap();
     run_until(
         &mut two,
         &mut one,

@@ -3,7 +3,7 @@
 use crate::addr::NodeAddr;
 use crate::limits::{BACKLOG_LOW, BACKLOG_SYSTEM};
 use crate::wire::{
-    BundleBuilder, Fragment, FragmentKind, LinkFields, NAMED_HEADER_LEN, User, View,
+    BundleBuilder, ErrorCode, Fragment, FragmentKind, LinkFields, NAMED_HEADER_LEN, User, View,
 };
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -36,10 +36,15 @@ pub(crate) struct Backlog {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Congested;
 
-/// The importance level of a message.
+/// The level of a message: its importance, or the protocol's own for everything that must not wait behind a congestion because
+/// somebody's state depends on it: internal messages, ends of connections, returned and empty messages.
 pub(crate) fn level_of(view: &View<'_>) -> usize {
     match view.user() {
-        Some(User::Data(importance)) => importance as usize,
+        Some(User::Data(importance))
+            if view.error_code() == Some(ErrorCode::Ok) && !view.data().is_empty() =>
+        {
+            importance as usize
+        }
         _ => SYSTEM,
     }
 }
@@ -60,6 +65,11 @@ impl Backlog {
     /// Whether a message of this level may enter.
     pub(crate) fn admit(&self, level: usize) -> Result<(), Congested> {
         if self.counts[level] < Self::limit(level) { Ok(()) } else { Err(Congested) }
+    }
+
+    /// Packets of this level that may still enter.
+    pub(crate) fn room(&self, level: usize) -> usize {
+        Self::limit(level).saturating_sub(self.counts[level])
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -5,7 +5,7 @@
 //! same seed and the same input do the same thing, which is what makes the simulation in `crossway-tipc-sim` worth having.
 //!
 //! The layers, from the bottom: [`wire`] knows the octets and nothing else; [`link`] holds one link to one peer; [`name_table`] knows who
-//! is bound to what; [`node`] joins them, finds neighbours and is what a caller drives.
+//! is bound to what; [`socket`] is what an application holds; [`node`] joins them, finds neighbours and is what a caller drives.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -26,6 +26,7 @@ mod receive_queue;
 mod rng;
 mod send_queue;
 pub mod seq;
+pub mod socket;
 pub mod time;
 mod window;
 pub mod wire;

@@ -64,6 +64,29 @@ pub const BINDINGS_PER_NODE_MAX: usize = 65_535;
 /// breaks the numbering, because the broadcast link already delivers in order.
 pub const NAME_UPDATES_WAITING_MAX: usize = 1_024;
 
+/// Sockets of one node. One more is refused.
+pub const SOCKETS_MAX: usize = 65_536;
+
+/// Octets queued in one socket, unless configured, for messages of low importance; medium, high and critical may fill 2, 4 and 8
+/// times as much. A message beyond it is returned as overload or dropped (`overload`).
+pub const SOCKET_RECEIVE_OCTETS: usize = 2 << 20;
+
+/// What a queued message counts beyond its octets, so that empty connection requests fill a queue too.
+pub const MESSAGE_OVERHEAD: usize = 768;
+
+/// Blocks of 1 KiB that may be sent on a new connection before the peer has read any.
+pub const CONNECTION_WINDOW_FIRST: u16 = 128;
+
+/// Blocks granted with every acknowledgement: a quarter of the receive queue.
+pub const CONNECTION_WINDOW: u16 = (SOCKET_RECEIVE_OCTETS / 1024 / 4) as u16;
+
+/// How long a connection request waits for its answer.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(8_000);
+/// Least wait before a request that met a full listener is repeated; a random part of the timeout comes on top.
+pub const CONNECT_RETRY: Duration = Duration::from_millis(100);
+/// Time after which a connection asks whether its peer still exists; unanswered for as long again, it is aborted.
+pub const CONNECTION_PROBE: Duration = Duration::from_secs(3_600);
+
 /// How long a node tries an address before it owns it.
 pub const TRIAL_TIME: Duration = Duration::from_millis(1_000);
 /// Time between two trial messages.

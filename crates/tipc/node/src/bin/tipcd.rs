@@ -53,6 +53,10 @@ fn describe(event: &Event) -> String {
             "published {{{}, {}, {}}} by {}:{}",
             b.range.service, b.range.lower, b.range.upper, b.socket.node, b.socket.port.0
         ),
+        Event::SocketReady(port) => format!("socket {} has news", port.0),
+        Event::ConnectFailed { port, error } => {
+            format!("socket {}: connection failed: {error}", port.0)
+        }
         Event::Withdrawn(b) => format!(
             "withdrawn {{{}, {}, {}}} by {}:{}",
             b.range.service, b.range.lower, b.range.upper, b.socket.node, b.socket.port.0

@@ -1,7 +1,7 @@
 //! Packets to the peer: admitted, cut, merged, numbered, kept until acknowledged.
 
 use super::{BcastReport, Link};
-use crate::backlog::{Congested, SYSTEM, level_of, split};
+use crate::backlog::{Backlog, Congested, SYSTEM, level_of, split};
 use crate::limits::{PROBE_FIRST, PROBE_MARGIN};
 use crate::seq::Seq;
 use crate::time::Nanos;
@@ -33,6 +33,18 @@ impl Link {
     fn number(&mut self, mut packet: Vec<u8>) {
         set_sequence(&mut packet, self.cfg.own, self.tx.next());
         self.tx.push(packet);
+    }
+
+    /// Packets of this level that the backlog still takes, once it has drained to half: a sender woken for each packet that leaves
+    /// would find the backlog full again.
+    pub(crate) fn room(&self, level: usize) -> usize {
+        let room = self.backlog.room(level);
+        if room * 2 >= Backlog::limit(level) { room } else { 0 }
+    }
+
+    /// Whether a message of this level would be taken now.
+    pub(crate) fn has_room(&self, level: usize) -> bool {
+        self.backlog.admit(level).is_ok()
     }
 
     /// The peer has everything up to `ack`.

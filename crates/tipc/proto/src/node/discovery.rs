@@ -11,6 +11,7 @@ use crate::limits::{
 };
 use crate::link::{Link, LinkConfig};
 use crate::name_table::Binding;
+use crate::socket::SocketState;
 use crate::time::{Nanos, earliest};
 use crate::wire::{Discovery, DiscoveryKind};
 use alloc::vec::Vec;
@@ -78,6 +79,14 @@ impl Node {
             let moved = Binding { socket: SocketAddr { node: addr, ..old.socket }, ..old };
             // The table held it a moment ago, so it has room for it.
             let _ = self.names.insert(moved);
+        }
+        // And connections within the node were between ports of node 0.
+        for socket in self.sockets.values_mut() {
+            if let SocketState::Connected(c) = &mut socket.state
+                && c.peer.node == NodeAddr(0)
+            {
+                c.peer.node = addr;
+            }
         }
         let range = ServiceRange::single(0, addr.0);
         let socket = SocketAddr { node: addr, ..SocketAddr::default() };
@@ -307,6 +316,7 @@ impl Node {
             bcast_rx: BcastReceiver::default(),
             listener: BcastListener::default(),
             names: Default::default(),
+            waiting: Default::default(),
             forget_at: now + PEER_FORGET,
             heard_at: now,
             timer: None,

@@ -18,6 +18,7 @@ impl Node {
         if let Err(reason) = self.receive(now, bearer, frame) {
             self.drops.count(reason);
         }
+        self.run_local(now);
     }
 
     fn receive(&mut self, now: Nanos, bearer: BearerId, frame: &[u8]) -> Result<(), DropReason> {
@@ -127,7 +128,7 @@ impl Node {
             self.release_broadcasts();
         }
         for message in messages {
-            self.handle_message(sender, message);
+            self.handle_message(now, sender, message);
         }
         if down {
             self.link_event(now, sender, event);
@@ -154,14 +155,14 @@ impl Node {
             peer.link.want_state(false, false);
         }
         for message in messages {
-            self.handle_message(sender, message);
+            self.handle_message(now, sender, message);
         }
         self.touch(sender);
         Ok(())
     }
 
     /// A whole message in order, from a unicast or broadcast link.
-    fn handle_message(&mut self, sender: NodeAddr, bytes: Vec<u8>) {
+    pub(super) fn handle_message(&mut self, now: Nanos, sender: NodeAddr, bytes: Vec<u8>) {
         let Ok(view) = View::parse(&bytes) else {
             self.drops.count(DropReason::Malformed);
             return;
@@ -180,7 +181,8 @@ impl Node {
                 }
             }
             Message::Names(names) => self.handle_names(sender, names),
-            Message::Data(_) | Message::Conn(_) => self.return_to_sender(sender, &view),
+            Message::Data(m) => self.deliver(now, sender, m, &bytes),
+            Message::Conn(m) => self.handle_conn(sender, m, &bytes),
             Message::Group(_) | Message::Tunnel(_) => self.drops.count(DropReason::NotSpoken),
             Message::Bundle(_) | Message::Fragment(_) => self.drops.count(DropReason::Malformed),
         }
@@ -210,6 +212,8 @@ impl Node {
             self.timers.pop_first();
             self.peer_timeout(now, addr);
         }
+        self.socket_timeouts(now);
+        self.run_local(now);
     }
 
     fn peer_timeout(&mut self, now: Nanos, addr: NodeAddr) {
@@ -256,6 +260,9 @@ impl Node {
                 peer.forget_at = now + PEER_FORGET;
                 self.linked -= 1;
                 self.events.push_back(Event::LinkDown { peer: addr, bearer, reason });
+                let waiting = core::mem::take(&mut peer.waiting);
+                self.events.extend(waiting.into_iter().map(|(port, _)| Event::SocketReady(port)));
+                self.lose_connections(addr);
                 for binding in self.names.remove_node(addr) {
                     self.events.push_back(Event::Withdrawn(binding));
                 }

@@ -19,6 +19,7 @@
 //! ```
 
 mod bearer;
+mod deliver;
 mod discovery;
 mod input;
 mod names;
@@ -26,12 +27,14 @@ mod output;
 mod peer;
 mod reject;
 mod report;
+mod send;
+mod sockets;
 
 pub use bearer::{BearerConfig, BearerError};
-pub use names::BindError;
 pub use report::{LinkReport, PeerReport};
+pub use sockets::SocketReport;
 
-use crate::addr::{BearerId, MediaAddr, NetworkId, NodeAddr, NodeId};
+use crate::addr::{BearerId, MediaAddr, NetworkId, NodeAddr, NodeId, Port};
 use crate::bcast::BcastSender;
 use crate::drops::DropCounters;
 use crate::limits::BEARERS_MAX;
@@ -39,6 +42,7 @@ use crate::link::LinkDownReason;
 use crate::name_table::{Binding, NameTable};
 use crate::rng::Rng;
 use crate::seq::Seq;
+use crate::socket::{Socket, SocketError};
 use crate::time::Nanos;
 use crate::wire::{Capabilities, Discovery};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -46,8 +50,7 @@ use alloc::vec::Vec;
 use bearer::Bearer;
 use peer::Peer;
 
-/// What this node announces: exactly what it speaks. Not the ordered switch between broadcast and replicast, not tunnels, not the
-/// obligation to acknowledge at once.
+/// What this node announces: exactly what it speaks. Not the ordered switch between broadcast and replicast, not tunnels.
 pub const CAPABILITIES: Capabilities = Capabilities::SYN
     .and(Capabilities::BCAST_SYNCH)
     .and(Capabilities::BCAST_STATE_NACK)
@@ -56,6 +59,7 @@ pub const CAPABILITIES: Capabilities = Capabilities::SYN
     .and(Capabilities::NODE_ID128)
     .and(Capabilities::LINK_PROTO_SEQNO)
     .and(Capabilities::GAP_ACK_BLOCK)
+    .and(Capabilities::NAGLE)
     .and(Capabilities::NAMED_BCAST);
 
 /// What a node is told at its birth.
@@ -121,6 +125,15 @@ pub enum Event {
     Published(Binding),
     /// A binding left the table.
     Withdrawn(Binding),
+    /// Something changed for a socket: ask what it can do now.
+    SocketReady(Port),
+    /// A request for a connection failed.
+    ConnectFailed {
+        /// The socket that asked.
+        port: Port,
+        /// Refused or timed out.
+        error: SocketError,
+    },
 }
 
 /// The node's own address, or its way to one.
@@ -159,6 +172,10 @@ pub struct Node {
     /// Peers that may have something to send.
     ready: VecDeque<NodeAddr>,
     timers: BTreeSet<(Nanos, NodeAddr)>,
+    sockets: BTreeMap<Port, Socket>,
+    socket_timers: BTreeSet<(Nanos, Port)>,
+    /// Messages between sockets of this node.
+    local: VecDeque<Vec<u8>>,
     events: VecDeque<Event>,
     drops: DropCounters,
 }
@@ -187,6 +204,9 @@ impl Node {
             bcast_copies: VecDeque::new(),
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
+            sockets: BTreeMap::new(),
+            socket_timers: BTreeSet::new(),
+            local: VecDeque::new(),
             events: VecDeque::new(),
             drops: DropCounters::default(),
             cfg,
@@ -221,9 +241,11 @@ impl Node {
         self.events.pop_front()
     }
 
-    /// Octets held in the queues of all links, for the bound on memory.
+    /// Octets held in the queues of all links and sockets, for the bound on memory.
     pub fn octets(&self) -> usize {
-        self.bcast.octets() + self.peers.values().map(Peer::octets).sum::<usize>()
+        let links = self.peers.values().map(Peer::octets).sum::<usize>();
+        let sockets = self.sockets.values().map(Socket::octets).sum::<usize>();
+        self.bcast.octets() + links + sockets
     }
 
     fn own(&self) -> NodeAddr {

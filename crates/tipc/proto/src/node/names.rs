@@ -21,7 +21,7 @@ const RESERVED_SERVICES: u32 = 64;
 
 /// Why a port cannot be bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BindError {
+pub(super) enum BindError {
     /// The table refuses it.
     Table(BindingError),
     /// Service types below 64 belong to the protocol.
@@ -29,23 +29,6 @@ pub enum BindError {
     /// The broadcast link holds as many unsent updates as it may; a peer is slow to acknowledge.
     Congested,
 }
-
-impl core::fmt::Display for BindError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Table(error) => error.fmt(f),
-            Self::Reserved => write!(
-                f,
-                "service types below {RESERVED_SERVICES} belong to the protocol; use a higher one"
-            ),
-            Self::Congested => {
-                f.write_str("the cluster is slow to take earlier bindings; try again")
-            }
-        }
-    }
-}
-
-impl core::error::Error for BindError {}
 
 /// The order of one peer's name updates.
 #[derive(Clone, Debug, Default)]
@@ -62,12 +45,8 @@ impl NameReceiver {
 }
 
 impl Node {
-    /// Binds a port of this node to a service range; every node of the scope learns of it. Returns the key for
-    /// [`Node::withdraw`].
-    ///
-    /// # Errors
-    /// [`BindError`] says why not.
-    pub fn publish(
+    /// Binds a port of this node to a service range; every node of the scope learns of it. Returns the key to withdraw it by.
+    pub(super) fn publish(
         &mut self,
         range: ServiceRange,
         port: Port,
@@ -88,25 +67,32 @@ impl Node {
         Ok(binding.key)
     }
 
-    /// Withdraws a binding of this node. Returns whether it existed.
-    ///
-    /// # Errors
-    /// [`BindError::Congested`]: the binding stays, try again.
-    pub fn withdraw(
+    /// Withdraws a binding of this node. When the broadcast link cannot take the update, contact with the peers that hold it up begins
+    /// anew: a closing socket cannot wait, and a binding that stays behind would mislead the cluster.
+    pub(super) fn withdraw_at_any_cost(
         &mut self,
+        now: Nanos,
         range: ServiceRange,
         port: Port,
+        scope: Scope,
         key: u32,
-    ) -> Result<bool, BindError> {
+    ) {
         let socket = SocketAddr { port, node: self.own() };
-        let Some(binding) = self.names.remove(range, socket, key) else { return Ok(false) };
-        if binding.scope == Scope::Cluster && self.distribute(true, &binding).is_err() {
-            // It was in the table a moment ago, so there is room for it.
-            let _ = self.names.insert(binding);
-            return Err(BindError::Congested);
-        }
+        let Some(binding) = self.names.remove(range, socket, key) else { return };
         self.events.push_back(Event::Withdrawn(binding));
-        Ok(true)
+        if scope == Scope::Cluster && self.distribute(true, &binding).is_err() {
+            let last = self.bcast.last_sent();
+            let behind = self
+                .peers
+                .iter()
+                .filter(|(_, p)| p.listener.acked.is_some_and(|acked| acked.before(last)));
+            let addrs: Vec<NodeAddr> = behind.map(|(addr, _)| *addr).collect();
+            for addr in addrs {
+                self.overrun(now, addr);
+            }
+            // With the laggards gone there is room, and if not, there is no peer left that holds the binding.
+            let _ = self.distribute(true, &binding);
+        }
     }
 
     /// Sends one update to all peers: a numbered broadcast, or copies for a cluster with peers that do not know those.

@@ -1,6 +1,6 @@
 //! Frames and deadlines going out.
 
-use super::{Destination, Node, Transmit};
+use super::{Destination, Event, Node, Transmit};
 use crate::addr::{BearerId, NodeAddr};
 use crate::bcast::deadline;
 use crate::time::{Nanos, earliest};
@@ -64,6 +64,15 @@ impl Node {
     /// Brings a peer's place in the queue of senders and in the timers up to date. To be called after anything was done to it.
     pub(super) fn touch(&mut self, addr: NodeAddr) {
         let Some(peer) = self.peers.get_mut(&addr) else { return };
+        // Wake as many waiting senders as there is room for, in the order in which they came.
+        let mut woken = 0;
+        while let Some(&(port, level)) = peer.waiting.front()
+            && peer.link.room(level) > woken
+        {
+            peer.waiting.pop_front();
+            self.events.push_back(Event::SocketReady(port));
+            woken += 1;
+        }
         if !peer.queued && peer.has_output() {
             peer.queued = true;
             self.ready.push_back(addr);
@@ -100,6 +109,8 @@ impl Node {
     /// When [`Node::handle_timeout`] wants to run next; `None` when only a frame or a command can change anything.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let peers = self.timers.first().map(|(at, _)| *at);
-        earliest(earliest(peers, self.bcast.poll_timeout()), self.discovery_timeout())
+        let sockets = self.socket_timers.first().map(|(at, _)| *at);
+        let node = earliest(self.bcast.poll_timeout(), self.discovery_timeout());
+        earliest(earliest(peers, sockets), node)
     }
 }

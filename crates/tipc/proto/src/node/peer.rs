@@ -1,11 +1,12 @@
 //! What is known of another node.
 
 use super::names::NameReceiver;
-use crate::addr::{MediaAddr, NodeAddr, NodeId};
+use crate::addr::{MediaAddr, NodeAddr, NodeId, Port};
 use crate::bcast::{BcastListener, BcastReceiver};
 use crate::link::Link;
 use crate::time::Nanos;
 use crate::wire::Capabilities;
+use alloc::collections::VecDeque;
 
 /// Contact with a node, as far as both ends must agree on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +32,8 @@ pub(super) struct Peer {
     pub(super) bcast_rx: BcastReceiver,
     pub(super) listener: BcastListener,
     pub(super) names: NameReceiver,
+    /// Sockets that wait for room on the link, and at which level.
+    pub(super) waiting: VecDeque<(Port, usize)>,
     /// When it is forgotten, while there is no contact.
     pub(super) forget_at: Nanos,
     /// When something was last heard from it on the link's bearer.
@@ -48,6 +51,13 @@ impl Peer {
 
     pub(super) fn has_output(&self) -> bool {
         self.link.has_output() || self.listener.has_resend()
+    }
+
+    /// A socket wants to be told when the link has room at this level.
+    pub(super) fn wait(&mut self, port: Port, level: usize) {
+        if !self.waiting.contains(&(port, level)) {
+            self.waiting.push_back((port, level));
+        }
     }
 
     /// Whether a link over another bearer may take the place of this one: it is down and nothing came over it for a while.

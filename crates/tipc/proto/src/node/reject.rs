@@ -35,14 +35,22 @@ pub(crate) fn returned(view: &View<'_>, own: NodeAddr, error: ErrorCode) -> Opti
 }
 
 impl Node {
-    /// Returns a message that no port takes.
-    pub(super) fn return_to_sender(&mut self, sender: NodeAddr, view: &View<'_>) {
+    /// Returns a message that nobody takes. When it may not be returned it is counted as dropped; tells which.
+    pub(super) fn return_message(
+        &mut self,
+        sender: NodeAddr,
+        view: &View<'_>,
+        error: ErrorCode,
+    ) -> bool {
         // A multicast is never returned, even when its sender forgot to say so: it has no one port to come back from.
         let is_mcast = view.user_number() <= 3 && view.msg_type() == 1;
-        let answer = (!is_mcast).then(|| returned(view, self.own(), ErrorCode::NoPort)).flatten();
-        if answer.is_none_or(|bytes| self.send_to(sender, bytes).is_err()) {
-            self.drops.count(DropReason::NoPort);
+        let answer = (!is_mcast).then(|| returned(view, self.own(), error)).flatten();
+        let done = answer.is_some_and(|bytes| self.route(sender, bytes).is_ok());
+        if !done {
+            let overload = error == ErrorCode::Overload;
+            self.drops.count(if overload { DropReason::Overload } else { DropReason::NoPort });
         }
+        done
     }
 }
 

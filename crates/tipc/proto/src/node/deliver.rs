@@ -1,0 +1,283 @@
+//! Messages arriving at sockets: accepted, answered, returned.
+
+use super::send::plain;
+use super::{Event, Node};
+use crate::addr::{Importance, NodeAddr, Port, Scope, SocketAddr};
+use crate::drops::DropReason;
+use crate::limits::{CONNECT_RETRY, CONNECTION_PROBE};
+use crate::socket::{Connection, SocketState};
+use crate::time::Nanos;
+use crate::wire::{
+    ConnManager, ConnManagerKind, DataKind, DataMessage, ErrorCode, LinkFields, Message, View,
+};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// The message that ends a connection at `port`, as if `peer` had sent it.
+pub(super) fn connection_end(port: Port, peer: SocketAddr, error: ErrorCode) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let message =
+        DataMessage { importance: Importance::Critical, error, ..plain(peer.port, port, &[]) };
+    let link = LinkFields { sender: peer.node, ..LinkFields::default() };
+    Message::Data(message).encode(&link, &mut bytes);
+    bytes
+}
+
+/// What a socket does with a message.
+enum Verdict {
+    Queue,
+    Refuse(ErrorCode),
+    Done,
+}
+
+impl Node {
+    /// A data message for a socket of this node.
+    pub(super) fn deliver(
+        &mut self,
+        now: Nanos,
+        sender: NodeAddr,
+        m: &DataMessage<'_>,
+        bytes: &[u8],
+    ) {
+        match m.kind {
+            DataKind::Mcast { range, .. } => {
+                if m.error != ErrorCode::Ok {
+                    return;
+                }
+                let own = self.own();
+                let visible = |b: &&crate::name_table::Binding| {
+                    b.socket.node == own && (sender == own || b.scope == Scope::Cluster)
+                };
+                let ports: BTreeSet<Port> =
+                    self.names.overlapping(range).filter(visible).map(|b| b.socket.port).collect();
+                for port in ports {
+                    self.deliver_to(now, sender, port, m, bytes);
+                }
+            }
+            DataKind::Group { .. } => self.drops.count(DropReason::NotSpoken),
+            DataKind::Named { service, instance, .. }
+                if m.error == ErrorCode::Ok && !self.sockets.contains_key(&m.dest_port) =>
+            {
+                self.look_up_again(now, sender, m, service, instance, bytes);
+            }
+            _ => self.deliver_to(now, sender, m.dest_port, m, bytes),
+        }
+    }
+
+    /// The port that the sender chose is gone, or the choice was left to us: look once more.
+    fn look_up_again(
+        &mut self,
+        now: Nanos,
+        sender: NodeAddr,
+        m: &DataMessage<'_>,
+        service: u32,
+        instance: u32,
+        bytes: &[u8],
+    ) {
+        let own = self.own();
+        let local = (m.lookup_scope == 3).then_some(own);
+        let found =
+            (m.reroutes == 0).then(|| self.names.lookup(service, instance, local)).flatten();
+        let Some(to) = found else {
+            let error = if m.reroutes == 0 { ErrorCode::NoName } else { ErrorCode::NoPort };
+            self.refuse(sender, bytes, error);
+            return;
+        };
+        let DataKind::Named { orig, .. } = m.kind else { return };
+        let kind = DataKind::Named { orig, dest: to.node, service, instance };
+        let again = self.encode(&DataMessage { reroutes: 1, dest_port: to.port, kind, ..*m });
+        if to.node == own {
+            let Ok(view) = View::parse(&again) else { return };
+            if let Ok(m) = DataMessage::decode(&view, m.importance) {
+                self.deliver_to(now, sender, to.port, &m, &again);
+            }
+        } else if self.route(to.node, again).is_err() {
+            self.refuse(sender, bytes, ErrorCode::NoName);
+        }
+    }
+
+    fn deliver_to(
+        &mut self,
+        now: Nanos,
+        sender: NodeAddr,
+        port: Port,
+        m: &DataMessage<'_>,
+        bytes: &[u8],
+    ) {
+        match self.judge(now, sender, port, m) {
+            Verdict::Done => {}
+            Verdict::Refuse(error) => self.refuse(sender, bytes, error),
+            Verdict::Queue => {
+                let Some(socket) = self.sockets.get_mut(&port) else { return };
+                if !socket.has_room(m.importance) {
+                    self.refuse(sender, bytes, ErrorCode::Overload);
+                    return;
+                }
+                let was_empty = socket.front().is_none();
+                socket.push(bytes.to_vec());
+                if was_empty {
+                    self.events.push_back(Event::SocketReady(port));
+                }
+            }
+        }
+    }
+
+    fn judge(&mut self, now: Nanos, sender: NodeAddr, port: Port, m: &DataMessage<'_>) -> Verdict {
+        let from = SocketAddr { port: m.orig_port, node: sender };
+        let is_conn = matches!(m.kind, DataKind::Conn | DataKind::ConnReturned { .. });
+        let Some(socket) = self.sockets.get_mut(&port) else {
+            return Verdict::Refuse(ErrorCode::NoPort);
+        };
+        if !socket.kind.is_connected_kind() {
+            // Empty messages are not delivered, unless they report an error.
+            return match (is_conn, m.error, m.payload.is_empty()) {
+                (true, ..) => Verdict::Refuse(ErrorCode::NoPort),
+                (_, ErrorCode::Ok, true) => Verdict::Done,
+                _ => Verdict::Queue,
+            };
+        }
+        match &mut socket.state {
+            SocketState::Listening if m.syn && !is_conn && m.error == ErrorCode::Ok => {
+                Verdict::Queue
+            }
+            SocketState::Connecting(_) if m.error != ErrorCode::Ok => {
+                self.request_failed(now, port, m.error);
+                Verdict::Done
+            }
+            SocketState::Connecting(_) if is_conn => {
+                let connection = Connection::new(from, now + CONNECTION_PROBE);
+                let state =
+                    core::mem::replace(&mut socket.state, SocketState::Connected(connection));
+                self.clear_socket_timer(port, &state);
+                self.set_socket_timer(port, now + CONNECTION_PROBE);
+                self.events.push_back(Event::SocketReady(port));
+                if m.payload.is_empty() { Verdict::Done } else { Verdict::Queue }
+            }
+            SocketState::Connected(c) if is_conn && c.peer == from => {
+                if m.error != ErrorCode::Ok {
+                    // The queue says in its turn that the connection ended, and how.
+                    let end = connection_end(port, from, m.error);
+                    self.disconnect(port, end);
+                    return Verdict::Done;
+                }
+                if m.flag18
+                    && let Some((blocks, window)) = c.read(0, true)
+                {
+                    self.send_conn(
+                        port,
+                        from,
+                        ConnManagerKind::Ack { blocks, window, nagle: true },
+                    );
+                }
+                if m.payload.is_empty() { Verdict::Done } else { Verdict::Queue }
+            }
+            _ => Verdict::Refuse(ErrorCode::NoPort),
+        }
+    }
+
+    /// The connection of a socket is over; `end` is what its reader finds last.
+    pub(super) fn disconnect(&mut self, port: Port, end: Vec<u8>) {
+        let Some(socket) = self.sockets.get_mut(&port) else { return };
+        let state = core::mem::replace(&mut socket.state, SocketState::Disconnected);
+        socket.push(end);
+        self.clear_socket_timer(port, &state);
+        self.events.push_back(Event::SocketReady(port));
+    }
+
+    /// A request for a connection came back.
+    fn request_failed(&mut self, now: Nanos, port: Port, error: ErrorCode) {
+        let random = self.rng.next_u32();
+        let Some(socket) = self.sockets.get_mut(&port) else { return };
+        let timeout = socket.options.connect_timeout;
+        let SocketState::Connecting(connecting) = &mut socket.state else { return };
+        if error == ErrorCode::Overload {
+            // The listener is full for the moment: come back at a random time, so that not all come back together.
+            let spread = (timeout / 4).as_millis().max(1) as u32;
+            let at = now + CONNECT_RETRY + Duration::from_millis(u64::from(random % spread));
+            if let Some(old) = connecting.retry_at.replace(at) {
+                self.socket_timers.remove(&(old, port));
+            }
+            self.set_socket_timer(port, at);
+            return;
+        }
+        let state = core::mem::replace(&mut socket.state, SocketState::Disconnected);
+        self.clear_socket_timer(port, &state);
+        self.events
+            .push_back(Event::ConnectFailed { port, error: crate::socket::SocketError::Refused });
+        self.events.push_back(Event::SocketReady(port));
+    }
+
+    /// A message about a connection.
+    pub(super) fn handle_conn(&mut self, sender: NodeAddr, m: &ConnManager, bytes: &[u8]) {
+        let from = SocketAddr { port: m.orig.port, node: sender };
+        let connection = match self.sockets.get_mut(&m.dest.port).map(|s| &mut s.state) {
+            Some(SocketState::Connected(c)) if c.peer == from => c,
+            _ => {
+                self.refuse(sender, bytes, ErrorCode::NoPort);
+                return;
+            }
+        };
+        connection.probing = false;
+        if m.error != ErrorCode::Ok {
+            let end = connection_end(m.dest.port, from, m.error);
+            self.disconnect(m.dest.port, end);
+            return;
+        }
+        match m.kind {
+            ConnManagerKind::Probe => {
+                self.send_conn(m.dest.port, from, ConnManagerKind::ProbeReply)
+            }
+            ConnManagerKind::ProbeReply => {}
+            ConnManagerKind::Ack { blocks, window, .. } => {
+                if connection.acknowledged(blocks, window) {
+                    self.events.push_back(Event::SocketReady(m.dest.port));
+                }
+            }
+        }
+    }
+
+    fn refuse(&mut self, sender: NodeAddr, bytes: &[u8], error: ErrorCode) {
+        if let Ok(view) = View::parse(bytes) {
+            self.return_message(sender, &view, error);
+        }
+    }
+
+    /// Runs the sockets' timers that are due.
+    pub(super) fn socket_timeouts(&mut self, now: Nanos) {
+        while let Some(&(at, port)) = self.socket_timers.first()
+            && at <= now
+        {
+            self.socket_timers.pop_first();
+            let Some(socket) = self.sockets.get_mut(&port) else { continue };
+            match &mut socket.state {
+                SocketState::Connecting(c) if c.deadline <= now => {
+                    let state = core::mem::replace(&mut socket.state, SocketState::Open);
+                    self.clear_socket_timer(port, &state);
+                    let error = crate::socket::SocketError::TimedOut;
+                    self.events.push_back(Event::ConnectFailed { port, error });
+                }
+                SocketState::Connecting(c) => {
+                    c.retry_at = None;
+                    let request = c.request.clone();
+                    let node =
+                        View::parse(&request).ok().and_then(|v| v.dest_node()).unwrap_or_default();
+                    // If it does not go now, the deadline ends the attempt.
+                    let _ = self.route(node, request);
+                }
+                SocketState::Connected(c) if c.probing => {
+                    let peer = c.peer;
+                    let end = connection_end(port, peer, ErrorCode::NoPort);
+                    self.disconnect(port, end);
+                }
+                SocketState::Connected(c) => {
+                    (c.probing, c.probe_at) = (true, now + CONNECTION_PROBE);
+                    let peer = c.peer;
+                    self.set_socket_timer(port, now + CONNECTION_PROBE);
+                    self.send_conn(port, peer, ConnManagerKind::Probe);
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Messages from sockets on their way out: looked up, built, routed.
+
+use super::Node;
+use crate::addr::Importance;
+use crate::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
+use crate::limits::MESSAGE_LEN_MAX;
+use crate::socket::{Address, SocketError, SocketKind, SocketState};
+use crate::time::Nanos;
+use crate::wire::{
+    ConnManager, ConnManagerKind, DataKind, DataMessage, ErrorCode, LinkFields, Message,
+};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+/// Lookup scope "cluster" in message headers.
+const LOOKUP_CLUSTER: u8 = 2;
+/// Lookup scope "node": the addressed node looks the name up.
+const LOOKUP_NODE: u8 = 3;
+
+impl Node {
+    /// Sends a message, or as much of a stream as goes. Returns the octets taken. `dest` is ignored on a connected socket; on a fresh
+    /// socket of a connected kind it asks for a connection with the payload as first message.
+    ///
+    /// # Errors
+    /// [`SocketError`], as the kernel gives it in the same place. After [`SocketError::WouldBlock`] the socket's next
+    /// [`Event::SocketReady`](super::Event::SocketReady) says when to try again.
+    pub fn send(
+        &mut self,
+        now: Nanos,
+        port: Port,
+        dest: Option<Address>,
+        payload: &[u8],
+    ) -> Result<usize, SocketError> {
+        let socket = self.socket(port)?;
+        if socket.kind.is_connected_kind() {
+            return self.send_connected(now, port, dest, payload);
+        }
+        if payload.len() > MESSAGE_LEN_MAX {
+            return Err(SocketError::MessageTooLong);
+        }
+        let dest = dest.or(socket.default_dest).ok_or(SocketError::NoDestination)?;
+        let droppable = socket.kind == SocketKind::Dgram && socket.options.src_droppable;
+        let result = match dest {
+            Address::Range(range) => self.send_multicast(port, range, payload),
+            dest => {
+                let (node, bytes) = self.addressed(port, dest, payload, false)?;
+                self.route_or_wait(port, node, bytes)
+            }
+        };
+        self.run_local(now);
+        match result {
+            // A datagram's sender does not wait.
+            Err(SocketError::WouldBlock) if droppable => Ok(payload.len()),
+            result => result.map(|()| payload.len()),
+        }
+    }
+
+    fn send_connected(
+        &mut self,
+        now: Nanos,
+        port: Port,
+        dest: Option<Address>,
+        payload: &[u8],
+    ) -> Result<usize, SocketError> {
+        let socket = self.socket(port)?;
+        let stream = socket.kind == SocketKind::Stream;
+        let first = &payload[..payload.len().min(MESSAGE_LEN_MAX)];
+        if !stream && payload.len() > MESSAGE_LEN_MAX {
+            return Err(SocketError::MessageTooLong);
+        }
+        match &socket.state {
+            SocketState::Connected(_) => {}
+            SocketState::Disconnected => return Err(SocketError::Pipe),
+            SocketState::Open if dest.is_some() => {
+                return match self.connect(now, port, dest, first) {
+                    Err(SocketError::InProgress) => Ok(first.len()),
+                    other => other.map(|()| first.len()),
+                };
+            }
+            _ => return Err(SocketError::NotConnected),
+        }
+        let importance = socket.options.importance;
+        let mut sent = 0;
+        while sent < payload.len() {
+            let socket = self.socket(port)?;
+            let SocketState::Connected(c) = &socket.state else { break };
+            let peer = c.peer;
+            let part = &payload[sent..payload.len().min(sent + MESSAGE_LEN_MAX)];
+            let result = if c.is_congested() {
+                Err(SocketError::WouldBlock)
+            } else {
+                let bytes =
+                    self.encode(&DataMessage { importance, ..plain(port, peer.port, part) });
+                self.route_or_wait(port, peer.node, bytes)
+            };
+            match result {
+                Ok(()) => {}
+                Err(_) if sent > 0 => break,
+                Err(error) => return Err(error),
+            }
+            if let SocketState::Connected(c) = &mut self.socket(port)?.state {
+                c.sent(part.len());
+            }
+            sent += part.len();
+        }
+        self.run_local(now);
+        Ok(sent)
+    }
+
+    /// A request for a connection and the node it goes to.
+    pub(super) fn connection_request(
+        &mut self,
+        port: Port,
+        dest: Address,
+        payload: &[u8],
+    ) -> Result<(NodeAddr, Vec<u8>), SocketError> {
+        self.addressed(port, dest, payload, true)
+    }
+
+    /// A message to a socket or service, and the node it goes to.
+    fn addressed(
+        &mut self,
+        port: Port,
+        dest: Address,
+        payload: &[u8],
+        syn: bool,
+    ) -> Result<(NodeAddr, Vec<u8>), SocketError> {
+        let own = self.own();
+        let options = self.socket(port)?.options;
+        let (to, kind, lookup_scope) = match dest {
+            Address::Socket(to) => (to, DataKind::Direct { orig: own, dest: to.node }, 0),
+            Address::Service { service, instance, domain } => {
+                let (to, scope) =
+                    self.resolve(service, instance, domain).ok_or(SocketError::Unreachable)?;
+                (to, DataKind::Named { orig: own, dest: to.node, service, instance }, scope)
+            }
+            Address::Range(_) => return Err(SocketError::Invalid),
+        };
+        if !self.is_reachable(to.node) {
+            return Err(SocketError::Unreachable);
+        }
+        let message = DataMessage {
+            importance: options.importance,
+            dest_droppable: options.dest_droppable,
+            flag18: options.src_droppable && !syn,
+            syn,
+            lookup_scope,
+            kind,
+            ..plain(port, to.port, payload)
+        };
+        Ok((to.node, self.encode(&message)))
+    }
+
+    /// The socket whose turn it is, or port 0 on the node that is to look.
+    fn resolve(
+        &mut self,
+        service: u32,
+        instance: u32,
+        domain: NodeAddr,
+    ) -> Option<(SocketAddr, u8)> {
+        let own = self.own();
+        if domain == NodeAddr(0) {
+            return self.names.lookup(service, instance, None).map(|to| (to, LOOKUP_CLUSTER));
+        }
+        if domain == own {
+            return self.names.lookup(service, instance, Some(own)).map(|to| (to, LOOKUP_NODE));
+        }
+        Some((SocketAddr { port: Port(0), node: domain }, LOOKUP_NODE))
+    }
+
+    fn is_reachable(&self, node: NodeAddr) -> bool {
+        node == self.own()
+            || node == NodeAddr(0)
+            || self.peers.get(&node).is_some_and(|p| p.link.is_up())
+    }
+
+    /// One copy to each node that has a matching binding, over the links: replicast.
+    fn send_multicast(
+        &mut self,
+        port: Port,
+        range: ServiceRange,
+        payload: &[u8],
+    ) -> Result<(), SocketError> {
+        if !range.is_valid() {
+            return Err(SocketError::Invalid);
+        }
+        let own = self.own();
+        let options = self.socket(port)?.options;
+        let nodes: BTreeSet<NodeAddr> = self
+            .names
+            .overlapping(range)
+            .filter(|b| b.socket.node == own || b.scope == Scope::Cluster)
+            .map(|b| b.socket.node)
+            .collect();
+        if nodes.is_empty() {
+            return Err(SocketError::Unreachable);
+        }
+        // All or none: a copy that has to wait must not let the others go twice.
+        for node in &nodes {
+            if let Some(peer) = self.peers.get_mut(node)
+                && !peer.link.has_room(options.importance as usize)
+            {
+                peer.wait(port, options.importance as usize);
+                return Err(SocketError::WouldBlock);
+            }
+        }
+        for node in nodes {
+            let message = DataMessage {
+                importance: options.importance,
+                dest_droppable: true,
+                flag18: true,
+                lookup_scope: LOOKUP_CLUSTER,
+                kind: DataKind::Mcast { orig: own, dest: node, range },
+                ..plain(port, Port(0), payload)
+            };
+            let bytes = self.encode(&message);
+            // A node that was lost since the table named it takes its bindings along at once, so this cannot fail for room.
+            let _ = self.route(node, bytes);
+        }
+        Ok(())
+    }
+
+    pub(super) fn encode(&self, message: &DataMessage<'_>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let link = LinkFields { sender: self.own(), ..LinkFields::default() };
+        Message::Data(*message).encode(&link, &mut bytes);
+        bytes
+    }
+
+    fn route_or_wait(
+        &mut self,
+        port: Port,
+        node: NodeAddr,
+        bytes: Vec<u8>,
+    ) -> Result<(), SocketError> {
+        let level = self.socket(port)?.options.importance as usize;
+        match self.route(node, bytes) {
+            Ok(()) => Ok(()),
+            Err(_) => match self.peers.get_mut(&node).filter(|p| p.link.is_up()) {
+                Some(peer) => {
+                    peer.wait(port, level);
+                    Err(SocketError::WouldBlock)
+                }
+                None => Err(SocketError::Unreachable),
+            },
+        }
+    }
+
+    /// Gives a whole message to the link of a node, or keeps it for this node's own sockets.
+    pub(super) fn route(&mut self, node: NodeAddr, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
+        if node == self.own() || node == NodeAddr(0) {
+            self.local.push_back(bytes);
+            return Ok(());
+        }
+        self.send_to(node, bytes)
+    }
+
+    /// Delivers what was sent within the node.
+    pub(super) fn run_local(&mut self, now: Nanos) {
+        let own = self.own();
+        while let Some(bytes) = self.local.pop_front() {
+            self.handle_message(now, own, bytes);
+        }
+    }
+
+    /// Acknowledges or probes a connection. These go ahead of congestion: a connection has at most a few of them under way.
+    pub(super) fn send_conn(&mut self, port: Port, peer: SocketAddr, kind: ConnManagerKind) {
+        let orig = SocketAddr { port, node: self.own() };
+        let mut bytes = Vec::new();
+        let link = LinkFields { sender: orig.node, ..LinkFields::default() };
+        Message::Conn(ConnManager { kind, error: ErrorCode::Ok, orig, dest: peer })
+            .encode(&link, &mut bytes);
+        // A peer without link is about to be reported lost.
+        let _ = self.route(peer.node, bytes);
+    }
+
+    /// Answers a request for a connection from the new socket.
+    pub(super) fn answer_request(&mut self, port: Port, peer: SocketAddr) {
+        let bytes = self.encode(&DataMessage {
+            importance: Importance::Critical,
+            ..plain(port, peer.port, &[])
+        });
+        let _ = self.route(peer.node, bytes);
+    }
+
+    /// Tells the other end that the connection is over.
+    pub(super) fn end_connection(&mut self, port: Port, peer: SocketAddr, error: ErrorCode) {
+        let message =
+            DataMessage { importance: Importance::Critical, error, ..plain(port, peer.port, &[]) };
+        let bytes = self.encode(&message);
+        let _ = self.route(peer.node, bytes);
+    }
+}
+
+/// A connection's message of low importance; the others differ from it in a few fields.
+pub(super) const fn plain(orig_port: Port, dest_port: Port, payload: &[u8]) -> DataMessage<'_> {
+    DataMessage {
+        importance: Importance::Low,
+        dest_droppable: false,
+        flag18: false,
+        syn: false,
+        error: ErrorCode::Ok,
+        reroutes: 0,
+        lookup_scope: 0,
+        orig_port,
+        dest_port,
+        kind: DataKind::Conn,
+        payload,
+    }
+}

@@ -1,0 +1,353 @@
+//! Opening, binding, connecting and closing sockets.
+
+use super::names::BindError;
+use super::{Event, Node};
+use crate::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
+use crate::limits::{CONNECTION_PROBE, SOCKETS_MAX};
+use crate::name_table::BindingError;
+use crate::socket::{
+    Address, Connecting, Connection, Readiness, Received, Socket, SocketError, SocketKind,
+    SocketOptions, SocketState,
+};
+use crate::time::Nanos;
+use crate::wire::{ConnManagerKind, ErrorCode, View};
+
+impl Node {
+    /// Opens a socket under a random port number.
+    ///
+    /// # Errors
+    /// [`SocketError::TooMany`].
+    pub fn open(&mut self, kind: SocketKind) -> Result<Port, SocketError> {
+        if self.sockets.len() >= SOCKETS_MAX {
+            return Err(SocketError::TooMany);
+        }
+        loop {
+            let port = Port(self.rng.next_u32());
+            if port != Port(0) && !self.sockets.contains_key(&port) {
+                self.sockets.insert(port, Socket::new(kind));
+                return Ok(port);
+            }
+        }
+    }
+
+    pub(super) fn socket(&mut self, port: Port) -> Result<&mut Socket, SocketError> {
+        self.sockets.get_mut(&port).ok_or(SocketError::BadSocket)
+    }
+
+    /// Closes a socket: its bindings go, its connection ends, what it has not read is returned.
+    ///
+    /// # Errors
+    /// [`SocketError::BadSocket`].
+    pub fn close(&mut self, now: Nanos, port: Port) -> Result<(), SocketError> {
+        let mut socket = self.sockets.remove(&port).ok_or(SocketError::BadSocket)?;
+        self.clear_socket_timer(port, &socket.state);
+        for (range, scope, key) in core::mem::take(&mut socket.bindings) {
+            self.withdraw_at_any_cost(now, range, port, scope, key);
+        }
+        let connected = match socket.state {
+            SocketState::Connected(ref c) => Some(c.peer),
+            _ => None,
+        };
+        let mut told = false;
+        while let Some(message) = socket.pop() {
+            let Ok(view) = View::parse(&message) else { continue };
+            // Of a connection the first unread message stands for all.
+            if connected.is_none() || !told {
+                told |= self.return_message(view.prev_node(), &view, ErrorCode::NoPort);
+            }
+        }
+        if let Some(peer) = connected
+            && !told
+        {
+            self.end_connection(port, peer, ErrorCode::NoPort);
+        }
+        self.run_local(now);
+        Ok(())
+    }
+
+    /// The addresses and the state of a socket, for getsockname, getpeername and reports.
+    ///
+    /// # Errors
+    /// [`SocketError::BadSocket`].
+    pub fn socket_report(&self, port: Port) -> Result<SocketReport, SocketError> {
+        let socket = self.sockets.get(&port).ok_or(SocketError::BadSocket)?;
+        let peer = match &socket.state {
+            SocketState::Connected(c) => Some(c.peer),
+            _ => None,
+        };
+        Ok(SocketReport {
+            kind: socket.kind,
+            local: SocketAddr { port, node: self.own() },
+            peer,
+            options: socket.options,
+            queued_messages: socket.queued(),
+            queued_octets: socket.octets(),
+        })
+    }
+
+    /// The ports of all sockets.
+    pub fn ports(&self) -> impl Iterator<Item = Port> + '_ {
+        self.sockets.keys().copied()
+    }
+
+    /// Changes a socket's options.
+    ///
+    /// # Errors
+    /// [`SocketError::BadSocket`].
+    pub fn set_options(&mut self, port: Port, options: SocketOptions) -> Result<(), SocketError> {
+        self.socket(port)?.options = options;
+        Ok(())
+    }
+
+    /// What the socket can do without waiting.
+    ///
+    /// # Errors
+    /// [`SocketError::BadSocket`].
+    pub fn readiness(&self, port: Port) -> Result<Readiness, SocketError> {
+        self.sockets.get(&port).map(Socket::readiness).ok_or(SocketError::BadSocket)
+    }
+
+    /// Binds a socket to a range of services; every node of the scope learns of it. A range may be bound often, by the same socket
+    /// and by others.
+    ///
+    /// # Errors
+    /// [`SocketError`]: `Invalid` for a range in the wrong order or a connected socket, `Access` for a reserved service,
+    /// `TooMany`, or `WouldBlock` when peers are slow to take earlier bindings.
+    pub fn bind(
+        &mut self,
+        port: Port,
+        range: ServiceRange,
+        scope: Scope,
+    ) -> Result<(), SocketError> {
+        let socket = self.socket(port)?;
+        if !range.is_valid() || !matches!(socket.state, SocketState::Open | SocketState::Listening)
+        {
+            return Err(SocketError::Invalid);
+        }
+        let key = self.publish(range, port, scope).map_err(|error| match error {
+            BindError::Reserved => SocketError::Access,
+            BindError::Congested => SocketError::WouldBlock,
+            BindError::Table(BindingError::BadRange) => SocketError::Invalid,
+            BindError::Table(BindingError::Exists | BindingError::TooMany) => SocketError::TooMany,
+        })?;
+        self.socket(port)?.bindings.push((range, scope, key));
+        Ok(())
+    }
+
+    /// Takes back one binding of exactly this range and scope, or all of them.
+    ///
+    /// # Errors
+    /// [`SocketError::Invalid`] when there is none of that range and scope.
+    pub fn unbind(
+        &mut self,
+        now: Nanos,
+        port: Port,
+        which: Option<(ServiceRange, Scope)>,
+    ) -> Result<(), SocketError> {
+        let socket = self.socket(port)?;
+        let gone = match which {
+            None => core::mem::take(&mut socket.bindings),
+            Some((range, scope)) => {
+                let found = socket.bindings.iter().position(|b| (b.0, b.1) == (range, scope));
+                alloc::vec![socket.bindings.remove(found.ok_or(SocketError::Invalid)?)]
+            }
+        };
+        for (range, scope, key) in gone {
+            self.withdraw_at_any_cost(now, range, port, scope, key);
+        }
+        Ok(())
+    }
+
+    /// Lets a socket wait for connection requests.
+    ///
+    /// # Errors
+    /// [`SocketError::NotSupported`] for kinds without connections, [`SocketError::Invalid`] when it listens or is connected.
+    pub fn listen(&mut self, port: Port) -> Result<(), SocketError> {
+        let socket = self.socket(port)?;
+        if !socket.kind.is_connected_kind() {
+            return Err(SocketError::NotSupported);
+        }
+        if !matches!(socket.state, SocketState::Open) {
+            return Err(SocketError::Invalid);
+        }
+        socket.state = SocketState::Listening;
+        Ok(())
+    }
+
+    /// Takes the oldest connection request: the new socket's port and the peer's address. The peer learns of it now.
+    ///
+    /// # Errors
+    /// [`SocketError::WouldBlock`] when there is none; [`SocketError::Invalid`] when the socket does not listen.
+    pub fn accept(&mut self, now: Nanos, port: Port) -> Result<(Port, SocketAddr), SocketError> {
+        let socket = self.socket(port)?;
+        let kind = socket.kind;
+        if !kind.is_connected_kind() {
+            return Err(SocketError::NotSupported);
+        }
+        if !matches!(socket.state, SocketState::Listening) {
+            return Err(SocketError::Invalid);
+        }
+        let request = socket.pop().ok_or(SocketError::WouldBlock)?;
+        let described = crate::socket::describe(&request).ok_or(SocketError::WouldBlock)?;
+        let new = self.open(kind)?;
+        let peer = described.from;
+        let accepted = self.socket(new)?;
+        accepted.service = described.service;
+        if let Ok(view) = View::parse(&request)
+            && let Some(crate::wire::User::Data(importance)) = view.user()
+        {
+            accepted.options.importance = importance;
+        }
+        accepted.state = SocketState::Connected(Connection::new(peer, now + CONNECTION_PROBE));
+        if !described.payload.is_empty() {
+            accepted.push(request);
+        }
+        self.set_socket_timer(new, now + CONNECTION_PROBE);
+        // The answer is an empty message of the connection. It goes ahead of any congestion: there is one per accepted request.
+        self.answer_request(new, peer);
+        self.run_local(now);
+        Ok((new, peer))
+    }
+
+    /// Asks for a connection, with `payload` as its first message if it is not empty. The answer is an event of the socket; until
+    /// then it is neither readable nor writable. On a socket without connections it stores where to send by default, and `None`
+    /// forgets that.
+    ///
+    /// # Errors
+    /// [`SocketError`], as the kernel gives it in the same place; [`SocketError::InProgress`] is the good case.
+    pub fn connect(
+        &mut self,
+        now: Nanos,
+        port: Port,
+        dest: Option<Address>,
+        payload: &[u8],
+    ) -> Result<(), SocketError> {
+        let socket = self.socket(port)?;
+        if !socket.kind.is_connected_kind() {
+            socket.default_dest = dest;
+            return Ok(());
+        }
+        match socket.state {
+            SocketState::Open if socket.bindings.is_empty() => {}
+            SocketState::Open => return Err(SocketError::NotSupported),
+            SocketState::Listening => return Err(SocketError::Invalid),
+            SocketState::Connecting(_) => return Err(SocketError::Already),
+            SocketState::Connected(_) | SocketState::Disconnected => {
+                return Err(SocketError::IsConnected);
+            }
+        }
+        let dest = match dest {
+            Some(Address::Range(_)) | None => return Err(SocketError::Invalid),
+            Some(dest) => dest,
+        };
+        let timeout = socket.options.connect_timeout;
+        let (node, request) = self.connection_request(port, dest, payload)?;
+        self.route(node, request.clone()).map_err(|_| SocketError::WouldBlock)?;
+        let deadline = now + timeout;
+        let socket = self.socket(port)?;
+        if let Address::Service { service, instance, .. } = dest {
+            socket.service = Some(ServiceRange::single(service, instance));
+        }
+        socket.state = SocketState::Connecting(Connecting { deadline, request, retry_at: None });
+        self.set_socket_timer(port, deadline);
+        self.run_local(now);
+        Err(SocketError::InProgress)
+    }
+
+    /// Ends a connection in good order: the peer reads what is under way, then the end.
+    ///
+    /// # Errors
+    /// [`SocketError::NotConnected`].
+    pub fn shutdown(&mut self, now: Nanos, port: Port) -> Result<(), SocketError> {
+        let socket = self.socket(port)?;
+        match socket.state {
+            SocketState::Disconnected => return Ok(()),
+            SocketState::Connected(ref c) => {
+                let peer = c.peer;
+                let state = core::mem::replace(&mut socket.state, SocketState::Disconnected);
+                self.clear_socket_timer(port, &state);
+                self.end_connection(port, peer, ErrorCode::ConnShutdown);
+            }
+            _ => return Err(SocketError::NotConnected),
+        }
+        self.events.push_back(Event::SocketReady(port));
+        self.run_local(now);
+        Ok(())
+    }
+
+    /// Takes the next message, of which at most `max` octets are kept; of a stream as much as is there, up to `max`. An empty payload
+    /// with [`ErrorCode::ConnShutdown`] is the end of a connection that the peer shut down.
+    ///
+    /// # Errors
+    /// [`SocketError::WouldBlock`] when nothing waits, [`SocketError::NotConnected`], [`SocketError::ConnectionReset`], or
+    /// [`SocketError::Invalid`] for a listening socket or a limit of 0.
+    pub fn recv(&mut self, now: Nanos, port: Port, max: usize) -> Result<Received, SocketError> {
+        if max == 0 {
+            return Err(SocketError::Invalid);
+        }
+        let socket = self.socket(port)?;
+        let (received, cost) = socket.take(max)?;
+        if let SocketState::Connected(c) = &mut socket.state
+            && let Some((blocks, window)) = c.read(cost, false)
+        {
+            let peer = c.peer;
+            self.send_conn(port, peer, ConnManagerKind::Ack { blocks, window, nagle: false });
+        }
+        self.run_local(now);
+        Ok(received)
+    }
+
+    pub(super) fn set_socket_timer(&mut self, port: Port, at: Nanos) {
+        self.socket_timers.insert((at, port));
+    }
+
+    pub(super) fn clear_socket_timer(&mut self, port: Port, state: &SocketState) {
+        match state {
+            SocketState::Connecting(c) => {
+                self.socket_timers.remove(&(c.deadline, port));
+                if let Some(at) = c.retry_at {
+                    self.socket_timers.remove(&(at, port));
+                }
+            }
+            SocketState::Connected(c) => {
+                self.socket_timers.remove(&(c.probe_at, port));
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the connections of a node that was lost.
+    pub(super) fn lose_connections(&mut self, node: NodeAddr) {
+        let lost =
+            |s: &&mut Socket| matches!(&s.state, SocketState::Connected(c) if c.peer.node == node);
+        let mut ends = alloc::vec::Vec::new();
+        for (port, socket) in &mut self.sockets {
+            if lost(&socket)
+                && let SocketState::Connected(c) = &socket.state
+            {
+                ends.push((*port, c.peer));
+            }
+        }
+        for (port, peer) in ends {
+            let message = super::deliver::connection_end(port, peer, ErrorCode::NoNode);
+            self.disconnect(port, message);
+        }
+    }
+}
+
+/// What is known of a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SocketReport {
+    /// Its kind.
+    pub kind: SocketKind,
+    /// Its own address.
+    pub local: SocketAddr,
+    /// The other end of its connection.
+    pub peer: Option<SocketAddr>,
+    /// Its options.
+    pub options: SocketOptions,
+    /// Messages that wait to be received.
+    pub queued_messages: usize,
+    /// Octets that these count.
+    pub queued_octets: usize,
+}

@@ -1,0 +1,276 @@
+//! Sockets: what applications hold. The node routes; a socket queues, counts and keeps the state of its connection.
+
+mod connection;
+mod error;
+
+pub(crate) use connection::{Connecting, Connection, blocks};
+pub use error::SocketError;
+
+use crate::addr::{Importance, NodeAddr, Port, Scope, ServiceRange, SocketAddr};
+use crate::limits::{CONNECT_TIMEOUT, MESSAGE_OVERHEAD, SOCKET_RECEIVE_OCTETS};
+use crate::wire::{DataKind, DataMessage, ErrorCode, User, View};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// What kind of service a socket gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum SocketKind {
+    /// Messages, reliable until a receiver's buffer is full; without connection.
+    Rdm,
+    /// As RDM, but the sender may drop messages instead of waiting.
+    Dgram,
+    /// A connection that keeps message boundaries.
+    Seqpacket,
+    /// A connection of octets.
+    Stream,
+}
+
+impl SocketKind {
+    /// Whether sockets of this kind are connected before they exchange data.
+    pub const fn is_connected_kind(self) -> bool {
+        matches!(self, Self::Seqpacket | Self::Stream)
+    }
+}
+
+/// Where a message or a connection request is to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Address {
+    /// One socket.
+    Socket(SocketAddr),
+    /// Any one binding of an instance; each in turn.
+    Service {
+        /// Service type.
+        service: u32,
+        /// Instance.
+        instance: u32,
+        /// The node that looks the instance up; 0 for this one, in the whole cluster.
+        domain: NodeAddr,
+    },
+    /// Every socket bound to a range that shares an instance with this one.
+    Range(ServiceRange),
+}
+
+/// What an application may set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SocketOptions {
+    /// Importance of what is sent.
+    pub importance: Importance,
+    /// Messages may be dropped when the way out is congested.
+    pub src_droppable: bool,
+    /// Messages that cannot be delivered are not returned.
+    pub dest_droppable: bool,
+    /// How long a connection request waits.
+    pub connect_timeout: Duration,
+    /// Octets that low-importance messages may fill of the receive queue.
+    pub receive_octets: usize,
+}
+
+impl SocketOptions {
+    /// The defaults of a kind.
+    pub const fn new(kind: SocketKind) -> Self {
+        Self {
+            importance: Importance::Low,
+            src_droppable: matches!(kind, SocketKind::Dgram),
+            dest_droppable: !kind.is_connected_kind(),
+            connect_timeout: CONNECT_TIMEOUT,
+            receive_octets: SOCKET_RECEIVE_OCTETS,
+        }
+    }
+}
+
+/// One received message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Received {
+    /// The sending socket; of a returned message, the socket that did not take it.
+    pub from: SocketAddr,
+    /// The service that was addressed, as the sender wrote it; `None` for messages to a port.
+    pub service: Option<ServiceRange>,
+    /// [`ErrorCode::Ok`], or why this message of ours came back.
+    pub error: ErrorCode,
+    /// What the sender sent, or what is left of it in a returned message. Empty, with [`ErrorCode::ConnShutdown`], at the end of a
+    /// connection that the peer shut down.
+    pub payload: Vec<u8>,
+    /// The message was longer than the caller's limit and the rest is lost.
+    pub truncated: bool,
+}
+
+/// What a socket can do without waiting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Readiness {
+    /// A message, an end of connection or a connection request waits.
+    pub readable: bool,
+    /// A send would be taken, as far as the socket's own state goes.
+    pub writable: bool,
+    /// The connection is over.
+    pub hangup: bool,
+}
+
+/// Where a socket stands.
+#[derive(Clone, Debug)]
+pub(crate) enum SocketState {
+    /// Fresh, or without connections by kind.
+    Open,
+    /// Waits for connection requests.
+    Listening,
+    /// Has asked for a connection.
+    Connecting(Connecting),
+    /// Has one.
+    Connected(Connection),
+    /// Had one.
+    Disconnected,
+}
+
+/// One socket.
+#[derive(Clone, Debug)]
+pub(crate) struct Socket {
+    pub(crate) kind: SocketKind,
+    pub(crate) options: SocketOptions,
+    pub(crate) state: SocketState,
+    pub(crate) bindings: Vec<(ServiceRange, Scope, u32)>,
+    /// Where to send when a send names no address.
+    pub(crate) default_dest: Option<Address>,
+    /// The service that the connection was made through.
+    pub(crate) service: Option<ServiceRange>,
+    queue: VecDeque<Vec<u8>>,
+    queue_octets: usize,
+    /// Octets of the first message that a stream reader took already.
+    taken: usize,
+}
+
+impl Socket {
+    pub(crate) const fn new(kind: SocketKind) -> Self {
+        Self {
+            kind,
+            options: SocketOptions::new(kind),
+            state: SocketState::Open,
+            bindings: Vec::new(),
+            default_dest: None,
+            service: None,
+            queue: VecDeque::new(),
+            queue_octets: 0,
+            taken: 0,
+        }
+    }
+
+    /// Whether a message of this importance still fits.
+    pub(crate) fn has_room(&self, importance: Importance) -> bool {
+        self.queue_octets < self.options.receive_octets << importance as u32
+    }
+
+    pub(crate) fn push(&mut self, message: Vec<u8>) {
+        self.queue_octets += message.len() + MESSAGE_OVERHEAD;
+        self.queue.push_back(message);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
+        let message = self.queue.pop_front()?;
+        self.queue_octets -= message.len() + MESSAGE_OVERHEAD;
+        self.taken = 0;
+        Some(message)
+    }
+
+    pub(crate) fn front(&self) -> Option<&[u8]> {
+        self.queue.front().map(Vec::as_slice)
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) const fn octets(&self) -> usize {
+        self.queue_octets
+    }
+
+    pub(crate) fn readiness(&self) -> Readiness {
+        let readable = !self.queue.is_empty();
+        match &self.state {
+            SocketState::Open => Readiness { readable, writable: true, hangup: false },
+            SocketState::Listening | SocketState::Connecting(_) => {
+                Readiness { readable, ..Readiness::default() }
+            }
+            SocketState::Connected(c) => {
+                Readiness { readable, writable: !c.is_congested(), hangup: false }
+            }
+            SocketState::Disconnected => {
+                Readiness { readable: true, writable: false, hangup: true }
+            }
+        }
+    }
+
+    /// Takes the next message, or of a stream up to `max` octets. The second value is the number of blocks read, for flow control.
+    pub(crate) fn take(&mut self, max: usize) -> Result<(Received, u16), SocketError> {
+        if matches!(self.state, SocketState::Listening) {
+            return Err(SocketError::Invalid);
+        }
+        let Some(front) = self.queue.front() else {
+            return Err(match self.state {
+                SocketState::Open if self.kind.is_connected_kind() => SocketError::NotConnected,
+                SocketState::Connecting(_) => SocketError::NotConnected,
+                _ => SocketError::WouldBlock,
+            });
+        };
+        let mut received = describe(front).ok_or(SocketError::WouldBlock)?;
+        if self.kind.is_connected_kind() {
+            if received.error != ErrorCode::Ok {
+                if received.error != ErrorCode::ConnShutdown {
+                    // Stays in the queue: whoever asks again hears the same.
+                    return Err(SocketError::ConnectionReset);
+                }
+                self.pop();
+                received.payload.clear();
+                return Ok((received, 0));
+            }
+            received.service = self.service;
+        }
+        if self.kind == SocketKind::Stream {
+            return Ok(self.take_stream(received, max));
+        }
+        self.pop();
+        let cost = blocks(received.payload.len());
+        received.truncated = received.payload.len() > max;
+        received.payload.truncate(max);
+        Ok((received, cost))
+    }
+
+    fn take_stream(&mut self, mut first: Received, max: usize) -> (Received, u16) {
+        first.payload.clear();
+        let mut cost = 0;
+        while first.payload.len() < max
+            && let Some(view) = self.queue.front().and_then(|m| View::parse(m).ok())
+        {
+            if view.error_code() != Some(ErrorCode::Ok) {
+                break;
+            }
+            let rest = &view.data()[self.taken..];
+            let part = rest.len().min(max - first.payload.len());
+            first.payload.extend_from_slice(&rest[..part]);
+            if part < rest.len() {
+                self.taken += part;
+            } else {
+                cost += blocks(view.data().len());
+                self.pop();
+            }
+        }
+        (first, cost)
+    }
+}
+
+/// What a queued data message is for its receiver.
+pub(crate) fn describe(bytes: &[u8]) -> Option<Received> {
+    let view = View::parse(bytes).ok()?;
+    let Some(User::Data(importance)) = view.user() else { return None };
+    let message = DataMessage::decode(&view, importance).ok()?;
+    let service = match message.kind {
+        DataKind::Named { service, instance, .. } => Some(ServiceRange::single(service, instance)),
+        DataKind::Mcast { range, .. } => Some(range),
+        _ => None,
+    };
+    Some(Received {
+        from: SocketAddr { port: Port(message.orig_port.0), node: view.orig_node() },
+        service,
+        error: message.error,
+        payload: message.payload.to_vec(),
+        truncated: false,
+    })
+}

@@ -1,0 +1,39 @@
+//! How hostile the network is.
+
+use core::time::Duration;
+
+/// What happens to frames, drawn for each frame and receiver.
+#[derive(Clone, Debug)]
+pub struct Conditions {
+    /// Frames lost, in per mille.
+    pub loss_per_mille: u32,
+    /// Frames that arrive twice, in per mille.
+    pub duplicate_per_mille: u32,
+    /// Least time on the way.
+    pub delay_min: Duration,
+    /// Most time on the way; frames overtake each other when it differs from the least.
+    pub delay_max: Duration,
+    /// Groups that hear each other; hosts beyond the list are in group 0. Empty: no partition.
+    pub groups: Vec<u8>,
+}
+
+impl Default for Conditions {
+    /// A good local network.
+    fn default() -> Self {
+        Self {
+            loss_per_mille: 0,
+            duplicate_per_mille: 0,
+            delay_min: Duration::from_micros(50),
+            delay_max: Duration::from_micros(50),
+            groups: Vec::new(),
+        }
+    }
+}
+
+impl Conditions {
+    /// Whether a partition lies between two hosts.
+    pub(crate) fn is_cut(&self, a: usize, b: usize) -> bool {
+        let group = |n: usize| self.groups.get(n).copied().unwrap_or(0);
+        group(a) != group(b)
+    }
+}

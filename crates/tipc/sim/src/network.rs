@@ -1,0 +1,264 @@
+//! The medium, the clocks and the order of things.
+
+use core::cmp::Reverse;
+use core::time::Duration;
+use std::collections::BinaryHeap;
+
+use crossway_tipc_proto::addr::{BearerId, MediaAddr, NodeAddr, NodeId};
+use crossway_tipc_proto::node::{BearerConfig, Config, Destination, Event, Node};
+use crossway_tipc_proto::time::Nanos;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use crate::Conditions;
+
+/// A host of the network, by its place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct HostId(pub usize);
+
+/// A host: a node, its place on the medium and its clock.
+#[derive(Debug)]
+pub struct Host {
+    /// The node; `None` while the host is down.
+    pub node: Option<Node>,
+    /// How often it was started.
+    pub lives: u64,
+    media: MediaAddr,
+    /// Its clock's deviation, in millionths.
+    skew_ppm: i64,
+    /// What its clock shows at time 0.
+    offset: u64,
+    /// When it is woken next.
+    wake_at: Option<Nanos>,
+}
+
+impl Host {
+    fn local(&self, now: Nanos) -> Nanos {
+        let deviation = (i128::from(now.0) * i128::from(self.skew_ppm) / 1_000_000) as i64;
+        Nanos(self.offset.wrapping_add(now.0).wrapping_add_signed(deviation))
+    }
+
+    fn global(&self, local: Nanos) -> Nanos {
+        let shown = i128::from(local.0.saturating_sub(self.offset));
+        // Rounded up, so that a deadline is past when its host is woken.
+        Nanos((shown * 1_000_000 / i128::from(1_000_000 + self.skew_ppm)) as u64 + 2)
+    }
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Happening {
+    Frame { to: HostId, from: HostId, bytes: Vec<u8> },
+    Wake(HostId),
+}
+
+/// Nodes on one medium.
+#[derive(Debug)]
+pub struct Network {
+    now: Nanos,
+    rng: Pcg64Mcg,
+    hosts: Vec<Host>,
+    /// How hostile the medium is, from now on.
+    pub conditions: Conditions,
+    queue: BinaryHeap<Reverse<(Nanos, u64, Happening)>>,
+    order: u64,
+    mtu: usize,
+    tolerance: Duration,
+    /// Frames sent by all hosts so far; a broadcast counts once.
+    pub frames: u64,
+    events: Vec<(HostId, Event)>,
+}
+
+/// The only bearer of every host.
+const BEARER: BearerId = BearerId(0);
+
+impl Network {
+    /// So many hosts, all down. `mtu` is the medium's, `tolerance` that of all links.
+    pub fn new(seed: u64, hosts: usize, mtu: usize, tolerance: Duration) -> Self {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let host = |n: usize, rng: &mut Pcg64Mcg| Host {
+            node: None,
+            lives: 0,
+            media: MediaAddr::Ethernet([2, 0, 0, 0, (n >> 8) as u8, n as u8]),
+            skew_ppm: rng.random_range(-500..=500),
+            offset: rng.random_range(0..1 << 40),
+            wake_at: None,
+        };
+        let hosts = (0..hosts).map(|n| host(n, &mut rng)).collect();
+        let (queue, events) = (BinaryHeap::new(), Vec::new());
+        let conditions = Conditions::default();
+        Self {
+            now: Nanos(0),
+            rng,
+            hosts,
+            conditions,
+            queue,
+            order: 0,
+            mtu,
+            tolerance,
+            frames: 0,
+            events,
+        }
+    }
+
+    /// Virtual time.
+    pub const fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// The network's source of chance, for the traffic on it.
+    pub const fn rng(&mut self) -> &mut Pcg64Mcg {
+        &mut self.rng
+    }
+
+    /// All hosts.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// The address that host `n` uses: fixed, so that a restart meets its own past.
+    pub fn addr(&self, host: HostId) -> NodeAddr {
+        NodeAddr(0x1000 + host.0 as u32)
+    }
+
+    /// Starts a host that is down, as a new life of the same node. `trial` lets it try its address instead of owning it at once.
+    pub fn start(&mut self, host: HostId, trial: bool) {
+        let seed = self.rng.random();
+        let addr = (!trial).then(|| self.addr(host));
+        let id = NodeId::from_text(&format!("host-{}", host.0));
+        let mut node = Node::new(Config { id, addr, seed, ..Config::default() });
+        let h = &mut self.hosts[host.0];
+        let mut cfg = BearerConfig::new("sim0", h.media, self.mtu);
+        cfg.tolerance = self.tolerance;
+        let local = h.local(self.now);
+        node.enable_bearer(local, cfg).expect("the first bearer is accepted");
+        h.lives += 1;
+        h.node = Some(node);
+        self.after(host);
+    }
+
+    /// Stops a host without a word, as a crash does.
+    pub fn crash(&mut self, host: HostId) {
+        self.hosts[host.0].node = None;
+        self.hosts[host.0].wake_at = None;
+    }
+
+    /// Does something with a node that is up; what it sends goes out. `None` when it is down.
+    pub fn with<R>(&mut self, host: HostId, f: impl FnOnce(&mut Node, Nanos) -> R) -> Option<R> {
+        let local = self.hosts[host.0].local(self.now);
+        let result = self.hosts[host.0].node.as_mut().map(|node| f(node, local));
+        self.after(host);
+        result
+    }
+
+    /// The events since the last call, in the order in which they happened.
+    pub fn take_events(&mut self) -> Vec<(HostId, Event)> {
+        core::mem::take(&mut self.events)
+    }
+
+    fn push(&mut self, at: Nanos, what: Happening) {
+        self.order += 1;
+        self.queue.push(Reverse((at, self.order, what)));
+    }
+
+    /// Sends what a host has to send, collects its events and sets its alarm.
+    fn after(&mut self, host: HostId) {
+        let mut frame = Vec::new();
+        loop {
+            let h = &mut self.hosts[host.0];
+            let local = h.local(self.now);
+            let Some(node) = &mut h.node else { return };
+            while let Some(event) = node.poll_event() {
+                self.events.push((host, event));
+            }
+            let Some(transmit) = node.poll_transmit(local, &mut frame) else { break };
+            self.frames += 1;
+            assert!(
+                frame.len() <= self.mtu,
+                "a frame of {} octets on a medium of {}",
+                frame.len(),
+                self.mtu
+            );
+            for to in 0..self.hosts.len() {
+                let addressed = match transmit.dest {
+                    Destination::Broadcast => true,
+                    Destination::Unicast(media) => self.hosts[to].media == media,
+                };
+                if addressed && to != host.0 {
+                    self.carry(host, HostId(to), &frame);
+                }
+            }
+        }
+        let h = &mut self.hosts[host.0];
+        let at = h.node.as_ref().and_then(Node::poll_timeout).map(|t| h.global(t).max(self.now));
+        if at != h.wake_at
+            && let Some(at) = at
+        {
+            h.wake_at = Some(at);
+            self.push(at, Happening::Wake(host));
+        }
+    }
+
+    fn carry(&mut self, from: HostId, to: HostId, frame: &[u8]) {
+        let c = &self.conditions;
+        if c.is_cut(from.0, to.0) || self.rng.random_range(0..1000) < c.loss_per_mille {
+            return;
+        }
+        let copies = 1 + u32::from(self.rng.random_range(0..1000) < c.duplicate_per_mille);
+        let (min, max) = (c.delay_min, c.delay_max);
+        for _ in 0..copies {
+            let nanos = self.rng.random_range(min.as_nanos() as u64..=max.as_nanos() as u64);
+            let at = self.now + Duration::from_nanos(nanos);
+            self.push(at, Happening::Frame { to, from, bytes: frame.to_vec() });
+        }
+    }
+
+    /// Lets the next thing happen if it happens before `until`. Otherwise moves the clock there and returns false.
+    pub fn step(&mut self, until: Nanos) -> bool {
+        match self.queue.peek() {
+            Some(Reverse((at, ..))) if *at <= until => {}
+            _ => {
+                self.now = self.now.max(until);
+                return false;
+            }
+        }
+        let Some(Reverse((at, _, what))) = self.queue.pop() else { return false };
+        self.now = self.now.max(at);
+        match what {
+            Happening::Frame { to, from, bytes } => {
+                let media = self.hosts[from.0].media;
+                let h = &mut self.hosts[to.0];
+                let local = h.local(self.now);
+                // What was on its way to an earlier life reaches the present one, as on a real medium.
+                if let Some(node) = &mut h.node {
+                    node.handle_frame(local, BEARER, &media, &bytes);
+                    self.after(to);
+                }
+            }
+            Happening::Wake(host) => {
+                let h = &mut self.hosts[host.0];
+                // An alarm that was moved meanwhile.
+                if h.wake_at != Some(at) {
+                    return true;
+                }
+                h.wake_at = None;
+                let local = h.local(self.now);
+                if let Some(node) = &mut h.node {
+                    node.handle_timeout(local);
+                    self.after(host);
+                }
+            }
+        }
+        true
+    }
+
+    /// Lets everything happen that happens within `time`.
+    pub fn run(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.step(until) {}
+    }
+
+    /// Octets that the fullest node holds.
+    pub fn octets_max(&self) -> usize {
+        self.hosts.iter().filter_map(|h| h.node.as_ref()).map(Node::octets).max().unwrap_or(0)
+    }
+}
