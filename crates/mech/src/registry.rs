@@ -76,6 +76,7 @@ macro_rules! for_every_mechanism {
             uring_tcp::UringTcp,
             shm_futex::ShmFutex,
             shm_spin::ShmSpin,
+            shm_eventfd::ShmEventfd,
         }
     };
 }

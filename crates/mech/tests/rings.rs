@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use crossway_mech::mechanisms::shm_eventfd::ShmEventfd;
 use crossway_mech::mechanisms::shm_futex::ShmFutex;
 use crossway_mech::mechanisms::shm_spin::ShmSpin;
 use crossway_mech::{Listener, Mechanism, OpenError, RecvError, Rx, SendError, Spec, Tx, Wait};
@@ -184,6 +185,8 @@ rings! {
     futex_block: ShmFutex, Wait::Block;
     futex_hybrid: ShmFutex, Wait::Hybrid { spin_us: 20 };
     spin: ShmSpin, Wait::Spin;
+    eventfd_block: ShmEventfd, Wait::Block;
+    eventfd_hybrid: ShmEventfd, Wait::Hybrid { spin_us: 20 };
 }
 
 #[test]

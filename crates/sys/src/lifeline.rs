@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
@@ -40,9 +40,7 @@ impl Lifeline {
 
     /// Whether every copy of the peer's end is closed. One system call; does not block.
     pub fn peer_gone(&self) -> Result<bool, OsError> {
-        let mut fds = [PollFd::new(&self.0, PollFlags::RDHUP)];
-        poll(&mut fds, Some(Duration::ZERO))?;
-        Ok(!fds[0].revents().is_empty())
+        crate::poll::is_hung_up(&self.0).map_err(|e| OsError::new("poll", "lifeline", e))
     }
 
     /// Sleeps until `fd` is readable, the peer is gone, or `timeout` has passed.
@@ -61,6 +59,18 @@ impl Lifeline {
         } else {
             Woken::Nothing
         })
+    }
+}
+
+impl Lifeline {
+    /// A descriptor that polls readable when `fd` does, or when the peer is gone. Both must outlive its use.
+    pub fn watched_with(&self, fd: BorrowedFd<'_>) -> Result<OwnedFd, OsError> {
+        let error = |e| OsError::new("epoll", "lifeline", e);
+        let either = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(error)?;
+        let none = epoll::EventData::new_u64(0);
+        epoll::add(&either, fd, none, epoll::EventFlags::IN).map_err(error)?;
+        epoll::add(&either, &self.0, none, epoll::EventFlags::RDHUP).map_err(error)?;
+        Ok(either)
     }
 }
 
@@ -99,6 +109,22 @@ mod tests {
         assert!(!end.peer_gone().unwrap());
         drop(copy);
         assert!(end.peer_gone().unwrap());
+    }
+
+    #[test]
+    fn one_descriptor_tells_of_data_and_of_death() {
+        use crate::poll::{Interest, wait_ready};
+        let (end, other) = Lifeline::pair().unwrap();
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        let either = end.watched_with(reader.as_fd()).unwrap();
+        let now = || Some(std::time::Instant::now());
+        assert!(!wait_ready(&either, Interest::Readable, now()).unwrap());
+        std::io::Write::write_all(&mut writer, b"x").unwrap();
+        assert!(wait_ready(&either, Interest::Readable, None).unwrap());
+        std::io::Read::read_exact(&mut reader, &mut [0]).unwrap();
+        assert!(!wait_ready(&either, Interest::Readable, now()).unwrap());
+        drop(other);
+        assert!(wait_ready(&either, Interest::Readable, None).unwrap());
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod parcel;
 pub mod pipe;
 pub mod posix_mq;
 mod queue_wait;
+pub mod shm_eventfd;
 pub mod shm_futex;
 pub mod shm_spin;
 pub mod stream_socket;

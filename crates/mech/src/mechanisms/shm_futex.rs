@@ -6,11 +6,12 @@ use std::time::Duration;
 use crossway_sys::lifeline::Lifeline;
 use crossway_sys::{OsError, futex};
 
+use crate::ring::asymmetry::Fences;
 use crate::ring::bell::SLICE;
 use crate::ring::channel::{OneChannel, Shared, probe, ring_caps};
 use crate::ring::region::{Direction, SharedRing};
 use crate::ring::{Bell, RingRx, RingTx};
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::sync::AtomicU32;
 use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec, Wait};
 
 /// The mechanism.
@@ -19,27 +20,17 @@ pub struct ShmFutex;
 /// Sleeps on the end's own state word.
 pub struct FutexBell {
     lifeline: Arc<Lifeline>,
-    /// Both processes take part in `membarrier`: the sleeper's fence does for both.
-    asymmetric: bool,
+    fences: Fences,
 }
 
 impl Bell for FutexBell {
     #[inline]
     fn light_fence(&self) {
-        if self.asymmetric {
-            std::sync::atomic::compiler_fence(Ordering::SeqCst);
-        } else {
-            fence(Ordering::SeqCst);
-        }
+        self.fences.light();
     }
 
     fn heavy_fence(&self) -> Result<(), OsError> {
-        if self.asymmetric {
-            futex::heavy_fence()
-        } else {
-            fence(Ordering::SeqCst);
-            Ok(())
-        }
+        self.fences.heavy()
     }
 
     fn sleep(&self, own_state: &AtomicU32, limit: Option<Duration>) -> Result<(), OsError> {
@@ -78,36 +69,26 @@ impl Mechanism for ShmFutex {
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
         let (shared, offer) = Shared::listen(Self::ID, spec)?;
-        let asymmetric = futex::register_heavy_fence();
-        let ends =
-            ends(&shared, spec, asymmetric, Direction::FromListener, Direction::FromConnector);
-        let offer = offer.with_word("asymmetric_fence", u8::from(asymmetric));
+        let (fences, offer) = Fences::offer(offer);
+        let ends = ends(&shared, spec, fences, Direction::FromListener, Direction::FromConnector);
         Ok((OneChannel::new(Self::ID, ends), offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        let asymmetric = offer.word::<u8>(Self::ID, "asymmetric_fence")? == 1;
-        if asymmetric && !futex::register_heavy_fence() {
-            return Err(OpenError::BadOffer {
-                mechanism: Self::ID,
-                why: "the listener relies on membarrier, which is forbidden to this process; \
-                      run both ends in the same sandbox"
-                    .into(),
-            });
-        }
+        let fences = Fences::join(Self::ID, offer)?;
         let shared = Shared::connect(Self::ID, spec, offer)?;
-        Ok(ends(&shared, spec, asymmetric, Direction::FromConnector, Direction::FromListener))
+        Ok(ends(&shared, spec, fences, Direction::FromConnector, Direction::FromListener))
     }
 }
 
 fn ends(
     shared: &Shared,
     spec: &Spec,
-    asymmetric: bool,
+    fences: Fences,
     out: Direction,
     into: Direction,
 ) -> (ShmFutexTx, ShmFutexRx) {
-    let bell = || FutexBell { lifeline: Arc::clone(&shared.lifeline), asymmetric };
+    let bell = || FutexBell { lifeline: Arc::clone(&shared.lifeline), fences };
     (
         RingTx::new(shared.ring(out), bell(), spec.wait),
         RingRx::new(shared.ring(into), bell(), spec.wait),

@@ -28,7 +28,8 @@ pub trait Bell: Send + 'static {
     /// Whether the peer's process is gone.
     fn peer_gone(&self) -> Result<bool, OsError>;
 
-    /// This end was found with nothing to do: what rang before is heard. For bells that are polled by descriptor.
+    /// This end has nothing to do and is about to say so in its state word: what rang before is heard. For bells that
+    /// are polled by descriptor.
     fn rearm(&self) -> Result<(), OsError> {
         Ok(())
     }

@@ -9,6 +9,10 @@ use super::pace::{Budget, Pace};
 use crate::sync::Ordering;
 use crate::{Deadline, RecvError, Wait};
 
+/// A receiver that looks without waiting asks the kernel whether the peer lives at the first look in vain and at every
+/// one of so many after it.
+const ASK_EVERY: u32 = 64;
+
 /// A published message that has not been freed yet.
 #[derive(Clone, Copy, Debug)]
 struct Record {
@@ -30,6 +34,8 @@ pub struct RingRx<M: RingMemory, B: Bell> {
     capacity: usize,
     max_message: usize,
     peer_gone: bool,
+    /// Looks in vain since the last message.
+    empties: u32,
     sleeps: u64,
     wakes: u64,
 }
@@ -48,6 +54,7 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
             capacity,
             max_message,
             peer_gone: false,
+            empties: 0,
             sleeps: 0,
             wakes: 0,
         }
@@ -75,13 +82,16 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         room: usize,
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<R, RecvError> {
-        match self.peek()? {
-            Some(record) => self.take(record, room, read),
-            None => {
-                let record = self.nothing_now()?;
-                self.take(record, room, read)
-            }
+        let record = match self.peek()? {
+            Some(record) => record,
+            None => self.nothing_now()?,
+        };
+        let result = self.take(record, room, read)?;
+        if B::ARMED_WHEN_IDLE {
+            // Who polls the descriptor must not find it readable after the last message.
+            self.arm_if_empty()?;
         }
+        Ok(result)
     }
 
     /// As [`RingRx::try_recv_with`], waiting until the deadline.
@@ -145,6 +155,7 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         self.head = record.end;
         self.head_offset = record.end_offset;
         self.sequence += 1;
+        self.empties = 0;
         self.memory.head().store(self.head, Ordering::Release);
         self.bell.light_fence();
         if self.memory.producer_state().load(Ordering::Relaxed) == ASLEEP {
@@ -182,7 +193,10 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         {
             return Ok(record);
         }
-        if self.peer_closed() || self.peer_gone || self.bell.peer_gone()? {
+        // Who looks again and again shall not pay for a system call each time.
+        let ask = self.empties.is_multiple_of(ASK_EVERY);
+        self.empties = self.empties.wrapping_add(1);
+        if self.peer_closed() || self.peer_gone || (ask && self.bell.peer_gone()?) {
             // It may have sent something just before.
             self.peer_gone = true;
             return self.peek()?.ok_or(RecvError::PeerClosed);
@@ -196,8 +210,8 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
             self.bell.rearm()?;
             self.sleeps += 1;
             self.memory.consumer_state().store(ASLEEP, Ordering::Release);
+            self.bell.heavy_fence()?;
         }
-        self.bell.heavy_fence()?;
         match self.peek() {
             Ok(None) => Ok(None),
             found => {
@@ -211,6 +225,14 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
     fn disarm(&mut self) -> Result<(), RecvError> {
         if self.memory.consumer_state().swap(AWAKE, Ordering::AcqRel) == ASLEEP {
             self.bell.ring_self()?;
+        }
+        Ok(())
+    }
+
+    fn arm_if_empty(&mut self) -> Result<(), RecvError> {
+        // Damage found here is told by the next call.
+        if let Ok(None) = self.peek() {
+            self.arm()?;
         }
         Ok(())
     }

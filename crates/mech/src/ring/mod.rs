@@ -49,6 +49,8 @@ pub mod pace;
 pub mod producer;
 
 #[cfg(not(loom))]
+pub mod asymmetry;
+#[cfg(not(loom))]
 pub mod channel;
 #[cfg(not(loom))]
 pub mod region;

@@ -1,0 +1,194 @@
+//! `shm-eventfd`: a ring in shared memory whose ends sleep on eventfds, so that a receiver can stand in any event loop.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossway_sys::OsError;
+use crossway_sys::eventfd::EventFd;
+use crossway_sys::lifeline::{Lifeline, Woken};
+
+use crate::ring::asymmetry::Fences;
+use crate::ring::channel::{OneChannel, Shared, probe, ring_caps};
+use crate::ring::layout::ASLEEP;
+use crate::ring::region::{Direction, SharedRing};
+use crate::ring::{Bell, RingMemory, RingRx, RingTx};
+use crate::sync::{AtomicU32, Ordering};
+use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec, Wait};
+
+/// The mechanism.
+pub struct ShmEventfd;
+
+/// Sleeps in `poll` on an eventfd and on the lifeline, so that the peer's death is heard at once.
+pub struct EventBell {
+    fences: Fences,
+    lifeline: Arc<Lifeline>,
+    own: EventFd,
+    other: EventFd,
+    /// Polls readable when `own` does or the peer is gone; receivers have it.
+    either: Option<OwnedFd>,
+}
+
+impl EventBell {
+    /// A ring heard before this end said that it sleeps means nothing; one after it must stay.
+    fn drop_stale_ring(&self, own_state: &AtomicU32) -> Result<(), OsError> {
+        if own_state.load(Ordering::SeqCst) == ASLEEP
+            && self.own.clear()?
+            && own_state.load(Ordering::SeqCst) != ASLEEP
+        {
+            self.own.signal()?;
+        }
+        Ok(())
+    }
+}
+
+impl Bell for EventBell {
+    const ARMED_WHEN_IDLE: bool = true;
+
+    #[inline]
+    fn light_fence(&self) {
+        self.fences.light();
+    }
+
+    fn heavy_fence(&self) -> Result<(), OsError> {
+        self.fences.heavy()
+    }
+
+    fn sleep(&self, own_state: &AtomicU32, limit: Option<Duration>) -> Result<(), OsError> {
+        if self.lifeline.wait_readable(self.own.as_fd(), limit)? == Woken::Readable {
+            self.drop_stale_ring(own_state)?;
+            if self.either.is_none() {
+                // Nobody polls a sender's descriptor: the ring is heard.
+                self.own.clear()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ring(&self, _other_state: &AtomicU32) -> Result<(), OsError> {
+        self.other.signal()
+    }
+
+    fn peer_gone(&self) -> Result<bool, OsError> {
+        self.lifeline.peer_gone()
+    }
+
+    fn rearm(&self) -> Result<(), OsError> {
+        self.own.clear().map(drop)
+    }
+
+    fn ring_self(&self) -> Result<(), OsError> {
+        self.own.signal()
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.either.as_ref().map(AsFd::as_fd)
+    }
+}
+
+/// The sending end.
+pub type ShmEventfdTx = RingTx<SharedRing, EventBell>;
+/// The receiving end.
+pub type ShmEventfdRx = RingRx<SharedRing, EventBell>;
+
+/// The four counters of a channel, as the offer names them: one per end that may sleep.
+struct Counters {
+    /// The connector has something to receive.
+    to_connector: EventFd,
+    /// The listener has room to send.
+    listener_room: EventFd,
+    /// The listener has something to receive.
+    to_listener: EventFd,
+    /// The connector has room to send.
+    connector_room: EventFd,
+}
+
+const NAMES: [&str; 4] = ["to_connector", "listener_room", "to_listener", "connector_room"];
+
+impl Counters {
+    fn new() -> Result<Counters, OsError> {
+        Ok(Counters {
+            to_connector: EventFd::new()?,
+            listener_room: EventFd::new()?,
+            to_listener: EventFd::new()?,
+            connector_room: EventFd::new()?,
+        })
+    }
+
+    fn offer(&self, mut offer: Offer) -> Result<Offer, OsError> {
+        let all =
+            [&self.to_connector, &self.listener_room, &self.to_listener, &self.connector_room];
+        for (name, counter) in NAMES.into_iter().zip(all) {
+            offer = offer.with_fd(name, counter.duplicate()?);
+        }
+        Ok(offer)
+    }
+
+    fn take(offer: &mut Offer) -> Result<Counters, OpenError> {
+        let mut take = |name| offer.take_fd(ShmEventfd::ID, name).map(EventFd::from_fd);
+        Ok(Counters {
+            to_connector: take(NAMES[0])?,
+            listener_room: take(NAMES[1])?,
+            to_listener: take(NAMES[2])?,
+            connector_room: take(NAMES[3])?,
+        })
+    }
+}
+
+impl Mechanism for ShmEventfd {
+    const ID: &'static str = "shm-eventfd";
+    const ABOUT: &'static str = "ring in shared memory, woken through eventfds that can be polled";
+    type Tx = ShmEventfdTx;
+    type Rx = ShmEventfdRx;
+    type Listener = OneChannel<ShmEventfdTx, ShmEventfdRx>;
+
+    fn caps() -> Caps {
+        Caps { waitable_fd: true, ..ring_caps() }
+    }
+
+    fn probe() -> Probe {
+        probe::<Self>(Wait::Block)
+    }
+
+    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
+        let (shared, offer) = Shared::listen(Self::ID, spec)?;
+        let (fences, offer) = Fences::offer(offer);
+        let counters = Counters::new()?;
+        let offer = counters.offer(offer)?;
+        let (out, into) = (Direction::FromListener, Direction::FromConnector);
+        for direction in [out, into] {
+            // The first message must ring, even before its receiver has looked.
+            shared.ring(direction).consumer_state().store(ASLEEP, Ordering::Release);
+        }
+        let Counters { to_connector, listener_room, to_listener, connector_room } = counters;
+        let tx = bell(&shared, fences, listener_room, to_connector);
+        let rx = receiving(bell(&shared, fences, to_listener, connector_room))?;
+        let ends = (
+            RingTx::new(shared.ring(out), tx, spec.wait),
+            RingRx::new(shared.ring(into), rx, spec.wait),
+        );
+        Ok((OneChannel::new(Self::ID, ends), offer))
+    }
+
+    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        let fences = Fences::join(Self::ID, offer)?;
+        let shared = Shared::connect(Self::ID, spec, offer)?;
+        let Counters { to_connector, listener_room, to_listener, connector_room } =
+            Counters::take(offer)?;
+        let tx = bell(&shared, fences, connector_room, to_listener);
+        let rx = receiving(bell(&shared, fences, to_connector, listener_room))?;
+        Ok((
+            RingTx::new(shared.ring(Direction::FromConnector), tx, spec.wait),
+            RingRx::new(shared.ring(Direction::FromListener), rx, spec.wait),
+        ))
+    }
+}
+
+fn bell(shared: &Shared, fences: Fences, own: EventFd, other: EventFd) -> EventBell {
+    EventBell { fences, lifeline: Arc::clone(&shared.lifeline), own, other, either: None }
+}
+
+fn receiving(mut bell: EventBell) -> Result<EventBell, OsError> {
+    bell.either = Some(bell.lifeline.watched_with(bell.own.as_fd())?);
+    Ok(bell)
+}
