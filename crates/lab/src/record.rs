@@ -95,7 +95,8 @@ pub struct Latency {
     pub max: u64,
     /// Messages per sample, above 1 where the clock is too coarse for one.
     pub batch: u32,
-    /// File with the HDR histogram (V2 deflate-free, base64), beside `results.jsonl`.
+    /// File with the HDR interval log that holds the whole distribution, beside `results.jsonl`;
+    /// [`crate::histogram::read_log`] reads it.
     pub histogram: Option<String>,
 }
 
