@@ -16,7 +16,7 @@ pub(crate) use stage::{Stage, sleeps};
 use crate::control::{
     Answer, ControlError, Order, Task, Window, Wire, offers_from_text, offers_to_text,
 };
-use crate::{verify, workload};
+use crate::{meters, verify, workload};
 
 /// Why a role gives up.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +71,7 @@ fn serve(wire: &mut Wire) -> Result<(), RoleError> {
     if let Some(cpu) = task.cpu {
         affinity::pin(cpu)?;
     }
+    meters::open_counters();
     let mechanism = task.mechanism.clone();
     registry::dispatch(&mechanism, Life { task: *task, wire })
         .unwrap_or_else(|| Err(RoleError::Wrong(format!("there is no mechanism '{mechanism}'"))))
