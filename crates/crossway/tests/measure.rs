@@ -427,3 +427,39 @@ warmup_ms = 3
         assert!(stderr.contains(wanted), "{words}: {stderr}");
     }
 }
+
+/// Whoever dies, and whenever: the controller, the reaper with it, in any phase of any mechanism.
+#[test]
+fn kills_at_any_moment_leave_nothing() {
+    let place = Place::new(
+        r#"
+[group.all]
+mechanisms = "local"
+workload = ["throughput", "ping-pong"]
+size_bytes = 64
+placement = "unpinned"
+trials = 5
+warmup_ms = 5
+measure_ms = 10
+"#,
+    );
+    for delay_ms in [30, 220, 410, 650, 1300] {
+        let mut controller = place.start();
+        await_that("the first lease", || !place.leftovers().is_empty());
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        let with_reaper = delay_ms % 20 == 10;
+        if with_reaper {
+            // Nobody is left to clean up then: the next start does it.
+            for pid in place.processes(|line| line.contains(" reaper ")) {
+                let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+            }
+        }
+        controller.kill().unwrap();
+        controller.wait().unwrap();
+        if with_reaper {
+            await_that("the roles' end", || place.processes(|_| true).is_empty());
+            assert_success(&place.measure(&["-f", "pipe/throughput", "-o", "next"]));
+        }
+        await_that("a clean end", || place.leftovers().is_empty());
+    }
+}

@@ -63,6 +63,7 @@ pub(crate) fn enter(
     record.fairness = fairness(&brought.outcomes, record.inputs.workload);
     (record.status, record.reason) = judge(caps, &counts, &brought.outcomes);
     record.counts = Some(counts);
+    explain_nulls(record);
     spoilers(record);
     Ok(())
 }
@@ -215,6 +216,28 @@ fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|s| s * s).sum();
     sum * sum / (shares.len() as f64 * squares)
+}
+
+/// Says why a figure of this record is null, where nothing else says so.
+fn explain_nulls(record: &mut Record) {
+    let few = "fewer than ten samples lie beyond it";
+    for (name, missing) in [
+        ("p99", record.latency_ns.iter().any(|l| l.p99.is_none())),
+        ("p999", record.latency_ns.iter().any(|l| l.p999.is_none())),
+        ("p9999", record.latency_ns.iter().any(|l| l.p9999.is_none())),
+    ] {
+        if missing {
+            record.nulls.insert(format!("latency_ns.{name}"), few.to_owned());
+        }
+    }
+    if record.roles.iter().any(|r| r.longest_wait_ns.is_none()) {
+        let why =
+            "taken by senders of pairs, fan-in and fan-out only: it costs a clock read per message";
+        record.nulls.insert("roles.longest_wait_ns".to_owned(), why.to_owned());
+    }
+    if record.roles.iter().any(|r| r.cpu.is_none()) {
+        record.nulls.insert("roles.cpu".to_owned(), "not pinned".to_owned());
+    }
 }
 
 /// Marks what makes a verified figure doubtful, and tells what a reader should know.

@@ -25,7 +25,11 @@ impl Cores {
     /// Before a trial: the round trip between its two CPUs; `None` where two CPUs are not what it uses, or work in the
     /// background would be measured instead.
     pub(super) fn before(&mut self, record: &mut Record) {
-        let Some(pair) = pair(record) else { return };
+        let Some(pair) = pair(record) else {
+            let why = "taken between two fixed CPUs without background load only";
+            note(record, "before", why.to_owned());
+            return note(record, "after", why.to_owned());
+        };
         let fresh = self.latest.get(&pair).filter(|(at, _)| at.elapsed() < FRESH);
         let reading = match fresh {
             Some((_, ns)) => Ok(*ns),
