@@ -55,6 +55,8 @@ impl Patience {
                 self.give_up();
                 return false;
             }
+            // So long without an answer means that the other side lost its CPU: let others on ours as well.
+            std::thread::yield_now();
         }
     }
 

@@ -1,0 +1,260 @@
+//! The commands that read records, as a user runs them: what they print, what they refuse, how they exit.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use serde_json::{Value, json};
+
+const RECORD: &str = include_str!("data/record-schema-1.json");
+/// Round trips of five trials, nanoseconds.
+const TRIALS: [u64; 5] = [1000, 1005, 995, 1002, 998];
+
+fn crossway() -> Command {
+    let mut command = Command::cargo_bin("crossway").expect("the program is built");
+    command.timeout(std::time::Duration::from_secs(120)).env("NO_COLOR", "1");
+    command
+}
+
+/// Standard output, standard error and exit code.
+fn run(args: &[&str]) -> (String, String, i32) {
+    let out = crossway().args(args).output().expect("it runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (text(out.stdout), text(out.stderr), out.status.code().expect("no signal"))
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// Five trials of a mechanism, all times multiplied.
+fn trials(mechanism: &str, by: f64) -> Vec<Value> {
+    let base: Value = serde_json::from_str(RECORD).expect("JSON");
+    TRIALS
+        .iter()
+        .enumerate()
+        .map(|(trial, p50)| {
+            let mut record = base.clone();
+            let p50 = (*p50 as f64 * by) as u64;
+            record["mechanism"] = json!(mechanism);
+            record["case"] = json!(format!("{mechanism} ping-pong 64"));
+            record["inputs"]["trial"] = json!(trial);
+            record["latency_ns"][0]["p50"] = json!(p50);
+            record["latency_ns"][0]["p99"] = json!(p50 * 2);
+            record
+        })
+        .collect()
+}
+
+/// A run's folder with these records and, if given, a machine.
+fn write_run(dir: &Path, name: &str, records: &[Value], machine: Option<&Value>) -> PathBuf {
+    let run = dir.join(name);
+    fs::create_dir_all(&run).expect("a folder");
+    let lines: String = records.iter().map(|r| format!("{r}\n")).collect();
+    fs::write(run.join("results.jsonl"), lines).expect("a file");
+    if let Some(machine) = machine {
+        fs::write(run.join("env.json"), machine.to_string()).expect("a file");
+    }
+    run
+}
+
+/// This machine's fingerprint as `crossway env --json` prints it, without what is not part of it.
+fn this_machine() -> Value {
+    let (out, err, code) = run(&["env", "--json"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let mut env: Value = serde_json::from_str(&out).expect("JSON");
+    assert!(env["findings"].is_array());
+    env.as_object_mut().expect("an object").remove("findings");
+    env
+}
+
+#[test]
+fn a_slower_run_fails_a_gate_and_an_equal_one_passes() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let env = this_machine();
+    let a = write_run(dir.path(), "a", &trials("pipe", 1.0), Some(&env));
+    let b = write_run(dir.path(), "b", &trials("pipe", 1.2), Some(&env));
+    let (out, err, code) = run(&["compare", path(&a), path(&b)]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(out.contains("slower") && out.contains("round trip p50"), "{out}");
+    let gate = ["compare", path(&a), path(&b), "--fail-on", "slower:5%"];
+    let (out, _, code) = run(&gate);
+    assert_eq!(code, 1);
+    assert!(out.contains("FAIL") && out.contains("is slower by 20"), "{out}");
+    assert_eq!(run(&["compare", path(&b), path(&a), "--fail-on", "slower:5%"]).2, 0);
+    assert_eq!(run(&["compare", path(&a), path(&a), "--fail-on", "slower"]).2, 0);
+    assert_eq!(run(&["compare", path(&a), path(&b), "--fail-on", "slower:25%"]).2, 0);
+    let (out, _, code) = run(&[&gate[..], &["--json"]].concat());
+    let answer: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, answer["failed"].as_bool()), (1, Some(true)));
+    assert_eq!(answer["comparisons"][0]["verdict"], "slower");
+}
+
+#[test]
+fn runs_of_different_machines_are_refused_by_what_differs() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let env = this_machine();
+    let mut other = env.clone();
+    other["machine_id"] = json!("0123456789abcdef");
+    other["machine_facts"]["cpus"] = json!("4096");
+    let a = write_run(dir.path(), "a", &trials("pipe", 1.0), Some(&env));
+    let b = write_run(dir.path(), "b", &trials("pipe", 1.0), Some(&other));
+    let (_, err, code) = run(&["compare", path(&a), path(&b)]);
+    assert_eq!(code, 2);
+    assert!(
+        err.contains("cpus:") && err.contains("4096") && err.contains("--across-machines"),
+        "{err}"
+    );
+    let (out, _, code) = run(&["compare", path(&a), path(&b), "--across-machines"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("warning") && out.contains("4096"), "{out}");
+    let c = write_run(dir.path(), "c", &trials("pipe", 1.0), None);
+    let (out, _, code) = run(&["compare", path(&a), path(&c)]);
+    assert_eq!(code, 0);
+    assert!(out.contains("no env.json"), "{out}");
+}
+
+#[test]
+fn two_parts_of_one_run_are_compared() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let records = [trials("pipe", 1.0), trials("fifo", 0.5)].concat();
+    let a = write_run(dir.path(), "a", &records, None);
+    let (out, _, code) =
+        run(&["compare", path(&a), "--a", "mechanism=pipe", "--b", "mechanism=fifo"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("pipe -> fifo") && out.contains("faster"), "{out}");
+    let (_, err, code) = run(&["compare", path(&a)]);
+    assert_eq!(code, 2);
+    assert!(err.contains("nothing to compare with"), "{err}");
+    let (_, err, code) = run(&["compare", path(&a), "--a", "colour=red", "--b", "size=64"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("no input is called 'colour'") && err.contains("mechanism"), "{err}");
+}
+
+#[test]
+fn a_gate_that_compares_nothing_does_not_pass() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let a = write_run(dir.path(), "a", &trials("pipe", 1.0), None);
+    let b = write_run(dir.path(), "b", &trials("fifo", 1.0), None);
+    let (_, err, code) = run(&["compare", path(&a), path(&b), "--fail-on", "slower:5%"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("compares nothing"), "{err}");
+    let (_, err, code) = run(&["compare", path(&a), path(&b), "--fail-on", "larger:5%"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("slower:5%"), "{err}");
+}
+
+#[test]
+fn bad_records_are_one_clear_error_for_every_command() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let good = write_run(dir.path(), "good", &trials("pipe", 1.0), None);
+    let mut newer = trials("pipe", 1.0);
+    newer[2]["schema"] = json!(99);
+    let newer = write_run(dir.path(), "newer", &newer, None);
+    let damaged = write_run(dir.path(), "damaged", &[json!(17)], None);
+    let empty = dir.path().join("empty");
+    fs::create_dir_all(&empty).expect("a folder");
+    let nowhere = dir.path().join("nowhere");
+    for (bad, says) in [
+        (&newer, "results.jsonl:3: record schema 99 is newer"),
+        (&damaged, "results.jsonl:1: not a record"),
+        (&empty, "holds no run"),
+        (&nowhere, "No such file"),
+    ] {
+        for args in [
+            vec!["rank", path(bad)],
+            vec!["export", path(bad)],
+            vec!["compare", path(&good), path(bad)],
+        ] {
+            let (_, err, code) = run(&args);
+            assert_eq!(code, 2, "{args:?}");
+            assert!(err.contains(says) && err.lines().count() == 1, "{args:?}: {err}");
+        }
+    }
+}
+
+#[test]
+fn a_torn_last_line_is_told_and_the_rest_used() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let a = write_run(dir.path(), "a", &[trials("pipe", 1.0), trials("fifo", 2.0)].concat(), None);
+    let file = a.join("results.jsonl");
+    let mut bytes = fs::read(&file).expect("readable");
+    bytes.truncate(bytes.len() - 40);
+    fs::write(&file, bytes).expect("written");
+    let (out, _, code) = run(&["rank", path(&a)]);
+    assert_eq!(code, 0);
+    assert!(out.contains("torn") && out.contains("pipe"), "{out}");
+}
+
+#[test]
+fn mechanisms_are_ranked() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let a = write_run(dir.path(), "a", &[trials("pipe", 1.0), trials("fifo", 0.5)].concat(), None);
+    let (out, _, code) = run(&["rank", path(&a)]);
+    assert_eq!(code, 0);
+    let (fifo, pipe) = (out.find("fifo").expect("ranked"), out.find("pipe").expect("ranked"));
+    assert!(fifo < pipe && out.contains("blocking"), "{out}");
+    let (out, _, _) = run(&["rank", path(&a), "--json"]);
+    let answer: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(answer["rankings"][0]["by_speed"][0]["mechanism"], "fifo");
+}
+
+#[test]
+fn records_are_exported() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let a = write_run(dir.path(), "a", &trials("pipe", 1.0), None);
+    let (out, _, code) = run(&["export", path(&a)]);
+    assert_eq!((code, out.lines().count()), (0, 6));
+    assert!(out.lines().next().expect("a heading").contains("round_trip_p50_ns"));
+    let parquet = dir.path().join("out.parquet");
+    assert_eq!(run(&["export", path(&a), "--out", path(&parquet)]).2, 0);
+    let bytes = fs::read(&parquet).expect("written");
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    let (_, err, code) = run(&["export", path(&a), "--out", path(&dir.path().join("out.xls"))]);
+    assert_eq!(code, 2);
+    assert!(err.contains("--format"), "{err}");
+    let (out, _, code) = run(&["export", "--columns"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("cpu_ns_per_msg"), "{out}");
+}
+
+#[test]
+fn the_doctor_names_every_mechanism_and_a_remedy_for_what_is_missing() {
+    let (out, err, code) = run(&["doctor", "--json"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let items: Vec<Value> = serde_json::from_str(&out).expect("JSON");
+    for entry in crossway_mech::registry::ALL {
+        assert!(items.iter().any(|i| i["name"] == entry.id), "{}", entry.id);
+    }
+    for item in &items {
+        let ready = item["ready"].as_bool().expect("a flag");
+        assert_eq!(ready, item["remedy"].is_null(), "{item}");
+    }
+    let (out, _, code) = run(&["doctor"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("stress-ng"), "{out}");
+}
+
+#[test]
+fn the_environment_names_no_host_unless_asked() {
+    let env = this_machine();
+    assert!(env["machine_id"].as_str().is_some_and(|id| id.len() == 16));
+    assert!(env.get("hostname").is_none());
+    let (out, _, code) = run(&["env", "--hostname", "--json"]);
+    assert_eq!(code, 0);
+    assert!(serde_json::from_str::<Value>(&out).expect("JSON").get("hostname").is_some());
+}
+
+#[test]
+fn limits_refuse_cpus_that_cannot_be_used() {
+    for (pair, says) in
+        [("0-0", "must be different"), ("x", "two CPU numbers"), ("0-60000", "cannot be used")]
+    {
+        let (_, err, code) = run(&["limits", "--pair", pair]);
+        assert_eq!(code, 2);
+        assert!(err.contains(says), "{err}");
+    }
+    let (_, err, code) = run(&["limits", "--sizes", "0"]);
+    assert_eq!(code, 2);
+    assert!(err.contains('0'), "{err}");
+}
