@@ -273,7 +273,8 @@ impl BcastListener {
         last_sent: Seq,
     ) {
         let recently = self.repaired.is_some_and(|at| now.since(at) < BCAST_REPAIR);
-        if gap == 0 || recently || self.acked.is_none() {
+        // A report that an acknowledgement has overtaken says nothing any more.
+        if gap == 0 || recently || self.acked != Some(ack) {
             return;
         }
         self.resend.clear();
@@ -287,8 +288,10 @@ impl BcastListener {
         }
         self.resend.truncate(usize::from(BCAST_WINDOW));
         self.resend.reverse();
-        self.repaired = Some(now);
-        self.stuck_since.get_or_insert(now);
+        if !self.resend.is_empty() {
+            self.repaired = Some(now);
+            self.stuck_since.get_or_insert(now);
+        }
     }
 
     /// The next broadcast to send to this peer alone.

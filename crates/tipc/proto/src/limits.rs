@@ -37,7 +37,10 @@ pub const NACK_AFTER_DEFERRED: usize = 3;
 /// First send window of a unicast link, in packets, and the least it falls to.
 pub const WINDOW_MIN: u16 = 50;
 
-/// Largest send window, in packets, of a link over UDP. The kernel stays at 50 there; loss makes ours fall back to 50.
+/// Window up to which slow start goes on even after losses, in packets; the kernel's value.
+pub const WINDOW_THRESHOLD_MIN: u16 = 300;
+
+/// Largest send window, in packets, of a link over UDP. The kernel stays at 50 there; loss makes ours fall back.
 pub const WINDOW_MAX_UDP: u16 = 1_024;
 
 /// Largest send window, in packets, of a link over Ethernet.
@@ -117,7 +120,7 @@ pub const PROBE_FIRST: Duration = Duration::from_millis(20);
 pub const PROBE_MARGIN: Duration = Duration::from_millis(4);
 /// Wait before a gap is reported again; it doubles up to the tick.
 pub const NACK_REPEAT: Duration = Duration::from_millis(5);
-/// Least time between two transmissions of one packet.
+/// Least time between two repetitions of one packet; a measured round trip that is longer takes its place.
 pub const RESEND_HOLDOFF: Duration = Duration::from_millis(1);
 /// A link fails when its oldest packet is not through this many tolerances after it was first sent again.
 pub const RESEND_TOLERANCES: u32 = 10;

@@ -1,10 +1,11 @@
 //! Packets on their way: kept until acknowledged, sent again when reported missing.
 
-use crate::limits::{RESEND_HOLDOFF, RESEND_PER_REPORT_MAX};
+use crate::limits::RESEND_PER_REPORT_MAX;
 use crate::seq::Seq;
 use crate::time::Nanos;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 /// A packet with a number.
 #[derive(Clone, Debug)]
@@ -107,8 +108,9 @@ impl SendQueue {
         }
     }
 
-    /// Queues the `count` packets from `from` on for another transmission, except those sent a moment ago. Returns how many.
-    pub(crate) fn resend(&mut self, now: Nanos, from: Seq, count: u16) -> usize {
+    /// Queues the `count` packets from `from` on for another transmission, except those sent again less than `holdoff` ago, whose
+    /// arrival the peer could not have seen when it reported. Returns how many.
+    pub(crate) fn resend(&mut self, now: Nanos, from: Seq, count: u16, holdoff: Duration) -> usize {
         // A report that crossed an acknowledgement begins before what is kept.
         let (from, count) = if from.before(self.base) {
             (self.base, count.saturating_sub(self.base.distance_from(from)))
@@ -120,8 +122,7 @@ impl SendQueue {
         let mut queued = 0;
         for index in start..end {
             let packet = &mut self.packets[index];
-            let again =
-                packet.first_resent.is_some() && now.since(packet.last_sent) < RESEND_HOLDOFF;
+            let again = packet.first_resent.is_some() && now.since(packet.last_sent) < holdoff;
             if packet.arrived || packet.resend_queued || again || queued == RESEND_PER_REPORT_MAX {
                 continue;
             }
@@ -173,6 +174,8 @@ mod tests {
     use super::*;
     use alloc::vec;
 
+    const HOLDOFF: Duration = Duration::from_millis(1);
+
     fn queue(first: u16, sent: u16) -> SendQueue {
         let mut q = SendQueue::new(Seq(first));
         for n in 0..sent {
@@ -196,15 +199,15 @@ mod tests {
     fn a_reported_gap_is_sent_again_once_per_holdoff_and_not_what_arrived() {
         let mut q = queue(1, 5);
         q.mark_arrived(Seq(3), Seq(3));
-        assert_eq!(q.resend(Nanos(2), Seq(1), 4), 3);
-        assert_eq!(q.resend(Nanos(2), Seq(1), 4), 0, "queued already");
+        assert_eq!(q.resend(Nanos(2), Seq(1), 4, HOLDOFF), 3);
+        assert_eq!(q.resend(Nanos(2), Seq(1), 4, HOLDOFF), 0, "queued already");
         let mut again = Vec::new();
         while let Some((packet, true)) = q.pop_output(Nanos(3)) {
             again.push(packet.bytes[0]);
         }
         assert_eq!(again, [0, 1, 3]);
-        assert_eq!(q.resend(Nanos(4), Seq(1), 4), 0, "sent a moment ago");
-        assert_eq!(q.resend(Nanos(3) + RESEND_HOLDOFF, Seq(1), 1), 1);
+        assert_eq!(q.resend(Nanos(4), Seq(1), 4, HOLDOFF), 0, "sent a moment ago");
+        assert_eq!(q.resend(Nanos(3) + HOLDOFF, Seq(1), 1, HOLDOFF), 1);
         assert_eq!(q.stuck_since(), Some(Nanos(2)));
         assert_eq!(q.ack(Seq(1)).count, 1);
         assert!(q.pop_output(Nanos(9)).is_none(), "what was acknowledged is not sent again");

@@ -1,6 +1,6 @@
-//! How many packets may be under way: slow start, then one more per round, half after a loss.
+//! How many packets may be under way: slow start, then one more per round, seven tenths after a loss.
 
-use crate::limits::WINDOW_MIN;
+use crate::limits::{WINDOW_MIN, WINDOW_THRESHOLD_MIN};
 use crate::seq::Seq;
 
 /// A send window, in packets.
@@ -55,8 +55,8 @@ impl Window {
             return;
         }
         self.recover = Some(next);
-        self.size = (self.size / 2).max(WINDOW_MIN.min(self.max));
-        self.threshold = self.size;
+        self.size = (self.size / 10 * 7).max(WINDOW_MIN.min(self.max));
+        self.threshold = self.size.max(WINDOW_THRESHOLD_MIN);
         self.credit = 0;
     }
 }
@@ -66,20 +66,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slow_start_doubles_then_loss_halves_once_per_round() {
+    fn slow_start_doubles_then_loss_shrinks_once_per_round() {
         let mut w = Window::new(1024);
-        w.on_ack(50, Seq(51), true);
-        assert_eq!(w.size(), 100);
-        w.on_ack(100, Seq(151), false);
-        assert_eq!(w.size(), 100, "an idle window does not grow");
-        w.on_ack(100, Seq(151), true);
-        w.on_loss(Seq(151), Seq(300));
-        w.on_loss(Seq(160), Seq(310));
-        assert_eq!(w.size(), 100, "200 halved once");
-        w.on_ack(100, Seq(299), true);
-        assert_eq!(w.size(), 100, "still in the punished round");
-        w.on_ack(100, Seq(300), true);
-        assert_eq!(w.size(), 101, "one more per round from here");
+        w.on_ack(450, Seq(451), true);
+        assert_eq!(w.size(), 500);
+        w.on_ack(100, Seq(551), false);
+        assert_eq!(w.size(), 500, "an idle window does not grow");
+        w.on_loss(Seq(551), Seq(700));
+        w.on_loss(Seq(560), Seq(710));
+        assert_eq!(w.size(), 350, "500 shrunk once");
+        w.on_ack(350, Seq(699), true);
+        assert_eq!(w.size(), 350, "still in the punished round");
+        w.on_ack(350, Seq(700), true);
+        assert_eq!(w.size(), 351, "one more per round from here");
     }
 
     #[test]

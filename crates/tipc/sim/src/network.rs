@@ -124,7 +124,10 @@ impl Network {
     pub fn start(&mut self, host: HostId, trial: bool) {
         let seed = self.rng.random();
         let addr = (!trial).then(|| self.addr(host));
-        let id = NodeId::from_text(&format!("host-{}", host.0));
+        // An identity whose address is the one above, so that the trial ends with it unless somebody objects.
+        let mut id = [0; 16];
+        id[12..].copy_from_slice(&self.addr(host).0.to_be_bytes());
+        let id = Some(NodeId(id));
         let mut node = Node::new(Config { id, addr, seed, ..Config::default() });
         let h = &mut self.hosts[host.0];
         let mut cfg = BearerConfig::new("sim0", h.media, self.mtu);

@@ -2,7 +2,7 @@
 
 use super::{BcastReport, Link};
 use crate::backlog::{Backlog, Congested, SYSTEM, level_of, split};
-use crate::limits::{PROBE_FIRST, PROBE_MARGIN};
+use crate::limits::{PROBE_FIRST, PROBE_MARGIN, RESEND_HOLDOFF};
 use crate::seq::Seq;
 use crate::time::Nanos;
 use crate::wire::{GapAck, View, refresh_link_fields, set_sequence};
@@ -69,11 +69,12 @@ impl Link {
             return;
         }
         self.stats.gaps_received += 1;
-        let mut resent = self.tx.resend(now, ack.next(), gap);
+        let holdoff = self.round_trip.unwrap_or_default().max(RESEND_HOLDOFF);
+        let mut resent = self.tx.resend(now, ack.next(), gap, holdoff);
         let mut run_start = ack.add(gap).next();
         for run in runs {
             self.tx.mark_arrived(run_start, run.ack);
-            resent += self.tx.resend(now, run.ack.next(), run.gap);
+            resent += self.tx.resend(now, run.ack.next(), run.gap, holdoff);
             run_start = run.ack.add(run.gap).next();
         }
         if resent > 0 {
@@ -100,6 +101,9 @@ impl Link {
                 self.stats.packets_resent += 1;
             } else {
                 self.stats.packets_sent += 1;
+            }
+            if self.tx.in_flight() == 1 {
+                self.probe_wait = self.tail_wait();
             }
             self.probe_at = Some(now + self.probe_wait);
         }

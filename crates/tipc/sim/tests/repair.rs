@@ -1,0 +1,170 @@
+//! How fast and how cheaply losses are repaired. All times are virtual, so every figure is exact and repeats.
+
+use core::time::Duration;
+
+use crossway_tipc_proto::addr::{NodeAddr, Port, Scope, ServiceRange};
+use crossway_tipc_proto::link::LinkStats;
+use crossway_tipc_proto::socket::{Address, SocketError, SocketKind};
+use crossway_tipc_proto::time::Nanos;
+use crossway_tipc_sim::{HostId, Network};
+use rand::RngExt;
+
+const A: HostId = HostId(0);
+const B: HostId = HostId(1);
+const ONE_WAY: Duration = Duration::from_millis(1);
+const ROUND_TRIP: Duration = Duration::from_millis(2);
+const SERVICE: Address = Address::Service { service: 1000, instance: 0, domain: NodeAddr(0) };
+
+/// Two nodes a millisecond apart whose link is up.
+fn pair(seed: u64) -> Network {
+    let mut net = Network::new(seed, 2, 1500, Duration::from_millis(1500));
+    net.conditions.delay_min = ONE_WAY;
+    net.conditions.delay_max = ONE_WAY;
+    net.start(A, false);
+    net.start(B, false);
+    net.run(Duration::from_secs(5));
+    net
+}
+
+fn stats(net: &mut Network, host: HostId) -> LinkStats {
+    net.with(host, |node, _| node.peers().next().expect("a peer").link.stats).expect("up")
+}
+
+/// A datagram socket at each end: the sender's and the receiver's.
+fn sockets(net: &mut Network) -> (Port, Port) {
+    let server = net.with(B, |node, _| {
+        let port = node.open(SocketKind::Rdm).unwrap();
+        node.bind(port, ServiceRange::single(1000, 0), Scope::Cluster).unwrap();
+        port
+    });
+    net.run(Duration::from_millis(100));
+    let client = net.with(A, |node, _| node.open(SocketKind::Rdm).unwrap());
+    (client.unwrap(), server.unwrap())
+}
+
+/// Runs until the receiver has a message; how long that took.
+fn arrival(net: &mut Network, server: Port, sent: Nanos) -> Duration {
+    loop {
+        if let Some(Ok(_)) = net.with(B, |node, now| node.recv(now, server, 10_000)) {
+            return net.now().since(sent);
+        }
+        assert!(net.now().since(sent) < Duration::from_secs(10), "the message never arrived");
+        let next = net.now() + Duration::from_micros(10);
+        net.step(next);
+    }
+}
+
+#[test]
+fn a_lost_last_packet_is_repaired_within_three_round_trips_and_5_ms() {
+    let mut net = pair(1);
+    let (client, server) = sockets(&mut net);
+    for payload in [&[1; 100][..], &[2; 9_000]] {
+        let sent = net.now();
+        net.conditions.loss_per_mille = 1000;
+        net.with(A, |node, now| node.send(now, client, Some(SERVICE), payload)).unwrap().unwrap();
+        net.conditions.loss_per_mille = 0;
+        let time = arrival(&mut net, server, sent);
+        assert!(
+            time <= 3 * ROUND_TRIP + Duration::from_millis(5),
+            "{} octets took {time:?}",
+            payload.len()
+        );
+        net.run(Duration::from_secs(1));
+    }
+    assert_eq!(
+        stats(&mut net, A).packets_resent,
+        1 + 7,
+        "exactly what was lost: one packet, then seven fragments"
+    );
+}
+
+#[test]
+fn a_packet_lost_in_the_middle_is_repaired_by_the_report_of_those_behind_it() {
+    let mut net = pair(2);
+    let (client, server) = sockets(&mut net);
+    let send = |net: &mut Network| {
+        net.with(A, |node, now| node.send(now, client, Some(SERVICE), &[1; 1400])).unwrap()
+    };
+    let sent = net.now();
+    net.conditions.loss_per_mille = 1000;
+    send(&mut net).unwrap();
+    net.conditions.loss_per_mille = 0;
+    for _ in 0..3 {
+        send(&mut net).unwrap();
+    }
+    // There with those behind it, report back, packet again.
+    let time = arrival(&mut net, server, sent);
+    assert!(time <= 3 * ONE_WAY + Duration::from_micros(100), "took {time:?}");
+    assert_eq!(stats(&mut net, A).packets_resent, 1);
+}
+
+/// Streams `total` octets and returns the virtual time it took.
+fn stream(net: &mut Network, total: usize) -> Duration {
+    let listener = net.with(B, |node, _| {
+        let port = node.open(SocketKind::Stream).unwrap();
+        node.listen(port).unwrap();
+        node.bind(port, ServiceRange::single(1000, 0), Scope::Cluster).unwrap();
+        port
+    });
+    net.run(Duration::from_millis(200));
+    let client = net.with(A, |node, _| node.open(SocketKind::Stream).unwrap()).unwrap();
+    let request = net.with(A, |node, now| node.connect(now, client, Some(SERVICE), &[])).unwrap();
+    assert_eq!(request, Err(SocketError::InProgress));
+    net.run(Duration::from_millis(500));
+    let (server, _) =
+        net.with(B, |node, now| node.accept(now, listener.unwrap())).unwrap().unwrap();
+    net.run(Duration::from_millis(500));
+    let start = net.now();
+    let (mut sent, mut received) = (0, 0);
+    let octet = |n: usize| (n / 7 + n / 1009) as u8;
+    while received < total {
+        while sent < total {
+            let len = net.rng().random_range(1..40_000).min(total - sent);
+            let payload: Vec<u8> = (sent..sent + len).map(octet).collect();
+            match net.with(A, |node, now| node.send(now, client, None, &payload)).unwrap() {
+                Ok(taken) => sent += taken,
+                Err(error) => {
+                    assert_eq!(error, SocketError::WouldBlock);
+                    break;
+                }
+            }
+        }
+        while let Ok(part) = net.with(B, |node, now| node.recv(now, server, 50_000)).unwrap() {
+            for (n, got) in part.payload.iter().enumerate() {
+                assert_eq!(*got, octet(received + n), "octet {}", received + n);
+            }
+            received += part.payload.len();
+        }
+        let next = net.now() + Duration::from_millis(10);
+        net.step(next);
+        assert!(
+            net.now().since(start) < Duration::from_secs(600),
+            "{received} of {total} octets arrived"
+        );
+    }
+    net.now().since(start)
+}
+
+#[test]
+fn a_stream_through_losses_is_whole_and_only_what_was_lost_goes_twice() {
+    let total = 2 << 20;
+    let clean = stream(&mut pair(3), total);
+    for (loss_per_mille, slower_at_most, resent_percent_max) in [(1, 2, 1), (10, 3, 2), (50, 6, 8)]
+    {
+        let mut net = pair(3);
+        net.conditions.loss_per_mille = loss_per_mille;
+        let time = stream(&mut net, total);
+        let s = stats(&mut net, A);
+        assert!(s.packets_sent > 1_400, "{s:?}");
+        assert!(
+            s.packets_resent * 100 <= s.packets_sent * resent_percent_max,
+            "{loss_per_mille} per mille lost: {} of {} packets sent again",
+            s.packets_resent,
+            s.packets_sent
+        );
+        assert!(
+            time <= clean * slower_at_most,
+            "{loss_per_mille} per mille lost: {time:?} instead of {clean:?}"
+        );
+    }
+}

@@ -1,0 +1,353 @@
+//! Seeded runs on a hostile network. Whatever happens on the way:
+//!
+//! - from one socket to another messages arrive at most once and in order, and all of them while contact holds;
+//! - when the network heals, every pair of nodes is in contact and every name table says the same;
+//! - no queue grows without bound;
+//! - a network at rest is nearly silent.
+//!
+//! `SWARM_SEEDS=first..last` in the environment runs others than the first 200.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use crossway_tipc_proto::addr::{NodeAddr, Port, Scope, ServiceRange};
+use crossway_tipc_proto::link::LinkState;
+use crossway_tipc_proto::node::Event;
+use crossway_tipc_proto::socket::{Address, SocketError, SocketKind};
+use crossway_tipc_sim::{Conditions, HostId, Network};
+use rand::RngExt;
+
+const SERVICE: u32 = 1000;
+const TOLERANCE: Duration = Duration::from_millis(500);
+
+/// One more node holds less than this, or something leaks.
+const OCTETS_MAX: usize = 64 << 20;
+
+/// What travels: the sender's host and life, and a number for each receiver.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Stamp {
+    host: u64,
+    life: u64,
+    number: u64,
+}
+
+impl Stamp {
+    fn encode(self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for word in [self.host, self.life, self.number] {
+            bytes.extend_from_slice(&word.to_be_bytes());
+        }
+        let filler = self.number as u8;
+        bytes.resize(len.max(24), filler);
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Self {
+        let word = |n: usize| u64::from_be_bytes(bytes[8 * n..8 * n + 8].try_into().unwrap());
+        let stamp = Self { host: word(0), life: word(1), number: word(2) };
+        assert!(
+            bytes[24..].iter().all(|&b| b == stamp.number as u8),
+            "the payload was damaged: {stamp:?}"
+        );
+        stamp
+    }
+}
+
+/// A direction between two lives.
+type Flow = (HostId, u64, HostId, u64);
+
+#[derive(Debug)]
+struct Swarm {
+    seed: u64,
+    net: Network,
+    /// The port of each host's present life, and the other names it has bound.
+    ports: Vec<Option<Port>>,
+    names: Vec<BTreeSet<u32>>,
+    sent: BTreeMap<Flow, u64>,
+    received: BTreeMap<Flow, u64>,
+    /// Flows that lost contact at some time: their messages may be missing.
+    broken: BTreeSet<Flow>,
+    ups: u64,
+}
+
+impl Swarm {
+    fn new(seed: u64) -> Self {
+        let hosts = match seed % 10 {
+            0 => 16,
+            n => 2 + n as usize % 5,
+        };
+        let mtu = [1500, 300, 9000][seed as usize % 3];
+        let net = Network::new(seed, hosts, mtu, TOLERANCE);
+        let (ports, names) = (vec![None; hosts], vec![BTreeSet::new(); hosts]);
+        let (sent, received) = (BTreeMap::new(), BTreeMap::new());
+        Self { seed, net, ports, names, sent, received, broken: BTreeSet::new(), ups: 0 }
+    }
+
+    fn hosts(&self) -> impl Iterator<Item = HostId> + use<> {
+        (0..self.ports.len()).map(HostId)
+    }
+
+    fn life(&self, host: HostId) -> u64 {
+        self.net.hosts()[host.0].lives
+    }
+
+    fn start(&mut self, host: HostId) {
+        let trial = self.seed.is_multiple_of(2);
+        self.net.start(host, trial);
+        self.names[host.0].clear();
+        let port = self.net.with(host, |node, _| {
+            let port = node.open(SocketKind::Rdm).unwrap();
+            node.bind(port, ServiceRange::single(SERVICE, host.0 as u32), Scope::Cluster).unwrap();
+            port
+        });
+        self.ports[host.0] = port;
+    }
+
+    fn crash(&mut self, host: HostId) {
+        let life = self.life(host);
+        for other in self.hosts() {
+            let other_life = self.life(other);
+            self.broken.insert((host, life, other, other_life));
+            self.broken.insert((other, other_life, host, life));
+        }
+        self.net.crash(host);
+        self.ports[host.0] = None;
+        self.names[host.0].clear();
+    }
+
+    /// Sends one message from a host to another, if its table knows the other.
+    fn send(&mut self, from: HostId, to: HostId) {
+        let Some(port) = self.ports[from.0] else { return };
+        // Only to a life that is there now: an old binding would lead to a port that is gone, and the message would go to nobody.
+        let there = (self.net.addr(to), self.ports[to.0]);
+        let knows = self.net.with(from, |node, _| {
+            let range = ServiceRange::single(SERVICE, to.0 as u32);
+            node.names().overlapping(range).any(|b| (b.socket.node, Some(b.socket.port)) == there)
+        });
+        if knows != Some(true) {
+            return;
+        }
+        let flow = (from, self.life(from), to, self.life(to));
+        let number = self.sent.get(&flow).copied().unwrap_or(0) + 1;
+        let len = match self.net.rng().random_range(0..20) {
+            0 => self.net.rng().random_range(0..20_000),
+            1..5 => self.net.rng().random_range(0..2_000),
+            _ => self.net.rng().random_range(0..200),
+        };
+        let payload = Stamp { host: from.0 as u64, life: flow.1, number }.encode(len);
+        let dest = if self.net.rng().random_bool(0.1) {
+            Address::Range(ServiceRange::single(SERVICE, to.0 as u32))
+        } else {
+            Address::Service { service: SERVICE, instance: to.0 as u32, domain: NodeAddr(0) }
+        };
+        match self.net.with(from, |node, now| node.send(now, port, Some(dest), &payload)) {
+            Some(Ok(_)) => {
+                self.sent.insert(flow, number);
+            }
+            Some(Err(SocketError::WouldBlock | SocketError::Unreachable)) | None => {}
+            Some(Err(error)) => panic!("send failed: {error}"),
+        }
+    }
+
+    /// Reads what came and checks its order.
+    fn receive(&mut self) {
+        for to in self.hosts() {
+            let Some(port) = self.ports[to.0] else { continue };
+            while let Some(Ok(message)) =
+                self.net.with(to, |node, now| node.recv(now, port, 1 << 20))
+            {
+                let stamp = Stamp::decode(&message.payload);
+                let flow = (HostId(stamp.host as usize), stamp.life, to, self.life(to));
+                assert_eq!(message.from.node, self.net.addr(flow.0), "the sender's address");
+                let last = self.received.get(&flow).copied().unwrap_or(0);
+                assert!(stamp.number > last, "{flow:?}: {} came after {last}", stamp.number);
+                let gap = stamp.number != last + 1;
+                assert!(
+                    !gap || self.broken.contains(&flow),
+                    "{flow:?}: {} is missing before {}",
+                    last + 1,
+                    stamp.number
+                );
+                self.received.insert(flow, stamp.number);
+            }
+        }
+    }
+
+    /// Notes broken contacts.
+    fn watch(&mut self) {
+        for (host, event) in self.net.take_events() {
+            match event {
+                Event::LinkDown { peer, reason, .. } => {
+                    let other = HostId((peer.0 - 0x1000) as usize);
+                    let (life, other_life) = (self.life(host), self.life(other));
+                    self.broken.insert((host, life, other, other_life));
+                    self.broken.insert((other, other_life, host, life));
+                }
+                Event::LinkUp { .. } => self.ups += 1,
+                Event::DuplicateAddress { id, .. } => {
+                    panic!("{host:?} sees its address taken by {id}")
+                }
+                _ => {}
+            }
+        }
+        let octets = self.net.octets_max();
+        assert!(octets < OCTETS_MAX, "a node holds {octets} octets");
+    }
+
+    /// Binds or takes back a name at random.
+    fn rename(&mut self, host: HostId) {
+        let Some(port) = self.ports[host.0] else { return };
+        let instance = self.net.rng().random_range(100..120);
+        let range =
+            ServiceRange { service: 2000 + host.0 as u32, lower: instance, upper: instance + 5 };
+        let names = &mut self.names[host.0];
+        let result = if names.remove(&instance) {
+            self.net.with(host, |node, now| node.unbind(now, port, Some((range, Scope::Cluster))))
+        } else {
+            names.insert(instance);
+            self.net.with(host, |node, _| node.bind(port, range, Scope::Cluster))
+        };
+        assert!(matches!(result, Some(Ok(()))), "{result:?}");
+    }
+
+    const fn is_calm(&self) -> bool {
+        self.seed / 4 % 2 == 1
+    }
+
+    fn hostile(&mut self) -> Conditions {
+        let loss = [0, 10, 50, 200][self.seed as usize % 4];
+        let rng = self.net.rng();
+        let delay_min = Duration::from_micros(rng.random_range(20..500));
+        Conditions {
+            loss_per_mille: loss,
+            duplicate_per_mille: rng.random_range(0..50),
+            delay_min,
+            delay_max: delay_min + Duration::from_micros(rng.random_range(0..3_000)),
+            groups: Vec::new(),
+        }
+    }
+
+    fn trouble(&mut self) {
+        let hosts = self.ports.len();
+        let host = HostId(self.net.rng().random_range(0..hosts));
+        // In half of the runs frames suffer but contact does not: there every message must arrive.
+        let kinds = if self.is_calm() { 6..12 } else { 0..12 };
+        match self.net.rng().random_range(kinds) {
+            0 => {
+                let groups = (0..hosts).map(|_| self.net.rng().random_range(0..2)).collect();
+                self.net.conditions.groups = groups;
+            }
+            1 | 2 => self.net.conditions.groups.clear(),
+            3 if self.ports[host.0].is_some() => self.crash(host),
+            3 | 4 if self.ports[host.0].is_none() => self.start(host),
+            _ => self.rename(host),
+        }
+    }
+
+    fn run(&mut self) {
+        for host in self.hosts() {
+            self.start(host);
+        }
+        self.net.conditions = self.hostile();
+        for _ in 0..120 {
+            self.net.run(Duration::from_millis(100));
+            self.trouble();
+            for _ in 0..40 {
+                let hosts = self.ports.len();
+                let from = HostId(self.net.rng().random_range(0..hosts));
+                let to = HostId(self.net.rng().random_range(0..hosts));
+                if from != to {
+                    self.send(from, to);
+                }
+            }
+            // Before the messages are judged: contact that broke while they travelled excuses gaps.
+            self.watch();
+            self.receive();
+        }
+        self.heal();
+    }
+
+    fn heal(&mut self) {
+        self.net.conditions = Conditions::default();
+        for host in self.hosts() {
+            if self.ports[host.0].is_none() {
+                self.start(host);
+            }
+        }
+        self.net.run(Duration::from_secs(30));
+        self.watch();
+        self.receive();
+        let frames = self.net.frames;
+        let rest = Duration::from_secs(10);
+        self.net.run(rest);
+        self.receive();
+        self.watch();
+        let count = self.ports.len() as u64;
+        let ticks = 10_000 / 125;
+        let quiet = count * (count - 1) * ticks * 2 + count * 40;
+        let sent = self.net.frames - frames;
+        assert!(sent <= quiet, "{sent} frames in 10 s of rest, not {quiet}");
+        for (flow, sent) in &self.sent {
+            let received = self.received.get(flow).copied().unwrap_or(0);
+            assert!(received <= *sent);
+            assert!(
+                received == *sent || self.broken.contains(flow),
+                "{flow:?}: {received} of {sent} arrived"
+            );
+        }
+        let table = |swarm: &mut Self, host| {
+            let all = swarm.net.with(host, |node, _| {
+                assert!(
+                    node.peers().all(|p| p.link.state == LinkState::Established),
+                    "{:?}",
+                    node.peers().collect::<Vec<_>>()
+                );
+                assert_eq!(node.peers().count(), count as usize - 1);
+                node.names().iter().map(|b| (b.range, b.socket, b.key)).collect::<BTreeSet<_>>()
+            });
+            all.expect("every host was started")
+        };
+        let first = table(self, HostId(0));
+        let names: usize = self.names.iter().map(BTreeSet::len).sum();
+        assert_eq!(
+            first.len(),
+            names + 2 * count as usize,
+            "node state, service and names of each"
+        );
+        for host in self.hosts() {
+            let own = table(self, host);
+            assert_eq!(own, first, "{host:?} and host 0 differ");
+        }
+        assert!(self.ups >= count * (count - 1), "nobody met");
+        if self.is_calm() {
+            assert!(self.broken.is_empty(), "contact was lost without a reason: {:?}", self.broken);
+        }
+        let delivered: u64 = self.received.values().sum();
+        assert!(delivered > 100, "only {delivered} messages arrived: the run proves nothing");
+    }
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let parse = |text: &str| {
+        let (first, last) = text.split_once("..")?;
+        Some(first.parse().ok()?..last.parse().ok()?)
+    };
+    match std::env::var("SWARM_SEEDS") {
+        Ok(text) => {
+            parse(&text).unwrap_or_else(|| panic!("SWARM_SEEDS={text:?}: write FIRST..LAST"))
+        }
+        Err(_) => 0..200,
+    }
+}
+
+#[test]
+fn every_promise_holds_on_a_hostile_network() {
+    for seed in seeds() {
+        let run = catch_unwind(AssertUnwindSafe(|| Swarm::new(seed).run()));
+        if let Err(panic) = run {
+            eprintln!("SEED={seed}: repeat with SWARM_SEEDS={seed}..{}", seed + 1);
+            resume_unwind(panic);
+        }
+    }
+}
