@@ -1,12 +1,11 @@
 //! Every way two Linux processes can talk, behind one contract.
 //!
 //! [`contract`] says what a mechanism is; [`registry`] lists them all; each mechanism is one file below
-//! [`mechanisms`]; the shared-memory rings are in [`ring`]; the conformance suite is the one that all pass.
+//! [`mechanisms`]; the shared-memory rings are in [`ring`]; `crates/conformance` is the one suite that
+//! all pass.
 
 #![deny(unsafe_code)]
 
-#[cfg(all(test, not(loom)))]
-mod conformance;
 pub mod contract;
 #[cfg(not(loom))]
 pub mod mechanisms;

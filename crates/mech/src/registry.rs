@@ -49,6 +49,7 @@ macro_rules! registry {
 
 /// Calls a macro with all mechanisms, `module::Type`. One line here enters a mechanism everywhere, the conformance suite
 /// included.
+#[macro_export]
 macro_rules! for_every_mechanism {
     ($then:ident) => {
         $then! {
@@ -80,8 +81,6 @@ macro_rules! for_every_mechanism {
         }
     };
 }
-#[cfg(test)]
-pub(crate) use for_every_mechanism;
 
 for_every_mechanism!(registry);
 

@@ -1,9 +1,9 @@
 //! The largest message, buffers that are too small, and what the system says of itself.
 
 use super::bench::*;
-use crate::{Mechanism, RecvError, Rx, SendError, Tx};
+use crossway_mech::{Mechanism, RecvError, Rx, SendError, Tx};
 
-pub(super) fn the_largest_message_arrives_and_one_byte_more_is_refused<M: Mechanism>() {
+pub(crate) fn the_largest_message_arrives_and_one_byte_more_is_refused<M: Mechanism>() {
     check::<M>(|| {
         let (mut here, mut there) = open::<M>(&natural_spec::<M>());
         let largest = if keeps_boundaries::<M>() {
@@ -38,7 +38,7 @@ pub(super) fn the_largest_message_arrives_and_one_byte_more_is_refused<M: Mechan
     });
 }
 
-pub(super) fn a_buffer_that_is_too_small_is_told_so<M: Mechanism>() {
+pub(crate) fn a_buffer_that_is_too_small_is_told_so<M: Mechanism>() {
     if !keeps_boundaries::<M>() {
         return;
     }
@@ -63,7 +63,7 @@ pub(super) fn a_buffer_that_is_too_small_is_told_so<M: Mechanism>() {
     });
 }
 
-pub(super) fn facts_are_read_back<M: Mechanism>() {
+pub(crate) fn facts_are_read_back<M: Mechanism>() {
     check::<M>(|| {
         let (here, there) = open::<M>(&natural_spec::<M>());
         for end in [&here, &there] {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crossway_sys::poll::{Interest, wait_ready};
 
 use super::bench::*;
-use crate::{Mechanism, RecvError, Reliability, Rx, SendError, Tx, Wait};
+use crossway_mech::{Mechanism, RecvError, Reliability, Rx, SendError, Tx, Wait};
 
 /// How long the checks of deadlines wait.
 const PATIENCE: Duration = Duration::from_millis(150);
@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_millis(150);
 /// Far more than any channel here holds.
 const FAR_TOO_MUCH: usize = 256 << 20;
 
-pub(super) fn an_empty_channel_is_empty_at_once<M: Mechanism>() {
+pub(crate) fn an_empty_channel_is_empty_at_once<M: Mechanism>() {
     check::<M>(|| {
         let (mut here, mut there) = open::<M>(&natural_spec::<M>());
         let mut buf = [0; 16];
@@ -42,7 +42,7 @@ fn fill<M: Mechanism>(end: &mut End<M>, size: usize, first: u64) -> Option<u64> 
     None
 }
 
-pub(super) fn a_full_channel_is_full_at_once_and_keeps_what_it_took<M: Mechanism>() {
+pub(crate) fn a_full_channel_is_full_at_once_and_keeps_what_it_took<M: Mechanism>() {
     check::<M>(|| {
         let (mut here, mut there) = open::<M>(&natural_spec::<M>());
         let size = 1000;
@@ -94,7 +94,7 @@ fn waits_in_vain(wait: Wait, mut call: impl FnMut(Instant) -> bool) -> bool {
     true
 }
 
-pub(super) fn a_receive_deadline_is_kept_without_burning_the_cpu<M: Mechanism>() {
+pub(crate) fn a_receive_deadline_is_kept_without_burning_the_cpu<M: Mechanism>() {
     check::<M>(|| {
         let spec = natural_spec::<M>();
         let (mut here, mut there) = open::<M>(&spec);
@@ -110,7 +110,7 @@ pub(super) fn a_receive_deadline_is_kept_without_burning_the_cpu<M: Mechanism>()
     });
 }
 
-pub(super) fn a_send_deadline_is_kept_without_burning_the_cpu<M: Mechanism>() {
+pub(crate) fn a_send_deadline_is_kept_without_burning_the_cpu<M: Mechanism>() {
     let caps = M::caps();
     if caps.reliability == Reliability::Lossy || !caps.send_deadline {
         return;
@@ -147,7 +147,7 @@ pub(super) fn a_send_deadline_is_kept_without_burning_the_cpu<M: Mechanism>() {
     });
 }
 
-pub(super) fn the_descriptor_to_wait_for_tells_the_truth<M: Mechanism>() {
+pub(crate) fn the_descriptor_to_wait_for_tells_the_truth<M: Mechanism>() {
     check::<M>(|| {
         let (mut here, mut there) = open::<M>(&natural_spec::<M>());
         if !M::caps().waitable_fd {

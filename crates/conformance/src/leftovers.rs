@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::bench::*;
 use super::peer::{Job, Peer, Side, this_program};
-use crate::{Mechanism, Rx, Tx};
+use crossway_mech::{Mechanism, Rx, Tx};
 
 /// Makes fresh places and runs the rest of the command in them. A kernel without /dev/shm leaves nothing there.
 const PRIVATE: &str = "if [ -d /dev/shm ]; then mount -t tmpfs crossway /dev/shm; fi \
@@ -17,7 +17,7 @@ const PRIVATE: &str = "if [ -d /dev/shm ]; then mount -t tmpfs crossway /dev/shm
      && if grep -q mqueue /proc/filesystems; then mount -t mqueue crossway /tmp/mqueue; fi \
      && exec \"$0\" \"$@\"";
 
-pub(super) fn nothing_is_left_behind<M: Mechanism>() {
+pub(crate) fn nothing_is_left_behind<M: Mechanism>() {
     check::<M>(|| {
         let mut command = private_shell();
         command.arg("true");
@@ -69,7 +69,7 @@ fn look_around() -> BTreeSet<String> {
 }
 
 /// Runs in the child: uses the mechanism in every way that ends, and looks around before and after.
-pub(super) fn in_private_places<M: Mechanism>() {
+pub(crate) fn in_private_places<M: Mechanism>() {
     // What a first use keeps for good (a handler, a clock) is not the mechanism's residue.
     use_once::<M>();
     let before = settled(|_| true);

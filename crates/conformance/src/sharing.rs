@@ -1,13 +1,13 @@
 //! How many channels one offer gives, and whether several senders can feed one receiver.
 
 use super::bench::*;
-use crate::{Listener, Mechanism, Offer, OpenError, Rx, Tx};
+use crossway_mech::{Listener, Mechanism, Offer, OpenError, Rx, Tx};
 
 fn copy_of(offer: &Offer) -> Offer {
     Offer { words: offer.words.clone(), fds: Vec::new() }
 }
 
-pub(super) fn an_offer_gives_as_many_channels_as_claimed<M: Mechanism>() {
+pub(crate) fn an_offer_gives_as_many_channels_as_claimed<M: Mechanism>() {
     check::<M>(|| {
         let spec = natural_spec::<M>();
         let (mut listener, offer) = M::listen(&spec).unwrap();
@@ -51,7 +51,7 @@ pub(super) fn an_offer_gives_as_many_channels_as_claimed<M: Mechanism>() {
     });
 }
 
-pub(super) fn several_senders_feed_one_receiver_where_claimed<M: Mechanism>() {
+pub(crate) fn several_senders_feed_one_receiver_where_claimed<M: Mechanism>() {
     if !M::caps().fan_in {
         return;
     }

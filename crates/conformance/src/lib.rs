@@ -1,8 +1,10 @@
 //! The one suite that every mechanism passes.
 //!
 //! A check is a generic function; [`instantiate`] makes a test of each check for each mechanism of the registry. What a
-//! mechanism claims in its [`crate::Caps`] is checked, and so is what it says it cannot do. A mechanism that is missing
+//! mechanism claims in its [`crossway_mech::Caps`] is checked, and so is what it says it cannot do. A mechanism that is missing
 //! here is skipped aloud, with its probe's reason and remedy. Every check has a watchdog.
+
+#![cfg(test)]
 
 mod bench;
 mod closing;
@@ -14,14 +16,14 @@ mod peer;
 mod sharing;
 mod waiting;
 
-use crate::registry::for_every_mechanism;
+use crossway_mech::for_every_mechanism;
 
 macro_rules! instantiate {
     ($($module:ident :: $name:ident),* $(,)?) => { $(
         #[allow(non_snake_case)]
         mod $name {
             use super::*;
-            use crate::mechanisms::$module::$name as M;
+            use crossway_mech::mechanisms::$module::$name as M;
 
             instantiate! { @tests
                 content::messages_of_every_size_arrive_whole_and_in_order,

@@ -5,25 +5,25 @@ use std::sync::{LazyLock, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::{Boundaries, Deadline, Listener, Mechanism, Probe, Spec, Wait};
+use crossway_mech::{Boundaries, Deadline, Listener, Mechanism, Probe, Spec, Wait};
 
 /// When a check counts as hung.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// A deadline that only a broken mechanism meets.
-pub(super) fn soon() -> Deadline {
+pub(crate) fn soon() -> Deadline {
     Some(Instant::now() + Duration::from_secs(20))
 }
 
 /// Whether the mechanism works here, asked once per mechanism.
-pub(super) fn probe<M: Mechanism>() -> Probe {
+pub(crate) fn probe<M: Mechanism>() -> Probe {
     static PROBES: LazyLock<Mutex<HashMap<&str, Probe>>> = LazyLock::new(Mutex::default);
     let mut probes = PROBES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     probes.entry(M::ID).or_insert_with(M::probe).clone()
 }
 
 /// Runs `body` if the mechanism works here; fails if it panics or does not end.
-pub(super) fn check<M: Mechanism>(body: impl FnOnce() + Send + 'static) {
+pub(crate) fn check<M: Mechanism>(body: impl FnOnce() + Send + 'static) {
     if let Probe::Missing { why, remedy } = probe::<M>() {
         eprintln!("SKIP {}: {why}; {remedy}", M::ID);
         return;
@@ -40,12 +40,12 @@ pub(super) fn check<M: Mechanism>(body: impl FnOnce() + Send + 'static) {
 }
 
 /// Skips a part of a check aloud.
-pub(super) fn skip<M: Mechanism>(why: &str) {
+pub(crate) fn skip<M: Mechanism>(why: &str) {
     eprintln!("SKIP {}: {why}", M::ID);
 }
 
 /// Starts a thread that is told by name in a panic.
-pub(super) fn start<T: Send + 'static>(
+pub(crate) fn start<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
@@ -53,23 +53,23 @@ pub(super) fn start<T: Send + 'static>(
 }
 
 /// Waits for a thread and passes its panic on.
-pub(super) fn join<T>(thread: JoinHandle<T>) -> T {
+pub(crate) fn join<T>(thread: JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// One end of a channel.
-pub(super) struct End<M: Mechanism> {
-    pub(super) tx: M::Tx,
-    pub(super) rx: M::Rx,
+pub(crate) struct End<M: Mechanism> {
+    pub(crate) tx: M::Tx,
+    pub(crate) rx: M::Rx,
 }
 
 /// The way of waiting that suits the mechanism best: asleep if it can.
-pub(super) fn natural_wait<M: Mechanism>() -> Wait {
+pub(crate) fn natural_wait<M: Mechanism>() -> Wait {
     if M::caps().can_block { Wait::Block } else { Wait::Spin }
 }
 
 /// Every way of waiting that the mechanism claims.
-pub(super) fn every_wait<M: Mechanism>() -> Vec<Wait> {
+pub(crate) fn every_wait<M: Mechanism>() -> Vec<Wait> {
     let caps = M::caps();
     let mut ways = Vec::new();
     if caps.can_block {
@@ -85,7 +85,7 @@ pub(super) fn every_wait<M: Mechanism>() -> Vec<Wait> {
 }
 
 /// A spec with the mechanism's natural wait, for messages of up to 32 KiB, which all can carry.
-pub(super) fn natural_spec<M: Mechanism>() -> Spec {
+pub(crate) fn natural_spec<M: Mechanism>() -> Spec {
     Spec { wait: natural_wait::<M>(), max_message: LARGEST_ASKED, ..Spec::default() }
 }
 
@@ -93,7 +93,7 @@ pub(super) fn natural_spec<M: Mechanism>() -> Spec {
 const LARGEST_ASKED: usize = 8 * 1024;
 
 /// Opens a channel within this process: the listening end and the connecting end.
-pub(super) fn open<M: Mechanism>(spec: &Spec) -> (End<M>, End<M>) {
+pub(crate) fn open<M: Mechanism>(spec: &Spec) -> (End<M>, End<M>) {
     let (mut listener, mut offer) = M::listen(spec).unwrap();
     let there = spec.clone();
     let connector = start("connector", move || {
@@ -105,19 +105,19 @@ pub(super) fn open<M: Mechanism>(spec: &Spec) -> (End<M>, End<M>) {
 }
 
 /// Whether the mechanism keeps messages apart.
-pub(super) fn keeps_boundaries<M: Mechanism>() -> bool {
+pub(crate) fn keeps_boundaries<M: Mechanism>() -> bool {
     M::caps().boundaries == Boundaries::Message
 }
 
 /// A generator of reproducible payloads (SplitMix64).
-pub(super) struct Payload(u64);
+pub(crate) struct Payload(u64);
 
 impl Payload {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Payload(seed)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -126,18 +126,18 @@ impl Payload {
     }
 
     /// A number below `end`.
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    pub(super) fn fill(&mut self, bytes: &mut [u8]) {
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             let word = self.next().to_le_bytes();
             chunk.copy_from_slice(&word[..chunk.len()]);
         }
     }
 
-    pub(super) fn bytes(&mut self, len: usize) -> Vec<u8> {
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.fill(&mut bytes);
         bytes
@@ -145,7 +145,7 @@ impl Payload {
 }
 
 /// Message sizes at the edges where mechanisms break, and random ones between, none above `max`.
-pub(super) fn sizes<M: Mechanism>(max: usize) -> Vec<usize> {
+pub(crate) fn sizes<M: Mechanism>(max: usize) -> Vec<usize> {
     let mut sizes = vec![1, 2, 3, 7, 8, 9, 63, 64, 65, 255, 256, 511, 512, 4095, 4096, 4097, max];
     if M::caps().carries_empty {
         sizes.extend([0, 0, 1, 0]);
@@ -157,6 +157,6 @@ pub(super) fn sizes<M: Mechanism>(max: usize) -> Vec<usize> {
 }
 
 /// CPU time that the calling thread has used, in nanoseconds.
-pub(super) fn thread_cpu_ns() -> u64 {
+pub(crate) fn thread_cpu_ns() -> u64 {
     crossway_sys::procfs::task_schedule(None).unwrap().run_ns
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::bench::*;
 use super::closing::must_say_closed;
 use super::peer::{Job, Peer, Side};
-use crate::{Mechanism, RecvError, Reliability, Rx, SendError, Tx};
+use crossway_mech::{Mechanism, RecvError, Reliability, Rx, SendError, Tx};
 
 /// Kills a peer at its job, on each side of the opening, and holds the survivor to what it must notice.
 fn kill_at<M: Mechanism>(job: Job) {
@@ -32,26 +32,26 @@ fn drain_whole_messages<M: Mechanism>(end: &mut End<M>, received: &mut u64) {
     }
 }
 
-pub(super) fn a_killed_idle_peer_is_noticed<M: Mechanism>() {
+pub(crate) fn a_killed_idle_peer_is_noticed<M: Mechanism>() {
     kill_at::<M>(Job::Idle);
 }
 
-pub(super) fn a_peer_killed_while_receiving_is_noticed<M: Mechanism>() {
+pub(crate) fn a_peer_killed_while_receiving_is_noticed<M: Mechanism>() {
     kill_at::<M>(Job::Receive);
 }
 
-pub(super) fn a_peer_killed_while_sending_into_a_full_channel_is_noticed<M: Mechanism>() {
+pub(crate) fn a_peer_killed_while_sending_into_a_full_channel_is_noticed<M: Mechanism>() {
     // Who loses what comes too fast is never full.
     if M::caps().reliability == Reliability::Reliable {
         kill_at::<M>(Job::FillUp);
     }
 }
 
-pub(super) fn a_peer_killed_while_it_writes_in_place_is_noticed<M: Mechanism>() {
+pub(crate) fn a_peer_killed_while_it_writes_in_place_is_noticed<M: Mechanism>() {
     kill_at::<M>(Job::WriteInPlace);
 }
 
-pub(super) fn a_peer_killed_amid_traffic_is_noticed<M: Mechanism>() {
+pub(crate) fn a_peer_killed_amid_traffic_is_noticed<M: Mechanism>() {
     check::<M>(|| {
         let told = M::caps().detects_peer_death;
         for (side, rounds) in [(Side::Connects, 300), (Side::Listens, 301)] {

@@ -2,9 +2,9 @@
 
 use super::bench::*;
 use super::peer::{Job, Peer, Side};
-use crate::{Mechanism, Reliability, Rx, Spec, Tx};
+use crossway_mech::{Mechanism, Reliability, Rx, Spec, Tx};
 
-pub(super) fn messages_of_every_size_arrive_whole_and_in_order<M: Mechanism>() {
+pub(crate) fn messages_of_every_size_arrive_whole_and_in_order<M: Mechanism>() {
     check::<M>(|| {
         let spec = natural_spec::<M>();
         let (mut here, mut there) = open::<M>(&spec);
@@ -38,7 +38,7 @@ pub(super) fn messages_of_every_size_arrive_whole_and_in_order<M: Mechanism>() {
     });
 }
 
-pub(super) fn every_way_of_waiting_carries_round_trips<M: Mechanism>() {
+pub(crate) fn every_way_of_waiting_carries_round_trips<M: Mechanism>() {
     check::<M>(|| {
         for wait in every_wait::<M>() {
             let spec = Spec { wait, ..natural_spec::<M>() };
@@ -64,19 +64,21 @@ pub(super) fn every_way_of_waiting_carries_round_trips<M: Mechanism>() {
             join(echo);
         }
         let caps = M::caps();
-        for (claimed, wait) in
-            [(caps.can_block, crate::Wait::Block), (caps.can_spin, crate::Wait::Spin)]
-        {
+        for (claimed, wait) in [
+            (caps.can_block, crossway_mech::Wait::Block),
+            (caps.can_spin, crossway_mech::Wait::Spin),
+        ] {
             if !claimed {
                 let spec = Spec { wait, ..natural_spec::<M>() };
-                let refused = matches!(M::listen(&spec), Err(crate::OpenError::Unsupported { .. }));
+                let refused =
+                    matches!(M::listen(&spec), Err(crossway_mech::OpenError::Unsupported { .. }));
                 assert!(refused, "{wait:?} is not claimed and must be refused");
             }
         }
     });
 }
 
-pub(super) fn a_stream_can_be_read_in_other_pieces_than_it_was_written<M: Mechanism>() {
+pub(crate) fn a_stream_can_be_read_in_other_pieces_than_it_was_written<M: Mechanism>() {
     if keeps_boundaries::<M>() {
         return;
     }
@@ -99,7 +101,7 @@ pub(super) fn a_stream_can_be_read_in_other_pieces_than_it_was_written<M: Mechan
         while got.len() < total {
             let mut piece = vec![0; (total - got.len()).min(1 + random.below(8000))];
             // Impatient calls must lose nothing of what arrived in part.
-            while matches!(there.rx.try_recv(&mut piece), Err(crate::RecvError::Empty)) {
+            while matches!(there.rx.try_recv(&mut piece), Err(crossway_mech::RecvError::Empty)) {
                 std::thread::yield_now();
             }
             got.extend_from_slice(&piece);
@@ -109,7 +111,7 @@ pub(super) fn a_stream_can_be_read_in_other_pieces_than_it_was_written<M: Mechan
     });
 }
 
-pub(super) fn in_place_and_by_copy_are_the_same_message<M: Mechanism>() {
+pub(crate) fn in_place_and_by_copy_are_the_same_message<M: Mechanism>() {
     check::<M>(|| {
         let spec = natural_spec::<M>();
         let (mut here, mut there) = open::<M>(&spec);
@@ -140,7 +142,7 @@ pub(super) fn in_place_and_by_copy_are_the_same_message<M: Mechanism>() {
     });
 }
 
-pub(super) fn another_process_echoes_what_it_gets<M: Mechanism>() {
+pub(crate) fn another_process_echoes_what_it_gets<M: Mechanism>() {
     check::<M>(|| {
         for side in [Side::Connects, Side::Listens] {
             let spec = natural_spec::<M>();

@@ -11,22 +11,22 @@ use crossway_sys::{fdpass, proc};
 use serde::{Deserialize, Serialize};
 
 use super::bench::*;
-use crate::registry::{self, Visitor};
-use crate::{Listener, Mechanism, Offer, RecvError, Rx, SendError, Spec, Tx, Wait};
+use crossway_mech::registry::{self, Visitor};
+use crossway_mech::{Listener, Mechanism, Offer, RecvError, Rx, SendError, Spec, Tx, Wait};
 
 /// The variable that carries a [`Task`]; without it the entry below does nothing.
 const TASK: &str = "CROSSWAY_CONFORMANCE_TASK";
 
 /// Which side of the opening a process takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Listens,
     Connects,
 }
 
 /// What the child does with its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Job {
+pub(crate) enum Job {
     /// Sends back every message of 64 bytes until its peer is gone.
     Echo,
     /// Nothing.
@@ -109,7 +109,7 @@ fn open_over<M: Mechanism>(control: &UnixStream, side: Side, spec: &Spec) -> End
 }
 
 /// A child; killed when dropped.
-pub(super) struct Peer {
+pub(crate) struct Peer {
     child: Child,
     control: UnixStream,
     wait: Wait,
@@ -117,7 +117,7 @@ pub(super) struct Peer {
 
 impl Peer {
     /// Starts a child and opens a channel with it; `side` is the child's.
-    pub(super) fn open<M: Mechanism>(spec: &Spec, side: Side, job: Job) -> (End<M>, Peer) {
+    pub(crate) fn open<M: Mechanism>(spec: &Spec, side: Side, job: Job) -> (End<M>, Peer) {
         let peer = Peer::start(M::ID, spec, side, job, Command::new(this_program()));
         let here = match side {
             Side::Listens => Side::Connects,
@@ -127,12 +127,12 @@ impl Peer {
     }
 
     /// Starts a child by `command`, to which the test's name and the job are added.
-    pub(super) fn start(id: &str, spec: &Spec, side: Side, job: Job, mut command: Command) -> Peer {
+    pub(crate) fn start(id: &str, spec: &Spec, side: Side, job: Job, mut command: Command) -> Peer {
         let (here, there) = UnixStream::pair().unwrap();
         let (id, wait) = (id.to_owned(), spec.wait);
         let task = Task { id, side, job, max_message: spec.max_message, wait };
         command
-            .args(["conformance::peer::as_a_peer_this_process_does_its_job", "--exact"])
+            .args(["peer::as_a_peer_this_process_does_its_job", "--exact"])
             .args(["--nocapture", "--test-threads=1"])
             .env(TASK, serde_json::to_string(&task).unwrap())
             .stdin(OwnedFd::from(there))
@@ -142,7 +142,7 @@ impl Peer {
     }
 
     /// Starts two children and opens a channel between them.
-    pub(super) fn introduce<M: Mechanism>(spec: &Spec, job: Job) -> (Peer, Peer) {
+    pub(crate) fn introduce<M: Mechanism>(spec: &Spec, job: Job) -> (Peer, Peer) {
         let child = |side| Peer::start(M::ID, spec, side, job, Command::new(this_program()));
         let (listens, connects) = (child(Side::Listens), child(Side::Connects));
         send_offer(&connects.control, receive_offer(&listens.control));
@@ -150,7 +150,7 @@ impl Peer {
     }
 
     /// Waits until the child is at its job; if that is a wait, until it sleeps in it.
-    pub(super) fn wait_until_at_work(&self) {
+    pub(crate) fn wait_until_at_work(&self) {
         let tid = match read_note(&self.control) {
             Some((Note::Begun { tid }, _)) => tid,
             other => panic!("the peer does not begin: {other:?}"),
@@ -171,18 +171,18 @@ impl Peer {
     }
 
     /// kill -9, and waits until it is dead.
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// kill -9, without waiting for its effect.
-    pub(super) fn kill_soon(&mut self) {
+    pub(crate) fn kill_soon(&mut self) {
         self.child.kill().unwrap();
     }
 
     /// Waits for the end of a job that ends by itself.
-    pub(super) fn must_end_well(mut self) {
+    pub(crate) fn must_end_well(mut self) {
         let begin = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -203,7 +203,7 @@ impl Drop for Peer {
 }
 
 /// The path of this test program.
-pub(super) fn this_program() -> std::path::PathBuf {
+pub(crate) fn this_program() -> std::path::PathBuf {
     std::env::current_exe().unwrap()
 }
 
@@ -215,7 +215,7 @@ impl Visitor for Work {
     fn visit<M: Mechanism>(self) {
         let Task { side, job, max_message, wait, .. } = self.0;
         if job == Job::LeaveNothing {
-            return super::leftovers::in_private_places::<M>();
+            return crate::leftovers::in_private_places::<M>();
         }
         let spec = Spec { max_message, wait, ..Spec::default() };
         let control = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
@@ -234,7 +234,7 @@ impl Visitor for Work {
 }
 
 /// The calling thread's id, from the link that the kernel keeps for it.
-pub(super) fn thread_id() -> u32 {
+pub(crate) fn thread_id() -> u32 {
     let link = std::fs::read_link("/proc/thread-self").unwrap();
     link.file_name().unwrap().to_str().unwrap().parse().unwrap()
 }

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use super::bench::*;
-use crate::{Mechanism, RecvError, Reliability, Rx, SendError, Tx};
+use crossway_mech::{Mechanism, RecvError, Reliability, Rx, SendError, Tx};
 
 /// Holds `end` to what it must say when its peer is gone: nothing more to receive, and no use in sending. TCP may take a
 /// few messages before the peer's host answers that nobody is there.
-pub(super) fn must_say_closed<M: Mechanism>(end: &mut End<M>) {
+pub(crate) fn must_say_closed<M: Mechanism>(end: &mut End<M>) {
     if !M::caps().detects_peer_death {
         let until = Some(Instant::now() + Duration::from_millis(30));
         let outcome = end.rx.recv(&mut [0; 64], until);
@@ -35,7 +35,7 @@ pub(super) fn must_say_closed<M: Mechanism>(end: &mut End<M>) {
     assert!(matches!(outcome, SendError::PeerClosed), "{outcome:?}");
 }
 
-pub(super) fn a_closed_peer_is_noticed_after_its_last_message<M: Mechanism>() {
+pub(crate) fn a_closed_peer_is_noticed_after_its_last_message<M: Mechanism>() {
     check::<M>(|| {
         for listener_closes in [false, true] {
             let (a, b) = open::<M>(&natural_spec::<M>());
@@ -83,7 +83,7 @@ fn while_blocked<M: Mechanism, T: Send + 'static>(
 ) -> T {
     let (told, tid) = std::sync::mpsc::channel();
     let thread = start("blocked", move || {
-        told.send(super::peer::thread_id()).unwrap();
+        told.send(crate::peer::thread_id()).unwrap();
         blocks()
     });
     let_it_sleep::<M>(tid.recv().unwrap());
@@ -91,7 +91,7 @@ fn while_blocked<M: Mechanism, T: Send + 'static>(
     join(thread)
 }
 
-pub(super) fn a_blocked_receiver_notices_that_its_peer_closes<M: Mechanism>() {
+pub(crate) fn a_blocked_receiver_notices_that_its_peer_closes<M: Mechanism>() {
     if !M::caps().detects_peer_death {
         return;
     }
@@ -108,7 +108,7 @@ pub(super) fn a_blocked_receiver_notices_that_its_peer_closes<M: Mechanism>() {
     });
 }
 
-pub(super) fn a_blocked_sender_notices_that_its_peer_closes<M: Mechanism>() {
+pub(crate) fn a_blocked_sender_notices_that_its_peer_closes<M: Mechanism>() {
     let caps = M::caps();
     // Who loses what comes too fast never blocks.
     if caps.reliability == Reliability::Lossy {
