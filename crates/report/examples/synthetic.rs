@@ -25,5 +25,6 @@ fn main() {
         }
     };
     synthetic::write(std::path::Path::new(&dir), &records);
+    synthetic::write_surroundings(std::path::Path::new(&dir));
     println!("{} synthetic records in {dir}", records.len());
 }

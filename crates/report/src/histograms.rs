@@ -2,9 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
+use crossway_lab::histogram::{empty, read_log, tag};
+use crossway_lab::record::Span;
+
 /// Most histogram files that are read for one report; with more, the recorded percentiles are drawn instead, so that a large
 /// run does not wait for the disk.
 const FILES_MAX: usize = 3000;
+/// Samples that must lie beyond a percentile for it to be drawn.
+const SAMPLES_BEYOND: f64 = 10.0;
+/// Points per factor of ten of samples beyond.
+const POINTS_PER_NINE: u32 = 8;
 
 /// Where the histograms of a run are.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +22,7 @@ pub struct Histograms {
 impl Histograms {
     /// The histograms of a run's directory, of which the records name `files`.
     pub fn of_run(dir: &Path, files: usize) -> Histograms {
-        Histograms { dir: (files <= FILES_MAX).then(|| dir.to_owned()) }
+        Histograms { dir: (files > 0 && files <= FILES_MAX).then(|| dir.to_owned()) }
     }
 
     /// What a reader must know about the curves' source.
@@ -26,8 +33,28 @@ impl Histograms {
         }
     }
 
-    /// Quantiles with their latency in nanoseconds, of all trials together.
-    pub fn curve(&self, _files: &[String]) -> Option<Vec<(f64, f64)>> {
-        None
+    /// Quantiles with their latency in nanoseconds, of all trials together; `None` where a file cannot be read.
+    pub fn curve(&self, span: Span, files: &[String]) -> Option<Vec<(f64, f64)>> {
+        let dir = self.dir.as_ref()?;
+        let mut all = empty();
+        for file in files {
+            // A record names files of its own run only.
+            let path = Path::new(file);
+            if path.is_absolute() || path.components().any(|c| c.as_os_str() == "..") {
+                return None;
+            }
+            let text = std::fs::read(dir.join(path)).ok()?;
+            let found = read_log(&text).into_iter().find(|(name, _)| name == tag(span))?;
+            all.add(&found.1).ok()?;
+        }
+        (!files.is_empty() && !all.is_empty()).then(|| {
+            let samples = all.len() as f64;
+            let steps = 0..=20 * POINTS_PER_NINE;
+            steps
+                .map(|step| 1.0 - 10f64.powf(-f64::from(step) / f64::from(POINTS_PER_NINE)))
+                .take_while(|q| samples * (1.0 - q) >= SAMPLES_BEYOND)
+                .map(|q| (q, all.value_at_quantile(q) as f64))
+                .collect()
+        })
     }
 }

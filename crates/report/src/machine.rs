@@ -1,10 +1,131 @@
 //! The machine in words.
 
-/// What the page says of the machine.
+use crossway_lab::env::Environment;
+
+use crate::sections::{Block, Section};
+use crate::sheet::{Cell, Row, Sheet};
+use crate::units;
+
+/// What the page says of the machine; empty where the fingerprint is missing.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// In one line.
     pub line: String,
-    /// Name and value, row by row.
-    pub rows: Vec<(String, String)>,
+    rows: Vec<(&'static str, String)>,
+    folded: Vec<(&'static str, String)>,
+}
+
+impl Machine {
+    /// From the run's fingerprint.
+    pub fn of(environment: &Environment) -> Machine {
+        let e = environment;
+        let cpus = e.topology.cpus.len();
+        let model = e.processor.model_name.clone().unwrap_or_else(|| e.processor.name());
+        let place = match (&e.virtualisation.hypervisor, &e.virtualisation.container) {
+            (Some(h), Some(c)) => format!("{c} container on a {h} virtual machine"),
+            (Some(h), None) => format!("{h} virtual machine"),
+            (None, Some(c)) => format!("{c} container"),
+            (None, None) => "no hypervisor seen".to_owned(),
+        };
+        let kernel = format!("Linux {}", e.kernel.release);
+        let line =
+            format!("{model} · {} · {kernel} · {place}", crate::run::count(cpus, "CPU", "CPUs"));
+
+        let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "not said".to_owned());
+        let listed = |items: Vec<String>| {
+            if items.is_empty() { "none".to_owned() } else { items.join(", ") }
+        };
+        let pairs = |map: &std::collections::BTreeMap<String, String>| {
+            map.iter().map(|(k, v)| format!("{k}: {v}")).collect::<Vec<_>>().join("\n")
+        };
+        let mut caches: Vec<String> = Vec::new();
+        for cache in &e.topology.caches {
+            let size = cache.size_bytes.map_or("?".to_owned(), units::size);
+            let text =
+                format!("L{} {:?} {size}, shared by {}", cache.level, cache.kind, cache.cpus.len());
+            if !caches.contains(&text) {
+                caches.push(text);
+            }
+        }
+        let sockets: std::collections::BTreeSet<_> =
+            e.topology.cpus.iter().filter_map(|c| c.socket).collect();
+        let rows = vec![
+            ("Processor", e.processor.name()),
+            ("Microcode", or_unknown(e.processor.microcode.clone())),
+            (
+                "Topology",
+                format!(
+                    "{} in {}, {}",
+                    crate::run::count(cpus, "CPU", "CPUs"),
+                    crate::run::count(sockets.len().max(1), "socket", "sockets"),
+                    crate::run::count(e.topology.nodes.len().max(1), "NUMA node", "NUMA nodes")
+                ),
+            ),
+            ("Caches", listed(caches)),
+            ("Governor", listed(e.frequency.governors.iter().cloned().collect())),
+            ("Idle driver", or_unknown(e.frequency.idle_driver.clone())),
+            ("Virtualisation", place),
+            (
+                "Steal since boot",
+                e.virtualisation
+                    .steal_share
+                    .map_or("not said".to_owned(), |s| units::Quantity::Share.show(s)),
+            ),
+            ("Kernel", format!("{kernel} {}", e.kernel.version)),
+            ("Distribution", or_unknown(e.kernel.distribution.clone())),
+            (
+                "Security modules",
+                e.kernel.security_modules.clone().map_or("not said".to_owned(), listed),
+            ),
+            ("Clock source", or_unknown(e.clock.source.clone())),
+            (
+                "Memory",
+                e.memory.total_bytes.map_or("not said".to_owned(), |b| {
+                    format!("{} GiB", units::three_digits(b as f64 / f64::from(1 << 30)))
+                }),
+            ),
+            (
+                "Crossway",
+                format!(
+                    "{} ({}, {}), {}",
+                    e.build.version, e.build.revision, e.build.profile, e.build.rustc
+                ),
+            ),
+            ("Machine id", e.machine_id.clone()),
+        ];
+        let folded = vec![
+            ("Kernel parameters", e.kernel.parameters.join(" ")),
+            ("Mitigations", pairs(&e.mitigations)),
+            ("System settings", pairs(&e.sysctls)),
+            ("Tools", pairs(&e.tools)),
+        ];
+        Machine { line, rows, folded }
+    }
+
+    /// The section, if there is a fingerprint.
+    pub fn section(&self) -> Option<Section> {
+        if self.rows.is_empty() {
+            return None;
+        }
+        let rows = self
+            .rows
+            .iter()
+            .map(|(name, value)| Row {
+                class: None,
+                cells: vec![Cell::text(*name), Cell::text(value)],
+            })
+            .collect();
+        Some(Section {
+            id: "machine",
+            title: "The machine",
+            tables: vec![Sheet { rows, ..Sheet::default() }],
+            blocks: self
+                .folded
+                .iter()
+                .filter(|(_, text)| !text.is_empty())
+                .map(|(title, text)| Block { title: (*title).to_owned(), text: text.clone() })
+                .collect(),
+            ..Section::default()
+        })
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crossway_lab::env::Environment;
 use crossway_lab::record::{Record, Status};
 use crossway_lab::records_io::{self, ReadError};
 
@@ -62,6 +63,18 @@ impl Run {
         let dir = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
         let mut run = Run::of_records(path, loaded.records);
         run.notices.extend(loaded.warnings);
+        match records_io::read_beside::<Environment>(path, records_io::ENVIRONMENT) {
+            Ok(Some(environment)) => run.machine = Machine::of(&environment),
+            Ok(None) => run.notices.push(
+                "There is no env.json beside the records: the machine that these figures are of is unknown."
+                    .to_owned(),
+            ),
+            Err(error) => run.notices.push(error.to_string()),
+        }
+        match records_io::read_beside(path, records_io::LIMITS) {
+            Ok(limits) => run.limits = Limits(limits),
+            Err(error) => run.notices.push(error.to_string()),
+        }
         run.plan = std::fs::read_to_string(dir.join("plan.toml")).ok();
         run.histograms = Histograms::of_run(
             dir,

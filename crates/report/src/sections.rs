@@ -7,6 +7,7 @@ use crossway_lab::inputs::Workload;
 use crossway_lab::record::{Record, Span, Status};
 use serde::Serialize;
 
+use crate::limits;
 use crate::run::{Run, count};
 use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::workload_name;
@@ -38,11 +39,21 @@ pub struct Section {
 
 /// All for which there is something to say, in the order of the page.
 pub fn all(run: &Run) -> Vec<Section> {
-    [fits(run), troubles(run), asked(run), Some(method(run))].into_iter().flatten().collect()
+    [
+        limits::section(run),
+        fits(run),
+        troubles(run),
+        asked(run),
+        run.machine.section(),
+        Some(method(run)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
-/// Settings beyond this get no fit: a sweep over core pairs would fill the page.
-const FIT_SETTINGS_MAX: usize = 3;
+/// Settings beyond the first get no fit: a sweep over core pairs would fill the page.
+const FIT_SETTINGS_MAX: usize = 1;
 
 fn fits(run: &Run) -> Option<Section> {
     let mut points: BTreeMap<(usize, bool, usize), Vec<Point>> = BTreeMap::new();

@@ -224,6 +224,8 @@ pub struct Case {
     pub fairness: Option<FairnessSummary>,
     /// Cache-line round trip between the roles' cores before the trials, nanoseconds.
     pub cache_line_ns: Option<Estimate>,
+    /// Logical CPU of each role in the last trial.
+    pub cpus: Vec<u32>,
     /// Values read back from the system in the last trial.
     pub facts: BTreeMap<String, i64>,
 }
@@ -516,6 +518,7 @@ fn case(contender: usize, setting: usize, key: &Key, trials: &[&Record]) -> Case
         pacing,
         fairness,
         cache_line_ns: over(&|r| r.calibration.cache_line_before_ns),
+        cpus: last.map(|r| r.inputs.cpus.clone()).unwrap_or_default(),
         facts: last.map(|r| r.facts.clone()).unwrap_or_default(),
     }
 }

@@ -71,7 +71,7 @@ fn nines(quantile: f64) -> f64 {
 
 fn curve(contender: usize, latency: &LatencySummary, histograms: &Histograms) -> Series {
     let mut series = Series::of_contender(contender);
-    if let Some(points) = histograms.curve(&latency.histograms) {
+    if let Some(points) = histograms.curve(latency.span, &latency.histograms) {
         for (quantile, ns) in points {
             series.x.push(compact(nines(quantile)));
             series.y.push(compact(ns * 1e-9));
