@@ -16,6 +16,7 @@
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   let printing = false;
+  const PAPER = { width: 670, height: 330 };
 
   // ---- units ----
   const three = (v) => {
@@ -228,6 +229,12 @@
     }
     return out;
   }
+  // Gives a chart its height; on paper its width too, because the page has not been laid out for paper yet.
+  function resize(node, layout, height) {
+    node.style.height = height ? height + "px" : printing ? PAPER.height + "px" : "";
+    node.style.width = printing ? PAPER.width + "px" : "";
+    if (printing) Object.assign(layout, { width: PAPER.width, height: height || PAPER.height, autosize: false });
+  }
   function draw(chart, viewAt, node) {
     const view = chart.views[viewAt];
     const valueAxis = view.value_axis || (chart.kind === "dots" || chart.kind === "bars" ? chart.x : chart.y);
@@ -242,9 +249,9 @@
     let empty = false;
     if (chart.kind === "heat") {
       traces = heat(chart, view, unit);
-      layout.xaxis = { title: { text: plain(chart.x.title), standoff: 8 }, automargin: true, type: "category", fixedrange: coarse };
-      layout.yaxis = { automargin: true, type: "category", autorange: "reversed", fixedrange: coarse };
-      node.style.height = Math.max(300, Math.min(900, 130 + 40 * view.matrix.rows.length)) + "px";
+      layout.xaxis = { title: { text: plain(chart.x.title), standoff: 8 }, automargin: true, type: "category", fixedrange: coarse, showgrid: false, tickangle: view.matrix.columns.every((c) => c.length < 4) ? 0 : undefined };
+      layout.yaxis = { title: { text: plain(chart.y.title), standoff: 8 }, automargin: true, type: "category", autorange: "reversed", fixedrange: coarse, showgrid: false };
+      resize(node, layout, Math.max(300, Math.min(900, 130 + (printing ? 24 : 40) * view.matrix.rows.length)));
     } else if (chart.kind === "dots" || chart.kind === "bars") {
       const d = dots(chart, view, unit);
       traces = d.traces;
@@ -255,12 +262,13 @@
       layout.showlegend = true;
       layout.legend = { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, traceorder: "normal", itemclick: false, itemdoubleclick: false };
       layout.margin.t = 44;
-      node.style.height = Math.max(240, 130 + 26 * d.order.length) + "px";
+      resize(node, layout, Math.max(240, 130 + (printing ? 18 : 26) * d.order.length));
     } else {
+      resize(node, layout);
       traces = lines(chart, view, unit, node);
       empty = traces.length === 0;
       const levels = view.levels || [];
-      const ink = css("--faint");
+      const ink = css("--soft");
       const xs = traces.flatMap((t) => t.x);
       const ys = traces.flatMap((t) => t.y).concat(levels.filter((l) => l.x.length === 0).map((l) => l.y[0]));
       layout.xaxis = axisLayout(chart.x, xs.length ? xs : [1, 10]);
@@ -270,10 +278,10 @@
         if (level.x.length) {
           const inside = level.x.map((x, k) => [x, level.y[k]]).filter(([x]) => !xs.length || (x >= Math.min(...xs) && x <= Math.max(...xs)));
           traces.push({ type: "scatter", mode: "lines", x: inside.map((p) => p[0]), y: inside.map((p) => p[1]), line: { color: ink, dash: "dot", width: 1.5 }, hovertemplate: plain(level.name) + ": %{customdata}<extra></extra>", customdata: inside.map((p) => show(p[1], unit)) });
-          if (inside.length) layout.annotations.push({ x: chart.x.scale === "linear" ? inside[0][0] : Math.log10(inside[0][0]), y: log ? Math.log10(inside[0][1]) : inside[0][1], text: plain(level.name), showarrow: false, font: { size: 11, color: css("--soft") }, xanchor: "left", yanchor: "bottom" });
+          if (inside.length) layout.annotations.push({ x: chart.x.scale === "linear" ? inside[0][0] : Math.log10(inside[0][0]), y: log ? Math.log10(inside[0][1]) : inside[0][1], text: plain(level.name), showarrow: false, font: { size: 11, color: css("--soft") }, xanchor: "right", xshift: -4, yanchor: "middle" });
         } else {
           layout.shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: level.y[0], y1: level.y[0], line: { color: ink, dash: "dot", width: 1.5 } });
-          layout.annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(level.y[0]) : level.y[0], yanchor: "bottom", text: plain(level.name + ", " + show(level.y[0], unit)), showarrow: false, font: { size: 11, color: css("--soft") } });
+          layout.annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(level.y[0]) : level.y[0], yanchor: "bottom", text: plain(level.name + ", " + show(level.y[0], unit)), showarrow: false, bgcolor: css("--card"), opacity: 0.85, borderpad: 1, font: { size: 11, color: css("--soft") } });
         }
       }
       if (chart.kind === "lines" && traces.length > 0 && traces.length <= 12) directLabels(traces, layout, log, chart);
@@ -285,6 +293,7 @@
   // Names at the ends of the lines, moved apart where they would touch: nobody should have to match dashes to a legend.
   function directLabels(traces, layout, log, chart) {
     const narrow = innerWidth < 640 && !printing;
+    const short = (name) => (narrow && name.length > 16 ? name.slice(0, 15) + "…" : name);
     const ends = traces.filter((t) => t.series && t.x.length).map((t) => ({ t, x: t.x[t.x.length - 1], y: t.y[t.y.length - 1] })).filter((e) => e.y > 0 || !log);
     if (!ends.length) return;
     const at = (v) => (log ? Math.log10(v) : v);
@@ -300,9 +309,9 @@
       top = ends[k].at;
     }
     for (const e of ends) {
-      layout.annotations.push({ xref: "paper", x: 1, xanchor: "left", xshift: 4, y: e.at, yanchor: "middle", showarrow: false, text: plain(nameOf(e.t.series)), font: { size: narrow ? 10 : 11.5, color: e.t.line.color } });
+      layout.annotations.push({ xref: "paper", x: 1, xanchor: "left", xshift: 4, y: e.at, yanchor: "middle", showarrow: false, text: plain(short(nameOf(e.t.series))), font: { size: narrow ? 10 : 11.5, color: e.t.line.color } });
     }
-    const longest = Math.max(...ends.map((e) => nameOf(e.t.series).length));
+    const longest = Math.max(...ends.map((e) => short(nameOf(e.t.series)).length));
     layout.margin.r = Math.min(narrow ? 110 : 190, 14 + longest * (narrow ? 5.6 : 6.6));
   }
 
@@ -461,13 +470,15 @@
   const beforePrint = () => {
     if (printing) return;
     printing = true;
+    document.documentElement.classList.add("printing");
     opened = $$("main details:not([open])").filter((d) => !d.classList.contains("table-of-chart"));
     opened.forEach((d) => { d.open = true; });
     refreshAll();
-    charts.forEach((s) => P.Plots.resize(s.node));
   };
   const afterPrint = () => {
+    if (!printing) return;
     printing = false;
+    document.documentElement.classList.remove("printing");
     opened.forEach((d) => { d.open = false; });
     refreshAll();
   };

@@ -19,6 +19,7 @@ pub mod run;
 pub mod sections;
 pub mod sheet;
 pub mod summary;
+pub mod svg;
 pub mod terminal;
 pub mod units;
 pub mod verdict;

@@ -21,9 +21,13 @@ impl Machine {
         let e = environment;
         let cpus = e.topology.cpus.len();
         let model = e.processor.model_name.clone().unwrap_or_else(|| e.processor.name());
-        let place = match (&e.virtualisation.hypervisor, &e.virtualisation.container) {
-            (Some(h), Some(c)) => format!("{c} container on a {h} virtual machine"),
-            (Some(h), None) => format!("{h} virtual machine"),
+        let guest = e.virtualisation.hypervisor.as_deref().map(|h| match h {
+            "unknown" => "virtual machine".to_owned(),
+            named => format!("virtual machine ({named})"),
+        });
+        let place = match (guest, &e.virtualisation.container) {
+            (Some(guest), Some(c)) => format!("{c} container on a {guest}"),
+            (Some(guest), None) => guest,
             (None, Some(c)) => format!("{c} container"),
             (None, None) => "no hypervisor seen".to_owned(),
         };

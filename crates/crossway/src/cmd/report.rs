@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use crossway_report::{Run as Records, html, json, terminal};
+use crossway_report::{Run as Records, html, json, svg, terminal};
 
 use super::Run;
 use crate::ui::Ui;
@@ -30,6 +30,9 @@ pub(crate) struct Report {
     /// The aggregated figures as JSON, for a program
     #[arg(long, group = "form")]
     json: bool,
+    /// One chart as SVG, for a document
+    #[arg(long, group = "form", value_name = "CHART", value_parser = svg::CHARTS)]
+    chart: Option<String>,
 }
 
 impl Run for Report {
@@ -37,6 +40,11 @@ impl Run for Report {
         let run = Records::read(&self.dir)?;
         if self.json {
             self.emit(&format!("{:#}\n", json::document(&run)))?;
+        } else if let Some(id) = &self.chart {
+            let chart = svg::chart(&run, id).with_context(|| {
+                format!("{} holds nothing for the chart '{id}'", self.dir.display())
+            })?;
+            self.emit(&chart)?;
         } else if self.markdown {
             self.emit(&terminal::markdown(&run))?;
         } else if self.terminal {
@@ -54,7 +62,14 @@ impl Run for Report {
 impl Report {
     /// The page in the run's directory and the summary on the terminal, as after a measurement.
     pub(super) fn page_of(dir: &Path) -> Report {
-        Report { dir: dir.to_owned(), output: None, terminal: false, markdown: false, json: false }
+        Report {
+            dir: dir.to_owned(),
+            output: None,
+            terminal: false,
+            markdown: false,
+            json: false,
+            chart: None,
+        }
     }
 
     fn emit(&self, text: &str) -> anyhow::Result<()> {

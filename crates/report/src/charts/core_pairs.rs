@@ -17,7 +17,7 @@ pub(super) fn heat_map(summary: &Summary, limits: &Limits) -> Option<Chart> {
     };
     let mut views = Vec::new();
     if let Some((cpus, figures)) = limits.core_pairs() {
-        let labels: Vec<String> = cpus.iter().map(|c| format!("CPU {c}")).collect();
+        let labels: Vec<String> = cpus.iter().map(u32::to_string).collect();
         let mut matrix = Matrix::new(labels.clone(), labels);
         for (a, b, figure) in figures {
             let (Some(row), Some(column)) =
@@ -28,7 +28,7 @@ pub(super) fn heat_map(summary: &Summary, limits: &Limits) -> Option<Chart> {
             matrix.set(row, column, &figure, 1e-9);
         }
         views.push(View {
-            label: "cache line, no mechanism".to_owned(),
+            label: "cache line, no mechanism (brackets: middle 80 %)".to_owned(),
             matrix: Some(matrix),
             ..View::default()
         });
@@ -53,7 +53,7 @@ pub(super) fn heat_map(summary: &Summary, limits: &Limits) -> Option<Chart> {
             .collect();
         let cpus: BTreeSet<u32> = cases.iter().flat_map(|(_, (a, b))| [*a, *b]).collect();
         let cpus: Vec<u32> = cpus.into_iter().collect();
-        let labels: Vec<String> = cpus.iter().map(|c| format!("CPU {c}")).collect();
+        let labels: Vec<String> = cpus.iter().map(u32::to_string).collect();
         let mut matrix = Matrix::new(labels.clone(), labels);
         for (case, (a, b)) in cases {
             if let (Some(figure), Ok(row), Ok(column)) =
@@ -76,12 +76,12 @@ pub(super) fn heat_map(summary: &Summary, limits: &Limits) -> Option<Chart> {
         id: "core-pairs",
         title: "Round trip by pair of cores".to_owned(),
         findings: Vec::new(),
-        reading: "Row: CPU of the client, column: CPU of the server; darker is slower. Blocks along the diagonal are cores that \
+        reading: "Row: CPU of the client, column: CPU of the server; the bar tells the colours' meaning. Blocks along the diagonal are cores that \
                   share a cache, a die or a socket. An empty cell was not measured or cannot be (both ends spinning on one core)."
             .to_owned(),
         kind: Kind::Heat,
         x: Axis::new("Server's CPU", Scale::Names, ""),
-        y: Axis::new("Median round trip", Scale::Names, "s"),
+        y: Axis::new("Client's CPU", Scale::Names, "s"),
         views,
         initial: 0,
     })

@@ -65,12 +65,12 @@ pub(super) fn heat_map(summary: &Summary) -> Option<Chart> {
         id: "socket-buffer",
         title: "Message length and socket buffer".to_owned(),
         findings,
-        reading: "Throughput by message length (rows) and the socket buffer asked for (columns); brighter is faster. The kernel \
+        reading: "Throughput by message length (rows) and the socket buffer asked for (columns); the bar tells the colours' meaning. The kernel \
                   doubles what is asked and keeps it within its own limits; the value read back is in the raw data."
             .to_owned(),
         kind: Kind::Heat,
         x: Axis::new("Socket buffer asked for", Scale::Names, ""),
-        y: Axis::new("Payload bytes per second", Scale::Names, "B/s"),
+        y: Axis::new("Message length", Scale::Names, "B/s"),
         views,
         initial: 0,
     })

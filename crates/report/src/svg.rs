@@ -1,0 +1,335 @@
+//! A chart as a static SVG for documents: round trip, throughput or CPU time against message size, light or dark as the reader's
+//! system is.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use crate::charts::{self, Chart, Kind, Level, Series};
+use crate::html::{Drawn, drawn};
+use crate::run::Run;
+use crate::units::{Quantity, size};
+
+const WIDTH: f64 = 880.0;
+const HEIGHT: f64 = 470.0;
+/// Around the plot: left for the ticks, right for the names of the lines.
+const LEFT: f64 = 78.0;
+const RIGHT: f64 = 190.0;
+const TOP: f64 = 72.0;
+const BOTTOM: f64 = 48.0;
+
+/// Charts that can be had as SVG.
+pub const CHARTS: [&str; 3] = ["round-trip", "throughput", "cpu"];
+
+/// The first view of the named chart, with the contenders that the page selects at first; `None` if the run has no such chart.
+pub fn chart(run: &Run, id: &str) -> Option<String> {
+    let charts = charts::all(&run.summary, &run.limits, &run.histograms);
+    let chart = charts.iter().find(|c| c.id == id && c.kind == Kind::Lines)?;
+    let view = chart.views.first()?;
+    let contenders = drawn(&run.summary);
+    let lines: Vec<(&Series, &Drawn)> = view
+        .series
+        .iter()
+        .filter_map(|s| Some((s, &contenders[s.contender?])))
+        .filter(|(s, d)| d.selected && !s.x.is_empty())
+        .collect();
+    let frame = Frame::around(&lines, &view.levels)?;
+    let axis = view.value_axis.as_ref().unwrap_or(&chart.y);
+    let mut out = String::new();
+    open(&mut out, chart, &view.label, run, &contenders);
+    grid(&mut out, &frame, &lines, axis.unit);
+    for level in &view.levels {
+        draw_level(&mut out, &frame, level, axis.unit);
+    }
+    for (series, how) in &lines {
+        draw_line(&mut out, &frame, series, how);
+    }
+    names(&mut out, &frame, &lines);
+    let _ = writeln!(
+        out,
+        "<text class=\"soft\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">Message size</text></svg>",
+        (LEFT + WIDTH - RIGHT) / 2.0,
+        HEIGHT - 10.0
+    );
+    Some(out)
+}
+
+/// From data to picture, both axes logarithmic.
+struct Frame {
+    x: (f64, f64),
+    y: (f64, f64),
+}
+
+impl Frame {
+    fn around(lines: &[(&Series, &Drawn)], levels: &[Level]) -> Option<Frame> {
+        let bounds = |values: &mut dyn Iterator<Item = f64>| {
+            values.filter(|v| *v > 0.0).fold(None, |found: Option<(f64, f64)>, v| {
+                Some(found.map_or((v, v), |(low, high)| (low.min(v), high.max(v))))
+            })
+        };
+        let xs = bounds(&mut lines.iter().flat_map(|(s, _)| s.x.iter().copied()))?;
+        let flat = levels.iter().filter(|l| l.x.is_empty()).flat_map(|l| l.y.iter().copied());
+        let ys = bounds(
+            &mut lines.iter().flat_map(|(s, _)| s.lo.iter().chain(&s.hi).copied()).chain(flat),
+        )?;
+        let pad = |(low, high): (f64, f64), share: f64| {
+            let (low, high) = (low.log10(), high.log10());
+            let room = ((high - low) * share).max(0.05);
+            (low - room, high + room)
+        };
+        Some(Frame { x: pad(xs, 0.03), y: pad(ys, 0.06) })
+    }
+
+    fn left(&self, x: f64) -> f64 {
+        LEFT + (x.log10() - self.x.0) / (self.x.1 - self.x.0) * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn down(&self, y: f64) -> f64 {
+        HEIGHT - BOTTOM - (y.log10() - self.y.0) / (self.y.1 - self.y.0) * (HEIGHT - TOP - BOTTOM)
+    }
+
+    fn holds(&self, y: f64) -> bool {
+        (self.y.0..=self.y.1).contains(&y.log10())
+    }
+}
+
+fn open(out: &mut String, chart: &Chart, view: &str, run: &Run, contenders: &[Drawn]) {
+    let _ = writeln!(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
+        escape(&format!("{}: {view}. {}", chart.title, run.verdict().headline))
+    );
+    let colours: BTreeSet<_> = contenders.iter().map(|c| c.colours).collect();
+    let class = |dark: bool| {
+        colours.iter().fold(String::new(), |mut css, (on_light, on_dark)| {
+            let colour = if dark { on_dark } else { on_light };
+            let class = class_of(on_light);
+            let _ = write!(css, ".{class}{{stroke:{colour};fill:{colour}}}");
+            css
+        })
+    };
+    let _ = writeln!(
+        out,
+        "<style>text{{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1b1f24;stroke:none}}\
+         .title{{font-size:17px;font-weight:600}}.soft{{fill:#55606d}}.card{{fill:#fff;stroke:#dfdcd4}}.grid{{stroke:#e7e4dd}}\
+         .level{{stroke:#6b7683;stroke-width:1.5;stroke-dasharray:2 4;fill:none}}.line{{stroke-width:2}}{}\
+         @media(prefers-color-scheme:dark){{text{{fill:#e8e6e1}}.soft{{fill:#a9b2bd}}.card{{fill:#1b1f25;stroke:#30363f}}\
+         .grid{{stroke:#2b3038}}{}}}</style>",
+        class(false),
+        class(true)
+    );
+    let _ = writeln!(
+        out,
+        "<rect class=\"card\" x=\".5\" y=\".5\" width=\"{}\" height=\"{}\" rx=\"8\"/>\
+         <text class=\"title\" x=\"20\" y=\"30\">{}</text><text class=\"soft\" x=\"20\" y=\"50\">{}</text>",
+        WIDTH - 1.0,
+        HEIGHT - 1.0,
+        escape(&chart.title),
+        escape(&subtitle(view, run))
+    );
+}
+
+fn subtitle(view: &str, run: &Run) -> String {
+    let text = if run.machine.line.is_empty() {
+        view.to_owned()
+    } else {
+        format!("{view} · {}", run.machine.line)
+    };
+    const FITS: usize = 125;
+    if text.chars().count() <= FITS {
+        return text;
+    }
+    text.chars().take(FITS - 1).chain(['…']).collect()
+}
+
+/// A class name for a colour.
+fn class_of(colour: &str) -> String {
+    format!("c{}", colour.trim_start_matches('#'))
+}
+
+fn grid(out: &mut String, frame: &Frame, lines: &[(&Series, &Drawn)], unit: &str) {
+    let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+    let decades = frame.y.1 - frame.y.0;
+    let digits: &[f64] = if decades > 2.5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    for exponent in frame.y.0.floor() as i32..=frame.y.1.ceil() as i32 {
+        for value in digits.iter().map(|d| d * 10f64.powi(exponent)).filter(|v| frame.holds(*v)) {
+            let y = frame.down(value);
+            let _ = writeln!(
+                out,
+                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/>\
+                 <text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                LEFT - 8.0,
+                y + 4.0,
+                tick(value, unit)
+            );
+        }
+    }
+    let mut sizes: Vec<f64> = lines.iter().flat_map(|(s, _)| s.x.iter().copied()).collect();
+    sizes.sort_by(f64::total_cmp);
+    sizes.dedup();
+    let mut last = f64::NEG_INFINITY;
+    for bytes in sizes {
+        let x = frame.left(bytes);
+        if x - last < 52.0 {
+            continue;
+        }
+        last = x;
+        let _ = writeln!(
+            out,
+            "<path class=\"grid\" d=\"M{x:.1} {TOP}V{bottom}\"/>\
+             <text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            bottom + 18.0,
+            size(bytes as u64)
+        );
+    }
+}
+
+fn tick(value: f64, unit: &str) -> String {
+    let text = match unit {
+        "s" => Quantity::Duration.show(value * 1e9),
+        "B/s" => Quantity::ByteRate.show(value),
+        "msg/s" => Quantity::MessageRate.show(value),
+        "bit/s" => Quantity::BitRate.show(value),
+        _ => Quantity::Number.show(value),
+    };
+    // A tick is a round number: 10.0 µs is 10 µs.
+    match text.split_once(' ') {
+        Some((number, unit)) if number.contains('.') => {
+            format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text,
+    }
+}
+
+fn draw_level(out: &mut String, frame: &Frame, level: &Level, unit: &str) {
+    let right = WIDTH - RIGHT;
+    if level.x.is_empty() {
+        let Some(value) = level.y.first().copied().filter(|y| frame.holds(*y)) else { return };
+        let y = frame.down(value);
+        let _ = writeln!(
+            out,
+            "<path class=\"level\" d=\"M{LEFT} {y:.1}H{right}\"/>\
+             <text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}, {}</text>",
+            right - 6.0,
+            y - 5.0,
+            escape(&level.name),
+            tick(value, unit)
+        );
+        return;
+    }
+    let points: Vec<(f64, f64)> = level
+        .x
+        .iter()
+        .zip(&level.y)
+        .filter(|(x, y)| (frame.x.0..=frame.x.1).contains(&x.log10()) && frame.holds(**y))
+        .map(|(x, y)| (frame.left(*x), frame.down(*y)))
+        .collect();
+    let Some((x, y)) = points.first() else { return };
+    let _ = writeln!(
+        out,
+        "<path class=\"level\" d=\"{}\"/>\
+         <text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+        path(&points),
+        x - 6.0,
+        y + 4.0,
+        escape(&level.name)
+    );
+}
+
+fn path(points: &[(f64, f64)]) -> String {
+    points.iter().enumerate().fold(String::new(), |mut d, (at, (x, y))| {
+        let _ = write!(d, "{}{x:.1} {y:.1}", if at == 0 { 'M' } else { 'L' });
+        d
+    })
+}
+
+fn draw_line(out: &mut String, frame: &Frame, series: &Series, how: &Drawn) {
+    let class = class_of(how.colours.0);
+    let dash = match how.dash {
+        "dash" => "9 5",
+        "dot" => "2 4",
+        "dashdot" => "9 4 2 4",
+        "longdash" => "15 5",
+        _ => "none",
+    };
+    let points: Vec<(f64, f64)> =
+        series.x.iter().zip(&series.y).map(|(x, y)| (frame.left(*x), frame.down(*y))).collect();
+    let _ = writeln!(
+        out,
+        "<path class=\"line {class}\" style=\"fill:none\" stroke-dasharray=\"{dash}\" d=\"{}\"/>",
+        path(&points)
+    );
+    for (at, (x, y)) in points.iter().enumerate() {
+        if let (Some(low), Some(high)) = (series.lo.get(at), series.hi.get(at))
+            && *low > 0.0
+        {
+            let _ = writeln!(
+                out,
+                "<path class=\"{class}\" d=\"M{x:.1} {:.1}V{:.1}\"/>",
+                frame.down(*low),
+                frame.down(*high)
+            );
+        }
+        let _ = writeln!(
+            out,
+            "<path class=\"{class}\" transform=\"translate({x:.1} {y:.1})\" d=\"{}\"/>",
+            marker(how.marker)
+        );
+    }
+}
+
+/// The markers of the page, by plotly's names.
+fn marker(name: &str) -> &'static str {
+    match name {
+        "square" => "M-3.5-3.5H3.5V3.5H-3.5Z",
+        "diamond" => "M0-5L5 0L0 5L-5 0Z",
+        "triangle-up" => "M0-4.5L4.5 3.5H-4.5Z",
+        "triangle-down" => "M0 4.5L4.5-3.5H-4.5Z",
+        "x" => "M-4-2.2L-2.2-4L0-1.8L2.2-4L4-2.2L1.8 0L4 2.2L2.2 4L0 1.8L-2.2 4L-4 2.2L-1.8 0Z",
+        "cross" => "M-1.3-4.5H1.3V-1.3H4.5V1.3H1.3V4.5H-1.3V1.3H-4.5V-1.3H-1.3Z",
+        "star" => "M0-5L1.4-1.6L5-1.5L2.2 .8L3.1 4.3L0 2.3L-3.1 4.3L-2.2 .8L-5-1.5L-1.4-1.6Z",
+        _ => "M0-4A4 4 0 1 1 0 4A4 4 0 1 1 0-4Z",
+    }
+}
+
+/// Names at the ends of the lines, moved apart where they would touch.
+fn names(out: &mut String, frame: &Frame, lines: &[(&Series, &Drawn)]) {
+    const APART: f64 = 15.0;
+    let mut ends: Vec<(f64, &Drawn)> =
+        lines.iter().filter_map(|(s, how)| Some((frame.down(*s.y.last()?), *how))).collect();
+    ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut last = f64::NEG_INFINITY;
+    for end in &mut ends {
+        end.0 = end.0.max(last + APART);
+        last = end.0;
+    }
+    // What was pushed below the plot is moved up again, together with what it then touches.
+    let mut limit = HEIGHT - BOTTOM;
+    for end in ends.iter_mut().rev() {
+        end.0 = end.0.min(limit);
+        limit = end.0 - APART;
+    }
+    for (y, how) in ends {
+        let _ = writeln!(
+            out,
+            "<text class=\"name {}\" style=\"stroke:none\" x=\"{}\" y=\"{:.1}\">{}</text>",
+            class_of(how.colours.0),
+            WIDTH - RIGHT + 8.0,
+            y + 4.0,
+            escape(&how.label)
+        );
+    }
+}
+
+fn escape(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut out, letter| {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+        out
+    })
+}
