@@ -178,7 +178,7 @@ impl Swarm {
     fn watch(&mut self) {
         for (host, event) in self.net.take_events() {
             match event {
-                Event::LinkDown { peer, reason, .. } => {
+                Event::LinkDown { peer, .. } => {
                     let other = HostId((peer.0 - 0x1000) as usize);
                     let (life, other_life) = (self.life(host), self.life(other));
                     self.broken.insert((host, life, other, other_life));

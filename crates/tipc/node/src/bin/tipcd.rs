@@ -16,7 +16,7 @@ use crossway_tipc_proto::node::{Config, Event};
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Options {
-    /// Media to use: eth:DEVICE (needs root) or udp:LOCAL-ADDRESS[%DEVICE][,REMOTE...]; up to three
+    /// Media to use: `eth:DEVICE` (needs root) or `udp:LOCAL-ADDRESS[%DEVICE][,REMOTE...]`; up to three
     #[arg(required = true, value_name = "BEARER")]
     bearers: Vec<BearerSpec>,
     /// Identity: up to 16 of A-Z a-z 0-9 . : _ @ - [default: from the first bearer's address]
