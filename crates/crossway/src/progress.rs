@@ -25,7 +25,13 @@ impl Progress {
             return;
         }
         match event {
+            Event::Limits { what } => {
+                let spinner = self.bar.get_or_insert_with(ProgressBar::new_spinner);
+                spinner.set_message(format!("limits of this machine: {what}"));
+                spinner.tick();
+            }
             Event::Begin { folder, trials, findings } => {
+                self.finish();
                 for finding in findings.iter().filter(|f| f.severity > Severity::Note) {
                     eprintln!("{}: {}; {}", finding.about, finding.what, finding.next_step);
                 }

@@ -130,6 +130,24 @@ impl Default for Ask {
     }
 }
 
+impl Ask {
+    /// The short form that is taken beside each run, for the sizes the run has: one to two seconds on two cores. A size
+    /// series has too many; the usual sizes then do.
+    pub fn beside_a_run(mut sizes_bytes: Vec<u64>) -> Ask {
+        const SIZES_AT_MOST: usize = 8;
+        for size in &mut sizes_bytes {
+            *size = (*size).clamp(64, 1 << 20).next_multiple_of(64);
+        }
+        sizes_bytes.sort_unstable();
+        sizes_bytes.dedup();
+        let usual = Ask::default();
+        if sizes_bytes.len() > SIZES_AT_MOST {
+            sizes_bytes = usual.sizes_bytes;
+        }
+        Ask { sizes_bytes, repeats: 3, run_ms: 5, long_wakes: 10, ..Ask::default() }
+    }
+}
+
 /// So many pairs are measured at most; beyond that only pairs of cores, not of hardware threads, then the first ones.
 const PAIRS_AT_MOST: usize = 2048;
 
@@ -312,6 +330,13 @@ mod tests {
     fn moved_cores_are_told_in_both_directions() {
         assert!(cores_moved(37.0, 184.0) && cores_moved(184.0, 37.0));
         assert!(!cores_moved(100.0, 120.0) && !cores_moved(0.0, 100.0));
+    }
+
+    #[test]
+    fn a_run_asks_for_its_own_sizes_unless_they_are_a_series() {
+        assert_eq!(Ask::beside_a_run(vec![4096, 64, 1, 100, 64]).sizes_bytes, [64, 128, 4096]);
+        let series = (1..80).map(|n| 512 * n).collect();
+        assert_eq!(Ask::beside_a_run(series).sizes_bytes, Ask::default().sizes_bytes);
     }
 
     #[test]

@@ -20,10 +20,12 @@ use crate::case::{self, Case};
 use crate::env::Environment;
 use crate::inputs::Load;
 use crate::launcher::{LaunchError, Launcher};
+use crate::limits::{Ask, Limits};
 use crate::load::{LoadError, RunningLoad};
 use crate::plan::Plan;
 use crate::preflight::{self, Activity, Finding, Need};
 use crate::record::{Record, SCHEMA, Status};
+use crate::records_io;
 use crate::trial::{self, Setting};
 use crate::{assemble, shutdown};
 
@@ -51,6 +53,11 @@ pub struct Options {
 /// What happens, for whoever shows it.
 #[derive(Debug)]
 pub enum Event<'a> {
+    /// The machine's limits are being measured; what comes next of them.
+    Limits {
+        /// In words.
+        what: &'a str,
+    },
     /// All is prepared.
     Begin {
         /// Where it will be written.
@@ -110,6 +117,7 @@ pub fn measure(
     folder.write_beside("env.json", &environment)?;
     let findings = preflight::check(&environment, &Activity::sample(WATCH), &need(&cases));
     folder.write_beside("preflight.json", &findings)?;
+    limits_beside(&folder, &topology, &cases, &mut tell)?;
     let ready = probe(&cases);
     let slots = order::interleave(&cases, plan.seed);
     let done = folder.done()?;
@@ -136,6 +144,32 @@ pub fn measure(
     drop(run.load.take());
     let (dir, by_status) = (run.folder.dir().to_owned(), run.by_status);
     Ok(Summary { dir, by_status, interrupted })
+}
+
+/// A run shorter than this is a trial of the plan, not worth the seconds that limits take.
+const WORTH_LIMITS_MS: u64 = 10_000;
+
+/// Writes the machine's limits beside the records, once per run. They are yardsticks: a run goes on without them.
+fn limits_beside(
+    folder: &Folder,
+    topology: &Topology,
+    cases: &[Case],
+    tell: &mut impl FnMut(Event<'_>),
+) -> Result<(), RunError> {
+    let planned_ms: u64 =
+        cases.iter().map(|c| c.inputs.measure_ms * u64::from(c.inputs.trials)).sum();
+    if planned_ms < WORTH_LIMITS_MS || folder.dir().join(records_io::LIMITS).exists() {
+        return Ok(());
+    }
+    let sizes = cases.iter().map(|c| c.inputs.size_bytes).collect();
+    let ask = Ask::beside_a_run(sizes);
+    match Limits::measure(topology, &ask, |what| tell(Event::Limits { what })) {
+        Ok(limits) => folder.write_beside(records_io::LIMITS, &limits),
+        Err(error) => {
+            tracing::warn!("the machine's limits could not be measured: {error}");
+            Ok(())
+        }
+    }
 }
 
 /// What the machine should be free for.
