@@ -191,6 +191,8 @@ pub enum Answer {
     Failed {
         /// What, in one sentence.
         reason: String,
+        /// The mechanism cannot do what the case asks: nothing broke.
+        unsupported: bool,
     },
 }
 

@@ -25,6 +25,9 @@ pub(crate) enum LaunchError {
     /// The person or the system asked to stop.
     #[error("interrupted")]
     Interrupted,
+    /// The mechanism cannot do what the case asks.
+    #[error("{0}")]
+    Unsupported(String),
     /// A role failed, died or hung.
     #[error("{0}")]
     Role(String),
@@ -120,7 +123,10 @@ impl<'a> Troupe<'a> {
             for role in ready {
                 let said = self.players[role].wire.hear::<Answer>();
                 match said {
-                    Ok((Answer::Failed { reason }, _)) => {
+                    Ok((Answer::Failed { reason, unsupported: true }, _)) => {
+                        return Err(LaunchError::Unsupported(reason));
+                    }
+                    Ok((Answer::Failed { reason, .. }, _)) => {
                         return Err(self.failure(role, Some(reason)));
                     }
                     Ok(answer) => {
@@ -163,7 +169,7 @@ impl<'a> Troupe<'a> {
             others.retain(|role| !ready.contains(role));
             for role in ready {
                 match self.players[role].wire.hear::<Answer>() {
-                    Ok((Answer::Failed { reason }, _)) => told.push((role, Some(reason))),
+                    Ok((Answer::Failed { reason, .. }, _)) => told.push((role, Some(reason))),
                     Err(ControlError::Closed) => told.push((role, None)),
                     _ => {}
                 }

@@ -42,7 +42,8 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(RoleError::Control(ControlError::Closed)) => ExitCode::FAILURE,
         Err(error) => {
-            let _ = wire.say(&Answer::Failed { reason: error.to_string() }, &[]);
+            let unsupported = matches!(error, RoleError::Open(OpenError::Unsupported { .. }));
+            let _ = wire.say(&Answer::Failed { reason: error.to_string(), unsupported }, &[]);
             ExitCode::FAILURE
         }
     }

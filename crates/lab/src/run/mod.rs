@@ -132,6 +132,7 @@ pub fn measure(
         folder,
         verified: BTreeSet::new(),
         failures: BTreeMap::new(),
+        unsupported: BTreeSet::new(),
         load: None,
         cores: cores::Cores::default(),
         loads_failed: BTreeMap::new(),
@@ -199,6 +200,8 @@ struct Running<'a> {
     folder: Folder,
     verified: BTreeSet<usize>,
     failures: BTreeMap<usize, u32>,
+    /// Cases that turned out to be impossible; one record says so.
+    unsupported: BTreeSet<usize>,
     load: Option<(Load, RunningLoad)>,
     cores: cores::Cores,
     loads_failed: BTreeMap<String, LoadError>,
@@ -220,6 +223,7 @@ impl Running<'_> {
     fn is_open(&self, slot: &Slot, done: &Done) -> bool {
         let case = &self.cases[slot.case];
         self.obstacle(case).is_none()
+            && !self.unsupported.contains(&slot.case)
             && !done.contains(&(case.group.clone(), case.id.clone(), slot.trial))
     }
 
@@ -309,6 +313,13 @@ impl Running<'_> {
                 self.verified.insert(slot.case);
             }
             Err(LaunchError::Interrupted) => return Ok(None),
+            Err(LaunchError::Unsupported(why)) => {
+                self.unsupported.insert(slot.case);
+                record.status = Status::Skipped;
+                let (why, remedy) = split_remedy(&why);
+                (record.reason, record.remedy) = (Some(why), Some(remedy));
+                return Ok(Some(record));
+            }
             Err(error) => {
                 record.status = Status::Failed;
                 record.reason = Some(error.to_string());
@@ -397,6 +408,14 @@ impl Running<'_> {
         *self.by_status.entry(record.status).or_default() += 1;
         tell(Event::Written { record: &record });
         Ok(())
+    }
+}
+
+/// An error's cause and, behind the semicolon, what mends it.
+fn split_remedy(why: &str) -> (String, String) {
+    match why.split_once("; ") {
+        Some((why, remedy)) => (why.to_owned(), remedy.to_owned()),
+        None => (why.to_owned(), "ask for what the mechanism can do".to_owned()),
     }
 }
 
