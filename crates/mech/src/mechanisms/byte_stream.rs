@@ -15,6 +15,9 @@ use crate::{Deadline, Facts, RecvError, Rx, SendError, Tx, Wait};
 
 /// Where bytes go in. The kernel's word for a peer that is gone is EPIPE or ECONNRESET.
 pub trait ByteSink: Send + 'static {
+    /// Whether blocking is a mode of the descriptor, which costs a system call to switch.
+    const SWITCHES_MODE: bool = false;
+
     /// Writes a part or all; EAGAIN if nothing could be taken.
     fn write(&mut self, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno>;
 
@@ -35,6 +38,9 @@ pub trait ByteSink: Send + 'static {
 
 /// Where bytes come out.
 pub trait ByteSource: Send + 'static {
+    /// Whether blocking is a mode of the descriptor, which costs a system call to switch.
+    const SWITCHES_MODE: bool = false;
+
     /// Reads what is there; EAGAIN if there is nothing, 0 at the end.
     fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno>;
 
@@ -70,6 +76,7 @@ struct Writing<'a, S> {
 
 impl<S: ByteSink> Attempt for Writing<'_, S> {
     type Out = usize;
+    const SWITCHES_MODE: bool = S::SWITCHES_MODE;
 
     #[inline]
     fn attempt(&mut self, nonblocking: bool) -> Result<usize, Errno> {
@@ -188,6 +195,7 @@ struct Reading<'a, S> {
 
 impl<S: ByteSource> Attempt for Reading<'_, S> {
     type Out = usize;
+    const SWITCHES_MODE: bool = S::SWITCHES_MODE;
 
     #[inline]
     fn attempt(&mut self, nonblocking: bool) -> Result<usize, Errno> {

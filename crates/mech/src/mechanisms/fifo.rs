@@ -34,6 +34,8 @@ struct Names {
 }
 
 impl ByteSink for FifoEnd {
+    const SWITCHES_MODE: bool = true;
+
     #[inline]
     fn write(&mut self, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno> {
         self.end.write(bytes, nonblocking)
@@ -49,6 +51,8 @@ impl ByteSink for FifoEnd {
 }
 
 impl ByteSource for FifoEnd {
+    const SWITCHES_MODE: bool = true;
+
     #[inline]
     fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
         self.end.read(buf, nonblocking)

@@ -17,6 +17,8 @@ use crate::{
 pub struct Pipe;
 
 impl ByteSink for PipeEnd {
+    const SWITCHES_MODE: bool = true;
+
     #[inline]
     fn write(&mut self, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno> {
         PipeEnd::write(self, bytes, nonblocking)
@@ -32,6 +34,8 @@ impl ByteSink for PipeEnd {
 }
 
 impl ByteSource for PipeEnd {
+    const SWITCHES_MODE: bool = true;
+
     #[inline]
     fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
         PipeEnd::read(self, buf, nonblocking)
@@ -143,5 +147,52 @@ impl Mechanism for Pipe {
         let write = offer.take_fd(Self::ID, "write")?;
         let read = offer.take_fd(Self::ID, "read")?;
         halves(spec, write, read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Rx, Tx, Wait};
+
+    /// How many read and write calls this thread has made.
+    fn calls() -> (u64, u64) {
+        let text = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+        let number = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim().parse::<u64>().unwrap()
+        };
+        (number("syscr:"), number("syscw:"))
+    }
+
+    #[test]
+    fn a_message_costs_one_call_at_each_end_however_the_ends_wait() {
+        for wait in [Wait::Block, Wait::Spin, Wait::Hybrid { spin_us: 20 }] {
+            let spec = Spec { wait, ..Spec::default() };
+            let (mut listener, mut offer) = Pipe::listen(&spec).unwrap();
+            let (mut tx, _rx) = Pipe::connect(&spec, &mut offer).unwrap();
+            let (_tx, mut rx) = listener.accept(None).unwrap();
+            let (before, again) = (calls(), calls());
+            let looking = again.0 - before.0;
+            let start = calls();
+            for n in 0..100 {
+                tx.send(&[n; 512], None).unwrap();
+                rx.recv(&mut [0; 512], None).unwrap();
+            }
+            let end = calls();
+            assert_eq!(end.0 - start.0 - looking, 100, "reads with {wait:?}");
+            assert_eq!(end.1 - start.1, 100, "writes with {wait:?}");
+        }
+    }
+
+    #[test]
+    fn the_capacity_asked_for_holds_for_both_directions() {
+        let spec = Spec { capacity_bytes: Some(200_000), ..Spec::default() };
+        let (mut listener, mut offer) = Pipe::listen(&spec).unwrap();
+        let (tx, rx) = Pipe::connect(&spec, &mut offer).unwrap();
+        let (other_tx, other_rx) = listener.accept(None).unwrap();
+        for facts in [tx.facts(), rx.facts(), other_tx.facts(), other_rx.facts()] {
+            assert_eq!(facts["pipe_bytes"], 262_144);
+        }
     }
 }

@@ -49,3 +49,23 @@ impl ConnectionFamily for TcpNodelay {
         tcp::add_tcp_facts(fd, facts);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mechanisms::tcp::Tcp;
+    use crate::{Listener, Mechanism, Tx};
+
+    fn nodelay_at_both_ends<M: Mechanism>() -> [i64; 2] {
+        let (mut listener, mut offer) = M::listen(&Spec::default()).unwrap();
+        let (tx, _rx) = M::connect(&Spec::default(), &mut offer).unwrap();
+        let (other_tx, _rx) = listener.accept(None).unwrap();
+        [tx, other_tx].map(|tx| tx.facts()["tcp_nodelay"])
+    }
+
+    #[test]
+    fn nagle_is_off_at_both_ends_here_and_on_in_plain_tcp() {
+        assert_eq!(nodelay_at_both_ends::<TcpNodelay>(), [1, 1]);
+        assert_eq!(nodelay_at_both_ends::<Tcp>(), [0, 0]);
+    }
+}

@@ -114,3 +114,30 @@ impl ConnectionFamily for UdsSeqpacket {
 /// What to do about a limit that SO_SNDBUF sets.
 pub(super) const LARGER: &str =
     "ask for larger socket_buffer_bytes (net.core.wmem_max bounds them)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Listener, Mechanism, Tx};
+
+    #[test]
+    fn the_limit_follows_the_buffer_that_was_asked_for_at_both_ends() {
+        let spec = Spec { socket_buffer_bytes: Some(8192), max_message: 4096, ..Spec::default() };
+        let (mut listener, mut offer) = UdsSeqpacket::listen(&spec).unwrap();
+        let (tx, _rx) = UdsSeqpacket::connect(&spec, &mut offer).unwrap();
+        let (other_tx, _rx) = listener.accept(None).unwrap();
+        for facts in [tx.facts(), other_tx.facts()] {
+            assert_eq!(facts["so_sndbuf_bytes"], 16_384, "the kernel doubles what is asked for");
+            assert_eq!(facts["max_message_bytes"], 16_384 - 32);
+        }
+    }
+
+    #[test]
+    fn messages_that_no_buffer_holds_are_refused_when_opening() {
+        let spec = Spec { max_message: 1 << 30, ..Spec::default() };
+        let Err(OpenError::Unsupported { why, .. }) = UdsSeqpacket::listen(&spec) else {
+            panic!("taken");
+        };
+        assert!(why.contains("socket_buffer_bytes"), "{why}");
+    }
+}

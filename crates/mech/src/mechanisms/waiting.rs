@@ -31,6 +31,10 @@ pub(super) trait Attempt {
     /// What comes out of it.
     type Out;
 
+    /// Whether blocking and not blocking is a mode of the descriptor, which costs a system call to switch, and not of
+    /// the call.
+    const SWITCHES_MODE: bool = false;
+
     /// Tries; EAGAIN when it cannot go on, without sleeping if `nonblocking`.
     fn attempt(&mut self, nonblocking: bool) -> Result<Self::Out, Errno>;
 
@@ -57,8 +61,14 @@ pub(super) fn wait_for<A: Attempt>(
         Wait::Block => block(what, until),
         Wait::Spin => spin(what, until),
         Wait::Hybrid { spin_us } => {
+            // The clock is read only when there is something to wait for.
+            match what.attempt(true) {
+                Err(Errno::AGAIN) => {}
+                done => return done.map_err(Stop::Errno),
+            }
             let budget = Instant::now() + Duration::from_micros(spin_us.into());
             match spin(what, Some(until.map_or(budget, |until| until.min(budget)))) {
+                Err(Stop::TimedOut) if A::SWITCHES_MODE && until.is_none() => sleep_by_poll(what),
                 Err(Stop::TimedOut) => block(what, until),
                 done => done,
             }
@@ -82,6 +92,16 @@ fn block<A: Attempt>(what: &mut A, until: Deadline) -> Result<A::Out, Stop> {
             Err(Errno::AGAIN) if Instant::now() >= until => return Err(Stop::TimedOut),
             Err(Errno::AGAIN) => what.sleep_until(until).map_err(Stop::Errno)?,
             done => return done.map_err(Stop::Errno),
+        }
+    }
+}
+
+/// Blocks without the blocking call, where two switches of mode would cost more than the poll.
+fn sleep_by_poll<A: Attempt>(what: &mut A) -> Result<A::Out, Stop> {
+    loop {
+        match block(what, Some(Instant::now() + Duration::from_secs(3600))) {
+            Err(Stop::TimedOut) => {}
+            done => return done,
         }
     }
 }
