@@ -78,6 +78,8 @@ macro_rules! for_every_mechanism {
             shm_futex::ShmFutex,
             shm_spin::ShmSpin,
             shm_eventfd::ShmEventfd,
+            shm_pipe::ShmPipe,
+            sysv_shm::SysvShm,
         }
     };
 }

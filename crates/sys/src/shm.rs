@@ -65,46 +65,41 @@ impl Mapping {
     /// Maps pieces of `fd`, each given as offset and length in whole pages, one behind the other, and faults them in. A
     /// piece may appear twice in a row: what is written past the end of the first then shows at its start.
     pub fn of_pieces(fd: impl AsFd, pieces: &[(usize, usize)]) -> Result<Mapping, OsError> {
-        let error = |e| {
-            OsError::new("mmap", format!("shared memory, pieces (offset, length) {pieces:?}"), e)
-        };
-        let len = pieces.iter().map(|(_, len)| len).sum();
-        // SAFETY: the address is left to the kernel, so no existing mapping is replaced.
-        let start = unsafe {
-            rustix::mm::mmap_anonymous(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::empty(),
-                MapFlags::PRIVATE,
-            )
-        }
-        .map_err(error)?;
-        // From here on `Drop` unmaps the whole range.
-        let mapping = Mapping {
-            start: NonNull::new(start.cast()).expect("the kernel maps nothing at address 0"),
-            len,
-        };
+        let mapping = Mapping::reserve(pieces.iter().map(|(_, len)| len).sum())?;
+        let mut at = mapping.start.as_ptr();
         let flags = MapFlags::SHARED | MapFlags::POPULATE | MapFlags::FIXED;
-        let mut at = start;
         for &(offset, len) in pieces {
             // SAFETY: the target lies within the range reserved above, which nobody else knows of.
             unsafe {
-                rustix::mm::mmap(
-                    at,
-                    len,
-                    ProtFlags::READ | ProtFlags::WRITE,
-                    flags,
-                    &fd,
-                    offset as u64,
-                )
-                .map_err(error)?;
-                at = at.byte_add(len);
+                let prot = ProtFlags::READ | ProtFlags::WRITE;
+                rustix::mm::mmap(at.cast(), len, prot, flags, &fd, offset as u64).map_err(|e| {
+                    OsError::new("mmap", format!("{len} bytes of shared memory at {offset}"), e)
+                })?;
+                at = at.add(len);
             }
         }
-        // Write faults ahead are a favour: kernels before 5.14 refuse, and nothing is lost.
-        // SAFETY: the range is the mapping just made; the advice does not change its content.
-        let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxPopulateWrite) };
+        mapping.populate();
         Ok(mapping)
+    }
+
+    /// Sets an address range aside, without access; pieces are put into it.
+    pub(crate) fn reserve(len: usize) -> Result<Mapping, OsError> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: the address is left to the kernel, so no existing mapping is replaced.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::empty(), flags)
+        }
+        .map_err(|e| OsError::new("mmap", format!("{len} bytes of address space"), e))?;
+        let start = NonNull::new(start.cast()).expect("the kernel maps nothing at address 0");
+        Ok(Mapping { start, len })
+    }
+
+    /// Faults all pages in for writing. A favour: kernels before 5.14 refuse, and nothing is lost.
+    pub(crate) fn populate(&self) {
+        // SAFETY: the range is this mapping's; the advice does not change its content.
+        let _ = unsafe {
+            rustix::mm::madvise(self.start.as_ptr().cast(), self.len, Advice::LinuxPopulateWrite)
+        };
     }
 
     /// Its first byte. Another process may write to the memory at any time: access it through atomics, or under a

@@ -1,1 +1,188 @@
-//! System V shared memory, message queues and semaphores.
+//! System V shared memory and semaphores (`shmget(2)`, `shmop(2)`, `semget(2)`, `semop(2)`). Message queues are in
+//! [`crate::sysv_queue`].
+
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::OsError;
+use crate::error::last_errno;
+use crate::shm::Mapping;
+
+/// A shared-memory segment by its id. It lives until it is removed and nobody has it attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    id: i32,
+    len: usize,
+}
+
+impl Segment {
+    /// Makes a zeroed segment of `len` bytes that only this user can attach; `EEXIST` if the key is taken.
+    pub fn create(key: i32, len: usize) -> Result<Segment, OsError> {
+        // SAFETY: touches no memory of this process.
+        let id = unsafe { libc::shmget(key, len, libc::IPC_CREAT | libc::IPC_EXCL | 0o600) };
+        if id < 0 {
+            return Err(OsError::last("shmget", format!("{len} bytes, key {key:#x}")));
+        }
+        Ok(Segment { id, len })
+    }
+
+    /// The segment with this id, which must be `len` bytes long. Linux lets a removed segment be attached by its id as
+    /// long as somebody else has it attached.
+    pub fn open(id: i32, len: usize) -> Result<Segment, OsError> {
+        let object = || format!("segment {id}");
+        // SAFETY: all-zero is a valid value of the plain struct that the kernel fills.
+        let mut status: libc::shmid_ds = unsafe { std::mem::zeroed() };
+        // SAFETY: `status` is valid for the kernel's write.
+        if unsafe { libc::shmctl(id, libc::IPC_STAT, &raw mut status) } < 0 {
+            return Err(OsError::last("shmctl(IPC_STAT)", object()));
+        }
+        if status.shm_segsz < len {
+            let why = format!("it has {} bytes instead of {len}", status.shm_segsz);
+            return Err(OsError::new("shmctl(IPC_STAT)", object(), std::io::Error::other(why)));
+        }
+        Ok(Segment { id, len })
+    }
+
+    /// Its id, by which another process opens it.
+    pub fn id(&self) -> i32 {
+        self.id
+    }
+
+    /// Attaches segments one behind the other and faults them in. Their lengths must be whole pages; a segment may
+    /// appear several times.
+    pub fn attach_in_a_row(segments: &[Segment]) -> Result<Mapping, OsError> {
+        let mapping = Mapping::reserve(segments.iter().map(|s| s.len).sum())?;
+        let mut at = mapping.start().as_ptr();
+        for segment in segments {
+            // SAFETY: the target lies within the range just reserved, which nobody else knows of; `open` and
+            // `create` made sure of the segment's length, which cannot change.
+            unsafe {
+                let got = libc::shmat(segment.id, at.cast(), libc::SHM_REMAP);
+                if got as isize == -1 {
+                    return Err(OsError::last("shmat", format!("segment {}", segment.id)));
+                }
+                at = at.add(segment.len);
+            }
+        }
+        mapping.populate();
+        Ok(mapping)
+    }
+}
+
+/// A set of semaphores by its id. It lives until it is removed, which wakes all who wait on it.
+#[derive(Debug)]
+pub struct Semaphores {
+    id: i32,
+}
+
+impl Semaphores {
+    /// Makes `count` semaphores of value zero for this user only; `EEXIST` if the key is taken.
+    pub fn create(key: i32, count: u16) -> Result<Semaphores, OsError> {
+        let flags = libc::IPC_CREAT | libc::IPC_EXCL | 0o600;
+        // SAFETY: touches no memory of this process.
+        let id = unsafe { libc::semget(key, count.into(), flags) };
+        if id < 0 {
+            return Err(OsError::last("semget", format!("{count} semaphores, key {key:#x}")));
+        }
+        Ok(Semaphores { id })
+    }
+
+    /// The set with this id.
+    pub fn from_id(id: i32) -> Semaphores {
+        Semaphores { id }
+    }
+
+    /// Its id, by which another process opens it.
+    pub fn id(&self) -> i32 {
+        self.id
+    }
+
+    /// Adds one to the `nth`. A semaphore at its maximum wakes anybody as well, so that is no error. `EIDRM` or
+    /// `EINVAL`: the set was removed.
+    pub fn post(&self, nth: u16) -> Result<(), Errno> {
+        let mut op = libc::sembuf { sem_num: nth, sem_op: 1, sem_flg: 0 };
+        // SAFETY: one operation, valid for the length of the call.
+        if unsafe { libc::semop(self.id, &raw mut op, 1) } == 0 {
+            return Ok(());
+        }
+        match last_errno() {
+            Errno::RANGE => Ok(()),
+            errno => Err(errno),
+        }
+    }
+
+    /// Sleeps until the `nth` is above zero and takes one; returns early, without telling, after `timeout` or when a signal
+    /// comes. `EIDRM` or `EINVAL`: the set was removed.
+    pub fn wait(&self, nth: u16, timeout: Duration) -> Result<(), Errno> {
+        let mut op = libc::sembuf { sem_num: nth, sem_op: -1, sem_flg: 0 };
+        let timeout = libc::timespec {
+            tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        // SAFETY: one operation and a timeout, both valid for the length of the call.
+        let done = unsafe {
+            libc::syscall(libc::SYS_semtimedop, self.id, &raw mut op, 1usize, &raw const timeout)
+        };
+        if done == 0 {
+            return Ok(());
+        }
+        match last_errno() {
+            Errno::AGAIN | Errno::INTR => Ok(()),
+            errno => Err(errno),
+        }
+    }
+
+    /// Removes the set; that it is gone already is fine.
+    pub fn remove(&self) {
+        // SAFETY: IPC_RMID reads no fourth argument and touches no memory of this process.
+        unsafe { libc::semctl(self.id, 0, libc::IPC_RMID) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::{self, Resource};
+
+    #[test]
+    fn a_removed_segment_can_be_attached_while_another_holds_it() {
+        let key = lease::fresh_key();
+        let held = lease::hold(Resource::SysvShm { key }).unwrap();
+        let segment = Segment::create(key, 8192).unwrap();
+        let a = Segment::attach_in_a_row(&[segment, segment]).unwrap();
+        held.release();
+        let again = Segment::open(segment.id(), 8192).unwrap();
+        assert!(Segment::open(segment.id(), 8193).is_err());
+        let b = Segment::attach_in_a_row(&[again]).unwrap();
+        // SAFETY: in range, and nobody else has the segment.
+        unsafe {
+            a.start().as_ptr().add(8192 + 3).write(5);
+            assert_eq!(a.start().as_ptr().add(3).read(), 5);
+            assert_eq!(b.start().as_ptr().add(3).read(), 5);
+        }
+        drop((a, b));
+        assert!(Segment::open(segment.id(), 8192).is_err(), "nothing stays behind");
+    }
+
+    #[test]
+    fn semaphores_count_and_removal_ends_a_wait() {
+        let key = lease::fresh_key();
+        let _held = lease::hold(Resource::SysvSem { key }).unwrap();
+        let set = Semaphores::create(key, 2).unwrap();
+        set.post(1).unwrap();
+        set.wait(1, Duration::from_secs(20)).unwrap();
+        set.wait(0, Duration::from_millis(1)).unwrap();
+        let id = set.id();
+        let sleeper = std::thread::spawn(move || {
+            let set = Semaphores::from_id(id);
+            loop {
+                if let Err(errno) = set.wait(0, Duration::from_secs(20)) {
+                    return errno;
+                }
+            }
+        });
+        set.remove();
+        assert!(matches!(sleeper.join().unwrap(), Errno::IDRM | Errno::INVAL));
+    }
+}

@@ -134,14 +134,16 @@ pub fn probe<M: Mechanism>(wait: Wait) -> Probe {
         Ok(()) => Probe::Ready { version: format!("linux {}", crossway_sys::kernel::release()) },
         Err(why) => Probe::Missing {
             why,
-            remedy: "allow memfd_create, mmap and futex to this process: look at its seccomp \
+            remedy:
+                "allow shared memory and its wake-up calls to this process: look at its seccomp \
                      profile and its memory limits"
-                .into(),
+                    .into(),
         },
     }
 }
 
-fn dimensions(id: &'static str, spec: &Spec) -> Result<Dimensions, OpenError> {
+/// The rings' sizes for a spec. `id` names the mechanism in errors.
+pub fn dimensions(id: &'static str, spec: &Spec) -> Result<Dimensions, OpenError> {
     let asked = spec.capacity_bytes.unwrap_or(0);
     if spec.max_message > MAX_PAYLOAD || asked > 4 * MAX_PAYLOAD {
         return Err(OpenError::Unsupported {

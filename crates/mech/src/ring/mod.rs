@@ -53,6 +53,8 @@ pub mod asymmetry;
 #[cfg(not(loom))]
 pub mod channel;
 #[cfg(not(loom))]
+pub mod heap;
+#[cfg(not(loom))]
 pub mod region;
 
 pub use bell::Bell;

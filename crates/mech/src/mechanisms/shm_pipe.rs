@@ -1,0 +1,361 @@
+//! `shm-pipe`: payload in shared memory, where it is goes through a pipe (ipc-bench's shmem_pipe).
+//!
+//! The sender takes room from a ring-shaped heap, writes the payload there, and writes its position and length into a pipe;
+//! the receiver blocks in reading that pipe, as with any pipe. Freed room is told by a shared word; a sender that waits
+//! for it blocks in reading a second pipe. Pipes tell of the peer's death by themselves.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+
+use crossway_sys::pipe::{PipeEnd, ignore_sigpipe, pipe};
+use crossway_sys::poll::{Interest, is_hung_up, wait_ready};
+use crossway_sys::{Errno, OsError};
+
+use super::waiting::{Attempt, Patience, Stop, wait_for};
+use crate::ring::RingMemory;
+use crate::ring::channel::{OneChannel, Shared, probe, ring_caps};
+use crate::ring::heap::{DamagedHead, HeapReader, HeapWriter};
+use crate::ring::region::{Direction, SharedRing};
+use crate::{
+    Caps, Deadline, Facts, Mechanism, Offer, OpenError, Probe, RecvError, Rx, SendError, Spec, Tx,
+    Wait,
+};
+
+/// The mechanism.
+pub struct ShmPipe;
+
+/// What goes through the pipe: position in the heap since it was made, and length, both native.
+const TICKET: usize = 16;
+
+/// The sending half.
+pub struct ShmPipeTx {
+    heap: HeapWriter,
+    tickets: PipeEnd,
+    room: PipeEnd,
+    wait: Wait,
+}
+
+/// Waiting until the receiver's head has come to `wanted`.
+struct ForRoom<'a> {
+    tx: &'a mut ShmPipeTx,
+    wanted: u64,
+}
+
+impl Attempt for ForRoom<'_> {
+    type Out = ();
+
+    fn attempt(&mut self, nonblocking: bool) -> Result<(), Errno> {
+        loop {
+            if self.tx.heap.head_reaches(self.wanted).map_err(damaged)?
+                || self.tx.heap.announce_sleep(self.wanted).map_err(damaged)?
+            {
+                return Ok(());
+            }
+            if nonblocking {
+                return Err(if is_hung_up(&self.tx.tickets)? { Errno::PIPE } else { Errno::AGAIN });
+            }
+            if self.tx.room.read(&mut [0; 64], false)? == 0 {
+                return Err(Errno::PIPE);
+            }
+        }
+    }
+
+    fn sleep_until(&mut self, until: Instant) -> Result<(), Errno> {
+        if wait_ready(&self.tx.room, Interest::Readable, Some(until))? {
+            match self.tx.room.read(&mut [0; 64], true) {
+                Ok(0) => return Err(Errno::PIPE),
+                Ok(_) | Err(Errno::AGAIN) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writing a ticket, which the pipe takes whole or not at all.
+struct Ticket<'a> {
+    pipe: &'a mut PipeEnd,
+    bytes: [u8; TICKET],
+}
+
+impl Attempt for Ticket<'_> {
+    type Out = ();
+
+    #[inline]
+    fn attempt(&mut self, nonblocking: bool) -> Result<(), Errno> {
+        self.pipe.write(&self.bytes, nonblocking).map(drop)
+    }
+
+    fn sleep_until(&mut self, until: Instant) -> Result<(), Errno> {
+        wait_ready(&*self.pipe, Interest::Writable, Some(until)).map(drop)
+    }
+}
+
+impl ShmPipeTx {
+    #[inline]
+    fn send_with(
+        &mut self,
+        len: usize,
+        patience: Patience,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        let max = self.heap.ring().max_message();
+        if len > max {
+            return Err(SendError::TooLarge { len, max });
+        }
+        let (wait, wanted) = (self.wait, self.heap.head_for(len));
+        let room = self.heap.head_reaches(wanted).map_err(damaged).map_err(Stop::Errno);
+        if !room.map_err(send_error)? {
+            wait_for(&mut ForRoom { tx: self, wanted }, wait, patience).map_err(send_error)?;
+        }
+        self.heap.write(len, fill);
+        let mut bytes = [0; TICKET];
+        bytes[..8].copy_from_slice(&self.heap.position().to_ne_bytes());
+        bytes[8..].copy_from_slice(&(len as u64).to_ne_bytes());
+        wait_for(&mut Ticket { pipe: &mut self.tickets, bytes }, wait, patience)
+            .map_err(send_error)?;
+        self.heap.advance(len);
+        Ok(())
+    }
+}
+
+fn damaged(_: DamagedHead) -> Errno {
+    Errno::BADMSG
+}
+
+fn send_error(stop: Stop) -> SendError {
+    match stop {
+        Stop::WouldBlock => SendError::Full,
+        Stop::TimedOut => SendError::TimedOut,
+        Stop::Errno(Errno::PIPE) => SendError::PeerClosed,
+        Stop::Errno(errno) => SendError::Os(OsError::new("send", "shm-pipe", errno)),
+    }
+}
+
+impl Tx for ShmPipeTx {
+    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
+        self.send_with(msg.len(), Patience::Now, |to| to.copy_from_slice(msg))
+    }
+
+    #[inline]
+    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
+        self.send_with(msg.len(), Patience::Until(until), |to| to.copy_from_slice(msg))
+    }
+
+    #[inline]
+    fn send_in_place(
+        &mut self,
+        len: usize,
+        _scratch: &mut [u8],
+        until: Deadline,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        self.send_with(len, Patience::Until(until), fill)
+    }
+
+    fn facts(&self) -> Facts {
+        facts(self.heap.ring(), &self.tickets)
+    }
+}
+
+/// The receiving half.
+pub struct ShmPipeRx {
+    heap: HeapReader,
+    tickets: PipeEnd,
+    room: PipeEnd,
+    wait: Wait,
+    /// A message whose ticket was read, and which did not fit the buffer.
+    waiting: Option<usize>,
+}
+
+/// Reading a ticket.
+struct NextTicket<'a>(&'a mut PipeEnd);
+
+impl Attempt for NextTicket<'_> {
+    type Out = (usize, [u8; TICKET]);
+
+    #[inline]
+    fn attempt(&mut self, nonblocking: bool) -> Result<Self::Out, Errno> {
+        let mut bytes = [0; TICKET];
+        self.0.read(&mut bytes, nonblocking).map(|n| (n, bytes))
+    }
+
+    fn sleep_until(&mut self, until: Instant) -> Result<(), Errno> {
+        wait_ready(&*self.0, Interest::Readable, Some(until)).map(drop)
+    }
+}
+
+impl ShmPipeRx {
+    /// The next message's length; it starts at the head.
+    #[inline]
+    fn next_len(&mut self, patience: Patience) -> Result<usize, RecvError> {
+        if let Some(len) = self.waiting {
+            return Ok(len);
+        }
+        let (read, bytes) = wait_for(&mut NextTicket(&mut self.tickets), self.wait, patience)
+            .map_err(|stop| match stop {
+                Stop::WouldBlock => RecvError::Empty,
+                Stop::TimedOut => RecvError::TimedOut,
+                Stop::Errno(errno) => RecvError::Os(OsError::new("read", "shm-pipe", errno)),
+            })?;
+        if read == 0 {
+            return Err(RecvError::PeerClosed);
+        }
+        let (position, len) = bytes.split_at(8);
+        let position = u64::from_ne_bytes(position.try_into().expect("8 bytes"));
+        let len = u64::from_ne_bytes(len.try_into().expect("8 bytes"));
+        if read != TICKET
+            || position != self.heap.position()
+            || len > self.heap.ring().max_message() as u64
+        {
+            return Err(RecvError::Damaged(format!(
+                "a ticket of {read} bytes for {len} bytes at {position}; expected position {} and at most {} bytes",
+                self.heap.position(),
+                self.heap.ring().max_message()
+            )));
+        }
+        Ok(len as usize)
+    }
+
+    #[inline]
+    fn recv_with<R>(
+        &mut self,
+        room: usize,
+        patience: Patience,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, RecvError> {
+        let len = self.next_len(patience)?;
+        if len > room {
+            self.waiting = Some(len);
+            return Err(RecvError::TooSmall { need: len, have: room });
+        }
+        self.waiting = None;
+        let (result, wake) = self.heap.read(len, read);
+        if wake {
+            // A sender that is gone needs no waking, and a full pipe wakes as well.
+            let _ = self.room.write(&[1], true);
+        }
+        Ok(result)
+    }
+}
+
+impl Rx for ShmPipeRx {
+    fn try_recv(&mut self, buf: &mut [u8]) -> Result<usize, RecvError> {
+        self.recv_with(buf.len(), Patience::Now, |from| copy(from, buf))
+    }
+
+    #[inline]
+    fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError> {
+        self.recv_with(buf.len(), Patience::Until(until), |from| copy(from, buf))
+    }
+
+    #[inline]
+    fn recv_in_place<R>(
+        &mut self,
+        _scratch: &mut [u8],
+        until: Deadline,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, RecvError> {
+        self.recv_with(usize::MAX, Patience::Until(until), read)
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.tickets.as_fd())
+    }
+
+    fn facts(&self) -> Facts {
+        facts(self.heap.ring(), &self.tickets)
+    }
+}
+
+#[inline]
+fn copy(from: &[u8], to: &mut [u8]) -> usize {
+    to[..from.len()].copy_from_slice(from);
+    from.len()
+}
+
+fn facts(heap: &SharedRing, tickets: &PipeEnd) -> Facts {
+    let mut facts = super::pipe::pipe_facts(tickets);
+    facts.insert("ring_bytes".into(), heap.capacity() as i64);
+    facts.insert("max_message_bytes".into(), heap.max_message() as i64);
+    facts
+}
+
+impl Mechanism for ShmPipe {
+    const ID: &'static str = "shm-pipe";
+    const ABOUT: &'static str =
+        "payload in shared memory, its place through a pipe (ipc-bench's shmem_pipe)";
+    type Tx = ShmPipeTx;
+    type Rx = ShmPipeRx;
+    type Listener = OneChannel<ShmPipeTx, ShmPipeRx>;
+
+    fn caps() -> Caps {
+        Caps { waitable_fd: true, ..ring_caps() }
+    }
+
+    fn probe() -> Probe {
+        probe::<Self>(Wait::Block)
+    }
+
+    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
+        let (shared, mut offer) = Shared::listen(Self::ID, spec)?;
+        let out = || -> Result<_, OsError> {
+            let ((ticket_read, ticket_write), (room_read, room_write)) = (pipe()?, pipe()?);
+            Ok((ticket_read, ticket_write, room_read, room_write))
+        };
+        let (their_tickets, our_tickets, our_room, their_room) = out()?;
+        let (in_tickets, their_out, their_in_room, our_freed) = out()?;
+        offer = offer
+            .with_fd("receive", their_tickets)
+            .with_fd("freed", their_room)
+            .with_fd("send", their_out)
+            .with_fd("room", their_in_room);
+        let tx = tx(&shared, Direction::FromListener, spec, our_tickets, our_room)?;
+        let rx = rx(&shared, Direction::FromConnector, spec, in_tickets, our_freed)?;
+        Ok((OneChannel::new(Self::ID, (tx, rx)), offer))
+    }
+
+    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        let shared = Shared::connect(Self::ID, spec, offer)?;
+        let mut take = |name| offer.take_fd(Self::ID, name);
+        let (send, room, receive, freed) =
+            (take("send")?, take("room")?, take("receive")?, take("freed")?);
+        Ok((
+            tx(&shared, Direction::FromConnector, spec, send, room)?,
+            rx(&shared, Direction::FromListener, spec, receive, freed)?,
+        ))
+    }
+}
+
+fn tx(
+    shared: &Shared,
+    direction: Direction,
+    spec: &Spec,
+    tickets: std::os::fd::OwnedFd,
+    room: std::os::fd::OwnedFd,
+) -> Result<ShmPipeTx, OsError> {
+    ignore_sigpipe();
+    Ok(ShmPipeTx {
+        heap: HeapWriter::new(shared.ring(direction)),
+        tickets: PipeEnd::new(tickets)?,
+        room: PipeEnd::new(room)?,
+        wait: spec.wait,
+    })
+}
+
+fn rx(
+    shared: &Shared,
+    direction: Direction,
+    spec: &Spec,
+    tickets: std::os::fd::OwnedFd,
+    room: std::os::fd::OwnedFd,
+) -> Result<ShmPipeRx, OsError> {
+    ignore_sigpipe();
+    Ok(ShmPipeRx {
+        heap: HeapReader::new(shared.ring(direction)),
+        tickets: PipeEnd::new(tickets)?,
+        room: PipeEnd::new(room)?,
+        wait: spec.wait,
+        waiting: None,
+    })
+}
