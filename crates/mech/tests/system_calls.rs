@@ -1,0 +1,164 @@
+//! System calls per message, counted by strace: what each mechanism's documentation says, and no more.
+//!
+//! The test runs itself under strace with few and with many messages; the difference is what the messages cost.
+#![cfg(not(loom))]
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use crossway_mech::registry::{self, Visitor};
+use crossway_mech::{Listener, Mechanism, Probe, Rx, Spec, Tx};
+
+const SIZE: usize = 4096;
+const FEW: usize = 128;
+const MANY: usize = FEW + 1024;
+
+/// Tells the program under strace what to do: the mechanism's id and the number of messages.
+const TASK: &str = "CROSSWAY_SYSTEM_CALLS_TASK";
+
+/// Sends messages from one thread to another, each end blocking, the receiver reading in place.
+struct OneWay {
+    messages: usize,
+}
+
+impl Visitor for OneWay {
+    type Out = ();
+
+    fn visit<M: Mechanism>(self) {
+        let spec = Spec { max_message: SIZE, ..Spec::default() };
+        let (mut listener, mut offer) = M::listen(&spec).unwrap();
+        let receiver = std::thread::spawn(move || {
+            let (tx, mut rx) = M::connect(&spec, &mut offer).unwrap();
+            let mut buf = vec![0; SIZE];
+            for n in 0..self.messages {
+                let first = rx.recv_in_place(&mut buf, None, |bytes| bytes[0]).unwrap();
+                assert_eq!(first, n as u8);
+            }
+            tx
+        });
+        let (mut tx, _rx) = listener.accept(None).unwrap();
+        for n in 0..self.messages {
+            tx.send(&[n as u8; SIZE], None).unwrap();
+        }
+        tx.flush().unwrap();
+        drop(receiver.join().unwrap());
+    }
+}
+
+#[test]
+fn a_task_from_the_environment_is_done() {
+    let Ok(task) = std::env::var(TASK) else { return };
+    let (id, messages) = task.split_once(' ').unwrap();
+    registry::dispatch(id, OneWay { messages: messages.parse().unwrap() }).unwrap();
+}
+
+/// The calls of all threads by name, as strace counts them; the reason if it cannot.
+fn counted(id: &str, messages: usize) -> Result<BTreeMap<String, f64>, String> {
+    let table = tempfile::NamedTempFile::new().unwrap();
+    let output = Command::new("strace")
+        .args(["-f", "-c", "-U", "calls,name", "-o"])
+        .arg(table.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "a_task_from_the_environment_is_done"])
+        .env(TASK, format!("{id} {messages}"))
+        .output()
+        .map_err(|error| format!("strace: {error}"))?;
+    let text = std::fs::read_to_string(table.path()).unwrap();
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if text.is_empty() {
+            return Err(said);
+        }
+        panic!("{id} under strace: {said}{}", String::from_utf8_lossy(&output.stdout));
+    }
+    let calls = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let (count, name) = (words.next()?, words.next()?);
+        Some((name.to_owned(), count.parse().ok()?))
+    });
+    Ok(calls.filter(|(name, _)| name != "total").collect())
+}
+
+fn per_message(id: &str) -> Result<BTreeMap<String, f64>, String> {
+    let few = counted(id, FEW)?;
+    let many = counted(id, MANY)?;
+    let more = |(name, count): (&String, &f64)| {
+        let difference = count - few.get(name).copied().unwrap_or(0.0);
+        (name.clone(), difference / (MANY - FEW) as f64)
+    };
+    Ok(many.iter().map(more).collect())
+}
+
+/// Holds a mechanism to its calls per message. A hundredth is left for what the scheduler decides: a wait that a signal
+/// of the tracer cuts short, a thread's start.
+fn makes<const N: usize>(id: &str, expected: [(&str, f64); N]) {
+    let entry = registry::find(id).unwrap();
+    if let Probe::Missing { why, remedy } = (entry.probe)() {
+        eprintln!("SKIP {id}: {why}; {remedy}");
+        return;
+    }
+    let counted = match per_message(id) {
+        Ok(counted) => counted,
+        Err(why) => {
+            eprintln!("SKIP {id}: {why}; install strace, and allow processes to be traced");
+            return;
+        }
+    };
+    let expected: BTreeMap<String, f64> =
+        expected.map(|(name, count)| (name.to_owned(), count)).into();
+    for (name, count) in &counted {
+        let most = expected.get(name).copied().unwrap_or(0.0);
+        assert!(*count <= most + 0.01, "{id}: {count} {name} per message, {most} expected");
+    }
+    for (name, least) in &expected {
+        let count = counted.get(name).copied().unwrap_or(0.0);
+        assert!(count >= least - 0.01, "{id}: {count} {name} per message, {least} expected");
+    }
+}
+
+#[test]
+fn posix_mq_makes_one_call_at_each_end() {
+    makes("posix-mq", [("mq_timedsend", 1.0), ("mq_timedreceive", 1.0)]);
+}
+
+#[test]
+fn sysv_mq_makes_one_call_at_each_end() {
+    makes("sysv-mq", [("msgsnd", 1.0), ("msgrcv", 1.0)]);
+}
+
+#[test]
+fn vmsplice_makes_one_call_at_each_end() {
+    makes("vmsplice", [("vmsplice", 1.0), ("read", 1.0)]);
+}
+
+#[test]
+fn cma_makes_a_notice_a_copy_and_few_acknowledgements() {
+    let half = 1.0 / 32.0;
+    makes("cma", [("sendto", 1.0 + half), ("recvfrom", 1.0 + half), ("process_vm_readv", 1.0)]);
+}
+
+#[test]
+fn memfd_passes_checks_and_maps_a_descriptor_for_each_message() {
+    let half = 1.0 / 8.0;
+    // A debug build looks at each descriptor once more before it closes it.
+    let fcntl = if cfg!(debug_assertions) { 2.0 } else { 1.0 };
+    let calls = [
+        ("sendmsg", 1.0),
+        ("recvmsg", 1.0),
+        ("fstat", 1.0),
+        ("fcntl", fcntl),
+        ("mmap", 1.0),
+        ("munmap", 1.0),
+        ("close", 1.0),
+        ("sendto", half),
+        ("recvfrom", half),
+    ];
+    makes("memfd", calls);
+}
+
+#[test]
+fn io_uring_makes_one_call_at_each_end() {
+    for id in ["uring-pipe", "uring-uds", "uring-tcp"] {
+        makes(id, [("io_uring_enter", 2.0)]);
+    }
+}
