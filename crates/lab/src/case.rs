@@ -103,7 +103,7 @@ fn expand_ends(
                         ..base.clone()
                     };
                     let placed = placement::resolve(inputs.placement, wait, topology);
-                    let mut excluded = impossible(&inputs, caps);
+                    let mut excluded = impossible(mechanism, &inputs, caps);
                     match placed {
                         Ok(cpus) => inputs.cpus = cpus,
                         Err(why) => excluded = excluded.or(Some(why)),
@@ -123,7 +123,7 @@ pub fn natural_wait(caps: &Caps) -> Wait {
 }
 
 /// What the mechanism cannot do whatever the machine.
-fn impossible(inputs: &Inputs, caps: &Caps) -> Option<Unplaceable> {
+fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceable> {
     let no = |why: String, remedy: &str| Some(Unplaceable { why, remedy: remedy.to_owned() });
     match inputs.wait {
         Wait::Block if !caps.can_block => {
@@ -140,7 +140,10 @@ fn impossible(inputs: &Inputs, caps: &Caps) -> Option<Unplaceable> {
     if let Some(max) = caps.max_message
         && inputs.size_bytes > max as u64
     {
-        return no(format!("its largest message is {max} bytes"), "a smaller size");
+        let larger = registry::find(mechanism)
+            .and_then(|entry| (entry.remedy_for_size)(inputs.size_bytes as usize));
+        let remedy = larger.unwrap_or_else(|| "a smaller size".to_owned());
+        return no(format!("its largest message here is {max} bytes"), &remedy);
     }
     if inputs.size_bytes == 0 && (caps.boundaries == Boundaries::Stream || !caps.carries_empty) {
         return no("it does not carry empty messages".to_owned(), "a size of at least 1 byte");

@@ -366,6 +366,11 @@ pub trait Mechanism: 'static {
     /// What it can do.
     fn caps() -> Caps;
 
+    /// What raises [`Caps::max_message`] here so that messages of `len` bytes go, if anything does: the exact step.
+    fn remedy_for_size(_len: usize) -> Option<String> {
+        None
+    }
+
     /// Tries it, really: opens what it needs and closes it again.
     fn probe() -> Probe;
 

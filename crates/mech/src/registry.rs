@@ -23,6 +23,8 @@ pub struct Entry {
     pub about: &'static str,
     /// What it can do.
     pub caps: fn() -> Caps,
+    /// What raises its largest message here, if anything does ([`Mechanism::remedy_for_size`]).
+    pub remedy_for_size: fn(usize) -> Option<String>,
     /// Whether it works here.
     pub probe: fn() -> Probe,
 }
@@ -34,6 +36,7 @@ macro_rules! registry {
             id: <mechanisms::$module::$name as Mechanism>::ID,
             about: <mechanisms::$module::$name as Mechanism>::ABOUT,
             caps: <mechanisms::$module::$name as Mechanism>::caps,
+            remedy_for_size: <mechanisms::$module::$name as Mechanism>::remedy_for_size,
             probe: <mechanisms::$module::$name as Mechanism>::probe,
         }),*];
 

@@ -46,6 +46,20 @@ impl Limits {
     }
 }
 
+/// The kernel's HARD_MSGSIZEMAX: the largest message, in bytes, for a process with `CAP_SYS_RESOURCE`.
+const HARD_MESSAGE_BYTES: usize = 16 << 20;
+
+/// The largest message in bytes that this process may ask for.
+pub fn largest_message_bytes() -> usize {
+    use rustix::thread::{CapabilitySet, capabilities};
+    let privileged =
+        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_RESOURCE));
+    if privileged {
+        return HARD_MESSAGE_BYTES;
+    }
+    Limits::read().map_or(0, |limits| limits.message_bytes)
+}
+
 /// A message queue.
 #[derive(Debug)]
 pub struct MessageQueue {

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use crossway_sys::lease::{self, Resource};
-use crossway_sys::mqueue::{Limits, MessageQueue};
+use crossway_sys::mqueue::{Limits, MessageQueue, largest_message_bytes};
 use crossway_sys::patience::Patience;
 use crossway_sys::peer_watch::{self, Event, PeerWatch};
 use crossway_sys::{Errno, OsError};
@@ -30,9 +30,6 @@ const NOTE: u32 = 0;
 
 /// Messages of a queue when no capacity is asked for: the kernel's own default (`msg_default`).
 const DEFAULT_MESSAGES: usize = 10;
-
-/// The kernel's HARD_MSGSIZEMAX, for processes with CAP_SYS_RESOURCE.
-const HARD_MAX_MESSAGE: usize = 16 << 20;
 
 /// `mq_overview(7)`.
 #[derive(Debug)]
@@ -276,10 +273,11 @@ fn too_large(message_bytes: usize, limits: Option<Limits>, error: &OsError) -> S
             4 * (message_bytes + 1024)
         );
     }
-    let granted = limits.map_or(8192, |l| l.message_bytes);
+    let granted = limits.map_or(0, |l| l.message_bytes);
+    let remedy = PosixMq::remedy_for_size(message_bytes).unwrap_or_default();
     format!(
-        "messages of {message_bytes} bytes are beyond fs.mqueue.msgsize_max = {granted}; run as root: sysctl -w \
-         fs.mqueue.msgsize_max={message_bytes} (at most {HARD_MAX_MESSAGE}), or ask for smaller messages"
+        "messages of {message_bytes} bytes are beyond fs.mqueue.msgsize_max = {granted}; {remedy}, or ask for smaller \
+         messages"
     )
 }
 
@@ -306,7 +304,7 @@ impl Mechanism for PosixMq {
     fn caps() -> Caps {
         Caps {
             boundaries: Boundaries::Message,
-            max_message: Some(HARD_MAX_MESSAGE),
+            max_message: Some(largest_message_bytes()),
             order: Order::Fifo,
             reliability: Reliability::Reliable,
             carries_empty: true,
@@ -321,6 +319,12 @@ impl Mechanism for PosixMq {
             send_deadline: true,
             privilege: Privilege::None,
         }
+    }
+
+    fn remedy_for_size(len: usize) -> Option<String> {
+        Some(format!(
+            "run as root: sysctl -w fs.mqueue.msgsize_max={len} (at most 16777216); then ulimit -q unlimited"
+        ))
     }
 
     fn probe() -> Probe {
@@ -381,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_size_that_cannot_be_had_names_the_line_that_mends_it() {
-        let spec = Spec { max_message: HARD_MAX_MESSAGE + 1, ..Spec::default() };
+        let spec = Spec { max_message: (16 << 20) + 1, ..Spec::default() };
         let error = two_queues(&spec).unwrap_err().to_string();
         assert!(error.contains("sysctl -w fs.mqueue.msgsize_max=16777217"), "{error}");
     }

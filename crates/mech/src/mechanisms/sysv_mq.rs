@@ -291,13 +291,12 @@ fn check_size(spec: &Spec) -> Result<(), OpenError> {
 
 fn too_large(len: usize, limits: Option<Limits>) -> OpenError {
     let (msgmax, msgmnb) = limits.map_or((0, 0), |l| (l.message_bytes, l.queue_bytes));
+    let remedy = SysvMq::remedy_for_size(len).unwrap_or_default();
     OpenError::Unsupported {
         mechanism: SysvMq::ID,
         why: format!(
-            "messages of {len} bytes are beyond kernel.msgmax = {msgmax} or kernel.msgmnb = {msgmnb}; run as root: \
-             sysctl -w kernel.msgmax={} kernel.msgmnb={}, or ask for smaller messages",
-            len.max(msgmax),
-            (4 * len).max(msgmnb)
+            "messages of {len} bytes are beyond kernel.msgmax = {msgmax} or kernel.msgmnb = {msgmnb}; {remedy}, or ask for \
+             smaller messages"
         ),
     }
 }
@@ -325,7 +324,7 @@ impl Mechanism for SysvMq {
     fn caps() -> Caps {
         Caps {
             boundaries: Boundaries::Message,
-            max_message: None,
+            max_message: Limits::read().map(|limits| limits.message_bytes),
             order: Order::Fifo,
             reliability: Reliability::Reliable,
             carries_empty: true,
@@ -340,6 +339,15 @@ impl Mechanism for SysvMq {
             send_deadline: true,
             privilege: Privilege::None,
         }
+    }
+
+    fn remedy_for_size(len: usize) -> Option<String> {
+        let (msgmax, msgmnb) = Limits::read().map_or((0, 0), |l| (l.message_bytes, l.queue_bytes));
+        Some(format!(
+            "run as root: sysctl -w kernel.msgmax={} kernel.msgmnb={}",
+            len.max(msgmax),
+            (4 * len).max(msgmnb)
+        ))
     }
 
     fn probe() -> Probe {
