@@ -28,7 +28,20 @@ pub enum WaitClass {
 }
 
 impl WaitClass {
-    fn of(wait: &Wait) -> WaitClass {
+    /// All, in the order in which they are shown.
+    pub const ALL: [WaitClass; 3] = [WaitClass::Blocking, WaitClass::Hybrid, WaitClass::Spinning];
+
+    /// Its name in a sentence.
+    pub fn name(self) -> &'static str {
+        match self {
+            WaitClass::Blocking => "blocking",
+            WaitClass::Spinning => "spinning",
+            WaitClass::Hybrid => "hybrid",
+        }
+    }
+
+    /// The class of a wait.
+    pub fn of(wait: &Wait) -> WaitClass {
         match wait {
             Wait::Block => WaitClass::Blocking,
             Wait::Spin => WaitClass::Spinning,
@@ -171,13 +184,8 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
             continue;
         }
         let speed = Speed::of_workload(&members[0].records[0].inputs.workload);
-        let class_name = match class {
-            WaitClass::Blocking => "blocking",
-            WaitClass::Spinning => "spinning",
-            WaitClass::Hybrid => "hybrid",
-        };
         rankings.push(Ranking {
-            setting: format!("{}, {class_name}", key.label()),
+            setting: format!("{}, {}", key.label(), class.name()),
             inputs: cases::FIELD_NAMES
                 .iter()
                 .filter_map(|name| Some(((*name).to_owned(), key.get(name)?.to_owned())))

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use crate::contender::Discipline;
 use crate::ranking::{Metric, Ranking};
 use crate::sheet::chosen_sizes;
 use crate::summary::Summary;
 use crate::units;
 use crate::verdict::list;
+use crossway_lab::rank::WaitClass;
 
 /// Columns that belong together.
 #[derive(Clone, Debug, Serialize)]
@@ -64,7 +64,7 @@ const ROWS_MAX: usize = 4;
 impl Answers {
     /// From the first setting.
     pub fn of(summary: &Summary) -> Answers {
-        let has = |metric: Metric, class: Discipline, size: u64| {
+        let has = |metric: Metric, class: WaitClass, size: u64| {
             Ranking::of(summary, metric, 0, size, class)
         };
         let all =
@@ -73,15 +73,15 @@ impl Answers {
         while sizes.len() > ROWS_MAX {
             sizes.remove(sizes.len() / 2);
         }
-        let mut columns: Vec<(Discipline, &'static str, Metric)> = Vec::new();
+        let mut columns: Vec<(WaitClass, &'static str, Metric)> = Vec::new();
         let mut groups: Vec<Group> = Vec::new();
-        for class in Discipline::ALL {
+        for class in WaitClass::ALL {
             let present: Vec<_> = COLUMNS
                 .iter()
                 // What a spinning end costs is its core; a column for it would only repeat the speed.
-                .filter(|(_, m)| class != Discipline::Spinning || *m != Metric::CpuPerMessage)
+                .filter(|(_, m)| class != WaitClass::Spinning || *m != Metric::CpuPerMessage)
                 // The first screen is small, and a hybrid's point is its round trip.
-                .filter(|(_, m)| class != Discipline::Hybrid || *m == Metric::RoundTripP50)
+                .filter(|(_, m)| class != WaitClass::Hybrid || *m == Metric::RoundTripP50)
                 .filter(|(_, m)| sizes.iter().any(|s| has(*m, class, *s).is_some()))
                 .collect();
             if present.is_empty() {
@@ -89,9 +89,9 @@ impl Answers {
             }
             groups.push(Group {
                 name: match class {
-                    Discipline::Blocking => "May block",
-                    Discipline::Hybrid => "Spins, then blocks",
-                    Discipline::Spinning => "Spins: owns two cores",
+                    WaitClass::Blocking => "May block",
+                    WaitClass::Hybrid => "Spins, then blocks",
+                    WaitClass::Spinning => "Spins: owns two cores",
                 },
                 columns: present.iter().map(|(name, _)| *name).collect(),
             });

@@ -1,43 +1,8 @@
 //! What competes: a mechanism with a way to wait and a way to touch the payload; and how it is drawn.
 
 use crossway_lab::inputs::{Access, Wait};
+use crossway_lab::rank::WaitClass;
 use serde::Serialize;
-
-/// How waiting ends wait; classes that never share a ranking, because a spinning end buys speed with a core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Discipline {
-    /// Sleeps in the kernel.
-    Blocking,
-    /// Spins for a budget, then sleeps.
-    Hybrid,
-    /// Never sleeps.
-    Spinning,
-}
-
-impl Discipline {
-    /// All classes, in the order in which they are shown.
-    pub const ALL: [Discipline; 3] =
-        [Discipline::Blocking, Discipline::Hybrid, Discipline::Spinning];
-
-    /// The class of a wait strategy.
-    pub fn of(wait: Wait) -> Self {
-        match wait {
-            Wait::Block => Discipline::Blocking,
-            Wait::Hybrid { .. } => Discipline::Hybrid,
-            Wait::Spin => Discipline::Spinning,
-        }
-    }
-
-    /// The class's name in a sentence or heading.
-    pub fn name(self) -> &'static str {
-        match self {
-            Discipline::Blocking => "blocking",
-            Discipline::Hybrid => "hybrid",
-            Discipline::Spinning => "spinning",
-        }
-    }
-}
 
 /// A group of related mechanisms; one hue each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -149,8 +114,8 @@ pub struct Contender {
 
 impl Contender {
     /// The class it is ranked in.
-    pub fn discipline(&self) -> Discipline {
-        Discipline::of(self.wait)
+    pub fn discipline(&self) -> WaitClass {
+        WaitClass::of(&self.wait)
     }
 
     /// The family it is drawn with.
@@ -178,7 +143,7 @@ impl Contender {
     }
 
     /// What contenders are sorted by wherever no figure decides: family, then name, then waiting.
-    pub fn sort_key(&self) -> (Family, Discipline, String) {
+    pub fn sort_key(&self) -> (Family, WaitClass, String) {
         (self.family(), self.discipline(), self.label())
     }
 }

@@ -11,13 +11,14 @@ use sha2::{Digest, Sha256};
 
 use crate::answers::Answers;
 use crate::charts::{self, Chart};
-use crate::contender::{DASHES, Discipline, Family, MARKERS};
+use crate::contender::{DASHES, Family, MARKERS};
 use crate::ranking::{Metric, Ranking};
 use crate::raw::Raw;
 use crate::run::Run;
 use crate::sections;
 use crate::sheet;
 use crate::summary::Summary;
+use crossway_lab::rank::WaitClass;
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
 const STYLE: &str = include_str!("../assets/page.css");
@@ -49,7 +50,7 @@ pub struct Drawn {
     /// Its family's name.
     pub family: &'static str,
     /// Its class.
-    pub discipline: Discipline,
+    pub discipline: WaitClass,
     /// Colours on a light and on a dark ground.
     pub colours: (&'static str, &'static str),
     /// Dash, as plotly names it.
@@ -78,7 +79,8 @@ pub fn drawn(summary: &Summary) -> Vec<Drawn> {
                 discipline: contender.discipline(),
                 colours: family.colours(),
                 dash: DASHES[at % DASHES.len()],
-                marker: MARKERS[at % MARKERS.len()],
+                // Families begin with different markers, so that hue is never all that tells two lines apart.
+                marker: MARKERS[(family as usize + at) % MARKERS.len()],
                 selected: selected.contains(&index),
             }
         })
@@ -101,7 +103,7 @@ fn selection(summary: &Summary) -> Vec<usize> {
     for metric in [Metric::RoundTripP50, Metric::ByteRate] {
         let sizes = with_figure(metric);
         let size = if metric == Metric::ByteRate { sizes.last() } else { sizes.first() };
-        for class in [Discipline::Blocking, Discipline::Spinning, Discipline::Hybrid] {
+        for class in [WaitClass::Blocking, WaitClass::Spinning, WaitClass::Hybrid] {
             if let Some(ranking) = size.and_then(|s| Ranking::of(summary, metric, 0, *s, class)) {
                 pick(&mut picked, ranking.entries[0].contender);
             }
@@ -141,7 +143,7 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
     let data = PageData { contenders: drawn(&run.summary), charts: &charts, raw: &raw };
     let cards: Vec<_> = charts
         .iter()
-        .map(|c| context! { id => c.id, title => c.title.as_str(), findings => c.findings.clone(), reading => c.reading.as_str() })
+        .map(|c| context! { id => c.id, title => c.title.as_str(), findings => c.findings.clone(), reading => c.reading.as_str(), command => run.command(&c.workloads) })
         .collect();
     let verdict = run.verdict();
     let machine_line = run.machine.line.clone();
@@ -162,8 +164,7 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
             answers => Value::from(Serde(Answers::of(&run.summary))),
             comparison => Value::from(Serde(sheet::comparison(&run.summary))),
             charts => cards,
-            command => run.command(),
-            sections => Value::from(Serde(sections::all(run))),
+                        sections => Value::from(Serde(sections::all(run))),
             raw_rule => raw.rule.as_str(),
             footer => format!(
                 "Made by Crossway {} from {}. This file holds everything it shows and contacts no other machine. Charts are drawn \

@@ -3,7 +3,7 @@
 use crossway_lab::limits::{CopyLimit, Limits as Measured, Spread, WakeKind};
 use crossway_lab::record::Span;
 
-use crate::contender::{Contender, Discipline, Family};
+use crate::contender::{Contender, Family};
 use crate::estimate::Estimate;
 use crate::ranking::Metric;
 use crate::run::Run;
@@ -11,6 +11,7 @@ use crate::sections::Section;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::Case;
 use crate::units::{self, Quantity, three_digits};
+use crossway_lab::rank::WaitClass;
 
 /// CPUs, and a figure by pair of them.
 pub type CorePairs = (Vec<u32>, Vec<(u32, u32, Estimate)>);
@@ -88,7 +89,7 @@ impl Limits {
 
     /// The limit that binds a round trip of a contender: name and nanoseconds.
     fn round_trip_limit(&self, contender: &Contender, case: &Case) -> Option<(&'static str, f64)> {
-        if contender.discipline() == Discipline::Blocking {
+        if contender.discipline() == WaitClass::Blocking {
             return self.two_wakes_ns().map(|ns| ("two futex wake-ups", ns));
         }
         // The reading of the same run is nearer to the truth than one of an hour ago.

@@ -3,10 +3,10 @@
 use crossway_lab::inputs::Workload;
 use crossway_lab::record::Span;
 
-use crate::contender::Discipline;
 use crate::estimate::Estimate;
 use crate::summary::{Case, Summary};
 use crate::units::Quantity;
+use crossway_lab::rank::WaitClass;
 
 /// A figure by which contenders are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,7 +90,7 @@ impl Ranking {
         metric: Metric,
         setting: usize,
         size_bytes: u64,
-        discipline: Discipline,
+        discipline: WaitClass,
     ) -> Option<Ranking> {
         let mut entries: Vec<Entry> = summary
             .cases

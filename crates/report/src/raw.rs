@@ -6,9 +6,9 @@ use crossway_lab::record::{Record, Span};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::contender::Discipline;
 use crate::run::Run;
 use crate::summary::{load_name, placement_name, workload_name};
+use crossway_lab::rank::WaitClass;
 
 /// Up to so many trials are embedded one by one; beyond, one row per case.
 pub const TRIALS_MAX: usize = 5000;
@@ -91,7 +91,7 @@ fn trials(run: &Run) -> Raw {
             vec![
                 words.index(&r.case),
                 words.index(&r.mechanism),
-                words.index(Discipline::of(r.inputs.wait).name()),
+                words.index(WaitClass::of(&r.inputs.wait).name()),
                 words.index(&workload_name(r.inputs.workload, r.inputs.size_bytes)),
                 json!(r.inputs.size_bytes),
                 words.index(&placement_name(r.inputs.placement)),
@@ -138,8 +138,9 @@ fn trials(run: &Run) -> Raw {
         rows,
         rule: format!(
             "Every one of the run's {} trials, one row each, to five digits. The complete records, one JSON object per line, are \
-             in results.jsonl of the run's directory.",
-            run.records.len()
+             in results.jsonl of the run's directory; crossway rerun {}:CASE repeats the case of that name.",
+            run.records.len(),
+            run.dir.display()
         ),
     }
 }
@@ -175,10 +176,11 @@ fn cases(run: &Run) -> Raw {
         .collect();
     let rule = format!(
         "The run holds {} trials. Up to {TRIALS_MAX} are shown one by one; beyond that one row per case with its median and \
-         95 % interval, up to {CASES_MAX} cases: here {} of {}. Every trial is in results.jsonl of the run's directory.",
+         95 % interval, up to {CASES_MAX} cases: here {} of {}. Every trial is in results.jsonl of the run's directory; crossway rerun {}:CASE repeats a case.",
         run.records.len(),
         rows.len(),
-        summary.cases.len()
+        summary.cases.len(),
+        run.dir.display()
     );
     Raw {
         columns: columns(&[

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crossway_lab::env::Environment;
+use crossway_lab::plan::PRESETS;
+use crossway_lab::preflight::{Finding, Severity};
 use crossway_lab::record::{Record, Status};
 use crossway_lab::records_io::{self, ReadError};
 
@@ -11,6 +13,9 @@ use crate::limits::Limits;
 use crate::machine::Machine;
 use crate::summary::Summary;
 use crate::verdict::Verdict;
+
+/// The file of what would have spoiled the figures, found before the run.
+const PREFLIGHT: &str = "preflight.json";
 
 /// Everything the report is made of.
 #[derive(Debug, Default)]
@@ -71,6 +76,16 @@ impl Run {
             ),
             Err(error) => run.notices.push(error.to_string()),
         }
+        match records_io::read_beside::<Vec<Finding>>(path, PREFLIGHT) {
+            Ok(findings) => {
+                run.notices.extend(
+                    findings.into_iter().flatten().filter(|f| f.severity == Severity::Warning).map(
+                        |f| format!("Before the run: {} (next step: {}).", f.what, f.next_step),
+                    ),
+                )
+            }
+            Err(error) => run.notices.push(error.to_string()),
+        }
         match records_io::read_beside(path, records_io::LIMITS) {
             Ok(limits) => run.limits = Limits(limits),
             Err(error) => run.notices.push(error.to_string()),
@@ -113,14 +128,26 @@ impl Run {
             .filter(|ms| *ms > 0)
     }
 
-    /// The command that repeats the run.
-    pub fn command(&self) -> String {
+    /// The command that repeats the run, or what of it has these workloads.
+    pub fn command(&self, workloads: &[&str]) -> String {
         let plan = self.plan_name();
-        if plan.is_empty() {
-            "crossway measure".to_owned()
-        } else {
+        // A plan that the program does not bring along lies beside the records.
+        let preset = PRESETS.iter().any(|(name, _)| *name == plan);
+        let mut command = if preset || self.plan.is_none() {
             format!("crossway measure {plan}")
+        } else {
+            format!("crossway measure {}", self.directory().join("plan.toml").display())
+        };
+        if !workloads.is_empty() {
+            let patterns: Vec<String> = workloads.iter().map(|w| format!("*/{w}*")).collect();
+            command.push_str(&format!(" -f '{}'", patterns.join("|")));
         }
+        command
+    }
+
+    /// The directory, also where a file of records was given.
+    pub fn directory(&self) -> &Path {
+        if self.dir.is_dir() { &self.dir } else { self.dir.parent().unwrap_or(Path::new("")) }
     }
 
     /// What was asked, in one line.

@@ -231,7 +231,7 @@ fn asked(run: &Run) -> Option<Section> {
         _ => sizes.iter().map(|s| units::size(*s)).collect::<Vec<_>>().join(", "),
     };
     let mut rows = vec![
-        pair("Command", run.command()),
+        pair("Command", run.command(&[])),
         pair("Plan", run.plan_name().to_owned()),
         pair("Run", first.run.clone()),
         pair("Workloads", distinct(&|r| workload_name(r.inputs.workload, r.inputs.size_bytes))),

@@ -3,11 +3,11 @@
 use crossway_lab::record::Span;
 use serde::Serialize;
 
-use crate::contender::Discipline;
 use crate::estimate::Estimate;
 use crate::ranking::{Metric, Ranking};
 use crate::summary::{Case, Summary};
 use crate::units::{self, Quantity, three_digits};
+use crossway_lab::rank::WaitClass;
 
 /// A cell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -126,7 +126,7 @@ pub fn comparison(summary: &Summary) -> Vec<Sheet> {
             heads.extend(columns.iter().map(|(name, _)| (*name).to_owned()));
             heads.push("Noise".to_owned());
             let rows =
-                Discipline::ALL.iter().flat_map(|d| rows(summary, size, *d, &columns)).collect();
+                WaitClass::ALL.iter().flat_map(|d| rows(summary, size, *d, &columns)).collect();
             Sheet { title: format!("{} messages", units::size(size)), heads, rows, sortable: true }
         })
         .collect()
@@ -135,7 +135,7 @@ pub fn comparison(summary: &Summary) -> Vec<Sheet> {
 fn rows(
     summary: &Summary,
     size: u64,
-    discipline: Discipline,
+    discipline: WaitClass,
     columns: &[&(&str, Metric)],
 ) -> Vec<Row> {
     let leaders: Vec<Vec<usize>> = columns
@@ -190,7 +190,7 @@ fn rows(
                 .map(|(f, _)| f.value)
                 .or_else(|| get(Metric::ByteRate).map(|(f, _)| -f.value))
                 .unwrap_or(f64::INFINITY);
-            let class = (discipline != Discipline::Blocking).then_some(discipline.name());
+            let class = (discipline != WaitClass::Blocking).then_some(discipline.name());
             Some((order, Row { class, cells }))
         })
         .collect();

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crossway_lab::inputs::{Inputs, Load, Placement, Workload};
+use crossway_lab::rank::{Reversal, rank};
 use crossway_lab::record::{Latency, Record, Span, Status};
 
 use crate::contender::Contender;
@@ -267,6 +268,8 @@ pub struct Summary {
     pub troubles: Vec<Trouble>,
     /// Warnings with the number of trials that carry them, most frequent first.
     pub warnings: Vec<(String, usize)>,
+    /// Mechanisms that change places under load.
+    pub reversals: Vec<Reversal>,
     /// Trials by status: ok, degraded, failed, skipped.
     pub trials_by_status: BTreeMap<Status, usize>,
 }
@@ -351,7 +354,10 @@ impl Summary {
         let mut warnings: Vec<(String, usize)> =
             warnings.into_iter().map(|(w, n)| (w.to_owned(), n)).collect();
         warnings.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        Summary { contenders, settings, cases, troubles, warnings, trials_by_status }
+        // Ranking all records again is worth it only where there is load to compare with.
+        let loaded = settings.iter().any(|s| !s.load.is_idle());
+        let reversals = if loaded { rank(records).reversals } else { Vec::new() };
+        Summary { contenders, settings, cases, troubles, warnings, reversals, trials_by_status }
     }
 
     /// Indices of the contender and the setting of a record that gave a figure.

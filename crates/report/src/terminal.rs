@@ -6,11 +6,11 @@ use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle,
 };
 
-use crate::contender::Discipline;
 use crate::run::{Run, count};
 use crate::sheet::{Sheet, comparison};
 use crate::summary::Summary;
 use crate::verdict::list;
+use crossway_lab::rank::WaitClass;
 
 /// The width that is never exceeded.
 pub const WIDTH: u16 = 100;
@@ -80,7 +80,7 @@ pub fn markdown(run: &Run) -> String {
                     if cell.best { format!("**{text}**") } else { text }
                 })
                 .collect();
-            let class = row.class.unwrap_or(Discipline::Blocking.name());
+            let class = row.class.unwrap_or(WaitClass::Blocking.name());
             let _ = writeln!(out, "| {} | {class} |", cells.join(" | "));
         }
     }
@@ -88,7 +88,7 @@ pub fn markdown(run: &Run) -> String {
         out,
         "\nMedians over trials; bold is the best of its class (blocking, hybrid, spinning) or not to be told apart from it. \
          “Noise” is half the width of the 95 % interval. Reproduce with `{}`.",
-        run.command().replace('`', "")
+        run.command(&[]).replace('`', "")
     );
     let left = left_out(&run.summary);
     if !left.is_empty() {

@@ -3,10 +3,10 @@
 
 use crossway_lab::record::Status;
 
-use crate::contender::Discipline;
 use crate::ranking::{Entry, Metric, Ranking, advantage};
 use crate::summary::Summary;
 use crate::units::{self, three_digits};
+use crossway_lab::rank::WaitClass;
 
 /// What the run says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,18 +30,18 @@ impl Verdict {
 
         let usual = |sizes: &[u64]| sizes.iter().find(|s| **s == 64).or(sizes.first()).copied();
         if let Some(size) = &usual(&round_trip_sizes) {
-            sentences.extend(best(summary, Metric::RoundTripP50, *size, Discipline::Blocking));
+            sentences.extend(best(summary, Metric::RoundTripP50, *size, WaitClass::Blocking));
             sentences.extend(spinning_against_blocking(summary, Metric::RoundTripP50, *size));
         }
         if let Some(size) = rate_sizes.last() {
-            sentences.extend(best(summary, Metric::ByteRate, *size, Discipline::Blocking));
+            sentences.extend(best(summary, Metric::ByteRate, *size, WaitClass::Blocking));
             sentences.extend(spinning_against_blocking(summary, Metric::ByteRate, *size));
         }
         if let Some(size) = usual(&rate_sizes).as_ref().filter(|s| rate_sizes.last() != Some(s)) {
-            sentences.extend(best(summary, Metric::MessageRate, *size, Discipline::Blocking));
+            sentences.extend(best(summary, Metric::MessageRate, *size, WaitClass::Blocking));
         }
         if let Some(size) = &usual(&rate_sizes) {
-            sentences.extend(best(summary, Metric::CpuPerMessage, *size, Discipline::Blocking));
+            sentences.extend(best(summary, Metric::CpuPerMessage, *size, WaitClass::Blocking));
         }
         if let Some(sentence) = not_measured(summary) {
             sentences.push(sentence);
@@ -74,12 +74,12 @@ fn nothing_measured(summary: &Summary) -> String {
 }
 
 /// `64-byte messages that may block`.
-fn subject(size: u64, discipline: Discipline) -> String {
+fn subject(size: u64, discipline: WaitClass) -> String {
     let size = units::size_adjective(size);
     match discipline {
-        Discipline::Blocking => format!("{size} messages that may block"),
-        Discipline::Hybrid => format!("{size} messages with a bounded spin before blocking"),
-        Discipline::Spinning => format!("{size} messages with both ends spinning"),
+        WaitClass::Blocking => format!("{size} messages that may block"),
+        WaitClass::Hybrid => format!("{size} messages with a bounded spin before blocking"),
+        WaitClass::Spinning => format!("{size} messages with both ends spinning"),
     }
 }
 
@@ -113,8 +113,8 @@ fn wording(metric: Metric) -> Wording {
 
 /// The answer in one breath; the sentences below it carry the intervals.
 fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
-    let Some(blocking) = Ranking::of(summary, metric, 0, size, Discipline::Blocking) else {
-        let class = [Discipline::Spinning, Discipline::Hybrid]
+    let Some(blocking) = Ranking::of(summary, metric, 0, size, WaitClass::Blocking) else {
+        let class = [WaitClass::Spinning, WaitClass::Hybrid]
             .into_iter()
             .find(|d| Ranking::of(summary, metric, 0, size, *d).is_some())?;
         return best(summary, metric, size, class);
@@ -126,7 +126,7 @@ fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
         Metric::RoundTripP50 => "shortest round trip",
         _ => "highest throughput",
     };
-    let subject = subject(size, Discipline::Blocking);
+    let subject = subject(size, WaitClass::Blocking);
     let mut text = match leaders.len() {
         1 if blocking.entries.len() == 1 => {
             format!("For {subject}, only {} was measured: {value}", name(summary, first))
@@ -141,7 +141,7 @@ fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
             metric.quantity().show(leaders[n - 1].figure.value)
         ),
     };
-    let spinning = Ranking::of(summary, metric, 0, size, Discipline::Spinning);
+    let spinning = Ranking::of(summary, metric, 0, size, WaitClass::Spinning);
     if let Some(spin) = spinning.as_ref().map(|r| &r.entries[0])
         && let Some((least, most)) = advantage(metric, &spin.figure, &first.figure)
     {
@@ -156,7 +156,7 @@ fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
 }
 
 /// Who is best in one class, by how much, or that it cannot be told.
-fn best(summary: &Summary, metric: Metric, size: u64, class: Discipline) -> Option<String> {
+fn best(summary: &Summary, metric: Metric, size: u64, class: WaitClass) -> Option<String> {
     let ranking = Ranking::of(summary, metric, 0, size, class)?;
     let words = wording(metric);
     let leaders = ranking.leaders();
@@ -205,11 +205,11 @@ fn best(summary: &Summary, metric: Metric, size: u64, class: Discipline) -> Opti
 
 /// What spinning buys, said beside its price. A statement about two classes, not a ranking of one against the other.
 fn spinning_against_blocking(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
-    let spinning = Ranking::of(summary, metric, 0, size, Discipline::Spinning)?;
+    let spinning = Ranking::of(summary, metric, 0, size, WaitClass::Spinning)?;
     let price = "each waiting end owns a core while it does";
     let (spin, spin_name) = (&spinning.entries[0], name(summary, &spinning.entries[0]));
-    let Some(blocking) = Ranking::of(summary, metric, 0, size, Discipline::Blocking) else {
-        return best(summary, metric, size, Discipline::Spinning);
+    let Some(blocking) = Ranking::of(summary, metric, 0, size, WaitClass::Blocking) else {
+        return best(summary, metric, size, WaitClass::Spinning);
     };
     let block = &blocking.entries[0];
     let what = match metric {

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use crossway_lab::inputs::{Load, Wait, Workload};
 use crossway_lab::record::{Record, Span, Status};
+use crossway_report::histograms::Histograms;
 use crossway_report::raw::{Raw, TRIALS_MAX};
-use crossway_report::{Run, RunError, charts, html, json, terminal};
+use crossway_report::{Run, RunError, charts, html, json, limits, svg, terminal};
 use synthetic::{Ask, MADE, Noise};
 
 /// Trials of a mechanism with these round trips.
@@ -150,7 +151,7 @@ fn reversals_under_load_are_found_and_only_where_clear() {
     let load = all.iter().find(|c| c.id == "load").expect("there is load to compare");
     assert_eq!(
         load.findings[0],
-        "64 B: by median round trip, shm-futex is ahead of pipe when idle and behind when loaded (2 CPU workers)."
+        "ping-pong 64 B shared-cache, blocking: shm-futex is ahead of pipe when idle and behind under load (cpu-2)."
     );
 }
 
@@ -187,6 +188,74 @@ fn hostile_text_stays_text() {
     assert!(page.contains("default-src &#x27;none&#x27;; script-src &#x27;sha256-"));
     assert!(!terminal::terminal(&run, false).contains('\x1b'));
     assert!(!terminal::markdown(&run).contains("<script>"));
+    let mut three = Vec::new();
+    for size in [64, 128] {
+        for mut record in round_trips(NAME, Wait::Block, &FAST) {
+            record.inputs.size_bytes = size;
+            three.push(record);
+        }
+    }
+    let chart = svg::chart(&run_of(vec![three]), "round-trip").expect("there are round trips");
+    assert!(chart.contains("&lt;script&gt;") && !chart.contains("<script"));
+}
+
+#[test]
+fn figures_stand_beside_the_limit_that_binds_them() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let records = [
+        round_trips("shm-spin", Wait::Spin, &[192, 192, 192, 192, 192]),
+        round_trips("pipe", Wait::Block, &[17_200, 17_200, 17_200, 17_200, 17_200]),
+    ];
+    let mut records: Vec<Record> = records.into_iter().flatten().collect();
+    for record in &mut records {
+        record.calibration.cache_line_before_ns = Some(96.0);
+    }
+    synthetic::write(dir.path(), &records);
+    synthetic::write_surroundings(dir.path());
+    let run = Run::read(dir.path()).expect("it was written above");
+    let section = limits::section(&run).expect("there are limits");
+    let beside = &section.tables[0];
+    let ratio = |mechanism: &str| {
+        let row = beside.rows.iter().find(|r| r.cells[0].text == mechanism).expect("a row");
+        (row.cells[2].text.clone(), row.cells[3].text.clone())
+    };
+    // A spinning end waits for a cache line there and one back; a blocking one for two wake-ups of 4.3 µs.
+    assert_eq!(
+        ratio("shm-spin"),
+        ("cache-line round trip, 96.0 ns".to_owned(), "2.00 ×".to_owned())
+    );
+    assert_eq!(ratio("pipe"), ("two futex wake-ups, 8.60 µs".to_owned(), "2.00 ×".to_owned()));
+    assert!(run.machine.line.starts_with("SYNTHETIC processor"), "{}", run.machine.line);
+    assert_eq!(run.notices, [""; 0]);
+}
+
+#[test]
+fn latency_curves_come_from_the_histograms_of_all_trials() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut records = round_trips("pipe", Wait::Block, &FAST[..2]);
+    for (at, record) in records.iter_mut().enumerate() {
+        let mut histogram = crossway_lab::histogram::empty();
+        for ns in 1..=1000u64 {
+            histogram.record(ns * 100 * (at as u64 + 1)).expect("within an hour");
+        }
+        let name = format!("{at}.hlog");
+        let mut file = std::fs::File::create(dir.path().join(&name)).expect("room");
+        crossway_lab::histogram::write_log(&mut file, 1, 1, &[(Span::RoundTrip, histogram)])
+            .expect("room");
+        record.latency_ns[0].histogram = Some(name);
+    }
+    let files: Vec<String> =
+        records.iter().filter_map(|r| r.latency_ns[0].histogram.clone()).collect();
+    let histograms = Histograms::of_run(dir.path(), files.len());
+    let curve = histograms.curve(Span::RoundTrip, &files).expect("both files are there");
+    let (last, _) = curve[curve.len() - 1];
+    assert!(2000.0 * (1.0 - last) >= 9.9, "ten of 2000 samples lie beyond {last}");
+    let at_90 = curve.iter().find(|(q, _)| (q - 0.9).abs() < 1e-9).expect("90 % is a point").1;
+    // Of both trials together a tenth lies above 160 µs: the upper fifth of the slower trial.
+    assert!((at_90 - 160_000.0).abs() < 1_000.0, "{at_90}");
+    for outside in ["/etc/hostname", "../x.hlog"] {
+        assert_eq!(histograms.curve(Span::RoundTrip, &[outside.to_owned()]), None);
+    }
 }
 
 #[test]

@@ -84,5 +84,6 @@ pub(super) fn heat_map(summary: &Summary, limits: &Limits) -> Option<Chart> {
         y: Axis::new("Client's CPU", Scale::Names, "s"),
         views,
         initial: 0,
+        workloads: &["ping-pong"],
     })
 }

@@ -67,6 +67,7 @@ pub(super) fn trade_off(summary: &Summary) -> Option<Chart> {
         y: Axis::new("Median round trip", Scale::Log, "s"),
         views,
         initial: 0,
+        workloads: &["ping-pong", "throughput"],
     })
 }
 
@@ -111,5 +112,6 @@ pub(super) fn cpu_per_message(summary: &Summary) -> Option<Chart> {
         y: Axis::new("CPU time per message", Scale::Log, "s"),
         views,
         initial: 0,
+        workloads: &["ping-pong", "throughput"],
     })
 }

@@ -49,5 +49,6 @@ pub(super) fn parts(summary: &Summary) -> Option<Chart> {
         y: Axis::new("", Scale::Names, ""),
         views,
         initial: 0,
+        workloads: &["exchange"],
     })
 }

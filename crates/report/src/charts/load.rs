@@ -1,11 +1,11 @@
 //! Load against idle, and who changes places.
 
 use super::{Axis, Chart, Kind, Scale, Series, View};
-use crate::contender::Discipline;
-use crate::ranking::{Metric, Ranking, advantage};
+use crate::ranking::Metric;
 use crate::summary::{Summary, load_name};
 use crate::units;
 use crate::verdict::list;
+use crossway_lab::rank::{By, Reversal};
 
 pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
     // An idle setting with the loaded ones that differ from it in nothing else.
@@ -21,7 +21,7 @@ pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
         .collect();
 
     let mut views = Vec::new();
-    let mut findings: Vec<String> = Vec::new();
+    let mut findings = in_words(&summary.reversals);
     for (metric, name, axis) in [
         (
             Metric::RoundTripP50,
@@ -57,9 +57,6 @@ pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
                     .collect();
                 if series.len() < 2 {
                     continue;
-                }
-                for &setting in loaded {
-                    findings.extend(reversals(summary, metric, name, *idle, setting, size));
                 }
                 let mut place = summary.settings[*idle].clone();
                 place.load = Default::default();
@@ -98,53 +95,33 @@ pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
         y: Axis::new("", Scale::Names, ""),
         views,
         initial: 0,
+        workloads: &["ping-pong", "throughput"],
     })
 }
 
-/// Pairs of one class of which the one is clearly better idle and the other clearly better under load.
-fn reversals(
-    summary: &Summary,
-    metric: Metric,
-    name: &str,
-    idle: usize,
-    loaded: usize,
-    size: u64,
-) -> Vec<String> {
-    let mut found = Vec::new();
-    for class in Discipline::ALL {
-        let (Some(before), Some(after)) = (
-            Ranking::of(summary, metric, idle, size, class),
-            Ranking::of(summary, metric, loaded, size, class),
-        ) else {
-            continue;
+/// Who is ahead of whom when idle and behind under load, in words; one sentence for each setting and leader.
+fn in_words(reversals: &[Reversal]) -> Vec<String> {
+    let mut groups: Vec<(&Reversal, Vec<String>)> = Vec::new();
+    for reversal in reversals.iter().filter(|r| r.by == By::Speed) {
+        let same = |r: &Reversal| {
+            (&r.setting, &r.load, &r.better_idle)
+                == (&reversal.setting, &reversal.load, &reversal.better_idle)
         };
-        for (at, first) in before.entries.iter().enumerate() {
-            let beaten: Vec<String> = before.entries[at + 1..]
-                .iter()
-                .filter(|second| {
-                    let under_load = |who: usize| {
-                        after.entries.iter().find(|e| e.contender == who).map(|e| e.figure)
-                    };
-                    let (Some(a), Some(b)) =
-                        (under_load(first.contender), under_load(second.contender))
-                    else {
-                        return false;
-                    };
-                    advantage(metric, &first.figure, &second.figure).is_some()
-                        && advantage(metric, &b, &a).is_some()
-                })
-                .map(|e| summary.contenders[e.contender].label())
-                .collect();
-            if !beaten.is_empty() {
-                found.push(format!(
-                    "{}: by {name}, {} is ahead of {} when idle and behind when {}.",
-                    units::size(size),
-                    summary.contenders[first.contender].label(),
-                    list(beaten.into_iter()),
-                    load_name(summary.settings[loaded].load)
-                ));
-            }
+        match groups.iter_mut().find(|(first, _)| same(first)) {
+            Some((_, beaten)) => beaten.push(reversal.better_loaded.clone()),
+            None => groups.push((reversal, vec![reversal.better_loaded.clone()])),
         }
     }
-    found
+    groups
+        .into_iter()
+        .map(|(first, beaten)| {
+            format!(
+                "{}: {} is ahead of {} when idle and behind under load ({}).",
+                first.setting,
+                first.better_idle,
+                list(beaten.into_iter()),
+                first.load
+            )
+        })
+        .collect()
 }

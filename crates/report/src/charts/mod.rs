@@ -238,6 +238,9 @@ pub struct Chart {
     pub views: Vec<View>,
     /// Which of them is shown first.
     pub initial: usize,
+    /// How the names of the workloads begin that yield it, as cases are named.
+    #[serde(skip)]
+    pub workloads: &'static [&'static str],
 }
 
 /// Every chart for which there is data, in the order of the page.

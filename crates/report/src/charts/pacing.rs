@@ -94,5 +94,6 @@ pub(super) fn by_rate(summary: &Summary) -> Option<Chart> {
         y: Axis::new("Latency from the intended instant", Scale::Log, "s"),
         views,
         initial: 0,
+        workloads: &["paced"],
     })
 }

@@ -42,5 +42,6 @@ pub(super) fn per_message(summary: &Summary) -> Option<Chart> {
         y: Axis::new("Packets per message", Scale::Log, ""),
         views,
         initial: 0,
+        workloads: &["throughput", "ping-pong", "exchange"],
     })
 }

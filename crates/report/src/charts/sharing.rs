@@ -78,6 +78,7 @@ pub(super) fn scaling(summary: &Summary) -> Option<Chart> {
         y: messages,
         views,
         initial: 0,
+        workloads: &["fan", "pairs"],
     })
 }
 
@@ -102,6 +103,7 @@ pub(super) fn fairness(summary: &Summary) -> Option<Chart> {
         y: jain,
         views: all,
         initial: 0,
+        workloads: &["fan", "pairs"],
     })
 }
 

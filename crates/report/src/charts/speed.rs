@@ -42,6 +42,7 @@ pub(super) fn round_trip(summary: &Summary, limits: &Limits) -> Option<Chart> {
         y: Axis::new("Round trip", Scale::Log, "s"),
         views,
         initial: 0,
+        workloads: &["ping-pong"],
     })
 }
 
@@ -86,5 +87,6 @@ pub(super) fn throughput(summary: &Summary, limits: &Limits) -> Option<Chart> {
         y: Axis::new("Payload bytes per second", Scale::Log, "B/s"),
         views,
         initial: 0,
+        workloads: &["throughput"],
     })
 }

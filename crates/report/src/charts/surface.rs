@@ -73,5 +73,6 @@ pub(super) fn heat_map(summary: &Summary) -> Option<Chart> {
         y: Axis::new("Message length", Scale::Names, "B/s"),
         views,
         initial: 0,
+        workloads: &["throughput"],
     })
 }
