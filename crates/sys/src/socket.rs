@@ -228,6 +228,15 @@ pub fn recv_message_from(
     }
 }
 
+/// Whether there is a message to receive, be it empty; told by its sender's address, which the end of the data has not.
+pub fn has_message(fd: impl AsFd) -> Result<bool, Errno> {
+    match rustix::net::recvfrom(&fd, &mut [0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((_, len, from)) => Ok(len > 0 || from.is_some()),
+        Err(Errno::AGAIN) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// Says that nothing more will be sent. Errors are of no interest: the peer may be gone.
 pub fn shutdown_send(fd: impl AsFd) {
     let _ = rustix::net::shutdown(fd, Shutdown::Write);
