@@ -1,6 +1,7 @@
 //! How a network is made: the words for `ip`, `tc` and `ethtool`, in the fewest processes.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crossway_sys::netns;
@@ -73,10 +74,23 @@ fn await_carrier(network: &Network, host: &Host) -> Result<(), NetError> {
     })?
 }
 
-/// Whether this kernel has netem, asked in a namespace that lives as long as the question.
-pub(crate) fn has_netem() -> bool {
-    let ask = ["unshare", "-n", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "limit", "1"];
-    tool::run("asking for netem", &ask, "").is_ok()
+/// Whether this kernel has netem. Asked once per boot, in a namespace that lives as long as the question: taking that down
+/// keeps the kernel's network lock busy while others want to come up. `folder` keeps the answer.
+pub(crate) fn has_netem(folder: &Path) -> bool {
+    let (answer, ask) =
+        (folder.join("without-netem"), ["unshare", "-n", "tc", "qdisc", "add", "dev"]);
+    if Path::new("/sys/module/sch_netem").exists() {
+        return true;
+    }
+    if answer.exists() {
+        return false;
+    }
+    let ask: Vec<&str> = ask.into_iter().chain(["lo", "root", "netem", "limit", "1"]).collect();
+    let have = tool::run("asking for netem", &ask, "").is_ok();
+    if !have {
+        let _ = std::fs::write(answer, "");
+    }
+    have
 }
 
 /// Joins the hosts: one veth pair between two, or a port each on a switch.

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
 use crossway_sys::{affinity, netns};
@@ -11,7 +14,8 @@ use crossway_sys::{affinity, netns};
 use crate::network::{INTERFACE, ImpairedBy, namespace_path};
 use crate::registry::{Process, Registry};
 use crate::share::shares;
-use crate::{Host, HostKind, NetError, Network, Topology, build, tool};
+use crate::switch::{self, Switch};
+use crate::{Host, HostKind, ImpairmentCounts, NetError, Network, Topology, build, tool};
 
 /// Names of the networks and guests this process must remove, for [`remove_all_of_this_process`].
 static OWNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -20,6 +24,7 @@ static OWNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 #[derive(Debug)]
 pub struct Lab {
     network: Network,
+    switch: Option<switch::Running>,
     kept: bool,
 }
 
@@ -36,14 +41,18 @@ impl Lab {
         check_privilege()?;
         let network = claim(topology)?;
         lock_owned().insert(network.name.clone());
-        let mut lab = Lab { network, kept: false };
+        let mut lab = Lab { network, switch: None, kept: false };
         lab.network.steered = build::make(&lab.network)?;
-        if !lab.network.steered {
+        if !lab.network.steered && affinity::allowed()?.len() > 1 {
             tracing::warn!(
-                "network '{}': packets cannot be steered in a user namespace; a receiver's soft interrupts \
-                 count as the sender's CPU time",
+                "network '{}': packets cannot be steered here (root of a user namespace may not, or the kernel \
+                 was built without CONFIG_RPS); a receiver's soft interrupts count as the sender's CPU time",
                 lab.network.name
             );
+        }
+        if lab.network.impaired_by == ImpairedBy::Crossway {
+            let switch = Switch::open(&lab.network)?;
+            lab.switch = Some(switch.start(&lab.network.switch_cpus)?);
         }
         registry().write(&lab.network.name, &lab.network)?;
         Ok(lab)
@@ -62,11 +71,21 @@ impl Lab {
         self.network.host(name)
     }
 
-    /// Lets the network stay until [`down`] takes it.
+    /// What became of the frames so far, where Crossway's own switch impairs them.
+    pub fn impairment_counts(&self) -> Option<ImpairmentCounts> {
+        self.switch.as_ref().map(switch::Running::counts)
+    }
+
+    /// Lets the network stay until [`down`] takes it. Where Crossway's own switch impairs the frames, the running program must
+    /// be `crossway`, which then stays as that switch.
     ///
     /// # Errors
-    /// Its file cannot be written; the network is removed then.
+    /// Its file cannot be written, or the switch does not start; the network is removed then.
     pub fn keep(mut self) -> Result<Network, NetError> {
+        if let Some(mut switch) = self.switch.take() {
+            switch.stop();
+            self.network.switch_process = Some(start_switch(&self.network.name)?);
+        }
         self.network.owner = None;
         registry().write(&self.network.name, &self.network)?;
         lock_owned().remove(&self.network.name);
@@ -78,6 +97,7 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         if !self.kept {
+            drop(self.switch.take());
             remove(&self.network);
         }
     }
@@ -129,6 +149,36 @@ pub fn remove_all_of_this_process() {
     for name in names {
         if let Ok(Some(network)) = registry().read::<Network>(&name) {
             remove(&network);
+        }
+    }
+}
+
+/// Starts the process that is the network's switch and waits until frames pass.
+fn start_switch(name: &str) -> Result<Process, NetError> {
+    let failed = |said: String| NetError::Refused {
+        doing: format!("starting the switch of network '{name}'"),
+        said,
+    };
+    let program = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
+    let mut switch = Command::new(program)
+        .args(["net-switch", name])
+        // Ctrl-C at a terminal ends what runs there, not the network.
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|e| failed(e.to_string()))?;
+    let mut word = String::new();
+    if let Some(out) = switch.stdout.take() {
+        let _ = BufReader::new(out).read_line(&mut word);
+    }
+    match Process::of(switch.id()) {
+        Some(process) if word.trim() == switch::READY => Ok(process),
+        _ => {
+            let _ = switch.kill();
+            let _ = switch.wait();
+            Err(failed("it ended before it was ready".to_owned()))
         }
     }
 }
@@ -199,16 +249,16 @@ fn made_up_name() -> String {
 
 /// Gives every host its namespace, addresses and CPUs.
 fn resolve(topology: &Topology, name: String) -> Result<Network, NetError> {
-    let impaired_by = if topology.link.impairment.is_none() {
-        ImpairedBy::Nobody
-    } else if build::has_netem() {
-        ImpairedBy::Netem
-    } else {
-        return Err(NetError::Impossible {
-            what: "impairment",
-            given: format!("{:?}", topology.link.impairment),
-            why: "this kernel has no netem (CONFIG_NET_SCH_NETEM)".to_owned(),
-        });
+    let impaired_by = match topology.link.impairment.is_none() {
+        true => ImpairedBy::Nobody,
+        // The variable walks the other path where a kernel has netem.
+        false
+            if std::env::var_os("CROSSWAY_NO_NETEM").is_none()
+                && build::has_netem(registry().folder()) =>
+        {
+            ImpairedBy::Netem
+        }
+        false => ImpairedBy::Crossway,
     };
     let given: Vec<Vec<u32>> = topology.hosts.iter().map(|h| h.cpus.clone()).collect();
     let allowed = affinity::allowed()?;
@@ -220,7 +270,8 @@ fn resolve(topology: &Topology, name: String) -> Result<Network, NetError> {
         });
     }
     let shares = shares(&allowed, &given, impaired_by == ImpairedBy::Crossway);
-    let switch = (!topology.is_direct()).then(|| format!("cw-{name}.sw"));
+    let direct = topology.is_direct() && impaired_by != ImpairedBy::Crossway;
+    let switch = (!direct).then(|| format!("cw-{name}.sw"));
     let hosts = topology.hosts.iter().zip(shares.hosts).enumerate().map(|(at, (spec, cpus))| {
         let number = at as u8 + 1;
         let (namespace, interface) = match (spec.kind, &switch) {
@@ -291,6 +342,10 @@ fn remove(network: &Network) {
     let doing = format!("removing network '{}'", network.name);
     match tool::run(&doing, &["ip", "-force", "-batch", "-"], &there) {
         Ok(_) => registry().remove(&network.name),
+        // Somebody else was removing it, too.
+        Err(_) if !network.namespaces().any(|ns| namespace_path(ns).exists()) => {
+            registry().remove(&network.name);
+        }
         Err(error) => tracing::warn!("{error}; crossway net down {} tries again", network.name),
     }
     lock_owned().remove(&network.name);

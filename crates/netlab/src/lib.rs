@@ -6,16 +6,19 @@
 
 mod build;
 mod error;
+mod fate;
 mod guest;
 mod lab;
 mod network;
 mod quantity;
 mod registry;
 mod share;
+mod switch;
 mod tool;
 mod topology;
 
 pub use error::NetError;
+pub use fate::ImpairmentCounts;
 pub use guest::{
     Guest, GuestExit, GuestFacts, GuestPlace, GuestRecord, GuestSpec, exec_in_guest, guest_down,
     list_guests, run_guest_init, run_guest_keeper,
@@ -24,4 +27,5 @@ pub use lab::{Lab, down, find, list, remove_all_of_this_process};
 pub use network::{Host, ImpairedBy, Network};
 pub use quantity::{Rate, parse_duration, parse_share};
 pub use registry::Process;
+pub use switch::run_network_switch;
 pub use topology::{HOSTS_AT_MOST, HostKind, HostSpec, Impairment, Link, Offloads, Topology};

@@ -82,6 +82,11 @@ impl Registry {
         Ok(Claim { _lock: lock })
     }
 
+    /// The folder of the files.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.json"))
     }

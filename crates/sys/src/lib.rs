@@ -26,6 +26,7 @@ pub mod peer_watch;
 pub mod perf;
 pub mod pipe;
 pub mod poll;
+pub mod port;
 pub mod proc;
 pub mod procfs;
 pub mod seccomp;

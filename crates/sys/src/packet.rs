@@ -63,7 +63,7 @@ impl EtherSocket {
         .map_err(|e| OsError::new("socket(AF_PACKET)", interface, e))?;
         let index = netdevice::name_to_index(&fd, interface)
             .map_err(|e| OsError::new("ioctl(SIOCGIFINDEX)", interface, e))?;
-        socket::bind(&fd, &link_layer(index, ether_type, None), interface)?;
+        bind_to_interface(&fd, index, ether_type, interface)?;
         let mac = hardware_address(&socket::local_address(&fd)?).ok_or_else(|| {
             OsError::new("getsockname(AF_PACKET)", interface, rustix::io::Errno::AFNOSUPPORT)
         })?;
@@ -74,6 +74,16 @@ impl EtherSocket {
     pub fn station(&self, mac: [u8; 6]) -> Address {
         link_layer(self.interface, self.ether_type, Some(mac))
     }
+}
+
+/// Attaches a packet socket to one interface and one EtherType.
+pub(crate) fn bind_to_interface(
+    fd: &OwnedFd,
+    index: u32,
+    ether_type: u16,
+    name: &str,
+) -> Result<(), OsError> {
+    socket::bind(fd, &link_layer(index, ether_type, None), name)
 }
 
 /// The hardware address in an AF_PACKET address; `None` for another family or another length than Ethernet's.

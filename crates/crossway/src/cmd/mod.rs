@@ -65,6 +65,8 @@ commands! {
     #[command(hide = true)]
     role::Reaper,
     #[command(hide = true)]
+    net::NetSwitch,
+    #[command(hide = true)]
     guest::GuestInit,
     #[command(hide = true)]
     guest::GuestKeeper,

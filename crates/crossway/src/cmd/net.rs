@@ -113,6 +113,20 @@ struct Exec {
     command: Vec<String>,
 }
 
+/// The process that is the switch of an impaired network
+#[derive(clap::Args)]
+pub(crate) struct NetSwitch {
+    /// Name of the network
+    name: String,
+}
+
+impl Run for NetSwitch {
+    fn run(self, _: &Ui) -> anyhow::Result<ExitCode> {
+        crossway_netlab::run_network_switch(&self.name)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
 impl Run for Net {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         match self.action {

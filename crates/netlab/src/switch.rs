@@ -1,0 +1,286 @@
+//! A learning Ethernet switch in user space that impairs what passes it: for kernels without netem, and where a seed must
+//! repeat the same losses.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossway_sys::lifeline::Lifeline;
+use crossway_sys::port::{Batch, Port};
+use crossway_sys::{affinity, netns, poll};
+
+use crate::build::port;
+use crate::fate::{Due, Fate, ImpairmentCounts};
+use crate::network::namespace_path;
+use crate::{NetError, Network};
+
+/// Frames taken from a port at once, before the others have their turn.
+const BATCH: usize = 64;
+
+/// Frames that may wait for their delay, over all links; as many as netem is told to hold. Further ones are lost.
+const WAITING_AT_MOST: usize = 100_000;
+
+/// What a switch that is a process prints once frames pass.
+pub(crate) const READY: &str = "ready";
+
+/// The ports of a network's switch, opened.
+pub(crate) struct Switch {
+    ports: Vec<Port>,
+    fates: Vec<Fate>,
+    counts: Arc<Mutex<ImpairmentCounts>>,
+    stations: BTreeMap<[u8; 6], usize>,
+    /// Frames that wait for an instant, the earliest on top; equal ones in their order.
+    waiting: BinaryHeap<Reverse<Waiting>>,
+    /// Frames of each port that wait for the port's next.
+    held: Vec<Vec<Waiting>>,
+    /// Frames to send now, by the port they leave by.
+    leaving: Vec<Vec<Vec<u8>>>,
+    serial: u64,
+    start: Instant,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Waiting {
+    due: Duration,
+    serial: u64,
+    from: usize,
+    frame: Vec<u8>,
+}
+
+/// A switch that works on a thread of this process until dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    hold: Option<OwnedFd>,
+    worker: Option<JoinHandle<()>>,
+    counts: Arc<Mutex<ImpairmentCounts>>,
+}
+
+impl Switch {
+    /// Opens every port of the network's switch.
+    pub(crate) fn open(network: &Network) -> Result<Switch, NetError> {
+        let space =
+            network.switch.as_deref().map(namespace_path).ok_or_else(|| NetError::Unknown {
+                kind: "switch",
+                name: network.name.clone(),
+                known: "its two hosts are joined directly".to_owned(),
+            })?;
+        let ports = netns::inside(&space, || {
+            let hosts = network.hosts.iter().enumerate();
+            hosts.map(|(at, host)| Port::open(&port(at, host))).collect::<Result<Vec<_>, _>>()
+        })??;
+        let fate = |link| Fate::new(&network.link.impairment, link as u64);
+        Ok(Switch {
+            fates: (0..ports.len()).map(fate).collect(),
+            held: ports.iter().map(|_| Vec::new()).collect(),
+            leaving: ports.iter().map(|_| Vec::new()).collect(),
+            ports,
+            counts: Arc::default(),
+            stations: BTreeMap::new(),
+            waiting: BinaryHeap::new(),
+            serial: 0,
+            start: Instant::now(),
+        })
+    }
+
+    /// Starts it on a thread, on one of the CPUs given, if any.
+    pub(crate) fn start(self, cpus: &[u32]) -> Result<Running, NetError> {
+        let (stop, hold) = Lifeline::pair()?;
+        let counts = Arc::clone(&self.counts);
+        let cpu = cpus.first().copied();
+        let worker = std::thread::spawn(move || {
+            if let Some(cpu) = cpu {
+                let _ = affinity::pin(cpu);
+            }
+            self.run(&stop);
+        });
+        Ok(Running { hold: Some(hold), worker: Some(worker), counts })
+    }
+
+    /// Works until `stop` becomes readable or is hung up.
+    pub(crate) fn run(mut self, stop: &impl AsFd) {
+        let mut batch = Batch::new(BATCH);
+        loop {
+            let fds: Vec<_> =
+                std::iter::once(stop.as_fd()).chain(self.ports.iter().map(AsFd::as_fd)).collect();
+            let until = self.next_due().map(|due| self.start + due);
+            let Ok(ready) = poll::any_readable(&fds, until) else { return };
+            if ready[0] {
+                return;
+            }
+            let mut counts = ImpairmentCounts::default();
+            for at in 0..self.ports.len() {
+                if ready[at + 1] {
+                    self.take(at, &mut batch, &mut counts);
+                }
+            }
+            self.release();
+            self.send(&mut counts);
+            add(&self.counts, &counts);
+        }
+    }
+
+    fn next_due(&self) -> Option<Duration> {
+        let held = self.held.iter().flatten().map(|w| w.due);
+        held.chain(self.waiting.peek().map(|Reverse(w)| w.due)).min()
+    }
+
+    /// Takes a batch from a port and decides on each frame.
+    fn take(&mut self, from: usize, batch: &mut Batch, counts: &mut ImpairmentCounts) {
+        // A port that is down or gone brings nothing; its host's end of the link tells the user.
+        if self.ports[from].receive(batch).unwrap_or(0) == 0 {
+            return;
+        }
+        let now = self.start.elapsed();
+        for frame in batch.frames() {
+            if let Some(source) = station(frame, 6) {
+                self.stations.insert(source, from);
+            }
+            let released = std::mem::take(&mut self.held[from]);
+            for due in self.fates[from].draw(now, counts).into_iter().flatten() {
+                self.serial += 1;
+                let (due, behind_next) = match due {
+                    Due::At(due) => (due, false),
+                    Due::BehindNext(due) => (due, true),
+                };
+                let waiting = Waiting { due, serial: self.serial, from, frame: frame.to_vec() };
+                if behind_next {
+                    self.held[from].push(waiting);
+                } else if due <= now && self.waiting.is_empty() {
+                    forward(&self.stations, &mut self.leaving, waiting);
+                } else if self.waiting.len() < WAITING_AT_MOST {
+                    self.waiting.push(Reverse(waiting));
+                } else {
+                    counts.overflowed += 1;
+                }
+            }
+            for waiting in released {
+                forward(&self.stations, &mut self.leaving, waiting);
+            }
+        }
+    }
+
+    /// Forwards what is due.
+    fn release(&mut self) {
+        let now = self.start.elapsed();
+        while self.waiting.peek().is_some_and(|Reverse(w)| w.due <= now) {
+            if let Some(Reverse(waiting)) = self.waiting.pop() {
+                forward(&self.stations, &mut self.leaving, waiting);
+            }
+        }
+        for held in &mut self.held {
+            for waiting in held.extract_if(.., |w| w.due <= now) {
+                forward(&self.stations, &mut self.leaving, waiting);
+            }
+        }
+    }
+
+    fn send(&mut self, counts: &mut ImpairmentCounts) {
+        for (port, frames) in self.ports.iter().zip(&mut self.leaving) {
+            if !frames.is_empty() {
+                counts.overflowed += port.send(frames) as u64;
+                frames.clear();
+            }
+        }
+    }
+}
+
+/// Runs the switch of the network `name` in this process until it is killed, which is how a network that outlives its maker is
+/// impaired. Prints `ready` once frames pass.
+///
+/// # Errors
+/// There is no such network, or its ports cannot be opened.
+pub fn run_network_switch(name: &str) -> Result<(), NetError> {
+    let network = crate::find(name)?;
+    let switch = Switch::open(&network)?;
+    if let Some(cpu) = network.switch_cpus.first() {
+        affinity::pin(*cpu)?;
+    }
+    println!("{READY}");
+    let (stop, _hold) = Lifeline::pair()?;
+    switch.run(&stop);
+    Ok(())
+}
+
+/// To the port where its station was seen; to all others if that is not known or there are many.
+fn forward(stations: &BTreeMap<[u8; 6], usize>, leaving: &mut [Vec<Vec<u8>>], waiting: Waiting) {
+    let Some(destination) = station(&waiting.frame, 0) else { return };
+    // The lowest bit of the first byte marks a group address (IEEE 802).
+    let known = if destination[0] & 1 == 0 { stations.get(&destination) } else { None };
+    match known {
+        Some(&to) if to == waiting.from => {}
+        Some(&to) => leaving[to].push(waiting.frame),
+        None => {
+            for to in (0..leaving.len()).filter(|to| *to != waiting.from) {
+                leaving[to].push(waiting.frame.clone());
+            }
+        }
+    }
+}
+
+/// The address at an offset of the Ethernet header: 0 destination, 6 source.
+fn station(frame: &[u8], offset: usize) -> Option<[u8; 6]> {
+    let at = Port::HEADER_BYTES + offset;
+    frame.get(at..at + 6)?.try_into().ok()
+}
+
+fn add(total: &Mutex<ImpairmentCounts>, more: &ImpairmentCounts) {
+    let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+    total.frames += more.frames;
+    total.lost += more.lost;
+    total.duplicated += more.duplicated;
+    total.reordered += more.reordered;
+    total.overflowed += more.overflowed;
+}
+
+impl Running {
+    /// What became of the frames so far.
+    pub(crate) fn counts(&self) -> ImpairmentCounts {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells it to stop; dropping waits until it has. Closing its ports waits for the kernel's own readers, so other work
+    /// is best put between the two.
+    pub(crate) fn stop(&mut self) {
+        drop(self.hold.take());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(worker) = self.worker.take() {
+            let _ = worker.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(destination: [u8; 6]) -> Waiting {
+        let mut frame = vec![0; Port::HEADER_BYTES];
+        frame.extend(destination);
+        frame.extend([2, 0, 0, 0, 0, 9, 8, 0]);
+        Waiting { due: Duration::ZERO, serial: 0, from: 0, frame }
+    }
+
+    #[test]
+    fn frames_go_where_their_station_is_and_otherwise_everywhere_but_back() {
+        let there = [2, 0, 0, 0, 0, 1];
+        let sent = |stations: &[([u8; 6], usize)], destination| {
+            let mut leaving = vec![Vec::new(), Vec::new(), Vec::new()];
+            forward(&stations.iter().copied().collect(), &mut leaving, frame(destination));
+            leaving.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(sent(&[(there, 2)], there), [0, 0, 1]);
+        assert_eq!(sent(&[], there), [0, 1, 1]);
+        assert_eq!(sent(&[(there, 0)], there), [0, 0, 0], "it is behind the port it came from");
+        let group = [0xff; 6];
+        assert_eq!(sent(&[(group, 2)], group), [0, 1, 1]);
+        assert_eq!(station(&[0; 15], 0), None, "too short to be a frame");
+    }
+}
