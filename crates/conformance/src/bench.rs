@@ -18,6 +18,11 @@ pub(crate) fn soon() -> Deadline {
 /// Whether the mechanism works here, asked once per mechanism.
 pub(crate) fn probe<M: Mechanism>() -> Probe {
     static PROBES: LazyLock<Mutex<HashMap<&str, Probe>>> = LazyLock::new(Mutex::default);
+    // What earlier test processes held by lease, killed or not, is cleared away as the program itself does at its start.
+    static SWEPT: std::sync::Once = std::sync::Once::new();
+    SWEPT.call_once(|| {
+        crossway_sys::lease::sweep_dead_runs().unwrap();
+    });
     let mut probes = PROBES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     probes.entry(M::ID).or_insert_with(M::probe).clone()
 }
