@@ -137,3 +137,6 @@ pub(crate) fn live<M: Mechanism>(task: Task, wire: &mut Wire) -> Result<(), Role
         wire.say(&answer, &[])?;
     }
 }
+
+#[cfg(test)]
+mod tests;
