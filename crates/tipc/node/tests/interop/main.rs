@@ -1,0 +1,370 @@
+//! A node in user space and a Linux kernel's TIPC in one cluster: discovery, links, names, messages, multicast, connections,
+//! streams, loss of contact and recovery, over UDP (IPv4 and IPv6) and Ethernet.
+//!
+//! The kernel runs in a user-mode guest, so this needs root, user-mode-linux, iproute2's `tipc` and python3; where one is missing
+//! it says so and passes. This program plays every part itself: the test, the guest's keeper and first program, and the node.
+
+mod user_side;
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use crossway_netlab::{Guest, GuestExit, GuestSpec, HostSpec, Lab, Link, NetError, Topology};
+
+const PYTHON: &str = "/usr/bin/python3";
+const KERNEL_SIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/kernel_side.py");
+/// Octets of a stream each way, among the other checks and in the test of streams alone.
+const STREAM_OCTETS: &str = "10000000";
+const LONG_STREAM_OCTETS: &str = "100000000";
+/// No part takes so long unless something hangs.
+const WATCHDOG: Duration = Duration::from_secs(240);
+
+/// One network with a guest and a place for the node.
+struct Site {
+    guest: Guest,
+    lab: Lab,
+}
+
+/// How the two ends reach each other.
+#[derive(Clone, Copy, Debug)]
+enum Medium {
+    UdpV4,
+    UdpV4Unicast,
+    UdpV6,
+    Ethernet,
+}
+
+impl Site {
+    fn up(name: &str) -> Result<Self, NetError> {
+        let mut topology = Topology::of(&[], Link::default());
+        topology.name = Some(name.to_owned());
+        topology.hosts = vec![HostSpec::namespace("user"), HostSpec::tap("kernel")];
+        let lab = Lab::up(&topology)?;
+        let spec = GuestSpec::new(name)?;
+        let guest = Guest::boot(&spec, Some((lab.network(), "kernel")))?;
+        Ok(Self { guest, lab })
+    }
+
+    fn in_guest(&self, words: &[&str]) -> Command {
+        let prefix = self.guest.prefix();
+        let mut command = Command::new(&prefix[0]);
+        command.args(&prefix[1..]).args(words);
+        command
+    }
+
+    /// Runs a command in the guest that must succeed.
+    fn guest_does(&self, words: &[&str]) -> String {
+        let out =
+            self.in_guest(words).stdin(Stdio::null()).output().expect("the guest runs commands");
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(out.status.success(), "{words:?}: {text}{}", String::from_utf8_lossy(&out.stderr));
+        text
+    }
+
+    /// Enables the kernel's bearer and says how the node is to call its own.
+    fn bearers(&self, medium: Medium) -> String {
+        let (user, kernel) = (self.lab.host("user").unwrap(), self.lab.host("kernel").unwrap());
+        let (k4, k6) = (kernel.ipv4.to_string(), kernel.ipv6.to_string());
+        let (u4, u6, device) = (user.ipv4.to_string(), user.ipv6.to_string(), &user.interface);
+        let mut words = vec!["tipc", "bearer", "enable", "media"];
+        match medium {
+            Medium::UdpV4 => words.extend(["udp", "name", "U", "localip", &k4]),
+            Medium::UdpV4Unicast => {
+                words.extend(["udp", "name", "U", "localip", &k4, "remoteip", &u4])
+            }
+            Medium::UdpV6 => words.extend(["udp", "name", "U", "localip", &k6]),
+            Medium::Ethernet => words.extend(["eth", "device", "eth0"]),
+        }
+        self.guest_does(&words);
+        match medium {
+            Medium::UdpV4 => format!("udp:{u4}"),
+            Medium::UdpV4Unicast => format!("udp:{u4},{k4}"),
+            Medium::UdpV6 => format!("udp:{u6}%{device}"),
+            Medium::Ethernet => format!("eth:{device}"),
+        }
+    }
+
+    fn user_side(&self, bearer: &str) -> UserSide {
+        let own = std::env::current_exe().expect("this program has a file");
+        let mut command = self.lab.host("user").unwrap().command(own);
+        let mut child =
+            command.args(["user-side", bearer]).stdin(Stdio::piped()).spawn().expect("starts");
+        let stdin = child.stdin.take();
+        UserSide { child, stdin }
+    }
+}
+
+/// The node in user space; it ends with this value.
+struct UserSide {
+    child: Child,
+    stdin: Option<ChildStdin>,
+}
+
+impl UserSide {
+    fn kill(&mut self) {
+        self.child.kill().expect("kill");
+        self.child.wait().expect("wait");
+    }
+}
+
+impl Drop for UserSide {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        let status = self.child.wait().expect("wait");
+        if !std::thread::panicking() {
+            assert!(
+                status.success() || status.code().is_none(),
+                "the node in user space ended with {status}"
+            );
+        }
+    }
+}
+
+/// The kernel's side: started, read line by line, waited for.
+struct KernelSide {
+    child: Child,
+    out: BufReader<std::process::ChildStdout>,
+    start: Instant,
+}
+
+impl KernelSide {
+    fn start(site: &Site, words: &[&str]) -> Self {
+        let mut command = site.in_guest(&[PYTHON, KERNEL_SIDE]);
+        command.args(words);
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("starts");
+        let out = BufReader::new(child.stdout.take().expect("piped"));
+        Self { child, out, start: Instant::now() }
+    }
+
+    /// Reads until a line says this. The guest's program has deadlines of its own, so reading ends.
+    fn until(&mut self, wanted: &str) {
+        let mut said = String::new();
+        loop {
+            let mut line = String::new();
+            let len = self.out.read_line(&mut line).expect("reads");
+            assert!(len > 0, "the kernel's side ended before it said {wanted:?}; it said:\n{said}");
+            assert!(self.start.elapsed() < WATCHDOG, "the kernel's side hangs; it said:\n{said}");
+            eprint!("  {line}");
+            let _ = write!(said, "{line}");
+            if line.contains(wanted) {
+                return;
+            }
+        }
+    }
+
+    fn finish(mut self) {
+        self.until("all checks held");
+        let status = self.child.wait().expect("waits");
+        assert!(status.success(), "the kernel's side ended with {status}");
+    }
+}
+
+/// Captures on the node's interface and says which of the node's frames tshark calls malformed.
+struct Capture {
+    tshark: Option<Child>,
+    file: std::path::PathBuf,
+    mac: String,
+}
+
+impl Capture {
+    fn start(site: &Site, name: &str) -> Self {
+        let file = std::env::temp_dir().join(format!("{name}-{}.pcapng", std::process::id()));
+        let user = site.lab.host("user").unwrap();
+        let mac = user.mac.clone();
+        let mut command = user.command("tshark");
+        command.args([
+            OsStr::new("-q"),
+            OsStr::new("-i"),
+            OsStr::new(&user.interface),
+            OsStr::new("-w"),
+            file.as_os_str(),
+        ]);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let Ok(mut tshark) = child else {
+            eprintln!("SKIP the dissector's verdict: tshark is missing; install it");
+            return Self { tshark: None, file, mac };
+        };
+        // It says "Capturing on" once it listens.
+        let mut lines = BufReader::new(tshark.stderr.take().expect("piped")).lines();
+        let listening = lines.by_ref().any(|l| l.is_ok_and(|l| l.contains("Capturing on")));
+        assert!(listening, "tshark did not begin to capture");
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { tshark: Some(tshark), file, mac }
+    }
+
+    fn verdict(mut self) {
+        let Some(mut tshark) = self.tshark.take() else { return };
+        let pid = tshark.id().to_string();
+        let _ = Command::new("kill").args(["-INT", &pid]).status();
+        tshark.wait().expect("waits");
+        let count = |filter: &str| {
+            let file = self.file.as_os_str();
+            let args = [OsStr::new("-r"), file, OsStr::new("-Y"), OsStr::new(filter)];
+            let out = Command::new("tshark")
+                .args(args)
+                .stderr(Stdio::null())
+                .output()
+                .expect("tshark reads");
+            String::from_utf8_lossy(&out.stdout).lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert!(count("tipc").len() > 100, "the capture has too few TIPC frames to judge by");
+        // Of the kernel's frames it calls some malformed that are not: it joins fragments of different messages when it misses one.
+        let malformed = count(&format!("tipc && _ws.malformed && eth.src == {}", self.mac));
+        assert!(malformed.is_empty(), "tshark calls these malformed: {malformed:#?}");
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        if let Some(tshark) = &mut self.tshark {
+            let _ = tshark.kill();
+            let _ = tshark.wait();
+        }
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+/// Everything that two nodes do with each other while contact holds.
+fn all_checks(name: &str, medium: Medium) -> Result<(), NetError> {
+    let site = Site::up(name)?;
+    let capture = Capture::start(&site, name);
+    let bearer = site.bearers(medium);
+    let user = site.user_side(&bearer);
+    KernelSide::start(&site, &["all", STREAM_OCTETS]).finish();
+    drop(user);
+    capture.verdict();
+    Ok(())
+}
+
+/// More octets than there are packet numbers, each way.
+fn long_streams() -> Result<(), NetError> {
+    let site = Site::up("cwts")?;
+    let bearer = site.bearers(Medium::Ethernet);
+    let user = site.user_side(&bearer);
+    KernelSide::start(&site, &["streams", LONG_STREAM_OCTETS]).finish();
+    drop(user);
+    Ok(())
+}
+
+/// The node is killed without a word and comes back; then the medium is cut and comes back; then the kernel's bearer.
+fn loss_and_recovery() -> Result<(), NetError> {
+    let site = Site::up("cwtl")?;
+    let bearer = site.bearers(Medium::Ethernet);
+    let mut user = site.user_side(&bearer);
+    let mut kernel = KernelSide::start(&site, &["watch-loss"]);
+    kernel.until("service found");
+    user.kill();
+    kernel.until("service gone");
+    let user = site.user_side(&bearer);
+    kernel.finish();
+
+    let mut kernel = KernelSide::start(&site, &["watch-loss"]);
+    kernel.until("service found");
+    let host = site.lab.host("user").unwrap();
+    let switch = |up: &str| {
+        let done = host
+            .command("ip")
+            .args(["link", "set", &host.interface, up])
+            .status()
+            .expect("ip runs");
+        assert!(done.success());
+    };
+    switch("down");
+    kernel.until("service gone");
+    switch("up");
+    kernel.finish();
+
+    let mut kernel = KernelSide::start(&site, &["watch-loss"]);
+    kernel.until("service found");
+    site.guest_does(&["tipc", "bearer", "disable", "media", "eth", "device", "eth0"]);
+    kernel.until("service gone");
+    site.guest_does(&["tipc", "bearer", "enable", "media", "eth", "device", "eth0"]);
+    kernel.finish();
+    drop(user);
+    Ok(())
+}
+
+type Test = (&'static str, fn() -> Result<(), NetError>);
+
+const TESTS: [Test; 6] = [
+    ("udp_over_ipv4_with_multicast", || all_checks("cwt4", Medium::UdpV4)),
+    ("udp_over_ipv4_with_unicast_only", || all_checks("cwtu", Medium::UdpV4Unicast)),
+    ("udp_over_ipv6", || all_checks("cwt6", Medium::UdpV6)),
+    ("ethernet", || all_checks("cwte", Medium::Ethernet)),
+    ("streams_of_100_megabytes", long_streams),
+    ("loss_and_recovery", loss_and_recovery),
+];
+
+fn run_tests(args: &[String]) -> ExitCode {
+    let wanted = |name: &str| {
+        let filters: Vec<&String> = args.iter().filter(|a| !a.starts_with('-')).collect();
+        filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()))
+    };
+    if args.iter().any(|a| a == "--list") {
+        TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    let missing = [PYTHON, "/usr/sbin/tipc", "/sbin/tipc"];
+    if !Path::new(missing[0]).exists() || !missing[1..].iter().any(|p| Path::new(p).exists()) {
+        eprintln!(
+            "SKIP interop: {PYTHON} or iproute2's tipc is missing; install python3 and iproute2"
+        );
+        return ExitCode::SUCCESS;
+    }
+    let mut failed = 0;
+    for (name, test) in TESTS.iter().filter(|(name, _)| wanted(name)) {
+        eprintln!("{name}");
+        match std::panic::catch_unwind(test) {
+            Ok(Ok(())) => println!("test {name} ... ok"),
+            Ok(Err(why @ (NetError::NoPrivilege | NetError::MissingTool { .. }))) => {
+                eprintln!("SKIP {name}: {why}");
+            }
+            Ok(Err(why)) => {
+                println!("test {name} ... FAILED: {why}");
+                failed += 1;
+            }
+            Err(_) => {
+                println!("test {name} ... FAILED");
+                failed += 1;
+            }
+        }
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words[..] {
+        ["guest-keeper", name] => match crossway_netlab::run_guest_keeper(name) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("{why}");
+                ExitCode::FAILURE
+            }
+        },
+        ["guest-init", ..] => {
+            eprintln!("{}", crossway_netlab::run_guest_init());
+            ExitCode::FAILURE
+        }
+        ["guest", "exec", name, "--", ..] => match crossway_netlab::exec_in_guest(name, &args[4..])
+        {
+            Ok(GuestExit::Code(code)) => ExitCode::from(code as u8),
+            Ok(GuestExit::Signal(signal)) => ExitCode::from(128 + signal as u8),
+            Err(why) => {
+                eprintln!("{why}");
+                ExitCode::FAILURE
+            }
+        },
+        ["user-side", bearer] => {
+            user_side::run(bearer);
+            ExitCode::SUCCESS
+        }
+        _ => run_tests(&args),
+    }
+}
