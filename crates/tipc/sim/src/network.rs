@@ -65,6 +65,8 @@ pub struct Network {
     tolerance: Duration,
     /// Frames sent by all hosts so far; a broadcast counts once.
     pub frames: u64,
+    /// When it is there, every frame sent is added to it.
+    pub record: Option<Vec<Vec<u8>>>,
     events: Vec<(HostId, Event)>,
 }
 
@@ -96,6 +98,7 @@ impl Network {
             mtu,
             tolerance,
             frames: 0,
+            record: None,
             events,
         }
     }
@@ -175,6 +178,9 @@ impl Network {
             }
             let Some(transmit) = node.poll_transmit(local, &mut frame) else { break };
             self.frames += 1;
+            if let Some(record) = &mut self.record {
+                record.push(frame.clone());
+            }
             assert!(
                 frame.len() <= self.mtu,
                 "a frame of {} octets on a medium of {}",
