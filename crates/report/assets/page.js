@@ -278,7 +278,8 @@
         if (level.x.length) {
           const inside = level.x.map((x, k) => [x, level.y[k]]).filter(([x]) => !xs.length || (x >= Math.min(...xs) && x <= Math.max(...xs)));
           traces.push({ type: "scatter", mode: "lines", x: inside.map((p) => p[0]), y: inside.map((p) => p[1]), line: { color: ink, dash: "dot", width: 1.5 }, hovertemplate: plain(level.name) + ": %{customdata}<extra></extra>", customdata: inside.map((p) => show(p[1], unit)) });
-          if (inside.length) layout.annotations.push({ x: chart.x.scale === "linear" ? inside[0][0] : Math.log10(inside[0][0]), y: log ? Math.log10(inside[0][1]) : inside[0][1], text: plain(level.name), showarrow: false, font: { size: 11, color: css("--soft") }, xanchor: "right", xshift: -4, yanchor: "middle" });
+          const end = inside[inside.length - 1];
+          if (end) layout.annotations.push({ x: chart.x.scale === "linear" ? end[0] : Math.log10(end[0]), y: log ? Math.log10(end[1]) : end[1], text: plain(level.name), showarrow: false, font: { size: 11, color: css("--soft") }, xanchor: "right", yanchor: "bottom" });
         } else {
           layout.shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: level.y[0], y1: level.y[0], line: { color: ink, dash: "dot", width: 1.5 } });
           layout.annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(level.y[0]) : level.y[0], yanchor: "bottom", text: plain(level.name + ", " + show(level.y[0], unit)), showarrow: false, bgcolor: css("--card"), opacity: 0.85, borderpad: 1, font: { size: 11, color: css("--soft") } });

@@ -143,7 +143,15 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
     let data = PageData { contenders: drawn(&run.summary), charts: &charts, raw: &raw };
     let cards: Vec<_> = charts
         .iter()
-        .map(|c| context! { id => c.id, title => c.title.as_str(), findings => c.findings.clone(), reading => c.reading.as_str(), command => run.command(&c.workloads) })
+        .map(|c| {
+            context! {
+                id => c.id,
+                title => c.title.as_str(),
+                findings => c.findings.clone(),
+                reading => c.reading.as_str(),
+                command => run.command(c.workloads),
+            }
+        })
         .collect();
     let verdict = run.verdict();
     let machine_line = run.machine.line.clone();

@@ -223,14 +223,14 @@ fn draw_level(out: &mut String, frame: &Frame, level: &Level, unit: &str) {
         .filter(|(x, y)| (frame.x.0..=frame.x.1).contains(&x.log10()) && frame.holds(**y))
         .map(|(x, y)| (frame.left(*x), frame.down(*y)))
         .collect();
-    let Some((x, y)) = points.first() else { return };
+    let Some((x, y)) = points.last() else { return };
     let _ = writeln!(
         out,
         "<path class=\"level\" d=\"{}\"/>\
          <text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
         path(&points),
-        x - 6.0,
-        y + 4.0,
+        x,
+        y - 5.0,
         escape(&level.name)
     );
 }
