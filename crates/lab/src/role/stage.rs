@@ -62,7 +62,12 @@ impl<M: Mechanism> Stage<M> {
         let stage = Stage {
             caps: M::caps(),
             ticker: task.ticker.unwrap_or_else(|| Ticker::calibrate(CALIBRATION)),
-            source: Source::new(size, task.index, seed, working_set),
+            source: match task.inputs.workload {
+                Workload::FanOut { .. } => {
+                    Source::new(size, task.index, seed, working_set).without_lead()
+                }
+                _ => Source::new(size, task.index, seed, working_set),
+            },
             checkers: (0..task.peers.max(1))
                 .map(|peer| Checker::new(size, task.inputs.access, task.first_peer + peer, seed))
                 .collect(),
