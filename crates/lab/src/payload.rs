@@ -60,9 +60,8 @@ struct Law {
 
 impl Law {
     fn of(size: usize, access: Access, seed: u64) -> Law {
-        if size < SEQUENCED_SIZE {
-            return Law { multiplier: 0, constant: sum(&tail_bytes(seed)[..size]) };
-        }
+        // A message without a number is a constant.
+        let numbered = size >= SEQUENCED_SIZE;
         match access {
             Access::Copy => {
                 let mut rest = [0; 8];
@@ -70,7 +69,7 @@ impl Law {
                 rest[..tail].copy_from_slice(&tail_bytes(seed)[..tail]);
                 let balanced = if size >= 16 { seed } else { 0 };
                 let constant = balanced.wrapping_add(u64::from_le_bytes(rest));
-                Law { multiplier: 1, constant }
+                Law { multiplier: u64::from(numbered), constant }
             }
             Access::InPlace => {
                 let mut message = vec![0; size];
