@@ -140,6 +140,8 @@ fn reversals_under_load_are_found_and_only_where_clear() {
     let run = run_of(vec![
         round_trips("shm-futex", Wait::Block, &FAST),
         round_trips("pipe", Wait::Block, &SLOW),
+        round_trips("tcp", Wait::Block, &[26_000, 26_100, 26_200, 26_050, 26_150]),
+        under_load(round_trips("tcp", Wait::Block, &[17_000, 17_100, 17_200, 17_050, 17_150])),
         under_load(round_trips(
             "shm-futex",
             Wait::Block,
@@ -151,7 +153,12 @@ fn reversals_under_load_are_found_and_only_where_clear() {
     let load = all.iter().find(|c| c.id == "load").expect("there is load to compare");
     assert_eq!(
         load.findings[0],
-        "ping-pong 64 B shared-cache, blocking: shm-futex is ahead of pipe when idle and behind under load (cpu-2)."
+        "ping-pong 64 B shared-cache, blocking: shm-futex is ahead of pipe and tcp when idle and behind under load (cpu-2)."
+    );
+    let last = load.findings.last().expect("there is one");
+    assert!(
+        last.starts_with("Faster under load than idle: tcp (median round trip, 64 B)."),
+        "{last}"
     );
 }
 

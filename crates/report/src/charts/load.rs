@@ -22,6 +22,7 @@ pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
 
     let mut views = Vec::new();
     let mut findings = in_words(&summary.reversals);
+    let mut faster: Vec<String> = Vec::new();
     for (metric, name, axis) in [
         (
             Metric::RoundTripP50,
@@ -58,6 +59,9 @@ pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
                 if series.len() < 2 {
                     continue;
                 }
+                faster.extend(faster_under_load(metric, &series).map(|who| {
+                    format!("{} ({name}, {})", summary.contenders[who].label(), units::size(size))
+                }));
                 let mut place = summary.settings[*idle].clone();
                 place.load = Default::default();
                 views.push(View {
@@ -73,12 +77,20 @@ pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
     if views.is_empty() {
         return None;
     }
+    let reversals = findings.len();
     if findings.len() > 5 {
         let rest = findings.len() - 4;
         findings.truncate(4);
         findings.push(format!("{rest} further changes of place are in the chart's other views."));
     }
-    if findings.is_empty() {
+    if !faster.is_empty() {
+        findings.push(format!(
+            "Faster under load than idle: {}. That is the machine's power saving, not the mechanism: idle cores had to be woken \
+             or clocked up.",
+            list(faster.into_iter())
+        ));
+    }
+    if reversals == 0 {
         findings
             .push("No two mechanisms of one class clearly change places under load.".to_owned());
     }
@@ -96,6 +108,25 @@ pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
         views,
         initial: 0,
         workloads: &["ping-pong", "throughput"],
+    })
+}
+
+/// Contenders whose figure under some load is clearly better than their idle one. The first series is the idle one.
+fn faster_under_load(metric: Metric, series: &[Series]) -> impl Iterator<Item = usize> {
+    let (idle, loaded) = series.split_at(1);
+    idle.iter().flat_map(move |idle| {
+        idle.who.iter().enumerate().filter_map(move |(at, who)| {
+            let better = loaded.iter().any(|under| {
+                under.who.iter().position(|w| w == who).is_some_and(|k| {
+                    if metric.more_is_better() {
+                        under.lo[k] > idle.hi[at]
+                    } else {
+                        under.hi[k] < idle.lo[at]
+                    }
+                })
+            });
+            better.then_some(*who)
+        })
     })
 }
 
