@@ -3,7 +3,7 @@
 //! A message is 64-bit little-endian words; the first is its sequence number where the size allows. The words add up to
 //! `multiplier * sequence + constant` (wrapping), so the receiver, who must read every byte to add them, checks each
 //! message's content with one comparison and needs no word from the sender. The short `verify` phase before, with random
-//! content and CRC-32, proves that nothing is swapped or cut (see [`crate::verify`]).
+//! content and CRC-32, proves that nothing is swapped or cut (`verify.rs`).
 
 use crossway_mech::Access;
 
