@@ -1,0 +1,285 @@
+//! Crossway against hand-written C loops, public tools and the machine's limits, as ratios.
+//!
+//! `make bench`, or `cargo bench -p crossway --bench ratios -- --json ratios.json`. Trials are paired and interleaved: each
+//! of Crossway's is followed at once by the reference's, in a seeded random order of cases, so that what drifts hits both.
+//! A benchmark, not a test: misses are printed plainly and the exit status is 0.
+
+mod comparison;
+mod reference;
+mod tools;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Parser;
+use comparison::{Comparison, Target};
+use crossway_lab::launcher::Launcher;
+use crossway_lab::limits::{Ask, Limits};
+use crossway_lab::plan::Plan;
+use crossway_lab::record::{Record, Status};
+use crossway_lab::run::{self, Event, Options};
+use crossway_lab::{inputs::Workload, shutdown, stats};
+use crossway_mech::Wait;
+use crossway_sys::topology::Topology;
+use reference::Reference;
+
+#[derive(Parser)]
+struct Args {
+    /// Pairs of trials per case
+    #[arg(long, default_value_t = 7)]
+    pairs: u32,
+    /// Milliseconds per trial
+    #[arg(long, default_value_t = 100)]
+    measure_ms: u64,
+    /// Only cases whose GROUP/CASE matches
+    #[arg(long)]
+    filter: Vec<String>,
+    /// Also write the figures as JSON to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Given by cargo
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// Every case once; those of `loops` have a C loop beside them.
+fn plan(args: &Args) -> anyhow::Result<Plan> {
+    let common = format!(
+        "placement = \"other-core\"\ntrials = {}\nwarmup_ms = 30\nmeasure_ms = {}\n",
+        args.pairs, args.measure_ms
+    );
+    let text = format!(
+        r#"
+about = "What make bench compares."
+
+[group.loops]
+mechanisms = ["pipe", "uds-stream", "tcp", "shm-futex", "shm-spin"]
+workload = ["throughput", "ping-pong"]
+size_bytes = [64, "4 KiB", "64 KiB"]
+{common}
+[group.large]
+mechanisms = ["shm-futex", "shm-spin"]
+workload = "throughput"
+size_bytes = ["256 KiB", "1 MiB"]
+{common}
+[group.hybrid]
+mechanisms = ["shm-futex"]
+workload = "ping-pong"
+size_bytes = 64
+wait = {{ hybrid = {{ spin_us = 20 }} }}
+{common}"#
+    );
+    Ok(Plan::parse("ratios", "the benchmark's own plan", &text)?)
+}
+
+/// What one case came to: a figure per trial, in order.
+#[derive(Default)]
+struct Figures {
+    crossway: Vec<f64>,
+    reference: Vec<f64>,
+    /// The two-line cache-line round trip around each trial, nanoseconds.
+    cache_line_ns: Vec<f64>,
+}
+
+/// Mechanism, whether it waits in the hybrid way, workload and size.
+type Key = (String, bool, &'static str, u64);
+
+const RATE: &str = "throughput";
+const RTT: &str = "round trip";
+
+fn key(record: &Record) -> Option<Key> {
+    let workload = match record.inputs.workload {
+        Workload::Throughput => RATE,
+        Workload::PingPong => RTT,
+        _ => return None,
+    };
+    let hybrid = matches!(record.inputs.wait, Wait::Hybrid { .. });
+    Some((record.mechanism.clone(), hybrid, workload, record.inputs.size_bytes))
+}
+
+/// Messages per second, or the median round trip in nanoseconds.
+fn figure(record: &Record) -> Option<f64> {
+    match record.inputs.workload {
+        Workload::Throughput => record.throughput.map(|t| t.msgs_per_s),
+        _ => record.latency_ns.first().map(|l| l.p50 as f64),
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let topology = Topology::read()?;
+    let folder = tempfile::tempdir()?;
+    let plan = plan(&args)?;
+    let cpus = crossway_lab::case::expand(&plan, &topology, &[])
+        .first()
+        .map(|case| case.inputs.cpus.clone())
+        .unwrap_or_default();
+    let [a, b] = cpus[..] else {
+        println!("nothing to compare: two cores are needed");
+        return Ok(());
+    };
+    let reference = Reference::build(folder.path(), &topology, a);
+    if let Err(why) = &reference {
+        println!("no C loops: {why}");
+    }
+    let limits_before = limits(&topology, (a, b))?;
+    let figures = measure(&args, &plan, folder.path().join("out"), reference.as_ref().ok())?;
+    let limits_after = limits(&topology, (a, b))?;
+
+    let mut found = Vec::new();
+    against_loops(&figures, &mut found);
+    against_limits(&figures, [&limits_before, &limits_after], &mut found);
+    among_rings(&figures, &mut found);
+    tools::compare(&figures, (a, b), &mut found);
+    comparison::print(&found);
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string_pretty(&found)?;
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn limits(topology: &Topology, pair: (u32, u32)) -> anyhow::Result<Limits> {
+    let ask = Ask {
+        pairs: vec![pair],
+        copy_pairs: vec![pair],
+        sizes_bytes: vec![64, 4 << 10, 64 << 10, 256 << 10, 1 << 20],
+        repeats: 7,
+        long_wakes: 1,
+        ..Ask::default()
+    };
+    Ok(Limits::measure(topology, &ask, |what| eprintln!("limits: {what}"))?)
+}
+
+/// Runs the plan; after each trial of Crossway's, the C loop's with as many messages.
+fn measure(
+    args: &Args,
+    plan: &Plan,
+    out: PathBuf,
+    reference: Option<&Reference>,
+) -> anyhow::Result<BTreeMap<Key, Figures>> {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_crossway"));
+    let launcher = Launcher {
+        program: program.clone(),
+        args: vec!["role".to_owned()],
+        interrupt: Some(shutdown::listen()?),
+    };
+    let options = Options {
+        out,
+        filters: args.filter.clone(),
+        resume: None,
+        reaper: Some((program, vec!["reaper".to_owned()])),
+    };
+    let mut figures = BTreeMap::<Key, Figures>::new();
+    let mut trials = (0, 0);
+    run::measure(plan, &options, &launcher, |event| match event {
+        Event::Begin { trials: all, findings, .. } => {
+            trials.1 = all;
+            for finding in findings {
+                eprintln!("warning: {finding:?}");
+            }
+        }
+        Event::Written { record } => {
+            trials.0 += 1;
+            eprint!("\r{} of {} trials", trials.0, trials.1);
+            if record.status == Status::Failed || record.status == Status::Skipped {
+                eprintln!("\n{}: {}", record.case, record.reason.as_deref().unwrap_or("failed"));
+                return;
+            }
+            let (Some(key), Some(figure)) = (key(record), figure(record)) else { return };
+            let of_case = figures.entry(key).or_default();
+            of_case.crossway.push(figure);
+            let lines =
+                [record.calibration.cache_line_before_ns, record.calibration.cache_line_after_ns];
+            let lines: Vec<f64> = lines.into_iter().flatten().collect();
+            of_case.cache_line_ns.extend(stats::median(&lines));
+            if record.group == "loops"
+                && let Some(reference) = reference
+            {
+                match reference.run(record) {
+                    Ok(figure) => of_case.reference.push(figure),
+                    Err(error) => eprintln!("\n{}: C loop: {error:#}", record.case),
+                }
+            }
+        }
+        _ => {}
+    })?;
+    eprintln!();
+    Ok(figures)
+}
+
+fn bytes(size: u64) -> String {
+    match size {
+        s if s >= 1 << 20 => format!("{} MiB", s >> 20),
+        s if s >= 1 << 10 => format!("{} KiB", s >> 10),
+        s => format!("{s} B"),
+    }
+}
+
+/// The harness costs nothing.
+fn against_loops(figures: &BTreeMap<Key, Figures>, found: &mut Vec<Comparison>) {
+    for ((mechanism, _, workload, size), f) in figures {
+        if f.reference.is_empty() {
+            continue;
+        }
+        let target = if *workload == RATE { Target::AtLeast(0.98) } else { Target::AtMost(1.02) };
+        let name = format!("{mechanism} {workload} at {}: Crossway / C loop", bytes(*size));
+        found.push(Comparison::paired(name, &f.crossway, &f.reference, target));
+    }
+}
+
+fn against_limits(
+    figures: &BTreeMap<Key, Figures>,
+    limits: [&Limits; 2],
+    found: &mut Vec<Comparison>,
+) {
+    let spin = |workload, size| figures.get(&("shm-spin".to_owned(), false, workload, size));
+    if let Some(f) = spin(RTT, 64).filter(|f| f.cache_line_ns.len() == f.crossway.len()) {
+        let name = "shm-spin round trip at 64 B / cache-line round trip, two lines".to_owned();
+        found.push(Comparison::paired(name, &f.crossway, &f.cache_line_ns, Target::AtMost(1.5)));
+    }
+    for size in [64, 4 << 10, 64 << 10, 256 << 10, 1 << 20] {
+        let Some(f) = spin(RATE, size) else { continue };
+        let at: Vec<f64> = limits
+            .iter()
+            .filter_map(|l| l.copy_limit(1, size))
+            .filter(|l| l.size_bytes == size)
+            .map(|l| l.msgs_per_s.median)
+            .collect();
+        let least = if size == 64 { 0.8 } else { 0.95 };
+        let name = format!("shm-spin throughput at {}: Crossway / one-copy limit", bytes(size));
+        found.push(Comparison::unpaired(name, &f.crossway, &at, Target::AtLeast(least)));
+    }
+}
+
+fn among_rings(figures: &BTreeMap<Key, Figures>, found: &mut Vec<Comparison>) {
+    let get = |mechanism: &str, hybrid, workload, size| {
+        figures.get(&(mechanism.to_owned(), hybrid, workload, size))
+    };
+    let mut compare = |name: String, over: Option<&Figures>, under: Option<&Figures>, target| {
+        if let (Some(over), Some(under)) = (over, under) {
+            found.push(Comparison::unpaired(name, &over.crossway, &under.crossway, target));
+        }
+    };
+    for size in [64, 4 << 10, 64 << 10, 256 << 10, 1 << 20] {
+        compare(
+            format!("throughput at {}: shm-futex / shm-spin", bytes(size)),
+            get("shm-futex", false, RATE, size),
+            get("shm-spin", false, RATE, size),
+            Target::AtLeast(0.9),
+        );
+    }
+    compare(
+        "round trip at 64 B, blocking: shm-futex / pipe".to_owned(),
+        get("shm-futex", false, RTT, 64),
+        get("pipe", false, RTT, 64),
+        Target::AtMost(1.0),
+    );
+    compare(
+        "round trip at 64 B: shm-futex, hybrid 20 us / shm-spin".to_owned(),
+        get("shm-futex", true, RTT, 64),
+        get("shm-spin", false, RTT, 64),
+        Target::AtMost(1.1),
+    );
+}

@@ -1,0 +1,80 @@
+//! The hand-written C loops of bench/c: built, and run as a trial of Crossway's was.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use crossway_lab::inputs::Workload;
+use crossway_lab::record::Record;
+use crossway_sys::topology::Topology;
+use serde::Deserialize;
+
+/// Where the private caches are not known.
+const USUAL_WORKING_SET: u64 = 4 << 20;
+
+/// The compiled loops.
+pub(crate) struct Reference {
+    dir: PathBuf,
+    working_set_bytes: u64,
+}
+
+/// A loop's line of JSON.
+#[derive(Deserialize)]
+struct Line {
+    messages: u64,
+    wall_ns: u64,
+    rtt_p50_ns: Option<f64>,
+}
+
+impl Reference {
+    /// Compiles the loops into `dir`.
+    pub(crate) fn build(dir: &Path, topology: &Topology, cpu: u32) -> anyhow::Result<Reference> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/c");
+        let made = Command::new("make")
+            .arg("--silent")
+            .arg("-C")
+            .arg(source)
+            .arg(format!("OUT={}", dir.display()))
+            .output()
+            .context("cannot run make; install make and a C compiler")?;
+        if !made.status.success() {
+            bail!("bench/c does not compile: {}", String::from_utf8_lossy(&made.stderr).trim());
+        }
+        // As the roles do: twice the private caches.
+        let working_set_bytes =
+            topology.private_cache_bytes(cpu).map_or(USUAL_WORKING_SET, |bytes| 2 * bytes);
+        Ok(Reference { dir: dir.to_owned(), working_set_bytes })
+    }
+
+    /// Repeats a trial: the same size, CPUs and number of messages. Returns messages per second or the median round trip
+    /// in nanoseconds.
+    pub(crate) fn run(&self, record: &Record) -> anyhow::Result<f64> {
+        let program = self.dir.join(record.mechanism.replace('-', "_"));
+        let inputs = &record.inputs;
+        let (workload, batch) = match inputs.workload {
+            Workload::PingPong => ("ping-pong", record.latency_ns.first().map_or(1, |l| l.batch)),
+            _ => ("throughput", 1),
+        };
+        let messages = record.counts.context("the trial counted no messages")?.received.max(8);
+        let [a, b] = inputs.cpus[..] else { bail!("the trial was not pinned to two CPUs") };
+        let told = Command::new("timeout")
+            .arg("60")
+            .arg(&program)
+            .arg(workload)
+            .args(
+                [inputs.size_bytes, messages, a.into(), b.into(), self.working_set_bytes]
+                    .map(|n: u64| n.to_string()),
+            )
+            .arg(batch.to_string())
+            .output()
+            .with_context(|| format!("cannot run {}", program.display()))?;
+        if !told.status.success() {
+            bail!("{}: {}", told.status, String::from_utf8_lossy(&told.stderr).trim());
+        }
+        let line: Line = serde_json::from_slice(&told.stdout)?;
+        match inputs.workload {
+            Workload::PingPong => line.rtt_p50_ns.context("no round trip in its answer"),
+            _ => Ok(line.messages as f64 * 1e9 / line.wall_ns as f64),
+        }
+    }
+}
