@@ -90,6 +90,12 @@ pub const CONNECT_RETRY: Duration = Duration::from_millis(100);
 /// Time after which a connection asks whether its peer still exists; unanswered for as long again, it is aborted.
 pub const CONNECTION_PROBE: Duration = Duration::from_secs(3_600);
 
+/// Subscriptions at one node's topology service. The connection that makes one more is closed.
+pub const SUBSCRIPTIONS_MAX: usize = 1 << 17;
+
+/// Events that wait for one subscriber. When more wait its connection is closed: it does not read.
+pub const SUBSCRIBER_EVENTS_MAX: usize = 1 << 18;
+
 /// How long a node tries an address before it owns it.
 pub const TRIAL_TIME: Duration = Duration::from_millis(1_000);
 /// Time between two trial messages.

@@ -48,6 +48,8 @@ impl core::error::Error for BindingError {}
 #[derive(Clone, Debug, Default)]
 struct Bound {
     bindings: Vec<Binding>,
+    /// The number of each binding in the order in which the table came to know them.
+    ages: Vec<u64>,
     turn: usize,
 }
 
@@ -81,6 +83,7 @@ impl Service {
 pub struct NameTable {
     services: BTreeMap<u32, Service>,
     by_node: BTreeMap<NodeAddr, BTreeSet<(ServiceRange, Port, u32)>>,
+    next_age: u64,
 }
 
 impl NameTable {
@@ -102,7 +105,10 @@ impl NameTable {
         }
         let classes = &mut self.services.entry(service).or_default().classes;
         let ranges = classes.entry(class_of(lower, upper)).or_default();
-        ranges.entry((lower, upper)).or_default().bindings.push(binding);
+        let bound = ranges.entry((lower, upper)).or_default();
+        bound.bindings.push(binding);
+        bound.ages.push(self.next_age);
+        self.next_age += 1;
         Ok(())
     }
 
@@ -126,6 +132,7 @@ impl NameTable {
         let bound = ranges.get_mut(&(lower, upper))?;
         let index = bound.bindings.iter().position(|b| b.socket == socket && b.key == key)?;
         let binding = bound.bindings.remove(index);
+        bound.ages.remove(index);
         if index < bound.turn {
             bound.turn -= 1;
         }
@@ -139,6 +146,12 @@ impl NameTable {
             }
         }
         Some(binding)
+    }
+
+    /// Removes one binding of a node, if there is any left.
+    pub(crate) fn remove_any(&mut self, node: NodeAddr) -> Option<Binding> {
+        let (range, port, key) = self.by_node.get(&node)?.first().copied()?;
+        self.remove(range, SocketAddr { port, node }, key)
     }
 
     /// Removes everything that a node has bound, and returns it.
@@ -173,8 +186,16 @@ impl NameTable {
         Some(bound.bindings[index].socket)
     }
 
-    /// All bindings whose range shares an instance with `range`, lowest bounds first.
+    /// All bindings whose range shares an instance with `range`, in no order.
     pub fn overlapping(&self, range: ServiceRange) -> impl Iterator<Item = &Binding> {
+        self.overlapping_with_age(range).map(|(_, binding)| binding)
+    }
+
+    /// As [`NameTable::overlapping`], each with a number that grows with the order in which the table came to know them.
+    pub(crate) fn overlapping_with_age(
+        &self,
+        range: ServiceRange,
+    ) -> impl Iterator<Item = (u64, &Binding)> {
         let classes = self.services.get(&range.service).into_iter().flat_map(|s| &s.classes);
         classes
             .flat_map(move |(&class, ranges)| {
@@ -183,7 +204,16 @@ impl NameTable {
                 ranges.range((from, 0)..=(range.upper, u32::MAX))
             })
             .filter(move |((_, upper), _)| *upper >= range.lower)
-            .flat_map(|(_, bound)| &bound.bindings)
+            .flat_map(|(_, bound)| bound.ages.iter().copied().zip(&bound.bindings))
+    }
+
+    /// Number of bindings of exactly this range.
+    pub fn count_of_range(&self, range: ServiceRange) -> usize {
+        let class = class_of(range.lower, range.upper);
+        let ranges = self.services.get(&range.service).and_then(|s| s.classes.get(&class));
+        ranges
+            .and_then(|r| r.get(&(range.lower, range.upper)))
+            .map_or(0, |bound| bound.bindings.len())
     }
 
     /// Every binding of the table, by service type.

@@ -304,7 +304,8 @@ impl Swarm {
                     node.peers().collect::<Vec<_>>()
                 );
                 assert_eq!(node.peers().count(), count as usize - 1);
-                node.names().iter().map(|b| (b.range, b.socket, b.key)).collect::<BTreeSet<_>>()
+                let cluster = node.names().iter().filter(|b| b.scope == Scope::Cluster);
+                cluster.map(|b| (b.range, b.socket, b.key)).collect::<BTreeSet<_>>()
             });
             all.expect("every host was started")
         };
@@ -349,5 +350,28 @@ fn every_promise_holds_on_a_hostile_network() {
             eprintln!("SEED={seed}: repeat with SWARM_SEEDS={seed}..{}", seed + 1);
             resume_unwind(panic);
         }
+    }
+}
+
+#[test]
+fn sixty_four_nodes_meet_and_know_the_same() {
+    let mut net = Network::new(64, 64, 1500, Duration::from_millis(1500));
+    net.conditions.loss_per_mille = 20;
+    net.conditions.delay_max = Duration::from_millis(2);
+    let hosts: Vec<HostId> = (0..64).map(HostId).collect();
+    for host in &hosts {
+        net.start(*host, true);
+        net.with(*host, |node, _| {
+            let port = node.open(SocketKind::Rdm).unwrap();
+            node.bind(port, ServiceRange::single(SERVICE, host.0 as u32), Scope::Cluster).unwrap();
+        });
+    }
+    net.run(Duration::from_secs(8));
+    for host in &hosts {
+        let table = net.with(*host, |node, _| {
+            assert!(node.peers().all(|p| p.link.state == LinkState::Established), "{host:?}");
+            node.names().iter().filter(|b| b.scope == Scope::Cluster).count()
+        });
+        assert_eq!(table, Some(2 * 64), "{host:?}");
     }
 }

@@ -1,6 +1,7 @@
 """The kernel's end of the interoperation test: plain AF_TIPC, run in a guest. Prints one line per check that held; any other
 outcome is an exception and a status other than 0."""
 
+import ctypes
 import errno
 import os
 import socket as S
@@ -25,11 +26,14 @@ def held(what):
 
 
 class Watch:
-    """A subscription at the kernel's topology server."""
+    """A subscription at the topology service of this node or of another."""
 
-    def __init__(self, service):
-        self.s = make(S.SOCK_SEQPACKET)
-        self.s.connect((SERVICE, 1, 1, 0))
+    def __init__(self, service, node=0):
+        self.s = S.socket(S.AF_TIPC, S.SOCK_SEQPACKET)
+        # Python's own connect cannot name the node that is to look the service up.
+        address = struct.pack("=HBbIII", S.AF_TIPC, SERVICE, 0, 1, 1, node)
+        assert ctypes.CDLL(None).connect(self.s.fileno(), address, len(address)) == 0
+        self.s.settimeout(PATIENCE)
         self.s.send(struct.pack("=5I8s", service, 0, 0xFFFFFFFF, 0xFFFFFFFF, 1, b"interop!"))
 
     def wait(self, event):
@@ -183,6 +187,19 @@ def names():
     held("bindings come and go over the broadcast link")
 
 
+def topology(node):
+    watch = Watch(19000, node)
+    assert watch.wait(PUBLISHED)[3] == node
+    assert Watch(2, node).wait(PUBLISHED)[3] == node
+    bound = make(S.SOCK_RDM)
+    watch = Watch(19030, node)
+    bound.bind((RANGE, 19030, 1, 9, 2))
+    assert watch.wait(PUBLISHED)[:2] == (1, 9)
+    bound.close()
+    assert watch.wait(WITHDRAWN)[:2] == (1, 9)
+    held("the topology service of the node in user space answers the kernel")
+
+
 def await_service(event):
     Watch(19000).wait(event)
     held("service " + ("found" if event == PUBLISHED else "gone"))
@@ -209,6 +226,11 @@ if sys.argv[1] == "all":
     streams()
     being_served()
     names()
+    topology(messages_server[1])
+    print("all checks held", flush=True)
+elif sys.argv[1] == "messages":
+    await_service(PUBLISHED)
+    messages()
     print("all checks held", flush=True)
 elif sys.argv[1] == "streams":
     await_service(PUBLISHED)

@@ -14,6 +14,7 @@ use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use crossway_netlab::{Guest, GuestExit, GuestSpec, HostSpec, Lab, Link, NetError, Topology};
+use crossway_tipc_proto::addr::{MediaAddr, NodeId};
 
 const PYTHON: &str = "/usr/bin/python3";
 const KERNEL_SIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/kernel_side.py");
@@ -89,10 +90,17 @@ impl Site {
     }
 
     fn user_side(&self, bearer: &str) -> UserSide {
+        self.user_side_as(bearer, NodeId::from_text("user-space").expect("legal"))
+    }
+
+    fn user_side_as(&self, bearer: &str, id: NodeId) -> UserSide {
         let own = std::env::current_exe().expect("this program has a file");
         let mut command = self.lab.host("user").unwrap().command(own);
-        let mut child =
-            command.args(["user-side", bearer]).stdin(Stdio::piped()).spawn().expect("starts");
+        let mut child = command
+            .args(["user-side", bearer, &format!("{:x}", u128::from_be_bytes(id.0))])
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("starts");
         let stdin = child.stdin.take();
         UserSide { child, stdin }
     }
@@ -241,6 +249,23 @@ fn all_checks(name: &str, medium: Medium) -> Result<(), NetError> {
     Ok(())
 }
 
+/// The node wants the address that the kernel has, is refused, and takes the one that the kernel suggests.
+fn taken_address() -> Result<(), NetError> {
+    let site = Site::up("cwta")?;
+    let bearer = site.bearers(Medium::UdpV4);
+    let kernels =
+        NodeId::from_media(&MediaAddr::Udp { ip: site.lab.host("kernel")?.ipv4.into(), port: 0 });
+    // Another identity whose four words give the same address.
+    let mut twin = kernels.0;
+    (twin[4], twin[8]) = (1, 1);
+    let twin = NodeId(twin);
+    assert_eq!(twin.addr(), kernels.addr());
+    let user = site.user_side_as(&bearer, twin);
+    KernelSide::start(&site, &["messages"]).finish();
+    drop(user);
+    Ok(())
+}
+
 /// More octets than there are packet numbers, each way.
 fn long_streams() -> Result<(), NetError> {
     let site = Site::up("cwts")?;
@@ -291,11 +316,12 @@ fn loss_and_recovery() -> Result<(), NetError> {
 
 type Test = (&'static str, fn() -> Result<(), NetError>);
 
-const TESTS: [Test; 6] = [
+const TESTS: [Test; 7] = [
     ("udp_over_ipv4_with_multicast", || all_checks("cwt4", Medium::UdpV4)),
     ("udp_over_ipv4_with_unicast_only", || all_checks("cwtu", Medium::UdpV4Unicast)),
     ("udp_over_ipv6", || all_checks("cwt6", Medium::UdpV6)),
     ("ethernet", || all_checks("cwte", Medium::Ethernet)),
+    ("an_address_that_a_kernel_has_is_given_up", taken_address),
     ("streams_of_100_megabytes", long_streams),
     ("loss_and_recovery", loss_and_recovery),
 ];
@@ -361,8 +387,11 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        ["user-side", bearer] => {
-            user_side::run(bearer);
+        ["user-side", bearer, id] => {
+            user_side::run(
+                bearer,
+                NodeId(u128::from_str_radix(id, 16).expect("an identity").to_be_bytes()),
+            );
             ExitCode::SUCCESS
         }
         _ => run_tests(&args),

@@ -260,15 +260,11 @@ fn feed(
     }
 }
 
-/// Runs the services on a bearer until standard input ends.
-pub(crate) fn run(bearer: &str) {
+/// Runs the services on a bearer, as a node of this identity, until standard input ends.
+pub(crate) fn run(bearer: &str, id: NodeId) {
     let spec: BearerSpec = bearer.parse().expect("a bearer");
     let birth = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let cfg = Config {
-        id: NodeId::from_text("user-space"),
-        seed: birth.as_nanos() as u64,
-        ..Config::default()
-    };
+    let cfg = Config { id: Some(id), seed: birth.as_nanos() as u64, ..Config::default() };
     let mut runner = Runner::new(cfg);
     let mut services = Services::open(runner.node());
     runner.enable(&spec, "user0").expect("the bearer opens");

@@ -117,7 +117,7 @@ impl Node {
                 let was_empty = socket.front().is_none();
                 socket.push(bytes.to_vec());
                 if was_empty {
-                    self.events.push_back(Event::SocketReady(port));
+                    self.socket_changed(port);
                 }
             }
         }
@@ -151,7 +151,7 @@ impl Node {
                     core::mem::replace(&mut socket.state, SocketState::Connected(connection));
                 self.clear_socket_timer(port, &state);
                 self.set_socket_timer(port, now + CONNECTION_PROBE);
-                self.events.push_back(Event::SocketReady(port));
+                self.socket_changed(port);
                 if m.payload.is_empty() { Verdict::Done } else { Verdict::Queue }
             }
             SocketState::Connected(c) if is_conn && c.peer == from => {
@@ -182,7 +182,7 @@ impl Node {
         let state = core::mem::replace(&mut socket.state, SocketState::Disconnected);
         socket.push(end);
         self.clear_socket_timer(port, &state);
-        self.events.push_back(Event::SocketReady(port));
+        self.socket_changed(port);
     }
 
     /// A request for a connection came back.
@@ -205,7 +205,7 @@ impl Node {
         self.clear_socket_timer(port, &state);
         self.events
             .push_back(Event::ConnectFailed { port, error: crate::socket::SocketError::Refused });
-        self.events.push_back(Event::SocketReady(port));
+        self.socket_changed(port);
     }
 
     /// A message about a connection.
@@ -231,7 +231,7 @@ impl Node {
             ConnManagerKind::ProbeReply => {}
             ConnManagerKind::Ack { blocks, window, .. } => {
                 if connection.acknowledged(blocks, window) {
-                    self.events.push_back(Event::SocketReady(m.dest.port));
+                    self.socket_changed(m.dest.port);
                 }
             }
         }

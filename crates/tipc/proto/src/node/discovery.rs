@@ -92,7 +92,7 @@ impl Node {
         let socket = SocketAddr { node: addr, ..SocketAddr::default() };
         let state = Binding { range, socket, key: addr.0, scope: Scope::Cluster };
         if self.names.insert(state).is_ok() {
-            self.events.push_back(Event::Published(state));
+            self.announce(true, state);
         }
         self.events.push_back(Event::AddressSettled(addr));
     }

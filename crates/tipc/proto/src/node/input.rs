@@ -213,6 +213,7 @@ impl Node {
             self.peer_timeout(now, addr);
         }
         self.socket_timeouts(now);
+        self.topology_timeouts(now);
         self.run_local(now);
     }
 
@@ -247,7 +248,12 @@ impl Node {
                 peer.contact = Contact::Up;
                 peer.listener = BcastListener::new(self.bcast.last_sent());
                 self.linked += 1;
+                let peer_bearer = peer.link.peer_bearer();
                 self.events.push_back(Event::LinkUp { peer: addr, bearer });
+                let state = self.link_binding(addr, bearer.0, peer_bearer.0);
+                if self.names.insert(state).is_ok() {
+                    self.announce(true, state);
+                }
                 self.greet(now, addr);
             }
             LinkEvent::Down(reason) => {
@@ -259,12 +265,19 @@ impl Node {
                 peer.names = Default::default();
                 peer.forget_at = now + PEER_FORGET;
                 self.linked -= 1;
+                let peer_bearer = peer.link.peer_bearer();
                 self.events.push_back(Event::LinkDown { peer: addr, bearer, reason });
                 let waiting = core::mem::take(&mut peer.waiting);
-                self.events.extend(waiting.into_iter().map(|(port, _)| Event::SocketReady(port)));
+                for (port, _) in waiting {
+                    self.socket_changed(port);
+                }
                 self.lose_connections(addr);
-                for binding in self.names.remove_node(addr) {
-                    self.events.push_back(Event::Withdrawn(binding));
+                let state = self.link_binding(addr, bearer.0, peer_bearer.0);
+                if let Some(state) = self.names.remove(state.range, state.socket, state.key) {
+                    self.announce(false, state);
+                }
+                while let Some(binding) = self.names.remove_any(addr) {
+                    self.announce(false, binding);
                 }
                 self.release_broadcasts();
                 if self.linked == 0 {

@@ -29,6 +29,7 @@ mod reject;
 mod report;
 mod send;
 mod sockets;
+mod topology;
 
 pub use bearer::{BearerConfig, BearerError};
 pub use report::{LinkReport, PeerReport};
@@ -49,6 +50,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use bearer::Bearer;
 use peer::Peer;
+use topology::Topology;
 
 /// What this node announces: exactly what it speaks. Not the ordered switch between broadcast and replicast, not tunnels.
 pub const CAPABILITIES: Capabilities = Capabilities::SYN
@@ -174,6 +176,9 @@ pub struct Node {
     timers: BTreeSet<(Nanos, NodeAddr)>,
     sockets: BTreeMap<Port, Socket>,
     socket_timers: BTreeSet<(Nanos, Port)>,
+    topology: Topology,
+    /// The node works on its own sockets' messages.
+    serving: bool,
     /// Messages between sockets of this node.
     local: VecDeque<Vec<u8>>,
     events: VecDeque<Event>,
@@ -187,7 +192,7 @@ impl Node {
         let signature = Discovery::legal_signature(rng.next_u16(), CAPABILITIES);
         let net_hash = rng.next_u32();
         let own = cfg.addr.unwrap_or_default();
-        Self {
+        let mut node = Self {
             rng,
             id: cfg.id,
             address: Address::None,
@@ -206,11 +211,15 @@ impl Node {
             timers: BTreeSet::new(),
             sockets: BTreeMap::new(),
             socket_timers: BTreeSet::new(),
+            topology: Topology::default(),
+            serving: false,
             local: VecDeque::new(),
             events: VecDeque::new(),
             drops: DropCounters::default(),
             cfg,
-        }
+        };
+        node.open_topology();
+        node
     }
 
     /// The node's address, once it is settled.

@@ -1,6 +1,6 @@
 //! Own bindings to the other nodes, theirs into the table.
 
-use super::{Event, Node};
+use super::Node;
 use crate::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
 use crate::drops::DropReason;
 use crate::limits::NAME_UPDATES_WAITING_MAX;
@@ -63,7 +63,7 @@ impl Node {
             return Err(BindError::Congested);
         }
         self.next_key = self.next_key.wrapping_add(1).max(1);
-        self.events.push_back(Event::Published(binding));
+        self.announce(true, binding);
         Ok(binding.key)
     }
 
@@ -79,7 +79,7 @@ impl Node {
     ) {
         let socket = SocketAddr { port, node: self.own() };
         let Some(binding) = self.names.remove(range, socket, key) else { return };
-        self.events.push_back(Event::Withdrawn(binding));
+        self.announce(false, binding);
         if scope == Scope::Cluster && self.distribute(true, &binding).is_err() {
             let last = self.bcast.last_sent();
             let behind = self
@@ -231,7 +231,7 @@ impl Node {
             let socket = SocketAddr { port: item.port, node: owner };
             if withdrawal {
                 match self.names.remove(item.range, socket, item.key) {
-                    Some(binding) => self.events.push_back(Event::Withdrawn(binding)),
+                    Some(binding) => self.announce(false, binding),
                     None => self.drops.count(DropReason::BadBinding),
                 }
                 continue;
@@ -239,7 +239,7 @@ impl Node {
             let binding =
                 Binding { range: item.range, socket, key: item.key, scope: Scope::Cluster };
             match self.names.insert(binding) {
-                Ok(()) => self.events.push_back(Event::Published(binding)),
+                Ok(()) => self.announce(true, binding),
                 Err(_) => self.drops.count(DropReason::BadBinding),
             }
         }

@@ -1,6 +1,6 @@
 //! Frames and deadlines going out.
 
-use super::{Destination, Event, Node, Transmit};
+use super::{Destination, Node, Transmit};
 use crate::addr::{BearerId, NodeAddr};
 use crate::bcast::deadline;
 use crate::time::{Nanos, earliest};
@@ -24,14 +24,15 @@ impl Node {
             frame.extend_from_slice(&bytes);
             return Some(Transmit { bearer, dest: Destination::Broadcast });
         }
-        if self.bcast.poll_transmit(now, frame) {
+        while self.bcast.poll_transmit(now, frame) {
             // A bearer without a peer needs no copy.
-            let mut bearers =
-                (0..self.bearers.len() as u8).map(BearerId).filter(|id| self.has_peer_on(*id));
-            let first = bearers.next()?;
-            let others: Vec<BearerId> = bearers.collect();
-            self.bcast_copies.extend(others.into_iter().map(|id| (id, frame.clone())));
-            return Some(Transmit { bearer: first, dest: Destination::Broadcast });
+            let ids = (0..self.bearers.len() as u8).map(BearerId);
+            let bearers: Vec<BearerId> = ids.filter(|id| self.has_peer_on(*id)).collect();
+            if let Some((first, others)) = bearers.split_first() {
+                self.bcast_copies.extend(others.iter().map(|id| (*id, frame.clone())));
+                return Some(Transmit { bearer: *first, dest: Destination::Broadcast });
+            }
+            frame.clear();
         }
         None
     }
@@ -64,15 +65,6 @@ impl Node {
     /// Brings a peer's place in the queue of senders and in the timers up to date. To be called after anything was done to it.
     pub(super) fn touch(&mut self, addr: NodeAddr) {
         let Some(peer) = self.peers.get_mut(&addr) else { return };
-        // Wake as many waiting senders as there is room for, in the order in which they came.
-        let mut woken = 0;
-        while let Some(&(port, level)) = peer.waiting.front()
-            && peer.link.room(level) > woken
-        {
-            peer.waiting.pop_front();
-            self.events.push_back(Event::SocketReady(port));
-            woken += 1;
-        }
         if !peer.queued && peer.has_output() {
             peer.queued = true;
             self.ready.push_back(addr);
@@ -83,6 +75,16 @@ impl Node {
                 self.timers.remove(&(old, addr));
             }
             self.timers.insert((at, addr));
+        }
+        // Wake as many waiting senders as there is room for, in the order in which they came.
+        let mut woken = 0;
+        while let Some(peer) = self.peers.get_mut(&addr)
+            && let Some(&(port, level)) = peer.waiting.front()
+            && peer.link.room(level) > woken
+        {
+            peer.waiting.pop_front();
+            self.socket_changed(port);
+            woken += 1;
         }
     }
 
@@ -108,9 +110,15 @@ impl Node {
 
     /// When [`Node::handle_timeout`] wants to run next; `None` when only a frame or a command can change anything.
     pub fn poll_timeout(&self) -> Option<Nanos> {
+        if !self.topology.is_idle() || !self.local.is_empty() {
+            // A command left work behind: at once.
+            return Some(Nanos::default());
+        }
         let peers = self.timers.first().map(|(at, _)| *at);
         let sockets = self.socket_timers.first().map(|(at, _)| *at);
-        let node = earliest(self.bcast.poll_timeout(), self.discovery_timeout());
+        let topology = self.topology.poll_timeout();
+        let node =
+            earliest(earliest(self.bcast.poll_timeout(), topology), self.discovery_timeout());
         earliest(earliest(peers, sockets), node)
     }
 }

@@ -255,12 +255,23 @@ impl Node {
         self.send_to(node, bytes)
     }
 
-    /// Delivers what was sent within the node.
+    /// Delivers what was sent within the node and lets the topology service do its work.
     pub(super) fn run_local(&mut self, now: Nanos) {
-        let own = self.own();
-        while let Some(bytes) = self.local.pop_front() {
-            self.handle_message(now, own, bytes);
+        // The service uses the same calls as everybody, which end here: only the outermost works.
+        if core::mem::replace(&mut self.serving, true) {
+            return;
         }
+        let own = self.own();
+        loop {
+            if let Some(bytes) = self.local.pop_front() {
+                self.handle_message(now, own, bytes);
+            } else if self.topology.is_idle() {
+                break;
+            } else {
+                self.serve_topology(now);
+            }
+        }
+        self.serving = false;
     }
 
     /// Acknowledges or probes a connection. These go ahead of congestion: a connection has at most a few of them under way.

@@ -1,7 +1,7 @@
 //! Opening, binding, connecting and closing sockets.
 
+use super::Node;
 use super::names::BindError;
-use super::{Event, Node};
 use crate::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
 use crate::limits::{CONNECTION_PROBE, SOCKETS_MAX};
 use crate::name_table::BindingError;
@@ -85,9 +85,9 @@ impl Node {
         })
     }
 
-    /// The ports of all sockets.
+    /// The ports of all sockets but the node's own.
     pub fn ports(&self) -> impl Iterator<Item = Port> + '_ {
-        self.sockets.keys().copied()
+        self.sockets.keys().copied().filter(|port| !self.topology.owns(*port))
     }
 
     /// Changes a socket's options.
@@ -270,7 +270,7 @@ impl Node {
             }
             _ => return Err(SocketError::NotConnected),
         }
-        self.events.push_back(Event::SocketReady(port));
+        self.socket_changed(port);
         self.run_local(now);
         Ok(())
     }
