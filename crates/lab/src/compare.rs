@@ -3,7 +3,7 @@
 //! A verdict needs two witnesses: the bootstrap interval of the ratio of medians and the Mann-Whitney test on the trials.
 //! Where they disagree, or trials are too few, or the cores moved between the two sets, it is "unclear".
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -186,7 +186,7 @@ pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -
     for case in &cases_b {
         in_b.entry(key(case)).or_default().push(case);
     }
-    let mut matched: Vec<CaseKey> = Vec::new();
+    let mut matched: HashSet<CaseKey> = HashSet::new();
     for case in &cases_a {
         let key = key(case);
         let Some(others) = in_b.get(&key) else {
@@ -196,7 +196,7 @@ pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -
         for other in others {
             compare_case(case, other, ignoring, terms, &mut report);
         }
-        matched.push(key);
+        matched.insert(key);
     }
     report.only_in_b =
         cases_b.iter().filter(|c| !matched.contains(&key(c))).map(|c| c.key.label()).collect();

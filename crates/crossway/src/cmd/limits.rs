@@ -169,12 +169,22 @@ fn print(ui: &Ui, limits: &limits::Limits) {
     }
     if !limits.copies.is_empty() {
         println!("{}", ui.paint("1", "Between two CPUs, every byte written and every byte read"));
-        let mut copies = table(&["size", "copies", "CPUs", "messages/s", "bytes/s", "p10", "p90"]);
+        let mut copies = table(&[
+            "size",
+            "copies",
+            "CPUs",
+            "each by itself",
+            "messages/s",
+            "bytes/s",
+            "p10",
+            "p90",
+        ]);
         for c in &limits.copies {
             copies.add_row([
                 bytes(c.size_bytes),
                 c.copies.to_string(),
                 format!("{}-{}", c.a, c.b),
+                format!("{:.3} M/s", c.each_by_itself_msgs_per_s.median / 1e6),
                 format!("{:.3} M/s", c.msgs_per_s.median / 1e6),
                 gigabytes(c.bytes_per_s.median),
                 gigabytes(c.bytes_per_s.p10),

@@ -32,6 +32,9 @@ pub struct CopyLimit {
     pub size_bytes: u64,
     /// Messages per second.
     pub msgs_per_s: Spread,
+    /// The same with every message handed over by itself, as a mechanism must that does not know whether another one
+    /// follows; small messages lose by it.
+    pub each_by_itself_msgs_per_s: Spread,
     /// Payload bytes per second.
     pub bytes_per_s: Spread,
     /// The layout that came out best.
@@ -44,6 +47,9 @@ const RINGS: [usize; 4] = [16 << 10, 128 << 10, 512 << 10, 4 << 20];
 const HAND_OVERS: [usize; 3] = [0, 1 << 10, 8 << 10];
 /// Working set where the caches are not known.
 const WORKING_SET: u64 = 8 << 20;
+
+/// So many layouts of the first round are measured for good.
+const FINALISTS: usize = 3;
 
 /// How many messages take some milliseconds, whatever the size: small ones at 1 GB/s, large ones at 10.
 fn messages(size: usize, run_ms: u32) -> usize {
@@ -99,23 +105,38 @@ pub(super) fn measure(
                 let time = copy_run((a, b), &plan(layout, messages))?;
                 Ok(time.wall_ns as f64 / time.messages.max(1) as f64)
             };
-            // Every layout once, briefly; then the three best, in turn so that drift hits all alike.
+            // Every layout once, briefly; then the best ones, and the best that hands over each message by itself, in
+            // turn so that drift hits all alike.
             let mut tried = Vec::new();
             for layout in layouts(size) {
                 tried.push((time(layout, messages(size, ask.run_ms) / 2)?, layout, Vec::new()));
             }
             tried.sort_unstable_by(|x, y| x.0.total_cmp(&y.0));
-            tried.truncate(3);
+            let by_itself = |layout: &(usize, usize)| layout.1 == size;
+            let single = tried.iter().position(|t| by_itself(&t.1)).unwrap_or(0);
+            if single >= FINALISTS {
+                tried.swap(FINALISTS, single);
+                tried.truncate(FINALISTS + 1);
+            } else {
+                tried.truncate(FINALISTS);
+            }
             for _ in 0..ask.repeats.max(1) {
                 for (_, layout, times) in &mut tried {
                     times.push(time(*layout, messages(size, ask.run_ms))?);
                 }
             }
-            let best = tried
-                .iter()
-                .min_by(|x, y| spread_of(&x.2).median.total_cmp(&spread_of(&y.2).median));
-            let Some((_, (ring_bytes, hand_over_bytes), times)) = best else { continue };
-            let rate = |factor: f64| {
+            let best = |wanted: &dyn Fn(&(usize, usize)) -> bool| {
+                tried
+                    .iter()
+                    .filter(|t| wanted(&t.1))
+                    .min_by(|x, y| spread_of(&x.2).median.total_cmp(&spread_of(&y.2).median))
+            };
+            let (Some((_, (ring_bytes, hand_over_bytes), times)), Some((_, _, single_times))) =
+                (best(&|_| true), best(&by_itself))
+            else {
+                continue;
+            };
+            let rate = |times: &[f64], factor: f64| {
                 Spread::inverse(times, factor).expect("as many finite times as repeats")
             };
             limits.push(CopyLimit {
@@ -123,8 +144,9 @@ pub(super) fn measure(
                 a,
                 b,
                 size_bytes: size as u64,
-                msgs_per_s: rate(1e9),
-                bytes_per_s: rate(size as f64 * 1e9),
+                msgs_per_s: rate(times, 1e9),
+                each_by_itself_msgs_per_s: rate(single_times, 1e9),
+                bytes_per_s: rate(times, size as f64 * 1e9),
                 layout: Layout {
                     ring_bytes: *ring_bytes as u64,
                     hand_over_bytes: *hand_over_bytes as u64,
@@ -145,6 +167,7 @@ mod tests {
         for size in [64, 256, 4096, 65536, 1 << 20] {
             let found = layouts(size);
             assert!(!found.is_empty());
+            assert!(found.iter().any(|(_, hand_over)| *hand_over == size));
             assert!(
                 found.iter().all(|(ring, hand_over)| hand_over * 2 <= *ring && *hand_over >= size)
             );

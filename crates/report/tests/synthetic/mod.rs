@@ -483,6 +483,7 @@ pub(crate) fn limits() -> Limits {
                 b: 1,
                 size_bytes,
                 msgs_per_s: spread(bytes / size_bytes as f64),
+                each_by_itself_msgs_per_s: spread(bytes / size_bytes as f64),
                 bytes_per_s: spread(bytes),
                 layout: Layout {
                     ring_bytes: 1 << 17,
