@@ -36,6 +36,32 @@ impl Lab {
     /// What cannot be ([`NetError::Impossible`]), a name in use, missing privilege or tools, or a tool's refusal; nothing
     /// is left behind then.
     pub fn up(topology: &Topology) -> Result<Lab, NetError> {
+        let mut lab = Self::make(topology)?;
+        if lab.network.impaired_by == ImpairedBy::Crossway {
+            let switch = Switch::open(&lab.network)?;
+            lab.switch = Some(switch.start(&lab.network.switch_cpus)?);
+        }
+        Ok(lab)
+    }
+
+    /// Makes a network that stays until [`down`] takes it. Where Crossway's own switch impairs the frames, the running program
+    /// must be `crossway`, which then stays as that switch.
+    ///
+    /// # Errors
+    /// As [`Lab::up`].
+    pub fn up_to_stay(topology: &Topology) -> Result<Network, NetError> {
+        let mut lab = Self::make(topology)?;
+        if lab.network.impaired_by == ImpairedBy::Crossway {
+            lab.network.switch_process = Some(start_switch(&lab.network.name)?);
+        }
+        lab.network.owner = None;
+        registry().write(&lab.network.name, &lab.network)?;
+        lock_owned().remove(&lab.network.name);
+        lab.kept = true;
+        Ok(lab.network.clone())
+    }
+
+    fn make(topology: &Topology) -> Result<Lab, NetError> {
         topology.check()?;
         tool::check_all()?;
         check_privilege()?;
@@ -49,10 +75,6 @@ impl Lab {
                  was built without CONFIG_RPS); a receiver's soft interrupts count as the sender's CPU time",
                 lab.network.name
             );
-        }
-        if lab.network.impaired_by == ImpairedBy::Crossway {
-            let switch = Switch::open(&lab.network)?;
-            lab.switch = Some(switch.start(&lab.network.switch_cpus)?);
         }
         registry().write(&lab.network.name, &lab.network)?;
         Ok(lab)
@@ -74,23 +96,6 @@ impl Lab {
     /// What became of the frames so far, where Crossway's own switch impairs them.
     pub fn impairment_counts(&self) -> Option<ImpairmentCounts> {
         self.switch.as_ref().map(switch::Running::counts)
-    }
-
-    /// Lets the network stay until [`down`] takes it. Where Crossway's own switch impairs the frames, the running program must
-    /// be `crossway`, which then stays as that switch.
-    ///
-    /// # Errors
-    /// Its file cannot be written, or the switch does not start; the network is removed then.
-    pub fn keep(mut self) -> Result<Network, NetError> {
-        if let Some(mut switch) = self.switch.take() {
-            switch.stop();
-            self.network.switch_process = Some(start_switch(&self.network.name)?);
-        }
-        self.network.owner = None;
-        registry().write(&self.network.name, &self.network)?;
-        lock_owned().remove(&self.network.name);
-        self.kept = true;
-        Ok(self.network.clone())
     }
 }
 

@@ -240,17 +240,11 @@ impl Running {
     pub(crate) fn counts(&self) -> ImpairmentCounts {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Tells it to stop; dropping waits until it has. Closing its ports waits for the kernel's own readers, so other work
-    /// is best put between the two.
-    pub(crate) fn stop(&mut self) {
-        drop(self.hold.take());
-    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.stop();
+        drop(self.hold.take());
         if let Some(worker) = self.worker.take() {
             let _ = worker.join();
         }

@@ -229,8 +229,10 @@ fn processes_on_a_host_end_with_the_network() {
 
 #[test]
 fn a_network_that_was_kept_stays_until_taken_down() {
-    let Some(lab) = up("kept", &named("tkeep", &["a", "b"], Link::default())) else { return };
-    let network = lab.keep().unwrap();
+    let topology = named("tkeep", &["a", "b"], Link::default());
+    let Some(lab) = up("kept", &topology) else { return };
+    drop(lab);
+    let network = Lab::up_to_stay(&topology).unwrap();
     assert_eq!(network.owner, None);
     assert_eq!(crossway_netlab::find("tkeep").unwrap(), network);
     assert!(Path::new("/run/netns/cw-tkeep-a").exists());

@@ -162,7 +162,7 @@ impl Up {
                 .collect(),
             link: Link { rate: self.rate, mtu_bytes: self.mtu, offloads, impairment },
         };
-        let network = Lab::up(&topology)?.keep()?;
+        let network = Lab::up_to_stay(&topology)?;
         if self.json {
             ui.print_json(&network)?;
         } else {
