@@ -193,6 +193,7 @@ impl Switch {
 /// # Errors
 /// There is no such network, or its ports cannot be opened.
 pub fn run_network_switch(name: &str) -> Result<(), NetError> {
+    crossway_sys::confinement::close_inherited();
     let network = crate::find(name)?;
     let switch = Switch::open(&network)?;
     if let Some(cpu) = network.switch_cpus.first() {

@@ -28,6 +28,25 @@ pub struct Confinement<'a> {
 /// The number under which a confined child finds its channel.
 pub const CHANNEL: i32 = 3;
 
+/// Closes every descriptor beyond the standard three that this process was started with. For a process that outlives its
+/// starter, as its first act: whoever waits for the end of a pipe must not wait for it. Descriptors that are closed on exec
+/// were opened by this process itself and stay.
+pub fn close_inherited() {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
+    let numbers: Vec<i32> =
+        entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|n| *n > 2) {
+        // SAFETY: both calls take a number and no memory. A descriptor without close-on-exec is none of std's or rustix's, which
+        // always set it, so no owner of this process will use it or close it again.
+        unsafe {
+            let flags = libc::fcntl(number, libc::F_GETFD);
+            if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
+                libc::close(number);
+            }
+        }
+    }
+}
+
 /// From now on children of the calling thread are each the first process of a process namespace of their own: when one
 /// dies, everything it started dies with it. The thread must not start threads afterwards, and only its first child counts.
 ///

@@ -12,7 +12,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crossway_sys::confinement::{Confinement, confine, give_children_a_process_namespace};
+use crossway_sys::confinement::{
+    Confinement, close_inherited, confine, give_children_a_process_namespace,
+};
 use crossway_sys::fdpass;
 use crossway_sys::lifeline::Lifeline;
 
@@ -46,6 +48,7 @@ type Sessions = Arc<Mutex<HashMap<u32, Session>>>;
 /// # Errors
 /// The guest's files cannot be used. Whatever happens to the guest itself is reported on standard output.
 pub fn run_guest_keeper(name: &str) -> Result<(), NetError> {
+    close_inherited();
     let record = record::read(name)?;
     let files = GuestFiles::of(name);
     let (near, far) = UnixStream::pair().map_err(|e| files.error("socketpair", e))?;
@@ -198,7 +201,7 @@ fn kernel_command(record: &GuestRecord, files: &GuestFiles) -> Result<Command, N
     let path = tool::search_path();
     let kernel = tool::find(KERNEL, &path)
         .ok_or(NetError::MissingTool { tool: KERNEL, package: "user-mode-linux" })?;
-    let console = File::create(files.console()).map_err(|e| files.error("console", e))?;
+    let console = files.create("console")?;
     let errors = console.try_clone().map_err(|e| files.error("console", e))?;
     let writable = files.writable();
     let mut command = Command::new(kernel);

@@ -170,6 +170,8 @@ impl Guest {
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // It outlives this process and must not hold its standard error open.
+            .stderr(files.create("keeper")?)
             .spawn()
             .map_err(|e| files.error(&words.join(" "), e))?;
         let hold = keeper.stdin.take();
@@ -186,7 +188,10 @@ impl Guest {
                 return Ok(Guest { record, facts, keeper, hold });
             }
             Ok(Boot::Failed(what, said)) => failed(what, said),
-            Err(_) => failed("was lost: its keeper ended without a word".to_owned(), String::new()),
+            Err(_) => failed(
+                "was lost: its keeper ended without a word".to_owned(),
+                std::fs::read_to_string(files.keeper_errors()).unwrap_or_default(),
+            ),
         };
         drop(hold);
         let _ = keeper.wait();

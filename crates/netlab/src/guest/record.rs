@@ -87,6 +87,15 @@ impl GuestFiles {
         self.folder.join("console")
     }
 
+    /// What its keeper complains of.
+    pub(crate) fn keeper_errors(&self) -> PathBuf {
+        self.folder.join("keeper")
+    }
+
+    pub(crate) fn create(&self, file: &str) -> Result<fs::File, NetError> {
+        fs::File::create(self.folder.join(file)).map_err(|e| self.error(file, e))
+    }
+
     /// What its first program must do.
     pub(crate) fn setup(&self) -> PathBuf {
         self.folder.join("setup.json")

@@ -1,0 +1,275 @@
+//! Real guests: user-mode-linux kernels that this program boots. Needs root and the package user-mode-linux.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const CROSSWAY: &str = env!("CARGO_BIN_EXE_crossway");
+
+fn crossway(words: &[&str]) -> Output {
+    Command::new(CROSSWAY).args(words).stdin(Stdio::null()).output().expect("crossway runs")
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What the command printed; it must have succeeded.
+fn said(words: &[&str]) -> String {
+    let output = crossway(words);
+    assert!(output.status.success(), "{words:?}: {}", errors(&output));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// Takes down what it names when dropped, also when a test fails.
+struct Up(&'static str, &'static str);
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        crossway(&[self.0, "down", self.1]);
+    }
+}
+
+/// Boots a guest, or `None` with the reason on standard error where this machine cannot.
+fn boot(name: &'static str, more: &[&str]) -> Option<Up> {
+    let output = crossway(&[&["guest", "up", name], more].concat());
+    let errors = errors(&output);
+    if errors.contains("needs root") || errors.contains("was not found; install it") {
+        eprintln!("SKIP guests: {errors}");
+        return None;
+    }
+    assert!(output.status.success(), "{errors}");
+    Some(Up("guest", name))
+}
+
+fn exec(name: &str, script: &str) -> Output {
+    crossway(&["guest", "exec", name, "--", "sh", "-c", script])
+}
+
+/// Processes whose command line holds all of these words.
+fn processes(words: &[&str]) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).into_owned();
+            let argv: Vec<&str> = line.split('\0').collect();
+            words.iter().all(|word| argv.iter().any(|a| a == word))
+        })
+        .collect()
+}
+
+fn await_true(what: &str, condition: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
+    while !condition() {
+        assert!(start.elapsed().as_secs() < 60, "{what}: not within a minute");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// Bytes that look random and repeat.
+fn noise(count: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    })
+    .flatten()
+    .take(count)
+    .collect()
+}
+
+#[test]
+fn a_guest_runs_commands_and_leaves_the_host_alone() {
+    let Some(guest) = boot("tg1", &[]) else { return };
+    let listed = said(&["guest", "list", "--json"]);
+    for module in ["tipc", "sctp", "ipv6"] {
+        assert!(listed.contains(&format!("\"{module}\"")), "{listed}");
+    }
+    // Status, standard error and signals come through.
+    let output = exec("tg1", "lsmod; echo to-stderr >&2; exit 7");
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(errors(&output), "to-stderr\n");
+    let modules = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(modules.contains("tipc") && modules.contains("sctp"), "{modules}");
+    assert_eq!(exec("tg1", "kill -9 $$").status.code(), Some(137));
+    let output = crossway(&["guest", "exec", "tg1", "--", "no-such-program"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("running 'no-such-program' in guest 'tg1'"), "{output:?}");
+
+    // What it writes stays in it, even if it goes for the host's tree.
+    let mark = format!("/etc/crossway-guest-test-{}", std::process::id());
+    let script = format!(
+        "echo x >{mark} && cat {mark}; mount -t hostfs none /mnt -o / && echo x >/mnt{mark}; \
+         echo x >/run/lower{mark}; touch /mnt/run/crossway/x"
+    );
+    let output = exec("tg1", &script);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "x\n");
+    assert_eq!(errors(&output).matches("Read-only file system").count(), 3, "{output:?}");
+    assert!(!Path::new(&mark).exists());
+
+    let output = crossway(&["guest", "up", "tg1"]);
+    assert!(errors(&output).contains("guest 'tg1' is already up"), "{output:?}");
+    assert_eq!(output.status.code(), Some(2));
+    drop(guest);
+    assert!(processes(&["umid=tg1"]).is_empty() && processes(&["guest-keeper", "tg1"]).is_empty());
+    assert!(!Path::new("/run/crossway/guest/tg1").exists());
+    let output = crossway(&["guest", "exec", "tg1", "--", "true"]);
+    assert!(errors(&output).contains("there is no guest 'tg1'"), "{output:?}");
+}
+
+#[test]
+fn a_command_s_streams_carry_every_byte_both_ways_and_side_by_side() {
+    let Some(_guest) = boot("tg2", &[]) else { return };
+    let bytes = noise(1 << 20);
+    let mut copier = Command::new(CROSSWAY)
+        .args(["guest", "exec", "tg2", "--", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = copier.stdin.take().unwrap();
+    let sent = bytes.clone();
+    let writer = std::thread::spawn(move || input.write_all(&sent));
+    // Another command works while this one's stream is not read at all.
+    let digest = "md5sum | cut -d' ' -f1";
+    assert_eq!(exec("tg2", &format!("head -c 1000000 /dev/zero | {digest}")).stdout, {
+        let script = format!("head -c 1000000 /dev/zero | {digest}");
+        Command::new("sh").args(["-c", &script]).output().unwrap().stdout
+    });
+    let mut back = Vec::new();
+    copier.stdout.take().unwrap().read_to_end(&mut back).unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(copier.wait().unwrap().success());
+    assert!(back == bytes, "{} of {} bytes came back, or others", back.len(), bytes.len());
+
+    // A reader that stops ends the writer; a caller that is killed takes its command along.
+    let script = format!("{CROSSWAY} guest exec tg2 -- yes | head -n 1");
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(output.stdout, b"y\n");
+    let mut sleeper = Command::new(CROSSWAY)
+        .args(["guest", "exec", "tg2", "--", "sleep", "987"])
+        .spawn()
+        .unwrap();
+    let sleeps = || !exec("tg2", "pgrep -x -f 'sleep 987'").stdout.is_empty();
+    await_true("the command runs", sleeps);
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    await_true("the command is killed", || !sleeps());
+}
+
+#[test]
+fn two_guests_and_a_namespace_share_a_link() {
+    let made = crossway(&[
+        "net", "up", "--name", "tgn", "--guests", "a,b", "--hosts", "h", "--rate", "1gbit",
+    ]);
+    if !made.status.success() {
+        let why = errors(&made);
+        assert!(why.contains("needs root") || why.contains("install it"), "{why}");
+        eprintln!("SKIP two guests: {why}");
+        return;
+    }
+    let _network = Up("net", "tgn");
+    let (a, b) = std::thread::scope(|s| {
+        let a = s.spawn(|| boot("tga", &["--net", "tgn/a"]));
+        let b = s.spawn(|| boot("tgb", &["--net", "tgn/b"]));
+        (a.join().unwrap(), b.join().unwrap())
+    });
+    let (Some(_a), Some(_b)) = (a, b) else { return };
+    let output = crossway(&["guest", "up", "tgh", "--net", "tgn/h"]);
+    assert!(errors(&output).contains("this host is a namespace"), "{output:?}");
+    for guest in ["tga", "tgb"] {
+        let bearer = exec(guest, "tipc bearer enable media eth device eth0");
+        assert!(bearer.status.success(), "{}", errors(&bearer));
+    }
+    let nodes = || String::from_utf8(exec("tga", "tipc node list").stdout).unwrap();
+    await_true("tga sees tgb's TIPC node", || nodes().lines().any(|l| l.ends_with("up")));
+    // A name published in one kernel, a message to it from the other, over the wire.
+    let server = "import socket as s
+r=s.socket(s.AF_TIPC,s.SOCK_RDM); r.bind((s.TIPC_ADDR_NAMESEQ,18888,7,7,s.TIPC_CLUSTER_SCOPE))
+print('bound',flush=True); print(r.recv(100).decode(),flush=True)";
+    let client = "import socket as s
+s.socket(s.AF_TIPC,s.SOCK_RDM).sendto(b'over tipc',(s.TIPC_ADDR_NAME,18888,7,0,s.TIPC_CLUSTER_SCOPE))";
+    let mut receiver = Command::new(CROSSWAY)
+        .args(["guest", "exec", "tgb", "--", "python3", "-c", server])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let published = || exec("tga", "tipc nametable show").stdout;
+    await_true("tga knows the name", || String::from_utf8_lossy(&published()).contains("18888"));
+    said(&["guest", "exec", "tga", "--", "python3", "-c", client]);
+    let mut heard = String::new();
+    receiver.stdout.take().unwrap().read_to_string(&mut heard).unwrap();
+    assert_eq!(heard, "bound\nover tipc\n");
+    receiver.wait().unwrap();
+
+    // A namespace on the same switch, and a guest that is killed amid a command.
+    let reach = "import socket; socket.create_connection(('10.77.0.3',1),5)";
+    let output = crossway(&["net", "exec", "tgn/h", "--", "python3", "-c", reach]);
+    assert!(errors(&output).contains("ConnectionRefused"), "tgb answers: {output:?}");
+    let sleeper = Command::new(CROSSWAY)
+        .args(["guest", "exec", "tgb", "--", "sleep", "600"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    await_true("the command runs", || !exec("tgb", "pgrep -x sleep").stdout.is_empty());
+    // The oldest of the processes with this name is the kernel; the others are its helpers and its processes' memory.
+    let kernel = *processes(&["umid=tgb"]).iter().min().expect("tgb's kernel");
+    assert!(Command::new("kill").args(["-9", &kernel.to_string()]).status().unwrap().success());
+    let output = sleeper.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("guest 'tgb' ended"), "{output:?}");
+    await_true("nothing of tgb is left", || {
+        processes(&["umid=tgb"]).is_empty()
+            && processes(&["guest-keeper", "tgb"]).is_empty()
+            && !Path::new("/run/crossway/guest/tgb").exists()
+    });
+    assert!(!said(&["guest", "list"]).contains("tgb"));
+}
+
+#[test]
+fn one_guest_holds_two_hosts_and_a_killed_keeper_leaves_nothing() {
+    let Some(_guest) = boot("tg3", &["--memory", "192"]) else { return };
+    let script = format!(
+        "{CROSSWAY} net up --name in --hosts x,y --rate 100mbit --delay 1ms >/dev/null && \
+         {CROSSWAY} net exec in/x -- python3 -c \"import socket; socket.create_connection(('10.77.0.2',1),9)\" \
+         2>&1 | tail -n 1; {CROSSWAY} net list"
+    );
+    let output = exec("tg3", &script);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.starts_with("ConnectionRefusedError"), "{output:?}");
+    assert!(text.contains("impaired by netem"), "this guest's kernel has netem: {output:?}");
+    assert!(!said(&["net", "list"]).contains("in/x"), "the guest's network is its own");
+
+    let keeper = processes(&["guest-keeper", "tg3"]);
+    let [keeper] = keeper[..] else { panic!("one keeper, not {keeper:?}") };
+    assert!(Command::new("kill").args(["-9", &keeper.to_string()]).status().unwrap().success());
+    await_true("its kernel dies with it", || processes(&["umid=tg3"]).is_empty());
+    assert!(!said(&["guest", "list"]).contains("tg3"));
+    assert!(!Path::new("/run/crossway/guest/tg3").exists(), "the next command has cleaned up");
+}
+
+#[test]
+fn a_guest_for_one_command_gives_its_status_and_the_legacy_state_works_too() {
+    let output = Command::new(CROSSWAY)
+        .args(["guest", "run", "--", "sh", "-c", "uname -s; echo $GLIBC_TUNABLES; exit 3"])
+        .env("CROSSWAY_GUEST_LEGACY_STATE", "1")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let why = errors(&output);
+    if why.contains("needs root") || why.contains("was not found; install it") {
+        eprintln!("SKIP guest run: {why}");
+        return;
+    }
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(text.starts_with("Linux\nglibc.cpu.hwcaps="), "{text}");
+    let output = crossway(&["guest", "up", "Bad_Name"]);
+    assert!(errors(&output).contains("guest name 'Bad_Name'"), "{output:?}");
+    let output = crossway(&["guest", "run", "--memory", "1", "--", "true"]);
+    assert!(errors(&output).contains("guest memory '1 MiB'"), "{output:?}");
+}
