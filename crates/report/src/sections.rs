@@ -79,8 +79,11 @@ fn fits(run: &Run) -> Option<Section> {
         }
     }
     let mut tables: Vec<Sheet> = Vec::new();
+    let mut thinned_any = false;
     for ((setting, one_way, contender), points) in &points {
-        let Some(fit) = fit::fit(points) else { continue };
+        let used = thinned(points);
+        thinned_any |= used.len() < points.len();
+        let Some(fit) = fit::fit(&used) else { continue };
         let title = format!(
             "{}, {}",
             if *one_way { "One way" } else { "Round trip" },
@@ -131,18 +134,47 @@ fn fits(run: &Run) -> Option<Section> {
             table.rows.push(row);
         }
     }
+    let rule = thinned_any.then(|| {
+        format!(
+            "To keep large reports quick, a line is fitted to at most {FIT_SIZES_MAX} sizes, spread over those measured, and the \
+             first {FIT_TRIALS_MAX} trials of each."
+        )
+    });
     (!tables.is_empty()).then(|| Section {
         id: "fits",
         title: "Start-up cost and bandwidth",
-        paragraphs: vec![
+        paragraphs: [Some(
             "Time as a straight line over the message size: what a message costs before its first byte, and what each further byte \
              costs. Small intervals hold 95 %. Where the worst misfit is above a quarter, a straight line is the wrong form (a \
              cache ends, a buffer fills), and the chart tells more than the fit."
-                .to_owned(),
-        ],
+                .to_owned()),
+            rule,
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
         tables,
         ..Section::default()
     })
+}
+
+/// Sizes and trials that a fit is given at most: resampling a few hundred points a thousand times for every contender takes a
+/// second, thousands of points half a minute.
+const FIT_SIZES_MAX: usize = 16;
+const FIT_TRIALS_MAX: usize = 8;
+
+/// At most so many of the sizes, spread evenly with the least and the greatest among them, and of the trials of each.
+fn thinned(points: &[Point]) -> Vec<Point> {
+    let mut by_size: BTreeMap<u64, Vec<Point>> = BTreeMap::new();
+    for point in points {
+        by_size.entry(point.size_bytes as u64).or_default().push(*point);
+    }
+    let sizes: Vec<Vec<Point>> = by_size.into_values().collect();
+    let kept = sizes.len().min(FIT_SIZES_MAX);
+    (0..kept)
+        .map(|at| if kept > 1 { at * (sizes.len() - 1) / (kept - 1) } else { 0 })
+        .flat_map(|at| sizes[at].iter().take(FIT_TRIALS_MAX).copied())
+        .collect()
 }
 
 fn troubles(run: &Run) -> Option<Section> {
@@ -358,4 +390,25 @@ fn method(run: &Run) -> Section {
         });
     }
     Section { id: "method", title: "Method", paragraphs, tables, ..Section::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fit_is_given_a_bounded_number_of_points_and_both_ends_of_the_sizes() {
+        let points: Vec<Point> = (1..=100u64)
+            .flat_map(|n| {
+                (0..20).map(move |_| Point { size_bytes: (n * 512) as f64, time_ns: 1.0 })
+            })
+            .collect();
+        let used = thinned(&points);
+        assert_eq!(used.len(), FIT_SIZES_MAX * FIT_TRIALS_MAX);
+        assert_eq!(used[0].size_bytes, 512.0);
+        assert_eq!(used[used.len() - 1].size_bytes, 51_200.0);
+        // Few points are all used.
+        assert_eq!(thinned(&points[..40]).len(), 16);
+        assert_eq!(thinned(&points[..5]), &points[..5]);
+    }
 }
