@@ -17,7 +17,7 @@ use crate::share::shares;
 use crate::switch::{self, Switch};
 use crate::{Host, HostKind, ImpairmentCounts, NetError, Network, Topology, build, tool};
 
-/// Names of the networks and guests this process must remove, for [`remove_all_of_this_process`].
+/// Names of the networks this process must remove, for [`remove_all_of_this_process`].
 static OWNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// A network that goes when this is dropped.
@@ -148,7 +148,7 @@ pub fn down(name: &str) -> Result<(), NetError> {
     Ok(())
 }
 
-/// Removes everything this process made and still holds. For signal handlers' threads: the process is about to end.
+/// Removes every network this process made and still holds; its guests end with it by themselves. For signal handlers' threads: the process is about to end.
 pub fn remove_all_of_this_process() {
     let names = std::mem::take(&mut *lock_owned());
     for name in names {
