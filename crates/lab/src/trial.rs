@@ -27,6 +27,9 @@ const LEAD_NS: u64 = 3_000_000;
 const FIRST_WINDOW: u64 = 8;
 /// A warm-up window is at most so many times the former.
 const GROWTH: u64 = 16;
+/// How often the measured window may be repeated because it was too short, and by how much its rate may be corrected at once.
+const ATTEMPTS: u32 = 4;
+const MOST_CORRECTION: f64 = 100.0;
 /// Two windows agree when their rates differ by less than this.
 const AGREEMENT: f64 = 0.05;
 /// Below so many steps of the clock per message, several are timed together.
@@ -71,14 +74,22 @@ pub(crate) fn run(setting: &Setting<'_>) -> Result<Brought, LaunchError> {
         play.verify()?;
     }
     let (warmup, rate) = play.warm_up()?;
-    let window = play.measured_window(rate);
-    let meter = play.prepare(&window)?;
-    let outcomes = play.go(&window, rate)?;
-    let (host, traffic) = (meter.cpu(), meter.traffic());
+    let Measured { window, outcomes, host, traffic, discarded } = play.measure(rate)?;
+    let warmup = warmup + discarded;
     play.close()?;
     let Play { cast, troupe, .. } = play;
     troupe.finish()?;
     Ok(Brought { cast, outcomes, window, warmup, facts, warnings, host, traffic })
+}
+
+/// The window that counts.
+struct Measured {
+    window: Window,
+    outcomes: Vec<Outcome>,
+    host: Result<HostMeters, String>,
+    traffic: Result<Vec<IfaceMeters>, String>,
+    /// Messages of windows that were too short to count.
+    discarded: u64,
 }
 
 struct Play<'a> {
@@ -263,6 +274,34 @@ impl Play<'_> {
                 self.next_window(messages, batch as u32, true)
             }
             _ => self.next_window(inputs.messages.unwrap_or_else(by_time).max(1), 1, true),
+        }
+    }
+
+    /// The window that counts. A disturbance while warming up makes the rate too low and the window too short; it is then
+    /// discarded and done again with the rate that it showed.
+    fn measure(&mut self, mut rate: f64) -> Result<Measured, LaunchError> {
+        let inputs = self.setting.inputs;
+        let least_ns = inputs.measure_ms * 1_000_000 / 2;
+        let by_rate = inputs.messages.is_none()
+            && matches!(
+                inputs.workload,
+                Workload::Throughput | Workload::PingPong | Workload::Exchange
+            );
+        let mut discarded = 0;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let window = self.measured_window(rate);
+            let meter = self.prepare(&window)?;
+            let outcomes = self.go(&window, rate)?;
+            let (host, traffic) = (meter.cpu(), meter.traffic());
+            let wall_ns = wall_ns(&self.cast, &outcomes).max(1);
+            if !by_rate || wall_ns >= least_ns || attempt == ATTEMPTS {
+                return Ok(Measured { window, outcomes, host, traffic, discarded });
+            }
+            discarded += window.messages;
+            let seen = window.messages as f64 * 1e9 / wall_ns as f64;
+            rate = seen.min(rate * MOST_CORRECTION);
         }
     }
 
