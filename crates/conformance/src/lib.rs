@@ -12,6 +12,7 @@ mod content;
 mod dying;
 mod leftovers;
 mod limits;
+mod older;
 mod peer;
 mod sharing;
 mod waiting;

@@ -10,6 +10,7 @@ pub mod cma;
 pub mod confinement;
 pub mod error;
 pub mod eventfd;
+pub mod fallback;
 pub mod fdpass;
 pub mod futex;
 pub mod interrupt;

@@ -31,6 +31,12 @@ impl PipeEnd {
         Ok(PipeEnd { fd, nonblocking: flags.contains(OFlags::NONBLOCK) })
     }
 
+    /// Makes the end one that never blocks until a call asks for blocking: what io_uring wants of a pipe
+    /// ([`crate::uring::Ring::read`]).
+    pub fn set_nonblocking(&mut self) -> Result<(), OsError> {
+        self.set_mode(true).map_err(|e| OsError::new("fcntl(F_SETFL)", "pipe", e))
+    }
+
     #[inline]
     fn set_mode(&mut self, nonblocking: bool) -> Result<(), Errno> {
         if self.nonblocking != nonblocking {

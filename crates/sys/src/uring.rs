@@ -13,6 +13,7 @@ use io_uring::{IoUring, cqueue, opcode};
 use rustix::io::Errno;
 
 use crate::OsError;
+use crate::fallback::{Newer, does_without};
 use crate::patience::Patience;
 
 /// One request and its cancellation.
@@ -52,6 +53,8 @@ pub struct Ring {
     /// The kernel would not take a request: it is still in the submission queue, and so is its buffer's address. Nothing
     /// is submitted any more.
     broken: bool,
+    /// Files are asked to end at once by RWF_NOWAIT, until one says that it does not know it.
+    nowait: bool,
 }
 
 impl std::fmt::Debug for Ring {
@@ -68,10 +71,13 @@ impl Ring {
         if !ring.params().is_feature_ext_arg() {
             return Err(OsError::new("io_uring_setup", "no IORING_FEAT_EXT_ARG", Errno::NOSYS));
         }
-        Ok(Ring { ring, broken: false })
+        Ok(Ring { ring, broken: false, nowait: !does_without(Newer::PipeNowait) })
     }
 
     /// Reads from a pipe or file: how many bytes, 0 at the end, `None` when nothing came in time.
+    ///
+    /// A pipe should be O_NONBLOCK, which ends no request early: before Linux 6.4 the kernel else makes no attempt of its
+    /// own but leaves the request to a worker thread, and a read that may not wait would miss what is there.
     #[inline]
     pub fn read(
         &mut self,
@@ -80,15 +86,16 @@ impl Ring {
         waiting: Waiting,
     ) -> Result<Option<usize>, Errno> {
         let fd = fd.as_fd();
-        self.perform(waiting, |at_once| {
+        self.perform_on_file(waiting, |flags| {
             opcode::Read::new(Fd(fd.as_raw_fd()), buf.as_mut_ptr(), most(buf.len()))
                 .offset(u64::MAX)
-                .rw_flags(if at_once { libc::RWF_NOWAIT } else { 0 })
+                .rw_flags(flags)
                 .build()
         })
     }
 
-    /// Writes to a pipe or file a part or all: how many bytes, `None` when there was no room in time.
+    /// Writes to a pipe or file a part or all: how many bytes, `None` when there was no room in time. A pipe should be
+    /// O_NONBLOCK, as for [`Ring::read`].
     #[inline]
     pub fn write(
         &mut self,
@@ -97,10 +104,10 @@ impl Ring {
         waiting: Waiting,
     ) -> Result<Option<usize>, Errno> {
         let fd = fd.as_fd();
-        self.perform(waiting, |at_once| {
+        self.perform_on_file(waiting, |flags| {
             opcode::Write::new(Fd(fd.as_raw_fd()), bytes.as_ptr(), most(bytes.len()))
                 .offset(u64::MAX)
-                .rw_flags(if at_once { libc::RWF_NOWAIT } else { 0 })
+                .rw_flags(flags)
                 .build()
         })
     }
@@ -140,6 +147,27 @@ impl Ring {
         })
     }
 
+    /// As [`Ring::perform`], on a file, whose requests take flags (`RWF_*`).
+    #[inline]
+    fn perform_on_file(
+        &mut self,
+        waiting: Waiting,
+        mut build: impl FnMut(libc::c_int) -> Entry,
+    ) -> Result<Option<usize>, Errno> {
+        if waiting.patience() == Patience::Now {
+            if self.nowait {
+                match self.perform(waiting, |_| build(libc::RWF_NOWAIT)) {
+                    Err(Errno::OPNOTSUPP) => self.nowait = false,
+                    done => return done,
+                }
+            }
+            // The kernel tries it once, in the call that submits; then it is taken back.
+            let over = Waiting::Asleep(Patience::Until(Instant::now()));
+            return self.perform(over, |_| build(0));
+        }
+        self.perform(waiting, |_| build(0))
+    }
+
     /// Carries out the request that `build` makes, to which it is told whether it must end at once. The request may
     /// point to memory that the caller holds for the length of this call.
     #[inline]
@@ -150,15 +178,7 @@ impl Ring {
     ) -> Result<Option<usize>, Errno> {
         loop {
             let at_once = waiting.patience() == Patience::Now;
-            let outcome = match self.complete(build(at_once), waiting) {
-                // Pipes before Linux 6.4 do not know RWF_NOWAIT: ask as usual and take it back.
-                Err(Errno::OPNOTSUPP) if at_once => {
-                    let now = Patience::Until(Instant::now());
-                    self.complete(build(false), Waiting::Asleep(now))
-                }
-                outcome => outcome,
-            };
-            match outcome {
+            match self.complete(build(at_once), waiting) {
                 Ok(len) => return Ok(Some(len)),
                 Err(Errno::AGAIN) if at_once => return Ok(None),
                 Err(Errno::CANCELED | Errno::INTR | Errno::AGAIN) => {
@@ -299,7 +319,10 @@ pub fn why_missing(error: &OsError) -> (String, &'static str) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
+
+    use rustix::pipe::PipeFlags;
 
     use super::*;
 
@@ -314,6 +337,10 @@ mod tests {
         }
     }
 
+    fn nonblocking_pipe() -> (OwnedFd, OwnedFd) {
+        rustix::pipe::pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).unwrap()
+    }
+
     fn soon() -> Patience {
         Patience::Until(Instant::now() + Duration::from_millis(10))
     }
@@ -324,7 +351,7 @@ mod tests {
     #[test]
     fn an_empty_pipe_gives_nothing_now_or_until_the_deadline_then_what_was_written() {
         let Some(mut ring) = ring() else { return };
-        let (r, w) = rustix::pipe::pipe().unwrap();
+        let (r, w) = nonblocking_pipe();
         let mut buf = [0; 8];
         assert_eq!(ring.read(&r, &mut buf, NOW), Ok(None));
         for waiting in [
@@ -377,9 +404,35 @@ mod tests {
     }
 
     #[test]
+    fn what_can_be_done_at_once_is_done_at_once_with_and_without_nowait() {
+        let Some(mut ring) = ring() else { return };
+        for nowait in [true, false] {
+            ring.nowait &= nowait;
+            let (r, w) = nonblocking_pipe();
+            let mut buf = [0; 8];
+            for _ in 0..100 {
+                assert_eq!(ring.read(&r, &mut buf, NOW), Ok(None));
+                assert_eq!(ring.write(&w, b"hello", NOW), Ok(Some(5)));
+                assert_eq!(ring.read(&r, &mut buf, NOW), Ok(Some(5)));
+            }
+            let page = [1; 4096];
+            while ring.write(&w, &page, NOW) == Ok(Some(page.len())) {}
+            assert_eq!(ring.write(&w, &page, NOW), Ok(None));
+            let mut room = [0; 4096];
+            while ring.read(&r, &mut room, NOW) == Ok(Some(room.len())) {}
+            drop(w);
+            assert_eq!(ring.read(&r, &mut buf, NOW), Ok(Some(0)));
+            let (r, w) = nonblocking_pipe();
+            drop(r);
+            crate::pipe::ignore_sigpipe();
+            assert_eq!(ring.write(&w, b"x", NOW), Err(Errno::PIPE));
+        }
+    }
+
+    #[test]
     fn a_cancelled_read_takes_nothing_that_comes_later() {
         let Some(mut ring) = ring() else { return };
-        let (r, w) = rustix::pipe::pipe().unwrap();
+        let (r, w) = nonblocking_pipe();
         let mut buf = [0; 8];
         for _ in 0..100 {
             let now = Patience::Until(Instant::now());

@@ -71,6 +71,8 @@ fn channel(
     write: OwnedFd,
     read: OwnedFd,
 ) -> Result<(UringTx<PipeEnd>, UringRx<PipeEnd>), OpenError> {
-    let (write, read) = ends(spec, write, read)?;
+    let (mut write, mut read) = ends(spec, write, read)?;
+    write.set_nonblocking()?;
+    read.set_nonblocking()?;
     halves(spec, write, read)
 }

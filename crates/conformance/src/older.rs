@@ -1,0 +1,35 @@
+//! The suite again without what newer kernels have: the paths for older kernels are walked on every kernel.
+
+use std::process::Command;
+
+use crossway_sys::fallback::{Newer, VARIABLE};
+
+use super::peer::this_program;
+
+/// Runs the checks of one mechanism in a process that does without `newer`, peers included.
+fn passes_without(newer: Newer, checks: &str) {
+    if !cfg!(debug_assertions) {
+        eprintln!(
+            "SKIP without {}: a release build has it always; test a debug build",
+            newer.name()
+        );
+        return;
+    }
+    let output = Command::new(this_program())
+        .args([checks, "--test-threads=2"])
+        .env(VARIABLE, newer.name())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && !said.contains("running 0 tests"),
+        "{checks} without {}: {said}{}",
+        newer.name(),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn io_uring_on_pipes_that_do_not_take_nowait() {
+    passes_without(Newer::PipeNowait, "UringPipe::");
+}
