@@ -13,6 +13,12 @@ use crate::record::{
 };
 use crate::trial::{Brought, wall_ns};
 
+/// CPU time that grows by as much as this at once is counted by the kernel's timer ticks.
+const TICK_NS: f64 = 500_000.0;
+
+/// CPU time of fewer ticks is not told: by chance it is some per cent off at this number, and anything below.
+const TICKS_PER_COST: f64 = 50.0;
+
 /// Steal above this share of the roles' time spoils a figure.
 const STEAL_SHARE: f64 = 0.05;
 
@@ -59,7 +65,10 @@ pub(crate) fn enter(
         bytes_per_s: per_second(counts.bytes as f64, wall),
     });
     record.pacing = pacing(record, &brought.outcomes, &counts, wall);
-    record.cost = cost(record, &counts);
+    match cost(record, &counts) {
+        Ok(cost) => record.cost = Some(cost),
+        Err(why) => drop(record.nulls.insert("cost".to_owned(), why)),
+    }
     record.fairness = fairness(&brought.outcomes, record.inputs.workload);
     (record.status, record.reason) = judge(caps, &counts, &brought.outcomes);
     record.counts = Some(counts);
@@ -177,13 +186,23 @@ fn pacing(record: &Record, outcomes: &[Outcome], counts: &Counts, wall_ns: u64) 
     })
 }
 
-fn cost(record: &Record, counts: &Counts) -> Option<Cost> {
+fn cost(record: &Record, counts: &Counts) -> Result<Cost, String> {
     if counts.received == 0 {
-        return None;
+        return Err("no message arrived".to_owned());
     }
     let cpu_ns: u64 = record.roles.iter().map(|r| r.user_ns + r.system_ns).sum();
+    if let Some(step_ns) = record.calibration.cpu_clock_step_ns
+        && step_ns >= TICK_NS
+        && (cpu_ns as f64) < TICKS_PER_COST * step_ns
+    {
+        let (step_ms, used) = (step_ns / 1e6, cpu_ns as f64 / step_ns);
+        return Err(format!(
+            "this kernel counts CPU time in steps of {step_ms:.0} ms, of which the roles used {used:.0}: fewer than \
+             {TICKS_PER_COST:.0} say nothing; raise measure_ms"
+        ));
+    }
     let messages = counts.received as f64;
-    Some(Cost {
+    Ok(Cost {
         cpu_ns_per_msg: cpu_ns as f64 / messages,
         bits_per_cpu_s: per_second((counts.bytes * 8) as f64, cpu_ns),
         host_ns_per_msg: record.host_cpu.map(|host| host.busy_ns as f64 / messages),
@@ -263,6 +282,26 @@ fn spoilers(record: &mut Record) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cpu_time_of_a_few_ticks_is_no_cost() {
+        let mut record = crate::samples::ping_pong("pipe", 64, 0, 5000, 1000.0);
+        let counts = record.counts.unwrap();
+        let role = record.roles[0].clone();
+        record.roles = vec![role];
+        record.roles[0].user_ns = 20_000_000;
+        record.roles[0].system_ns = 10_000_000;
+        let per_message = 30e6 / counts.received as f64;
+        for exact in [None, Some(150.0), Some(400_000.0)] {
+            record.calibration.cpu_clock_step_ns = exact;
+            assert_eq!(cost(&record, &counts).unwrap().cpu_ns_per_msg, per_message);
+        }
+        record.calibration.cpu_clock_step_ns = Some(10e6);
+        let why = cost(&record, &counts).unwrap_err();
+        assert!(why.contains("steps of 10 ms, of which the roles used 3:"), "{why}");
+        record.roles[0].user_ns = 490_000_000;
+        assert!(cost(&record, &counts).is_ok());
+    }
 
     #[test]
     fn jain_is_one_for_equals_and_one_nth_for_a_hog() {

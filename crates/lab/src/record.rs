@@ -207,6 +207,9 @@ pub struct Calibration {
     pub clock_step_ns: f64,
     /// Cost of the empty measuring loop per message, nanoseconds.
     pub empty_loop_ns: f64,
+    /// Smallest step in which the kernel counts CPU time, nanoseconds; null where it was not found.
+    #[serde(default)]
+    pub cpu_clock_step_ns: Option<f64>,
     /// Cache-line round trip between the roles' cores before the run, nanoseconds.
     pub cache_line_before_ns: Option<f64>,
     /// The same after the run.

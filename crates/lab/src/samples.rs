@@ -109,6 +109,7 @@ pub(crate) fn ping_pong(
             clock_read_ns: 20.0,
             clock_step_ns: 1.0,
             empty_loop_ns: 1.0,
+            cpu_clock_step_ns: Some(100.0),
             cache_line_before_ns: Some(100.0),
             cache_line_after_ns: Some(102.0),
         },

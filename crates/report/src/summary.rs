@@ -533,7 +533,8 @@ fn role_shares(used: &[&Record]) -> Vec<RoleShare> {
     // `sender-0`, `sender-1` ... are one kind; their CPU time is summed.
     let kind = |role: &str| role.split('-').next().unwrap_or(role).to_owned();
     let mut by_kind: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for record in used {
+    // Without a cost the roles' CPU time is too coarse to tell anything.
+    for record in used.iter().filter(|r| r.cost.is_some()) {
         let Some(wall) = record.throughput.map(|t| t.wall_ns as f64).filter(|w| *w > 0.0) else {
             continue;
         };

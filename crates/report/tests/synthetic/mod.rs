@@ -334,6 +334,7 @@ pub(crate) fn trial(
             clock_read_ns: 21.0,
             clock_step_ns: 1.0,
             empty_loop_ns: 1.3,
+            cpu_clock_step_ns: Some(100.0),
             cache_line_before_ns: Some(96.0 * noise.around(0.1)),
             cache_line_after_ns: Some(97.0 * noise.around(0.1)),
         },
