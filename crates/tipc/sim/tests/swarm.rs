@@ -325,7 +325,9 @@ impl Swarm {
             assert!(self.broken.is_empty(), "contact was lost without a reason: {:?}", self.broken);
         }
         let delivered: u64 = self.received.values().sum();
-        assert!(delivered > 100, "only {delivered} messages arrived: the run proves nothing");
+        // Partitions and crashes can leave little to send; a calm run has no such excuse.
+        let least = if self.is_calm() { 100 } else { 1 };
+        assert!(delivered >= least, "only {delivered} messages arrived: the run proves nothing");
     }
 }
 
