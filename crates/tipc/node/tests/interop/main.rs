@@ -41,6 +41,8 @@ enum Medium {
 
 impl Site {
     fn up(name: &str) -> Result<Self, NetError> {
+        // Two runs of this test on one machine must not meet.
+        let name = &format!("{name}{:x}", std::process::id() % 0x1_0000);
         let mut topology = Topology::of(&[], Link::default());
         topology.name = Some(name.to_owned());
         topology.hosts = vec![HostSpec::namespace("user"), HostSpec::tap("kernel")];
