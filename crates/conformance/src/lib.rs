@@ -1,7 +1,7 @@
 //! The one suite that every mechanism passes.
 //!
-//! A check is a generic function; [`instantiate`] makes a test of each check for each mechanism of the registry. What a
-//! mechanism claims in its [`crossway_mech::Caps`] is checked, and so is what it says it cannot do. A mechanism that is missing
+//! A check is a generic function; `instantiate` makes a test of each check for each mechanism of the registry. What a
+//! mechanism claims in its `Caps` is checked, and so is what it says it cannot do. A mechanism that is missing
 //! here is skipped aloud, with its probe's reason and remedy. Every check has a watchdog.
 
 #![cfg(test)]

@@ -4,7 +4,7 @@
 //! [`Tx::send`] are copied into the sender's pages first; [`Tx::send_in_place`] writes them there.
 //!
 //! A page in the pipe is the sender's own: written again before it was read, it would carry the new content. The pages
-//! are used in rotation, and are enough that the oldest ones have always been read ([`Rotation`]). Each message takes whole
+//! are used in rotation, and are enough that the oldest ones have always been read (`Rotation`). Each message takes whole
 //! pages, and each page a slot of the pipe: by default 16 messages, however small, fill it. So this is a mechanism for
 //! large messages; with a capacity (F_SETPIPE_SZ) there are more slots.
 
