@@ -463,3 +463,19 @@ measure_ms = 10
         await_that("a clean end", || place.leftovers().is_empty());
     }
 }
+
+#[test]
+fn a_run_of_which_every_case_is_skipped_says_why_and_what_mends_it() {
+    let place = Place::new(
+        "about = \"nothing\"\n[group.g]\nmechanisms = [\"pipe\", \"fifo\"]\nworkload = \"ping-pong\"\nsize_bytes = [0]\n",
+    );
+    let output = place.measure(&[]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    for words in
+        ["Nothing was measured", "empty messages (skipped: ", "-> a size of at least 1 byte"]
+    {
+        assert!(said.contains(words), "{said}");
+    }
+    assert!(place.records().iter().all(|record| record.status == Status::Skipped));
+}

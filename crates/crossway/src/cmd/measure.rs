@@ -1,6 +1,7 @@
 //! `crossway measure [PLAN]`.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -8,6 +9,7 @@ use crossway_lab::case::{self, Case};
 use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::Plan;
 use crossway_lab::record::Status;
+use crossway_lab::records_io::read_records;
 use crossway_lab::run::{self, Folder, Options, Summary};
 use crossway_lab::shutdown;
 use crossway_sys::topology::Topology;
@@ -84,6 +86,8 @@ pub(super) fn measure_and_tell(
     } else {
         if told.ok + told.degraded > 0 {
             Report::page_of(&summary.dir).run(ui)?;
+        } else if told.skipped > 0 {
+            tell_why_skipped(&summary.dir)?;
         }
         println!(
             "{} ok, {} degraded, {} failed, {} skipped; records: {}",
@@ -135,6 +139,24 @@ fn told(summary: &Summary) -> Told {
         failed: count(Status::Failed),
         skipped: count(Status::Skipped),
     }
+}
+
+/// Where there is no report that would say it: why cases did not run, and what mends it.
+fn tell_why_skipped(dir: &Path) -> anyhow::Result<()> {
+    let mut cases = BTreeMap::<(String, String), usize>::new();
+    for record in read_records(dir)?.records {
+        if record.status == Status::Skipped {
+            let (why, remedy) = (record.reason, record.remedy);
+            *cases.entry((why.unwrap_or_default(), remedy.unwrap_or_default())).or_default() += 1;
+        }
+    }
+    let mut cases: Vec<_> = cases.into_iter().collect();
+    cases.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    println!("Nothing was measured:");
+    for ((why, remedy), count) in cases {
+        println!("  {why} (skipped: {count})\n    -> {remedy}");
+    }
+    Ok(())
 }
 
 impl Measure {
