@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use crossway_lab::record::{Record, Status};
+
 const CROSSWAY: &str = env!("CARGO_BIN_EXE_crossway");
 
 fn crossway(words: &[&str]) -> Output {
@@ -272,4 +274,36 @@ fn a_guest_for_one_command_gives_its_status_and_the_legacy_state_works_too() {
     assert!(errors(&output).contains("guest name 'Bad_Name'"), "{output:?}");
     let output = crossway(&["guest", "run", "--memory", "1", "--", "true"]);
     assert!(errors(&output).contains("guest memory '1 MiB'"), "{output:?}");
+}
+
+/// Everything that is ready there, on a kernel that may be older than this machine's, with one CPU and CPU time by ticks.
+#[test]
+fn a_guest_s_kernel_measures_every_mechanism_that_it_has() {
+    const PLAN: &str = "about = 'guest'\n[group.g]\nmechanisms = 'all'\nworkload = 'ping-pong'\n\
+        size_bytes = [64]\nplacement = 'same-core'\ntrials = 1\nwarmup_ms = 1\nmeasure_ms = 5\n";
+    let Some(guest) = boot("tg4", &["--memory", "512"]) else { return };
+    let script = format!(
+        "cat > /run/plan.toml <<'END'\n{PLAN}END\n\
+         {CROSSWAY} measure /run/plan.toml --out /run/o --json >&2 && cat /run/o/*/results.jsonl"
+    );
+    let output = exec(guest.1, &script);
+    assert!(output.status.success(), "{}", errors(&output));
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let records: Vec<Record> =
+        text.lines().map(|line| serde_json::from_str(line).expect("a record")).collect();
+    for record in &records {
+        match record.status {
+            Status::Ok => {
+                let few = "counts CPU time in steps of 10 ms";
+                let why = record.nulls.get("cost").map_or("", String::as_str);
+                assert!(record.cost.is_some() || why.contains(few), "{record:?}");
+            }
+            Status::Skipped => assert!(record.remedy.is_some(), "{record:?}"),
+            _ => panic!("{record:?}"),
+        }
+    }
+    for id in ["pipe", "uring-pipe", "shm-futex", "tipc-kernel-stream", "tipc-kernel-rdm"] {
+        let measured = |r: &&Record| r.mechanism == id && r.status == Status::Ok;
+        assert!(records.iter().any(|r| measured(&r)), "{id} was not measured");
+    }
 }
