@@ -1,3 +1,5 @@
+//! Plans as users write them, right and wrong.
+
 use crossway_mech::registry;
 use crossway_sys::topology::Topology;
 

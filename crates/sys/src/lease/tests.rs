@@ -1,3 +1,5 @@
+//! What is leased is gone when its holder is.
+
 use super::*;
 
 fn shm_exists(name: &str) -> bool {
