@@ -62,6 +62,14 @@ fn processes(words: &[&str]) -> Vec<u32> {
         .collect()
 }
 
+/// The parent of a process; 0 if it is gone.
+fn parent(pid: u32) -> u32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name in parentheses may hold anything; state and parent follow it.
+    let fields = stat.rsplit(')').next().unwrap_or("");
+    fields.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
 fn await_true(what: &str, condition: impl Fn() -> bool) {
     let start = std::time::Instant::now();
     while !condition() {
@@ -218,8 +226,10 @@ s.socket(s.AF_TIPC,s.SOCK_RDM).sendto(b'over tipc',(s.TIPC_ADDR_NAME,18888,7,0,s
         .spawn()
         .unwrap();
     await_true("the command runs", || !exec("tgb", "pgrep -x sleep").stdout.is_empty());
-    // The oldest of the processes with this name is the kernel; the others are its helpers and its processes' memory.
-    let kernel = *processes(&["umid=tgb"]).iter().min().expect("tgb's kernel");
+    // Of the processes with this name the kernel is the one that is no other's child; the others are its helpers and its
+    // processes' memory. Process ids say nothing of age: they wrap.
+    let all = processes(&["umid=tgb"]);
+    let kernel = *all.iter().find(|pid| !all.contains(&parent(**pid))).expect("tgb's kernel");
     assert!(Command::new("kill").args(["-9", &kernel.to_string()]).status().unwrap().success());
     let output = sleeper.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2));
