@@ -108,7 +108,7 @@ fn short(x: f64) -> String {
 /// The table, on standard output.
 pub(crate) fn print(found: &[Comparison]) {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::NOTHING);
     table.set_header([
         "ratio",
         "n",

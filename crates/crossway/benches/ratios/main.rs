@@ -177,7 +177,7 @@ fn measure(
         Event::Begin { trials: all, findings, .. } => {
             trials.1 = all;
             for finding in findings {
-                eprintln!("warning: {finding:?}");
+                eprintln!("{}; {}", finding.what, finding.next_step);
             }
         }
         Event::Written { record } => {
