@@ -2,11 +2,12 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use crossway_sys::lifeline::Lifeline;
 use crossway_sys::shm::{self, Mapping};
 
-use super::layout::MAX_PAYLOAD;
+use super::layout::{LINE, MAX_PAYLOAD};
 use super::region::{Dimensions, Direction, SharedRing};
 use super::{Bell, RingMemory, RingRx, RingTx};
 use crate::{
@@ -160,12 +161,12 @@ pub fn dimensions(id: &'static str, spec: &Spec) -> Result<Dimensions, OpenError
 impl<M: RingMemory, B: Bell> Tx for RingTx<M, B> {
     #[inline]
     fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
-        self.try_send_with(msg.len(), |to| to.copy_from_slice(msg))
+        self.try_send_with(msg.len(), |to| copy_in(to, msg))
     }
 
     #[inline]
     fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
-        self.send_with(msg.len(), until, |to| to.copy_from_slice(msg))
+        self.send_with(msg.len(), until, |to| copy_in(to, msg))
     }
 
     #[inline]
@@ -211,6 +212,24 @@ impl<M: RingMemory, B: Bell> Rx for RingRx<M, B> {
 
     fn facts(&self) -> Facts {
         facts(self.memory(), self.sleeps_and_wakes())
+    }
+}
+
+/// Messages up to this length are copied in with the line of the header last.
+const SMALL: usize = 256;
+
+/// Copies a message into its place. The consumer watches the line in which the record starts; if the copy began there, the
+/// line would travel to the consumer and back before the header is stored.
+#[inline]
+fn copy_in(to: &mut [u8], msg: &[u8]) {
+    let first = to.as_ptr().addr().wrapping_neg() % LINE;
+    if msg.len() <= SMALL && first < msg.len() {
+        let (head, tail) = to.split_at_mut(first);
+        tail.copy_from_slice(&msg[first..]);
+        compiler_fence(Ordering::Release);
+        head.copy_from_slice(&msg[..first]);
+    } else {
+        to.copy_from_slice(msg);
     }
 }
 

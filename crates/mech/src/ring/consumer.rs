@@ -239,8 +239,17 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
 
     #[cold]
     fn wait_for_record(&mut self, until: Deadline) -> Result<Record, RecvError> {
+        let amid_stream = self.pace.amid_stream();
         if let Some(mut budget) = self.pace.budget(until) {
+            if amid_stream {
+                self.pace.let_some_gather();
+                budget = budget.relaxed();
+            }
             loop {
+                if !amid_stream {
+                    // A small message's second line then comes along with its first.
+                    self.memory.expect_next_line(self.head_offset);
+                }
                 match budget.spin() {
                     Budget::Left => {}
                     Budget::LookAround => {

@@ -43,9 +43,9 @@ pub unsafe trait RingMemory: Send + 'static {
         write: impl FnOnce(&mut [u8]) -> R,
     ) -> R;
 
-    /// The producer will soon write at `offset`. A hint.
+    /// The consumer will soon read the line after the one at `offset`. A hint.
     #[inline]
-    fn expect_write(&self, offset: usize) {
+    fn expect_next_line(&self, offset: usize) {
         let _ = offset;
     }
 }

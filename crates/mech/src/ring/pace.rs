@@ -8,8 +8,13 @@ use crate::{Deadline, Wait};
 const CLOCK_EVERY: u32 = 1 << 7;
 /// Asks the kernel whether the peer lives every so many spins.
 const LIFELINE_EVERY: u32 = 1 << 16;
-/// A blocking end tries for so long before it sleeps, but only while messages flow (see [`Pace::flows`]).
+/// A blocking end tries for so long before it sleeps, but only while messages flow (see [`Pace`]).
 const FLOW: Duration = Duration::from_micros(5);
+/// A waiting end tries so often at full speed, for the answer that comes at once; then it relaxes the processor between
+/// tries.
+const HOT_SPINS: u32 = 200;
+/// How often a receiver that ran dry amid a stream relaxes before it looks again.
+const GATHER_SPINS: u32 = 64;
 /// So many messages without waiting count as a flow.
 const FLOW_MESSAGES: u32 = 8;
 /// A spinning sender that found the ring full waits for so long for a good part of it.
@@ -21,6 +26,9 @@ pub struct Pace {
     wait: Wait,
     /// Messages since this end last had nothing to do.
     burst: u32,
+    /// The end was amid a stream when it last ran dry. A blocking end then looks again for some microseconds before it
+    /// sleeps: the next message is expected sooner than a sleep takes. With single messages and their answers it sleeps at
+    /// once, as any program that blocks in `read`.
     flows: bool,
 }
 
@@ -36,16 +44,22 @@ impl Pace {
         self.burst = self.burst.saturating_add(1);
     }
 
-    /// Whether the end was in the middle of a stream when it ran dry. A blocking end then looks again for some
-    /// microseconds before it sleeps: the next message is expected sooner than a sleep takes. With single messages
-    /// and their answers it sleeps at once, as any program that blocks in `read`.
-    pub fn flows(&self) -> bool {
-        self.flows
+    /// Whether messages came without waiting for them until this end ran dry.
+    pub fn amid_stream(&self) -> bool {
+        self.burst >= FLOW_MESSAGES
+    }
+
+    /// Lets the sender get ahead by some messages, about a microsecond's worth: each look at the line it is writing
+    /// costs it that line, and so a good part of its rate.
+    pub fn let_some_gather(&self) {
+        for _ in 0..GATHER_SPINS {
+            crate::sync::relax();
+        }
     }
 
     /// The end has nothing to do: how long it may spin; `None`: it sleeps at once.
     pub fn budget(&mut self, until: Deadline) -> Option<SpinBudget> {
-        if self.burst >= FLOW_MESSAGES {
+        if self.amid_stream() {
             self.flows = true;
         }
         self.burst = 0;
@@ -93,11 +107,19 @@ pub struct SpinBudget {
 }
 
 impl SpinBudget {
-    /// Counts one try, relaxes the processor, and says how to go on.
+    /// Without the first tries at full speed: for who must not keep taking a line that the other end writes to.
+    pub fn relaxed(mut self) -> Self {
+        self.spins = HOT_SPINS;
+        self
+    }
+
+    /// Counts one try, relaxes the processor after the first ones, and says how to go on.
     #[inline]
     pub fn spin(&mut self) -> Budget {
         self.spins = self.spins.wrapping_add(1);
-        crate::sync::relax();
+        if self.spins > HOT_SPINS || cfg!(loom) {
+            crate::sync::relax();
+        }
         if self.spins.is_multiple_of(CLOCK_EVERY) { self.look_at_clock() } else { Budget::Left }
     }
 

@@ -177,15 +177,16 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
         let at = self.tail_offset;
+        // Before the payload: the consumer watches the line of this record's header and takes it away at each look, so
+        // what is written to that line comes last and at once.
+        self.memory.header(claim.end_offset).store(0, Ordering::Relaxed);
         // SAFETY: `fits` says that the consumer has freed all up to the record's end, and that it is no longer than
         // the capacity; it is not published before the header is stored below.
         unsafe { self.memory.with_mut(at + HEADER, len, fill) };
-        self.memory.header(claim.end_offset).store(0, Ordering::Relaxed);
         self.memory.header(at).store(header(self.sequence, len), Ordering::Release);
         self.sequence += 1;
         self.tail = claim.end;
         self.tail_offset = claim.end_offset;
-        self.memory.expect_write(claim.end_offset);
         self.wake_consumer()
     }
 
@@ -224,7 +225,8 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         // Waiting for a part of the ring and not for one record keeps the two ends from moving in lockstep.
         let least = (claim.end + HEADER as u64).saturating_sub(self.capacity);
         let plenty = least.max(self.tail.saturating_sub(self.capacity / 2));
-        if let Some(mut budget) = self.pace.budget(until) {
+        if let Some(budget) = self.pace.budget(until) {
+            let mut budget = budget.relaxed();
             let mut patience = self.pace.patience();
             loop {
                 self.read_head()?;

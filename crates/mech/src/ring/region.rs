@@ -21,8 +21,14 @@ struct Control {
     head_wanted: Apart<AtomicU64>,
 }
 
-/// Smallest default capacity: room for thousands of small messages, within any level-2 cache.
-const DEFAULT_LEAST: usize = 256 << 10;
+/// Up to this length messages are small: what counts is that the ring stays in the private caches.
+const SMALL_MESSAGE: usize = 256;
+/// Default capacity for small messages.
+const SMALL_DEFAULT: usize = 256 << 10;
+/// Least default capacity for larger ones: a few times the private caches of a core, so that in a stream a message has
+/// reached the shared cache before it is read. Reading it from there costs less than taking it out of the other core's
+/// private cache line by line (a quarter to three times the throughput, depending on how far apart the cores are).
+const LARGE_DEFAULT: usize = 4 << 20;
 
 /// Which of a channel's two rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,10 +56,13 @@ pub struct Dimensions {
 impl Dimensions {
     /// For messages up to `max_message`; `asked` is a wish for the capacity, rounded up to what is needed.
     ///
-    /// By default four of the largest messages fit, so that both ends work at the same time, and the whole stays
-    /// within the shared cache.
+    /// By default four of the largest messages fit, so that both ends work at the same time.
     pub fn choose(max_message: usize, asked: Option<usize>) -> Dimensions {
-        let wish = asked.unwrap_or_else(|| DEFAULT_LEAST.max(4 * (max_message + LINE)));
+        let wish = asked.unwrap_or(if max_message <= SMALL_MESSAGE {
+            SMALL_DEFAULT
+        } else {
+            LARGE_DEFAULT.max(4 * (max_message + LINE))
+        });
         Dimensions {
             capacity: wish.next_multiple_of(page()).max(least_capacity(max_message, page())),
             max_message,
@@ -165,6 +174,18 @@ unsafe impl RingMemory for SharedRing {
     }
 
     #[inline]
+    fn expect_next_line(&self, offset: usize) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing and faults on no address; this one lies in the ring or its second mapping.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.records.add(offset + LINE).cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = offset;
+    }
+
+    #[inline]
     unsafe fn with<R>(&self, offset: usize, len: usize, read: impl FnOnce(&[u8]) -> R) -> R {
         debug_assert!(offset < self.dimensions.capacity + 8 && len <= self.dimensions.capacity);
         // SAFETY: in the ring or its second mapping, and not written by a correct peer, as the caller promises; see the module's text for
@@ -200,6 +221,7 @@ mod tests {
     #[test]
     fn the_default_holds_four_of_the_largest() {
         assert!(Dimensions::choose(1 << 20, None).capacity >= 4 << 20);
-        assert_eq!(Dimensions::choose(64, None).capacity, DEFAULT_LEAST);
+        assert_eq!(Dimensions::choose(64, None).capacity, SMALL_DEFAULT);
+        assert!(Dimensions::choose(4 << 20, None).capacity >= 16 << 20);
     }
 }
