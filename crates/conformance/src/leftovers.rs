@@ -8,19 +8,20 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::bench::*;
-use super::peer::{Job, Peer, Side, this_program};
+use super::peer::{Job, Peer, Side};
 use crossway_mech::{Mechanism, Rx, Tx};
 
-/// Makes fresh places and runs the rest of the command in them. A kernel without /dev/shm leaves nothing there.
-const PRIVATE: &str = "if [ -d /dev/shm ]; then mount -t tmpfs crossway /dev/shm; fi \
+/// Makes fresh places and runs the rest of the command in them. The program is opened first, since it may lie below /tmp. A
+/// kernel without /dev/shm leaves nothing there.
+const PRIVATE: &str = "exec 9<\"$0\" && if [ -d /dev/shm ]; then mount -t tmpfs crossway /dev/shm; fi \
      && mount -t tmpfs crossway /tmp && mkdir /tmp/mqueue \
      && if grep -q mqueue /proc/filesystems; then mount -t mqueue crossway /tmp/mqueue; fi \
-     && exec \"$0\" \"$@\"";
+     && exec /proc/self/fd/9 \"$@\"";
 
 pub(crate) fn nothing_is_left_behind<M: Mechanism>() {
     check::<M>(|| {
         let mut command = private_shell();
-        command.arg("true");
+        command.arg("/bin/true");
         match command.output() {
             Ok(output) if output.status.success() => {}
             Ok(output) => {
@@ -30,7 +31,10 @@ pub(crate) fn nothing_is_left_behind<M: Mechanism>() {
             Err(error) => return skip::<M>(&format!("unshare: {error}; install util-linux")),
         }
         let mut command = private_shell();
-        command.arg(this_program()).env("TMPDIR", "/tmp").env_remove("XDG_RUNTIME_DIR");
+        command
+            .arg(std::env::current_exe().unwrap())
+            .env("TMPDIR", "/tmp")
+            .env_remove("XDG_RUNTIME_DIR");
         let spec = natural_spec::<M>();
         Peer::start(M::ID, &spec, Side::Connects, Job::LeaveNothing, command).must_end_well();
     });
