@@ -27,7 +27,7 @@ const SMALL_MESSAGE: usize = 256;
 const SMALL_DEFAULT: usize = 256 << 10;
 /// Least default capacity for larger ones: a few times the private caches of a core, so that in a stream a message has
 /// reached the shared cache before it is read. Reading it from there costs less than taking it out of the other core's
-/// private cache line by line (more throughput (how much changed with the distance between the cores), depending on how far apart the cores are).
+/// private cache line by line; how much that gains depends on how far apart the cores are.
 const LARGE_DEFAULT: usize = 4 << 20;
 
 /// Which of a channel's two rings.
