@@ -22,11 +22,12 @@ use crossway_sys::poll::is_hung_up;
 use crossway_sys::socket::{self, Kind};
 use crossway_sys::{Errno, OsError, cma, shm};
 
+use super::complete::Complete;
 use super::kernel_version;
 use super::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker, os_error};
 use crate::{
-    Boundaries, Caps, Deadline, Listener, Mechanism, Offer, OpenError, Order, Privilege, Probe,
-    RecvError, Reliability, Spec,
+    Boundaries, Caps, Mechanism, Offer, OpenError, Order, Privilege, Probe, RecvError, Reliability,
+    Spec,
 };
 
 /// Bytes of a slot before its payload: the stamp, and the rest of its cache line.
@@ -159,19 +160,6 @@ impl Taker for Reader {
     }
 }
 
-/// The listening side: complete with the offer.
-#[derive(Debug)]
-pub struct CmaListener(Option<(CmaTx, CmaRx)>);
-
-impl Listener for CmaListener {
-    type Tx = CmaTx;
-    type Rx = CmaRx;
-
-    fn accept(&mut self, _until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        self.0.take().ok_or_else(|| super::no_second_channel(Cma::ID))
-    }
-}
-
 fn copy_of(fd: impl AsFd) -> Result<OwnedFd, OpenError> {
     let fd = fd.as_fd().try_clone_to_owned();
     Ok(fd.map_err(|e| OsError::new("dup", "memfd", e))?)
@@ -194,7 +182,7 @@ impl Mechanism for Cma {
         "cross-memory attach: the receiver reads the sender's memory (process_vm_readv)";
     type Tx = CmaTx;
     type Rx = CmaRx;
-    type Listener = CmaListener;
+    type Listener = Complete<Self::Tx, Self::Rx>;
 
     fn caps() -> Caps {
         Caps {
@@ -240,7 +228,7 @@ impl Mechanism for Cma {
             .with_fd("write-memory", copy_of(&back)?);
         let tx = ParcelTx::new(Slots::new(pages, layout), there_here, layout, spec.wait);
         let rx = ParcelRx::new(Reader { layout, memory: back }, back_here, layout, spec.wait);
-        Ok((CmaListener(Some((tx, rx))), offer))
+        Ok((Complete::new(Self::ID, (tx, rx)), offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
@@ -263,6 +251,7 @@ impl Mechanism for Cma {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Listener;
     use crate::{Rx, Tx};
 
     #[test]

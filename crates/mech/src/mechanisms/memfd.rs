@@ -13,11 +13,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crossway_sys::pages::{Pages, View, read_at};
 use crossway_sys::socket::{self, Kind};
 
+use super::complete::Complete;
 use super::kernel_version;
 use super::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker};
 use crate::{
-    Boundaries, Caps, Deadline, Listener, Mechanism, Offer, OpenError, Order, Privilege, Probe,
-    RecvError, Reliability, Spec,
+    Boundaries, Caps, Mechanism, Offer, OpenError, Order, Privilege, Probe, RecvError, Reliability,
+    Spec,
 };
 
 /// Every descriptor under way counts against the user's RLIMIT_NOFILE.
@@ -112,19 +113,6 @@ fn layout(spec: &Spec) -> Layout {
     Layout { slots: layout.slots.min(MOST_MEMFDS), ..layout }
 }
 
-/// The listening side: complete with the offer.
-#[derive(Debug)]
-pub struct MemfdListener(Option<(MemfdTx, MemfdRx)>);
-
-impl Listener for MemfdListener {
-    type Tx = MemfdTx;
-    type Rx = MemfdRx;
-
-    fn accept(&mut self, _until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        self.0.take().ok_or_else(|| super::no_second_channel(Memfd::ID))
-    }
-}
-
 fn channel(spec: &Spec, write: OwnedFd, read: OwnedFd) -> Result<(MemfdTx, MemfdRx), OpenError> {
     let layout = layout(spec);
     let tx = ParcelTx::new(Pool::new(layout)?, write, layout, spec.wait);
@@ -137,7 +125,7 @@ impl Mechanism for Memfd {
         "a memfd for each message passed over a UNIX socket (memfd_create, SCM_RIGHTS)";
     type Tx = MemfdTx;
     type Rx = MemfdRx;
-    type Listener = MemfdListener;
+    type Listener = Complete<Self::Tx, Self::Rx>;
 
     fn caps() -> Caps {
         Caps {
@@ -177,7 +165,7 @@ impl Mechanism for Memfd {
         let (there_here, there_peer) = socket::unix_pair(Kind::Seqpacket)?;
         let (back_here, back_peer) = socket::unix_pair(Kind::Seqpacket)?;
         let offer = Offer::new().with_fd("read", there_peer).with_fd("write", back_peer);
-        Ok((MemfdListener(Some(channel(spec, there_here, back_here)?)), offer))
+        Ok((Complete::new(Self::ID, channel(spec, there_here, back_here)?), offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {

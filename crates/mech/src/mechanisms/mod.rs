@@ -2,6 +2,7 @@
 
 pub mod byte_stream;
 pub mod cma;
+mod complete;
 pub mod connection;
 pub mod datagram;
 pub mod fifo;

@@ -6,10 +6,11 @@ use crossway_sys::Errno;
 use crossway_sys::pipe::{PipeEnd, ignore_sigpipe, pipe};
 
 use super::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
+use super::complete::Complete;
 use super::kernel_version;
 use crate::{
-    Boundaries, Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Order, Privilege,
-    Probe, Reliability, Spec,
+    Boundaries, Caps, Facts, Mechanism, Offer, OpenError, Order, Privilege, Probe, Reliability,
+    Spec,
 };
 
 /// pipe(2).
@@ -102,25 +103,12 @@ pub(super) fn pipe_caps() -> Caps {
     }
 }
 
-/// The listening side: complete with the offer.
-#[derive(Debug)]
-pub struct PipeListener(Option<(StreamTx<PipeEnd>, StreamRx<PipeEnd>)>);
-
-impl Listener for PipeListener {
-    type Tx = StreamTx<PipeEnd>;
-    type Rx = StreamRx<PipeEnd>;
-
-    fn accept(&mut self, _until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        self.0.take().ok_or_else(|| super::no_second_channel(Pipe::ID))
-    }
-}
-
 impl Mechanism for Pipe {
     const ID: &'static str = "pipe";
     const ABOUT: &'static str = "anonymous pipe, one each way (ipc-bench: pipe)";
     type Tx = StreamTx<PipeEnd>;
     type Rx = StreamRx<PipeEnd>;
-    type Listener = PipeListener;
+    type Listener = Complete<Self::Tx, Self::Rx>;
 
     fn caps() -> Caps {
         pipe_caps()
@@ -140,7 +128,7 @@ impl Mechanism for Pipe {
         let (there_reads, here_writes) = pipe()?;
         let (here_reads, there_writes) = pipe()?;
         let offer = Offer::new().with_fd("read", there_reads).with_fd("write", there_writes);
-        Ok((PipeListener(Some(halves(spec, here_writes, here_reads)?)), offer))
+        Ok((Complete::new(Self::ID, halves(spec, here_writes, here_reads)?), offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
@@ -153,6 +141,7 @@ impl Mechanism for Pipe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Listener;
     use crate::{Rx, Tx, Wait};
 
     /// How many read and write calls this thread has made.

@@ -17,11 +17,12 @@ use crossway_sys::patience::Patience;
 use crossway_sys::peer_watch::{self, Event, PeerWatch};
 use crossway_sys::{Errno, OsError};
 
+use super::complete::Complete;
 use super::kernel_version;
 use super::queue_wait::wait_for;
 use crate::{
-    Boundaries, Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Order, Privilege,
-    Probe, RecvError, Reliability, Rx, SendError, Spec, Tx, Wait,
+    Boundaries, Caps, Deadline, Facts, Mechanism, Offer, OpenError, Order, Privilege, Probe,
+    RecvError, Reliability, Rx, SendError, Spec, Tx, Wait,
 };
 
 /// Messages have this priority, the note that nobody sends any more the one below.
@@ -281,25 +282,12 @@ fn too_large(message_bytes: usize, limits: Option<Limits>, error: &OsError) -> S
     )
 }
 
-/// The listening side: complete with the offer.
-#[derive(Debug)]
-pub struct MqListener(Option<(MqTx, MqRx)>);
-
-impl Listener for MqListener {
-    type Tx = MqTx;
-    type Rx = MqRx;
-
-    fn accept(&mut self, _until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        self.0.take().ok_or_else(|| super::no_second_channel(PosixMq::ID))
-    }
-}
-
 impl Mechanism for PosixMq {
     const ID: &'static str = "posix-mq";
     const ABOUT: &'static str = "POSIX message queue, one each way (mq_overview)";
     type Tx = MqTx;
     type Rx = MqRx;
-    type Listener = MqListener;
+    type Listener = Complete<Self::Tx, Self::Rx>;
 
     fn caps() -> Caps {
         Caps {
@@ -366,7 +354,7 @@ impl Mechanism for PosixMq {
             .with_fd("write-lifeline", back_peer);
         let tx = MqTx::new(there, there_here, spec.wait)?;
         let rx = MqRx::new(back, back_here, spec.wait)?;
-        Ok((MqListener(Some((tx, rx))), offer))
+        Ok((Complete::new(Self::ID, (tx, rx)), offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
@@ -382,6 +370,7 @@ impl Mechanism for PosixMq {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Listener;
 
     #[test]
     fn a_size_that_cannot_be_had_names_the_line_that_mends_it() {

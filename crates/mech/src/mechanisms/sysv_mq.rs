@@ -17,11 +17,12 @@ use crossway_sys::peer_watch::{self, Event, PeerWatch};
 use crossway_sys::sysv_queue::{Envelope, Limits, Received, Sent, SysvQueue};
 use crossway_sys::{Errno, OsError};
 
+use super::complete::Complete;
 use super::kernel_version;
 use super::queue_wait::wait_for;
 use crate::{
-    Boundaries, Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Order, Privilege,
-    Probe, RecvError, Reliability, Rx, SendError, Spec, Tx, Wait,
+    Boundaries, Caps, Deadline, Facts, Mechanism, Offer, OpenError, Order, Privilege, Probe,
+    RecvError, Reliability, Rx, SendError, Spec, Tx, Wait,
 };
 
 /// Messages have this type; the note that nobody sends any more has the next, which is received last.
@@ -301,25 +302,12 @@ fn too_large(len: usize, limits: Option<Limits>) -> OpenError {
     }
 }
 
-/// The listening side: complete with the offer.
-#[derive(Debug)]
-pub struct SysvListener(Option<(SysvTx, SysvRx)>);
-
-impl Listener for SysvListener {
-    type Tx = SysvTx;
-    type Rx = SysvRx;
-
-    fn accept(&mut self, _until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        self.0.take().ok_or_else(|| super::no_second_channel(SysvMq::ID))
-    }
-}
-
 impl Mechanism for SysvMq {
     const ID: &'static str = "sysv-mq";
     const ABOUT: &'static str = "System V message queue, one each way (msgget, msgsnd, msgrcv)";
     type Tx = SysvTx;
     type Rx = SysvRx;
-    type Listener = SysvListener;
+    type Listener = Complete<Self::Tx, Self::Rx>;
 
     fn caps() -> Caps {
         Caps {
@@ -386,7 +374,7 @@ impl Mechanism for SysvMq {
         let max = spec.max_message;
         let tx = SysvTx::new(there, Some(there_lease), there_here, spec.wait, max)?;
         let rx = SysvRx::new(back, back_lease, back_here, spec.wait, max)?;
-        Ok((SysvListener(Some((tx, rx))), offer))
+        Ok((Complete::new(Self::ID, (tx, rx)), offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
@@ -408,6 +396,7 @@ impl Mechanism for SysvMq {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Listener;
 
     fn exists(id: i32) -> bool {
         SysvQueue::from_id(id).status().is_ok()

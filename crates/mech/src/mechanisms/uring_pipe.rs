@@ -6,34 +6,22 @@ use std::os::fd::OwnedFd;
 
 use crossway_sys::pipe::{PipeEnd, pipe};
 
+use super::complete::Complete;
 use super::kernel_version;
 use super::pipe::{ends, pipe_caps};
 use super::uring_stream::{UringRx, UringTx, halves, missing_ring};
-use crate::{Caps, Deadline, Listener, Mechanism, Offer, OpenError, Probe, Spec};
+use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec};
 
 /// pipe(2) by io_uring(7).
 #[derive(Debug)]
 pub struct UringPipe;
-
-/// The listening side: complete with the offer.
-#[derive(Debug)]
-pub struct UringPipeListener(Option<(UringTx<PipeEnd>, UringRx<PipeEnd>)>);
-
-impl Listener for UringPipeListener {
-    type Tx = UringTx<PipeEnd>;
-    type Rx = UringRx<PipeEnd>;
-
-    fn accept(&mut self, _until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        self.0.take().ok_or_else(|| super::no_second_channel(UringPipe::ID))
-    }
-}
 
 impl Mechanism for UringPipe {
     const ID: &'static str = "uring-pipe";
     const ABOUT: &'static str = "anonymous pipe, one each way, by io_uring requests";
     type Tx = UringTx<PipeEnd>;
     type Rx = UringRx<PipeEnd>;
-    type Listener = UringPipeListener;
+    type Listener = Complete<Self::Tx, Self::Rx>;
 
     fn caps() -> Caps {
         pipe_caps()
@@ -56,7 +44,7 @@ impl Mechanism for UringPipe {
         let (there_reads, here_writes) = pipe()?;
         let (here_reads, there_writes) = pipe()?;
         let offer = Offer::new().with_fd("read", there_reads).with_fd("write", there_writes);
-        Ok((UringPipeListener(Some(channel(spec, here_writes, here_reads)?)), offer))
+        Ok((Complete::new(Self::ID, channel(spec, here_writes, here_reads)?), offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {

@@ -20,12 +20,11 @@ use crossway_sys::shm::page_len;
 use crossway_sys::vmsplice::splice;
 
 use super::byte_stream::{StreamRx, send_error};
+use super::complete::Complete;
 use super::kernel_version;
 use super::pipe::{ends, pipe_caps, pipe_facts};
 use super::waiting::{Attempt, Patience, wait_for};
-use crate::{
-    Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Probe, SendError, Spec, Tx, Wait,
-};
+use crate::{Caps, Deadline, Facts, Mechanism, Offer, OpenError, Probe, SendError, Spec, Tx, Wait};
 
 /// vmsplice(2) into a pipe.
 #[derive(Debug)]
@@ -255,25 +254,12 @@ impl Tx for VmspliceTx {
 /// The receiving half: that of any pipe.
 type VmspliceRx = StreamRx<PipeEnd>;
 
-/// The listening side: complete with the offer.
-#[derive(Debug)]
-pub struct VmspliceListener(Option<(VmspliceTx, VmspliceRx)>);
-
-impl Listener for VmspliceListener {
-    type Tx = VmspliceTx;
-    type Rx = VmspliceRx;
-
-    fn accept(&mut self, _until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        self.0.take().ok_or_else(|| super::no_second_channel(Vmsplice::ID))
-    }
-}
-
 impl Mechanism for Vmsplice {
     const ID: &'static str = "vmsplice";
     const ABOUT: &'static str = "anonymous pipe, one each way, the sender's pages put in without a copy (ipc-bench: vmsplice)";
     type Tx = VmspliceTx;
     type Rx = VmspliceRx;
-    type Listener = VmspliceListener;
+    type Listener = Complete<Self::Tx, Self::Rx>;
 
     fn caps() -> Caps {
         Caps { in_place: true, ..pipe_caps() }
@@ -302,7 +288,7 @@ impl Mechanism for Vmsplice {
         let (there_reads, here_writes) = pipe()?;
         let (here_reads, there_writes) = pipe()?;
         let offer = Offer::new().with_fd("read", there_reads).with_fd("write", there_writes);
-        Ok((VmspliceListener(Some(channel(spec, here_writes, here_reads)?)), offer))
+        Ok((Complete::new(Self::ID, channel(spec, here_writes, here_reads)?), offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
@@ -327,6 +313,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
+    use crate::Listener;
     use crate::Rx;
 
     /// Whatever the sizes and however full the pipe: no page in the pipe is given out again.
