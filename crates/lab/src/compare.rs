@@ -1,7 +1,9 @@
 //! Two sets of records compared case by case and figure by figure.
 //!
-//! A verdict needs two witnesses: the bootstrap interval of the ratio of medians and the Mann-Whitney test on the trials.
-//! Where they disagree, or trials are too few, or the cores moved between the two sets, it is "unclear".
+//! "Faster" and "slower" need two witnesses: the bootstrap interval of the ratio of medians and the Mann-Whitney test on the
+//! trials. "Same" is a statement of its own, not a lack of one: the whole interval lies within a bound, and the bound that
+//! holds is told ("within 8 %"). Where the witnesses disagree, where the trials would let a large difference pass unseen, or
+//! the cores moved between the two sets, it is "unclear".
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -102,7 +104,8 @@ pub enum Verdict {
     Faster,
     /// B is worse.
     Slower,
-    /// Any difference is within the margin.
+    /// No difference is seen, and the interval leaves no room for a large one; [`Comparison::same_within`] says for how
+    /// large a one.
     Same,
     /// The trials do not tell.
     Unclear,
@@ -134,6 +137,9 @@ pub struct Comparison {
     pub cliffs_delta: f64,
     /// Mann-Whitney's two-sided p.
     pub p: f64,
+    /// The largest difference that the interval of the slowdown has room for, either way: 0.08 is 8 %.
+    #[serde(default)]
+    pub same_within: f64,
     /// How B does.
     pub verdict: Verdict,
     /// Why it is unclear, or what else to know.
@@ -143,13 +149,15 @@ pub struct Comparison {
 /// What to hold against each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// Differences up to here are "same": 0.03 is 3 %.
+    /// Differences up to here are "same" even where they are certain, because nobody cares: 0.03 is 3 %.
     pub same_within: f64,
+    /// Where no difference is seen, but the interval has room for one larger than this, it is "unclear": 0.25 is 25 %.
+    pub unclear_beyond: f64,
 }
 
 impl Default for Terms {
     fn default() -> Terms {
-        Terms { same_within: 0.03 }
+        Terms { same_within: 0.03, unclear_beyond: 0.25 }
     }
 }
 
@@ -229,11 +237,23 @@ fn compare_case(a: &Case, b: &Case, ignoring: &[&str], terms: &Terms, report: &m
         }
         return;
     }
-    let lines = (stats::median(&a.cache_line_ns()), stats::median(&b.cache_line_ns()));
+    let between = Between {
+        cache_lines_ns: (stats::median(&a.cache_line_ns()), stats::median(&b.cache_line_ns())),
+        very_same: a.trials() == b.trials() && a.good().zip(b.good()).all(|(x, y)| x == y),
+    };
     for figure in FIGURES {
         let (x, y) = (a.figures(|r| figure.of(r)), b.figures(|r| figure.of(r)));
-        report.comparisons.extend(compare_figure(&label, figure, &x, &y, lines, terms));
+        report.comparisons.extend(compare_figure(&label, figure, &x, &y, between, terms));
     }
+}
+
+/// What lies between two cases beside their figures.
+#[derive(Clone, Copy, Debug)]
+struct Between {
+    /// Cache-line round trips around the trials of each side, nanoseconds.
+    cache_lines_ns: (Option<f64>, Option<f64>),
+    /// Both sides hold the very same trials: a run against a copy of itself.
+    very_same: bool,
 }
 
 fn compare_figure(
@@ -241,7 +261,7 @@ fn compare_figure(
     figure: Figure,
     a: &[f64],
     b: &[f64],
-    cache_lines_ns: (Option<f64>, Option<f64>),
+    between: Between,
     terms: &Terms,
 ) -> Option<Comparison> {
     let (a_summary, b_summary) = (Summary::of(a)?, Summary::of(b)?);
@@ -257,10 +277,18 @@ fn compare_figure(
     let mut note = None;
     let margin = Interval { low: 1.0 / (1.0 + terms.same_within), high: 1.0 + terms.same_within };
     let trials = a.len().min(b.len());
-    let verdict = if trials < TRIALS_AT_LEAST {
+    let same_within = if between.very_same {
+        0.0
+    } else {
+        (slowdown_interval.high - 1.0).max(1.0 / slowdown_interval.low - 1.0)
+    };
+    let verdict = if between.very_same {
+        note = Some("the very same trials on both sides".to_owned());
+        Verdict::Same
+    } else if trials < TRIALS_AT_LEAST {
         note = Some(format!("{trials} trials are too few; take {TRIALS_AT_LEAST} or more"));
         Verdict::Unclear
-    } else if let (Some(before), Some(after)) = cache_lines_ns
+    } else if let (Some(before), Some(after)) = between.cache_lines_ns
         && cores_moved(before, after)
     {
         note = Some(format!(
@@ -273,7 +301,18 @@ fn compare_figure(
         Verdict::Slower
     } else if test.p < SIGNIFICANT && slowdown_interval.high < 1.0 {
         Verdict::Faster
+    } else if test.p >= SIGNIFICANT
+        && slowdown_interval.contains(1.0)
+        && same_within <= terms.unclear_beyond
+    {
+        Verdict::Same
     } else {
+        if test.p >= SIGNIFICANT {
+            note = Some(format!(
+                "the trials leave room for a difference of {:.0} %",
+                same_within * 100.0
+            ));
+        }
         Verdict::Unclear
     };
     let outliers = a_summary.outliers + b_summary.outliers;
@@ -292,6 +331,7 @@ fn compare_figure(
         shift: stats::hodges_lehmann(b, a)?,
         cliffs_delta: stats::cliffs_delta(b, a)?,
         p: test.p,
+        same_within,
         verdict,
         note,
     })

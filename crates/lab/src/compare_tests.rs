@@ -56,11 +56,55 @@ fn more_messages_per_second_is_faster() {
 
 #[test]
 fn equal_sets_are_the_same_and_small_differences_too() {
-    assert_eq!(p50(&against(&samples::trials("pipe", 64, &A, 500.0))).verdict, Verdict::Same);
+    let again = repeated(samples::trials("pipe", 64, &A, 500.0));
+    let c = p50(&against(&again)).clone();
+    assert_eq!(c.verdict, Verdict::Same);
+    assert!(c.same_within > 0.0 && c.same_within < 0.03, "{c:?}");
     assert_eq!(
         p50(&against(&samples::trials("pipe", 64, &scaled(1.012), 5.0))).verdict,
         Verdict::Same
     );
+}
+
+#[test]
+fn a_run_and_its_copy_are_the_same_however_noisy() {
+    let wild = samples::trials("pipe", 64, &[400, 3000, 900, 1500, 700, 2500, 1000], 500.0);
+    let sides = wild.iter().collect::<Vec<_>>();
+    let report = compare(&sides, &sides, &[], &Terms::default());
+    assert!(report.count(Verdict::Same) == report.comparisons.len() && !sides.is_empty());
+    let c = p50(&report);
+    assert_eq!(c.same_within, 0.0);
+    assert!(c.note.as_deref().expect("a note").contains("very same trials"));
+    // The same figures in another run are no copy.
+    let again = repeated(wild.clone());
+    let report = compare(&sides, &again.iter().collect::<Vec<_>>(), &[], &Terms::default());
+    assert_eq!(p50(&report).verdict, Verdict::Unclear);
+}
+
+#[test]
+fn noise_that_leaves_no_room_for_a_large_difference_is_the_same_within_what_it_leaves() {
+    let noisy = [1000, 1080, 930, 1050, 960, 1020, 990];
+    let a = samples::trials("pipe", 64, &noisy, 500.0);
+    let b = repeated(samples::trials("pipe", 64, &[1010, 940, 1070, 980, 1040, 1000, 950], 500.0));
+    let between = |terms: &Terms| {
+        let (a, b) = (a.iter().collect::<Vec<_>>(), b.iter().collect::<Vec<_>>());
+        p50(&compare(&a, &b, &[], terms)).clone()
+    };
+    let c = between(&Terms::default());
+    assert_eq!(c.verdict, Verdict::Same);
+    assert!(c.same_within > 0.05 && c.same_within < 0.25, "{c:?}");
+    // Who needs to know better is told that this does not do.
+    let c = between(&Terms { same_within: 0.03, unclear_beyond: 0.03 });
+    assert_eq!(c.verdict, Verdict::Unclear);
+    assert!(c.note.as_deref().expect("a note").contains("room for a difference"), "{c:?}");
+}
+
+/// The same figures, as another run would have them.
+fn repeated(mut records: Vec<Record>) -> Vec<Record> {
+    for record in &mut records {
+        record.run = "2026-01-02T00:00:00Z-again".to_owned();
+    }
+    records
 }
 
 #[test]

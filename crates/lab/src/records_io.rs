@@ -22,12 +22,12 @@ pub const LIMITS: &str = "limits.json";
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// There is no such file or it cannot be read.
-    #[error("cannot read {path}: {source}{hint}")]
+    #[error("cannot read {path}: {cause}{hint}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// The cause.
-        source: io::Error,
+        /// The cause; told in the message, so it is no source of the error: a chain would say it twice.
+        cause: io::Error,
         /// What to do, if that is known; begins with a separator.
         hint: String,
     },
@@ -77,13 +77,13 @@ pub fn results_file(path: &Path) -> PathBuf {
 /// See [`ReadError`].
 pub fn read_records(path: &Path) -> Result<Loaded, ReadError> {
     let file = results_file(path);
-    let bytes = fs::read(&file).map_err(|source| {
-        let hint = if source.kind() == io::ErrorKind::NotFound && path.is_dir() {
+    let bytes = fs::read(&file).map_err(|cause| {
+        let hint = if cause.kind() == io::ErrorKind::NotFound && path.is_dir() {
             "; this folder holds no run: give one that `crossway measure` wrote".to_owned()
         } else {
             String::new()
         };
-        ReadError::Io { path: file.clone(), source, hint }
+        ReadError::Io { path: file.clone(), cause, hint }
     })?;
     parse_records(&file, &bytes)
 }
@@ -184,7 +184,7 @@ pub fn read_beside<T: serde::de::DeserializeOwned>(
     let bytes = match fs::read(&path) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(ReadError::Io { path, source, hint: String::new() }),
+        Err(cause) => return Err(ReadError::Io { path, cause, hint: String::new() }),
     };
     match serde_json::from_slice(&bytes) {
         Ok(value) => Ok(Some(value)),

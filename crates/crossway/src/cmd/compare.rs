@@ -34,9 +34,12 @@ pub(crate) struct Compare {
     /// Exit with 1 if a figure is slower by this much, beyond doubt, e.g. slower:5%
     #[arg(long, value_name = "slower:PERCENT")]
     fail_on: Option<FailOn>,
-    /// Differences up to here are "same"
+    /// Differences up to here are "same" even where they are certain
     #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = percent)]
     same_within: f64,
+    /// Where no difference is seen, but one larger than this could hide in the noise, it is "unclear", not "same"
+    #[arg(long, value_name = "PERCENT", default_value = "25%", value_parser = percent)]
+    unclear_beyond: f64,
     /// Compare although the machines differ
     #[arg(long)]
     across_machines: bool,
@@ -126,7 +129,7 @@ impl Run for Compare {
             .filter(|(name, value)| filter_b.0.iter().any(|(n, v)| n == name && v != value))
             .map(|(name, _)| name.as_str())
             .collect();
-        let mut report = compare(&a, &b, &differing, &Terms { same_within: self.same_within });
+        let mut report = compare(&a, &b, &differing, &self.terms());
         warnings.append(&mut report.warnings);
         report.warnings = warnings;
         let failures = self.fail_on.map_or(Vec::new(), |gate| gate.failures(&report));
@@ -144,6 +147,10 @@ impl Run for Compare {
 }
 
 impl Compare {
+    fn terms(&self) -> Terms {
+        Terms { same_within: self.same_within, unclear_beyond: self.unclear_beyond }
+    }
+
     /// Figures of two machines say nothing of a change of the program.
     fn check_machines(&self, b: &Path) -> anyhow::Result<Vec<String>> {
         let read = |path: &Path| {
@@ -229,7 +236,7 @@ fn verdict(ui: &Ui, c: &Comparison) -> String {
     let word = match c.verdict {
         Verdict::Faster => ui.paint("32", "faster"),
         Verdict::Slower => ui.paint("31", "slower"),
-        Verdict::Same => "same".to_owned(),
+        Verdict::Same => format!("same within {:.1} %", c.same_within * 100.0),
         Verdict::Unclear => ui.paint("33", "unclear"),
     };
     match &c.note {

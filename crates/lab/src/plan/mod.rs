@@ -94,12 +94,12 @@ pub enum PlanError {
         name: String,
     },
     /// The file cannot be read.
-    #[error("cannot read the plan {}: {source}", path.display())]
+    #[error("cannot read the plan {}: {cause}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
-        source: std::io::Error,
+        /// Why; told in the message, so it is no source of the error: a chain would say it twice.
+        cause: std::io::Error,
     },
     /// It is no TOML.
     #[error("{file}: not TOML: {why}")]
@@ -136,7 +136,7 @@ impl Plan {
             return Err(PlanError::Unknown { name: name_or_path.to_owned() });
         }
         let text = std::fs::read_to_string(path)
-            .map_err(|source| PlanError::Unreadable { path: path.to_owned(), source })?;
+            .map_err(|cause| PlanError::Unreadable { path: path.to_owned(), cause })?;
         let name = path.file_stem().map_or("plan".into(), |stem| stem.to_string_lossy());
         Plan::parse(&name, name_or_path, &text)
     }

@@ -124,7 +124,7 @@ impl Folder {
         let info = Self::info(dir)?;
         let path = dir.join(PLAN);
         let text = fs::read_to_string(&path)
-            .map_err(|source| PlanError::Unreadable { path: path.clone(), source })?;
+            .map_err(|cause| PlanError::Unreadable { path: path.clone(), cause })?;
         Ok(Plan::parse(&info.plan, &path.display().to_string(), &text)?)
     }
 
