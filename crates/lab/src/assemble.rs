@@ -9,7 +9,7 @@ use crate::control::Outcome;
 use crate::histogram;
 use crate::inputs::Workload;
 use crate::record::{
-    Cost, Counts, Fairness, Latency, Pacing, Record, RoleMeters, Span, Status, Throughput,
+    Cost, Counts, Fairness, LOCAL, Latency, Pacing, Record, RoleMeters, Span, Status, Throughput,
 };
 use crate::trial::{Brought, wall_ns};
 
@@ -43,7 +43,7 @@ pub(crate) fn enter(
         }
     }
     match brought.host {
-        Ok(host) => record.host_cpu = Some(host),
+        Ok(host) => record.host_cpu = vec![host],
         Err(why) => drop(record.nulls.insert("host_cpu".to_owned(), why)),
     }
     match brought.traffic {
@@ -63,6 +63,7 @@ pub(crate) fn enter(
         wall_ns: wall,
         msgs_per_s: per_second(counts.received as f64, wall),
         bytes_per_s: per_second(counts.bytes as f64, wall),
+        sender_wall_ns: None,
     });
     record.pacing = pacing(record, &brought.outcomes, &counts, wall);
     match cost(record, &counts) {
@@ -127,6 +128,7 @@ fn roles(brought: &Brought) -> Vec<RoleMeters> {
         .enumerate()
         .map(|(role, outcome)| RoleMeters {
             role: cast.name(role),
+            host: LOCAL.to_owned(),
             cpu: cast.roles[role].cpu,
             user_ns: outcome.user_ns,
             system_ns: outcome.system_ns,
@@ -205,7 +207,9 @@ fn cost(record: &Record, counts: &Counts) -> Result<Cost, String> {
     Ok(Cost {
         cpu_ns_per_msg: cpu_ns as f64 / messages,
         bits_per_cpu_s: per_second((counts.bytes * 8) as f64, cpu_ns),
-        host_ns_per_msg: record.host_cpu.map(|host| host.busy_ns as f64 / messages),
+        host_ns_per_msg: (!record.host_cpu.is_empty()).then(|| {
+            record.host_cpu.iter().map(|host| host.busy_ns).sum::<u64>() as f64 / messages
+        }),
     })
 }
 
@@ -268,10 +272,12 @@ fn spoilers(record: &mut Record) {
         let lost = counts.sent - counts.received;
         record.warnings.push(format!("{lost} of {} messages were lost", counts.sent));
     }
-    let (Some(host), Some(throughput)) = (&record.host_cpu, &record.throughput) else { return };
-    let steal_share = host.steal_ns as f64 / (throughput.wall_ns.max(1) as f64);
+    // The same physical machine may take from several hosts: the worst one tells.
+    let steal_ns = record.host_cpu.iter().map(|host| host.steal_ns).max().unwrap_or(0);
+    let Some(throughput) = &record.throughput else { return };
+    let steal_share = steal_ns as f64 / (throughput.wall_ns.max(1) as f64);
     // Below a few clock ticks of /proc/stat the share means nothing.
-    if record.status == Status::Ok && host.steal_ns >= 30_000_000 && steal_share > STEAL_SHARE {
+    if record.status == Status::Ok && steal_ns >= 30_000_000 && steal_share > STEAL_SHARE {
         record.status = Status::Degraded;
         record.reason =
             Some(format!("the hypervisor took {:.0} % of the time", steal_share * 100.0));

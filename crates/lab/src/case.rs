@@ -3,11 +3,12 @@
 use crossway_mech::{Access, Boundaries, Caps, Wait, registry};
 use crossway_sys::topology::Topology;
 
-use crate::inputs::{Inputs, Load, Placement, Workload};
+use crate::inputs::{Ends, Inputs, Load, Placement, Workload};
 use crate::pattern;
 use crate::payload::SEQUENCED_SIZE;
 use crate::placement::{self, Unplaceable};
-use crate::plan::{Group, Plan};
+use crate::plan::{Group, PlacementAxis, Plan};
+use crate::testbed::{Kind, Site};
 use crate::trial::timed;
 
 /// A case: what is measured in several trials.
@@ -36,7 +37,9 @@ impl Case {
 pub fn expand(plan: &Plan, topology: &Topology, filters: &[String]) -> Vec<Case> {
     let mut cases = Vec::new();
     for group in &plan.groups {
-        expand_group(group, plan.seed, topology, &mut cases);
+        for site in sites(group, plan) {
+            expand_group(group, &site, plan.seed, topology, &mut cases);
+        }
     }
     cases.retain(|case| {
         let id = case.full_id();
@@ -45,17 +48,45 @@ pub fn expand(plan: &Plan, topology: &Topology, filters: &[String]) -> Vec<Case>
     cases
 }
 
-fn expand_group(group: &Group, seed: u64, topology: &Topology, cases: &mut Vec<Case>) {
-    let placements: Vec<Placement> =
-        group.placements.iter().flat_map(|&axis| placement::expand(axis, topology)).collect();
+/// Where the cases of a group run: this machine once, and each testbed's hosts with the ends that are asked for.
+fn sites(group: &Group, plan: &Plan) -> Vec<Site> {
+    let mut sites = Vec::new();
+    for name in &group.testbeds {
+        let Some(name) = name else {
+            sites.push(Site::Here);
+            continue;
+        };
+        let Some(testbed) = plan.testbeds.iter().find(|t| t.name == *name) else { continue };
+        for &ends in &group.ends {
+            sites.extend(testbed.sites(ends));
+        }
+    }
+    sites
+}
+
+/// The placements of a group on this machine, or on a testbed, whose hosts' cores are known only once it is up.
+fn placements(group: &Group, site: &Site, topology: &Topology) -> Vec<Placement> {
+    let unasked = match site {
+        Site::Here => Placement::OtherCore,
+        Site::On { .. } => Placement::Unpinned,
+    };
+    let unasked = [PlacementAxis::One(unasked)];
+    let axis = group.placements.as_deref().unwrap_or(&unasked);
+    axis.iter().flat_map(|&axis| placement::expand(axis, topology)).collect()
+}
+
+fn expand_group(group: &Group, site: &Site, seed: u64, topology: &Topology, cases: &mut Vec<Case>) {
     for &load in &group.loads {
-        for &placement in &placements {
+        for placement in placements(group, site, topology) {
             for &workload in &group.workloads {
                 for &size_bytes in &group.sizes {
                     for &mechanism in &group.mechanisms {
                         let Some(entry) = registry::find(mechanism) else { continue };
                         let caps = (entry.caps)();
                         let base = Inputs {
+                            testbed: site.testbed().map(|t| t.name.clone()),
+                            ends: site.ends(),
+                            testbed_spec: site.testbed().cloned(),
                             workload,
                             size_bytes,
                             wait: Wait::Block,
@@ -102,11 +133,13 @@ fn expand_ends(
                         capacity_bytes,
                         ..base.clone()
                     };
-                    let placed = placement::resolve(inputs.placement, wait, topology);
-                    let mut excluded = impossible(mechanism, &inputs, caps);
-                    match placed {
-                        Ok(cpus) => inputs.cpus = cpus,
-                        Err(why) => excluded = excluded.or(Some(why)),
+                    let mut excluded = impossible(mechanism, &inputs, caps)
+                        .or_else(|| impossible_there(&inputs, caps));
+                    if inputs.testbed.is_none() {
+                        match placement::resolve(inputs.placement, wait, topology) {
+                            Ok(cpus) => inputs.cpus = cpus,
+                            Err(why) => excluded = excluded.or(Some(why)),
+                        }
                     }
                     let group = group.name.clone();
                     let id = id(mechanism, &inputs);
@@ -114,6 +147,37 @@ fn expand_ends(
                 }
             }
         }
+    }
+}
+
+/// What cannot be on its testbed.
+fn impossible_there(inputs: &Inputs, caps: &Caps) -> Option<Unplaceable> {
+    let testbed = inputs.testbed_spec.as_ref()?;
+    let no = |why: &str, remedy: &str| {
+        Some(Unplaceable { why: why.to_owned(), remedy: remedy.to_owned() })
+    };
+    if testbed.kind == Kind::Hosts && testbed.hosts.is_empty() {
+        let why = format!("the testbed '{}' has no hosts", testbed.name);
+        return no(&why, "name two on the command line: --hosts 'ssh a,ssh b'");
+    }
+    if !inputs.load.is_idle() {
+        return no("background load runs on this machine only", "load = \"idle\" on a testbed");
+    }
+    if inputs.ends == Ends::Within {
+        return None;
+    }
+    if testbed.kind == Kind::Hosts && testbed.hosts.len() < 2 {
+        return no("two hosts are needed", "name two: --hosts 'ssh a,ssh b'");
+    }
+    if !caps.crosses_hosts {
+        return no("it does not cross hosts", "ends = \"within\"");
+    }
+    match inputs.placement {
+        Placement::Unpinned | Placement::Cpus { .. } => None,
+        _ => no(
+            "two hosts share no cores",
+            "placement = \"unpinned\" or { cpus = { a, b } }: a on the first host, b on the second",
+        ),
     }
 }
 
@@ -188,6 +252,15 @@ fn id(mechanism: &str, inputs: &Inputs) -> String {
     if !inputs.load.is_idle() {
         let Load { cpu, memory, io } = inputs.load;
         parts.push(format!("load-c{cpu}m{memory}i{io}"));
+    }
+    if let Some(testbed) = &inputs.testbed_spec {
+        parts.push(testbed.name.clone());
+        if inputs.ends == Ends::Within {
+            parts.push("within".to_owned());
+        }
+        if testbed.kind == Kind::Hosts && !testbed.hosts.is_empty() {
+            parts.push(testbed.label());
+        }
     }
     parts.join("/")
 }

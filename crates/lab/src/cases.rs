@@ -8,7 +8,7 @@ use crossway_mech::Wait;
 
 use crate::inputs::{Load, Placement, Workload};
 use crate::limits::cores_moved;
-use crate::record::{Latency, Record, Span, Status};
+use crate::record::{LOCAL, Latency, Record, Span, Status};
 
 /// The inputs that tell cases apart, each as a word. What differs from trial to trial (order, seed) or from run to run
 /// (durations, the CPUs a placement resolved to) is not among them.
@@ -17,10 +17,12 @@ pub struct CaseKey {
     fields: [(&'static str, String); FIELDS],
 }
 
-const FIELDS: usize = 11;
+const FIELDS: usize = 13;
 
 /// Names of the inputs that tell cases apart, in the order in which they are shown.
 pub const FIELD_NAMES: [&str; FIELDS] = [
+    "testbed",
+    "ends",
     "host",
     "mechanism",
     "workload",
@@ -40,6 +42,9 @@ impl CaseKey {
         let inputs = &record.inputs;
         let bytes = |b: Option<u64>| b.map_or("default".to_owned(), |b| b.to_string());
         let values = [
+            inputs.testbed.clone().unwrap_or_else(|| LOCAL.to_owned()),
+            // Without a testbed there is nothing to be between.
+            inputs.testbed.as_ref().map_or(String::new(), |_| inputs.ends.name().to_owned()),
             record.host.clone(),
             record.mechanism.clone(),
             workload_name(&inputs.workload),

@@ -3,6 +3,8 @@
 pub use crossway_mech::{Access, Wait};
 use serde::{Deserialize, Serialize};
 
+use crate::testbed::Testbed;
+
 /// What the two (or more) processes do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -64,6 +66,29 @@ pub enum Placement {
     Unpinned,
 }
 
+/// Where the two ends of a channel are on a testbed.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ends {
+    /// On two hosts.
+    Between,
+    /// Both on one host; so it is without a testbed.
+    #[default]
+    Within,
+}
+
+impl Ends {
+    /// Its word in plans and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ends::Between => "between",
+            Ends::Within => "within",
+        }
+    }
+}
+
 /// Work in the background.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -89,6 +114,15 @@ impl Load {
 /// Every input of a trial. The record carries it whole, so that `crossway rerun` can repeat it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Inputs {
+    /// The testbed's name; null: this machine.
+    #[serde(default)]
+    pub testbed: Option<String>,
+    /// Where the roles are on it.
+    #[serde(default)]
+    pub ends: Ends,
+    /// What the testbed is, as the plan (and for `hosts` the command line) said; null without a testbed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub testbed_spec: Option<Testbed>,
     /// What is done.
     pub workload: Workload,
     /// Message size in bytes.

@@ -36,6 +36,7 @@ mod samples;
 pub mod shutdown;
 pub mod stats;
 pub mod steps;
+pub mod testbed;
 pub mod tools;
 mod trial;
 mod verify;

@@ -8,7 +8,7 @@ use crossway_sys::procfs::{HostCpu, InterfaceCounters, interfaces};
 use crossway_sys::usage::Usage;
 
 use crate::control::{Counters, Outcome};
-use crate::record::{HostMeters, IfaceMeters};
+use crate::record::{HostMeters, IfaceMeters, LOCAL};
 
 /// The hardware counters of this process. They count threads that start after them, so a role opens them first of all.
 static COUNTERS: OnceLock<Result<perf::Counters, String>> = OnceLock::new();
@@ -81,6 +81,7 @@ impl HostMeter {
         let before = self.cpu.as_ref().map_err(Clone::clone)?;
         let used = HostCpu::now().map_err(|e| e.to_string())?.since(before);
         Ok(HostMeters {
+            host: LOCAL.to_owned(),
             busy_ns: used.total.busy_ns(),
             softirq_ns: used.total.softirq_ns,
             irq_ns: used.total.irq_ns,
@@ -101,6 +102,7 @@ impl HostMeter {
             .filter_map(|(name, now)| {
                 let used = now.since(before.get(name)?);
                 (used.tx_packets + used.rx_packets > 0).then(|| IfaceMeters {
+                    host: LOCAL.to_owned(),
                     name: name.clone(),
                     tx_packets: used.tx_packets,
                     rx_packets: used.rx_packets,

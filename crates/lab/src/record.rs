@@ -9,7 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::inputs::Inputs;
 
 /// The schema's version; a reader refuses a larger one.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
+
+/// The name of this machine in records without a testbed.
+pub const LOCAL: &str = "local";
+
+fn local() -> String {
+    LOCAL.to_owned()
+}
 
 /// How a trial ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -45,12 +52,16 @@ pub struct Counts {
 /// Speed one way.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Throughput {
-    /// First send to last receive, nanoseconds.
+    /// First send to last receive, nanoseconds. Between hosts whose clocks are not the same: the receiver's own interval,
+    /// first to last receipt.
     pub wall_ns: u64,
     /// Messages received per second.
     pub msgs_per_s: f64,
     /// Payload bytes received per second.
     pub bytes_per_s: f64,
+    /// The sender's own interval, first to last send, where the clocks are not the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender_wall_ns: Option<u64>,
 }
 
 /// What a latency spans.
@@ -120,6 +131,9 @@ pub struct Pacing {
 pub struct RoleMeters {
     /// `sender`, `receiver`, `client`, `server`, with `-0`, `-1` ... where there are several.
     pub role: String,
+    /// The host that it ran on.
+    #[serde(default = "local")]
+    pub host: String,
     /// The logical CPU it was pinned to.
     pub cpu: Option<u32>,
     /// User CPU time, nanoseconds.
@@ -146,9 +160,12 @@ pub struct RoleMeters {
     pub longest_wait_ns: Option<u64>,
 }
 
-/// CPU time of the whole host during the measured part, all cores together.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// CPU time of a whole host during the measured part, all cores together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostMeters {
+    /// The host.
+    #[serde(default = "local")]
+    pub host: String,
     /// Everything but idle and I/O wait, nanoseconds.
     pub busy_ns: u64,
     /// Soft interrupts, nanoseconds.
@@ -175,6 +192,9 @@ pub struct Cost {
 /// One interface's traffic during the measured part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IfaceMeters {
+    /// The host.
+    #[serde(default = "local")]
+    pub host: String,
     /// E.g. `lo`.
     pub name: String,
     /// Packets sent.
@@ -216,6 +236,34 @@ pub struct Calibration {
     pub cache_line_after_ns: Option<f64>,
 }
 
+/// A host of a testbed that took part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostRef {
+    /// Its name: `a`, `b` on testbeds of this machine, else the prefix's own words.
+    pub name: String,
+    /// How it is reached: `none` (this machine), `ip`, `guest`, `ssh`, `mpirun` ..., the first word of its prefix.
+    pub prefix_kind: String,
+    /// Its kernel's release.
+    pub kernel: String,
+    /// Digest of its environment, which stands under this name in `env.json`'s `hosts`.
+    pub environment: String,
+}
+
+/// Schema 1 had one object or null.
+fn one_or_many<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<HostMeters>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        Many(Vec<HostMeters>),
+        One(HostMeters),
+    }
+    Ok(match Option::<Form>::deserialize(from)? {
+        None => Vec::new(),
+        Some(Form::One(one)) => vec![one],
+        Some(Form::Many(many)) => many,
+    })
+}
+
 /// One trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -233,8 +281,11 @@ pub struct Record {
     pub mechanism: String,
     /// What provides it, with version.
     pub mechanism_version: Option<String>,
-    /// Host label; `local` for this machine.
+    /// `local` for this machine; the host's name, or `A to B`, on a testbed.
     pub host: String,
+    /// The hosts that took part; empty without a testbed.
+    #[serde(default)]
+    pub hosts: Vec<HostRef>,
     /// Everything that was asked.
     pub inputs: Inputs,
     /// How it ended.
@@ -255,8 +306,9 @@ pub struct Record {
     pub pacing: Option<Pacing>,
     /// Each role's use.
     pub roles: Vec<RoleMeters>,
-    /// The host's CPU time.
-    pub host_cpu: Option<HostMeters>,
+    /// Each host's CPU time; empty where it could not be read.
+    #[serde(default, deserialize_with = "one_or_many")]
+    pub host_cpu: Vec<HostMeters>,
     /// What the CPU time bought.
     pub cost: Option<Cost>,
     /// Interfaces that carried the traffic; empty where the mechanism uses none.

@@ -94,3 +94,37 @@ fn a_folder_means_its_results_and_a_folder_without_says_so() {
     let error = read_beside::<serde_json::Value>(dir.path(), LIMITS).expect_err("bad").to_string();
     assert!(error.contains("limits.json:2"), "{error}");
 }
+
+#[test]
+fn records_of_schema_1_are_read() {
+    let mut record = samples::ping_pong("tcp", 64, 0, 1000, 1.0);
+    record.schema = 1;
+    let mut old = serde_json::to_value(&record).unwrap();
+    let cpu = serde_json::json!({
+        "busy_ns": 7, "softirq_ns": 1, "irq_ns": 0, "steal_ns": 0, "cpus": 2
+    });
+    old["host_cpu"] = cpu;
+    old["net"] = serde_json::json!([
+        {"name": "lo", "tx_packets": 1, "rx_packets": 1, "tx_bytes": 2, "rx_bytes": 2}
+    ]);
+    for gone in ["hosts"] {
+        old.as_object_mut().unwrap().remove(gone);
+    }
+    for gone in ["testbed", "ends"] {
+        old["inputs"].as_object_mut().unwrap().remove(gone);
+    }
+    for role in old["roles"].as_array_mut().unwrap() {
+        role.as_object_mut().unwrap().remove("host");
+    }
+    let read = |old: &serde_json::Value| {
+        let line = format!("{old}\n");
+        parse(line.as_bytes()).expect("schema 1").records.remove(0)
+    };
+    let new = read(&old);
+    assert_eq!((new.host_cpu[0].host.as_str(), new.host_cpu[0].busy_ns), ("local", 7));
+    assert_eq!(new.net[0].host, "local");
+    assert_eq!(new.roles[0].host, "local");
+    assert_eq!(new.inputs, record.inputs);
+    old["host_cpu"] = serde_json::Value::Null;
+    assert!(read(&old).host_cpu.is_empty());
+}

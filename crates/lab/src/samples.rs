@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crossway_mech::{Access, Wait};
 
-use crate::inputs::{Inputs, Load, Placement, Workload};
+use crate::inputs::{Ends, Inputs, Load, Placement, Workload};
 use crate::record::{
     Calibration, Cost, Counts, Latency, Record, RoleMeters, SCHEMA, Span, Status, Throughput,
 };
@@ -18,6 +18,9 @@ pub(crate) fn ping_pong(
     cpu_ns: f64,
 ) -> Record {
     let inputs = Inputs {
+        testbed: None,
+        ends: Ends::Within,
+        testbed_spec: None,
         workload: Workload::PingPong,
         size_bytes: size,
         wait: Wait::Block,
@@ -45,6 +48,7 @@ pub(crate) fn ping_pong(
         mechanism: mechanism.to_owned(),
         mechanism_version: Some("linux 6.1".to_owned()),
         host: "local".to_owned(),
+        hosts: Vec::new(),
         inputs,
         status: Status::Ok,
         reason: None,
@@ -62,6 +66,7 @@ pub(crate) fn ping_pong(
             wall_ns: 1000 * p50_ns,
             msgs_per_s: rate,
             bytes_per_s: rate * size as f64,
+            sender_wall_ns: None,
         }),
         latency_ns: vec![Latency {
             span: Span::RoundTrip,
@@ -83,6 +88,7 @@ pub(crate) fn ping_pong(
             .enumerate()
             .map(|(cpu, role)| RoleMeters {
                 role: (*role).to_owned(),
+                host: "local".to_owned(),
                 cpu: Some(cpu as u32),
                 user_ns: 1000,
                 system_ns: 2000,
@@ -97,7 +103,7 @@ pub(crate) fn ping_pong(
                 longest_wait_ns: None,
             })
             .collect(),
-        host_cpu: None,
+        host_cpu: Vec::new(),
         cost: Some(Cost {
             cpu_ns_per_msg: cpu_ns,
             bits_per_cpu_s: size as f64 * 8.0 * 1e9 / cpu_ns,

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crossway_lab::inputs::{Inputs, Load, Placement, Workload};
+use crossway_lab::inputs::{Ends, Load, Placement, Workload};
 use crossway_lab::rank::{Reversal, rank};
-use crossway_lab::record::{Latency, Record, Span, Status};
+use crossway_lab::record::{IfaceMeters, LOCAL, Latency, Record, Span, Status};
 
 use crate::contender::Contender;
 use crate::estimate::Estimate;
@@ -13,6 +13,8 @@ use crate::units;
 /// Where and under what a case ran: what is held equal when contenders are compared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Setting {
+    /// Testbed and hosts, in words; `None`: this machine.
+    pub place: Option<String>,
     /// Where the roles ran.
     pub placement: Placement,
     /// Background work.
@@ -24,8 +26,13 @@ pub struct Setting {
 }
 
 impl Setting {
-    fn of(inputs: &Inputs) -> Self {
+    fn of(record: &Record) -> Self {
+        let inputs = &record.inputs;
         Setting {
+            place: inputs.testbed.as_ref().map(|testbed| match inputs.ends {
+                Ends::Between => format!("{testbed}: {}", record.host),
+                Ends::Within => format!("{testbed}: within {}", record.host),
+            }),
             placement: inputs.placement,
             load: inputs.load,
             socket_buffer_bytes: inputs.socket_buffer_bytes,
@@ -40,7 +47,8 @@ impl Setting {
 
     /// The setting in words.
     pub fn label(&self) -> String {
-        let mut parts = vec![placement_name(self.placement), load_name(self.load)];
+        let mut parts: Vec<String> = self.place.iter().cloned().collect();
+        parts.extend([placement_name(self.placement), load_name(self.load)]);
         if let Some(bytes) = self.socket_buffer_bytes {
             parts.push(format!("socket buffer {}", units::size(bytes)));
         }
@@ -402,11 +410,13 @@ fn key(record: &Record) -> Key {
             mechanism: record.mechanism.clone(),
             wait: record.inputs.wait,
             access: record.inputs.access,
-            host: (record.host != "local").then(|| record.host.clone()),
+            // On a testbed the hosts belong to the setting: what competes, competes between the same hosts.
+            host: (record.host != LOCAL && record.inputs.testbed.is_none())
+                .then(|| record.host.clone()),
         },
         workload: record.inputs.workload,
         size_bytes: record.inputs.size_bytes,
-        setting: Setting::of(&record.inputs),
+        setting: Setting::of(record),
     }
 }
 
@@ -450,23 +460,28 @@ fn case(contender: usize, setting: usize, key: &Key, trials: &[&Record]) -> Case
         .collect();
 
     let last = used.last();
-    let interfaces: Vec<&str> =
-        last.map(|r| r.net.iter().map(|i| i.name.as_str()).collect()).unwrap_or_default();
+    let interfaces: Vec<(&str, &str)> = last
+        .map(|r| r.net.iter().map(|i| (i.host.as_str(), i.name.as_str())).collect())
+        .unwrap_or_default();
     let packets = interfaces
         .into_iter()
-        .filter_map(|name| {
-            let per_msg = |get: &dyn Fn(&crossway_lab::record::IfaceMeters) -> u64| {
+        .filter_map(|(host, name)| {
+            let is_it = |i: &&IfaceMeters| i.name == name && i.host == host;
+            let per_msg = |get: &dyn Fn(&IfaceMeters) -> u64| {
                 over(&|r| {
-                    let iface = r.net.iter().find(|i| i.name == name)?;
+                    let iface = r.net.iter().find(is_it)?;
                     Some(get(iface) as f64 / messages(r)?)
                 })
             };
             Some(Packets {
-                interface: name.to_owned(),
+                interface: match host {
+                    LOCAL => name.to_owned(),
+                    host => format!("{host}/{name}"),
+                },
                 tx_per_msg: per_msg(&|i| i.tx_packets)?,
                 rx_per_msg: per_msg(&|i| i.rx_packets)?,
                 bytes_per_payload_byte: over(&|r| {
-                    let iface = r.net.iter().find(|i| i.name == name)?;
+                    let iface = r.net.iter().find(is_it)?;
                     let bytes = r.counts.map(|c| c.bytes as f64).filter(|b| *b > 0.0)?;
                     Some(iface.tx_bytes as f64 / bytes)
                 })?,

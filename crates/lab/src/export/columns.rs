@@ -3,7 +3,7 @@
 use crossway_mech::Access;
 
 use crate::cases;
-use crate::record::{Latency, Record, RoleMeters, Span, Status};
+use crate::record::{HostMeters, Latency, Record, RoleMeters, Span, Status};
 
 /// A column's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,11 @@ fn counted(r: &Record, of: fn(&RoleMeters) -> Option<u64>) -> Option<u64> {
     (!r.roles.is_empty()).then(|| r.roles.iter().map(of).sum::<Option<u64>>()).flatten()
 }
 
+/// A sum over the hosts; `None` where their meters could not be read.
+fn hosts(r: &Record, of: fn(&HostMeters) -> u64) -> Option<u64> {
+    (!r.host_cpu.is_empty()).then(|| r.host_cpu.iter().map(of).sum())
+}
+
 fn status(status: Status) -> &'static str {
     match status {
         Status::Ok => "ok",
@@ -94,7 +99,11 @@ pub const COLUMNS: &[Column] = columns! {
     "case" Text "the case, the same for all its trials" |r| Some(r.case.clone());
     "mechanism" Text "the mechanism's id" |r| Some(r.mechanism.clone());
     "mechanism_version" Text "what provides it" |r| r.mechanism_version.clone();
-    "host" Text "host label; local for this machine" |r| Some(r.host.clone());
+    "host" Text "local for this machine; on a testbed the host, or one to the other" |r| Some(r.host.clone());
+    "testbed" Text "the testbed; null without one" |r| r.inputs.testbed.clone();
+    "ends" Text "between two hosts or within one" |r| Some(r.inputs.ends.name().to_owned());
+    "kernels" Text "the hosts' kernels, separated by spaces; null without a testbed"
+        |r| (!r.hosts.is_empty()).then(|| r.hosts.iter().map(|h| h.kernel.as_str()).collect::<Vec<_>>().join(" "));
     "status" Text "ok, degraded, failed or skipped" |r| Some(status(r.status).to_owned());
     "reason" Text "why it was skipped, failed or degraded" |r| r.reason.clone();
     "remedy" Text "what mends it" |r| r.remedy.clone();
@@ -127,6 +136,7 @@ pub const COLUMNS: &[Column] = columns! {
     "out_of_order_msgs" Count "messages out of order" |r| r.counts.map(|c| c.out_of_order);
     "corrupt_msgs" Count "messages with wrong content" |r| r.counts.map(|c| c.corrupt);
     "warmup_msgs" Count "messages spent on warming up" |r| r.counts.map(|c| c.warmup);
+    "sender_wall_ns" Count "the sender's own interval, between hosts with clocks of their own" |r| r.throughput.and_then(|t| t.sender_wall_ns);
     "wall_ns" Count "first send to last receive" |r| r.throughput.map(|t| t.wall_ns);
     "rate_msgs_per_s" Real "messages received per second" |r| r.throughput.map(|t| t.msgs_per_s);
     "rate_bytes_per_s" Real "payload bytes received per second" |r| r.throughput.map(|t| t.bytes_per_s);
@@ -170,14 +180,14 @@ pub const COLUMNS: &[Column] = columns! {
     "cycles" Count "CPU cycles of all roles" |r| counted(r, |m| m.cycles);
     "instructions" Count "instructions of all roles" |r| counted(r, |m| m.instructions);
     "cache_misses" Count "cache misses of all roles" |r| counted(r, |m| m.cache_misses);
-    "host_busy_ns" Count "CPU time of the host but idle and I/O wait" |r| r.host_cpu.map(|h| h.busy_ns);
-    "host_softirq_ns" Count "soft interrupts of the host" |r| r.host_cpu.map(|h| h.softirq_ns);
-    "host_irq_ns" Count "hard interrupts of the host" |r| r.host_cpu.map(|h| h.irq_ns);
-    "host_steal_ns" Count "taken by the hypervisor" |r| r.host_cpu.map(|h| h.steal_ns);
-    "host_cpus" Count "CPUs of the host" |r| r.host_cpu.map(|h| u64::from(h.cpus));
+    "host_busy_ns" Count "CPU time of all hosts but idle and I/O wait" |r| hosts(r, |h| h.busy_ns);
+    "host_softirq_ns" Count "soft interrupts of all hosts" |r| hosts(r, |h| h.softirq_ns);
+    "host_irq_ns" Count "hard interrupts of all hosts" |r| hosts(r, |h| h.irq_ns);
+    "host_steal_ns" Count "taken by the hypervisor" |r| hosts(r, |h| h.steal_ns);
+    "host_cpus" Count "CPUs of all hosts" |r| hosts(r, |h| u64::from(h.cpus));
     "cpu_ns_per_msg" Real "CPU time of all roles per message" |r| r.cost.map(|c| c.cpu_ns_per_msg);
     "bits_per_cpu_s" Real "payload bits per CPU-second of all roles" |r| r.cost.map(|c| c.bits_per_cpu_s);
-    "host_ns_per_msg" Real "busy time of the host per message" |r| r.cost.and_then(|c| c.host_ns_per_msg);
+    "host_ns_per_msg" Real "busy time of all hosts per message" |r| r.cost.and_then(|c| c.host_ns_per_msg);
     "interfaces" Text "interfaces that carried it, separated by spaces"
         |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(" "));
     "tx_packets" Count "packets sent on those" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.tx_packets).sum());

@@ -7,12 +7,16 @@ mod mechanisms;
 mod repeat;
 mod sizes;
 mod syntax;
+mod testbeds;
 
 use std::path::{Path, PathBuf};
 
 use crossway_mech::{Access, Wait};
 
-use crate::inputs::{Load, Placement, Workload};
+use crate::inputs::{Ends, Load, Placement, Workload};
+use crate::testbed::Testbed;
+
+pub use testbeds::HostsError;
 
 /// The plans that come with the program, by name.
 pub const PRESETS: &[(&str, &str)] = &[
@@ -34,6 +38,8 @@ pub struct Plan {
     pub about: Option<String>,
     /// Seed of the order and the payload.
     pub seed: u64,
+    /// Places where cases run, besides this machine.
+    pub testbeds: Vec<Testbed>,
     /// In the order of the file.
     pub groups: Vec<Group>,
     /// The text as it was read; it is kept beside the results.
@@ -49,6 +55,10 @@ pub struct Group {
     pub about: Option<String>,
     /// Ids of the registry, in its order.
     pub mechanisms: Vec<&'static str>,
+    /// Names of testbeds; `None`: this machine.
+    pub testbeds: Vec<Option<String>>,
+    /// Where the ends are on a testbed.
+    pub ends: Vec<Ends>,
     /// What is done.
     pub workloads: Vec<Workload>,
     /// Message sizes in bytes, ascending, without repetition.
@@ -57,8 +67,8 @@ pub struct Group {
     pub waits: Vec<Option<Wait>>,
     /// Who writes where.
     pub accesses: Vec<Access>,
-    /// Where the roles run.
-    pub placements: Vec<PlacementAxis>,
+    /// Where the roles run; `None`: not asked for, so other cores here and unpinned on a testbed.
+    pub placements: Option<Vec<PlacementAxis>>,
     /// Background work.
     pub loads: Vec<Load>,
     /// SO_SNDBUF / SO_RCVBUF; `None`: the system's default.

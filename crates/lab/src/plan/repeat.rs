@@ -3,7 +3,7 @@
 use crossway_mech::{Access, Wait};
 use toml::{Table, Value};
 
-use super::{Plan, PlanError};
+use super::{Plan, PlanError, testbeds};
 use crate::inputs::{Inputs, Placement, Workload};
 use crate::record::Record;
 
@@ -39,8 +39,18 @@ impl Plan {
         let about = format!("Repeats {} of run {}", record.case, record.run);
         top.insert("about".into(), about.into());
         top.insert("seed".into(), number(inputs.seed));
+        if let Some(testbed) = &inputs.testbed_spec {
+            group.insert("testbed".into(), testbed.name.clone().into());
+            group.insert("ends".into(), inputs.ends.name().into());
+            let written = Value::Table(testbeds::written(testbed));
+            top.insert("testbed".into(), table([(testbed.name.as_str(), written)]));
+        }
         top.insert("group".into(), table([(record.group.as_str(), Value::Table(group))]));
-        Plan::parse("rerun", "the record's inputs", &top.to_string())
+        let mut plan = Plan::parse("rerun", "the record's inputs", &top.to_string())?;
+        if let (Some(own), Some(spec)) = (plan.testbeds.first_mut(), &inputs.testbed_spec) {
+            own.hosts = spec.hosts.clone();
+        }
+        Ok(plan)
     }
 }
 

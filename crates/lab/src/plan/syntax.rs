@@ -3,13 +3,16 @@
 use crossway_mech::{Access, Wait};
 use toml::{Table, Value};
 
-use super::{Group, PlacementAxis, Plan, PlanError, mechanisms, sizes};
-use crate::inputs::{Load, Placement, Workload};
+use super::{Group, PlacementAxis, Plan, PlanError, mechanisms, sizes, testbeds};
+use crate::inputs::{Ends, Load, Placement, Workload};
+use crate::testbed::Testbed;
 
 const DEFAULT_SEED: u64 = 2026;
 const GROUP_KEYS: &[&str] = &[
     "about",
     "mechanisms",
+    "testbed",
+    "ends",
     "workload",
     "size_bytes",
     "wait",
@@ -84,7 +87,7 @@ impl<'a> At<'a> {
     }
 
     /// One value or a list of them; a list must not be empty.
-    fn axis<T>(
+    pub(super) fn axis<T>(
         &self,
         value: &Value,
         mut read: impl FnMut(&At<'a>, &Value) -> Result<T, PlanError>,
@@ -112,7 +115,7 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
         why: e.to_string().trim_end().replace('\n', "\n  "),
     })?;
     let at = At { file, key: String::new() };
-    at.only(&top, &["about", "seed", "defaults", "group"])?;
+    at.only(&top, &["about", "seed", "defaults", "testbed", "group"])?;
     let about = top.get("about").map(|v| at.key("about").text(v)).transpose()?;
     let seed = match top.get("seed") {
         Some(value) => at.key("seed").number(value, 0, i64::MAX as u64)?,
@@ -124,6 +127,10 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
         None => &none,
     };
     at.key("defaults").only(defaults, GROUP_KEYS)?;
+    let testbeds = match top.get("testbed") {
+        Some(value) => testbeds::read(&at.key("testbed"), value)?,
+        None => Vec::new(),
+    };
     let groups = top
         .get("group")
         .ok_or_else(|| at.key("group").bad("missing; a plan needs at least one [group.NAME]"))?;
@@ -134,7 +141,7 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
             let here = at.key("group").key(name);
             let own = here.table(value)?;
             here.only(own, GROUP_KEYS)?;
-            group(&at, name, own, defaults)
+            group(&at, name, own, defaults, &testbeds)
         })
         .collect::<Result<Vec<_>, _>>()?;
     if groups.is_empty() {
@@ -144,13 +151,20 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
         name: name.to_owned(),
         about: about.map(str::to_owned),
         seed,
+        testbeds,
         groups,
         text: text.to_owned(),
     })
 }
 
 /// A group's key, else the default's; errors name the one that was written.
-fn group(at: &At<'_>, name: &str, own: &Table, defaults: &Table) -> Result<Group, PlanError> {
+fn group(
+    at: &At<'_>,
+    name: &str,
+    own: &Table,
+    defaults: &Table,
+    testbeds: &[Testbed],
+) -> Result<Group, PlanError> {
     let here = at.key("group").key(name);
     let get = |key: &str| match own.get(key) {
         Some(value) => Some((here.key(key), value)),
@@ -180,6 +194,14 @@ fn group(at: &At<'_>, name: &str, own: &Table, defaults: &Table) -> Result<Group
         name: name.to_owned(),
         about: get("about").map(|(at, v)| at.text(v).map(str::to_owned)).transpose()?,
         mechanisms,
+        testbeds: match get("testbed") {
+            Some((at, value)) => at.axis(value, |at, v| testbeds::named(at, v, testbeds))?,
+            None => vec![None],
+        },
+        ends: match get("ends") {
+            Some((at, value)) => at.axis(value, ends)?,
+            None => vec![Ends::Between],
+        },
         workloads,
         sizes,
         waits: match axis_or("wait") {
@@ -190,10 +212,9 @@ fn group(at: &At<'_>, name: &str, own: &Table, defaults: &Table) -> Result<Group
             Some((at, value)) => at.axis(value, access)?,
             None => vec![Access::Copy],
         },
-        placements: match axis_or("placement") {
-            Some((at, value)) => at.axis(value, placement)?,
-            None => vec![PlacementAxis::One(Placement::OtherCore)],
-        },
+        placements: axis_or("placement")
+            .map(|(at, value)| at.axis(value, placement))
+            .transpose()?,
         loads: match axis_or("load") {
             Some((at, value)) => at.axis(value, load)?,
             None => vec![Load::default()],
@@ -213,6 +234,14 @@ fn group(at: &At<'_>, name: &str, own: &Table, defaults: &Table) -> Result<Group
         warmup_ms: number("warmup_ms", 0, 60_000, 100)?,
         measure_ms: number("measure_ms", 1, 600_000, 500)?,
     })
+}
+
+fn ends(at: &At<'_>, value: &Value) -> Result<Ends, PlanError> {
+    match at.text(value)? {
+        "between" => Ok(Ends::Between),
+        "within" => Ok(Ends::Within),
+        word => Err(at.bad(format!("unknown ends '{word}'; allowed: between, within"))),
+    }
 }
 
 fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError> {

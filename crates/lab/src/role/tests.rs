@@ -76,6 +76,9 @@ impl Rx for DamagingRx {
 
 fn task(part: Part) -> Task {
     let inputs = Inputs {
+        testbed: None,
+        ends: Default::default(),
+        testbed_spec: None,
         workload: Workload::Throughput,
         size_bytes: 64,
         wait: Wait::Block,

@@ -24,7 +24,7 @@ use crate::limits::{Ask, Limits};
 use crate::load::{LoadError, RunningLoad};
 use crate::plan::Plan;
 use crate::preflight::{self, Activity, Finding, Need};
-use crate::record::{Record, SCHEMA, Status};
+use crate::record::{LOCAL, Record, SCHEMA, Status};
 use crate::records_io;
 use crate::trial::{self, Setting};
 use crate::{assemble, shutdown};
@@ -214,6 +214,10 @@ type Done = BTreeSet<(String, String, u32)>;
 impl Running<'_> {
     /// Why a case cannot run here, and what mends it.
     fn obstacle(&self, case: &Case) -> Option<(String, String)> {
+        if case.inputs.testbed.is_some() && case.excluded.is_none() {
+            let why = "this build does not set testbeds up";
+            return Some((why.to_owned(), "testbed = \"local\"".to_owned()));
+        }
         if let Some(Probe::Missing { why, remedy }) = self.ready.get(case.mechanism) {
             return Some((why.clone(), remedy.clone()));
         }
@@ -381,7 +385,8 @@ impl Running<'_> {
             case: case.id.clone(),
             mechanism: case.mechanism.to_owned(),
             mechanism_version: version,
-            host: "local".to_owned(),
+            host: LOCAL.to_owned(),
+            hosts: Vec::new(),
             inputs,
             status: Status::Ok,
             reason: None,
@@ -392,7 +397,7 @@ impl Running<'_> {
             latency_ns: Vec::new(),
             pacing: None,
             roles: Vec::new(),
-            host_cpu: None,
+            host_cpu: Vec::new(),
             cost: None,
             net: Vec::new(),
             fairness: None,

@@ -222,6 +222,7 @@ pub(crate) fn trial(
         .enumerate()
         .map(|(at, role)| RoleMeters {
             role,
+            host: "local".to_owned(),
             cpu: Some(at as u32),
             user_ns: cpu_each / 4,
             system_ns: cpu_each / 4 * 3,
@@ -274,7 +275,11 @@ pub(crate) fn trial(
         mechanism: made.id.to_owned(),
         mechanism_version: Some("synthetic".to_owned()),
         host: "local".to_owned(),
+        hosts: Vec::new(),
         inputs: Inputs {
+            testbed: None,
+            ends: Default::default(),
+            testbed_spec: None,
             workload: ask.workload,
             size_bytes: ask.size_bytes,
             wait: made.wait,
@@ -308,11 +313,12 @@ pub(crate) fn trial(
             wall_ns: wall_ns as u64,
             msgs_per_s: 1e9 / per_message_ns,
             bytes_per_s: 1e9 / per_message_ns * size,
+            sender_wall_ns: None,
         }),
         latency_ns: latencies,
         pacing,
         roles,
-        host_cpu: None,
+        host_cpu: Vec::new(),
         cost: Some(Cost {
             cpu_ns_per_msg,
             bits_per_cpu_s: size * 8.0 * 1e9 / cpu_ns_per_msg,
@@ -320,6 +326,7 @@ pub(crate) fn trial(
         }),
         net: if network {
             vec![IfaceMeters {
+                host: "local".to_owned(),
                 name: "lo".to_owned(),
                 tx_packets: packets as u64,
                 rx_packets: packets as u64,

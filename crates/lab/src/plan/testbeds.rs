@@ -1,0 +1,198 @@
+//! The testbeds of a plan, and the axis that names them.
+
+use crossway_mech::registry;
+use crossway_netlab::{Link, Offloads, Rate, Topology};
+use toml::{Table, Value};
+
+use super::syntax::At;
+use super::{Plan, PlanError};
+use crate::inputs::{Ends, Load};
+use crate::record::LOCAL;
+use crate::testbed::{BadHosts, HostWords, Kind, Testbed, Tipc};
+
+const KEYS: &[&str] = &["kind", "rate", "mtu", "offloads", "tipc"];
+
+/// All `[testbed.NAME]`.
+pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Vec<Testbed>, PlanError> {
+    let testbeds = at.table(value)?;
+    testbeds.iter().map(|(name, value)| one(&at.key(name), name, value)).collect()
+}
+
+fn one(at: &At<'_>, name: &str, value: &Value) -> Result<Testbed, PlanError> {
+    if name == LOCAL {
+        return Err(at.bad("'local' is this machine; give the testbed another name"));
+    }
+    let table = at.table(value)?;
+    at.only(table, KEYS)?;
+    let kind = match table.get("kind") {
+        Some(value) => kind(&at.key("kind"), value)?,
+        None => return Err(at.key("kind").bad("missing; allowed: netlab, guests, hosts")),
+    };
+    if kind == Kind::Hosts {
+        // What real hosts are like is not ours to choose.
+        at.only(table, &["kind"])?;
+    }
+    let usual = Link::default();
+    let testbed = Testbed {
+        name: name.to_owned(),
+        kind,
+        rate: table.get("rate").map(|v| rate(&at.key("rate"), v)).transpose()?,
+        mtu_bytes: match table.get("mtu") {
+            Some(value) => at.key("mtu").number(value, 1280, 65521)? as u32,
+            None => usual.mtu_bytes,
+        },
+        offloads: match table.get("offloads") {
+            Some(value) => offloads(&at.key("offloads"), value)?,
+            None => usual.offloads,
+        },
+        tipc: match table.get("tipc") {
+            Some(value) => at.key("tipc").axis(value, |at, v| tipc(at, v, kind))?,
+            None => Vec::new(),
+        },
+        hosts: Vec::new(),
+    };
+    // The network's own rules, before anything is measured.
+    Topology::of(&["a", "b"], testbed.link()).check().map_err(|e| at.bad(e.to_string()))?;
+    Ok(testbed)
+}
+
+fn kind(at: &At<'_>, value: &Value) -> Result<Kind, PlanError> {
+    match at.text(value)? {
+        "netlab" => Ok(Kind::Netlab),
+        "guests" => Ok(Kind::Guests),
+        "hosts" => Ok(Kind::Hosts),
+        word => Err(at.bad(format!("unknown kind '{word}'; allowed: netlab, guests, hosts"))),
+    }
+}
+
+fn rate(at: &At<'_>, value: &Value) -> Result<Rate, PlanError> {
+    at.text(value)?.parse().map_err(|e: crossway_netlab::NetError| at.bad(e.to_string()))
+}
+
+fn offloads(at: &At<'_>, value: &Value) -> Result<Offloads, PlanError> {
+    match at.text(value)? {
+        "on" => Ok(Offloads::On),
+        "off" => Ok(Offloads::Off),
+        word => Err(at.bad(format!("unknown offloads '{word}'; allowed: on, off"))),
+    }
+}
+
+fn tipc(at: &At<'_>, value: &Value, kind: Kind) -> Result<Tipc, PlanError> {
+    match (at.text(value)?, kind) {
+        ("kernel", Kind::Guests) => Ok(Tipc::Kernel),
+        ("kernel", _) => Err(at.bad(
+            "the kernel's TIPC needs kind = \"guests\": between two namespaces of one kernel it bypasses the link",
+        )),
+        (word, _) => Err(at.bad(format!("unknown TIPC '{word}'; allowed: kernel"))),
+    }
+}
+
+/// The name of the testbed that `--hosts` makes for a plan that has none.
+const COMMAND_LINE: &str = "hosts";
+
+impl Plan {
+    /// Lets the hosts on the command line be those of every testbed of kind `hosts`. A plan without testbeds becomes one
+    /// of its cross-host mechanisms between these hosts.
+    ///
+    /// # Errors
+    /// The hosts cannot be read, or the plan has other testbeds only, or nothing that crosses hosts.
+    pub fn set_hosts(&mut self, hosts: &str) -> Result<(), HostsError> {
+        let hosts = HostWords::list(hosts)?;
+        if self.testbeds.is_empty() {
+            self.move_to_hosts()?;
+        }
+        let mut found = false;
+        for testbed in self.testbeds.iter_mut().filter(|t| t.kind == Kind::Hosts) {
+            testbed.hosts.clone_from(&hosts);
+            found = true;
+        }
+        if found { Ok(()) } else { Err(HostsError::NoTestbed(self.name.clone())) }
+    }
+
+    fn move_to_hosts(&mut self) -> Result<(), HostsError> {
+        for group in &mut self.groups {
+            group
+                .mechanisms
+                .retain(|id| registry::find(id).is_some_and(|e| (e.caps)().crosses_hosts));
+            group.testbeds = vec![Some(COMMAND_LINE.to_owned())];
+            group.ends = vec![Ends::Between];
+            // Two hosts share no cores, and work in the background is this machine's.
+            group.placements = None;
+            group.loads = vec![Load::default()];
+        }
+        self.groups.retain(|group| !group.mechanisms.is_empty());
+        if self.groups.is_empty() {
+            return Err(HostsError::NothingCrosses(self.name.clone()));
+        }
+        self.testbeds.push(Testbed {
+            name: COMMAND_LINE.to_owned(),
+            kind: Kind::Hosts,
+            rate: None,
+            mtu_bytes: Link::default().mtu_bytes,
+            offloads: Link::default().offloads,
+            tipc: Vec::new(),
+            hosts: Vec::new(),
+        });
+        Ok(())
+    }
+}
+
+/// Why a plan cannot run on the hosts of the command line.
+#[derive(Debug, thiserror::Error)]
+pub enum HostsError {
+    /// They cannot be read.
+    #[error("{0}")]
+    Bad(#[from] BadHosts),
+    /// The plan's testbeds are on this machine.
+    #[error(
+        "the plan '{0}' has no testbed of kind \"hosts\" that --hosts could fill; give a copy of it one: \
+         [testbed.real] kind = \"hosts\""
+    )]
+    NoTestbed(String),
+    /// No mechanism of the plan crosses hosts.
+    #[error(
+        "the plan '{0}' has no mechanism that crosses hosts; `crossway list` shows those that do"
+    )]
+    NothingCrosses(String),
+}
+
+/// A value of the axis `testbed`; `None` is this machine.
+pub(super) fn named(
+    at: &At<'_>,
+    value: &Value,
+    testbeds: &[Testbed],
+) -> Result<Option<String>, PlanError> {
+    let name = at.text(value)?;
+    if name == LOCAL {
+        return Ok(None);
+    }
+    if testbeds.iter().any(|testbed| testbed.name == name) {
+        return Ok(Some(name.to_owned()));
+    }
+    let mut known = vec![LOCAL];
+    known.extend(testbeds.iter().map(|testbed| testbed.name.as_str()));
+    Err(at.bad(format!("unknown testbed '{name}'; allowed: {}", known.join(", "))))
+}
+
+/// The testbed as a plan would write it.
+pub(super) fn written(testbed: &Testbed) -> Table {
+    let mut table = Table::new();
+    table.insert("kind".into(), testbed.kind.name().into());
+    if testbed.kind == Kind::Hosts {
+        return table;
+    }
+    if let Some(rate) = testbed.rate {
+        table.insert("rate".into(), rate.to_string().into());
+    }
+    table.insert("mtu".into(), Value::Integer(testbed.mtu_bytes.into()));
+    let offloads = match testbed.offloads {
+        Offloads::On => "on",
+        Offloads::Off => "off",
+    };
+    table.insert("offloads".into(), offloads.into());
+    if !testbed.tipc.is_empty() {
+        let words = testbed.tipc.iter().map(|Tipc::Kernel| "kernel".into()).collect();
+        table.insert("tipc".into(), Value::Array(words));
+    }
+    table
+}

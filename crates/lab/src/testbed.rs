@@ -1,0 +1,288 @@
+//! A testbed: a named place, other than this machine itself, where cases run. docs/PLANS.md explains the keys.
+
+use std::net::IpAddr;
+
+use crossway_netlab::{Link, Offloads, Rate};
+use serde::{Deserialize, Serialize};
+
+use crate::inputs::Ends;
+use crate::record::LOCAL;
+
+/// A place where cases run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Testbed {
+    /// Its name in the plan.
+    pub name: String,
+    /// What its hosts are.
+    pub kind: Kind,
+    /// Rate of its links each way; null: unshaped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// Largest IP packet in bytes.
+    pub mtu_bytes: u32,
+    /// Segmentation and checksum offloads.
+    pub offloads: Offloads,
+    /// Which TIPC is set up on it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tipc: Vec<Tipc>,
+    /// The command prefixes of its hosts; empty but for [`Kind::Hosts`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+}
+
+/// What the hosts of a testbed are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Two network namespaces of this kernel, joined by a shaped link.
+    Netlab,
+    /// Two guest kernels on one switch.
+    Guests,
+    /// Whatever the command line names.
+    Hosts,
+}
+
+impl Kind {
+    /// Its word in plans and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Netlab => "netlab",
+            Kind::Guests => "guests",
+            Kind::Hosts => "hosts",
+        }
+    }
+}
+
+/// Which TIPC is set up on a testbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tipc {
+    /// The kernel's: a bearer on each guest's interface, and the link waited for.
+    Kernel,
+}
+
+impl Testbed {
+    /// What its links are like.
+    pub fn link(&self) -> Link {
+        Link {
+            rate: self.rate,
+            mtu_bytes: self.mtu_bytes,
+            offloads: self.offloads,
+            ..Link::default()
+        }
+    }
+
+    /// The hosts that take part, for people: `A to B`, or the one that both ends are on.
+    pub fn label(&self) -> String {
+        let names: Vec<String> = self.hosts.iter().map(|words| HostWords::name_of(words)).collect();
+        names.join(" to ")
+    }
+
+    /// Where cases run here: one place on the two hosts of a network, one for each pair of the hosts on the command line. Both
+    /// ends on one host: that is the first.
+    pub fn sites(&self, ends: Ends) -> Vec<Site> {
+        let on = |hosts: Vec<String>| Site::On { testbed: Testbed { hosts, ..self.clone() }, ends };
+        let hosts = &self.hosts;
+        match ends {
+            Ends::Within => vec![on(hosts.iter().take(1).cloned().collect())],
+            Ends::Between if hosts.len() <= 2 => vec![on(hosts.clone())],
+            Ends::Between => (0..hosts.len())
+                .flat_map(|a| (a + 1..hosts.len()).map(move |b| (a, b)))
+                .map(|(a, b)| on(vec![hosts[a].clone(), hosts[b].clone()]))
+                .collect(),
+        }
+    }
+}
+
+/// Where a case runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Site {
+    /// This machine, without a testbed.
+    Here,
+    /// These hosts of a testbed.
+    On {
+        /// The testbed; of those named on the command line, the hosts that take part.
+        testbed: Testbed,
+        /// Where the ends are.
+        ends: Ends,
+    },
+}
+
+impl Site {
+    /// The testbed, if there is one.
+    pub fn testbed(&self) -> Option<&Testbed> {
+        match self {
+            Site::Here => None,
+            Site::On { testbed, .. } => Some(testbed),
+        }
+    }
+
+    /// Where the ends are.
+    pub fn ends(&self) -> Ends {
+        match self {
+            Site::Here => Ends::Within,
+            Site::On { ends, .. } => *ends,
+        }
+    }
+}
+
+/// A host as the command line names it: words to put before a command, and where the others reach it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostWords {
+    /// Its name: the prefix as written; `local` without one.
+    pub name: String,
+    /// The words to put before a command; none: this machine.
+    pub prefix: Vec<String>,
+    /// Its address, where that is not to be found out.
+    pub address: Option<IpAddr>,
+}
+
+/// Why hosts cannot be read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "--hosts: {why}; write each host as the words that run a command there: --hosts 'ssh a,ssh b'"
+)]
+pub struct BadHosts {
+    why: String,
+}
+
+impl HostWords {
+    /// Reads one host: words, quotes as in a shell, `local` or nothing for this machine, and behind them perhaps `=ADDRESS`.
+    ///
+    /// # Errors
+    /// A quote is open, or what looks like an address is none.
+    pub fn parse(text: &str) -> Result<HostWords, BadHosts> {
+        let bad = |why: String| BadHosts { why };
+        let text = text.trim();
+        // An address has no letters but those of IPv6's digits, so `--key=value` words are no addresses.
+        let (words, address) = match text.rsplit_once('=') {
+            Some((words, address)) if !address.contains(char::is_whitespace) => {
+                match address.parse() {
+                    Ok(address) => (words.trim(), Some(address)),
+                    Err(_) if words.contains(['-', '=']) => (text, None),
+                    Err(_) => return Err(bad(format!("'{address}' is no IP address"))),
+                }
+            }
+            _ => (text, None),
+        };
+        let prefix = split_words(words).ok_or_else(|| bad(format!("a quote is open in {text}")))?;
+        let here = prefix.is_empty() || prefix == [LOCAL];
+        Ok(HostWords {
+            name: if here { LOCAL.to_owned() } else { words.to_owned() },
+            prefix: if here { Vec::new() } else { prefix },
+            address,
+        })
+    }
+
+    /// The name in a text that [`HostWords::parse`] takes.
+    fn name_of(text: &str) -> String {
+        HostWords::parse(text).map_or_else(|_| text.to_owned(), |host| host.name)
+    }
+
+    /// The hosts of a list: separated by commas outside of quotes.
+    ///
+    /// # Errors
+    /// One cannot be read, or is named twice.
+    pub fn list(text: &str) -> Result<Vec<String>, BadHosts> {
+        let mut hosts = vec![String::new()];
+        let mut quote = None;
+        for c in text.chars() {
+            match (c, quote) {
+                (',', None) => {
+                    hosts.push(String::new());
+                    continue;
+                }
+                ('\'' | '"', None) => quote = Some(c),
+                (c, Some(open)) if c == open => quote = None,
+                _ => {}
+            }
+            if let Some(host) = hosts.last_mut() {
+                host.push(c);
+            }
+        }
+        let hosts: Vec<String> = hosts.iter().map(|host| host.trim().to_owned()).collect();
+        let mut names = Vec::new();
+        for host in &hosts {
+            let name = HostWords::parse(host)?.name;
+            if names.contains(&name) {
+                return Err(BadHosts { why: format!("'{name}' is named twice") });
+            }
+            names.push(name);
+        }
+        Ok(hosts)
+    }
+}
+
+/// Words as a shell splits them, with its two quotes; `None` if one is left open.
+fn split_words(text: &str) -> Option<Vec<String>> {
+    let mut words: Vec<String> = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for c in text.chars() {
+        match (c, quote) {
+            ('\'' | '"', None) => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (c, Some(open)) if c == open => quote = None,
+            (c, None) if c.is_whitespace() => words.extend(word.take()),
+            (c, _) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    quote.is_none().then_some(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_words_between_commas() {
+        let hosts = HostWords::list("ssh a, ssh -p 22 b=10.0.0.2 ,").unwrap();
+        let hosts: Vec<_> = hosts.iter().map(|h| HostWords::parse(h).unwrap()).collect();
+        assert_eq!(hosts[0].prefix, ["ssh", "a"]);
+        assert_eq!(hosts[1].name, "ssh -p 22 b");
+        assert_eq!(hosts[1].address, Some("10.0.0.2".parse().unwrap()));
+        assert_eq!((hosts[2].name.as_str(), hosts[2].prefix.len()), ("local", 0));
+        let quoted = HostWords::parse("mpirun --mca btl 'tcp,self' --host=n1").unwrap();
+        assert_eq!(quoted.prefix[3], "tcp,self");
+        assert_eq!(quoted.address, None);
+        assert_eq!(HostWords::list("mpirun --mca btl 'tcp,self' -np 1,ssh b").unwrap().len(), 2);
+        assert_eq!(HostWords::parse("ssh b=::1").unwrap().address, Some("::1".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_by_name() {
+        for (text, why) in [
+            ("ssh a,ssh a", "'ssh a' is named twice"),
+            ("ssh a=10.0.0", "'10.0.0' is no IP address"),
+            ("ssh 'a", "a quote is open"),
+            (",", "'local' is named twice"),
+        ] {
+            let error = HostWords::list(text).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn many_hosts_give_all_pairs() {
+        let testbed = Testbed {
+            name: "cluster".to_owned(),
+            kind: Kind::Hosts,
+            rate: None,
+            mtu_bytes: 1500,
+            offloads: Offloads::Off,
+            tipc: Vec::new(),
+            hosts: ["srun -w n1", "srun -w n2", "srun -w n3"].map(str::to_owned).to_vec(),
+        };
+        let labels = |ends| -> Vec<String> {
+            testbed.sites(ends).iter().filter_map(|s| Some(s.testbed()?.label())).collect()
+        };
+        assert_eq!(
+            labels(Ends::Between),
+            ["srun -w n1 to srun -w n2", "srun -w n1 to srun -w n3", "srun -w n2 to srun -w n3"]
+        );
+        assert_eq!(labels(Ends::Within), ["srun -w n1"]);
+    }
+}
