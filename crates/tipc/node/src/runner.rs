@@ -91,7 +91,8 @@ impl Runner {
         let written = || format!("{spec:?}");
         let bearer = Bearer::open(spec, self.network)
             .map_err(|source| RunnerError::Open { spec: written(), source })?;
-        let cfg = BearerConfig::new(name, bearer.addr(), bearer.mtu());
+        let mut cfg = BearerConfig::new(name, bearer.addr(), bearer.mtu());
+        cfg.broadcasts = bearer.broadcasts();
         let refused = |source| RunnerError::Refused { spec: written(), source };
         let id = self.node.enable_bearer(now(), cfg).map_err(refused)?;
         self.bearers.push((id, bearer));

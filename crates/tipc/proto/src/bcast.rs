@@ -58,6 +58,17 @@ impl BcastSender {
         Ok(())
     }
 
+    /// Whether a message of this level would be taken now.
+    pub(crate) fn has_room(&self, level: usize) -> bool {
+        self.backlog.admit(level).is_ok()
+    }
+
+    /// Packets of this level that may still enter, once the backlog has drained to half.
+    pub(crate) fn room(&self, level: usize) -> usize {
+        let room = self.backlog.room(level);
+        if room * 2 >= Backlog::limit(level) { room } else { 0 }
+    }
+
     fn fill(&mut self) {
         while self.tx.len() < usize::from(BCAST_WINDOW) {
             let Some(mut packet) = self.backlog.pop() else { break };

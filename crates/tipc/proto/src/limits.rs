@@ -90,6 +90,15 @@ pub const CONNECT_RETRY: Duration = Duration::from_millis(100);
 /// Time after which a connection asks whether its peer still exists; unanswered for as long again, it is aborted.
 pub const CONNECTION_PROBE: Duration = Duration::from_secs(3_600);
 
+/// Share of the peers, in percent, up to which a multicast goes as one copy to each node instead of by broadcast; one node more is
+/// always reached that way.
+pub const REPLICAST_PEERS_PERCENT: usize = 10;
+/// Longest time that multicasts wait for the sign that nothing sent earlier by the other way is still under way. After it they are
+/// delivered in the order in which they came.
+pub const MCAST_SWITCH_WAIT: Duration = Duration::from_secs(5);
+/// Least time between two changes of the way in a cluster with peers that do not know that sign.
+pub const MCAST_METHOD_KEPT: Duration = Duration::from_secs(5);
+
 /// Subscriptions at one node's topology service. The connection that makes one more is closed.
 pub const SUBSCRIPTIONS_MAX: usize = 1 << 17;
 

@@ -75,6 +75,14 @@ impl Bearer {
         }
     }
 
+    /// Whether one frame reaches all stations, and not one copy to each.
+    pub fn broadcasts(&self) -> bool {
+        match self {
+            Self::Udp(b) => b.broadcasts(),
+            Self::Ethernet(_) => true,
+        }
+    }
+
     /// Becomes readable when a frame has come.
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {

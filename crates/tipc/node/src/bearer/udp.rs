@@ -83,6 +83,10 @@ impl UdpBearer {
         if self.local.is_ipv4() { MTU_V4 } else { MTU_V6 }
     }
 
+    pub(super) fn broadcasts(&self) -> bool {
+        self.broadcast.iter().all(|to| to.ip().is_multicast())
+    }
+
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -4,20 +4,25 @@
 //! The kernel runs in a user-mode guest, so this needs root, user-mode-linux, iproute2's `tipc` and python3; where one is missing
 //! it says so and passes. This program plays every part itself: the test, the guest's keeper and first program, and the node.
 
+mod capture;
+mod remote;
 mod user_side;
 
-use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use capture::Capture;
 use crossway_netlab::{Guest, GuestExit, GuestSpec, HostSpec, Lab, Link, NetError, Topology};
 use crossway_tipc_proto::addr::{MediaAddr, NodeId};
 
 const PYTHON: &str = "/usr/bin/python3";
 const KERNEL_SIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/kernel_side.py");
+/// The script that commands the node in user space.
+const KERNEL_SOCKETS: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/kernel_sockets.py");
 /// Octets of a stream each way, among the other checks and in the test of streams alone.
 const STREAM_OCTETS: &str = "10000000";
 const LONG_STREAM_OCTETS: &str = "100000000";
@@ -96,10 +101,14 @@ impl Site {
     }
 
     fn user_side_as(&self, bearer: &str, id: NodeId) -> UserSide {
+        self.user_program("user-side", bearer, id)
+    }
+
+    fn user_program(&self, role: &str, bearer: &str, id: NodeId) -> UserSide {
         let own = std::env::current_exe().expect("this program has a file");
         let mut command = self.lab.host("user").unwrap().command(own);
         let mut child = command
-            .args(["user-side", bearer, &format!("{:x}", u128::from_be_bytes(id.0))])
+            .args([role, bearer, &format!("{:x}", u128::from_be_bytes(id.0))])
             .stdin(Stdio::piped())
             .spawn()
             .expect("starts");
@@ -143,7 +152,11 @@ struct KernelSide {
 
 impl KernelSide {
     fn start(site: &Site, words: &[&str]) -> Self {
-        let mut command = site.in_guest(&[PYTHON, KERNEL_SIDE]);
+        Self::run(site, KERNEL_SIDE, words)
+    }
+
+    fn run(site: &Site, script: &str, words: &[&str]) -> Self {
+        let mut command = site.in_guest(&[PYTHON, script]);
         command.args(words);
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("starts");
@@ -174,71 +187,6 @@ impl KernelSide {
     }
 }
 
-/// Captures on the node's interface and says which of the node's frames tshark calls malformed.
-struct Capture {
-    tshark: Option<Child>,
-    file: std::path::PathBuf,
-    mac: String,
-}
-
-impl Capture {
-    fn start(site: &Site, name: &str) -> Self {
-        let file = std::env::temp_dir().join(format!("{name}-{}.pcapng", std::process::id()));
-        let user = site.lab.host("user").unwrap();
-        let mac = user.mac.clone();
-        let mut command = user.command("tshark");
-        command.args([
-            OsStr::new("-q"),
-            OsStr::new("-i"),
-            OsStr::new(&user.interface),
-            OsStr::new("-w"),
-            file.as_os_str(),
-        ]);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-        let Ok(mut tshark) = child else {
-            eprintln!("SKIP the dissector's verdict: tshark is missing; install it");
-            return Self { tshark: None, file, mac };
-        };
-        // It says "Capturing on" once it listens.
-        let mut lines = BufReader::new(tshark.stderr.take().expect("piped")).lines();
-        let listening = lines.by_ref().any(|l| l.is_ok_and(|l| l.contains("Capturing on")));
-        assert!(listening, "tshark did not begin to capture");
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { tshark: Some(tshark), file, mac }
-    }
-
-    fn verdict(mut self) {
-        let Some(mut tshark) = self.tshark.take() else { return };
-        let pid = tshark.id().to_string();
-        let _ = Command::new("kill").args(["-INT", &pid]).status();
-        tshark.wait().expect("waits");
-        let count = |filter: &str| {
-            let file = self.file.as_os_str();
-            let args = [OsStr::new("-r"), file, OsStr::new("-Y"), OsStr::new(filter)];
-            let out = Command::new("tshark")
-                .args(args)
-                .stderr(Stdio::null())
-                .output()
-                .expect("tshark reads");
-            String::from_utf8_lossy(&out.stdout).lines().map(str::to_owned).collect::<Vec<_>>()
-        };
-        assert!(count("tipc").len() > 100, "the capture has too few TIPC frames to judge by");
-        // Of the kernel's frames it calls some malformed that are not: it joins fragments of different messages when it misses one.
-        let malformed = count(&format!("tipc && _ws.malformed && eth.src == {}", self.mac));
-        assert!(malformed.is_empty(), "tshark calls these malformed: {malformed:#?}");
-    }
-}
-
-impl Drop for Capture {
-    fn drop(&mut self) {
-        if let Some(tshark) = &mut self.tshark {
-            let _ = tshark.kill();
-            let _ = tshark.wait();
-        }
-        let _ = std::fs::remove_file(&self.file);
-    }
-}
-
 /// Everything that two nodes do with each other while contact holds.
 fn all_checks(name: &str, medium: Medium) -> Result<(), NetError> {
     let site = Site::up(name)?;
@@ -264,6 +212,17 @@ fn taken_address() -> Result<(), NetError> {
     assert_eq!(twin.addr(), kernels.addr());
     let user = site.user_side_as(&bearer, twin);
     KernelSide::start(&site, &["messages"]).finish();
+    drop(user);
+    Ok(())
+}
+
+/// Sockets of both ends, all commanded by the kernel's side.
+fn sockets(medium: Medium) -> Result<(), NetError> {
+    let site = Site::up("cwtk")?;
+    let bearer = site.bearers(medium);
+    let id = NodeId::from_text("remote").expect("legal");
+    let user = site.user_program("remote", &bearer, id);
+    KernelSide::run(&site, KERNEL_SOCKETS, &[]).finish();
     drop(user);
     Ok(())
 }
@@ -318,11 +277,13 @@ fn loss_and_recovery() -> Result<(), NetError> {
 
 type Test = (&'static str, fn() -> Result<(), NetError>);
 
-const TESTS: [Test; 7] = [
+const TESTS: [Test; 9] = [
     ("udp_over_ipv4_with_multicast", || all_checks("cwt4", Medium::UdpV4)),
     ("udp_over_ipv4_with_unicast_only", || all_checks("cwtu", Medium::UdpV4Unicast)),
     ("udp_over_ipv6", || all_checks("cwt6", Medium::UdpV6)),
     ("ethernet", || all_checks("cwte", Medium::Ethernet)),
+    ("sockets_over_udp", || sockets(Medium::UdpV4)),
+    ("sockets_over_ethernet", || sockets(Medium::Ethernet)),
     ("an_address_that_a_kernel_has_is_given_up", taken_address),
     ("streams_of_100_megabytes", long_streams),
     ("loss_and_recovery", loss_and_recovery),
@@ -389,11 +350,9 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        ["user-side", bearer, id] => {
-            user_side::run(
-                bearer,
-                NodeId(u128::from_str_radix(id, 16).expect("an identity").to_be_bytes()),
-            );
+        [role @ ("user-side" | "remote"), bearer, id] => {
+            let run = if role == "remote" { remote::run } else { user_side::run };
+            run(bearer, NodeId(u128::from_str_radix(id, 16).expect("an identity").to_be_bytes()));
             ExitCode::SUCCESS
         }
         _ => run_tests(&args),

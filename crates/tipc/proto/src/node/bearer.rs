@@ -25,13 +25,24 @@ pub struct BearerConfig {
     pub tolerance: Duration,
     /// Priority of its links, 1 to 31.
     pub priority: u8,
+    /// One frame can reach all stations. False for a medium that needs a copy for each, on which multicasts then go to the nodes that
+    /// want them instead of to all.
+    pub broadcasts: bool,
 }
 
 impl BearerConfig {
     /// A bearer with the protocol's defaults.
     pub fn new(name: &str, addr: MediaAddr, mtu: usize) -> Self {
         let name = InterfaceName::new(name);
-        Self { name, addr, mtu, window_max: None, tolerance: TOLERANCE_DEFAULT, priority: 10 }
+        Self {
+            name,
+            addr,
+            mtu,
+            window_max: None,
+            tolerance: TOLERANCE_DEFAULT,
+            priority: 10,
+            broadcasts: true,
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Event, Node};
 use crate::addr::{Importance, NodeAddr, Port, Scope, SocketAddr};
 use crate::drops::DropReason;
 use crate::limits::{CONNECT_RETRY, CONNECTION_PROBE};
-use crate::socket::{Connection, SocketState};
+use crate::socket::{Arrival, Connection, SocketState};
 use crate::time::Nanos;
 use crate::wire::{
     ConnManager, ConnManagerKind, DataKind, DataMessage, ErrorCode, LinkFields, Message, View,
@@ -42,9 +42,6 @@ impl Node {
     ) {
         match m.kind {
             DataKind::Mcast { range, .. } => {
-                if m.error != ErrorCode::Ok {
-                    return;
-                }
                 let own = self.own();
                 let visible = |b: &&crate::name_table::Binding| {
                     b.socket.node == own && (sender == own || b.scope == Scope::Cluster)
@@ -52,7 +49,7 @@ impl Node {
                 let ports: BTreeSet<Port> =
                     self.names.overlapping(range).filter(visible).map(|b| b.socket.port).collect();
                 for port in ports {
-                    self.deliver_to(now, sender, port, m, bytes);
+                    self.deliver_multicast(now, sender, port, m, bytes);
                 }
             }
             DataKind::Group { .. } => self.drops.count(DropReason::NotSpoken),
@@ -62,6 +59,59 @@ impl Node {
                 self.look_up_again(now, sender, m, service, instance, bytes);
             }
             _ => self.deliver_to(now, sender, m.dest_port, m, bytes),
+        }
+    }
+
+    /// One socket's copy of a multicast: in its turn, when its sender changes between broadcast and replicast.
+    fn deliver_multicast(
+        &mut self,
+        now: Nanos,
+        sender: NodeAddr,
+        port: Port,
+        m: &DataMessage<'_>,
+        bytes: &[u8],
+    ) {
+        let own = self.own();
+        let Some(socket) = self.sockets.get_mut(&port) else { return };
+        let Ok(view) = View::parse(bytes) else { return };
+        let mut arrival = Arrival::Deliver;
+        if sender != own && !socket.kind.is_connected_kind() {
+            let from = SocketAddr { port: m.orig_port, node: sender };
+            arrival = socket.mcast_order.accept(now, from, &view, socket.options.receive_octets);
+        }
+        match arrival {
+            // A twin has said all it has to say.
+            Arrival::Deliver if m.error == ErrorCode::Ok => {
+                self.deliver_to(now, sender, port, m, bytes);
+            }
+            Arrival::Deliver | Arrival::Held(None) => {}
+            Arrival::Held(Some(at)) => self.set_socket_timer(port, at),
+            Arrival::NoRoom => self.drops.count(DropReason::Overload),
+            Arrival::Release(messages) => self.deliver_held(now, port, messages),
+        }
+    }
+
+    /// Multicasts whose turn has come.
+    fn deliver_held(&mut self, now: Nanos, port: Port, messages: Vec<Vec<u8>>) {
+        for bytes in messages {
+            let Ok(view) = View::parse(&bytes) else { continue };
+            let Some(crate::wire::User::Data(importance)) = view.user() else { continue };
+            if let Ok(m) = DataMessage::decode(&view, importance) {
+                self.deliver_to(now, view.prev_node(), port, &m, &bytes);
+            }
+        }
+    }
+
+    /// Hands over the multicasts that wait for others from a node that was lost.
+    pub(super) fn release_held(&mut self, now: Nanos, node: NodeAddr) {
+        let held: Vec<(Port, Vec<Vec<u8>>)> = self
+            .sockets
+            .iter_mut()
+            .filter(|(_, s)| s.mcast_order.octets() > 0)
+            .map(|(port, s)| (*port, s.mcast_order.lose(node)))
+            .collect();
+        for (port, messages) in held {
+            self.deliver_held(now, port, messages);
         }
     }
 
@@ -249,6 +299,14 @@ impl Node {
             && at <= now
         {
             self.socket_timers.pop_first();
+            let Some(socket) = self.sockets.get_mut(&port) else { continue };
+            let (held, again) = socket.mcast_order.expire(now);
+            if !held.is_empty() {
+                self.deliver_held(now, port, held);
+            }
+            if let Some(at) = again {
+                self.set_socket_timer(port, at);
+            }
             let Some(socket) = self.sockets.get_mut(&port) else { continue };
             match &mut socket.state {
                 SocketState::Connecting(c) if c.deadline <= now => {

@@ -271,7 +271,7 @@ impl Node {
                 for (port, _) in waiting {
                     self.socket_changed(port);
                 }
-                self.lose_connections(addr);
+                self.lose_connections(now, addr);
                 let state = self.link_binding(addr, bearer.0, peer_bearer.0);
                 if let Some(state) = self.names.remove(state.range, state.socket, state.key) {
                     self.announce(false, state);

@@ -22,6 +22,7 @@ mod bearer;
 mod deliver;
 mod discovery;
 mod input;
+mod multicast;
 mod names;
 mod output;
 mod peer;
@@ -52,7 +53,7 @@ use bearer::Bearer;
 use peer::Peer;
 use topology::Topology;
 
-/// What this node announces: exactly what it speaks. Not the ordered switch between broadcast and replicast, not tunnels.
+/// What this node announces: exactly what it speaks. Not tunnels.
 pub const CAPABILITIES: Capabilities = Capabilities::SYN
     .and(Capabilities::BCAST_SYNCH)
     .and(Capabilities::BCAST_STATE_NACK)
@@ -60,6 +61,7 @@ pub const CAPABILITIES: Capabilities = Capabilities::SYN
     .and(Capabilities::BCAST_RCAST)
     .and(Capabilities::NODE_ID128)
     .and(Capabilities::LINK_PROTO_SEQNO)
+    .and(Capabilities::MCAST_RBCTL)
     .and(Capabilities::GAP_ACK_BLOCK)
     .and(Capabilities::NAGLE)
     .and(Capabilities::NAMED_BCAST);
@@ -171,6 +173,8 @@ pub struct Node {
     answers: VecDeque<(Transmit, Vec<u8>)>,
     /// Broadcasts of the broadcast link that still have to go out on further bearers.
     bcast_copies: VecDeque<(BearerId, Vec<u8>)>,
+    /// Sockets that wait for room on the broadcast link, and at which level.
+    bcast_waiting: VecDeque<(Port, usize)>,
     /// Peers that may have something to send.
     ready: VecDeque<NodeAddr>,
     timers: BTreeSet<(Nanos, NodeAddr)>,
@@ -207,6 +211,7 @@ impl Node {
             update_number: Seq(0),
             answers: VecDeque::new(),
             bcast_copies: VecDeque::new(),
+            bcast_waiting: VecDeque::new(),
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
             sockets: BTreeMap::new(),

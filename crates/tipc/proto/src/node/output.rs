@@ -95,6 +95,7 @@ impl Node {
         let acked = self.peers.values().filter_map(|p| p.listener.acked);
         let slowest = acked.max_by_key(|acked| last.distance_from(*acked));
         self.bcast.release(slowest);
+        self.wake_broadcasters();
     }
 
     /// Sends a whole message to a peer whose link is up.

@@ -2,18 +2,17 @@
 
 use super::Node;
 use crate::addr::Importance;
-use crate::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
+use crate::addr::{NodeAddr, Port, SocketAddr};
 use crate::limits::MESSAGE_LEN_MAX;
 use crate::socket::{Address, SocketError, SocketKind, SocketState};
 use crate::time::Nanos;
 use crate::wire::{
     ConnManager, ConnManagerKind, DataKind, DataMessage, ErrorCode, LinkFields, Message,
 };
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// Lookup scope "cluster" in message headers.
-const LOOKUP_CLUSTER: u8 = 2;
+pub(super) const LOOKUP_CLUSTER: u8 = 2;
 /// Lookup scope "node": the addressed node looks the name up.
 const LOOKUP_NODE: u8 = 3;
 
@@ -41,7 +40,7 @@ impl Node {
         let dest = dest.or(socket.default_dest).ok_or(SocketError::NoDestination)?;
         let droppable = socket.kind == SocketKind::Dgram && socket.options.src_droppable;
         let result = match dest {
-            Address::Range(range) => self.send_multicast(port, range, payload),
+            Address::Range(range) => self.send_multicast(now, port, range, payload),
             dest => {
                 let (node, bytes) = self.addressed(port, dest, payload, false)?;
                 self.route_or_wait(port, node, bytes)
@@ -172,52 +171,6 @@ impl Node {
         node == self.own()
             || node == NodeAddr(0)
             || self.peers.get(&node).is_some_and(|p| p.link.is_up())
-    }
-
-    /// One copy to each node that has a matching binding, over the links: replicast.
-    fn send_multicast(
-        &mut self,
-        port: Port,
-        range: ServiceRange,
-        payload: &[u8],
-    ) -> Result<(), SocketError> {
-        if !range.is_valid() {
-            return Err(SocketError::Invalid);
-        }
-        let own = self.own();
-        let options = self.socket(port)?.options;
-        let nodes: BTreeSet<NodeAddr> = self
-            .names
-            .overlapping(range)
-            .filter(|b| b.socket.node == own || b.scope == Scope::Cluster)
-            .map(|b| b.socket.node)
-            .collect();
-        if nodes.is_empty() {
-            return Err(SocketError::Unreachable);
-        }
-        // All or none: a copy that has to wait must not let the others go twice.
-        for node in &nodes {
-            if let Some(peer) = self.peers.get_mut(node)
-                && !peer.link.has_room(options.importance as usize)
-            {
-                peer.wait(port, options.importance as usize);
-                return Err(SocketError::WouldBlock);
-            }
-        }
-        for node in nodes {
-            let message = DataMessage {
-                importance: options.importance,
-                dest_droppable: true,
-                flag18: true,
-                lookup_scope: LOOKUP_CLUSTER,
-                kind: DataKind::Mcast { orig: own, dest: node, range },
-                ..plain(port, Port(0), payload)
-            };
-            let bytes = self.encode(&message);
-            // A node that was lost since the table named it takes its bindings along at once, so this cannot fail for room.
-            let _ = self.route(node, bytes);
-        }
-        Ok(())
     }
 
     pub(super) fn encode(&self, message: &DataMessage<'_>) -> Vec<u8> {

@@ -317,7 +317,8 @@ impl Node {
     }
 
     /// Ends the connections of a node that was lost.
-    pub(super) fn lose_connections(&mut self, node: NodeAddr) {
+    pub(super) fn lose_connections(&mut self, now: Nanos, node: NodeAddr) {
+        self.release_held(now, node);
         let lost =
             |s: &&mut Socket| matches!(&s.state, SocketState::Connected(c) if c.peer.node == node);
         let mut ends = alloc::vec::Vec::new();

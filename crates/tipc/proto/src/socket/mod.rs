@@ -2,16 +2,20 @@
 
 mod connection;
 mod error;
+mod mcast_order;
+mod options;
 
 pub(crate) use connection::{Connecting, Connection, blocks};
 pub use error::SocketError;
+pub(crate) use mcast_order::{Arrival, McastOrder};
+pub use options::{MulticastMethod, SocketOptions};
 
 use crate::addr::{Importance, NodeAddr, Port, Scope, ServiceRange, SocketAddr};
-use crate::limits::{CONNECT_TIMEOUT, MESSAGE_OVERHEAD, SOCKET_RECEIVE_OCTETS};
+use crate::limits::MESSAGE_OVERHEAD;
+use crate::time::Nanos;
 use crate::wire::{DataKind, DataMessage, ErrorCode, User, View};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 /// What kind of service a socket gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -49,34 +53,6 @@ pub enum Address {
     },
     /// Every socket bound to a range that shares an instance with this one.
     Range(ServiceRange),
-}
-
-/// What an application may set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SocketOptions {
-    /// Importance of what is sent.
-    pub importance: Importance,
-    /// Messages may be dropped when the way out is congested.
-    pub src_droppable: bool,
-    /// Messages that cannot be delivered are not returned.
-    pub dest_droppable: bool,
-    /// How long a connection request waits.
-    pub connect_timeout: Duration,
-    /// Octets that low-importance messages may fill of the receive queue.
-    pub receive_octets: usize,
-}
-
-impl SocketOptions {
-    /// The defaults of a kind.
-    pub const fn new(kind: SocketKind) -> Self {
-        Self {
-            importance: Importance::Low,
-            src_droppable: matches!(kind, SocketKind::Dgram),
-            dest_droppable: !kind.is_connected_kind(),
-            connect_timeout: CONNECT_TIMEOUT,
-            receive_octets: SOCKET_RECEIVE_OCTETS,
-        }
-    }
 }
 
 /// One received message.
@@ -132,6 +108,10 @@ pub(crate) struct Socket {
     pub(crate) default_dest: Option<Address>,
     /// The service that the connection was made through.
     pub(crate) service: Option<ServiceRange>,
+    /// The way the last multicast to other nodes went (true: by replicast), and when.
+    pub(crate) last_cast: Option<(bool, Nanos)>,
+    /// Multicasts that arrived while their sender changes the way.
+    pub(crate) mcast_order: McastOrder,
     queue: VecDeque<Vec<u8>>,
     queue_octets: usize,
     /// Octets of the first message that a stream reader took already.
@@ -147,6 +127,8 @@ impl Socket {
             bindings: Vec::new(),
             default_dest: None,
             service: None,
+            last_cast: None,
+            mcast_order: McastOrder::new(),
             queue: VecDeque::new(),
             queue_octets: 0,
             taken: 0,
@@ -179,7 +161,7 @@ impl Socket {
     }
 
     pub(crate) const fn octets(&self) -> usize {
-        self.queue_octets
+        self.queue_octets + self.mcast_order.octets()
     }
 
     pub(crate) fn readiness(&self) -> Readiness {

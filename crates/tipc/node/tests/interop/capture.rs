@@ -1,0 +1,72 @@
+//! The dissector's verdict on the frames of the node in user space.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use super::Site;
+
+/// Captures on the node's interface and says which of the node's frames tshark calls malformed.
+pub(crate) struct Capture {
+    tshark: Option<Child>,
+    file: std::path::PathBuf,
+    mac: String,
+}
+
+impl Capture {
+    pub(crate) fn start(site: &Site, name: &str) -> Self {
+        let file = std::env::temp_dir().join(format!("{name}-{}.pcapng", std::process::id()));
+        let user = site.lab.host("user").unwrap();
+        let mac = user.mac.clone();
+        let mut command = user.command("tshark");
+        command.args([
+            OsStr::new("-q"),
+            OsStr::new("-i"),
+            OsStr::new(&user.interface),
+            OsStr::new("-w"),
+            file.as_os_str(),
+        ]);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let Ok(mut tshark) = child else {
+            eprintln!("SKIP the dissector's verdict: tshark is missing; install it");
+            return Self { tshark: None, file, mac };
+        };
+        // It says "Capturing on" once it listens.
+        let mut lines = BufReader::new(tshark.stderr.take().expect("piped")).lines();
+        let listening = lines.by_ref().any(|l| l.is_ok_and(|l| l.contains("Capturing on")));
+        assert!(listening, "tshark did not begin to capture");
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { tshark: Some(tshark), file, mac }
+    }
+
+    pub(crate) fn verdict(mut self) {
+        let Some(mut tshark) = self.tshark.take() else { return };
+        let pid = tshark.id().to_string();
+        let _ = Command::new("kill").args(["-INT", &pid]).status();
+        tshark.wait().expect("waits");
+        let count = |filter: &str| {
+            let file = self.file.as_os_str();
+            let args = [OsStr::new("-r"), file, OsStr::new("-Y"), OsStr::new(filter)];
+            let out = Command::new("tshark")
+                .args(args)
+                .stderr(Stdio::null())
+                .output()
+                .expect("tshark reads");
+            String::from_utf8_lossy(&out.stdout).lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert!(count("tipc").len() > 100, "the capture has too few TIPC frames to judge by");
+        // Of the kernel's frames it calls some malformed that are not: it joins fragments of different messages when it misses one.
+        let malformed = count(&format!("tipc && _ws.malformed && eth.src == {}", self.mac));
+        assert!(malformed.is_empty(), "tshark calls these malformed: {malformed:#?}");
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        if let Some(tshark) = &mut self.tshark {
+            let _ = tshark.kill();
+            let _ = tshark.wait();
+        }
+        let _ = std::fs::remove_file(&self.file);
+    }
+}

@@ -1,0 +1,252 @@
+//! The user-space end under the kernel's command: a program in the guest opens, binds, connects and uses this node's sockets by requests
+//! in text, so that one script says what is done to a kernel's socket and to one of this node.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::time::{Duration, SystemTime};
+
+use crossway_tipc_node::{BearerSpec, Runner};
+use crossway_tipc_proto::addr::{
+    Importance, NodeAddr, NodeId, Port, Scope, ServiceRange, SocketAddr,
+};
+use crossway_tipc_proto::node::{Config, Event, Node};
+use crossway_tipc_proto::socket::{Address, MulticastMethod, SocketError, SocketKind};
+use crossway_tipc_proto::time::Nanos;
+use crossway_tipc_proto::wire::ErrorCode;
+
+/// Where requests arrive.
+const CONTROL: u32 = 19_100;
+
+/// The words of a request, taken one by one.
+struct Words<'a>(std::str::SplitAsciiWhitespace<'a>);
+
+impl Words<'_> {
+    fn word(&mut self) -> &str {
+        self.0.next().expect("a request has all its words")
+    }
+
+    fn number(&mut self) -> u32 {
+        self.word().parse().expect("a number")
+    }
+
+    fn port(&mut self) -> Port {
+        Port(self.number())
+    }
+
+    fn range(&mut self) -> ServiceRange {
+        ServiceRange { service: self.number(), lower: self.number(), upper: self.number() }
+    }
+
+    fn scope(&mut self) -> Scope {
+        if self.number() == 3 { Scope::Node } else { Scope::Cluster }
+    }
+
+    /// `-`, or the kind and three words of a `sockaddr_tipc`.
+    fn address(&mut self) -> Option<Address> {
+        let kind = self.word().to_owned();
+        match &kind[..] {
+            "-" => None,
+            "1" => Some(Address::Range(self.range())),
+            "2" => Some(Address::Service {
+                service: self.number(),
+                instance: self.number(),
+                domain: NodeAddr(self.number()),
+            }),
+            _ => {
+                let (port, node) = (self.port(), NodeAddr(self.number()));
+                self.number();
+                Some(Address::Socket(SocketAddr { port, node }))
+            }
+        }
+    }
+
+    /// Octets in hexadecimal digits, or `COUNTxDIGITS` for a repetition.
+    fn payload(&mut self) -> Vec<u8> {
+        let Some(text) = self.0.next() else { return Vec::new() };
+        let (count, digits) = text.split_once('x').unwrap_or(("1", text));
+        let octet = |n: usize| u8::from_str_radix(&digits[2 * n..2 * n + 2], 16).expect("digits");
+        let once: Vec<u8> = (0..digits.len() / 2).map(octet).collect();
+        once.repeat(count.parse().expect("a count"))
+    }
+}
+
+#[derive(Default)]
+struct Remote {
+    /// Connection requests that failed, until asked for.
+    failed: BTreeMap<Port, SocketError>,
+    /// Multicasts still to be sent: by which socket, where to, the next number and how many in all.
+    casts: Option<(Port, ServiceRange, u32, u32)>,
+}
+
+impl Remote {
+    fn perform(
+        &mut self,
+        node: &mut Node,
+        now: Nanos,
+        request: &str,
+    ) -> Result<String, SocketError> {
+        let mut w = Words(request.split_ascii_whitespace());
+        let verb = w.word().to_owned();
+        let done = |()| String::new();
+        match &verb[..] {
+            "node" => Ok(format!("{}", node.addr().unwrap_or_default().0)),
+            "known" => {
+                let all = ServiceRange { service: w.number(), lower: 0, upper: u32::MAX };
+                Ok(node.names().overlapping(all).count().to_string())
+            }
+            "open" => {
+                let kind = match w.word() {
+                    "stream" => SocketKind::Stream,
+                    "seqpacket" => SocketKind::Seqpacket,
+                    "rdm" => SocketKind::Rdm,
+                    _ => SocketKind::Dgram,
+                };
+                node.open(kind).map(|port| port.0.to_string())
+            }
+            "close" => node.close(now, w.port()).map(done),
+            "bind" => node.bind(w.port(), w.range(), w.scope()).map(done),
+            "unbind" => {
+                let (port, range, scope) = (w.port(), w.range(), w.scope());
+                node.unbind(now, port, Some((range, scope))).map(done)
+            }
+            "unbind-all" => node.unbind(now, w.port(), None).map(done),
+            "listen" => node.listen(w.port()).map(done),
+            "accept" => node.accept(now, w.port()).map(|(port, _)| port.0.to_string()),
+            "connect" => {
+                let (port, dest) = (w.port(), w.address());
+                node.connect(now, port, dest, &[]).map(done)
+            }
+            "error" => match self.failed.remove(&w.port()) {
+                Some(error) => Err(error),
+                None => Ok(String::new()),
+            },
+            "send" => {
+                let (port, dest) = (w.port(), w.address());
+                node.send(now, port, dest, &w.payload()).map(|taken| taken.to_string())
+            }
+            "recv" => node.recv(now, w.port(), w.number() as usize).map(|m| {
+                let service = m
+                    .service
+                    .map_or("-".to_owned(), |s| format!("{},{},{}", s.service, s.lower, s.upper));
+                let hex: String = m.payload.iter().map(|b| format!("{b:02x}")).collect();
+                let error = ErrorCode::number(m.error);
+                let (port, at) = (m.from.port.0, m.from.node.0);
+                format!("{port} {at} {service} {error} {} {hex}", u32::from(m.truncated))
+            }),
+            "shutdown" => node.shutdown(now, w.port()).map(done),
+            "ready" => node.readiness(w.port()).map(|r| {
+                let bit = |b: bool| u32::from(b);
+                format!("{} {} {}", bit(r.readable), bit(r.writable), bit(r.hangup))
+            }),
+            "report" => node.socket_report(w.port()).map(|r| {
+                let peer = r.peer.map_or("-".to_owned(), |p| format!("{},{}", p.port.0, p.node.0));
+                let (messages, octets) = (r.queued_messages, r.queued_octets);
+                format!("{},{} {peer} {messages} {octets}", r.local.port.0, r.local.node.0)
+            }),
+            "option" => {
+                let port = w.port();
+                let (name, value) = (w.word().to_owned(), w.number());
+                let mut o = node.socket_report(port)?.options;
+                match &name[..] {
+                    "importance" => {
+                        o.importance =
+                            Importance::from_number(value).ok_or(SocketError::Invalid)?;
+                    }
+                    "dest_droppable" => o.dest_droppable = value != 0,
+                    "src_droppable" => o.src_droppable = value != 0,
+                    "connect_timeout" => {
+                        o.connect_timeout = Duration::from_millis(value.into());
+                    }
+                    "multicast" => {
+                        o.multicast = match value {
+                            133 => MulticastMethod::Broadcast,
+                            134 => MulticastMethod::Replicast,
+                            _ => MulticastMethod::Automatic,
+                        };
+                    }
+                    other => panic!("no option {other}"),
+                }
+                node.set_options(port, o).map(done)
+            }
+            "cast" => {
+                let port = node.open(SocketKind::Rdm)?;
+                self.casts = Some((port, w.range(), 0, w.number()));
+                self.send_casts(node, now);
+                Ok(port.0.to_string())
+            }
+            other => panic!("no request {other}"),
+        }
+    }
+
+    /// Numbered multicasts, with a change of the way after every third.
+    fn send_casts(&mut self, node: &mut Node, now: Nanos) {
+        while let Some((port, range, number, count)) = &mut self.casts {
+            let mut options = node.socket_report(*port).expect("open").options;
+            options.multicast = match *number / 3 % 2 {
+                0 => MulticastMethod::Replicast,
+                _ => MulticastMethod::Broadcast,
+            };
+            node.set_options(*port, options).expect("open");
+            let mut text = number.to_be_bytes().to_vec();
+            text.resize(4 + (*number as usize * 37) % 4_000, 0);
+            match node.send(now, *port, Some(Address::Range(*range)), &text) {
+                Ok(_) => *number += 1,
+                Err(SocketError::WouldBlock) => return,
+                Err(error) => panic!("multicast: {error}"),
+            }
+            if number == count {
+                self.casts = None;
+            }
+        }
+    }
+}
+
+/// Obeys requests on a bearer, as a node of this identity, until standard input ends.
+pub(crate) fn run(bearer: &str, id: NodeId) {
+    let spec: BearerSpec = bearer.parse().expect("a bearer");
+    let birth = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let cfg = Config { id: Some(id), seed: birth.as_nanos() as u64, ..Config::default() };
+    let mut runner = Runner::new(cfg);
+    let node = runner.node();
+    let control = node.open(SocketKind::Rdm).expect("open");
+    let range = ServiceRange::single(CONTROL, 0);
+    node.bind(control, range, Scope::Cluster).expect("bind");
+    // Answers have a backlog of their own, whatever the sockets under command do to the link.
+    let mut options = node.socket_report(control).expect("open").options;
+    options.importance = Importance::Critical;
+    node.set_options(control, options).expect("open");
+    runner.enable(&spec, "user0").expect("the bearer opens");
+    let (mut remote, stdin) = (Remote::default(), std::io::stdin());
+    loop {
+        let ended = runner.turn(&[stdin.as_fd()], Duration::from_secs(1)).expect("a turn");
+        while let Some(event) = runner.poll_event() {
+            let now = Nanos(crossway_sys::clock::monotonic_ns());
+            match event {
+                Event::ConnectFailed { port, error } => {
+                    remote.failed.insert(port, error);
+                }
+                Event::SocketReady(port) if port == control => {
+                    while let Ok(m) = runner.node().recv(now, control, 200_000) {
+                        let text = String::from_utf8(m.payload).expect("text");
+                        let answer = match remote.perform(runner.node(), now, &text) {
+                            Ok(words) => format!("ok {words}"),
+                            Err(error) => format!("err {}", error.errno()),
+                        };
+                        let back = Some(Address::Socket(m.from));
+                        runner.node().send(now, control, back, answer.as_bytes()).expect("answer");
+                    }
+                }
+                Event::SocketReady(port) if remote.casts.is_some_and(|c| c.0 == port) => {
+                    remote.send_casts(runner.node(), now);
+                }
+                _ => {}
+            }
+        }
+        if ended {
+            break;
+        }
+    }
+    let drops: Vec<_> = runner.node().drops().iter().collect();
+    eprintln!("user side: drops {drops:?}, unsent {}", runner.unsent());
+    runner.stop();
+}

@@ -1,0 +1,176 @@
+//! Multicast on its way out: by the broadcast link or as one copy to each node, and in order when the way changes.
+
+use super::Node;
+use super::send::{LOOKUP_CLUSTER, plain};
+use crate::addr::{NodeAddr, Port, Scope, ServiceRange};
+use crate::limits::{MCAST_METHOD_KEPT, REPLICAST_PEERS_PERCENT};
+use crate::socket::{MulticastMethod, SocketError};
+use crate::time::Nanos;
+use crate::wire::{Capabilities, DataKind, DataMessage, ErrorCode};
+use alloc::collections::BTreeSet;
+
+impl Node {
+    /// One message to every node that has a matching binding.
+    pub(super) fn send_multicast(
+        &mut self,
+        now: Nanos,
+        port: Port,
+        range: ServiceRange,
+        payload: &[u8],
+    ) -> Result<(), SocketError> {
+        if !range.is_valid() {
+            return Err(SocketError::Invalid);
+        }
+        let own = self.own();
+        let socket = self.socket(port)?;
+        let (options, last) = (socket.options, socket.last_cast);
+        let nodes: BTreeSet<NodeAddr> = self
+            .names
+            .overlapping(range)
+            .filter(|b| b.socket.node == own || b.scope == Scope::Cluster)
+            .map(|b| b.socket.node)
+            .collect();
+        if nodes.is_empty() {
+            return Err(SocketError::Unreachable);
+        }
+        let remote = nodes.len() - usize::from(nodes.contains(&own));
+        let replicast = self.replicast_now(now, options.multicast, last, remote);
+        let changed = remote > 0 && last.is_some_and(|(before, _)| before != replicast);
+        let message = DataMessage {
+            importance: options.importance,
+            dest_droppable: true,
+            flag18: replicast,
+            syn: changed && self.cluster_has(Capabilities::MCAST_RBCTL),
+            lookup_scope: LOOKUP_CLUSTER,
+            kind: DataKind::Mcast { orig: own, dest: NodeAddr(0), range },
+            ..plain(port, Port(0), payload)
+        };
+        self.await_room(port, &nodes, replicast)?;
+        if message.syn {
+            // Goes the old way and tells the receivers that nothing sent before is still under way there.
+            let twin = DataMessage {
+                flag18: !replicast,
+                error: ErrorCode::NoPort,
+                payload: &[],
+                ..message
+            };
+            let elsewhere = nodes.iter().copied().filter(|node| *node != own).collect();
+            self.cast(&elsewhere, !replicast, &twin);
+        }
+        self.cast(&nodes, replicast, &message);
+        if remote > 0 {
+            self.socket(port)?.last_cast = Some((replicast, now));
+        }
+        Ok(())
+    }
+
+    /// Whether a multicast to so many other nodes goes as one copy to each.
+    fn replicast_now(
+        &self,
+        now: Nanos,
+        wanted: MulticastMethod,
+        last: Option<(bool, Nanos)>,
+        remote: usize,
+    ) -> bool {
+        if !self.broadcasts_carried() {
+            return true;
+        }
+        if !self.cluster_has(Capabilities::BCAST_RCAST) {
+            return false;
+        }
+        match (wanted, last) {
+            (MulticastMethod::Broadcast, _) => false,
+            (MulticastMethod::Replicast, _) => true,
+            (MulticastMethod::Automatic, Some((last, at)))
+                if !self.cluster_has(Capabilities::MCAST_RBCTL)
+                    && now.since(at) < MCAST_METHOD_KEPT =>
+            {
+                last
+            }
+            (MulticastMethod::Automatic, _) => {
+                remote <= 1 + self.linked * REPLICAST_PEERS_PERCENT / 100
+            }
+        }
+    }
+
+    /// Whether every medium in use reaches all its stations at once.
+    fn broadcasts_carried(&self) -> bool {
+        self.bearers.iter().flatten().all(|b| b.cfg.broadcasts)
+    }
+
+    /// Whether all peers in contact have a capability.
+    fn cluster_has(&self, capability: Capabilities) -> bool {
+        self.peers.values().filter(|p| p.link.is_up()).all(|p| p.capabilities.has(capability))
+    }
+
+    /// Whether a message to these nodes would be taken now. All or none: a copy that has to wait must not let the others go twice.
+    pub(super) fn await_room(
+        &mut self,
+        port: Port,
+        nodes: &BTreeSet<NodeAddr>,
+        replicast: bool,
+    ) -> Result<(), SocketError> {
+        let level = self.socket(port)?.options.importance as usize;
+        if !replicast {
+            if self.bcast.has_room(level) {
+                return Ok(());
+            }
+            if !self.bcast_waiting.contains(&(port, level)) {
+                self.bcast_waiting.push_back((port, level));
+            }
+            return Err(SocketError::WouldBlock);
+        }
+        for node in nodes {
+            if let Some(peer) = self.peers.get_mut(node)
+                && peer.link.is_up()
+                && !peer.link.has_room(level)
+            {
+                peer.wait(port, level);
+                return Err(SocketError::WouldBlock);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a message to these nodes, this one included. There must be room, so that nothing but the loss of a node can stop it, and
+    /// that takes the node's bindings along.
+    pub(super) fn cast(
+        &mut self,
+        nodes: &BTreeSet<NodeAddr>,
+        replicast: bool,
+        message: &DataMessage<'_>,
+    ) {
+        let own = self.own();
+        if !replicast {
+            if self.linked > 0 && nodes.iter().any(|node| *node != own) {
+                let bytes = self.encode(message);
+                let _ = self.bcast.send(bytes);
+            }
+            if nodes.contains(&own) {
+                let bytes = self.encode(message);
+                let _ = self.route(own, bytes);
+            }
+            return;
+        }
+        for node in nodes {
+            let mut kind = message.kind;
+            if let DataKind::Mcast { dest, .. } | DataKind::Group { dest, .. } = &mut kind {
+                *dest = *node;
+            }
+            let bytes = self.encode(&DataMessage { kind, ..*message });
+            let _ = self.route(*node, bytes);
+        }
+    }
+
+    /// Wakes as many senders as the broadcast link has room for, in the order in which they came.
+    pub(super) fn wake_broadcasters(&mut self) {
+        let mut woken = 0;
+        while let Some(&(port, level)) = self.bcast_waiting.front()
+            && self.bcast.room(level) > woken
+        {
+            self.bcast_waiting.pop_front();
+            self.socket_changed(port);
+            woken += 1;
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The order of multicasts whose sender changes between broadcast and replicast.
+//!
+//! The two ways are independent links, so the first message by the new way could overtake the last by the old one. The sender marks it,
+//! and sends a twin without content by the old way; the receiver holds what comes by one way back until the twin from the other shows
+//! that nothing older is under way there.
+
+use crate::addr::{NodeAddr, SocketAddr};
+use crate::limits::{MCAST_SWITCH_WAIT, MESSAGE_OVERHEAD};
+use crate::time::Nanos;
+use crate::wire::{ErrorCode, View};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// What becomes of a multicast that has just arrived.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Arrival {
+    /// It is delivered as it is.
+    Deliver,
+    /// It waits for its turn. When nothing waited before, this is when the wait ends at the latest.
+    Held(Option<Nanos>),
+    /// These are delivered, in this order.
+    Release(Vec<Vec<u8>>),
+    /// There is no room to let it wait.
+    NoRoom,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    from: SocketAddr,
+    replicast: bool,
+    syn: bool,
+    until: Nanos,
+    bytes: Vec<u8>,
+}
+
+impl Held {
+    /// A twin carries nothing but its mark.
+    fn is_twin(&self) -> bool {
+        View::parse(&self.bytes)
+            .is_ok_and(|v| v.data().is_empty() || v.error_code() != Some(ErrorCode::Ok))
+    }
+}
+
+/// The multicasts that wait in one socket.
+#[derive(Clone, Debug)]
+pub(crate) struct McastOrder {
+    held: VecDeque<Held>,
+    octets: usize,
+}
+
+impl McastOrder {
+    pub(crate) const fn new() -> Self {
+        Self { held: VecDeque::new(), octets: 0 }
+    }
+
+    pub(crate) const fn octets(&self) -> usize {
+        self.octets
+    }
+
+    /// Takes note of a multicast from another node; at most `octets_max` may wait.
+    pub(crate) fn accept(
+        &mut self,
+        now: Nanos,
+        from: SocketAddr,
+        view: &View<'_>,
+        octets_max: usize,
+    ) -> Arrival {
+        let (syn, replicast) = (view.is_syn(), view.bit18());
+        if !syn && self.held.is_empty() {
+            return Arrival::Deliver;
+        }
+        let first = self.held.iter().position(|h| h.from == from);
+        let other_way = first.filter(|&n| self.held[n].replicast != replicast);
+        let Some(first) = other_way else {
+            if first.is_none() && !syn {
+                return Arrival::Deliver;
+            }
+            return self.hold(now, from, view, octets_max);
+        };
+        if !syn {
+            // Older than the change: it went the other way.
+            return Arrival::Deliver;
+        }
+        let own = Held { from, replicast, syn, until: now, bytes: view.bytes().to_vec() };
+        let pair = [self.take(first), Some(own)].into_iter().flatten();
+        let mut released: Vec<Vec<u8>> = pair.filter(|h| !h.is_twin()).map(|h| h.bytes).collect();
+        while let Some(n) = self.held.iter().position(|h| h.from == from)
+            && !self.held[n].syn
+        {
+            released.extend(self.take(n).map(|h| h.bytes));
+        }
+        Arrival::Release(released)
+    }
+
+    fn hold(&mut self, now: Nanos, from: SocketAddr, view: &View<'_>, max: usize) -> Arrival {
+        let cost = view.size() + MESSAGE_OVERHEAD;
+        if self.octets + cost > max {
+            return Arrival::NoRoom;
+        }
+        let until = now + MCAST_SWITCH_WAIT;
+        let alarm = self.held.is_empty().then_some(until);
+        self.octets += cost;
+        let (syn, replicast) = (view.is_syn(), view.bit18());
+        self.held.push_back(Held { from, replicast, syn, until, bytes: view.bytes().to_vec() });
+        Arrival::Held(alarm)
+    }
+
+    fn take(&mut self, n: usize) -> Option<Held> {
+        let held = self.held.remove(n)?;
+        self.octets -= held.bytes.len() + MESSAGE_OVERHEAD;
+        Some(held)
+    }
+
+    fn release(&mut self, which: impl Fn(&Held) -> bool) -> Vec<Vec<u8>> {
+        let mut released = Vec::new();
+        while let Some(n) = self.held.iter().position(&which) {
+            released.extend(self.take(n).filter(|h| !h.is_twin()).map(|h| h.bytes));
+        }
+        released
+    }
+
+    /// The twins of a node that was lost will not come: hands over what waits for them.
+    pub(crate) fn lose(&mut self, node: NodeAddr) -> Vec<Vec<u8>> {
+        self.release(|h| h.from.node == node)
+    }
+
+    /// Hands over what waited too long (a twin was not sent because the binding was too new), and says when to ask again.
+    pub(crate) fn expire(&mut self, now: Nanos) -> (Vec<Vec<u8>>, Option<Nanos>) {
+        let mut released = Vec::new();
+        while let Some(first) = self.held.front().filter(|h| h.until <= now) {
+            // All of one source together, so that its order stays.
+            let from = first.from;
+            released.append(&mut self.release(|h| h.from == from));
+        }
+        (released, self.held.front().map(|h| h.until))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::{Importance, Port, ServiceRange};
+    use crate::wire::{DataKind, DataMessage, LinkFields};
+
+    const FROM: SocketAddr = SocketAddr { port: Port(7), node: NodeAddr(9) };
+    /// The two ways.
+    const B: bool = false;
+    const R: bool = true;
+
+    fn message(replicast: bool, syn: bool, text: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        DataMessage {
+            importance: Importance::Low,
+            dest_droppable: true,
+            flag18: replicast,
+            syn,
+            error: if text.is_empty() { ErrorCode::NoPort } else { ErrorCode::Ok },
+            reroutes: 0,
+            lookup_scope: 2,
+            orig_port: FROM.port,
+            dest_port: Port(0),
+            kind: DataKind::Mcast {
+                orig: FROM.node,
+                dest: NodeAddr(0),
+                range: ServiceRange::single(100, 1),
+            },
+            payload: text,
+        }
+        .encode(&LinkFields::default(), &mut bytes);
+        bytes
+    }
+
+    /// Feeds messages in this order and tells what came out.
+    fn run(order: &mut McastOrder, messages: &[(bool, bool, &[u8])]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (way, syn, text) in messages {
+            let bytes = message(*way, *syn, text);
+            let view = View::parse(&bytes).unwrap();
+            match order.accept(Nanos(0), FROM, &view, 1 << 20) {
+                Arrival::Deliver => out.extend_from_slice(view.data()),
+                Arrival::Release(all) => {
+                    all.iter().for_each(|m| out.extend_from_slice(View::parse(m).unwrap().data()));
+                }
+                Arrival::Held(_) => {}
+                Arrival::NoRoom => panic!("there is room"),
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn whatever_way_is_faster_the_order_is_that_of_sending() {
+        // Sent: 0 and 1 by broadcast, 2 and 3 by replicast, 4 and 5 by broadcast again.
+        let broadcast: [(bool, bool, &[u8]); 5] =
+            [(B, false, b"0"), (B, false, b"1"), (B, true, b""), (B, true, b"4"), (B, false, b"5")];
+        let replicast: [(bool, bool, &[u8]); 3] =
+            [(R, true, b"2"), (R, false, b"3"), (R, true, b"")];
+        // Every interleaving of the two ways: where the replicasts stand among all eight.
+        for mask in 0u32..256 {
+            if mask.count_ones() != 3 {
+                continue;
+            }
+            let (mut b, mut r) = (broadcast.iter(), replicast.iter());
+            let mixed: Vec<_> = (0..8)
+                .map(|n| if mask >> n & 1 == 1 { r.next() } else { b.next() }.copied().unwrap())
+                .collect();
+            let mut order = McastOrder::new();
+            assert_eq!(run(&mut order, &mixed), b"012345", "{mixed:?}");
+            assert_eq!((order.octets(), order.held.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_twin_that_never_comes_delays_but_does_not_lose() {
+        let mut order = McastOrder::new();
+        let sent: [(bool, bool, &[u8]); 3] = [(R, true, b"a"), (R, false, b"b"), (B, false, b"x")];
+        assert_eq!(run(&mut order, &sent), b"x");
+        assert_eq!(order.expire(Nanos(1)), (Vec::new(), Some(Nanos(0) + MCAST_SWITCH_WAIT)));
+        let (late, next) = order.expire(Nanos(0) + MCAST_SWITCH_WAIT);
+        assert_eq!((late.len(), next, order.octets()), (2, None, 0));
+        run(&mut order, &[(R, true, b"c")]);
+        assert_eq!(order.lose(FROM.node).len(), 1);
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut order = McastOrder::new();
+        let bytes = message(R, true, &[1; 1000]);
+        let view = View::parse(&bytes).unwrap();
+        let accept = |order: &mut McastOrder| order.accept(Nanos(0), FROM, &view, 4_000);
+        assert!(matches!(accept(&mut order), Arrival::Held(Some(_))));
+        assert_eq!(accept(&mut order), Arrival::Held(None));
+        assert_eq!(accept(&mut order), Arrival::NoRoom);
+    }
+}
