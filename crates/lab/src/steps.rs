@@ -14,7 +14,7 @@ mod knee;
 mod regression;
 
 pub use detect::{Staircase, Step, find_steps, test_staircase};
-pub use explain::{Cause, Facts, Prediction, explain, predict};
+pub use explain::{Cause, Cutting, Facts, Prediction, explain, predict};
 pub use knee::{Knee, find_knee};
 
 /// The figures of all trials at one place of a series.

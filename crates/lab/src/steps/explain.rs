@@ -2,12 +2,56 @@
 
 use super::Step;
 
+/// How a protocol cuts a message that one packet cannot hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cutting {
+    /// Largest message that goes in one packet, bytes.
+    pub whole: u32,
+    /// Bytes of a cut message that one packet carries.
+    pub piece: u32,
+    /// Bytes that are cut along with the message: its own header.
+    pub head: u32,
+}
+
+impl Cutting {
+    /// UDP over IPv4: fragments end at multiples of 8 bytes (RFC 791), and the UDP header is cut along.
+    pub fn udp(mtu: u32) -> Cutting {
+        let (ip, udp) = (20, 8);
+        let piece = mtu.saturating_sub(ip) / 8 * 8;
+        Cutting { whole: mtu.saturating_sub(ip + udp), piece, head: udp }
+    }
+
+    /// A connection of Linux' TIPC. Its largest packet is the link's MTU less 40 bytes kept for a tunnel's header, and less 32 more where the kernel is
+    /// built with TIPC's encryption; each fragment has a header of 40 and carries a part of the message with its own
+    /// header of 24 (net/tipc/link.c, net/tipc/msg.c).
+    pub fn tipc(mtu: u32, with_encryption: bool) -> Cutting {
+        let largest = mtu.saturating_sub(40 + if with_encryption { 32 } else { 0 });
+        Cutting { whole: largest.saturating_sub(24), piece: largest.saturating_sub(40), head: 24 }
+    }
+
+    /// Packets of a message of `size` bytes.
+    pub fn packets(&self, size: u64) -> u64 {
+        if size <= u64::from(self.whole) || self.piece == 0 {
+            return 1;
+        }
+        (size + u64::from(self.head)).div_ceil(u64::from(self.piece))
+    }
+
+    /// Smallest message that needs `packets` packets, from 2 on.
+    fn first_with(&self, packets: u64) -> u64 {
+        let full = (packets - 1) * u64::from(self.piece) + 1;
+        full.saturating_sub(u64::from(self.head)).max(u64::from(self.whole) + 1)
+    }
+}
+
 /// Facts read on the machine and from the channel; what is unknown is left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// Link MTU, bytes, and the protocol header in each packet (24 for a TIPC connection, 40 for TCP over IPv4 without
     /// options, 52 with timestamps).
     pub packet: Option<(u32, u32)>,
+    /// How the protocol cuts messages, in as many ways as may hold here.
+    pub cuttings: Vec<Cutting>,
     /// Whether the protocol re-cuts messages into full packets (a byte stream does; then no step is expected).
     pub recut: bool,
     /// Bytes that one pipe buffer holds (F_GETPIPE_SZ).
@@ -31,6 +75,13 @@ pub enum Cause {
         packets: u32,
         /// Payload of one packet, bytes.
         payload: u32,
+    },
+    /// A message is cut into one fragment more.
+    Fragment {
+        /// Packets from this x on.
+        packets: u64,
+        /// How it is cut.
+        cutting: Cutting,
     },
     /// The socket buffer holds a whole message.
     BufferHoldsMessage,
@@ -56,6 +107,14 @@ impl std::fmt::Display for Cause {
             Cause::Packet { packets, payload } => {
                 write!(f, "needs packet number {packets}: {} x {payload} bytes + 1", packets - 1)
             }
+            Cause::Fragment { packets, cutting } if *packets == 2 => {
+                write!(f, "no longer fits one packet, {} bytes: 2 packets", cutting.whole)
+            }
+            Cause::Fragment { packets, cutting: Cutting { piece, head, .. } } => write!(
+                f,
+                "needs packet number {packets}: {} x {piece} bytes - {head} of header + 1",
+                packets - 1
+            ),
             Cause::BufferHoldsMessage => {
                 f.write_str("the socket buffer holds a whole message (W = L)")
             }
@@ -95,6 +154,12 @@ pub fn predict(facts: &Facts, from: f64, to: f64) -> Vec<Prediction> {
     }
     if let Some(bytes) = facts.pipe_bytes {
         add(bytes as f64 + 1.0, Cause::PipeFull);
+    }
+    for &cutting in facts.cuttings.iter().filter(|c| c.piece > 0 && !facts.recut) {
+        let first = (from / f64::from(cutting.piece)).max(1.0) as u64 + 1;
+        for packets in first..first + AT_MOST {
+            add(cutting.first_with(packets) as f64, Cause::Fragment { packets, cutting });
+        }
     }
     if let (Some((mtu, header)), false) = (facts.packet, facts.recut) {
         let payload = mtu.saturating_sub(header);
@@ -139,6 +204,32 @@ mod tests {
         assert_eq!(*cause, Cause::Packet { packets: 3, payload: 1476 });
         assert_eq!(explain(&step(2953.0, 2954.0), &predictions), None);
         assert_eq!(cause.to_string(), "needs packet number 3: 2 x 1476 bytes + 1");
+    }
+
+    #[test]
+    fn a_cut_message_is_counted_with_its_header() {
+        // Linux' TIPC with encryption built in, on Ethernet: 1428 bytes a packet.
+        let cutting = Cutting::tipc(1500, true);
+        assert_eq!((cutting.whole, cutting.piece), (1404, 1388));
+        for (size, packets) in
+            [(1, 1), (1404, 1), (1405, 2), (2752, 2), (2753, 3), (4140, 3), (4141, 4)]
+        {
+            assert_eq!(cutting.packets(size), packets, "{size}");
+        }
+        let udp = Cutting::udp(1500);
+        for (size, packets) in [(1472, 1), (1473, 2), (2952, 2), (2953, 3)] {
+            assert_eq!(udp.packets(size), packets, "{size}");
+        }
+        let facts = Facts { cuttings: vec![cutting], ..Facts::default() };
+        let all = predict(&facts, 1000.0, 3000.0);
+        assert_eq!(all.iter().map(|p| p.x).collect::<Vec<_>>(), [1405.0, 2753.0]);
+        assert_eq!(
+            all[1].cause.to_string(),
+            "needs packet number 3: 2 x 1388 bytes - 24 of header + 1"
+        );
+        // Far out, the predictions go on where the series is.
+        let far = predict(&facts, 100_000.0, 103_000.0);
+        assert!(far.iter().all(|p| p.x > 100_000.0) && far.len() >= 2, "{far:?}");
     }
 
     #[test]
