@@ -10,7 +10,7 @@ mod system;
 use std::collections::BTreeMap;
 
 use crossway_sys::procfs::{self, CgroupLimits, LoadAverage};
-use crossway_sys::topology::Topology;
+use crossway_sys::topology::{CacheKind, Topology};
 use serde::{Deserialize, Serialize};
 
 pub use machine::{difference, machine_id};
@@ -95,6 +95,20 @@ pub struct Environment {
 pub const SCHEMA: u32 = 1;
 
 impl Environment {
+    /// Sizes of the caches through which the first CPU's data goes, innermost first, bytes.
+    pub fn data_cache_bytes(&self) -> Vec<u64> {
+        let Some(first) = self.topology.cpus.first() else { return Vec::new() };
+        let mut caches: Vec<(u8, u64)> = self
+            .topology
+            .caches
+            .iter()
+            .filter(|c| c.kind != CacheKind::Instruction && c.cpus.contains(&first.id))
+            .filter_map(|c| Some((c.level, c.size_bytes?)))
+            .collect();
+        caches.sort_unstable();
+        caches.into_iter().map(|(_, bytes)| bytes).collect()
+    }
+
     /// Takes the fingerprint. Takes some ten milliseconds, as it asks stress-ng for its version.
     ///
     /// # Errors

@@ -285,11 +285,22 @@
           layout.annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(level.y[0]) : level.y[0], yanchor: "bottom", text: plain(level.name + ", " + show(level.y[0], unit)), showarrow: false, bgcolor: css("--card"), opacity: 0.85, borderpad: 1, font: { size: 11, color: css("--soft") } });
         }
       }
+      marks(view, layout, chart, log, traces);
       if (chart.kind === "lines" && traces.length > 0 && traces.length <= 12) directLabels(traces, layout, log, chart);
     }
     if (empty) layout.annotations.push({ xref: "paper", yref: "paper", x: 0.5, y: 0.5, showarrow: false, text: "Nothing selected: choose mechanisms to draw", font: { size: 14, color: css("--soft") } });
     node.traces = traces;
     return P.react(node, traces, layout, config);
+  }
+  // Steps: a line up from the bottom, and its name where the names do not crowd.
+  function marks(view, layout, chart, log, traces) {
+    const drawn = (view.marks || []).filter((m) => shown.has(m.c) && traces.some((t) => t.series && t.series.c === m.c));
+    const at = (v) => (chart.x.scale === "linear" ? v : Math.log10(v));
+    drawn.forEach((m, k) => {
+      layout.shapes.push({ type: "line", layer: "below", yref: "paper", y0: 0, y1: 1, x0: m.x, x1: m.x, line: { color: colour(m.c), dash: "dot", width: 1 } });
+      if (drawn.length > 10) return;
+      layout.annotations.push({ x: at(m.x), yref: "paper", y: 0.02 + 0.055 * (k % 5), xanchor: "left", xshift: 3, yanchor: "bottom", showarrow: false, text: plain(m.label), bgcolor: css("--card"), opacity: 0.85, borderpad: 1, font: { size: 10.5, color: colour(m.c) } });
+    });
   }
   // Names at the ends of the lines, moved apart where they would touch: nobody should have to match dashes to a legend.
   function directLabels(traces, layout, log, chart) {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::estimate::Estimate;
 use crate::run::Run;
 use crate::sections::status_name;
+use crate::steps::{Found, Shape, Shapes};
 use crate::summary::{Case, LatencySummary};
 
 /// The version of the document's form.
@@ -27,6 +28,7 @@ pub fn document(run: &Run) -> Value {
             .map(|(status, n)| (status_name(*status).to_owned(), json!(n)))
             .collect::<serde_json::Map<_, _>>(),
         "cases": summary.cases.iter().map(|c| case(run, c)).collect::<Vec<_>>(),
+        "steps": Shapes::of(run).found.iter().map(|f| step(run, f)).collect::<Vec<_>>(),
         "troubles": summary
             .troubles
             .iter()
@@ -65,6 +67,44 @@ fn case(run: &Run, case: &Case) -> Value {
         "cpu_ns_per_msg": figure(case.cpu_ns_per_msg),
         "bits_per_cpu_s": figure(case.bits_per_cpu_s),
         "switches_per_msg": figure(case.switches_per_msg),
+    })
+}
+
+fn step(run: &Run, found: &Found) -> Value {
+    let shape = match &found.shape {
+        Shape::Step { after_x, at_x, change, error, packets } => json!({
+            "kind": "step",
+            "after_bytes": after_x,
+            "at_bytes": at_x,
+            "change": change,
+            "change_error": error,
+            "packets_per_msg_before": packets.map(|p| p.0),
+            "packets_per_msg_behind": packets.map(|p| p.1),
+        }),
+        Shape::Staircase { period, height_ns, error_ns } => json!({
+            "kind": "staircase",
+            "period_bytes": period,
+            "height_ns": height_ns,
+            "height_error_ns": error_ns,
+        }),
+        Shape::Knee { x, before_x, plateau, start, read_back } => json!({
+            "kind": "knee",
+            "at_bytes": x,
+            "before_bytes": before_x,
+            "plateau_bytes_per_s": plateau,
+            "start_share": start,
+            "read_back_bytes": read_back,
+        }),
+    };
+    json!({
+        "contender": run.summary.contenders[found.contender].label(),
+        "setting": run.summary.settings[found.setting].label(),
+        "workload": found.workload,
+        "over": found.over.name(),
+        "size_bytes": found.size_bytes,
+        "shape": shape,
+        "p": found.p,
+        "cause": found.cause,
     })
 }
 

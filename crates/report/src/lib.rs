@@ -18,6 +18,7 @@ pub mod raw;
 pub mod run;
 pub mod sections;
 pub mod sheet;
+pub mod steps;
 pub mod summary;
 pub mod svg;
 pub mod terminal;

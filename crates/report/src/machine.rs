@@ -11,6 +11,8 @@ use crate::units;
 pub struct Machine {
     /// In one line.
     pub line: String,
+    /// Sizes of the first CPU's data caches, innermost first, bytes.
+    pub data_cache_bytes: Vec<u64>,
     rows: Vec<(&'static str, String)>,
     folded: Vec<(&'static str, String)>,
 }
@@ -103,7 +105,7 @@ impl Machine {
             ("System settings", pairs(&e.sysctls)),
             ("Tools", pairs(&e.tools)),
         ];
-        Machine { line, rows, folded }
+        Machine { line, data_cache_bytes: e.data_cache_bytes(), rows, folded }
     }
 
     /// The section, if there is a fingerprint.

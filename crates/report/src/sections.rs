@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::limits;
 use crate::run::{Run, count};
 use crate::sheet::{Cell, Row, Sheet};
+use crate::steps::{self, Shapes};
 use crate::summary::workload_name;
 use crate::units::{self, Quantity, three_digits};
 
@@ -38,8 +39,9 @@ pub struct Section {
 }
 
 /// All for which there is something to say, in the order of the page.
-pub fn all(run: &Run) -> Vec<Section> {
+pub fn all(run: &Run, shapes: &Shapes) -> Vec<Section> {
     [
+        steps::section(run, shapes),
         limits::section(run),
         fits(run),
         troubles(run),

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::charts::{self, Chart, Kind, Level, Series};
+use crate::charts::{self, Chart, Kind, Level, Mark, Series};
 use crate::html::{Drawn, drawn};
 use crate::run::Run;
+use crate::steps::{self, Shapes};
 use crate::units::{Quantity, size};
 
 const WIDTH: f64 = 880.0;
@@ -22,7 +23,8 @@ pub const CHARTS: [&str; 3] = ["round-trip", "throughput", "cpu"];
 
 /// The first view of the named chart, with the contenders that the page selects at first; `None` if the run has no such chart.
 pub fn chart(run: &Run, id: &str) -> Option<String> {
-    let charts = charts::all(&run.summary, &run.limits, &run.histograms);
+    let mut charts = charts::all(&run.summary, &run.limits, &run.histograms);
+    steps::mark(&mut charts, &run.summary, &Shapes::of(run));
     let chart = charts.iter().find(|c| c.id == id && c.kind == Kind::Lines)?;
     let view = chart.views.first()?;
     let contenders = drawn(&run.summary);
@@ -42,6 +44,11 @@ pub fn chart(run: &Run, id: &str) -> Option<String> {
     }
     for (series, how) in &lines {
         draw_line(&mut out, &frame, series, how);
+    }
+    for mark in &view.marks {
+        if let Some((_, how)) = lines.iter().find(|(s, _)| s.contender == Some(mark.contender)) {
+            draw_mark(&mut out, &frame, mark, how);
+        }
     }
     names(&mut out, &frame, &lines);
     let _ = writeln!(
@@ -240,6 +247,21 @@ fn path(points: &[(f64, f64)]) -> String {
         let _ = write!(d, "{}{x:.1} {y:.1}", if at == 0 { 'M' } else { 'L' });
         d
     })
+}
+
+/// A step or a knee: a short stroke from the axis, with its name.
+fn draw_mark(out: &mut String, frame: &Frame, mark: &Mark, how: &Drawn) {
+    let (x, foot) = (frame.left(mark.x), HEIGHT - BOTTOM);
+    let class = class_of(how.colours.0);
+    let _ = writeln!(
+        out,
+        "<path class=\"{class}\" stroke-dasharray=\"2 3\" d=\"M{x:.1} {foot:.1}V{:.1}\"/><text class=\"soft\" x=\"{:.1}\" \
+         y=\"{:.1}\" style=\"font-size:10px\">{}</text>",
+        foot - 60.0,
+        x + 3.0,
+        foot - 52.0,
+        escape(&mark.label)
+    );
 }
 
 fn draw_line(out: &mut String, frame: &Frame, series: &Series, how: &Drawn) {

@@ -8,6 +8,7 @@ use comfy_table::{
 
 use crate::run::{Run, count};
 use crate::sheet::{Sheet, comparison};
+use crate::steps::{self, Shapes};
 use crate::summary::Summary;
 use crate::verdict::list;
 use crossway_lab::rank::WaitClass;
@@ -51,6 +52,13 @@ pub fn terminal(run: &Run, colours: bool) -> String {
         let _ = writeln!(out, "\n{}", sheet.title);
         let _ = writeln!(out, "{}", table(&sheet, colours));
     }
+    let found = steps::lines(&run.summary, &Shapes::of(run));
+    if !found.is_empty() {
+        let _ = writeln!(out, "\nSteps and knees");
+        for line in found {
+            let _ = writeln!(out, "{}", wrap(&format!("- {line}")));
+        }
+    }
     out.push_str(&left_out(&run.summary));
     out
 }
@@ -90,9 +98,34 @@ pub fn markdown(run: &Run) -> String {
          “Noise” is half the width of the 95 % interval. Reproduce with `{}`.",
         run.command(&[]).replace('`', "")
     );
+    let found = steps::sheet(&run.summary, &Shapes::of(run));
+    if !found.rows.is_empty() {
+        let _ = writeln!(out, "\n### Steps and knees\n\n{}", whole(&found));
+    }
     let left = left_out(&run.summary);
     if !left.is_empty() {
         let _ = writeln!(out, "\n{}", escape(left.trim()));
+    }
+    out
+}
+
+/// A whole sheet as a Markdown table, notes in brackets.
+fn whole(sheet: &Sheet) -> String {
+    let mut out = format!(
+        "| {} |\n|{}\n",
+        sheet.heads.iter().map(|h| escape(h)).collect::<Vec<_>>().join(" | "),
+        "---|".repeat(sheet.heads.len())
+    );
+    for row in &sheet.rows {
+        let cells: Vec<String> = row
+            .cells
+            .iter()
+            .map(|cell| match &cell.note {
+                Some(note) => format!("{} ({})", escape(&cell.text), escape(note)),
+                None => escape(&cell.text),
+            })
+            .collect();
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
     }
     out
 }

@@ -155,6 +155,18 @@ pub struct Level {
     pub y: Vec<f64>,
 }
 
+/// A place on the horizontal axis at which a line of the view does something.
+#[derive(Clone, Debug, Serialize)]
+pub struct Mark {
+    /// Whose line, by index.
+    #[serde(rename = "c")]
+    pub contender: usize,
+    /// Where.
+    pub x: f64,
+    /// What.
+    pub label: String,
+}
+
 /// A matrix with its labels.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Matrix {
@@ -201,6 +213,12 @@ pub struct View {
     /// The message size, where all of it is of one.
     #[serde(skip)]
     pub size_bytes: Option<u64>,
+    /// The setting, by index, where all of it is of one.
+    #[serde(skip)]
+    pub setting: Option<usize>,
+    /// Steps and knees of its lines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<Mark>,
     /// Title of the value axis, where it differs from the chart's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value_axis: Option<Axis>,

@@ -23,6 +23,7 @@ pub(super) fn round_trip(summary: &Summary, limits: &Limits) -> Option<Chart> {
                 .collect();
             views.push(View {
                 label: format!("{name}, {}", summary.settings[setting].label()),
+                setting: Some(setting),
                 series,
                 levels,
                 ..View::default()
@@ -61,6 +62,7 @@ pub(super) fn throughput(summary: &Summary, limits: &Limits) -> Option<Chart> {
             let levels = if metric == Metric::ByteRate { limits.copy_levels() } else { Vec::new() };
             views.push(View {
                 label: format!("{name}, {}", summary.settings[setting].label()),
+                setting: Some(setting),
                 value_axis: Some(axis.clone()),
                 series,
                 levels: levels

@@ -6,13 +6,9 @@ use super::{Axis, Chart, Kind, Matrix, Scale, View};
 use crate::summary::Summary;
 use crate::units;
 
-/// Share of the best throughput that counts as the plateau.
-const PLATEAU: f64 = 0.9;
-
 pub(super) fn heat_map(summary: &Summary) -> Option<Chart> {
     let buffer = |setting: usize| summary.settings[setting].socket_buffer_bytes;
     let mut views = Vec::new();
-    let mut findings = Vec::new();
     for (index, contender) in summary.contenders.iter().enumerate() {
         let cases: Vec<_> = summary
             .cases
@@ -41,32 +37,14 @@ pub(super) fn heat_map(summary: &Summary) -> Option<Chart> {
                 matrix.set(row, column, &figure, 1.0);
             }
         }
-        if let Some((row, length)) = lengths.iter().enumerate().next_back() {
-            let best = matrix.z[row].iter().flatten().copied().fold(0.0, f64::max);
-            let knee = buffers
-                .iter()
-                .zip(&matrix.z[row])
-                .find(|(_, z)| z.is_some_and(|z| z >= PLATEAU * best));
-            if let Some((w, _)) = knee {
-                findings.push(format!(
-                    "{}: {} messages reach nine tenths of their best throughput from a buffer of {} on ({} times the \
-                     message).",
-                    contender.label(),
-                    units::size_adjective(*length),
-                    units::size(*w),
-                    units::three_digits(*w as f64 / *length as f64)
-                ));
-            }
-        }
         views.push(View { label: contender.label(), matrix: Some(matrix), ..View::default() });
     }
-    findings.truncate(4);
     (!views.is_empty()).then(|| Chart {
         id: "socket-buffer",
         title: "Message length and socket buffer".to_owned(),
-        findings,
+        findings: Vec::new(),
         reading: "Throughput by message length (rows) and the socket buffer asked for (columns); the bar tells the colours' meaning. The kernel \
-                  doubles what is asked and keeps it within its own limits; the value read back is in the raw data."
+                  doubles what is asked and keeps it within its own limits. Knees are listed under steps and knees, with the value read back."
             .to_owned(),
         kind: Kind::Heat,
         x: Axis::new("Socket buffer asked for", Scale::Names, ""),

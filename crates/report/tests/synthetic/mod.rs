@@ -33,7 +33,7 @@ impl Noise {
     }
 
     /// Around 1, give or take `share`.
-    fn around(&mut self, share: f64) -> f64 {
+    pub(crate) fn around(&mut self, share: f64) -> f64 {
         1.0 + share * (self.next() + self.next() - 1.0)
     }
 }

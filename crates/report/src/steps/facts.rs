@@ -1,0 +1,48 @@
+//! What of a series' channel and machine makes steps expected.
+
+use crossway_lab::steps::{Cutting, Facts};
+
+use super::series::{Over, Series};
+use crate::run::Run;
+
+/// What moves data in pages: a pipe's buffer is a page.
+const BY_PAGES: [&str; 5] = ["pipe", "fifo", "vmsplice", "uring-pipe", "shm-pipe"];
+/// Page size of the architectures that Crossway runs on by default.
+const PAGE_BYTES: u64 = 4096;
+/// A connection's header in TIPC.
+const TIPC_HEADER: u32 = 24;
+/// IPv4 and TCP without options.
+const TCP_HEADER: u32 = 40;
+
+/// The facts of a series, from its records and the machine's fingerprint.
+pub(super) fn of(run: &Run, series: &Series<'_>) -> Facts {
+    let mechanism = run.summary.contenders[series.contender].mechanism.as_str();
+    let first = series.places.iter().flat_map(|(_, trials)| trials).next();
+    let fact = |name: &str| {
+        first
+            .and_then(|r| r.facts.get(name))
+            .and_then(|v| u64::try_from(*v).ok())
+            .filter(|v| *v > 0)
+    };
+    let mut facts = Facts { message_bytes: series.size_bytes, ..Facts::default() };
+    if series.over != Over::Size {
+        return facts;
+    }
+    facts.pipe_bytes = fact("pipe_bytes");
+    facts.page_bytes = BY_PAGES.contains(&mechanism).then_some(PAGE_BYTES);
+    facts.cache_bytes = run.machine.data_cache_bytes.clone();
+    let mtu = fact("mtu_bytes").and_then(|bytes| u32::try_from(bytes).ok());
+    if mechanism.starts_with("tipc-") {
+        if let Some(mtu) = mtu {
+            facts.cuttings = vec![Cutting::tipc(mtu, true), Cutting::tipc(mtu, false)];
+            facts.packet = Some((mtu, TIPC_HEADER));
+        }
+    } else if mechanism == "udp" {
+        facts.cuttings = mtu.map(Cutting::udp).into_iter().collect();
+    } else if mechanism.contains("tcp") {
+        // A byte stream is cut into full packets again, whatever the messages are.
+        facts.packet = mtu.map(|mtu| (mtu, TCP_HEADER));
+        facts.recut = true;
+    }
+    facts
+}

@@ -1,0 +1,234 @@
+//! Which steps, staircases and knees a run's series have, with a false alarm kept unlikely over the whole run.
+
+use std::collections::BTreeMap;
+
+use crossway_lab::inputs::Workload;
+use crossway_lab::record::Record;
+use crossway_lab::stats::{mann_whitney, median};
+use crossway_lab::steps::{self, FALSE_ALARM, Facts, LEAST_JUMP, Place, explain, predict};
+
+use super::facts;
+use super::series::{Over, Series, gather};
+use crate::run::Run;
+
+/// Least places of a series in which a step can be told from a slope; see [`steps::find_steps`].
+const PLACES_AT_LEAST: usize = 5;
+
+/// What a series does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    /// A jump between two places.
+    Step {
+        /// Last place before it.
+        after_x: f64,
+        /// First place behind it.
+        at_x: f64,
+        /// Change of the shown figure as a share: of the throughput one way, of the time else; of the throughput over a
+        /// buffer.
+        change: f64,
+        /// Its standard error.
+        error: f64,
+        /// Packets per message before and behind, where the interface tells.
+        packets: Option<(f64, f64)>,
+    },
+    /// Steps of one period, too close to be told apart.
+    Staircase {
+        /// Bytes per tread.
+        period: f64,
+        /// Time of one step, nanoseconds.
+        height_ns: f64,
+        /// Its standard error.
+        error_ns: f64,
+    },
+    /// Where a rising throughput reaches nine tenths of its plateau.
+    Knee {
+        /// First place at or above nine tenths.
+        x: f64,
+        /// The place before.
+        before_x: f64,
+        /// The plateau, payload bytes per second.
+        plateau: f64,
+        /// The first place's share of it.
+        start: f64,
+        /// What the kernel made of the buffer asked for at `x`, bytes.
+        read_back: Option<i64>,
+    },
+}
+
+/// A shape and where it was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Index into [`crate::summary::Summary::contenders`].
+    pub contender: usize,
+    /// Index into [`crate::summary::Summary::settings`].
+    pub setting: usize,
+    /// What was done.
+    pub workload: Workload,
+    /// What the series runs over.
+    pub over: Over,
+    /// The message size, where that is not what differs.
+    pub size_bytes: Option<u64>,
+    /// What it is.
+    pub shape: Shape,
+    /// Chance that noise alone gives such a one anywhere in the run.
+    pub p: f64,
+    /// Why, where the facts predict it.
+    pub cause: Option<String>,
+}
+
+/// Everything found in a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shapes {
+    /// By contender, workload and place.
+    pub found: Vec<Found>,
+    /// Series that were looked at.
+    pub series: usize,
+}
+
+impl Shapes {
+    /// Looks at every series of the run.
+    pub fn of(run: &Run) -> Shapes {
+        let series = gather(&run.records, &run.summary, PLACES_AT_LEAST);
+        let looked_at = series.len();
+        let found = series.iter().flat_map(|s| in_series(run, s, looked_at)).collect();
+        Shapes { found, series: looked_at }
+    }
+}
+
+fn in_series(run: &Run, series: &Series<'_>, looked_at: usize) -> Vec<Found> {
+    let facts = facts::of(run, series);
+    let mut found = Vec::new();
+    let mut add = |shape: Shape, p: f64, cause: Option<String>| {
+        // Each series was tested by itself; the reader sees them all.
+        let p = (p * looked_at as f64).min(1.0);
+        if p < FALSE_ALARM {
+            found.push(Found {
+                contender: series.contender,
+                setting: series.setting,
+                workload: series.workload,
+                over: series.over,
+                size_bytes: series.size_bytes,
+                shape,
+                p,
+                cause,
+            });
+        }
+    };
+    let rises = series.over == Over::Size && series.workload == Workload::Throughput;
+    let places = if series.over == Over::Size { series.times_ns() } else { series.rates() };
+    let (from, to) = series.range();
+    let predictions = predict(&facts, from, to);
+    for step in steps::find_steps(&places) {
+        let (change, error) = if rises {
+            // More time is less throughput.
+            let change = 1.0 / (1.0 + step.jump) - 1.0;
+            (change, step.error * (1.0 + change))
+        } else {
+            (step.jump, step.error * (1.0 + step.jump))
+        };
+        let packets = packets(series.at(step.after_x)).zip(packets(series.at(step.at_x)));
+        let shape = Shape::Step { after_x: step.after_x, at_x: step.at_x, change, error, packets };
+        let cause = explain(&step, &predictions).map(|p| p.cause.to_string());
+        add(shape, step.p, cause);
+    }
+    if series.over == Over::Size
+        && let Some((staircase, cause)) = staircase(&places, &facts)
+    {
+        let shape = Shape::Staircase {
+            period: staircase.period,
+            height_ns: staircase.height,
+            error_ns: staircase.error,
+        };
+        add(shape, staircase.p, Some(cause));
+    }
+    // Over the message size every cost per message makes throughput rise and flatten: smoothly, and the fits tell of it.
+    if series.over != Over::Size {
+        let rates = series.rates();
+        if let Some(knee) = steps::find_knee(&rates) {
+            let at = series.at(knee.x);
+            let read_back = at.iter().find_map(|r| read_back(series.over, r));
+            let cause = (facts.message_bytes == Some(knee.x as u64))
+                .then(|| steps::Cause::BufferHoldsMessage.to_string());
+            let p = below_plateau(&rates, &knee);
+            let shape = Shape::Knee {
+                x: knee.x,
+                before_x: knee.before_x,
+                plateau: knee.plateau,
+                start: knee.start,
+                read_back,
+            };
+            add(shape, p, cause);
+        }
+    }
+    found
+}
+
+/// Of the periods that the facts name, the one whose steps are the most certain; positive ones only.
+fn staircase(places: &[Place], facts: &Facts) -> Option<(steps::Staircase, String)> {
+    let mut periods: Vec<(u64, String)> = Vec::new();
+    for cutting in &facts.cuttings {
+        let why = format!("one packet more for every {} bytes", cutting.piece);
+        periods.push((cutting.piece.into(), why));
+    }
+    if let (Some((mtu, header)), false) = (facts.packet, facts.recut) {
+        let payload = mtu.saturating_sub(header);
+        periods.push((
+            payload.into(),
+            format!("one packet more for every {payload} bytes (MTU {mtu} - header {header})"),
+        ));
+    }
+    if let Some(page) = facts.page_bytes {
+        periods.push((page, format!("one page more for every {page} bytes")));
+    }
+    let tried = periods.len() as f64;
+    let level = median(&places.iter().filter_map(|p| median(&p.figures)).collect::<Vec<_>>())?;
+    periods
+        .into_iter()
+        .filter(|(period, _)| *period > 0)
+        .filter_map(|(period, why)| {
+            let staircase = steps::test_staircase(places, period as f64)?;
+            (staircase.height > LEAST_JUMP * level).then_some((staircase, why))
+        })
+        .min_by(|a, b| a.0.p.total_cmp(&b.0.p))
+        .map(|(staircase, why)| {
+            let p = (staircase.p * tried).min(1.0);
+            (steps::Staircase { p, ..staircase }, why)
+        })
+}
+
+/// Chance that the place before the knee belongs to the plateau: otherwise noise on a flat curve would make knees.
+fn below_plateau(rates: &[Place], knee: &steps::Knee) -> f64 {
+    let of = |wanted: &dyn Fn(f64) -> bool| -> Vec<f64> {
+        rates.iter().filter(|p| wanted(p.x)).flat_map(|p| p.figures.iter().copied()).collect()
+    };
+    let (before, behind) = (of(&|x| x <= knee.before_x), of(&|x| x >= knee.x));
+    // Not only significantly, but by so much that it is a climb: the median of what lies before.
+    let climbs = median(&before).is_some_and(|m| m < knee.share * knee.plateau);
+    if !climbs {
+        return 1.0;
+    }
+    mann_whitney(&before, &behind).map_or(1.0, |test| test.p * rates.len() as f64)
+}
+
+/// Packets per message, median over trials: those that the message's way and the way back need together.
+fn packets(trials: &[&Record]) -> Option<f64> {
+    let per_message: Vec<f64> = trials
+        .iter()
+        .filter_map(|r| {
+            let received = r.counts.filter(|c| c.received > 0)?.received as f64;
+            let sent: u64 = r.net.iter().map(|i| i.tx_packets).sum();
+            (sent > 0).then_some(sent as f64 / received)
+        })
+        .collect();
+    median(&per_message)
+}
+
+fn read_back(over: Over, record: &Record) -> Option<i64> {
+    let name = match over {
+        Over::Size => return None,
+        Over::SocketBuffer => "so_sndbuf_bytes",
+        Over::Capacity => "pipe_bytes",
+    };
+    let facts: &BTreeMap<String, i64> = &record.facts;
+    facts.get(name).or_else(|| facts.get("capacity_bytes")).copied()
+}

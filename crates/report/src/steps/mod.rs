@@ -1,0 +1,11 @@
+//! Steps, staircases and knees of a run's series: found in the trials, held against what the machine's facts predict, drawn
+//! into the charts and listed.
+
+mod facts;
+mod find;
+mod series;
+mod show;
+
+pub use find::{Found, Shape, Shapes};
+pub use series::{Over, Series, gather};
+pub use show::{lines, mark, section, sheet};

@@ -1,0 +1,142 @@
+//! The series of a run: what was measured at many sizes, or with many buffers, all else equal.
+
+use std::collections::BTreeMap;
+
+use crossway_lab::inputs::Workload;
+use crossway_lab::record::{Record, Span, Status};
+use crossway_lab::steps::Place;
+
+use crate::summary::{Summary, workload_rank};
+
+/// What differs from place to place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Over {
+    /// Message size.
+    Size,
+    /// Socket buffer asked for (the studies' W).
+    SocketBuffer,
+    /// Capacity asked for, of a pipe, ring or queue.
+    Capacity,
+}
+
+impl Over {
+    /// The axis in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Over::Size => "message size",
+            Over::SocketBuffer => "socket buffer",
+            Over::Capacity => "capacity",
+        }
+    }
+}
+
+/// Where a series was measured, as indices into the summary.
+#[derive(Clone, Debug)]
+pub struct Series<'a> {
+    /// What differs along it.
+    pub over: Over,
+    /// Who.
+    pub contender: usize,
+    /// The setting of its first place; along [`Over::Size`] that of all.
+    pub setting: usize,
+    /// What was done.
+    pub workload: Workload,
+    /// The message size, where that is not what differs.
+    pub size_bytes: Option<u64>,
+    /// The trials at each place, ascending.
+    pub places: Vec<(u64, Vec<&'a Record>)>,
+}
+
+impl Series<'_> {
+    /// Time of each trial, nanoseconds: per message one way, else per round trip or exchange.
+    pub fn times_ns(&self) -> Vec<Place> {
+        self.figures(time_ns)
+    }
+
+    /// Payload bytes per second of each trial.
+    pub fn rates(&self) -> Vec<Place> {
+        self.figures(|r| r.throughput.map(|t| t.bytes_per_s))
+    }
+
+    fn figures(&self, of: impl Fn(&Record) -> Option<f64>) -> Vec<Place> {
+        self.places
+            .iter()
+            .map(|(x, trials)| Place {
+                x: *x as f64,
+                figures: trials.iter().filter_map(|r| of(r)).filter(|v| *v > 0.0).collect(),
+            })
+            .filter(|place| !place.figures.is_empty())
+            .collect()
+    }
+
+    /// The trials at a place.
+    pub fn at(&self, x: f64) -> &[&Record] {
+        let found = self.places.iter().find(|(at, _)| *at as f64 == x);
+        found.map_or(&[], |(_, trials)| trials)
+    }
+
+    /// First and last place.
+    pub fn range(&self) -> (f64, f64) {
+        let end = |place: Option<&(u64, Vec<&Record>)>| place.map_or(0.0, |(x, _)| *x as f64);
+        (end(self.places.first()), end(self.places.last()))
+    }
+}
+
+/// What a trial took, nanoseconds.
+fn time_ns(record: &Record) -> Option<f64> {
+    let p50 = |span: Span| {
+        record.latency_ns.iter().find(|l| l.span == span).map(|latency| latency.p50 as f64)
+    };
+    match record.inputs.workload {
+        Workload::Throughput => record.throughput.map(|t| 1e9 / t.msgs_per_s),
+        Workload::PingPong => p50(Span::RoundTrip),
+        Workload::Exchange => p50(Span::Exchange),
+        _ => None,
+    }
+}
+
+/// Every series of at least `places_at_least` places. Groups of a plan are kept apart: each was designed as a series, and they
+/// may differ in how many messages a trial has.
+pub fn gather<'a>(
+    records: &'a [Record],
+    summary: &Summary,
+    places_at_least: usize,
+) -> Vec<Series<'a>> {
+    type Same<'a> = (Over, &'a str, usize, (u8, u64, u64), String, Option<u64>);
+    let mut all: BTreeMap<Same<'a>, (usize, BTreeMap<u64, Vec<&'a Record>>)> = BTreeMap::new();
+    for record in records.iter().filter(|r| r.status == Status::Ok) {
+        if time_ns(record).is_none() {
+            continue;
+        }
+        let Some((contender, setting)) = summary.place_of(record) else { continue };
+        let inputs = &record.inputs;
+        let rank = workload_rank(inputs.workload);
+        let mut here = |over: Over, x: u64| {
+            let mut rest = summary.settings[setting].clone();
+            match over {
+                Over::Size => {}
+                Over::SocketBuffer => rest.socket_buffer_bytes = None,
+                Over::Capacity => rest.capacity_bytes = None,
+            }
+            let size = (over != Over::Size).then_some(inputs.size_bytes);
+            let key = (over, record.group.as_str(), contender, rank, rest.label(), size);
+            let (_, places) = all.entry(key).or_insert_with(|| (setting, BTreeMap::new()));
+            places.entry(x).or_default().push(record);
+        };
+        here(Over::Size, inputs.size_bytes);
+        if let Some(bytes) = inputs.socket_buffer_bytes {
+            here(Over::SocketBuffer, bytes);
+        }
+        if let Some(bytes) = inputs.capacity_bytes {
+            here(Over::Capacity, bytes);
+        }
+    }
+    all.into_iter()
+        .filter(|(_, (_, places))| places.len() >= places_at_least)
+        .filter_map(|((over, _, contender, _, _, size_bytes), (setting, places))| {
+            let workload = places.values().flatten().next()?.inputs.workload;
+            let places = places.into_iter().collect();
+            Some(Series { over, contender, setting, workload, size_bytes, places })
+        })
+        .collect()
+}
