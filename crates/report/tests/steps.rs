@@ -56,6 +56,7 @@ fn cut_series(
                 record.facts.insert("mtu_bytes".to_owned(), 1500);
                 let sent = record.counts.expect("counted").received * packets;
                 record.net = vec![IfaceMeters {
+                    host: "a".to_owned(),
                     name: "eth0".to_owned(),
                     tx_packets: sent,
                     rx_packets: 0,
