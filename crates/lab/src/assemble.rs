@@ -1,5 +1,8 @@
 //! From what the roles brought to the figures of a record: sums, verdict on the content, cost, shares.
 
+mod fairness;
+mod hosts;
+
 use std::path::Path;
 
 use crossway_mech::{Caps, Order, Reliability};
@@ -9,7 +12,7 @@ use crate::control::Outcome;
 use crate::histogram;
 use crate::inputs::Workload;
 use crate::record::{
-    Cost, Counts, Fairness, LOCAL, Latency, Pacing, Record, RoleMeters, Span, Status, Throughput,
+    Cost, Counts, LOCAL, Latency, Pacing, Record, RoleMeters, Span, Status, Throughput,
 };
 use crate::trial::{Brought, wall_ns};
 
@@ -42,14 +45,7 @@ pub(crate) fn enter(
             }
         }
     }
-    match brought.host {
-        Ok(host) => record.host_cpu = vec![host],
-        Err(why) => drop(record.nulls.insert("host_cpu".to_owned(), why)),
-    }
-    match brought.traffic {
-        Ok(net) => record.net = net,
-        Err(why) => drop(record.nulls.insert("net".to_owned(), why)),
-    }
+    hosts::enter(record, brought.hosts, counts.received, caps);
     let histograms = histograms(&brought.outcomes);
     if !histograms.is_empty() {
         let file = format!("h/{name}.hlog");
@@ -70,7 +66,7 @@ pub(crate) fn enter(
         Ok(cost) => record.cost = Some(cost),
         Err(why) => drop(record.nulls.insert("cost".to_owned(), why)),
     }
-    record.fairness = fairness(&brought.outcomes, record.inputs.workload);
+    record.fairness = fairness::of(&brought.outcomes, record.inputs.workload);
     (record.status, record.reason) = judge(caps, &counts, &brought.outcomes);
     record.counts = Some(counts);
     explain_nulls(record);
@@ -213,34 +209,6 @@ fn cost(record: &Record, counts: &Counts) -> Result<Cost, String> {
     })
 }
 
-/// Shares of the senders (one receiver) or of the pairs or receivers.
-fn fairness(outcomes: &[Outcome], workload: Workload) -> Option<Fairness> {
-    let amounts: Vec<u64> = match workload {
-        Workload::FanIn { .. } => outcomes.iter().flat_map(|o| o.shares.clone()).collect(),
-        Workload::Pairs { .. } | Workload::FanOut { .. } => {
-            outcomes.iter().filter(|o| !o.shares.is_empty()).map(|o| o.received).collect()
-        }
-        _ => return None,
-    };
-    let total: u64 = amounts.iter().sum();
-    if total == 0 {
-        return None;
-    }
-    let shares: Vec<f64> = amounts.iter().map(|&a| a as f64 / total as f64).collect();
-    Some(Fairness {
-        jain: jain(&shares),
-        shares,
-        longest_wait_ns: outcomes.iter().filter_map(|o| o.longest_wait_ns).max().unwrap_or(0),
-    })
-}
-
-/// Jain, Chiu, Hawe 1984: the square of the sum over n times the sum of squares.
-fn jain(shares: &[f64]) -> f64 {
-    let sum: f64 = shares.iter().sum();
-    let squares: f64 = shares.iter().map(|s| s * s).sum();
-    sum * sum / (shares.len() as f64 * squares)
-}
-
 /// Says why a figure of this record is null, where nothing else says so.
 fn explain_nulls(record: &mut Record) {
     let few = "fewer than ten samples lie beyond it";
@@ -307,11 +275,5 @@ mod tests {
         assert!(why.contains("steps of 10 ms, of which the roles used 3:"), "{why}");
         record.roles[0].user_ns = 490_000_000;
         assert!(cost(&record, &counts).is_ok());
-    }
-
-    #[test]
-    fn jain_is_one_for_equals_and_one_nth_for_a_hog() {
-        assert!((jain(&[0.25; 4]) - 1.0).abs() < 1e-12);
-        assert!((jain(&[1.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-12);
     }
 }

@@ -97,6 +97,7 @@ fn expand_group(group: &Group, site: &Site, seed: u64, topology: &Topology, case
                             socket_buffer_bytes: None,
                             capacity_bytes: None,
                             messages: group.messages,
+                            packet_series_ms: group.packet_series_ms,
                             warmup_ms: group.warmup_ms,
                             measure_ms: group.measure_ms,
                             trial: 0,
@@ -272,7 +273,8 @@ fn workload_id(workload: Workload) -> String {
         Workload::Paced { burst_bytes, period_us } => format!("paced-{burst_bytes}B-{period_us}us"),
         Workload::Exchange => "exchange".to_owned(),
         Workload::Pairs { pairs } => format!("pairs-{pairs}"),
-        Workload::FanIn { senders } => format!("fan-in-{senders}"),
+        Workload::FanIn { senders, receiver_us: 0 } => format!("fan-in-{senders}"),
+        Workload::FanIn { senders, receiver_us } => format!("fan-in-{senders}-slow{receiver_us}us"),
         Workload::FanOut { receivers } => format!("fan-out-{receivers}"),
     }
 }

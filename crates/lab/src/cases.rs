@@ -103,7 +103,8 @@ pub fn workload_name(workload: &Workload) -> String {
         Workload::Paced { burst_bytes, period_us } => format!("paced-{burst_bytes}B-{period_us}us"),
         Workload::Exchange => "exchange".to_owned(),
         Workload::Pairs { pairs } => format!("pairs-{pairs}"),
-        Workload::FanIn { senders } => format!("fan-in-{senders}"),
+        Workload::FanIn { senders, receiver_us: 0 } => format!("fan-in-{senders}"),
+        Workload::FanIn { senders, receiver_us } => format!("fan-in-{senders}-slow{receiver_us}us"),
         Workload::FanOut { receivers } => format!("fan-out-{receivers}"),
     }
 }

@@ -77,7 +77,7 @@ impl Cast {
                     .collect(),
                 links: (0..pairs as usize).map(|i| link(2 * i + 1, 2 * i)).collect(),
             },
-            Workload::FanIn { senders } => {
+            Workload::FanIn { senders, .. } => {
                 let hub = senders as usize;
                 let listeners = if caps.fan_in { 1 } else { senders as u16 };
                 let mut roles: Vec<_> =

@@ -32,12 +32,19 @@ pub enum Workload {
     FanIn {
         /// Number of senders.
         senders: u32,
+        /// How slow the receiver is: microseconds of work on each message; 0: as fast as it can.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        receiver_us: u32,
     },
     /// One sender to so many receivers in turn.
     FanOut {
         /// Number of receivers.
         receivers: u32,
     },
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Where the roles run, as asked for.
@@ -147,6 +154,9 @@ pub struct Inputs {
     pub warmup_ms: u64,
     /// Measured time in milliseconds where `messages` is null.
     pub measure_ms: u64,
+    /// Packets of the interfaces over time, sampled so many milliseconds apart; null: no series.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packet_series_ms: Option<u32>,
     /// This trial, from 0.
     pub trial: u32,
     /// Trials of this case in this run.

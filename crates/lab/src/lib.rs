@@ -20,7 +20,7 @@ pub mod inputs;
 pub mod launcher;
 pub mod limits;
 pub mod load;
-mod meters;
+pub mod meters;
 pub mod pattern;
 pub mod payload;
 pub mod placement;

@@ -8,6 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::inputs::Inputs;
 
+mod hosts;
+
+pub use hosts::{
+    HostMeters, IfaceMeters, PacketSample, PacketSeries, Packets, Retransmissions, Transport,
+};
+
 /// The schema's version; a reader refuses a larger one.
 pub const SCHEMA: u32 = 2;
 
@@ -160,24 +166,6 @@ pub struct RoleMeters {
     pub longest_wait_ns: Option<u64>,
 }
 
-/// CPU time of a whole host during the measured part, all cores together.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HostMeters {
-    /// The host.
-    #[serde(default = "local")]
-    pub host: String,
-    /// Everything but idle and I/O wait, nanoseconds.
-    pub busy_ns: u64,
-    /// Soft interrupts, nanoseconds.
-    pub softirq_ns: u64,
-    /// Hard interrupts, nanoseconds.
-    pub irq_ns: u64,
-    /// Taken by the hypervisor, nanoseconds.
-    pub steal_ns: u64,
-    /// Number of CPUs.
-    pub cpus: u32,
-}
-
 /// What the roles' CPU time bought.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
@@ -189,24 +177,6 @@ pub struct Cost {
     pub host_ns_per_msg: Option<f64>,
 }
 
-/// One interface's traffic during the measured part.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct IfaceMeters {
-    /// The host.
-    #[serde(default = "local")]
-    pub host: String,
-    /// E.g. `lo`.
-    pub name: String,
-    /// Packets sent.
-    pub tx_packets: u64,
-    /// Packets received.
-    pub rx_packets: u64,
-    /// Bytes sent.
-    pub tx_bytes: u64,
-    /// Bytes received.
-    pub rx_bytes: u64,
-}
-
 /// How several roles shared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fairness {
@@ -216,6 +186,13 @@ pub struct Fairness {
     pub jain: f64,
     /// Longest time one role waited between two messages, nanoseconds.
     pub longest_wait_ns: u64,
+    /// Voluntary context switches of the senders per message sent: how often one of them went to sleep.
+    #[serde(default)]
+    pub sleeps_per_msg: Option<f64>,
+    /// Of these, those that cannot have ended in a message, because the sender slept more often than it sent: woken in
+    /// vain at least so often, per message sent.
+    #[serde(default)]
+    pub wasted_wakeups_per_msg: Option<f64>,
 }
 
 /// The instruments and the machine around this trial.
@@ -247,21 +224,6 @@ pub struct HostRef {
     pub kernel: String,
     /// Digest of its environment, which stands under this name in `env.json`'s `hosts`.
     pub environment: String,
-}
-
-/// Schema 1 had one object or null.
-fn one_or_many<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<HostMeters>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Form {
-        Many(Vec<HostMeters>),
-        One(HostMeters),
-    }
-    Ok(match Option::<Form>::deserialize(from)? {
-        None => Vec::new(),
-        Some(Form::One(one)) => vec![one],
-        Some(Form::Many(many)) => many,
-    })
 }
 
 /// One trial.
@@ -306,13 +268,22 @@ pub struct Record {
     pub pacing: Option<Pacing>,
     /// Each role's use.
     pub roles: Vec<RoleMeters>,
-    /// Each host's CPU time; empty where it could not be read.
-    #[serde(default, deserialize_with = "one_or_many")]
+    /// Each host's CPU time; schema 1 had one entry, without a list and without the host's name.
+    #[serde(default, deserialize_with = "hosts::one_or_several")]
     pub host_cpu: Vec<HostMeters>,
     /// What the CPU time bought.
     pub cost: Option<Cost>,
-    /// Interfaces that carried the traffic; empty where the mechanism uses none.
+    /// Interfaces that carried the traffic, of every host; empty where the mechanism uses none.
     pub net: Vec<IfaceMeters>,
+    /// What the packets amount to.
+    #[serde(default)]
+    pub packets: Option<Packets>,
+    /// Packets over time, where the plan asks for it.
+    #[serde(default)]
+    pub packet_series: Vec<PacketSeries>,
+    /// What each host's transport protocol sent again.
+    #[serde(default)]
+    pub retransmissions: Vec<Retransmissions>,
     /// How several roles shared.
     pub fairness: Option<Fairness>,
     /// The instruments.

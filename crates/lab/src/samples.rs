@@ -31,6 +31,7 @@ pub(crate) fn ping_pong(
         socket_buffer_bytes: None,
         capacity_bytes: None,
         messages: None,
+        packet_series_ms: None,
         warmup_ms: 10,
         measure_ms: 100,
         trial,
@@ -110,6 +111,9 @@ pub(crate) fn ping_pong(
             host_ns_per_msg: None,
         }),
         net: Vec::new(),
+        packets: None,
+        packet_series: Vec::new(),
+        retransmissions: Vec::new(),
         fairness: None,
         calibration: Calibration {
             clock_read_ns: 20.0,

@@ -12,8 +12,8 @@ use crate::cast::Cast;
 use crate::control::{Answer, OfferText, Order, Outcome, Task, Window};
 use crate::inputs::{Inputs, Workload};
 use crate::launcher::{CLOSE_LIMIT, LaunchError, Launcher, Troupe};
-use crate::meters::HostMeter;
-use crate::record::{HostMeters, IfaceMeters};
+use crate::meters::{HostAsk, HostMeter, HostReading};
+use crate::record::{LOCAL, Transport};
 use crate::workload::messages_per_burst;
 
 /// The watchdog for whatever should be quick: opening, verifying, preparing.
@@ -59,8 +59,8 @@ pub(crate) struct Brought {
     pub(crate) warmup: u64,
     pub(crate) facts: Facts,
     pub(crate) warnings: Vec<String>,
-    pub(crate) host: Result<HostMeters, String>,
-    pub(crate) traffic: Result<Vec<IfaceMeters>, String>,
+    /// What each host's meters read, with the hosts' names.
+    pub(crate) hosts: Vec<HostReading>,
 }
 
 /// Runs one trial.
@@ -74,20 +74,19 @@ pub(crate) fn run(setting: &Setting<'_>) -> Result<Brought, LaunchError> {
         play.verify()?;
     }
     let (warmup, rate) = play.warm_up()?;
-    let Measured { window, outcomes, host, traffic, discarded } = play.measure(rate)?;
+    let Measured { window, outcomes, hosts, discarded } = play.measure(rate)?;
     let warmup = warmup + discarded;
     play.close()?;
     let Play { cast, troupe, .. } = play;
     troupe.finish()?;
-    Ok(Brought { cast, outcomes, window, warmup, facts, warnings, host, traffic })
+    Ok(Brought { cast, outcomes, window, warmup, facts, warnings, hosts })
 }
 
 /// The window that counts.
 struct Measured {
     window: Window,
     outcomes: Vec<Outcome>,
-    host: Result<HostMeters, String>,
-    traffic: Result<Vec<IfaceMeters>, String>,
+    hosts: Vec<HostReading>,
     /// Messages of windows that were too short to count.
     discarded: u64,
 }
@@ -294,10 +293,10 @@ impl Play<'_> {
             let window = self.measured_window(rate);
             let meter = self.prepare(&window)?;
             let outcomes = self.go(&window, rate)?;
-            let (host, traffic) = (meter.cpu(), meter.traffic());
+            let hosts = vec![meter.stop().named(LOCAL)];
             let wall_ns = wall_ns(&self.cast, &outcomes).max(1);
             if !by_rate || wall_ns >= least_ns || attempt == ATTEMPTS {
-                return Ok(Measured { window, outcomes, host, traffic, discarded });
+                return Ok(Measured { window, outcomes, hosts, discarded });
             }
             discarded += window.messages;
             let seen = window.messages as f64 * 1e9 / wall_ns as f64;
@@ -313,7 +312,18 @@ impl Play<'_> {
         for (answer, _) in self.troupe.answers(&self.all(), STEP_LIMIT)? {
             let Answer::Ready = answer else { return Err(unexpected(&answer)) };
         }
-        Ok(HostMeter::start(window.measured && self.setting.caps.crosses_hosts))
+        Ok(HostMeter::start(&self.host_ask(window)))
+    }
+
+    /// What the host's meters read around a window: all there is around the one that counts.
+    fn host_ask(&self, window: &Window) -> HostAsk {
+        let counts = window.measured && self.setting.caps.crosses_hosts;
+        HostAsk {
+            interfaces: counts,
+            transport: Transport::of(self.setting.mechanism).filter(|_| counts),
+            series_ms: self.setting.inputs.packet_series_ms.filter(|_| counts),
+            own_cpus_only: false,
+        }
     }
 
     /// The second barrier, and the window itself. Who waits is told first.

@@ -79,7 +79,10 @@ pub fn workload_name(workload: Workload, size: u64) -> String {
         Workload::PingPong => "round trip".to_owned(),
         Workload::Exchange => "exchange".to_owned(),
         Workload::Pairs { pairs } => format!("{pairs} pairs"),
-        Workload::FanIn { senders } => format!("{senders} senders to one"),
+        Workload::FanIn { senders, receiver_us: 0 } => format!("{senders} senders to one"),
+        Workload::FanIn { senders, receiver_us } => {
+            format!("{senders} senders to one that takes {receiver_us} µs a message")
+        }
         Workload::FanOut { receivers } => format!("one to {receivers} receivers"),
         Workload::Paced { burst_bytes, period_us } => {
             let period = units::Quantity::Duration.show(period_us as f64 * 1e3);
@@ -428,7 +431,7 @@ pub(crate) fn workload_rank(workload: Workload) -> (u8, u64, u64) {
         Workload::Paced { burst_bytes, period_us } => (2, burst_bytes, u64::MAX - period_us),
         Workload::Exchange => (3, 0, 0),
         Workload::Pairs { pairs } => (4, pairs.into(), 0),
-        Workload::FanIn { senders } => (5, senders.into(), 0),
+        Workload::FanIn { senders, receiver_us } => (5, senders.into(), receiver_us.into()),
         Workload::FanOut { receivers } => (6, receivers.into(), 0),
     }
 }

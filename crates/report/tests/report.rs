@@ -366,7 +366,11 @@ fn unreadable_runs_give_one_clear_line() {
     assert_eq!(run.records.len(), 5);
     assert!(run.notices.iter().any(|n| n.contains("torn")), "{:?}", run.notices);
 
-    std::fs::write(&file, text.replace("\"schema\":2", "\"schema\":99")).expect("room");
+    std::fs::write(
+        &file,
+        text.replace(&format!("\"schema\":{}", crossway_lab::record::SCHEMA), "\"schema\":99"),
+    )
+    .expect("room");
     let error = Run::read(dir.path()).unwrap_err().to_string();
     assert!(error.contains("schema 99 is newer") && !error.contains('\n'), "{error}");
 }

@@ -30,6 +30,7 @@ pub mod poll;
 pub mod port;
 pub mod proc;
 pub mod procfs;
+pub mod protocol_counters;
 pub mod seccomp;
 pub mod shm;
 pub mod socket;

@@ -63,8 +63,28 @@ impl Usage {
 }
 
 fn cpu_ns() -> u64 {
-    let cpu = clock_gettime(ClockId::ProcessCPUTime);
+    nanoseconds_of(ClockId::ProcessCPUTime)
+}
+
+/// CPU time of the calling thread since its start, nanoseconds.
+pub fn thread_cpu_ns() -> u64 {
+    nanoseconds_of(ClockId::ThreadCPUTime)
+}
+
+fn nanoseconds_of(clock: ClockId) -> u64 {
+    let cpu = clock_gettime(clock);
     cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64
+}
+
+/// Voluntary and involuntary context switches of the calling thread.
+pub fn thread_switches() -> (u64, u64) {
+    // SAFETY: an all-zero rusage is valid, and getrusage fills it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        usage
+    };
+    (usage.ru_nvcsw as u64, usage.ru_nivcsw as u64)
 }
 
 /// The least by which this process's CPU time was seen to grow, nanoseconds. A kernel without a fast clock counts whole ticks,
@@ -94,6 +114,15 @@ pub fn cpu_clock_step_ns() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sleeping_thread_is_seen_to_switch_and_to_use_little() {
+        let (cpu, (voluntary, _)) = (thread_cpu_ns(), thread_switches());
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(thread_switches().0, voluntary + 1);
+        let limit = 10_000_000.max(cpu_clock_step_ns().unwrap_or(0));
+        assert!(thread_cpu_ns() - cpu <= limit);
+    }
 
     #[test]
     fn a_yielding_and_writing_process_is_seen_to_use_cpu_and_fault() {

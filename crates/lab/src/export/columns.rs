@@ -3,7 +3,7 @@
 use crossway_mech::Access;
 
 use crate::cases;
-use crate::record::{HostMeters, Latency, Record, RoleMeters, Span, Status};
+use crate::record::{HostMeters, IfaceMeters, Latency, Record, RoleMeters, Span, Status};
 
 /// A column's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +81,11 @@ fn hosts(r: &Record, of: fn(&HostMeters) -> u64) -> Option<u64> {
     (!r.host_cpu.is_empty()).then(|| r.host_cpu.iter().map(of).sum())
 }
 
+/// A sum over the interfaces of what records of schema 1 do not have.
+fn dropped(r: &Record, of: fn(&IfaceMeters) -> Option<u64>) -> Option<u64> {
+    (!r.net.is_empty()).then(|| r.net.iter().map(of).sum::<Option<u64>>()).flatten()
+}
+
 fn status(status: Status) -> &'static str {
     match status {
         Status::Ok => "ok",
@@ -124,6 +129,7 @@ pub const COLUMNS: &[Column] = columns! {
     "socket_buffer_bytes" Count "SO_SNDBUF and SO_RCVBUF asked for" |r| r.inputs.socket_buffer_bytes;
     "capacity_bytes" Count "ring, pipe or queue capacity asked for" |r| r.inputs.capacity_bytes;
     "messages" Count "messages asked for; null where time was" |r| r.inputs.messages;
+    "packet_series_ms" Count "interval of the packet series asked for" |r| r.inputs.packet_series_ms.map(u64::from);
     "warmup_ms" Count "longest warm-up" |r| Some(r.inputs.warmup_ms);
     "measure_ms" Count "measured time where messages is null" |r| Some(r.inputs.measure_ms);
     "trial" Count "this trial, from 0" |r| Some(u64::from(r.inputs.trial));
@@ -184,18 +190,37 @@ pub const COLUMNS: &[Column] = columns! {
     "host_softirq_ns" Count "soft interrupts of all hosts" |r| hosts(r, |h| h.softirq_ns);
     "host_irq_ns" Count "hard interrupts of all hosts" |r| hosts(r, |h| h.irq_ns);
     "host_steal_ns" Count "taken by the hypervisor" |r| hosts(r, |h| h.steal_ns);
-    "host_cpus" Count "CPUs of all hosts" |r| hosts(r, |h| u64::from(h.cpus));
+    "host_cpus" Count "CPUs of all hosts" |r| hosts(r, |h| h.cpus.into());
+    "sender_host_load" Real "share of the CPUs of the sender's or client's host that was busy, 0 to 1"
+        |r| r.host_cpu.first()?.load();
+    "receiver_host_load" Real "the same of the receiver's or server's host"
+        |r| r.host_cpu.last()?.load();
     "cpu_ns_per_msg" Real "CPU time of all roles per message" |r| r.cost.map(|c| c.cpu_ns_per_msg);
     "bits_per_cpu_s" Real "payload bits per CPU-second of all roles" |r| r.cost.map(|c| c.bits_per_cpu_s);
     "host_ns_per_msg" Real "busy time of all hosts per message" |r| r.cost.and_then(|c| c.host_ns_per_msg);
     "interfaces" Text "interfaces that carried it, separated by spaces"
-        |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(" "));
+        |r| (!r.net.is_empty()).then(|| {
+            r.net.iter().map(|i| format!("{}:{}", i.host, i.name)).collect::<Vec<_>>().join(" ")
+        });
     "tx_packets" Count "packets sent on those" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.tx_packets).sum());
     "rx_packets" Count "packets received on those" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.rx_packets).sum());
     "tx_bytes" Count "bytes sent on those" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.tx_bytes).sum());
     "rx_bytes" Count "bytes received on those" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.rx_bytes).sum());
+    "tx_dropped" Count "packets to be sent on those and dropped" |r| dropped(r, |i| i.tx_dropped);
+    "rx_dropped" Count "packets received on those and dropped" |r| dropped(r, |i| i.rx_dropped);
+    "packets_per_msg" Real "packets both ways per message, round trip or exchange" |r| r.packets.map(|p| p.per_msg);
+    "msgs_per_packet" Real "messages per forward packet" |r| r.packets.map(|p| p.msgs_per_packet);
+    "reverse_per_forward" Real "backward packets per forward packet" |r| r.packets.and_then(|p| p.reverse_per_forward);
+    "transport_sent" Count "segments or packets that the transport protocols sent"
+        |r| (!r.retransmissions.is_empty()).then(|| r.retransmissions.iter().map(|t| t.sent).sum());
+    "transport_again" Count "of these, sent again"
+        |r| (!r.retransmissions.is_empty()).then(|| r.retransmissions.iter().map(|t| t.again).sum());
+    "packet_series" Text "packets over time, as JSON"
+        |r| (!r.packet_series.is_empty()).then(|| serde_json::to_string(&r.packet_series).ok()).flatten();
     "jain" Real "Jain's fairness index of the roles" |r| r.fairness.as_ref().map(|f| f.jain);
     "longest_wait_ns" Count "longest time one role waited" |r| r.fairness.as_ref().map(|f| f.longest_wait_ns);
+    "sleeps_per_msg" Real "voluntary context switches of the senders per message" |r| r.fairness.as_ref()?.sleeps_per_msg;
+    "wasted_wakeups_per_msg" Real "those beyond one per message of each sender" |r| r.fairness.as_ref()?.wasted_wakeups_per_msg;
     "clock_read_ns" Real "cost of reading the clock" |r| Some(r.calibration.clock_read_ns);
     "clock_step_ns" Real "smallest step of the clock" |r| Some(r.calibration.clock_step_ns);
     "empty_loop_ns" Real "cost of the empty measuring loop per message" |r| Some(r.calibration.empty_loop_ns);

@@ -77,6 +77,8 @@ pub struct Group {
     pub capacities: Vec<Option<u64>>,
     /// Messages per trial; `None`: by time.
     pub messages: Option<u64>,
+    /// Packets of the interfaces over time, sampled so many milliseconds apart; `None`: no series.
+    pub packet_series_ms: Option<u32>,
     /// Trials per case.
     pub trials: u32,
     /// Longest warm-up.

@@ -32,6 +32,9 @@ impl Plan {
         if let Some(messages) = inputs.messages {
             group.insert("messages".into(), number(messages));
         }
+        if let Some(ms) = inputs.packet_series_ms {
+            group.insert("packet_series_ms".into(), number(u64::from(ms)));
+        }
         group.insert("trials".into(), number(u64::from(inputs.trials)));
         group.insert("warmup_ms".into(), number(inputs.warmup_ms));
         group.insert("measure_ms".into(), number(inputs.measure_ms));
@@ -74,7 +77,11 @@ fn workload(workload: Workload) -> Value {
             table([("paced", table(arguments))])
         }
         Workload::Pairs { pairs } => count("pairs", "pairs", pairs),
-        Workload::FanIn { senders } => count("fan-in", "senders", senders),
+        Workload::FanIn { senders, receiver_us: 0 } => count("fan-in", "senders", senders),
+        Workload::FanIn { senders, receiver_us } => {
+            let arguments = [("senders", senders), ("receiver_us", receiver_us)];
+            table([("fan-in", table(arguments.map(|(key, n)| (key, number(u64::from(n))))))])
+        }
         Workload::FanOut { receivers } => count("fan-out", "receivers", receivers),
     }
 }

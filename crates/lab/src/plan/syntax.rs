@@ -22,6 +22,7 @@ const GROUP_KEYS: &[&str] = &[
     "socket_buffer_bytes",
     "capacity_bytes",
     "messages",
+    "packet_series_ms",
     "trials",
     "warmup_ms",
     "measure_ms",
@@ -230,6 +231,9 @@ fn group(
         messages: get("messages")
             .map(|(at, value)| at.number(value, 1, 1_000_000_000))
             .transpose()?,
+        packet_series_ms: get("packet_series_ms")
+            .map(|(at, value)| at.number(value, 1, 60_000).map(|ms| ms as u32))
+            .transpose()?,
         trials: number("trials", 1, 1_000, 5)? as u32,
         warmup_ms: number("warmup_ms", 0, 60_000, 100)?,
         measure_ms: number("measure_ms", 1, 600_000, 500)?,
@@ -246,7 +250,7 @@ fn ends(at: &At<'_>, value: &Value) -> Result<Ends, PlanError> {
 
 fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError> {
     const ALLOWED: &str = "throughput, ping-pong, exchange, { paced = { burst_bytes, period_us } }, \
-                           { pairs = { pairs } }, { fan-in = { senders } }, { fan-out = { receivers } }";
+                           { pairs = { pairs } }, { fan-in = { senders, receiver_us? } }, { fan-out = { receivers } }";
     if let Some(word) = value.as_str() {
         return match word {
             "throughput" => Ok(Workload::Throughput),
@@ -269,7 +273,15 @@ fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError> {
             })
         }
         "pairs" => Ok(Workload::Pairs { pairs: count("pairs")? }),
-        "fan-in" => Ok(Workload::FanIn { senders: count("senders")? }),
+        "fan-in" => {
+            at.only(table, &["senders", "receiver_us"])?;
+            let senders = at.field(table, "senders", 2, MOST_PEERS)? as u32;
+            let receiver_us = match table.get("receiver_us") {
+                Some(value) => at.key("receiver_us").number(value, 0, 1_000_000)? as u32,
+                None => 0,
+            };
+            Ok(Workload::FanIn { senders, receiver_us })
+        }
         "fan-out" => Ok(Workload::FanOut { receivers: count("receivers")? }),
         _ => Err(at.bad(format!("unknown workload; allowed: {ALLOWED}"))),
     }

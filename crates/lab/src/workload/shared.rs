@@ -73,17 +73,21 @@ fn ticks_until(ticker: &Ticker, until_ns: u64) -> u64 {
 /// Receives until every sender's end mark has come.
 pub(super) fn receive<M: Mechanism>(stage: &mut Stage<M>) -> Result<Outcome, RoleError> {
     let len = stage.receive_len();
-    let fan_in = matches!(stage.task.inputs.workload, Workload::FanIn { .. });
+    let (fan_in, work_us) = match stage.task.inputs.workload {
+        Workload::FanIn { receiver_us, .. } => (true, receiver_us),
+        _ => (false, 0),
+    };
+    let work = Work { ticker: stage.ticker, ns: u64::from(work_us) * 1000 };
     let size = stage.source.size();
     let wait = stage.spec.wait;
     let Stage { channels, checkers, scratch, .. } = stage;
     let scratch = &mut scratch[..len];
     let mut outcome = metered(|| match &mut channels[..] {
-        [(_, rx)] if fan_in => receive_mixed(rx, scratch, checkers),
+        [(_, rx)] if fan_in => receive_mixed(rx, scratch, checkers, work),
         [(_, rx)] => receive_until_mark(rx, scratch, &mut checkers[0]),
         _ => {
             let rxs = channels.iter_mut().map(|(_, rx)| rx).collect();
-            receive_in_turn(rxs, scratch, checkers, sleeps(wait))
+            receive_in_turn(rxs, scratch, checkers, sleeps(wait), work)
         }
     })?;
     outcome.shares = checkers.iter().map(|c| c.messages).collect();
@@ -91,11 +95,31 @@ pub(super) fn receive<M: Mechanism>(stage: &mut Stage<M>) -> Result<Outcome, Rol
     Ok(outcome)
 }
 
+/// What a slow receiver does with each message: it keeps its CPU busy for a while.
+#[derive(Clone, Copy)]
+struct Work {
+    ticker: Ticker,
+    ns: u64,
+}
+
+impl Work {
+    #[inline]
+    fn on_a_message(self) {
+        if self.ns > 0 {
+            let begin = self.ticker.now();
+            while self.ticker.ns(self.ticker.now().wrapping_sub(begin)) < self.ns {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
 /// All senders feed one end; the number tells whose message it is.
 fn receive_mixed<R: Rx>(
     rx: &mut R,
     scratch: &mut [u8],
     checkers: &mut [Checker],
+    work: Work,
 ) -> Result<(), RoleError> {
     let first = checkers[0].position() >> SENDER_SHIFT;
     let mut open = checkers.len();
@@ -107,6 +131,7 @@ fn receive_mixed<R: Rx>(
                 // A number that no sender has is damage; the first account takes it.
                 let at = if at < checkers.len() { at } else { 0 };
                 checkers[at].check(message);
+                work.on_a_message();
             }
         })?;
     }
@@ -119,6 +144,7 @@ fn receive_in_turn<R: Rx>(
     scratch: &mut [u8],
     checkers: &mut [Checker],
     may_sleep: bool,
+    work: Work,
 ) -> Result<(), RoleError> {
     let mut open: Vec<usize> = (0..rxs.len()).collect();
     while !open.is_empty() {
@@ -133,6 +159,7 @@ fn receive_in_turn<R: Rx>(
                             ended.push(at);
                             break;
                         }
+                        work.on_a_message();
                     }
                     Err(RecvError::Empty) => break,
                     Err(e) => return Err(e.into()),

@@ -11,7 +11,8 @@ use crate::units;
 fn roles(workload: Workload) -> Option<(&'static str, u32)> {
     match workload {
         Workload::Pairs { pairs } => Some(("independent pairs", pairs)),
-        Workload::FanIn { senders } => Some(("senders to one receiver", senders)),
+        Workload::FanIn { senders, receiver_us: 0 } => Some(("senders to one receiver", senders)),
+        Workload::FanIn { senders, .. } => Some(("senders to one slow receiver", senders)),
         Workload::FanOut { receivers } => Some(("receivers of one sender", receivers)),
         _ => None,
     }
@@ -27,7 +28,12 @@ fn views(
     let mut views = Vec::new();
     let has = |c: &Case| roles(c.workload).is_some() && figure(c).is_some();
     for setting in super::settings_with(summary, has) {
-        for kind in ["senders to one receiver", "independent pairs", "receivers of one sender"] {
+        for kind in [
+            "senders to one receiver",
+            "senders to one slow receiver",
+            "independent pairs",
+            "receivers of one sender",
+        ] {
             let of_kind = |c: &Case| has(c) && roles(c.workload).is_some_and(|(k, _)| k == kind);
             for size in summary.sizes(|c| c.setting == setting && of_kind(c)) {
                 let mut series: Vec<Series> = Vec::new();

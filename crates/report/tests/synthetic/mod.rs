@@ -11,8 +11,8 @@ use crossway_lab::env::Environment;
 use crossway_lab::inputs::{Access, Inputs, Load, Placement, Wait, Workload};
 use crossway_lab::limits::{CopyLimit, Layout, Limits, Memcpy, PairLines, Spread, Wake, WakeKind};
 use crossway_lab::record::{
-    Calibration, Cost, Counts, Fairness, IfaceMeters, Latency, Pacing, Record, RoleMeters, SCHEMA,
-    Span, Status, Throughput,
+    Calibration, Cost, Counts, Fairness, IfaceMeters, Latency, Pacing, Packets, Record, RoleMeters,
+    SCHEMA, Span, Status, Throughput,
 };
 
 /// Noise that is the same in every run.
@@ -168,7 +168,7 @@ pub(crate) fn trial(
     let spins = matches!(made.wait, Wait::Spin);
     let wall_ns = 200e6;
     let roles_n = match ask.workload {
-        Workload::FanIn { senders } => senders,
+        Workload::FanIn { senders, .. } => senders,
         Workload::FanOut { receivers } => receivers,
         Workload::Pairs { pairs } => pairs,
         _ => 1,
@@ -211,7 +211,7 @@ pub(crate) fn trial(
         };
     let role_names: Vec<String> = match ask.workload {
         Workload::PingPong | Workload::Exchange => vec!["client".into(), "server".into()],
-        Workload::FanIn { senders } => {
+        Workload::FanIn { senders, .. } => {
             (0..senders).map(|i| format!("sender-{i}")).chain(["receiver".to_owned()]).collect()
         }
         _ => vec!["sender".into(), "receiver".into()],
@@ -244,7 +244,13 @@ pub(crate) fn trial(
         let sum: f64 = raw.iter().sum();
         let shares: Vec<f64> = raw.iter().map(|s| s / sum).collect();
         let jain = crossway_lab::stats::jain(&shares).expect("shares are positive");
-        Fairness { shares, jain, longest_wait_ns: (message_ns * 400.0 * (1.0 + skew)) as u64 }
+        Fairness {
+            shares,
+            jain,
+            longest_wait_ns: (message_ns * 400.0 * (1.0 + skew)) as u64,
+            sleeps_per_msg: Some(0.4),
+            wasted_wakeups_per_msg: Some(0.1),
+        }
     });
     let pacing = match ask.workload {
         Workload::Paced { burst_bytes, period_us } => {
@@ -290,6 +296,7 @@ pub(crate) fn trial(
             socket_buffer_bytes: ask.socket_buffer_bytes,
             capacity_bytes: None,
             messages: None,
+            packet_series_ms: None,
             warmup_ms: 100,
             measure_ms: 200,
             trial,
@@ -332,10 +339,19 @@ pub(crate) fn trial(
                 rx_packets: packets as u64,
                 tx_bytes: (messages * size * 1.03) as u64,
                 rx_bytes: (messages * size * 1.03) as u64,
+                tx_dropped: Some(0),
+                rx_dropped: Some(0),
             }]
         } else {
             Vec::new()
         },
+        packets: network.then(|| Packets {
+            per_msg: packets / messages,
+            msgs_per_packet: messages / packets,
+            reverse_per_forward: None,
+        }),
+        packet_series: Vec::new(),
+        retransmissions: Vec::new(),
         fairness,
         calibration: Calibration {
             clock_read_ns: 21.0,
@@ -432,7 +448,7 @@ pub(crate) fn rich() -> Vec<Record> {
     asks.push(Ask::idle(Workload::Exchange, 64));
     asks.push(Ask::idle(Workload::Exchange, 4096));
     for n in [2, 4, 8] {
-        asks.push(Ask::idle(Workload::FanIn { senders: n }, 64));
+        asks.push(Ask::idle(Workload::FanIn { senders: n, receiver_us: 0 }, 64));
         asks.push(Ask::idle(Workload::Pairs { pairs: n }, 64));
     }
     records.extend(run(&MADE[..14], &asks, 5, 14));

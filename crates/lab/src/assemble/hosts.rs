@@ -1,0 +1,54 @@
+//! From what the hosts' meters read to a record: CPU time, traffic, packets per message, what was sent again.
+
+use crossway_mech::Caps;
+
+use crate::inputs::Workload;
+use crate::meters::{HostReading, packets};
+use crate::record::{Record, Transport};
+
+/// Enters the readings of all hosts. The first role sends, or is the client; the last one receives, or is the server.
+pub(super) fn enter(record: &mut Record, readings: Vec<HostReading>, messages: u64, caps: &Caps) {
+    let mut explain = |field: &str, why: String| record.nulls.insert(field.to_owned(), why);
+    for reading in readings {
+        match reading.cpu {
+            Ok(cpu) => record.host_cpu.push(cpu),
+            Err(why) => drop(explain("host_cpu", why)),
+        }
+        match reading.net {
+            Ok(net) => record.net.extend(net),
+            Err(why) => drop(explain("net", why)),
+        }
+        match reading.retransmissions {
+            Ok(again) => record.retransmissions.extend(again),
+            Err(why) => drop(explain("retransmissions", why)),
+        }
+        match reading.series {
+            Ok(series) => record.packet_series.extend(series),
+            Err(why) => drop(explain("packet_series", why)),
+        }
+    }
+    if record.retransmissions.is_empty() && Transport::of(&record.mechanism).is_none() {
+        explain("retransmissions", Transport::why_none(&record.mechanism));
+    }
+    let told = match (record.roles.first(), record.roles.last()) {
+        _ if !caps.crosses_hosts => Err("it uses no network interface".to_owned()),
+        _ if several(record.inputs.workload) => {
+            Err("several senders or receivers: a packet is nobody's".to_owned())
+        }
+        (Some(first), Some(last)) => packets(&record.net, &first.host, &last.host, messages),
+        _ => Err("no role took part".to_owned()),
+    };
+    match told {
+        Ok(told) => record.packets = Some(told),
+        Err(why) => drop(record.nulls.insert("packets".to_owned(), why)),
+    }
+    if record.packets.is_some_and(|p| p.reverse_per_forward.is_none()) {
+        let why = "on loopback both directions are one counter";
+        record.nulls.insert("packets.reverse_per_forward".to_owned(), why.to_owned());
+    }
+}
+
+/// Whether messages go between more than two roles.
+fn several(workload: Workload) -> bool {
+    crate::trial::timed(workload)
+}

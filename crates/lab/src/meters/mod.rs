@@ -1,0 +1,13 @@
+//! What a role and its host use during a window. Snapshots are taken just outside the timed loop.
+//!
+//! A host's meters run on that host, in its network namespace: by the controller for this machine, by the agent elsewhere.
+
+mod host;
+mod packets;
+mod retransmissions;
+mod role;
+mod series;
+
+pub use host::{HostAsk, HostMeter, HostReading};
+pub(crate) use packets::packets;
+pub(crate) use role::{RoleMeter, open_counters};

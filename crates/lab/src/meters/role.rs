@@ -1,0 +1,57 @@
+//! What a role uses during a window.
+
+use std::sync::OnceLock;
+
+use crossway_sys::perf;
+use crossway_sys::usage::Usage;
+
+use crate::control::{Counters, Outcome};
+
+/// The hardware counters of this process. They count threads that start after them, so a role opens them first of all.
+static COUNTERS: OnceLock<Result<perf::Counters, String>> = OnceLock::new();
+
+/// Opens the hardware counters, where there are any.
+pub(crate) fn open_counters() {
+    COUNTERS.get_or_init(|| perf::Counters::start().map_err(|e| format!("{e}; {}", e.remedy())));
+}
+
+fn count() -> Result<perf::Counted, String> {
+    match COUNTERS.get() {
+        Some(Ok(counters)) => counters.read().map_err(|e| e.to_string()),
+        Some(Err(why)) => Err(why.clone()),
+        None => Err("the counters were not opened".to_owned()),
+    }
+}
+
+/// A role's meters, running.
+pub(crate) struct RoleMeter {
+    usage: Usage,
+    counted: Result<perf::Counted, String>,
+}
+
+impl RoleMeter {
+    /// Reads them; the first instant of the window should come right after.
+    pub(crate) fn start() -> Self {
+        RoleMeter { counted: count(), usage: Usage::now() }
+    }
+
+    /// Reads them again and enters the difference.
+    pub(crate) fn stop(self, outcome: &mut Outcome) {
+        let used = Usage::now().since(&self.usage);
+        outcome.counters = match (self.counted, count()) {
+            (Ok(before), Ok(after)) => Counters {
+                cycles: Some(after.cycles.saturating_sub(before.cycles)),
+                instructions: Some(after.instructions.saturating_sub(before.instructions)),
+                cache_misses: Some(after.cache_misses.saturating_sub(before.cache_misses)),
+                missing: None,
+            },
+            (Err(why), _) | (_, Err(why)) => Counters { missing: Some(why), ..Default::default() },
+        };
+        outcome.user_ns = used.user_ns();
+        outcome.system_ns = used.system_ns;
+        outcome.switches_voluntary = used.switches_voluntary;
+        outcome.switches_involuntary = used.switches_involuntary;
+        outcome.faults_minor = used.faults_minor;
+        outcome.faults_major = used.faults_major;
+    }
+}

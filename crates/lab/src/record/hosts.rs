@@ -1,0 +1,166 @@
+//! What is read on a host and on its interfaces, each entry with the host's name.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::local;
+
+/// CPU time of one host during the measured part, all of its CPUs together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostMeters {
+    /// Whose.
+    #[serde(default = "local")]
+    pub host: String,
+    /// Everything but idle, I/O wait and steal, nanoseconds.
+    pub busy_ns: u64,
+    /// Soft interrupts, nanoseconds.
+    pub softirq_ns: u64,
+    /// Hard interrupts, nanoseconds.
+    pub irq_ns: u64,
+    /// Taken by the hypervisor, nanoseconds.
+    pub steal_ns: u64,
+    /// Number of CPUs.
+    pub cpus: u32,
+    /// From the first reading to the second, nanoseconds: `busy_ns` over this and `cpus` is the load. Null in schema 1.
+    #[serde(default)]
+    pub span_ns: Option<u64>,
+}
+
+impl HostMeters {
+    /// The share of its CPUs that was busy, 0 to 1.
+    pub fn load(&self) -> Option<f64> {
+        let span_ns = self.span_ns.filter(|ns| *ns > 0)?;
+        (self.cpus > 0).then(|| self.busy_ns as f64 / (span_ns as f64 * f64::from(self.cpus)))
+    }
+}
+
+/// One entry, several, or none.
+pub(super) fn one_or_several<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Vec<HostMeters>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        Several(Vec<HostMeters>),
+        One(HostMeters),
+        Nothing(()),
+    }
+    Ok(match Form::deserialize(from)? {
+        Form::Several(all) => all,
+        Form::One(only) => vec![only],
+        Form::Nothing(()) => Vec::new(),
+    })
+}
+
+/// One interface's traffic during the measured part.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IfaceMeters {
+    /// On which host.
+    #[serde(default = "local")]
+    pub host: String,
+    /// E.g. `lo`.
+    pub name: String,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Packets to be sent and dropped; null in schema 1.
+    #[serde(default)]
+    pub tx_dropped: Option<u64>,
+    /// Packets received and dropped; null in schema 1.
+    #[serde(default)]
+    pub rx_dropped: Option<u64>,
+}
+
+/// What the packets on the wire amount to. Forward is the way of the messages, or of the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Packets {
+    /// Packets on the wire, both ways, per message, round trip or exchange (C5).
+    pub per_msg: f64,
+    /// Messages per forward packet (T5); on loopback, where the ways are not told apart, per packet.
+    pub msgs_per_packet: f64,
+    /// Backward packets per forward one (T6: the acknowledgements); null on loopback.
+    pub reverse_per_forward: Option<f64>,
+}
+
+/// Packets of one interface over time (T5).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PacketSeries {
+    /// On which host.
+    pub host: String,
+    /// Its interface.
+    pub interface: String,
+    /// Time between two samples as asked for, milliseconds.
+    pub interval_ms: u32,
+    /// The samples, oldest first; the first is the state at the start.
+    pub samples: Vec<PacketSample>,
+    /// CPU time of the thread that took all of this host's samples, nanoseconds: the meter's own cost.
+    pub cost_ns: u64,
+}
+
+/// Packets since the first sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketSample {
+    /// Time since the first sample, by the host's own clock, nanoseconds.
+    pub at_ns: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Packets received.
+    pub rx_packets: u64,
+}
+
+/// A transport protocol that sends again what got lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// TCP, and MPTCP over it: segments.
+    Tcp,
+    /// SCTP: packets sent, and occasions on which chunks were sent again.
+    Sctp,
+    /// TIPC's links: packets.
+    Tipc,
+}
+
+/// What a host's transport protocol sent again during the measured part: of the whole host, strangers included.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retransmissions {
+    /// On which host.
+    pub host: String,
+    /// Which protocol; it says what is counted.
+    pub transport: Transport,
+    /// Sent, for the first time or again.
+    pub sent: u64,
+    /// Sent again.
+    pub again: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::record::Record;
+
+    #[test]
+    fn a_record_of_schema_1_is_read_with_its_host_and_interface() {
+        let mut old = serde_json::to_value(crate::samples::ping_pong("tcp", 64, 0, 9000, 1.0))
+            .expect("a record");
+        let fields = old.as_object_mut().expect("an object");
+        for new in ["packets", "packet_series", "retransmissions"] {
+            assert!(fields.remove(new).is_some(), "{new} is a field");
+        }
+        fields.insert("schema".to_owned(), 1.into());
+        let host = r#"{"busy_ns":5,"softirq_ns":1,"irq_ns":0,"steal_ns":0,"cpus":2}"#;
+        let iface = r#"[{"name":"lo","tx_packets":3,"rx_packets":3,"tx_bytes":9,"rx_bytes":9}]"#;
+        for (name, text) in [("host_cpu", host), ("net", iface)] {
+            fields.insert(name.to_owned(), serde_json::from_str(text).expect("JSON"));
+        }
+        let record: Record = serde_json::from_value(old.clone()).expect("an old record");
+        assert_eq!(record.host_cpu.len(), 1);
+        assert_eq!((record.host_cpu[0].host.as_str(), record.host_cpu[0].busy_ns), ("local", 5));
+        assert_eq!((record.net[0].host.as_str(), record.net[0].tx_dropped), ("local", None));
+        old["host_cpu"] = serde_json::Value::Null;
+        let record: Record = serde_json::from_value(old).expect("an old record");
+        assert!(record.host_cpu.is_empty());
+    }
+}
