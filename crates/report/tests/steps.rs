@@ -62,6 +62,7 @@ fn cut_series(
                     rx_packets: 0,
                     tx_bytes: 0,
                     rx_bytes: 0,
+                    ..Default::default()
                 }];
             }
             records
