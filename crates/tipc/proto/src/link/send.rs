@@ -5,7 +5,9 @@ use crate::backlog::{Backlog, Congested, SYSTEM, level_of, split};
 use crate::limits::{PROBE_FIRST, PROBE_MARGIN, RESEND_HOLDOFF};
 use crate::seq::Seq;
 use crate::time::Nanos;
-use crate::wire::{GapAck, View, refresh_link_fields, set_sequence};
+use crate::wire::{
+    Capabilities, GapAck, NAMED_HEADER_LEN, View, refresh_link_fields, set_sequence,
+};
 use alloc::vec::Vec;
 
 impl Link {
@@ -19,15 +21,31 @@ impl Link {
             return Err((congested, message));
         }
         let mut packets = Vec::new();
-        split(message, self.mtu, self.cfg.peer, self.cfg.own, &mut packets);
+        split(message, self.packet_max(), self.cfg.peer, self.cfg.own, &mut packets);
         for packet in packets {
-            if self.backlog.is_empty() && self.tx.len() < usize::from(self.window.size()) {
-                self.number(packet);
-            } else {
-                self.backlog.push(level, packet, self.mtu);
-            }
+            self.enqueue(level, packet);
         }
         Ok(())
+    }
+
+    /// Puts a packet behind all others.
+    pub(super) fn enqueue(&mut self, level: usize, packet: Vec<u8>) {
+        if self.backlog.is_empty() && self.tx.len() < usize::from(self.window.size()) {
+            self.number(packet);
+        } else {
+            let packet_max = self.packet_max();
+            self.backlog.push(level, packet, packet_max);
+        }
+    }
+
+    /// The largest packet that is sent. A peer that cannot put cut packets together again must be able to get each whole through
+    /// another link, inside a packet of that.
+    fn packet_max(&self) -> usize {
+        if self.cfg.common.has(Capabilities::TUNNEL_ENHANCED) {
+            self.mtu
+        } else {
+            self.mtu - NAMED_HEADER_LEN
+        }
     }
 
     fn number(&mut self, mut packet: Vec<u8>) {

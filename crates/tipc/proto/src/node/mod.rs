@@ -19,6 +19,7 @@
 //! ```
 
 mod bearer;
+mod contact;
 mod deliver;
 mod discovery;
 mod input;
@@ -31,6 +32,7 @@ mod report;
 mod send;
 mod sockets;
 mod topology;
+mod tunnel;
 
 pub use bearer::{BearerConfig, BearerError};
 pub use report::{LinkReport, PeerReport};
@@ -53,7 +55,7 @@ use bearer::Bearer;
 use peer::Peer;
 use topology::Topology;
 
-/// What this node announces: exactly what it speaks. Not tunnels.
+/// What this node announces: exactly what it speaks, which is all there is.
 pub const CAPABILITIES: Capabilities = Capabilities::SYN
     .and(Capabilities::BCAST_SYNCH)
     .and(Capabilities::BCAST_STATE_NACK)
@@ -63,6 +65,7 @@ pub const CAPABILITIES: Capabilities = Capabilities::SYN
     .and(Capabilities::LINK_PROTO_SEQNO)
     .and(Capabilities::MCAST_RBCTL)
     .and(Capabilities::GAP_ACK_BLOCK)
+    .and(Capabilities::TUNNEL_ENHANCED)
     .and(Capabilities::NAGLE)
     .and(Capabilities::NAMED_BCAST);
 
@@ -109,14 +112,14 @@ pub enum Event {
         /// Where it sends from.
         media: MediaAddr,
     },
-    /// A link came up, and with it contact to its node.
+    /// A link came up. [`Event::PeerUp`] follows when it is the first to its node.
     LinkUp {
         /// The node at the other end.
         peer: NodeAddr,
         /// Our end's bearer.
         bearer: BearerId,
     },
-    /// A link went down, and with it contact to its node.
+    /// A link went down. [`Event::PeerDown`] follows when no other was left to its node.
     LinkDown {
         /// The node at the other end.
         peer: NodeAddr,
@@ -124,6 +127,16 @@ pub enum Event {
         bearer: BearerId,
         /// Why.
         reason: LinkDownReason,
+    },
+    /// Contact with a node began.
+    PeerUp {
+        /// The node.
+        peer: NodeAddr,
+    },
+    /// Contact with a node was lost, and with it what was under way from and to it.
+    PeerDown {
+        /// The node.
+        peer: NodeAddr,
     },
     /// A binding came into the table.
     Published(Binding),
@@ -162,7 +175,7 @@ pub struct Node {
     net_hash: u32,
     bearers: [Option<Bearer>; BEARERS_MAX],
     peers: BTreeMap<NodeAddr, Peer>,
-    /// Peers whose link is up.
+    /// Peers in contact.
     linked: usize,
     bcast: BcastSender,
     names: NameTable,

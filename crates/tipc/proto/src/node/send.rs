@@ -170,7 +170,7 @@ impl Node {
     fn is_reachable(&self, node: NodeAddr) -> bool {
         node == self.own()
             || node == NodeAddr(0)
-            || self.peers.get(&node).is_some_and(|p| p.link.is_up())
+            || self.peers.get(&node).is_some_and(|p| p.is_up())
     }
 
     pub(super) fn encode(&self, message: &DataMessage<'_>) -> Vec<u8> {
@@ -189,7 +189,7 @@ impl Node {
         let level = self.socket(port)?.options.importance as usize;
         match self.route(node, bytes) {
             Ok(()) => Ok(()),
-            Err(_) => match self.peers.get_mut(&node).filter(|p| p.link.is_up()) {
+            Err(_) => match self.peers.get_mut(&node).filter(|p| p.is_up()) {
                 Some(peer) => {
                     peer.wait(port, level);
                     Err(SocketError::WouldBlock)
