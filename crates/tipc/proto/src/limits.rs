@@ -90,6 +90,11 @@ pub const CONNECTION_WINDOW_FIRST: u16 = 128;
 /// Blocks granted with every acknowledgement: a quarter of the receive queue.
 pub const CONNECTION_WINDOW: u16 = (SOCKET_RECEIVE_OCTETS / 1024 / 4) as u16;
 
+/// Writes to a stream without an answer after which small ones are merged.
+pub const MERGE_AFTER_WRITES: u32 = 4;
+/// The most such writes; each time that merging shows no use, twice as many are needed.
+pub const MERGE_AFTER_MAX: u32 = 1_024;
+
 /// How long a connection request waits for its answer.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(8_000);
 /// Least wait before a request that met a full listener is repeated; a random part of the timeout comes on top.

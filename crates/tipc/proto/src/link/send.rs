@@ -20,12 +20,22 @@ impl Link {
         if let Err(congested) = self.backlog.admit(level) {
             return Err((congested, message));
         }
+        self.queue(level, message);
+        Ok(())
+    }
+
+    /// Takes a message beyond all limits: the end of a stream that is being closed, of which there is at most a packet.
+    pub(crate) fn send_unasked(&mut self, message: Vec<u8>) {
+        let level = View::parse(&message).map_or(SYSTEM, |view| level_of(&view));
+        self.queue(level, message);
+    }
+
+    fn queue(&mut self, level: usize, message: Vec<u8>) {
         let mut packets = Vec::new();
         split(message, self.packet_max(), self.cfg.peer, self.cfg.own, &mut packets);
         for packet in packets {
             self.enqueue(level, packet);
         }
-        Ok(())
     }
 
     /// Puts a packet behind all others.
@@ -40,7 +50,7 @@ impl Link {
 
     /// The largest packet that is sent. A peer that cannot put cut packets together again must be able to get each whole through
     /// another link, inside a packet of that.
-    fn packet_max(&self) -> usize {
+    pub(crate) fn packet_max(&self) -> usize {
         if self.cfg.common.has(Capabilities::TUNNEL_ENHANCED) {
             self.mtu
         } else {

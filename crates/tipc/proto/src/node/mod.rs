@@ -31,6 +31,7 @@ mod reject;
 mod report;
 mod send;
 mod sockets;
+mod stream;
 mod topology;
 mod tunnel;
 
@@ -193,6 +194,8 @@ pub struct Node {
     timers: BTreeSet<(Nanos, NodeAddr)>,
     sockets: BTreeMap<Port, Socket>,
     socket_timers: BTreeSet<(Nanos, Port)>,
+    /// Sockets for which a link has room again.
+    woken: VecDeque<Port>,
     topology: Topology,
     /// The node works on its own sockets' messages.
     serving: bool,
@@ -229,6 +232,7 @@ impl Node {
             timers: BTreeSet::new(),
             sockets: BTreeMap::new(),
             socket_timers: BTreeSet::new(),
+            woken: VecDeque::new(),
             topology: Topology::default(),
             serving: false,
             local: VecDeque::new(),

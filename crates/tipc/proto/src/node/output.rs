@@ -106,6 +106,7 @@ impl Node {
                 && peer.carrier(half).is_some_and(|link| link.room(level) > woken)
             {
                 peer.waiting[half].pop_front();
+                self.woken.push_back(port);
                 self.socket_changed(port);
                 woken += 1;
             }
@@ -137,7 +138,7 @@ impl Node {
 
     /// When [`Node::handle_timeout`] wants to run next; `None` when only a frame or a command can change anything.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        if !self.topology.is_idle() || !self.local.is_empty() {
+        if !self.topology.is_idle() || !self.local.is_empty() || !self.woken.is_empty() {
             // A command left work behind: at once.
             return Some(Nanos::default());
         }
