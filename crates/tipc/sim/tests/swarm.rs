@@ -224,7 +224,7 @@ impl Swarm {
             duplicate_per_mille: rng.random_range(0..50),
             delay_min,
             delay_max: delay_min + Duration::from_micros(rng.random_range(0..3_000)),
-            groups: Vec::new(),
+            ..Conditions::default()
         }
     }
 

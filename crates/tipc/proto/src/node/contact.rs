@@ -2,7 +2,7 @@
 
 use super::peer::Contact;
 use super::tunnel::Opening;
-use super::{CAPABILITIES, Event, Node};
+use super::{Event, Node};
 use crate::addr::{BearerId, NodeAddr};
 use crate::bcast::BcastListener;
 use crate::limits::PEER_FORGET;
@@ -57,7 +57,7 @@ impl Node {
     fn synchronize(&mut self, addr: NodeAddr, bearer: BearerId) {
         let Some(peer) = self.peers.get_mut(&addr) else { return };
         let Some(behind) = peer.other(bearer) else { return };
-        let enhanced = peer.speaks(Capabilities::TUNNEL_ENHANCED);
+        let enhanced = peer.common.has(Capabilities::TUNNEL_ENHANCED);
         let Some(old) = peer.link(behind) else { return };
         let (acked, point) = (old.link.last_acked(), old.link.last_queued());
         let other_peer_bearer = old.link.peer_bearer();
@@ -146,12 +146,5 @@ impl Node {
         if self.linked == 0 {
             self.discover_afresh(now);
         }
-    }
-}
-
-impl super::Peer {
-    /// Whether both ends have a capability.
-    pub(super) fn speaks(&self, capability: Capabilities) -> bool {
-        CAPABILITIES.common(self.capabilities).has(capability)
     }
 }

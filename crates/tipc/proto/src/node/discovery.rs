@@ -1,7 +1,7 @@
 //! Finding neighbours and settling the node's own address.
 
 use super::peer::{Contact, Peer, PeerLink, is_legal_peer};
-use super::{Address, CAPABILITIES, Destination, Event, Node, Transmit};
+use super::{Address, Destination, Event, Node, Transmit};
 use crate::addr::{BearerId, NodeAddr, Scope, ServiceRange, SocketAddr};
 use crate::bcast::{BcastListener, BcastReceiver, BcastSender};
 use crate::drops::DropReason;
@@ -116,7 +116,7 @@ impl Node {
         let mut bytes = Vec::new();
         Discovery {
             kind,
-            capabilities: CAPABILITIES,
+            capabilities: self.cfg.announced(),
             signature: self.signature,
             domain,
             sender,
@@ -264,7 +264,9 @@ impl Node {
             Some((_, false)) | None => {}
         }
         if !peer.is_up() {
-            (peer.id, peer.capabilities, peer.contact) = (m.id, m.capabilities, Contact::Leaving);
+            (peer.id, peer.contact) = (m.id, Contact::Leaving);
+            (peer.capabilities, peer.common) =
+                (m.capabilities, self.cfg.announced().common(m.capabilities));
         } else if peer.id != m.id {
             self.events.push_back(Event::DuplicateAddress { id: m.id, media: m.media });
             return Err(DropReason::DuplicateAddress);
@@ -302,7 +304,7 @@ impl Node {
             window_max: b.window_max(),
             tolerance: b.cfg.tolerance,
             priority: b.cfg.priority,
-            common: CAPABILITIES.common(m.capabilities),
+            common: self.cfg.announced().common(m.capabilities),
         };
         let mut link = Link::new(now, cfg, self.rng.next_u16());
         let Some(peer) = self.peers.get_mut(&m.sender) else {
@@ -324,6 +326,7 @@ impl Node {
             id: m.id,
             signature: m.signature,
             capabilities: m.capabilities,
+            common: self.cfg.announced().common(m.capabilities),
             contact: Contact::Leaving,
             links: Default::default(),
             slots: [None; 2],

@@ -81,6 +81,15 @@ pub struct Config {
     pub network: NetworkId,
     /// Seed of the node's random numbers. Two lives of one node must have different seeds.
     pub seed: u64,
+    /// Capabilities that are not announced, as of an older node. None by default.
+    pub withheld: Capabilities,
+}
+
+impl Config {
+    /// What the node announces.
+    const fn announced(&self) -> Capabilities {
+        CAPABILITIES.without(self.withheld)
+    }
 }
 
 /// Where a frame is to go.
@@ -209,7 +218,7 @@ impl Node {
     /// A node without bearers.
     pub fn new(cfg: Config) -> Self {
         let mut rng = Rng::new(cfg.seed);
-        let signature = Discovery::legal_signature(rng.next_u16(), CAPABILITIES);
+        let signature = Discovery::legal_signature(rng.next_u16(), cfg.announced());
         let net_hash = rng.next_u32();
         let own = cfg.addr.unwrap_or_default();
         let mut node = Self {

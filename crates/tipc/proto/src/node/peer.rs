@@ -40,6 +40,8 @@ pub(super) struct Peer {
     pub(super) id: NodeId,
     pub(super) signature: u16,
     pub(super) capabilities: Capabilities,
+    /// What both ends have announced.
+    pub(super) common: Capabilities,
     pub(super) contact: Contact,
     /// By our bearer.
     pub(super) links: [Option<PeerLink>; BEARERS_MAX],

@@ -268,7 +268,7 @@ impl Node {
     pub(super) fn fail_over(&mut self, now: Nanos, addr: NodeAddr, dead: BearerId) {
         let Some(peer) = self.peers.get_mut(&addr) else { return };
         let Some(tunnel) = peer.slots[0] else { return };
-        let enhanced = peer.speaks(Capabilities::TUNNEL_ENHANCED);
+        let enhanced = peer.common.has(Capabilities::TUNNEL_ENHANCED);
         let opening = peer.opening.take();
         let (mut remains, mut peer_bearer) = (Remains::none(), BearerId(0));
         if let Some(over) = peer.link_mut(dead) {
