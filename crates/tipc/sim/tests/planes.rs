@@ -76,7 +76,7 @@ impl Planes {
 
     /// Both paths of a pair are never dead together.
     const fn is_calm(&self) -> bool {
-        self.seed / 4 % 2 == 0
+        (self.seed / 4).is_multiple_of(2)
     }
 
     fn pick(&mut self) -> (HostId, HostId) {

@@ -77,8 +77,13 @@ fn main() -> anyhow::Result<()> {
     // Two lives of one node must differ in session and signature; the time of birth and the process tell them apart.
     let birth = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seed = birth.as_nanos() as u64 ^ u64::from(std::process::id()) << 40;
-    let mut runner =
-        Runner::new(Config { id, addr: options.address, network: NetworkId(options.netid), seed });
+    let mut runner = Runner::new(Config {
+        id,
+        addr: options.address,
+        network: NetworkId(options.netid),
+        seed,
+        ..Config::default()
+    });
     for (n, spec) in options.bearers.iter().enumerate() {
         let name = match spec {
             BearerSpec::Ethernet { device } => device.clone(),
