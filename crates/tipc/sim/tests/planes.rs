@@ -15,6 +15,7 @@ use crossway_tipc_proto::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr}
 use crossway_tipc_proto::link::LinkState;
 use crossway_tipc_proto::node::Event;
 use crossway_tipc_proto::socket::{Address, SocketError, SocketKind};
+use crossway_tipc_proto::time::Nanos;
 use crossway_tipc_proto::wire::Capabilities;
 use crossway_tipc_sim::{Conditions, HostId, Network, Plane};
 use rand::RngExt;
@@ -40,6 +41,8 @@ struct Planes {
     /// Pairs that lost contact at some time: what was under way is gone.
     broken: BTreeSet<(HostId, HostId)>,
     downs: u64,
+    /// When the last cut ended.
+    mended: Nanos,
 }
 
 impl Planes {
@@ -71,7 +74,18 @@ impl Planes {
         net.take_events();
         let (sent, received) = (BTreeMap::new(), BTreeMap::new());
         let broken = BTreeSet::new();
-        Self { seed, net, count, sinks, sources, sent, received, broken, downs: 0 }
+        Self {
+            seed,
+            net,
+            count,
+            sinks,
+            sources,
+            sent,
+            received,
+            broken,
+            downs: 0,
+            mended: Nanos(0),
+        }
     }
 
     /// Both paths of a pair are never dead together.
@@ -161,7 +175,9 @@ impl Planes {
     fn trouble(&mut self) {
         let (a, b) = self.pick();
         let plane = self.net.rng().random_range(0..2);
-        let whole = !self.is_calm() || self.is_whole();
+        // A link that a cut has just left is as good as dead until something was heard over it again.
+        let rested = self.net.now().since(self.mended) > TOLERANCE * 2;
+        let whole = !self.is_calm() || (rested && self.is_whole());
         let all: Vec<_> = (0..self.count)
             .flat_map(|a| (0..a).map(move |b| (plane, HostId(a), HostId(b))))
             .collect();
@@ -177,8 +193,12 @@ impl Planes {
                 let time = self.net.rng().random_range(10..700);
                 self.net.run(Duration::from_millis(time));
                 self.net.conditions.dead_paths.clear();
+                self.mended = self.net.now();
             }
-            3 | 4 => self.net.conditions.dead_paths.clear(),
+            3 | 4 => {
+                self.net.conditions.dead_paths.clear();
+                self.mended = self.net.now();
+            }
             _ => {}
         }
     }
