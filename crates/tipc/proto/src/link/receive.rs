@@ -17,6 +17,11 @@ impl Link {
         packets: &mut Vec<Vec<u8>>,
         drops: &mut DropCounters,
     ) -> Option<LinkEvent> {
+        // Data carries no session number, but it acknowledges: what was never sent in this session was received in an earlier one.
+        if view.ack().after(self.tx.next_unsent().prev()) {
+            drops.count(DropReason::WrongSession);
+            return None;
+        }
         let mut event = None;
         match self.state {
             LinkState::Reset | LinkState::FailingOver => {

@@ -97,7 +97,8 @@ impl Link {
             return;
         }
         self.stats.gaps_received += 1;
-        let holdoff = self.round_trip.unwrap_or_default().max(RESEND_HOLDOFF);
+        // A quarter more than the round trip: a report that left just before the repetition arrived must not bring another.
+        let holdoff = (self.round_trip.unwrap_or_default() * 5 / 4).max(RESEND_HOLDOFF);
         let mut resent = self.tx.resend(now, ack.next(), gap, holdoff);
         let mut run_start = ack.add(gap).next();
         for run in runs {
