@@ -30,6 +30,27 @@ impl Progress {
                 spinner.set_message(format!("limits of this machine: {what}"));
                 spinner.tick();
             }
+            Event::Testbed { testbed } => {
+                self.finish();
+                eprintln!("setting up testbed {} ({})", testbed.name, testbed.kind.name());
+            }
+            Event::Hosts { testbed, hosts, one_clock } => {
+                for host in *hosts {
+                    eprintln!(
+                        "  host '{}': Linux {}, reached by {}",
+                        host.name, host.kernel, host.prefix_kind
+                    );
+                }
+                if !one_clock {
+                    eprintln!(
+                        "  clocks of {} are not compared: no one-way latencies; rates are the receiver's own",
+                        testbed.name
+                    );
+                }
+            }
+            Event::NoTestbed { testbed, why } => {
+                eprintln!("testbed {} is left out: {why}", testbed.name);
+            }
             Event::Begin { folder, trials, findings } => {
                 self.finish();
                 for finding in findings.iter().filter(|f| f.severity > Severity::Note) {

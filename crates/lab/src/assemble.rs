@@ -11,10 +11,8 @@ use hdrhistogram::Histogram;
 use crate::control::Outcome;
 use crate::histogram;
 use crate::inputs::Workload;
-use crate::record::{
-    Cost, Counts, LOCAL, Latency, Pacing, Record, RoleMeters, Span, Status, Throughput,
-};
-use crate::trial::{Brought, wall_ns};
+use crate::record::{Cost, Counts, Latency, Pacing, Record, RoleMeters, Span, Status, Throughput};
+use crate::trial::{Brought, sender_wall_ns, wall_ns};
 
 /// CPU time that grows by as much as this at once is counted by the kernel's timer ticks.
 const TICK_NS: f64 = 500_000.0;
@@ -33,7 +31,7 @@ pub(crate) fn enter(
     dir: &Path,
     name: &str,
 ) -> std::io::Result<()> {
-    let wall = wall_ns(&brought.cast, &brought.outcomes);
+    let wall = wall_ns(&brought.cast, &brought.outcomes, brought.one_clock);
     record.facts = brought.facts.clone();
     record.warnings.extend(brought.warnings.iter().cloned());
     let counts = counts(record.inputs.workload, &brought);
@@ -46,7 +44,15 @@ pub(crate) fn enter(
         }
     }
     hosts::enter(record, brought.hosts, counts.received, caps);
-    let histograms = histograms(&brought.outcomes);
+    let mut histograms = histograms(&brought.outcomes);
+    if !brought.one_clock {
+        // These span two clocks.
+        histograms.retain(|(span, _)| !matches!(span, Span::OneWay | Span::TearDown));
+        if matches!(record.inputs.workload, Workload::Paced { .. } | Workload::Exchange) {
+            let why = "the hosts' clocks are not the same and cannot be compared";
+            record.nulls.insert("latency_ns".to_owned(), why.to_owned());
+        }
+    }
     if !histograms.is_empty() {
         let file = format!("h/{name}.hlog");
         std::fs::create_dir_all(dir.join("h"))?;
@@ -55,11 +61,19 @@ pub(crate) fn enter(
         std::fs::write(dir.join(&file), text)?;
         record.latency_ns = summaries(&histograms, brought.window.batch, &file);
     }
+    let sender_wall_ns =
+        (!brought.one_clock).then(|| sender_wall_ns(&brought.cast, &brought.outcomes));
+    // An interval that begins with the first receipt is that of the messages after it.
+    let from_first_receipt = !brought.one_clock && sender_wall_ns != Some(wall);
+    let share = match counts.received {
+        n if n > 1 && from_first_receipt => (n - 1) as f64 / n as f64,
+        _ => 1.0,
+    };
     record.throughput = Some(Throughput {
         wall_ns: wall,
-        msgs_per_s: per_second(counts.received as f64, wall),
-        bytes_per_s: per_second(counts.bytes as f64, wall),
-        sender_wall_ns: None,
+        msgs_per_s: per_second(counts.received as f64 * share, wall),
+        bytes_per_s: per_second(counts.bytes as f64 * share, wall),
+        sender_wall_ns,
     });
     record.pacing = pacing(record, &brought.outcomes, &counts, wall);
     match cost(record, &counts) {
@@ -124,7 +138,7 @@ fn roles(brought: &Brought) -> Vec<RoleMeters> {
         .enumerate()
         .map(|(role, outcome)| RoleMeters {
             role: cast.name(role),
-            host: LOCAL.to_owned(),
+            host: brought.role_hosts[role].clone(),
             cpu: cast.roles[role].cpu,
             user_ns: outcome.user_ns,
             system_ns: outcome.system_ns,

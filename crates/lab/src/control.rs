@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::inputs::Inputs;
 
 /// Longest message in bytes; an exchange trial's stamps are the longest ones.
-const LONGEST: usize = 64 << 20;
+pub(crate) const LONGEST: usize = 64 << 20;
 
 /// What goes wrong on the control channel.
 #[derive(Debug, thiserror::Error)]
@@ -201,6 +201,8 @@ pub enum Answer {
 pub struct Outcome {
     /// First act on CLOCK_MONOTONIC, nanoseconds.
     pub start_ns: u64,
+    /// The first receipt; null where it was not taken.
+    pub first_receipt_ns: Option<u64>,
     /// Last act.
     pub end_ns: u64,
     /// Messages sent (round trips, exchanges).

@@ -91,6 +91,17 @@ pub struct Environment {
     pub tools: BTreeMap<String, String>,
 }
 
+/// A run's `env.json`: this machine's fingerprint, and those of the hosts of its testbeds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunEnvironment {
+    /// This machine's.
+    #[serde(flatten)]
+    pub here: Environment,
+    /// The hosts' by machine id; records name them by it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hosts: BTreeMap<String, Environment>,
+}
+
 /// [`Environment::schema`].
 pub const SCHEMA: u32 = 1;
 

@@ -4,6 +4,7 @@
 //! those of its competitors; each trial becomes one [`record`]. Everything downstream (compare, rank, export, the
 //! report) is a pure function of records.
 
+pub mod agent;
 mod assemble;
 pub mod calibrate;
 pub mod case;
@@ -19,7 +20,6 @@ pub mod histogram;
 pub mod inputs;
 pub mod launcher;
 pub mod limits;
-mod line_buffer;
 pub mod load;
 pub mod meters;
 pub mod pattern;

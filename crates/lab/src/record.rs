@@ -222,7 +222,7 @@ pub struct HostRef {
     pub prefix_kind: String,
     /// Its kernel's release.
     pub kernel: String,
-    /// Digest of its environment, which stands under this name in `env.json`'s `hosts`.
+    /// Its machine id, under which its fingerprint stands in `env.json`'s `hosts`.
     pub environment: String,
 }
 

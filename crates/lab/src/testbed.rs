@@ -1,9 +1,14 @@
 //! A testbed: a named place, other than this machine itself, where cases run. docs/PLANS.md explains the keys.
 
+mod bed;
+mod tipc;
+
 use std::net::IpAddr;
 
 use crossway_netlab::{Link, Offloads, Rate};
 use serde::{Deserialize, Serialize};
+
+pub(crate) use bed::{Bed, BedError, Making};
 
 use crate::inputs::Ends;
 use crate::record::LOCAL;

@@ -1,19 +1,19 @@
 //! One trial from the first process to the last: open, verify, warm up, measure, close.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use crossway_mech::{Caps, Facts};
 use crossway_sys::clock::{Ticker, monotonic_ns};
-use crossway_sys::lease;
 
 use crate::cast::Cast;
 use crate::control::{Answer, OfferText, Order, Outcome, Task, Window};
 use crate::inputs::{Inputs, Workload};
-use crate::launcher::{CLOSE_LIMIT, LaunchError, Launcher, Troupe};
-use crate::meters::{HostAsk, HostMeter, HostReading};
-use crate::record::{LOCAL, Transport};
+use crate::launcher::{CLOSE_LIMIT, Held, LaunchError, Stage, Troupe};
+use crate::meters::{HostAsk, HostReading};
+use crate::record::Transport;
 use crate::workload::messages_per_burst;
 
 /// The watchdog for whatever should be quick: opening, verifying, preparing.
@@ -38,8 +38,6 @@ const STEPS_PER_SAMPLE: f64 = 20.0;
 /// What a trial is given besides its inputs.
 #[derive(Debug)]
 pub(crate) struct Setting<'a> {
-    pub(crate) launcher: &'a Launcher,
-    pub(crate) run: &'a lease::Run,
     pub(crate) mechanism: &'a str,
     pub(crate) caps: Caps,
     pub(crate) inputs: &'a Inputs,
@@ -48,6 +46,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) working_set_bytes: u64,
     /// Whether the case must still pass verification in this run.
     pub(crate) verify: bool,
+    /// Where the listening end can be reached by the other one; null: loopback.
+    pub(crate) bind_address: Option<IpAddr>,
 }
 
 /// What a trial brought.
@@ -61,13 +61,18 @@ pub(crate) struct Brought {
     pub(crate) warnings: Vec<String>,
     /// What each host's meters read, with the hosts' names.
     pub(crate) hosts: Vec<HostReading>,
+    /// Each role's host.
+    pub(crate) role_hosts: Vec<String>,
+    /// Whether instants of all roles can be compared.
+    pub(crate) one_clock: bool,
 }
 
 /// Runs one trial.
-pub(crate) fn run(setting: &Setting<'_>) -> Result<Brought, LaunchError> {
+pub(crate) fn run(setting: &Setting<'_>, stage: Stage<'_>) -> Result<Brought, LaunchError> {
     let cast = Cast::of(setting.inputs, &setting.caps);
-    let names: Vec<_> = (0..cast.roles.len()).map(|role| cast.name(role)).collect();
-    let troupe = Troupe::start(setting.launcher, setting.run, &names)?;
+    let listens = |role: usize| cast.roles[role].listeners > 0;
+    let roles: Vec<_> = (0..cast.roles.len()).map(|at| (cast.name(at), listens(at))).collect();
+    let troupe = Troupe::start(stage, &roles)?;
     let mut play = Play { setting, cast, troupe, window: 0 };
     let (facts, warnings) = play.open()?;
     if setting.verify {
@@ -78,8 +83,10 @@ pub(crate) fn run(setting: &Setting<'_>) -> Result<Brought, LaunchError> {
     let warmup = warmup + discarded;
     play.close()?;
     let Play { cast, troupe, .. } = play;
+    let role_hosts = (0..cast.roles.len()).map(|role| troupe.host_of(role).to_owned()).collect();
+    let one_clock = troupe.one_clock();
     troupe.finish()?;
-    Ok(Brought { cast, outcomes, window, warmup, facts, warnings, hosts })
+    Ok(Brought { cast, outcomes, window, warmup, facts, warnings, hosts, role_hosts, one_clock })
 }
 
 /// The window that counts.
@@ -108,7 +115,7 @@ impl Play<'_> {
         self.troupe.phase("opening");
         for role in self.all() {
             let task = Box::new(self.task(role));
-            self.troupe.order(role, &Order::Begin { task }, &[])?;
+            self.troupe.order(role, &Order::Begin { task }, Vec::new())?;
         }
         let mut offers = Vec::new();
         let mut warnings = Vec::new();
@@ -130,10 +137,9 @@ impl Play<'_> {
                     texts.push(text);
                     fds.extend(taken);
                 }
-                let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-                self.troupe.order(role, &Order::Connect { offers: texts }, &borrowed)?;
+                self.troupe.order(role, &Order::Connect { offers: texts }, fds)?;
             } else {
-                self.troupe.order(role, &Order::Accept, &[])?;
+                self.troupe.order(role, &Order::Accept, Vec::new())?;
             }
         }
         drop(offers);
@@ -158,8 +164,8 @@ impl Play<'_> {
             first_peer: character.first_peer,
             ticker: Some(self.setting.ticker),
             working_set_bytes: self.setting.working_set_bytes,
-            leases: Some(self.setting.run.dir().to_owned()),
-            bind_address: None,
+            leases: self.troupe.leases().map(Path::to_owned),
+            bind_address: self.setting.bind_address,
         }
     }
 
@@ -187,7 +193,7 @@ impl Play<'_> {
         sender: u16,
     ) -> Result<(), LaunchError> {
         for ((role, channel), sends) in [(to, false), (from, true)] {
-            self.troupe.order(role, &Order::Verify { channel, sends, sender }, &[])?;
+            self.troupe.order(role, &Order::Verify { channel, sends, sender }, Vec::new())?;
         }
         let mut seen = Vec::new();
         for (answer, _) in self.troupe.answers(&[to.0, from.0], STEP_LIMIT)? {
@@ -234,7 +240,7 @@ impl Play<'_> {
             let window = self.next_window(messages, 1, false);
             self.prepare(&window)?;
             let outcomes = self.go(&window, rate)?;
-            let wall_ns = wall_ns(&self.cast, &outcomes).max(1);
+            let wall_ns = self.wall_ns(&outcomes).max(1);
             spent += messages;
             rate = messages as f64 * 1e9 / wall_ns as f64;
             let long_enough = wall_ns as f64 >= target_ns / 2.0;
@@ -291,10 +297,10 @@ impl Play<'_> {
         loop {
             attempt += 1;
             let window = self.measured_window(rate);
-            let meter = self.prepare(&window)?;
+            self.prepare(&window)?;
             let outcomes = self.go(&window, rate)?;
-            let hosts = vec![meter.stop().named(LOCAL)];
-            let wall_ns = wall_ns(&self.cast, &outcomes).max(1);
+            let hosts = self.troupe.read_meters()?;
+            let wall_ns = self.wall_ns(&outcomes).max(1);
             if !by_rate || wall_ns >= least_ns || attempt == ATTEMPTS {
                 return Ok(Measured { window, outcomes, hosts, discarded });
             }
@@ -304,15 +310,19 @@ impl Play<'_> {
         }
     }
 
-    /// Both barriers' first half: every role is ready. The host's meters start here.
-    fn prepare(&mut self, window: &Window) -> Result<HostMeter, LaunchError> {
+    fn wall_ns(&self, outcomes: &[Outcome]) -> u64 {
+        wall_ns(&self.cast, outcomes, self.troupe.one_clock())
+    }
+
+    /// Both barriers' first half: every role is ready. The hosts' meters start here.
+    fn prepare(&mut self, window: &Window) -> Result<(), LaunchError> {
         for role in self.all() {
-            self.troupe.order(role, &Order::Prepare { window: *window }, &[])?;
+            self.troupe.order(role, &Order::Prepare { window: *window }, Vec::new())?;
         }
         for (answer, _) in self.troupe.answers(&self.all(), STEP_LIMIT)? {
             let Answer::Ready = answer else { return Err(unexpected(&answer)) };
         }
-        Ok(HostMeter::start(&self.host_ask(window)))
+        self.troupe.start_meters(&self.host_ask(window))
     }
 
     /// What the host's meters read around a window: all there is around the one that counts.
@@ -330,10 +340,10 @@ impl Play<'_> {
     fn go(&mut self, window: &Window, rate: f64) -> Result<Vec<Outcome>, LaunchError> {
         let inputs = self.setting.inputs;
         let span_ms = if window.measured { inputs.measure_ms } else { inputs.warmup_ms };
-        let mut at_ns = monotonic_ns() + LEAD_NS;
+        let mut lead_ns = LEAD_NS;
         let mut expected = Duration::ZERO;
         if timed(inputs.workload) {
-            at_ns += span_ms * 1_000_000;
+            lead_ns += span_ms * 1_000_000;
             expected = Duration::from_millis(span_ms);
         } else if rate > 0.0 {
             expected = Duration::from_secs_f64((window.messages as f64 / rate).min(1e6));
@@ -343,8 +353,10 @@ impl Play<'_> {
         }
         let listening = |role: &usize| self.cast.roles[*role].listeners > 0;
         let (waiting, active): (Vec<_>, Vec<_>) = self.all().into_iter().partition(listening);
+        let instants_ns = self.troupe.instants_ns(lead_ns);
         for role in waiting.into_iter().chain(active) {
-            self.troupe.order(role, &Order::Go { at_ns }, &[])?;
+            let at_ns = instants_ns[role];
+            self.troupe.order(role, &Order::Go { at_ns }, Vec::new())?;
         }
         let limit = PATIENCE + expected * PATIENCE_FACTOR as u32;
         let answers = self.troupe.answers(&self.all(), limit)?;
@@ -360,7 +372,7 @@ impl Play<'_> {
     fn close(&mut self) -> Result<(), LaunchError> {
         self.troupe.phase("closing");
         for role in self.all() {
-            self.troupe.order(role, &Order::Close, &[])?;
+            self.troupe.order(role, &Order::Close, Vec::new())?;
         }
         for (answer, _) in self.troupe.answers(&self.all(), CLOSE_LIMIT)? {
             let Answer::Closed = answer else { return Err(unexpected(&answer)) };
@@ -374,11 +386,33 @@ pub(crate) fn timed(workload: Workload) -> bool {
     matches!(workload, Workload::Pairs { .. } | Workload::FanIn { .. } | Workload::FanOut { .. })
 }
 
-/// First act to last, over all roles. Who listens starts earlier, waiting, so that the others' start counts.
-pub(crate) fn wall_ns(cast: &Cast, outcomes: &[Outcome]) -> u64 {
-    let acts = cast.roles.iter().zip(outcomes).filter(|(role, _)| role.listeners == 0);
-    let start = acts.map(|(_, o)| o.start_ns).min().unwrap_or(0);
+/// First act to last, over all roles. Who listens starts earlier, waiting, so that the others' start counts. Without a clock
+/// in common: the receivers' own interval, first to last receipt; where replies flow, or the first receipt was not taken, that
+/// of those who send first.
+pub(crate) fn wall_ns(cast: &Cast, outcomes: &[Outcome], one_clock: bool) -> u64 {
+    let those = |listening: bool| {
+        let pairs = cast.roles.iter().zip(outcomes);
+        pairs.filter(move |(role, _)| (role.listeners > 0) == listening).map(|(_, o)| o)
+    };
+    if !one_clock {
+        let first = those(true).filter_map(|o| o.first_receipt_ns).min();
+        let last = those(true).map(|o| o.end_ns).max();
+        return match (first, last) {
+            (Some(first), Some(last)) if last > first => last - first,
+            _ => sender_wall_ns(cast, outcomes),
+        };
+    }
+    let start = those(false).map(|o| o.start_ns).min().unwrap_or(0);
     let end = outcomes.iter().map(|o| o.end_ns).max().unwrap_or(0);
+    end.saturating_sub(start)
+}
+
+/// The interval of those who send first, on their own clock.
+pub(crate) fn sender_wall_ns(cast: &Cast, outcomes: &[Outcome]) -> u64 {
+    let active = cast.roles.iter().zip(outcomes).filter(|(role, _)| role.listeners == 0);
+    let (start, end) = active.fold((u64::MAX, 0), |(start, end), (_, outcome)| {
+        (start.min(outcome.start_ns), end.max(outcome.end_ns))
+    });
     end.saturating_sub(start)
 }
 
@@ -386,10 +420,10 @@ fn unexpected(answer: &Answer) -> LaunchError {
     LaunchError::Role(format!("a role answered out of turn: {answer:?}"))
 }
 
-type HeldOffer = (OfferText, Vec<OwnedFd>);
+type HeldOffer = (OfferText, Vec<Held>);
 
 /// Gives each offer its own descriptors out of those that came together.
-fn split(texts: Vec<OfferText>, fds: Vec<OwnedFd>) -> Vec<HeldOffer> {
+fn split(texts: Vec<OfferText>, fds: Vec<Held>) -> Vec<HeldOffer> {
     let mut fds = fds.into_iter();
     texts
         .into_iter()

@@ -3,6 +3,7 @@
 //! The only home of OS calls and, with the rings, of `unsafe`. Every failing call returns an [`OsError`] that names the
 //! call, the object and the errno.
 
+pub mod addresses;
 pub mod affinity;
 pub mod boot;
 pub mod clock;

@@ -45,6 +45,18 @@ fn signal_with_parent(command: &mut Command, signal: Signal) {
     }
 }
 
+/// Gives the child a session of its own (setsid): it has no terminal, so Ctrl-C there does not reach it, and it cannot ask
+/// for a password instead of failing.
+pub fn own_session(command: &mut Command) {
+    // SAFETY: between fork and exec only one system call is made; nothing is allocated, no lock is taken.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::setsid()?;
+            Ok(())
+        });
+    }
+}
+
 /// When a process started, in clock ticks after boot; `None` if there is no such process. With the pid it names a process
 /// for good.
 pub fn started_ticks(pid: u32) -> Option<u64> {

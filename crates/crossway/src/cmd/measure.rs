@@ -10,7 +10,7 @@ use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::Plan;
 use crossway_lab::record::Status;
 use crossway_lab::records_io::read_records;
-use crossway_lab::run::{self, Folder, Options, Summary};
+use crossway_lab::run::{self, Folder, Options, RunError, Summary};
 use crossway_lab::shutdown;
 use crossway_sys::topology::Topology;
 use serde::Serialize;
@@ -38,12 +38,29 @@ pub(crate) struct Measure {
     /// Go on with an interrupted run; its own plan and filters hold
     #[arg(long, value_name = "DIR", conflicts_with_all = ["filters"])]
     resume: Option<PathBuf>,
+    /// Measure between other hosts: for each, the words that run a command there, separated by commas, e.g.
+    /// 'ssh a,ssh b'; 'local' is this machine; '=ADDRESS' behind the words says where the others reach it
+    #[arg(long, value_name = "PREFIX,PREFIX", conflicts_with = "resume")]
+    hosts: Option<String>,
+    /// The program that is crossway on those hosts; default: behind ssh the one in the PATH there, else this one's file
+    #[arg(long, value_name = "PATH")]
+    agent_program: Option<String>,
     /// Where to make the run's folder
     #[arg(short, long, value_name = "DIR", default_value = "out")]
     out: PathBuf,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// What to run and how.
+pub(super) struct Job {
+    pub(super) filters: Vec<String>,
+    pub(super) out: PathBuf,
+    pub(super) resume: Option<PathBuf>,
+    pub(super) hosts: Option<String>,
+    pub(super) agent_program: Option<String>,
+    pub(super) json: bool,
 }
 
 /// What a run came to, for programs.
@@ -59,27 +76,34 @@ struct Told {
 
 impl Run for Measure {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
-        let (plan, filters) = match &self.resume {
-            Some(dir) => (Folder::plan(dir)?, Folder::info(dir)?.filters),
-            None => (Plan::load(&self.plan)?, self.filters.clone()),
+        let (mut plan, filters, hosts) = match &self.resume {
+            Some(dir) => {
+                let info = Folder::info(dir)?;
+                (Folder::plan(dir)?, info.filters, info.hosts)
+            }
+            None => (Plan::load(&self.plan)?, self.filters.clone(), self.hosts.clone()),
         };
+        if let Some(hosts) = &self.hosts {
+            plan.set_hosts(hosts)?;
+        }
         if self.list || self.dry_run {
             return self.show(&plan, ui);
         }
-        measure_and_tell(&plan, filters, self.out, self.resume, ui, self.json)
+        let Measure { out, resume, agent_program, json, .. } = self;
+        measure_and_tell(&plan, Job { filters, out, resume, hosts, agent_program, json }, ui)
     }
 }
 
 /// Runs a plan, then says what came of it: the report, or JSON.
-pub(super) fn measure_and_tell(
-    plan: &Plan,
-    filters: Vec<String>,
-    out: PathBuf,
-    resume: Option<PathBuf>,
-    ui: &Ui,
-    json: bool,
-) -> anyhow::Result<ExitCode> {
-    let summary = measure(plan, filters, out, resume, ui, json)?;
+pub(super) fn measure_and_tell(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<ExitCode> {
+    let json = job.json;
+    let summary = match measure(plan, job, ui) {
+        Err(error) if matches!(error.downcast_ref(), Some(RunError::Interrupted)) => {
+            eprintln!("{error}");
+            return Ok(ExitCode::from(ui::EXIT_INTERRUPTED));
+        }
+        other => other?,
+    };
     let told = told(&summary);
     if json {
         ui.print_json(&told)?;
@@ -107,14 +131,8 @@ pub(super) fn measure_and_tell(
 }
 
 /// Runs a plan with this program as its roles and its reaper.
-fn measure(
-    plan: &Plan,
-    filters: Vec<String>,
-    out: PathBuf,
-    resume: Option<PathBuf>,
-    ui: &Ui,
-    quiet: bool,
-) -> anyhow::Result<Summary> {
+fn measure(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<Summary> {
+    let Job { filters, out, resume, hosts, agent_program, json: quiet } = job;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let launcher = Launcher {
         program: program.clone(),
@@ -122,7 +140,7 @@ fn measure(
         interrupt: Some(shutdown::listen()?),
     };
     let reaper = Some((program, vec!["reaper".to_owned()]));
-    let options = Options { out, filters, resume, reaper };
+    let options = Options { out, filters, resume, hosts, agent_program, reaper };
     let mut progress = Progress::new(ui, quiet);
     let summary = run::measure(plan, &options, &launcher, |event| progress.show(&event))?;
     progress.finish();

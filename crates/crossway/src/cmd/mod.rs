@@ -1,6 +1,7 @@
 //! The subcommands, one file each. A new one is a file with a `clap::Args` struct that implements [`Run`], a `mod`
 //! line and a line in `commands!`. The struct's doc comment is the command's help.
 
+mod agent;
 mod compare;
 mod completions;
 mod doctor;
@@ -54,6 +55,7 @@ commands! {
     limits::Limits,
     net::Net,
     guest::Guest,
+    agent::Agent,
     report::Report,
     compare::Compare,
     rank::Rank,

@@ -8,7 +8,8 @@ use crossway_lab::plan::Plan;
 use crossway_lab::record::Record;
 use crossway_lab::records_io;
 
-use super::{Run, measure};
+use super::Run;
+use super::measure::{self, Job};
 use crate::ui::Ui;
 
 /// Repeats a record's case from the inputs that the record carries
@@ -16,6 +17,9 @@ use crate::ui::Ui;
 pub(crate) struct Rerun {
     /// RUN:LINE or RUN:CASE, where RUN is a run's folder or its results.jsonl and CASE may be GROUP/CASE
     record: String,
+    /// The program that is crossway on the record's hosts, as for measure
+    #[arg(long, value_name = "PATH")]
+    agent_program: Option<String>,
     /// Where to make the new run's folder
     #[arg(short, long, value_name = "DIR", default_value = "out")]
     out: PathBuf,
@@ -28,7 +32,16 @@ impl Run for Rerun {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         let record = find(&self.record)?;
         let plan = Plan::repeating(&record)?;
-        measure::measure_and_tell(&plan, Vec::new(), self.out, None, ui, self.json)
+        let job = Job {
+            filters: Vec::new(),
+            out: self.out,
+            resume: None,
+            // Those of the record are in the plan already.
+            hosts: None,
+            agent_program: self.agent_program,
+            json: self.json,
+        };
+        measure::measure_and_tell(&plan, job, ui)
     }
 }
 

@@ -26,6 +26,10 @@ pub(crate) struct Reaper {
 impl Run for Reaper {
     fn run(self, _ui: &Ui) -> anyhow::Result<ExitCode> {
         crossway_sys::lease::reap_after_owner(&self.dir);
+        // Looking at networks removes those whose owner is gone, as the parent is now.
+        if let Err(error) = crossway_netlab::list() {
+            tracing::warn!("{error}");
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

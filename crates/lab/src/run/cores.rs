@@ -73,6 +73,8 @@ impl Cores {
 
 fn pair(record: &Record) -> Option<(u32, u32)> {
     match record.inputs.cpus[..] {
+        // The CPUs of a testbed may be another machine's.
+        _ if record.inputs.testbed.is_some() => None,
         [a, b] if a != b && record.inputs.load.is_idle() => Some((a, b)),
         _ => None,
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crossway_sys::OsError;
 use serde::{Deserialize, Serialize};
 
-use super::Done;
+use super::{Done, Options};
 use crate::plan::{Plan, PlanError};
 use crate::record::Record;
 use crate::records_io::{self, RESULTS, ReadError};
@@ -33,6 +33,15 @@ pub enum RunError {
         /// Why.
         why: String,
     },
+    /// A host of the command line cannot be used.
+    #[error("{0}")]
+    Host(crate::agent::HostError),
+    /// The hosts that a run was begun with cannot be used for its plan.
+    #[error("{0}")]
+    Hosts(#[from] crate::plan::HostsError),
+    /// Asked to stop before the first trial.
+    #[error("interrupted before the first trial")]
+    Interrupted,
     /// Its records cannot be read.
     #[error("{0}")]
     Records(#[from] ReadError),
@@ -53,6 +62,9 @@ pub struct RunInfo {
     pub plan: String,
     /// Patterns on group and case.
     pub filters: Vec<String>,
+    /// The hosts of the command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<String>,
     /// Start, milliseconds since 1970 UTC.
     pub started_unix_ms: u64,
 }
@@ -67,11 +79,12 @@ pub struct Folder {
 
 impl Folder {
     /// Makes the folder of a new run below `out`.
-    pub(super) fn create(out: &Path, plan: &Plan, filters: &[String]) -> Result<Self, RunError> {
+    pub(super) fn create(out: &Path, plan: &Plan, options: &Options) -> Result<Self, RunError> {
         let info = RunInfo {
             run: new_name(),
             plan: plan.name.clone(),
-            filters: filters.to_owned(),
+            filters: options.filters.clone(),
+            hosts: options.hosts.clone(),
             started_unix_ms: crossway_sys::clock::unix_ms(),
         };
         let dir = out.join(&info.run);
@@ -125,7 +138,11 @@ impl Folder {
         let path = dir.join(PLAN);
         let text = fs::read_to_string(&path)
             .map_err(|cause| PlanError::Unreadable { path: path.clone(), cause })?;
-        Ok(Plan::parse(&info.plan, &path.display().to_string(), &text)?)
+        let mut plan = Plan::parse(&info.plan, &path.display().to_string(), &text)?;
+        if let Some(hosts) = &info.hosts {
+            plan.set_hosts(hosts)?;
+        }
+        Ok(plan)
     }
 
     /// The folder.

@@ -1,5 +1,6 @@
 //! A run: all trials of a plan in a seeded random order, each written down as soon as it is over.
 
+mod beds;
 mod cores;
 mod folder;
 mod order;
@@ -12,20 +13,22 @@ use crossway_mech::{Caps, Probe, registry};
 use crossway_sys::topology::Topology;
 use crossway_sys::{OsError, clock, lease};
 
+use beds::Beds;
 pub use folder::{Folder, RunError, RunInfo};
 pub use order::Slot;
 
 use crate::calibrate::{self, Instruments};
 use crate::case::{self, Case};
-use crate::env::Environment;
+use crate::env::{Environment, RunEnvironment};
 use crate::inputs::Load;
-use crate::launcher::{LaunchError, Launcher};
+use crate::launcher::{LaunchError, Launcher, Stage};
 use crate::limits::{Ask, Limits};
 use crate::load::{LoadError, RunningLoad};
 use crate::plan::Plan;
 use crate::preflight::{self, Activity, Finding, Need};
-use crate::record::{LOCAL, Record, SCHEMA, Status};
+use crate::record::{HostRef, LOCAL, Record, SCHEMA, Status};
 use crate::records_io;
+use crate::testbed::Testbed;
 use crate::trial::{self, Setting};
 use crate::{assemble, shutdown};
 
@@ -45,6 +48,10 @@ pub struct Options {
     pub filters: Vec<String>,
     /// Folder of an interrupted run to go on with.
     pub resume: Option<PathBuf>,
+    /// The hosts of the command line, which the plan has been given already; kept for `--resume`.
+    pub hosts: Option<String>,
+    /// The program that is the agent on those hosts; `None`: `crossway` behind ssh, else this program's file.
+    pub agent_program: Option<String>,
     /// The program and arguments that become the reaper; without it a killed controller leaves its leases to the next
     /// start.
     pub reaper: Option<(PathBuf, Vec<String>)>,
@@ -57,6 +64,27 @@ pub enum Event<'a> {
     Limits {
         /// In words.
         what: &'a str,
+    },
+    /// A testbed is being set up.
+    Testbed {
+        /// Which.
+        testbed: &'a Testbed,
+    },
+    /// It is up.
+    Hosts {
+        /// Which.
+        testbed: &'a Testbed,
+        /// Its hosts.
+        hosts: &'a [HostRef],
+        /// Whether instants of all of them can be compared.
+        one_clock: bool,
+    },
+    /// It cannot be; its cases are skipped.
+    NoTestbed {
+        /// Which.
+        testbed: &'a Testbed,
+        /// Why, and what mends it.
+        why: &'a str,
     },
     /// All is prepared.
     Begin {
@@ -109,13 +137,14 @@ pub fn measure(
         let args: Vec<_> = args.iter().map(String::as_str).collect();
         leases.spawn_reaper(program, &args)?;
     }
+    let beds = Beds::set_up(plan, &cases, options, launcher, &mut tell)?;
     let folder = match &options.resume {
         Some(dir) => Folder::reopen(dir)?,
-        None => Folder::create(&options.out, plan, &options.filters)?,
+        None => Folder::create(&options.out, plan, options)?,
     };
-    let environment = Environment::take()?;
-    folder.write_beside("env.json", &environment)?;
-    let findings = preflight::check(&environment, &Activity::sample(WATCH), &need(&cases));
+    let environment = RunEnvironment { here: Environment::take()?, hosts: beds.environments() };
+    folder.write_beside(records_io::ENVIRONMENT, &environment)?;
+    let findings = preflight::check(&environment.here, &Activity::sample(WATCH), &need(&cases));
     folder.write_beside("preflight.json", &findings)?;
     limits_beside(&folder, &topology, &cases, &mut tell)?;
     let ready = probe(&cases);
@@ -129,6 +158,7 @@ pub fn measure(
         topology: &topology,
         cases: &cases,
         ready,
+        beds,
         folder,
         verified: BTreeSet::new(),
         failures: BTreeMap::new(),
@@ -143,6 +173,7 @@ pub fn measure(
     run.write_impossible(&done, &mut tell)?;
     let interrupted = run.run_slots(&slots, &done, &mut tell)?;
     drop(run.load.take());
+    drop(std::mem::take(&mut run.beds));
     let (dir, by_status) = (run.folder.dir().to_owned(), run.by_status);
     Ok(Summary { dir, by_status, interrupted })
 }
@@ -157,8 +188,8 @@ fn limits_beside(
     cases: &[Case],
     tell: &mut impl FnMut(Event<'_>),
 ) -> Result<(), RunError> {
-    let planned_ms: u64 =
-        cases.iter().map(|c| c.inputs.measure_ms * u64::from(c.inputs.trials)).sum();
+    let here = cases.iter().filter(|c| c.inputs.testbed.is_none() && c.excluded.is_none());
+    let planned_ms: u64 = here.map(|c| c.inputs.measure_ms * u64::from(c.inputs.trials)).sum();
     if planned_ms < WORTH_LIMITS_MS || folder.dir().join(records_io::LIMITS).exists() {
         return Ok(());
     }
@@ -185,7 +216,8 @@ fn need(cases: &[Case]) -> Need {
 
 /// Each mechanism once, really tried.
 fn probe(cases: &[Case]) -> BTreeMap<&'static str, Probe> {
-    let wanted: BTreeSet<&str> = cases.iter().map(|c| c.mechanism).collect();
+    let here = cases.iter().filter(|c| c.inputs.testbed.is_none());
+    let wanted: BTreeSet<&str> = here.map(|c| c.mechanism).collect();
     registry::ALL.iter().filter(|e| wanted.contains(e.id)).map(|e| (e.id, (e.probe)())).collect()
 }
 
@@ -197,6 +229,7 @@ struct Running<'a> {
     topology: &'a Topology,
     cases: &'a [Case],
     ready: BTreeMap<&'static str, Probe>,
+    beds: Beds,
     folder: Folder,
     verified: BTreeSet<usize>,
     failures: BTreeMap<usize, u32>,
@@ -214,9 +247,9 @@ type Done = BTreeSet<(String, String, u32)>;
 impl Running<'_> {
     /// Why a case cannot run here, and what mends it.
     fn obstacle(&self, case: &Case) -> Option<(String, String)> {
-        if case.inputs.testbed.is_some() && case.excluded.is_none() {
-            let why = "this build does not set testbeds up";
-            return Some((why.to_owned(), "testbed = \"local\"".to_owned()));
+        if case.inputs.testbed.is_some() {
+            let excluded = case.excluded.as_ref().map(|e| (e.why.clone(), e.remedy.clone()));
+            return excluded.or_else(|| self.beds.obstacle(case));
         }
         if let Some(Probe::Missing { why, remedy }) = self.ready.get(case.mechanism) {
             return Some((why.clone(), remedy.clone()));
@@ -286,6 +319,11 @@ impl Running<'_> {
             record.remedy = Some("see the reason of the failed trials".to_owned());
             return Ok(Some(record));
         }
+        if let Some((why, remedy)) = self.beds.given_up(&case.inputs) {
+            record.status = Status::Skipped;
+            (record.reason, record.remedy) = (Some(why), Some(remedy));
+            return Ok(Some(record));
+        }
         if let Err(error) = self.set_load(case.inputs.load) {
             record.status = Status::Skipped;
             let (why, remedy) = match error {
@@ -298,23 +336,33 @@ impl Running<'_> {
         let Some(entry) = registry::find(case.mechanism) else { return Ok(None) };
         self.cores.before(&mut record);
         let caps: Caps = (entry.caps)();
-        let setting = Setting {
-            launcher: self.launcher,
-            run: self.leases,
+        let inputs = record.inputs.clone();
+        let topology = self.beds.topology(&inputs).unwrap_or(self.topology);
+        let mut setting = Setting {
             mechanism: case.mechanism,
             caps,
-            inputs: &record.inputs.clone(),
+            inputs: &inputs,
             ticker: self.instruments.ticker,
-            clock_step_ns: self.instruments.calibration.clock_step_ns,
-            working_set_bytes: working_set(self.topology, &case.inputs.cpus),
+            clock_step_ns: record.calibration.clock_step_ns,
+            working_set_bytes: working_set(topology, &inputs.cpus),
             verify: !self.verified.contains(&slot.case),
+            bind_address: None,
         };
-        match trial::run(&setting) {
+        let stage = if inputs.testbed.is_none() {
+            Ok(Stage::Here { launcher: self.launcher, run: self.leases })
+        } else {
+            self.beds.stage(&inputs, self.launcher.interrupt()).map(|(stage, address)| {
+                setting.bind_address = address;
+                stage
+            })
+        };
+        match stage.and_then(|stage| trial::run(&setting, stage)) {
             Ok(brought) => {
                 let name = format!("{:06}", slot.order);
                 assemble::enter(&mut record, brought, &caps, self.folder.dir(), &name)
                     .map_err(|e| OsError::new("write histogram", self.folder.dir().display(), e))?;
                 self.verified.insert(slot.case);
+                self.beds.note_success(&inputs);
             }
             Err(LaunchError::Interrupted) => return Ok(None),
             Err(LaunchError::Unsupported(why)) => {
@@ -323,6 +371,11 @@ impl Running<'_> {
                 let (why, remedy) = split_remedy(&why);
                 (record.reason, record.remedy) = (Some(why), Some(remedy));
                 return Ok(Some(record));
+            }
+            Err(LaunchError::Host(error)) => {
+                record.status = Status::Failed;
+                record.reason = Some(error.to_string());
+                record.remedy = Some(error.remedy());
             }
             Err(error) => {
                 record.status = Status::Failed;
@@ -377,7 +430,8 @@ impl Running<'_> {
             Some(Probe::Ready { version }) => Some(version.clone()),
             _ => None,
         };
-        Record {
+        let host = beds::host_label(&inputs).unwrap_or_else(|| LOCAL.to_owned());
+        let mut record = Record {
             schema: SCHEMA,
             run: self.folder.run().to_owned(),
             plan: self.plan.name.clone(),
@@ -385,7 +439,7 @@ impl Running<'_> {
             case: case.id.clone(),
             mechanism: case.mechanism.to_owned(),
             mechanism_version: version,
-            host: LOCAL.to_owned(),
+            host,
             hosts: Vec::new(),
             inputs,
             status: Status::Ok,
@@ -408,7 +462,9 @@ impl Running<'_> {
             facts: BTreeMap::new(),
             nulls: BTreeMap::new(),
             warnings: Vec::new(),
-        }
+        };
+        self.beds.enter(&mut record);
+        record
     }
 
     fn write(&mut self, record: Record, tell: &mut impl FnMut(Event<'_>)) -> Result<(), RunError> {

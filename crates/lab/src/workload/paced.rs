@@ -106,9 +106,10 @@ pub(super) fn receive<M: Mechanism>(
     let scratch = &mut scratch[..len];
     let first = checker.position();
     let mut delays = Distribution::new();
-    let mut last_ns = 0;
+    let (mut first_ns, mut last_ns) = (None, 0);
     let mut note = |position: u64| {
         last_ns = monotonic_ns();
+        first_ns.get_or_insert(last_ns);
         let burst = (position - first).saturating_sub(1) / pace.messages_per_burst;
         delays.record(last_ns.saturating_sub(pace.instant_ns(burst)));
     };
@@ -126,6 +127,7 @@ pub(super) fn receive<M: Mechanism>(
         }
         Ok(())
     })?;
+    outcome.first_receipt_ns = first_ns;
     outcome.end_ns = last_ns;
     outcome.histograms.push((Span::OneWay, delays.encode()));
     enter(&mut outcome, checkers, stage.source.size());

@@ -56,19 +56,26 @@ pub(super) fn receive<M: Mechanism>(
     let (tx, rx) = &mut channels[0];
     let scratch = &mut scratch[..len];
     let checker = &mut checkers[0];
-    let mut last_ns = 0;
+    let (mut first_ns, mut last_ns) = (None, 0);
     let mut outcome = metered(|| {
         if lossy {
             last_ns = receive_lossy(rx, scratch, window.number, |m| {
+                first_ns.get_or_insert_with(monotonic_ns);
                 checker.check(m);
             })?;
             return acknowledge(tx, window.number);
         }
-        for _ in 0..window.messages {
+        if window.messages > 0 {
+            take(rx, scratch, checker)?;
+            // Between hosts the receiver's own interval counts, which begins here.
+            first_ns = Some(monotonic_ns());
+        }
+        for _ in 1..window.messages {
             take(rx, scratch, checker)?;
         }
         Ok(())
     })?;
+    outcome.first_receipt_ns = first_ns;
     if lossy {
         outcome.end_ns = last_ns;
     }

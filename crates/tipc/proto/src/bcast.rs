@@ -232,14 +232,7 @@ impl BcastReceiver {
             Some(open) => {
                 let gap = open.missing();
                 let runs = if gap > 0 { open.rx.runs() } else { Default::default() };
-                BcastReport {
-                    open: true,
-                    ack: open.rx.next().prev(),
-                    gap,
-                    runs,
-                    last_sent,
-                    contact: true,
-                }
+                BcastReport { open: true, ack: open.rx.next().prev(), gap, runs, last_sent }
             }
         }
     }

@@ -36,7 +36,6 @@ impl Link {
                 None
             }
             LinkState::Established => self.look(now, bcast_pending),
-            LinkState::FailingOver => None,
         }
     }
 

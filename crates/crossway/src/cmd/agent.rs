@@ -1,0 +1,16 @@
+//! `crossway agent`: a host's end of a measurement.
+
+use std::process::ExitCode;
+
+use super::Run;
+use crate::ui::Ui;
+
+/// Plays roles on this host for a controller elsewhere; started by `measure --hosts`, speaks over standard input and output
+#[derive(clap::Args)]
+pub(crate) struct Agent {}
+
+impl Run for Agent {
+    fn run(self, _ui: &Ui) -> anyhow::Result<ExitCode> {
+        Ok(crossway_lab::agent::main())
+    }
+}

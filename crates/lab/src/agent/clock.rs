@@ -1,0 +1,21 @@
+//! Which hosts share a clock: CLOCK_MONOTONIC belongs to a kernel, and within it to a time namespace.
+
+use std::sync::OnceLock;
+
+/// [`name`], found out once.
+pub(crate) fn own() -> &'static str {
+    static OWN: OnceLock<String> = OnceLock::new();
+    OWN.get_or_init(name)
+}
+
+/// The name of this process's CLOCK_MONOTONIC; unique wherever it cannot be told.
+fn name() -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    let namespace = std::fs::read_link("/proc/self/ns/time");
+    match (kernel, namespace) {
+        (Ok(kernel), Ok(namespace)) => format!("{} {}", kernel.trim(), namespace.display()),
+        // Kernels before 5.6 have no time namespaces.
+        (Ok(kernel), Err(_)) => kernel.trim().to_owned(),
+        (Err(_), _) => format!("unknown {:016x}", crossway_sys::lease::chance()),
+    }
+}

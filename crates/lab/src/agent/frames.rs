@@ -1,0 +1,137 @@
+//! JSON behind a 32-bit big-endian length, over byte streams. Reading takes what is there and never waits for the rest, so
+//! that a line that stalls in mid-frame holds up nobody.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crossway_sys::OsError;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::greeting;
+use crate::control::{ControlError, LONGEST};
+
+const READ_BYTES: usize = 64 << 10;
+
+/// The receiving end of a line.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    from: File,
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Frames {
+    pub(crate) fn new(from: OwnedFd) -> Frames {
+        Frames { from: File::from(from), bytes: Vec::new(), taken: 0 }
+    }
+
+    /// What polls readable when there is more.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.from.as_fd()
+    }
+
+    /// Reads once; call it when the descriptor is readable.
+    pub(crate) fn read_some(&mut self) -> Result<(), ControlError> {
+        self.bytes.drain(..self.taken);
+        self.taken = 0;
+        let have = self.bytes.len();
+        self.bytes.resize(have + READ_BYTES, 0);
+        let read = self.from.read(&mut self.bytes[have..]);
+        self.bytes.truncate(have + read.as_ref().map_or(0, |n| *n));
+        match read {
+            Ok(0) => Err(ControlError::Closed),
+            Ok(_) => Ok(()),
+            Err(e) if e.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(e) => Err(OsError::new("read", "control stream", e).into()),
+        }
+    }
+
+    /// The next whole message, if it is there.
+    pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ControlError> {
+        let rest = &self.bytes[self.taken..];
+        let Some((length, body)) = rest.split_at_checked(4) else { return Ok(None) };
+        let length = length.iter().fold(0, |n, &byte| n << 8 | usize::from(byte));
+        if length > LONGEST {
+            return Err(ControlError::Nonsense(format!("a message of {length} bytes")));
+        }
+        let Some(body) = body.get(..length) else { return Ok(None) };
+        let message = serde_json::from_slice(body);
+        self.taken += 4 + length;
+        message.map(Some).map_err(|e| ControlError::Nonsense(e.to_string()))
+    }
+
+    /// The first line: with its end, or as much as there is if that is too much for a greeting.
+    pub(crate) fn first_line(&mut self) -> Option<String> {
+        let rest = &self.bytes[self.taken..];
+        let end = rest.iter().position(|&byte| byte == b'\n').map(|at| at + 1);
+        let length = end.or_else(|| (rest.len() > greeting::LONGEST).then_some(rest.len()))?;
+        let line = String::from_utf8_lossy(&rest[..length]).into_owned();
+        self.taken += length;
+        Some(line)
+    }
+
+    /// All that was not taken yet, as text.
+    pub(crate) fn leftover(&self) -> String {
+        String::from_utf8_lossy(&self.bytes[self.taken..]).into_owned()
+    }
+}
+
+/// Sends a message.
+pub(crate) fn send(mut to: &File, what: &impl Serialize) -> Result<(), ControlError> {
+    let body = serde_json::to_vec(what).map_err(|e| ControlError::Nonsense(e.to_string()))?;
+    let mut frame = (body.len() as u32).to_be_bytes().to_vec();
+    frame.extend(body);
+    to.write_all(&frame).map_err(|e| match e.kind() {
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => ControlError::Closed,
+        _ => OsError::new("write", "control stream", e).into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_whole_however_they_were_cut() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut frames = Frames::new(reader.into());
+        let all = File::from(OwnedFd::from(writer));
+        let (kept, cut) = std::io::pipe().unwrap();
+        let cut = File::from(OwnedFd::from(cut));
+        send(&cut, &"first").unwrap();
+        send(&cut, &vec![1, 2, 3]).unwrap();
+        drop(cut);
+        let mut bytes = b"a line\n".to_vec();
+        File::from(OwnedFd::from(kept)).read_to_end(&mut bytes).unwrap();
+        let mut lines = Vec::new();
+        let mut words: Vec<String> = Vec::new();
+        let mut numbers: Vec<Vec<u32>> = Vec::new();
+        for byte in bytes {
+            (&all).write_all(&[byte]).unwrap();
+            frames.read_some().unwrap();
+            if lines.is_empty() {
+                lines.extend(frames.first_line());
+            } else if words.is_empty() {
+                words.extend(frames.next::<String>().unwrap());
+            } else {
+                numbers.extend(frames.next::<Vec<u32>>().unwrap());
+            }
+        }
+        assert_eq!(
+            (lines, words, numbers),
+            (vec!["a line\n".to_owned()], vec!["first".to_owned()], vec![vec![1, 2, 3]])
+        );
+        drop(all);
+        assert!(matches!(frames.read_some(), Err(ControlError::Closed)));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut frames = Frames::new(reader.into());
+        (&File::from(OwnedFd::from(writer))).write_all(b"Welcome to the machine").unwrap();
+        frames.read_some().unwrap();
+        assert!(matches!(frames.next::<String>(), Err(ControlError::Nonsense(_))));
+    }
+}

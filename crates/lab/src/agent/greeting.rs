@@ -1,0 +1,72 @@
+//! The first line each way: who speaks, and in which version. Its form is for ever.
+
+use serde::Serialize;
+
+use super::PROTOCOL;
+use crate::record::SCHEMA;
+
+/// Longer first lines are nobody's greeting.
+pub(crate) const LONGEST: usize = 4096;
+
+/// What a side says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Version {
+    /// Of the control protocol.
+    pub protocol: u32,
+    /// The program's.
+    pub program: String,
+    /// Of the records.
+    pub schema: u32,
+}
+
+impl Version {
+    /// This program's.
+    pub(crate) fn own() -> Version {
+        let program = env!("CARGO_PKG_VERSION").to_owned();
+        Version { protocol: PROTOCOL, program, schema: SCHEMA }
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (protocol {}, records {})", self.program, self.protocol, self.schema)
+    }
+}
+
+/// The sides.
+pub(crate) const AGENT: &str = "crossway-agent";
+pub(crate) const CONTROLLER: &str = "crossway-controller";
+
+/// The line that `side` begins with.
+pub(crate) fn line(side: &str) -> String {
+    let Version { protocol, program, schema } = Version::own();
+    format!("{side} protocol={protocol} version={program} records={schema}\n")
+}
+
+/// The version in a greeting of `side`; `None`: it is no greeting.
+pub(crate) fn read(side: &str, line: &str) -> Option<Version> {
+    let words = line.trim_end().strip_prefix(side)?;
+    let value = |name: &str| {
+        words.split_ascii_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    };
+    Some(Version {
+        protocol: value("protocol")?.parse().ok()?,
+        program: value("version")?.to_owned(),
+        schema: value("records")?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greeting_is_read_back_and_nothing_else_is_one() {
+        assert_eq!(read(AGENT, &line(AGENT)), Some(Version::own()));
+        let newer = "crossway-agent protocol=9 version=7.0 records=3 and=more\n";
+        assert_eq!(read(AGENT, newer).unwrap().to_string(), "7.0 (protocol 9, records 3)");
+        for other in ["Welcome!\n", "crossway-agent\n", &line(CONTROLLER), ""] {
+            assert_eq!(read(AGENT, other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! At which of its addresses a host can be reached by another: the one listens, the other tries them all. The listener says a
+//! word that only the two know, so that a stranger at the same address (every host has the same loopback, many have the same
+//! bridge) is not taken for it.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use crossway_sys::lease;
+
+/// How long an address may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A port for others to try.
+#[derive(Debug)]
+pub(crate) struct Door {
+    listener: TcpListener,
+    password: String,
+}
+
+impl Door {
+    /// Opens one on all addresses.
+    pub(crate) fn open() -> std::io::Result<Door> {
+        // The wildcard of IPv6 takes IPv4 too, unless the host has no IPv6.
+        let listener = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))?;
+        listener.set_nonblocking(true)?;
+        Ok(Door { listener, password: format!("{:016x}", lease::chance()) })
+    }
+
+    pub(crate) fn port(&self) -> std::io::Result<u16> {
+        Ok(self.listener.local_addr()?.port())
+    }
+
+    pub(crate) fn password(&self) -> &str {
+        &self.password
+    }
+
+    /// What polls readable when somebody knocks.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// Tells those who knock the word.
+    pub(crate) fn answer(&self) {
+        while let Ok((mut caller, _)) = self.listener.accept() {
+            // So few bytes fit into any socket's buffer; a caller that is gone already is no matter.
+            let _ = caller.write_all(self.password.as_bytes());
+        }
+    }
+}
+
+/// The first of the addresses at which the word is heard; they are tried at the same time. Else what happened at each.
+pub(crate) fn reach(addresses: &[IpAddr], port: u16, password: &str) -> Result<IpAddr, String> {
+    if addresses.is_empty() {
+        return Err("it has no address; is its interface up?".to_owned());
+    }
+    let outcomes: Vec<Result<(), String>> = std::thread::scope(|scope| {
+        let tries: Vec<_> = addresses
+            .iter()
+            .map(|&address| scope.spawn(move || hear(SocketAddr::new(address, port), password)))
+            .collect();
+        let failed = || Err("the attempt failed".to_owned());
+        tries.into_iter().map(|attempt| attempt.join().unwrap_or_else(|_| failed())).collect()
+    });
+    let mut why = Vec::new();
+    for (address, outcome) in addresses.iter().zip(outcomes) {
+        match outcome {
+            Ok(()) => return Ok(*address),
+            Err(e) => why.push(format!("{address}: {e}")),
+        }
+    }
+    Err(why.join("; "))
+}
+
+fn hear(address: SocketAddr, password: &str) -> Result<(), String> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(|e| e.to_string())?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(|e| e.to_string())?;
+    let mut heard = vec![0; password.len()];
+    stream.read_exact(&mut heard).map_err(|e| e.to_string())?;
+    if heard == password.as_bytes() { Ok(()) } else { Err("another host is there".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_that_leads_there_is_found_and_a_stranger_is_not_taken_for_it() {
+        let (door, other) = (Door::open().unwrap(), Door::open().unwrap());
+        let (port, strange) = (door.port().unwrap(), other.port().unwrap());
+        let here: IpAddr = "127.0.0.1".parse().unwrap();
+        std::thread::scope(|scope| {
+            for door in [&door, &other] {
+                scope.spawn(move || {
+                    crossway_sys::poll::any_readable(&[door.fd()], None).unwrap();
+                    door.answer();
+                });
+            }
+            assert_eq!(reach(&[here], port, door.password()), Ok(here));
+            let error = reach(&[here], strange, door.password()).unwrap_err();
+            assert_eq!(error, "127.0.0.1: another host is there");
+        });
+        drop(door);
+        assert!(reach(&[here], port, "x").unwrap_err().contains("refused"));
+    }
+}

@@ -1,0 +1,298 @@
+//! The agent: a host's end of the line. It starts roles as its own children, passes on what they say, reads the host's meters,
+//! and ends with everything it started when its standard input closes.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::ExitCode;
+
+use crossway_mech::registry;
+use crossway_sys::clock::{Ticker, monotonic_ns};
+use crossway_sys::topology::Topology;
+use crossway_sys::{OsError, addresses, lease, poll};
+
+use super::frames::{self, Frames};
+use super::greeting::{self, Version};
+use super::reach::{self, Door};
+use super::{About, FromAgent, HeldAt, Said, ToAgent, clock};
+use crate::calibrate;
+use crate::control::{Answer, ControlError, Order};
+use crate::env::Environment;
+use crate::launcher::{LaunchError, Launcher, Player};
+use crate::meters::HostMeter;
+
+/// Why an agent gives up.
+#[derive(Debug, thiserror::Error)]
+enum AgentError {
+    #[error(
+        "crossway agent speaks to a controller, not to a person; it is started by: crossway measure --hosts"
+    )]
+    Terminal,
+    #[error(
+        "this agent is crossway {own} and its controller is {other}; install the same version on both hosts"
+    )]
+    OtherVersion { own: Version, other: Version },
+    #[error("this agent was not started by crossway: it heard '{0}'")]
+    NoController(String),
+    #[error("{0}")]
+    Control(#[from] ControlError),
+    #[error("{0}")]
+    Launch(#[from] LaunchError),
+    #[error("{0}")]
+    Os(#[from] OsError),
+}
+
+/// The subcommand's whole life.
+pub fn main() -> ExitCode {
+    match serve() {
+        Ok(()) | Err(AgentError::Control(ControlError::Closed)) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("crossway agent: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn serve() -> Result<(), AgentError> {
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        return Err(AgentError::Terminal);
+    }
+    let dup = |fd: BorrowedFd<'_>, what| {
+        fd.try_clone_to_owned().map_err(|e| OsError::new("dup", what, e))
+    };
+    let mut frames = Frames::new(dup(stdin.as_fd(), "standard input")?);
+    let out = File::from(dup(std::io::stdout().as_fd(), "standard output")?);
+    (&out)
+        .write_all(greeting::line(greeting::AGENT).as_bytes())
+        .map_err(|e| OsError::new("write", "standard output", e))?;
+    check_controller(&mut frames)?;
+    let program =
+        std::env::current_exe().map_err(|e| OsError::new("readlink", "/proc/self/exe", e))?;
+    let mut run = lease::Run::begin()?;
+    run.spawn_reaper(&program, &["reaper"])?;
+    let launcher = Launcher { program, args: vec!["role".to_owned()], interrupt: None };
+    let mut agent = Agent {
+        out,
+        launcher,
+        run,
+        ticker: None,
+        players: BTreeMap::new(),
+        held: BTreeMap::new(),
+        meter: None,
+        door: None,
+    };
+    agent.live(&mut frames)
+}
+
+/// The controller's first line; both sides refuse another version, whichever of them is the newer.
+fn check_controller(frames: &mut Frames) -> Result<(), AgentError> {
+    let line = loop {
+        if let Some(line) = frames.first_line() {
+            break line;
+        }
+        frames.read_some()?;
+    };
+    let other = greeting::read(greeting::CONTROLLER, &line)
+        .ok_or_else(|| AgentError::NoController(line.trim().to_owned()))?;
+    let own = Version::own();
+    if own == other { Ok(()) } else { Err(AgentError::OtherVersion { own, other }) }
+}
+
+struct Agent {
+    out: File,
+    launcher: Launcher,
+    run: lease::Run,
+    ticker: Option<Ticker>,
+    players: BTreeMap<u32, Player>,
+    /// Descriptors that roles have offered, until another role of this host takes them.
+    held: BTreeMap<u32, Vec<Option<OwnedFd>>>,
+    meter: Option<HostMeter>,
+    door: Option<Door>,
+}
+
+/// Who has something to say.
+enum Speaker {
+    Controller,
+    Caller,
+    Role(u32),
+}
+
+impl Agent {
+    fn live(&mut self, frames: &mut Frames) -> Result<(), AgentError> {
+        loop {
+            while let Some(message) = frames.next::<ToAgent>()? {
+                self.obey(message)?;
+            }
+            for speaker in self.listen(frames)? {
+                match speaker {
+                    Speaker::Controller => frames.read_some()?,
+                    Speaker::Caller => self.door.iter().for_each(Door::answer),
+                    Speaker::Role(role) => self.pass_on(role)?,
+                }
+            }
+        }
+    }
+
+    /// Sleeps until somebody speaks.
+    fn listen(&self, frames: &Frames) -> Result<Vec<Speaker>, AgentError> {
+        let mut fds = vec![frames.fd()];
+        let mut speakers = vec![Speaker::Controller];
+        for (role, player) in &self.players {
+            fds.push(player.wire.fd());
+            speakers.push(Speaker::Role(*role));
+        }
+        if let Some(door) = &self.door {
+            fds.push(door.fd());
+            speakers.push(Speaker::Caller);
+        }
+        let ready = poll::any_readable(&fds, None).map_err(|e| OsError::new("poll", "roles", e))?;
+        Ok(speakers.into_iter().zip(ready).filter(|(_, ready)| *ready).map(|(s, _)| s).collect())
+    }
+
+    fn say(&self, what: &FromAgent) -> Result<(), AgentError> {
+        Ok(frames::send(&self.out, what)?)
+    }
+
+    fn obey(&mut self, message: ToAgent) -> Result<(), AgentError> {
+        match message {
+            ToAgent::Introduce { mechanisms } => {
+                let about = Box::new(about(&mechanisms)?);
+                self.ticker = Some(about.ticker);
+                self.say(&FromAgent::About { about })
+            }
+            ToAgent::Start { role, name } => match Player::start(&self.launcher, &name) {
+                Ok(player) => {
+                    self.players.insert(role, player);
+                    Ok(())
+                }
+                Err(error) => self.tell_end(role, error.to_string()),
+            },
+            ToAgent::Tell { role, order, fds } => self.tell(role, *order, &fds),
+            ToAgent::Clear => {
+                self.clear();
+                self.say(&FromAgent::Cleared)
+            }
+            ToAgent::StartMeters { ask } => {
+                self.meter = Some(HostMeter::start(&ask));
+                self.say(&FromAgent::Metering { now_ns: monotonic_ns() })
+            }
+            ToAgent::ReadMeters => match self.meter.take() {
+                Some(meter) => self.say(&FromAgent::Read { reading: Box::new(meter.stop()) }),
+                None => Err(ControlError::Nonsense("the meters do not run".to_owned()).into()),
+            },
+            ToAgent::Listen => {
+                let (port, password) = match Door::open().and_then(|d| Ok((d.port()?, d))) {
+                    Ok((port, door)) => {
+                        let password = door.password().to_owned();
+                        self.door = Some(door);
+                        (Ok(port), password)
+                    }
+                    Err(e) => (Err(e.to_string()), String::new()),
+                };
+                self.say(&FromAgent::Listening { port, password })
+            }
+            ToAgent::Reach { addresses, port, password } => {
+                let outcome = reach::reach(&addresses, port, &password);
+                self.say(&FromAgent::Reached { outcome })
+            }
+            ToAgent::StopListening => {
+                self.door = None;
+                Ok(())
+            }
+        }
+    }
+
+    /// Passes an order on, with what only this host can know, and the descriptors that it holds.
+    fn tell(&mut self, role: u32, mut order: Order, fds: &[HeldAt]) -> Result<(), AgentError> {
+        if let Order::Begin { task } = &mut order {
+            task.leases = Some(self.run.dir().to_owned());
+            task.ticker = self.ticker;
+        }
+        let mut taken = Vec::new();
+        for HeldAt { role, at } in fds {
+            let held = self.held.get_mut(role).and_then(|fds| fds.get_mut(*at)?.take());
+            taken.push(held.ok_or_else(|| {
+                ControlError::Nonsense(format!("role {role} holds no descriptor {at}"))
+            })?);
+        }
+        // A role that has ended says so itself.
+        let Some(player) = self.players.get_mut(&role) else { return Ok(()) };
+        let borrowed: Vec<_> = taken.iter().map(AsFd::as_fd).collect();
+        match player.wire.say(&order, &borrowed) {
+            Ok(()) | Err(ControlError::Closed) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Hears a role and tells the controller.
+    fn pass_on(&mut self, role: u32) -> Result<(), AgentError> {
+        let Some(player) = self.players.get_mut(&role) else { return Ok(()) };
+        match player.wire.hear::<Answer>() {
+            Ok((answer, fds)) => {
+                let said = Said::Answer { answer: Box::new(answer), fds: fds.len() };
+                if !fds.is_empty() {
+                    self.held.insert(role, fds.into_iter().map(Some).collect());
+                }
+                self.say(&FromAgent::Role { role, said })
+            }
+            Err(ControlError::Closed) => {
+                let how = player.obituary();
+                self.forget(role);
+                self.tell_end(role, how)
+            }
+            Err(error) => {
+                player.kill();
+                player.wait();
+                self.forget(role);
+                self.tell_end(role, error.to_string())
+            }
+        }
+    }
+
+    fn tell_end(&self, role: u32, how: String) -> Result<(), AgentError> {
+        self.say(&FromAgent::Role { role, said: Said::Ended { how } })
+    }
+
+    fn forget(&mut self, role: u32) {
+        if let Some(player) = self.players.remove(&role) {
+            self.run.remove_leases_of(player.pid());
+        }
+    }
+
+    /// Ends all roles.
+    fn clear(&mut self) {
+        self.held.clear();
+        self.meter = None;
+        self.players.values_mut().for_each(Player::kill);
+        self.players.values_mut().for_each(Player::wait);
+        for role in self.players.keys().copied().collect::<Vec<_>>() {
+            self.forget(role);
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+fn about(mechanisms: &[String]) -> Result<About, OsError> {
+    let instruments = calibrate::calibrate();
+    let mechanisms = registry::ALL
+        .iter()
+        .filter(|entry| mechanisms.iter().any(|id| id == entry.id))
+        .map(|entry| (entry.id.to_owned(), (entry.probe)()))
+        .collect();
+    Ok(About {
+        environment: Environment::take()?,
+        topology: Topology::read()?,
+        mechanisms,
+        ticker: instruments.ticker,
+        calibration: instruments.calibration,
+        addresses: addresses::own_addresses()?,
+        clock: clock::own().to_owned(),
+    })
+}

@@ -1,0 +1,474 @@
+//! The roles of one trial, wherever they run: one watchdog over all of them, and none outlives its trial.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crossway_sys::clock::monotonic_ns;
+use crossway_sys::{OsError, lease, poll};
+
+use super::{CLOSE_LIMIT, LaunchError, Player, Stage};
+use crate::agent::{FromAgent, HeldAt, Host, Said, ToAgent, own_clock};
+use crate::control::{Answer, ControlError, Order};
+use crate::meters::{HostAsk, HostMeter, HostReading};
+use crate::record::LOCAL;
+
+/// After one role failed, how long the others may take to say why they did.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+/// How long a host's meters may take.
+const METERS_LIMIT: Duration = Duration::from_secs(12);
+
+/// A descriptor that a role has offered.
+#[derive(Debug)]
+pub(crate) enum Held {
+    /// It came here.
+    Here(OwnedFd),
+    /// The agent of the host with this number holds it.
+    There(usize, HeldAt),
+}
+
+/// A role's place.
+#[derive(Debug)]
+enum Seat {
+    /// A child of this process.
+    Here(Player),
+    /// A child of the agent of a host.
+    There { name: String, host: usize, role: u32 },
+}
+
+/// Why a role does not answer.
+enum Silence {
+    /// It has ended; how, where that is known already.
+    Ended(Option<String>),
+    /// What it said cannot be understood.
+    Nonsense(String),
+}
+
+/// The roles of one trial. Dropping it kills what still runs and removes what they left.
+#[derive(Debug)]
+pub(crate) struct Troupe<'a> {
+    seats: Vec<Seat>,
+    hosts: Vec<&'a mut Host>,
+    run: Option<&'a lease::Run>,
+    interrupt: Option<BorrowedFd<'a>>,
+    phase: &'static str,
+    meter: Option<HostMeter>,
+    over: bool,
+}
+
+impl<'a> Troupe<'a> {
+    /// Starts one process per role, given by its name and whether it listens.
+    pub(crate) fn start(
+        stage: Stage<'a>,
+        roles: &[(String, bool)],
+    ) -> Result<Troupe<'a>, LaunchError> {
+        let mut troupe = Troupe {
+            seats: Vec::new(),
+            hosts: Vec::new(),
+            run: None,
+            interrupt: None,
+            phase: "starting",
+            meter: None,
+            over: false,
+        };
+        match stage {
+            Stage::Here { launcher, run } => {
+                troupe.interrupt = launcher.interrupt();
+                troupe.run = Some(run);
+                for (name, _) in roles {
+                    troupe.seats.push(Seat::Here(Player::start(launcher, name)?));
+                }
+            }
+            Stage::There { hosts, interrupt } => {
+                troupe.interrupt = interrupt;
+                troupe.hosts = hosts;
+                for (name, listens) in roles {
+                    let at = if *listens { troupe.hosts.len() - 1 } else { 0 };
+                    let host = &mut troupe.hosts[at];
+                    let role = host.next_role();
+                    let name = format!("{name} on host '{}'", host.name());
+                    host.say(&ToAgent::Start { role, name: name.clone() })?;
+                    troupe.seats.push(Seat::There { name, host: at, role });
+                }
+            }
+        }
+        Ok(troupe)
+    }
+
+    /// The directory of leases that roles join; agents have their own.
+    pub(crate) fn leases(&self) -> Option<&Path> {
+        self.run.map(lease::Run::dir)
+    }
+
+    /// The host that a role runs on, by name.
+    pub(crate) fn host_of(&self, role: usize) -> &str {
+        match &self.seats[role] {
+            Seat::Here(_) => LOCAL,
+            Seat::There { host, .. } => self.hosts[*host].name(),
+        }
+    }
+
+    /// Whether instants of all roles can be compared.
+    pub(crate) fn one_clock(&self) -> bool {
+        let mut clocks = self.hosts.iter().map(|host| host.about().map(|about| &about.clock));
+        let first = clocks.next();
+        clocks.all(|clock| Some(clock) == first)
+    }
+
+    /// The instant `lead_ns` from now, and what the lines need on top, on the clock of each role. Roles that share a clock
+    /// get the same instant.
+    pub(crate) fn instants_ns(&self, lead_ns: u64) -> Vec<u64> {
+        let way_ns = 2 * self.hosts.iter().map(|host| host.delay_ns()).max().unwrap_or(0);
+        let at_ns = monotonic_ns() + lead_ns + way_ns;
+        let clock = |host: &Host| host.about().map(|about| about.clock.clone());
+        let offset_ns = |host: &Host| {
+            let own = clock(host);
+            if own.as_deref() == Some(own_clock()) {
+                return 0;
+            }
+            // The first host of a clock speaks for all of them.
+            self.hosts.iter().find(|h| clock(h) == own).map_or(0, |h| h.offset_ns())
+        };
+        self.seats
+            .iter()
+            .map(|seat| match seat {
+                Seat::Here(_) => at_ns,
+                Seat::There { host, .. } => {
+                    at_ns.saturating_add_signed(offset_ns(self.hosts[*host]))
+                }
+            })
+            .collect()
+    }
+
+    /// Names the phase for error messages.
+    pub(crate) fn phase(&mut self, phase: &'static str) {
+        self.phase = phase;
+    }
+
+    /// Gives one role an order, with descriptors of roles of the same host.
+    pub(crate) fn order(
+        &mut self,
+        role: usize,
+        order: &Order,
+        fds: Vec<Held>,
+    ) -> Result<(), LaunchError> {
+        let refused =
+            |name: &str| LaunchError::Role(format!("{name}: {}", ControlError::NoDescriptors));
+        let told = match &mut self.seats[role] {
+            Seat::Here(player) => {
+                let mut own = Vec::new();
+                for fd in fds {
+                    let Held::Here(fd) = fd else { return Err(refused(&player.name)) };
+                    own.push(fd);
+                }
+                let borrowed: Vec<_> = own.iter().map(AsFd::as_fd).collect();
+                player.wire.say(order, &borrowed).map_err(|e| (player.name.clone(), e))
+            }
+            Seat::There { name, host, role } => {
+                let mut held = Vec::new();
+                for fd in fds {
+                    match fd {
+                        Held::There(at, fd) if at == *host => held.push(fd),
+                        _ => return Err(refused(name)),
+                    }
+                }
+                let order = Box::new(order.clone());
+                self.hosts[*host].say(&ToAgent::Tell { role: *role, order, fds: held })?;
+                Ok(())
+            }
+        };
+        match told {
+            Ok(()) => Ok(()),
+            Err((_, ControlError::Closed)) => Err(self.failure(role, None, None)),
+            Err((name, e)) => Err(LaunchError::Role(format!("{name}: {e}"))),
+        }
+    }
+
+    /// Waits for one answer of each of these roles, in any order of arrival; `limit` is the watchdog.
+    pub(crate) fn answers(
+        &mut self,
+        roles: &[usize],
+        limit: Duration,
+    ) -> Result<Vec<(Answer, Vec<Held>)>, LaunchError> {
+        let until = Instant::now() + limit;
+        let mut heard: Vec<Option<(Answer, Vec<Held>)>> = roles.iter().map(|_| None).collect();
+        while heard.iter().any(Option::is_none) {
+            let waiting: Vec<usize> = (0..roles.len()).filter(|&i| heard[i].is_none()).collect();
+            let ready = self.wait(&waiting.iter().map(|&i| roles[i]).collect::<Vec<_>>(), until)?;
+            if ready.is_empty() {
+                let names: Vec<_> = waiting.iter().map(|&i| self.name(roles[i])).collect();
+                return Err(LaunchError::Role(format!(
+                    "{} did not answer within {limit:?} while {}",
+                    names.join(" and "),
+                    self.phase
+                )));
+            }
+            for (role, said) in ready {
+                match said {
+                    Ok((Answer::Failed { reason, unsupported: true }, _)) => {
+                        return Err(LaunchError::Unsupported(reason));
+                    }
+                    Ok((Answer::Failed { reason, .. }, _)) => {
+                        return Err(self.failure(role, Some(reason), None));
+                    }
+                    Ok(answer) => {
+                        let at = roles.iter().position(|&r| r == role).unwrap_or(0);
+                        heard[at] = Some(answer);
+                    }
+                    Err(Silence::Ended(how)) => return Err(self.failure(role, None, how)),
+                    Err(Silence::Nonsense(what)) => return Err(LaunchError::Role(what)),
+                }
+            }
+        }
+        Ok(heard.into_iter().flatten().collect())
+    }
+
+    fn name(&self, role: usize) -> &str {
+        match &self.seats[role] {
+            Seat::Here(player) => &player.name,
+            Seat::There { name, .. } => name,
+        }
+    }
+
+    /// What the roles, of those given, have said, if anything; nothing when the time is up.
+    #[allow(clippy::type_complexity)]
+    fn wait(
+        &mut self,
+        roles: &[usize],
+        until: Instant,
+    ) -> Result<Vec<(usize, Result<(Answer, Vec<Held>), Silence>)>, LaunchError> {
+        loop {
+            let mut said = Vec::new();
+            for &role in roles {
+                said.extend(self.heard_from(role).map(|what| (role, what)));
+            }
+            if !said.is_empty() {
+                return Ok(said);
+            }
+            let Waiting { here, there, interrupted } = self.sleep(roles, until)?;
+            if interrupted {
+                return Err(LaunchError::Interrupted);
+            }
+            if here.is_empty() && there.is_empty() {
+                return Ok(Vec::new());
+            }
+            for host in there {
+                self.hosts[host].read_some()?;
+            }
+            for role in here {
+                let Seat::Here(player) = &mut self.seats[role] else { continue };
+                let what = match player.wire.hear::<Answer>() {
+                    Ok((answer, fds)) => Ok((answer, fds.into_iter().map(Held::Here).collect())),
+                    Err(ControlError::Closed) => Err(Silence::Ended(None)),
+                    Err(e) => Err(Silence::Nonsense(e.to_string())),
+                };
+                said.push((role, what));
+            }
+            if !said.is_empty() {
+                return Ok(said);
+            }
+        }
+    }
+
+    /// What an agent has already passed on from a role.
+    fn heard_from(&mut self, role: usize) -> Option<Result<(Answer, Vec<Held>), Silence>> {
+        let Seat::There { host, role, .. } = self.seats[role] else { return None };
+        let said = self.hosts[host].take(|message| match message {
+            FromAgent::Role { role: whose, said } if whose == role => Ok(said),
+            other => Err(other),
+        })?;
+        Some(match said {
+            Said::Answer { answer, fds } => {
+                let held = |at| Held::There(host, HeldAt { role, at });
+                Ok((*answer, (0..fds).map(held).collect()))
+            }
+            Said::Ended { how } => Err(Silence::Ended(Some(how))),
+        })
+    }
+
+    fn sleep(&self, roles: &[usize], until: Instant) -> Result<Waiting, LaunchError> {
+        let mut fds = Vec::new();
+        let mut players = Vec::new();
+        let mut hosts: Vec<usize> = Vec::new();
+        for &role in roles {
+            match &self.seats[role] {
+                Seat::Here(player) => {
+                    fds.push(player.wire.fd());
+                    players.push(role);
+                }
+                Seat::There { host, .. } if !hosts.contains(host) => hosts.push(*host),
+                Seat::There { .. } => {}
+            }
+        }
+        for &host in &hosts {
+            // A host without a line is readable in the sense that asking it tells what is wrong.
+            let Some(fd) = self.hosts[host].fd() else {
+                return Ok(Waiting { here: Vec::new(), there: vec![host], interrupted: false });
+            };
+            fds.push(fd);
+        }
+        fds.extend(self.interrupt);
+        let ready =
+            poll::any_readable(&fds, Some(until)).map_err(|e| OsError::new("poll", "roles", e))?;
+        let mut ready = ready.into_iter();
+        let mut those = |of: Vec<usize>| -> Vec<usize> {
+            let flags: Vec<bool> = ready.by_ref().take(of.len()).collect();
+            of.into_iter().zip(flags).filter(|(_, ready)| *ready).map(|(one, _)| one).collect()
+        };
+        let (here, there) = (those(players), those(hosts));
+        Ok(Waiting { here, there, interrupted: ready.next() == Some(true) })
+    }
+
+    /// Finds out what really happened: the first to stumble is often not the first to fall. A role that was killed
+    /// explains a peer that saw its end close.
+    fn failure(
+        &mut self,
+        first: usize,
+        reason: Option<String>,
+        how: Option<String>,
+    ) -> LaunchError {
+        let mut told = vec![(first, reason, how)];
+        let delay =
+            Duration::from_nanos(self.hosts.iter().map(|h| h.delay_ns()).max().unwrap_or(0));
+        let until = Instant::now() + LAST_WORDS + delay;
+        let mut others: Vec<usize> = (0..self.seats.len()).filter(|&role| role != first).collect();
+        while !others.is_empty() {
+            let ready = match self.wait(&others, until) {
+                Ok(ready) if !ready.is_empty() => ready,
+                Ok(_) => break,
+                Err(e) => return e,
+            };
+            for (role, said) in ready {
+                others.retain(|&other| other != role);
+                match said {
+                    Ok((Answer::Failed { reason, .. }, _)) => told.push((role, Some(reason), None)),
+                    Err(Silence::Ended(how)) => told.push((role, None, how)),
+                    _ => {}
+                }
+            }
+        }
+        let worst = told.into_iter().min_by_key(|(_, reason, _)| match reason {
+            None => 0,
+            Some(reason) if !reason.contains("peer closed") => 1,
+            Some(_) => 2,
+        });
+        let (role, reason, how) = worst.unwrap_or((first, None, None));
+        let name = self.name(role).to_owned();
+        LaunchError::Role(match reason {
+            Some(reason) => format!("{name} failed while {}: {reason}", self.phase),
+            None => {
+                let how = how.unwrap_or_else(|| match &mut self.seats[role] {
+                    Seat::Here(player) => player.obituary(),
+                    Seat::There { .. } => "ended".to_owned(),
+                });
+                format!("{name} {how} while {}", self.phase)
+            }
+        })
+    }
+
+    /// Starts the meters of every host.
+    pub(crate) fn start_meters(&mut self, ask: &HostAsk) -> Result<(), LaunchError> {
+        if self.hosts.is_empty() {
+            self.meter = Some(HostMeter::start(ask));
+            return Ok(());
+        }
+        let asked_ns = monotonic_ns();
+        for host in &mut self.hosts {
+            let own_cpus_only = host.shares_kernel();
+            host.say(&ToAgent::StartMeters { ask: HostAsk { own_cpus_only, ..ask.clone() } })?;
+        }
+        for host in &mut self.hosts {
+            let now_ns = host.expect(METERS_LIMIT, self.interrupt, |message| match message {
+                FromAgent::Metering { now_ns } => Some(now_ns),
+                _ => None,
+            })?;
+            host.note_clock(asked_ns, now_ns);
+        }
+        Ok(())
+    }
+
+    /// Reads them, each with its host's name.
+    pub(crate) fn read_meters(&mut self) -> Result<Vec<HostReading>, LaunchError> {
+        for host in &mut self.hosts {
+            host.say(&ToAgent::ReadMeters)?;
+        }
+        let mut readings: Vec<HostReading> =
+            self.meter.take().map(|meter| meter.stop().named(LOCAL)).into_iter().collect();
+        for host in &mut self.hosts {
+            let reading = host.expect(METERS_LIMIT, self.interrupt, |message| match message {
+                FromAgent::Read { reading } => Some(*reading),
+                _ => None,
+            })?;
+            readings.push(reading.named(host.name()));
+        }
+        Ok(readings)
+    }
+
+    /// Waits until all processes are gone; call it after they were told to close.
+    pub(crate) fn finish(mut self) -> Result<(), LaunchError> {
+        let until = Instant::now() + CLOSE_LIMIT;
+        let mut left: Vec<usize> = (0..self.seats.len()).collect();
+        while !left.is_empty() {
+            // The end of a role's line comes with the process's end.
+            let ready = self.wait(&left, until)?;
+            if ready.is_empty() {
+                let name = self.name(left[0]);
+                return Err(LaunchError::Role(format!("{name} did not end")));
+            }
+            for (role, said) in ready {
+                if matches!(said, Err(Silence::Ended(_))) {
+                    left.retain(|&other| other != role);
+                }
+            }
+        }
+        for seat in &mut self.seats {
+            if let Seat::Here(player) = seat {
+                player.wait();
+            }
+        }
+        self.over = true;
+        Ok(())
+    }
+
+    /// Has every agent end the roles of a trial that was broken off.
+    fn clear(&mut self) {
+        for host in &mut self.hosts {
+            // An agent that is lost has taken its roles along.
+            if host.fd().is_none() || host.say(&ToAgent::Clear).is_err() {
+                continue;
+            }
+            let _ = host.expect(CLOSE_LIMIT, None, |message| match message {
+                FromAgent::Cleared => Some(()),
+                _ => None,
+            });
+        }
+    }
+}
+
+/// Who woke the controller.
+struct Waiting {
+    here: Vec<usize>,
+    there: Vec<usize>,
+    interrupted: bool,
+}
+
+impl Drop for Troupe<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.clear();
+        }
+        let mut players: Vec<&mut Player> = Vec::new();
+        for seat in &mut self.seats {
+            if let Seat::Here(player) = seat {
+                player.kill();
+                players.push(player);
+            }
+        }
+        for player in players {
+            player.wait();
+            if let Some(run) = self.run {
+                run.remove_leases_of(player.pid());
+            }
+        }
+    }
+}
