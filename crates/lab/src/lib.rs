@@ -20,6 +20,7 @@ pub mod histogram;
 pub mod inputs;
 pub mod launcher;
 pub mod limits;
+mod line_buffer;
 pub mod load;
 pub mod meters;
 pub mod pattern;

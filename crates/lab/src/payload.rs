@@ -7,6 +7,8 @@
 
 use crossway_mech::Access;
 
+use crate::line_buffer::{LINE_BYTES, LineBuffer};
+
 /// Marks the end of a stream whose length was not agreed before; no sequence number gets there.
 pub const END_MARK: u64 = u64::MAX;
 
@@ -19,7 +21,6 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Least bytes in which a sequence number fits.
 pub const SEQUENCED_SIZE: usize = 8;
 
-const LINE: usize = 64;
 const LEAST_BUFFERS: usize = 4;
 
 /// A message's number is written so many messages before its turn: right before it, a copy that loads wider words than the
@@ -29,9 +30,9 @@ const LEAD: usize = 8;
 /// Adds a message's words; the last may be cut short. Reads every byte.
 #[inline]
 pub fn sum(bytes: &[u8]) -> u64 {
-    let (lines, rest) = bytes.as_chunks::<LINE>();
+    let (lines, rest) = bytes.as_chunks::<LINE_BYTES>();
     // Eight independent sums, so that the compiler may use vectors.
-    let mut sums = [0u64; LINE / 8];
+    let mut sums = [0u64; LINE_BYTES / 8];
     for line in lines {
         let (words, _) = line.as_chunks::<8>();
         for (sum, word) in sums.iter_mut().zip(words) {
@@ -102,6 +103,8 @@ pub fn write_in_place(message: &mut [u8], sequence: u64) {
 #[derive(Debug)]
 pub struct Source {
     arena: Vec<u8>,
+    /// Where in the arena the first message begins: on a cache line.
+    begin: usize,
     size: usize,
     stride: usize,
     at: usize,
@@ -115,24 +118,27 @@ pub struct Source {
 impl Source {
     /// Prepares messages for a working set of at least `working_set_bytes`; every page is touched.
     pub fn new(size: usize, sender: u16, seed: u64, working_set_bytes: usize) -> Source {
-        let stride = size.next_multiple_of(LINE).max(LINE);
+        let stride = size.next_multiple_of(LINE_BYTES).max(LINE_BYTES);
         let count = working_set_bytes.div_ceil(stride).max(LEAST_BUFFERS);
-        let mut arena = vec![0; stride * count];
+        let mut lines = LineBuffer::new(stride * count, 0);
         let mut state = seed ^ u64::from(sender);
-        let (words, _) = arena.as_chunks_mut::<8>();
+        let (words, _) = lines[..].as_chunks_mut::<8>();
         for word in words {
             *word = next_random(&mut state).to_le_bytes();
         }
-        for message in arena.chunks_exact_mut(stride) {
+        for message in lines.chunks_exact_mut(stride) {
             balance(&mut message[..size], seed);
         }
+        let end = lines[..size].to_vec();
+        let (arena, begin) = lines.into_parts();
         let mut source = Source {
-            end: arena[..size].to_vec(),
+            end,
             arena,
+            begin,
             size,
             stride,
-            at: 0,
-            ahead: 0,
+            at: begin,
+            ahead: begin,
             lead: 0,
             sequence: u64::from(sender) << SENDER_SHIFT,
         };
@@ -161,13 +167,13 @@ impl Source {
         }
         self.ahead += self.stride;
         if self.ahead == self.arena.len() {
-            self.ahead = 0;
+            self.ahead = self.begin;
         }
     }
 
     /// Bytes over which the messages rotate.
     pub fn working_set_bytes(&self) -> usize {
-        self.arena.len()
+        self.arena.len() - self.begin
     }
 
     /// The next message for [`Access::Copy`], its sequence number written.
@@ -178,7 +184,7 @@ impl Source {
         let start = self.at;
         self.at += self.stride;
         if self.at == self.arena.len() {
-            self.at = 0;
+            self.at = self.begin;
         }
         &self.arena[start..start + self.size]
     }
@@ -323,112 +329,5 @@ pub fn sender_of(message: &[u8]) -> Option<u16> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SIZES: [usize; 14] = [0, 1, 7, 8, 9, 15, 16, 17, 63, 64, 65, 100, 4096, 4099];
-
-    fn message(source: &mut Source, access: Access) -> Vec<u8> {
-        match access {
-            Access::Copy => source.next_message().to_vec(),
-            Access::InPlace => {
-                let mut message = vec![0xee; source.size()];
-                write_in_place(&mut message, source.next_sequence());
-                message
-            }
-        }
-    }
-
-    #[test]
-    fn what_a_source_makes_its_checker_accepts_over_several_rounds() {
-        for access in [Access::Copy, Access::InPlace] {
-            for size in SIZES {
-                let mut source = Source::new(size, 3, 77, 1000);
-                let mut checker = Checker::new(size, access, 3, 77);
-                for _ in 0..300 {
-                    assert_eq!(checker.check(&message(&mut source, access)), Seen::Message);
-                }
-                let bad = checker.corrupt + checker.out_of_order + checker.missing;
-                assert_eq!((checker.messages, bad), (300, 0), "{access:?} {size}");
-            }
-        }
-    }
-
-    #[test]
-    fn every_flipped_bit_is_noticed() {
-        for access in [Access::Copy, Access::InPlace] {
-            for size in [1, 9, 16, 65, 200] {
-                let mut source = Source::new(size, 0, 5, 1000);
-                let mut good = Checker::new(size, access, 0, 5);
-                let clean = message(&mut source, access);
-                for bit in 0..size * 8 {
-                    let mut bad = clean.clone();
-                    bad[bit / 8] ^= 1 << (bit % 8);
-                    let mut checker = good;
-                    checker.check(&bad);
-                    let noticed = checker.corrupt + checker.out_of_order + checker.missing;
-                    assert!(noticed > 0, "{access:?} size {size} bit {bit}");
-                }
-                good.check(&clean);
-                assert_eq!(good.corrupt, 0);
-            }
-        }
-    }
-
-    #[test]
-    fn cut_lost_repeated_and_swapped_messages_are_told_apart() {
-        let mut source = Source::new(64, 0, 5, 1000);
-        let messages: Vec<_> = (0..6).map(|_| source.next_message().to_vec()).collect();
-        let account = |order: &[usize]| {
-            let mut checker = Checker::new(64, Access::Copy, 0, 5);
-            order.iter().for_each(|&i| {
-                checker.check(&messages[i]);
-            });
-            (checker.messages, checker.missing, checker.out_of_order, checker.corrupt)
-        };
-        assert_eq!(account(&[0, 1, 2]), (3, 0, 0, 0));
-        assert_eq!(account(&[0, 2, 3]), (3, 1, 0, 0));
-        assert_eq!(account(&[0, 1, 1]), (3, 0, 1, 0));
-        assert_eq!(account(&[0, 2, 1]), (3, 1, 1, 0));
-        let mut checker = Checker::new(64, Access::Copy, 0, 5);
-        checker.check(&messages[0][..56]);
-        assert_eq!((checker.messages, checker.corrupt), (1, 1));
-    }
-
-    #[test]
-    fn an_end_mark_is_no_message() {
-        let mut source = Source::new(16, 0, 5, 1000);
-        assert_eq!(source.end_message().len(), 16);
-        let mut checker = Checker::new(16, Access::Copy, 0, 5);
-        checker.check(source.next_message());
-        assert_eq!(checker.check(source.end_message()), Seen::End);
-        assert_eq!(checker.messages, 1);
-        assert_eq!(sender_of(source.end_message()), None);
-    }
-
-    #[test]
-    fn one_source_feeds_several_streams_in_order() {
-        let mut source = Source::new(64, 0, 5, 1000).without_lead();
-        let mut streams = [(0, Checker::new(64, Access::Copy, 0, 5)); 3];
-        for _ in 0..100 {
-            for (sequence, checker) in &mut streams {
-                source.swap_sequence(sequence);
-                checker.check(source.next_message());
-                source.swap_sequence(sequence);
-            }
-        }
-        for (_, checker) in streams {
-            let bad = checker.corrupt + checker.out_of_order + checker.missing;
-            assert_eq!((checker.messages, bad), (100, 0));
-        }
-    }
-
-    #[test]
-    fn messages_rotate_over_the_working_set() {
-        let mut source = Source::new(64, 0, 5, 4096);
-        let first = source.next_message().as_ptr() as usize;
-        let others: Vec<_> = (1..64).map(|_| source.next_message().as_ptr() as usize).collect();
-        assert!(others.iter().all(|&p| p != first));
-        assert_eq!(source.next_message().as_ptr() as usize, first);
-    }
-}
+#[path = "payload_tests.rs"]
+mod tests;

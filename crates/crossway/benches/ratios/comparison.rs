@@ -62,10 +62,19 @@ impl Comparison {
 
     /// Of trials that are not paired: each of `over` by the median of `under`, and the interval of the medians' ratio.
     pub(crate) fn unpaired(name: String, over: &[f64], under: &[f64], target: Target) -> Self {
+        Self::by_medians(name, over, under, Some(target))
+    }
+
+    /// As [`Comparison::unpaired`], for information: nothing is aimed at.
+    pub(crate) fn shown(name: String, over: &[f64], under: &[f64]) -> Self {
+        Self::by_medians(name, over, under, None)
+    }
+
+    fn by_medians(name: String, over: &[f64], under: &[f64], target: Option<Target>) -> Self {
         let base = stats::median(under).unwrap_or(f64::NAN);
         let ratios: Vec<f64> = over.iter().map(|o| o / base).collect();
         let interval = bootstrap::ratio_interval(over, under, 0.95).map(|i| (i.low, i.high));
-        Self::of(name, &ratios, interval, over, under, Some(target))
+        Self::of(name, &ratios, interval, over, under, target)
     }
 
     fn of(

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::{RoleError, Samples};
 use crate::control::{Part, Task, Window};
 use crate::inputs::Workload;
+use crate::line_buffer::LineBuffer;
 use crate::payload::{Checker, Source};
 
 /// Longest time in which the ends must find each other.
@@ -35,7 +36,7 @@ pub(crate) struct Stage<M: Mechanism> {
     pub(crate) sequences: Vec<u64>,
     /// One per sender that is heard.
     pub(crate) checkers: Vec<Checker>,
-    pub(crate) scratch: Vec<u8>,
+    pub(crate) scratch: LineBuffer,
     pub(crate) samples: Samples,
 }
 
@@ -72,7 +73,7 @@ impl<M: Mechanism> Stage<M> {
                 .map(|peer| Checker::new(size, task.inputs.access, task.first_peer + peer, seed))
                 .collect(),
             // Written with something other than zero, so that its pages are there.
-            scratch: vec![1; size.max(MARK_BYTES)],
+            scratch: LineBuffer::new(size.max(MARK_BYTES), 1),
             samples: Samples::default(),
             sequences: Vec::new(),
             channels: Vec::new(),

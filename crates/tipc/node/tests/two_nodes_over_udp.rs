@@ -20,7 +20,13 @@ fn free_port() -> u16 {
 fn runner(number: u32, own: u16, other: u16) -> Runner {
     let id = NodeId::from_text(&format!("node-{number}"));
     let addr = Some(NodeAddr(number));
-    let mut runner = Runner::new(Config { id, addr, network: NetworkId(1), seed: number.into() });
+    let mut runner = Runner::new(Config {
+        id,
+        addr,
+        network: NetworkId(1),
+        seed: number.into(),
+        ..Config::default()
+    });
     let spec: BearerSpec = format!("udp:127.0.0.1:{own},127.0.0.1:{other}").parse().unwrap();
     runner.enable(&spec, "udp0").unwrap();
     runner

@@ -72,6 +72,11 @@ impl Backlog {
         Self::limit(level).saturating_sub(self.counts[level])
     }
 
+    /// Packets that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -111,9 +116,14 @@ impl Backlog {
 
     /// The packet whose turn it is.
     pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
+        self.pop_with_level().map(|(_, packet)| packet)
+    }
+
+    /// The packet whose turn it is, and its level.
+    pub(crate) fn pop_with_level(&mut self) -> Option<(usize, Vec<u8>)> {
         let waiting = self.queue.pop_front()?;
         self.counts[waiting.level] -= 1;
-        Some(match waiting.content {
+        let packet = match waiting.content {
             Content::Packet(packet) => packet,
             Content::Bundle(bundle) => {
                 let mut packet = Vec::new();
@@ -121,7 +131,8 @@ impl Backlog {
                 bundle.bundle(self.dest, waiting.level as u8).encode(&link, &mut packet);
                 packet
             }
-        })
+        };
+        Some((waiting.level, packet))
     }
 }
 

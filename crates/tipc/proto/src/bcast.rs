@@ -232,7 +232,14 @@ impl BcastReceiver {
             Some(open) => {
                 let gap = open.missing();
                 let runs = if gap > 0 { open.rx.runs() } else { Default::default() };
-                BcastReport { open: true, ack: open.rx.next().prev(), gap, runs, last_sent }
+                BcastReport {
+                    open: true,
+                    ack: open.rx.next().prev(),
+                    gap,
+                    runs,
+                    last_sent,
+                    contact: true,
+                }
             }
         }
     }

@@ -11,6 +11,13 @@ pub const WIRE_MESSAGE_LEN_MAX: usize = MESSAGE_LEN_MAX + 60;
 /// Bearers of one node. One more is refused.
 pub const BEARERS_MAX: usize = 3;
 
+/// Links to one peer, each over a bearer of its own. A peer found on one bearer more is not linked to there.
+pub const LINKS_PER_PEER_MAX: usize = 2;
+
+/// Octets held back on a new link until an older one to the same peer has delivered what was sent before. When more come, contact with
+/// the peer begins anew.
+pub const HELD_OCTETS_MAX: usize = 8 << 20;
+
 /// Peers of one node. Discovery of one more is dropped (`too-many-peers`) until another is forgotten.
 pub const PEERS_MAX: usize = 8_192;
 
@@ -82,6 +89,11 @@ pub const CONNECTION_WINDOW_FIRST: u16 = 128;
 
 /// Blocks granted with every acknowledgement: a quarter of the receive queue.
 pub const CONNECTION_WINDOW: u16 = (SOCKET_RECEIVE_OCTETS / 1024 / 4) as u16;
+
+/// Writes to a stream without an answer after which small ones are merged.
+pub const MERGE_AFTER_WRITES: u32 = 4;
+/// The most such writes; each time that merging shows no use, twice as many are needed.
+pub const MERGE_AFTER_MAX: u32 = 1_024;
 
 /// How long a connection request waits for its answer.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(8_000);

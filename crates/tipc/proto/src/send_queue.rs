@@ -28,6 +28,8 @@ pub(crate) struct SendQueue {
     /// Packets from this index on were never sent.
     unsent: usize,
     resend: VecDeque<Seq>,
+    /// Packets from this number on must wait, when there is such a number.
+    limit: Option<Seq>,
 }
 
 /// What an acknowledgement brought.
@@ -39,7 +41,13 @@ pub(crate) struct Acked {
 
 impl SendQueue {
     pub(crate) const fn new(first: Seq) -> Self {
-        Self { base: first, packets: VecDeque::new(), unsent: 0, resend: VecDeque::new() }
+        Self {
+            base: first,
+            packets: VecDeque::new(),
+            unsent: 0,
+            resend: VecDeque::new(),
+            limit: None,
+        }
     }
 
     /// Number of the next packet to be added.
@@ -69,7 +77,26 @@ impl SendQueue {
 
     /// Whether something waits to go out.
     pub(crate) fn has_output(&self) -> bool {
-        !self.resend.is_empty() || self.unsent < self.packets.len()
+        !self.resend.is_empty() || self.may_send_new()
+    }
+
+    fn may_send_new(&self) -> bool {
+        self.unsent < self.packets.len() && self.limit.is_none_or(|l| self.next_unsent().before(l))
+    }
+
+    /// Packets from this number on wait from now on; with `None` nothing waits.
+    pub(crate) const fn set_limit(&mut self, limit: Option<Seq>) {
+        self.limit = limit;
+    }
+
+    /// Takes back the packets that were never sent, oldest first.
+    pub(crate) fn take_unsent(&mut self) -> impl Iterator<Item = Vec<u8>> + use<'_> {
+        self.packets.drain(self.unsent..).map(|p| p.bytes)
+    }
+
+    /// All packets, oldest first, acknowledged by a gap-ack block or not.
+    pub(crate) fn into_packets(self) -> impl Iterator<Item = Vec<u8>> {
+        self.packets.into_iter().map(|p| p.bytes)
     }
 
     /// Adds a packet that already carries its number.
@@ -145,6 +172,9 @@ impl SendQueue {
                 packet.last_sent = now;
                 return Some((packet, true));
             }
+        }
+        if !self.may_send_new() {
+            return None;
         }
         let packet = self.packets.get_mut(self.unsent)?;
         self.unsent += 1;

@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use crate::HostId;
+
 /// What happens to frames, drawn for each frame and receiver.
 #[derive(Clone, Debug)]
 pub struct Conditions {
@@ -15,6 +17,8 @@ pub struct Conditions {
     pub delay_max: Duration,
     /// Groups that hear each other; hosts beyond the list are in group 0. Empty: no partition.
     pub groups: Vec<u8>,
+    /// Paths that carry nothing: the plane and the two hosts, in either direction.
+    pub dead_paths: Vec<(usize, HostId, HostId)>,
 }
 
 impl Default for Conditions {
@@ -26,14 +30,18 @@ impl Default for Conditions {
             delay_min: Duration::from_micros(50),
             delay_max: Duration::from_micros(50),
             groups: Vec::new(),
+            dead_paths: Vec::new(),
         }
     }
 }
 
 impl Conditions {
-    /// Whether a partition lies between two hosts.
-    pub(crate) fn is_cut(&self, a: usize, b: usize) -> bool {
-        let group = |n: usize| self.groups.get(n).copied().unwrap_or(0);
-        group(a) != group(b)
+    /// Whether a partition lies between two hosts, or the path between them on this plane is dead.
+    pub(crate) fn is_cut(&self, plane: usize, a: HostId, b: HostId) -> bool {
+        let group = |host: HostId| self.groups.get(host.0).copied().unwrap_or(0);
+        let dead = |&(on, x, y): &(usize, HostId, HostId)| {
+            on == plane && ((x, y) == (a, b) || (y, x) == (a, b))
+        };
+        group(a) != group(b) || self.dead_paths.iter().any(dead)
     }
 }

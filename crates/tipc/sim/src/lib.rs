@@ -1,6 +1,6 @@
 //! Many TIPC nodes on a hostile network, in virtual time.
 //!
-//! [`Network`] owns the nodes and one broadcast medium. Everything that happens follows from the seed: which frames are lost, sent
+//! [`Network`] owns the nodes and the media that they share. Everything that happens follows from the seed: which frames are lost, sent
 //! twice, late, or cut off by a partition, and how fast each node's clock runs. A run of an hour takes as long as its frames take to
 //! handle.
 
@@ -8,4 +8,4 @@ mod conditions;
 mod network;
 
 pub use conditions::Conditions;
-pub use network::{Host, HostId, Network};
+pub use network::{Host, HostId, Network, Plane};

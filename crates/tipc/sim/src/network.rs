@@ -7,6 +7,7 @@ use std::collections::BinaryHeap;
 use crossway_tipc_proto::addr::{BearerId, MediaAddr, NodeAddr, NodeId};
 use crossway_tipc_proto::node::{BearerConfig, Config, Destination, Event, Node};
 use crossway_tipc_proto::time::Nanos;
+use crossway_tipc_proto::wire::Capabilities;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -23,7 +24,8 @@ pub struct Host {
     pub node: Option<Node>,
     /// How often it was started.
     pub lives: u64,
-    media: MediaAddr,
+    /// Its address on each plane.
+    media: Vec<MediaAddr>,
     /// Its clock's deviation, in millionths.
     skew_ppm: i64,
     /// What its clock shows at time 0.
@@ -47,11 +49,20 @@ impl Host {
 
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Happening {
-    Frame { to: HostId, from: HostId, bytes: Vec<u8> },
+    Frame { plane: usize, to: HostId, from: HostId, bytes: Vec<u8> },
     Wake(HostId),
 }
 
-/// Nodes on one medium.
+/// A medium that all hosts share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plane {
+    /// Largest frame, in octets.
+    pub mtu: usize,
+    /// Priority of the links over it.
+    pub priority: u8,
+}
+
+/// Nodes on one medium, or on several that fail one by one.
 #[derive(Debug)]
 pub struct Network {
     now: Nanos,
@@ -61,8 +72,10 @@ pub struct Network {
     pub conditions: Conditions,
     queue: BinaryHeap<Reverse<(Nanos, u64, Happening)>>,
     order: u64,
-    mtu: usize,
+    planes: Vec<Plane>,
     tolerance: Duration,
+    /// Capabilities that the nodes started from now on do not announce.
+    pub withheld: Capabilities,
     /// Frames sent by all hosts so far; a broadcast counts once.
     pub frames: u64,
     /// When it is there, every frame sent is added to it.
@@ -70,17 +83,21 @@ pub struct Network {
     events: Vec<(HostId, Event)>,
 }
 
-/// The only bearer of every host.
-const BEARER: BearerId = BearerId(0);
-
 impl Network {
     /// So many hosts, all down. `mtu` is the medium's, `tolerance` that of all links.
     pub fn new(seed: u64, hosts: usize, mtu: usize, tolerance: Duration) -> Self {
+        Self::with_planes(seed, hosts, &[Plane { mtu, priority: 10 }], tolerance)
+    }
+
+    /// So many hosts, all down, with a bearer on each of these planes.
+    pub fn with_planes(seed: u64, hosts: usize, planes: &[Plane], tolerance: Duration) -> Self {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let host = |n: usize, rng: &mut Pcg64Mcg| Host {
             node: None,
             lives: 0,
-            media: MediaAddr::Ethernet([2, 0, 0, 0, (n >> 8) as u8, n as u8]),
+            media: (0..planes.len() as u8)
+                .map(|plane| MediaAddr::Ethernet([2, 0, 0, plane, (n >> 8) as u8, n as u8]))
+                .collect(),
             skew_ppm: rng.random_range(-500..=500),
             offset: rng.random_range(0..1 << 40),
             wake_at: None,
@@ -95,8 +112,9 @@ impl Network {
             conditions,
             queue,
             order: 0,
-            mtu,
+            planes: planes.to_vec(),
             tolerance,
+            withheld: Capabilities::default(),
             frames: 0,
             record: None,
             events,
@@ -131,12 +149,15 @@ impl Network {
         let mut id = [0; 16];
         id[12..].copy_from_slice(&self.addr(host).0.to_be_bytes());
         let id = Some(NodeId(id));
-        let mut node = Node::new(Config { id, addr, seed, ..Config::default() });
+        let mut node =
+            Node::new(Config { id, addr, seed, withheld: self.withheld, ..Config::default() });
         let h = &mut self.hosts[host.0];
-        let mut cfg = BearerConfig::new("sim0", h.media, self.mtu);
-        cfg.tolerance = self.tolerance;
         let local = h.local(self.now);
-        node.enable_bearer(local, cfg).expect("the first bearer is accepted");
+        for (n, plane) in self.planes.iter().enumerate() {
+            let mut cfg = BearerConfig::new(&format!("sim{n}"), h.media[n], plane.mtu);
+            (cfg.tolerance, cfg.priority) = (self.tolerance, plane.priority);
+            node.enable_bearer(local, cfg).expect("a bearer on each plane is accepted");
+        }
         h.lives += 1;
         h.node = Some(node);
         self.after(host);
@@ -181,19 +202,16 @@ impl Network {
             if let Some(record) = &mut self.record {
                 record.push(frame.clone());
             }
-            assert!(
-                frame.len() <= self.mtu,
-                "a frame of {} octets on a medium of {}",
-                frame.len(),
-                self.mtu
-            );
+            let plane = usize::from(transmit.bearer.0);
+            let mtu = self.planes[plane].mtu;
+            assert!(frame.len() <= mtu, "a frame of {} octets on a medium of {mtu}", frame.len());
             for to in 0..self.hosts.len() {
                 let addressed = match transmit.dest {
                     Destination::Broadcast => true,
-                    Destination::Unicast(media) => self.hosts[to].media == media,
+                    Destination::Unicast(media) => self.hosts[to].media[plane] == media,
                 };
                 if addressed && to != host.0 {
-                    self.carry(host, HostId(to), &frame);
+                    self.carry(plane, host, HostId(to), &frame);
                 }
             }
         }
@@ -207,9 +225,9 @@ impl Network {
         }
     }
 
-    fn carry(&mut self, from: HostId, to: HostId, frame: &[u8]) {
+    fn carry(&mut self, plane: usize, from: HostId, to: HostId, frame: &[u8]) {
         let c = &self.conditions;
-        if c.is_cut(from.0, to.0) || self.rng.random_range(0..1000) < c.loss_per_mille {
+        if c.is_cut(plane, from, to) || self.rng.random_range(0..1000) < c.loss_per_mille {
             return;
         }
         let copies = 1 + u32::from(self.rng.random_range(0..1000) < c.duplicate_per_mille);
@@ -217,7 +235,7 @@ impl Network {
         for _ in 0..copies {
             let nanos = self.rng.random_range(min.as_nanos() as u64..=max.as_nanos() as u64);
             let at = self.now + Duration::from_nanos(nanos);
-            self.push(at, Happening::Frame { to, from, bytes: frame.to_vec() });
+            self.push(at, Happening::Frame { plane, to, from, bytes: frame.to_vec() });
         }
     }
 
@@ -233,13 +251,13 @@ impl Network {
         let Some(Reverse((at, _, what))) = self.queue.pop() else { return false };
         self.now = self.now.max(at);
         match what {
-            Happening::Frame { to, from, bytes } => {
-                let media = self.hosts[from.0].media;
+            Happening::Frame { plane, to, from, bytes } => {
+                let media = self.hosts[from.0].media[plane];
                 let h = &mut self.hosts[to.0];
                 let local = h.local(self.now);
                 // What was on its way to an earlier life reaches the present one, as on a real medium.
                 if let Some(node) = &mut h.node {
-                    node.handle_frame(local, BEARER, &media, &bytes);
+                    node.handle_frame(local, BearerId(plane as u8), &media, &bytes);
                     self.after(to);
                 }
             }

@@ -119,7 +119,8 @@ fn noise_on_the_medium_leaves_a_healthy_link_up() {
         net.with(HostId(0), |node, now| node.handle_frame(now, BearerId(0), &OWN, &noise));
         net.run(Duration::from_millis(2));
     }
-    let state = net
-        .with(HostId(0), |node, _| node.peers().next().map(|p| (p.link.state, p.link.stats.ups)));
+    let state = net.with(HostId(0), |node, _| {
+        node.peers().next().map(|p| (p.links[0].state, p.links[0].stats.ups))
+    });
     assert_eq!(state, Some(Some((LinkState::Established, 1))));
 }

@@ -245,7 +245,7 @@ fn messages_that_wait_for_a_lost_node_are_delivered() {
     let state = net.with(HostId(1), |n, _| {
         n.peers().all(|p| {
             p.addr != NodeAddr(0x1000)
-                || p.link.state != crossway_tipc_proto::link::LinkState::Established
+                || p.links[0].state != crossway_tipc_proto::link::LinkState::Established
         })
     });
     assert_eq!(state, Some(true), "contact is lost");

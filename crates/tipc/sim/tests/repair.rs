@@ -27,7 +27,7 @@ fn pair(seed: u64) -> Network {
 }
 
 fn stats(net: &mut Network, host: HostId) -> LinkStats {
-    net.with(host, |node, _| node.peers().next().expect("a peer").link.stats).expect("up")
+    net.with(host, |node, _| node.peers().next().expect("a peer").links[0].stats).expect("up")
 }
 
 /// A datagram socket at each end: the sender's and the receiver's.

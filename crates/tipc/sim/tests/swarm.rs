@@ -224,7 +224,7 @@ impl Swarm {
             duplicate_per_mille: rng.random_range(0..50),
             delay_min,
             delay_max: delay_min + Duration::from_micros(rng.random_range(0..3_000)),
-            groups: Vec::new(),
+            ..Conditions::default()
         }
     }
 
@@ -299,7 +299,7 @@ impl Swarm {
         let table = |swarm: &mut Self, host| {
             let all = swarm.net.with(host, |node, _| {
                 assert!(
-                    node.peers().all(|p| p.link.state == LinkState::Established),
+                    node.peers().all(|p| p.links[0].state == LinkState::Established),
                     "{:?}",
                     node.peers().collect::<Vec<_>>()
                 );
@@ -371,7 +371,7 @@ fn sixty_four_nodes_meet_and_know_the_same() {
     net.run(Duration::from_secs(8));
     for host in &hosts {
         let table = net.with(*host, |node, _| {
-            assert!(node.peers().all(|p| p.link.state == LinkState::Established), "{host:?}");
+            assert!(node.peers().all(|p| p.links[0].state == LinkState::Established), "{host:?}");
             node.names().iter().filter(|b| b.scope == Scope::Cluster).count()
         });
         assert_eq!(table, Some(2 * 64), "{host:?}");

@@ -49,6 +49,8 @@ fn describe(event: &Event) -> String {
         Event::LinkDown { peer, bearer, reason } => {
             format!("link to {peer} down on bearer {}: {reason:?}", bearer.0)
         }
+        Event::PeerUp { peer } => format!("node {peer} up"),
+        Event::PeerDown { peer } => format!("node {peer} down"),
         Event::Published(b) => format!(
             "published {{{}, {}, {}}} by {}:{}",
             b.range.service, b.range.lower, b.range.upper, b.socket.node, b.socket.port.0
@@ -75,8 +77,13 @@ fn main() -> anyhow::Result<()> {
     // Two lives of one node must differ in session and signature; the time of birth and the process tell them apart.
     let birth = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seed = birth.as_nanos() as u64 ^ u64::from(std::process::id()) << 40;
-    let mut runner =
-        Runner::new(Config { id, addr: options.address, network: NetworkId(options.netid), seed });
+    let mut runner = Runner::new(Config {
+        id,
+        addr: options.address,
+        network: NetworkId(options.netid),
+        seed,
+        ..Config::default()
+    });
     for (n, spec) in options.bearers.iter().enumerate() {
         let name = match spec {
             BearerSpec::Ethernet { device } => device.clone(),
@@ -101,20 +108,23 @@ fn main() -> anyhow::Result<()> {
         }
     }
     for peer in runner.node().peers() {
-        let s = &peer.link.stats;
-        writeln!(
-            out,
-            "peer {} {}: {:?}, mtu {}, sent {} packets ({} again), received {} ({} early, {} twice)",
-            peer.addr,
-            peer.id,
-            peer.link.state,
-            peer.link.mtu,
-            s.packets_sent,
-            s.packets_resent,
-            s.packets_received,
-            s.packets_early,
-            s.packets_duplicate
-        )?;
+        for link in &peer.links {
+            let s = &link.stats;
+            writeln!(
+                out,
+                "peer {} {} bearer {}: {:?}, mtu {}, sent {} packets ({} again), received {} ({} early, {} twice)",
+                peer.addr,
+                peer.id,
+                link.bearer.0,
+                link.state,
+                link.mtu,
+                s.packets_sent,
+                s.packets_resent,
+                s.packets_received,
+                s.packets_early,
+                s.packets_duplicate
+            )?;
+        }
     }
     for (reason, count) in runner.node().drops().iter() {
         writeln!(out, "dropped {count}: {}", reason.name())?;

@@ -91,6 +91,44 @@ def multicast(control):
     held("100 multicasts of the kernel, by both ways in turn, arrive once")
 
 
+def connected(control, kind, name):
+    """A connection from a socket of the node in user space: its port, and the kernel's end."""
+    listener = kernel(kind)
+    listener.listen(1)
+    listener.bind((RANGE, name, 0, 0, 2))
+    until("the listener is known", lambda: control("known", name)[0] == "1")
+    port = int(control("open", kind)[0])
+    try:
+        control("connect", port, SERVICE, name, 0, 0)
+    except OSError as e:
+        assert e.errno == errno.EINPROGRESS, e
+    s, _ = listener.accept()
+    s.settimeout(PATIENCE)
+    until("the connection is up", lambda: control("ready", port)[1] == "1")
+    return port, s
+
+
+def streams(control):
+    """The node in user space writes in many sizes; small ones are merged until the kernel acknowledges."""
+    name = 19120
+    for nodelay in (0, 1):
+        for size, times in ((1, 3000), (64, 3000), (1000, 500), (1476, 200), (1477, 200), (5000, 100), (20000, 100)):
+            port, s = connected(control, "stream", name)
+            name += 1
+            control("option", port, "nodelay", nodelay)
+            payload = os.urandom(size)
+
+            control("feed", port, times, payload.hex())
+            got = bytearray()
+            while True:
+                part = s.recv(1 << 16)
+                if not part:
+                    break
+                got += part
+            assert got == payload * times, "%d writes of %d octets: %d arrived" % (times, size, len(got))
+    held("writes of 1 to 20000 octets, merged or not, arrive whole at the kernel")
+
+
 def reached(s, text, to):
     try:
         s.sendto(text, to)
@@ -116,7 +154,8 @@ def received(control, port):
         return None
 
 
-PARTS = {"multicast": multicast}
+PARTS = {"multicast": multicast, "streams": streams}
+
 
 control = Control()
 for part in sys.argv[1:] or PARTS:

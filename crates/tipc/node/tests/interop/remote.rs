@@ -76,6 +76,8 @@ struct Remote {
     failed: BTreeMap<Port, SocketError>,
     /// Multicasts still to be sent: by which socket, where to, the next number and how many in all.
     casts: Option<(Port, ServiceRange, u32, u32)>,
+    /// Writes still to be made: how many, of what, and how much of the present one is done.
+    feeds: BTreeMap<Port, (u32, Vec<u8>, usize)>,
 }
 
 impl Remote {
@@ -153,6 +155,7 @@ impl Remote {
                             Importance::from_number(value).ok_or(SocketError::Invalid)?;
                     }
                     "dest_droppable" => o.dest_droppable = value != 0,
+                    "nodelay" => o.nodelay = value != 0,
                     "src_droppable" => o.src_droppable = value != 0,
                     "connect_timeout" => {
                         o.connect_timeout = Duration::from_millis(value.into());
@@ -168,6 +171,12 @@ impl Remote {
                 }
                 node.set_options(port, o).map(done)
             }
+            "feed" => {
+                let (port, count) = (w.port(), w.number());
+                self.feeds.insert(port, (count, w.payload(), 0));
+                self.feed(node, now, port);
+                Ok(String::new())
+            }
             "cast" => {
                 let port = node.open(SocketKind::Rdm)?;
                 self.casts = Some((port, w.range(), 0, w.number()));
@@ -176,6 +185,23 @@ impl Remote {
             }
             other => panic!("no request {other}"),
         }
+    }
+
+    /// Writes on until all is written or the stream is full, then shuts it down.
+    fn feed(&mut self, node: &mut Node, now: Nanos, port: Port) {
+        let Some((left, payload, done)) = self.feeds.get_mut(&port) else { return };
+        while *left > 0 {
+            match node.send(now, port, None, &payload[*done..]) {
+                Ok(taken) => *done += taken,
+                Err(SocketError::WouldBlock) => return,
+                Err(error) => panic!("write: {error}"),
+            }
+            if *done == payload.len() {
+                (*left, *done) = (*left - 1, 0);
+            }
+        }
+        self.feeds.remove(&port);
+        node.shutdown(now, port).expect("shutdown");
     }
 
     /// Numbered multicasts, with a change of the way after every third.
@@ -235,6 +261,9 @@ pub(crate) fn run(bearer: &str, id: NodeId) {
                         let back = Some(Address::Socket(m.from));
                         runner.node().send(now, control, back, answer.as_bytes()).expect("answer");
                     }
+                }
+                Event::SocketReady(port) if remote.feeds.contains_key(&port) => {
+                    remote.feed(runner.node(), now, port);
                 }
                 Event::SocketReady(port) if remote.casts.is_some_and(|c| c.0 == port) => {
                     remote.send_casts(runner.node(), now);

@@ -1,12 +1,16 @@
 //! One link to one peer over one bearer: brought up, supervised, numbered, repaired.
 //!
 //! The states are the kernel's, without those that exist there only because its locks force a reset to be done in steps:
-//! `Reset` (send RESET), `Establishing` (the peer's end is known; send ACTIVATE), `Established`.
+//! `Reset` (send RESET), `Establishing` (the peer's end is known; send ACTIVATE), `Established`, `FailingOver` (silent until what it
+//! carried has come through another link). The kernel's `Synching` is not a link's state here but its node's.
 
 mod protocol;
 mod receive;
 mod send;
 mod supervise;
+mod tunnel;
+
+pub(crate) use tunnel::Remains;
 
 use crate::addr::{BearerId, NodeAddr};
 use crate::backlog::Backlog;
@@ -20,6 +24,7 @@ use crate::seq::Seq;
 use crate::time::{Nanos, earliest};
 use crate::window::Window;
 use crate::wire::{Capabilities, GapAck, InterfaceName};
+use alloc::boxed::Box;
 use arrayvec::ArrayVec;
 use core::time::Duration;
 
@@ -47,6 +52,8 @@ pub enum LinkState {
     Establishing,
     /// Up.
     Established,
+    /// Down; silent until both ends have what it carried through another link.
+    FailingOver,
 }
 
 /// Why a link went down.
@@ -70,6 +77,10 @@ pub enum LinkDownReason {
     Overrun,
     /// The bearer was disabled, or the node stops.
     BearerDisabled,
+    /// The peer's end failed: its traffic comes through another link.
+    PeerFailedOver,
+    /// A packet of a link that failed does not fit into those of the one that is left.
+    TunnelTooNarrow,
 }
 
 /// What a link tells its node.
@@ -121,6 +132,8 @@ pub(crate) struct BcastReport {
     pub(crate) runs: ArrayVec<GapAck, { crate::limits::GAP_ACK_BLOCKS_MAX }>,
     /// Last broadcast sent by this node.
     pub(crate) last_sent: Seq,
+    /// There is contact with the peer, over whichever link.
+    pub(crate) contact: bool,
 }
 
 /// A control message that is due.
@@ -174,6 +187,9 @@ pub(crate) struct Link {
     round_trip: Option<Duration>,
     nack_at: Option<Nanos>,
     nack_wait: Duration,
+
+    /// What the link held when it went down, until the node takes it.
+    remains: Option<Box<Remains>>,
 }
 
 impl Link {
@@ -210,6 +226,7 @@ impl Link {
             round_trip: None,
             nack_at: None,
             nack_wait: NACK_REPEAT,
+            remains: None,
             cfg,
         };
         link.due = Some(Due::Reset { stopping: false });
@@ -270,9 +287,9 @@ impl Link {
         self.rx.next().prev()
     }
 
-    /// Whether the peer has acknowledged the first packet of this session, which opened its broadcast receive link.
-    pub(crate) fn first_packet_acked(&self) -> bool {
-        self.is_up() && self.tx.base() != Seq(1)
+    /// Whether the peer has acknowledged the packet of this number.
+    pub(crate) fn is_acked(&self, seq: Seq) -> bool {
+        self.is_up() && self.tx.base().after(seq)
     }
 
     /// Octets held in queues, for the bound on memory.
@@ -293,6 +310,10 @@ impl Link {
         (self.tolerance, self.priority, self.plane) = (old.tolerance, old.priority, old.plane);
         self.tick_at = now + self.tick_interval();
         (self.peer_interface, self.peer_bearer) = (old.peer_interface, old.peer_bearer);
+        if was_up {
+            let Self { tx, backlog, rx, reassembly, .. } = old;
+            self.remains = Some(Box::new(Remains { tx, backlog, rx, reassembly }));
+        }
         was_up
     }
 

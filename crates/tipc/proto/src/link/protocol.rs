@@ -22,6 +22,9 @@ impl Link {
         now: Nanos,
         m: &LinkProtocol<'_>,
     ) -> Result<Handled, DropReason> {
+        if self.state == LinkState::FailingOver {
+            return Err(DropReason::LinkDown);
+        }
         let session = Seq(m.session);
         let known = self.peer_session.map(Seq);
         let mut handled = Handled { event: None, blocks: GapAckBlocks::default() };
@@ -196,7 +199,7 @@ impl Link {
             next_sent: self.tx.next_unsent(),
             bcast_ack_invalid: !bcast.open,
             peer_stopping,
-            redundant_link: bcast.open,
+            redundant_link: bcast.open || bcast.contact,
             bearer: self.cfg.bearer,
             priority,
             plane: self.plane,

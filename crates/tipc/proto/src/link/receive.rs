@@ -1,6 +1,6 @@
-//! Sequenced packets from the peer: ordered, acknowledged, made into messages.
+//! Sequenced packets from the peer: ordered and acknowledged, then made into messages.
 
-use super::{Link, LinkDownReason, LinkEvent, LinkState};
+use super::{Link, LinkEvent, LinkState};
 use crate::drops::{DropCounters, DropReason};
 use crate::limits::{ACK_EVERY, NACK_AFTER_DEFERRED, NACK_REPEAT};
 use crate::time::Nanos;
@@ -8,17 +8,23 @@ use crate::wire::View;
 use alloc::vec::Vec;
 
 impl Link {
-    /// Takes a sequenced packet and appends the messages that it completes.
+    /// Takes a sequenced packet and appends the packets whose turn it now is. Each goes through [`Link::reassembly`],
+    /// unless it belongs to another link.
     pub(crate) fn handle_packet(
         &mut self,
         now: Nanos,
         view: &View<'_>,
-        messages: &mut Vec<Vec<u8>>,
+        packets: &mut Vec<Vec<u8>>,
         drops: &mut DropCounters,
     ) -> Option<LinkEvent> {
+        // Data carries no session number, but it acknowledges: what was never sent in this session was received in an earlier one.
+        if view.ack().after(self.tx.next_unsent().prev()) {
+            drops.count(DropReason::WrongSession);
+            return None;
+        }
         let mut event = None;
         match self.state {
-            LinkState::Reset => {
+            LinkState::Reset | LinkState::FailingOver => {
                 drops.count(DropReason::LinkDown);
                 return None;
             }
@@ -27,8 +33,7 @@ impl Link {
             LinkState::Established => {}
         }
         let (before, early_before) = (self.rx.next(), self.rx.early_count());
-        let mut packets = Vec::new();
-        if let Err(reason) = self.rx.accept(view.seq(), view.bytes(), &mut packets) {
+        if let Err(reason) = self.rx.accept(view.seq(), view.bytes(), packets) {
             drops.count(reason);
             if reason == DropReason::Duplicate {
                 self.stats.packets_duplicate += 1;
@@ -57,12 +62,6 @@ impl Link {
             }
             if early == NACK_AFTER_DEFERRED || early.is_multiple_of(usize::from(ACK_EVERY)) {
                 self.want_state(false, false);
-            }
-        }
-        for packet in packets {
-            if self.reassembly.accept(packet, messages, drops).is_err() {
-                // What is in order before the break is delivered; nothing after it can be trusted.
-                return self.fail(now, LinkDownReason::OutOfStep).or(event);
             }
         }
         event

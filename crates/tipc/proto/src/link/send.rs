@@ -5,7 +5,9 @@ use crate::backlog::{Backlog, Congested, SYSTEM, level_of, split};
 use crate::limits::{PROBE_FIRST, PROBE_MARGIN, RESEND_HOLDOFF};
 use crate::seq::Seq;
 use crate::time::Nanos;
-use crate::wire::{GapAck, View, refresh_link_fields, set_sequence};
+use crate::wire::{
+    Capabilities, GapAck, NAMED_HEADER_LEN, View, refresh_link_fields, set_sequence,
+};
 use alloc::vec::Vec;
 
 impl Link {
@@ -18,16 +20,42 @@ impl Link {
         if let Err(congested) = self.backlog.admit(level) {
             return Err((congested, message));
         }
-        let mut packets = Vec::new();
-        split(message, self.mtu, self.cfg.peer, self.cfg.own, &mut packets);
-        for packet in packets {
-            if self.backlog.is_empty() && self.tx.len() < usize::from(self.window.size()) {
-                self.number(packet);
-            } else {
-                self.backlog.push(level, packet, self.mtu);
-            }
-        }
+        self.queue(level, message);
         Ok(())
+    }
+
+    /// Takes a message beyond all limits: the end of a stream that is being closed, of which there is at most a packet.
+    pub(crate) fn send_unasked(&mut self, message: Vec<u8>) {
+        let level = View::parse(&message).map_or(SYSTEM, |view| level_of(&view));
+        self.queue(level, message);
+    }
+
+    fn queue(&mut self, level: usize, message: Vec<u8>) {
+        let mut packets = Vec::new();
+        split(message, self.packet_max(), self.cfg.peer, self.cfg.own, &mut packets);
+        for packet in packets {
+            self.enqueue(level, packet);
+        }
+    }
+
+    /// Puts a packet behind all others.
+    pub(super) fn enqueue(&mut self, level: usize, packet: Vec<u8>) {
+        if self.backlog.is_empty() && self.tx.len() < usize::from(self.window.size()) {
+            self.number(packet);
+        } else {
+            let packet_max = self.packet_max();
+            self.backlog.push(level, packet, packet_max);
+        }
+    }
+
+    /// The largest packet that is sent. A peer that cannot put cut packets together again must be able to get each whole through
+    /// another link, inside a packet of that.
+    pub(crate) fn packet_max(&self) -> usize {
+        if self.cfg.common.has(Capabilities::TUNNEL_ENHANCED) {
+            self.mtu
+        } else {
+            self.mtu - NAMED_HEADER_LEN
+        }
     }
 
     fn number(&mut self, mut packet: Vec<u8>) {
@@ -69,7 +97,8 @@ impl Link {
             return;
         }
         self.stats.gaps_received += 1;
-        let holdoff = self.round_trip.unwrap_or_default().max(RESEND_HOLDOFF);
+        // A quarter more than the round trip: a report that left just before the repetition arrived must not bring another.
+        let holdoff = (self.round_trip.unwrap_or_default() * 5 / 4).max(RESEND_HOLDOFF);
         let mut resent = self.tx.resend(now, ack.next(), gap, holdoff);
         let mut run_start = ack.add(gap).next();
         for run in runs {

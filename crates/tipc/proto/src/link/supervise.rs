@@ -36,6 +36,7 @@ impl Link {
                 None
             }
             LinkState::Established => self.look(now, bcast_pending),
+            LinkState::FailingOver => None,
         }
     }
 

@@ -220,7 +220,16 @@ impl Node {
                         ConnManagerKind::Ack { blocks, window, nagle: true },
                     );
                 }
-                if m.payload.is_empty() { Verdict::Done } else { Verdict::Queue }
+                if m.payload.is_empty() {
+                    return Verdict::Done;
+                }
+                if let Some(SocketState::Connected(c)) =
+                    self.sockets.get_mut(&port).map(|s| &mut s.state)
+                {
+                    c.merge.heard();
+                    let _ = self.push_stream(port, false);
+                }
+                Verdict::Queue
             }
             _ => Verdict::Refuse(ErrorCode::NoPort),
         }
@@ -279,8 +288,14 @@ impl Node {
                 self.send_conn(m.dest.port, from, ConnManagerKind::ProbeReply)
             }
             ConnManagerKind::ProbeReply => {}
-            ConnManagerKind::Ack { blocks, window, .. } => {
-                if connection.acknowledged(blocks, window) {
+            ConnManagerKind::Ack { blocks, window, nagle } => {
+                let opened = connection.acknowledged(blocks, window);
+                if nagle {
+                    self.merge_acknowledged(m.dest.port);
+                } else {
+                    let _ = self.push_stream(m.dest.port, false);
+                }
+                if opened {
                     self.socket_changed(m.dest.port);
                 }
             }

@@ -1,7 +1,7 @@
 //! Finding neighbours and settling the node's own address.
 
-use super::peer::{Contact, Peer, is_legal_peer};
-use super::{Address, CAPABILITIES, Destination, Event, Node, Transmit};
+use super::peer::{Contact, Peer, PeerLink, is_legal_peer};
+use super::{Address, Destination, Event, Node, Transmit};
 use crate::addr::{BearerId, NodeAddr, Scope, ServiceRange, SocketAddr};
 use crate::bcast::{BcastListener, BcastReceiver, BcastSender};
 use crate::drops::DropReason;
@@ -9,7 +9,7 @@ use crate::limits::{
     DISCOVERY_ALONE_MAX, DISCOVERY_ANSWERS_MAX, DISCOVERY_FIRST, DISCOVERY_LINKED_MAX, PEER_FORGET,
     PEERS_MAX, TRIAL_INTERVAL, TRIAL_TIME,
 };
-use crate::link::{Link, LinkConfig};
+use crate::link::{Link, LinkConfig, LinkDownReason};
 use crate::name_table::Binding;
 use crate::socket::SocketState;
 use crate::time::{Nanos, earliest};
@@ -116,7 +116,7 @@ impl Node {
         let mut bytes = Vec::new();
         Discovery {
             kind,
-            capabilities: CAPABILITIES,
+            capabilities: self.cfg.announced(),
             signature: self.signature,
             domain,
             sender,
@@ -219,41 +219,8 @@ impl Node {
             return Err(DropReason::Malformed);
         }
         self.drop_former_address(m)?;
-        match self.peers.get_mut(&m.sender) {
-            None => self.add_peer(now, bearer, m)?,
-            Some(peer) if peer.link.bearer() != bearer => {
-                // One link per peer: the other bearer takes over only when this one has been silent.
-                if !peer.may_move(now) {
-                    return Ok(());
-                }
-                self.forget_peer(m.sender);
-                self.add_peer(now, bearer, m)?;
-            }
-            Some(peer) => {
-                let same_life = peer.signature == m.signature && peer.id == m.id;
-                match (same_life, peer.media == m.media, peer.link.is_up()) {
-                    (true, true, true) => return Ok(()),
-                    (true, true, false) => {}
-                    (_, false, true) => {
-                        self.events.push_back(Event::DuplicateAddress { id: m.id, media: m.media });
-                        return Err(DropReason::DuplicateAddress);
-                    }
-                    (false, true, true) => {
-                        peer.signature = m.signature;
-                        return Ok(());
-                    }
-                    (_, _, false) => {
-                        let link = self.new_link(now, bearer, m)?;
-                        let Some(peer) = self.peers.get_mut(&m.sender) else {
-                            return Err(DropReason::UnknownPeer);
-                        };
-                        (peer.id, peer.signature, peer.media) = (m.id, m.signature, m.media);
-                        (peer.capabilities, peer.contact) = (m.capabilities, Contact::Leaving);
-                        peer.link = link;
-                        self.touch(m.sender);
-                    }
-                }
-            }
+        if !self.admit_neighbour(now, bearer, m)? {
+            return Ok(());
         }
         if m.kind == DiscoveryKind::Request {
             self.send_discovery(
@@ -266,10 +233,54 @@ impl Node {
         Ok(())
     }
 
+    /// Takes what a neighbour says of itself on a bearer into the tables. Returns whether it is to be answered.
+    fn admit_neighbour(
+        &mut self,
+        now: Nanos,
+        bearer: BearerId,
+        m: &Discovery,
+    ) -> Result<bool, DropReason> {
+        let Some(peer) = self.peers.get_mut(&m.sender) else {
+            self.add_peer(now, m)?;
+            self.add_link(now, bearer, m)?;
+            return Ok(true);
+        };
+        let same_life = peer.signature == m.signature && peer.id == m.id;
+        match peer.link(bearer).map(|l| (l.media == m.media, l.link.is_up())) {
+            Some((true, true)) => {
+                peer.signature = m.signature;
+                return Ok(false);
+            }
+            Some((false, true)) => {
+                self.events.push_back(Event::DuplicateAddress { id: m.id, media: m.media });
+                return Err(DropReason::DuplicateAddress);
+            }
+            Some((true, false)) if same_life => return Ok(true),
+            None if peer.is_full() => {
+                // As many links as there may be; this bearer gets one only when another has been silent.
+                let Some(idle) = peer.idle_link(now) else { return Ok(false) };
+                peer.links[usize::from(idle.0)] = None;
+            }
+            Some((_, false)) | None => {}
+        }
+        if !peer.is_up() {
+            (peer.id, peer.contact) = (m.id, Contact::Leaving);
+            (peer.capabilities, peer.common) =
+                (m.capabilities, self.cfg.announced().common(m.capabilities));
+        } else if peer.id != m.id {
+            self.events.push_back(Event::DuplicateAddress { id: m.id, media: m.media });
+            return Err(DropReason::DuplicateAddress);
+        }
+        // A new life of a peer whose old one is still believed in over another link: it comes up when that is lost.
+        peer.signature = m.signature;
+        self.add_link(now, bearer, m)?;
+        Ok(true)
+    }
+
     /// A node that we knew under another address: forget the old one unless it is alive.
     fn drop_former_address(&mut self, m: &Discovery) -> Result<(), DropReason> {
         let former = self.peers.iter().find(|(addr, p)| p.id == m.id && **addr != m.sender);
-        match former.map(|(addr, p)| (*addr, p.link.is_up())) {
+        match former.map(|(addr, p)| (*addr, p.is_up())) {
             Some((_, true)) => Err(DropReason::DuplicateAddress),
             Some((addr, false)) => {
                 self.forget_peer(addr);
@@ -279,12 +290,8 @@ impl Node {
         }
     }
 
-    fn new_link(
-        &mut self,
-        now: Nanos,
-        bearer: BearerId,
-        m: &Discovery,
-    ) -> Result<Link, DropReason> {
+    /// A fresh link in place of the one on this bearer, which is not up.
+    fn add_link(&mut self, now: Nanos, bearer: BearerId, m: &Discovery) -> Result<(), DropReason> {
         let Some(Some(b)) = self.bearers.get(usize::from(bearer.0)) else {
             return Err(DropReason::NoBearer);
         };
@@ -297,12 +304,21 @@ impl Node {
             window_max: b.window_max(),
             tolerance: b.cfg.tolerance,
             priority: b.cfg.priority,
-            common: CAPABILITIES.common(m.capabilities),
+            common: self.cfg.announced().common(m.capabilities),
         };
-        Ok(Link::new(now, cfg, self.rng.next_u16()))
+        let mut link = Link::new(now, cfg, self.rng.next_u16());
+        let Some(peer) = self.peers.get_mut(&m.sender) else {
+            return Err(DropReason::UnknownPeer);
+        };
+        if peer.failover.is_some() {
+            link.begin_failover(now);
+        }
+        peer.links[usize::from(bearer.0)] = Some(PeerLink { media: m.media, heard_at: now, link });
+        self.touch(m.sender);
+        Ok(())
     }
 
-    fn add_peer(&mut self, now: Nanos, bearer: BearerId, m: &Discovery) -> Result<(), DropReason> {
+    fn add_peer(&mut self, now: Nanos, m: &Discovery) -> Result<(), DropReason> {
         if self.peers.len() >= PEERS_MAX {
             return Err(DropReason::TooManyPeers);
         }
@@ -310,20 +326,23 @@ impl Node {
             id: m.id,
             signature: m.signature,
             capabilities: m.capabilities,
-            media: m.media,
+            common: self.cfg.announced().common(m.capabilities),
             contact: Contact::Leaving,
-            link: self.new_link(now, bearer, m)?,
+            links: Default::default(),
+            slots: [None; 2],
+            held: None,
+            opening: None,
+            failover: None,
             bcast_rx: BcastReceiver::default(),
             listener: BcastListener::default(),
+            greeting: None,
             names: Default::default(),
             waiting: Default::default(),
             forget_at: now + PEER_FORGET,
-            heard_at: now,
             timer: None,
             queued: false,
         };
         self.peers.insert(m.sender, peer);
-        self.touch(m.sender);
         Ok(())
     }
 
@@ -336,26 +355,39 @@ impl Node {
         }
     }
 
-    /// Takes down every link on a bearer; the peers are told and then forgotten.
+    /// Takes down every link on a bearer. A peer with another link goes on over that; others are told, and forgotten.
     pub(super) fn stop_links(&mut self, now: Nanos, bearer: BearerId) {
-        let on_bearer = self.peers.iter().filter(|(_, p)| p.link.bearer() == bearer);
+        let on_bearer = self.peers.iter().filter(|(_, p)| p.link(bearer).is_some());
         let addrs: Vec<NodeAddr> = on_bearer.map(|(addr, _)| *addr).collect();
         for addr in addrs {
             let Some(peer) = self.peers.get_mut(&addr) else { continue };
-            let event = peer.link.stop(now);
-            let (report, media) = (peer.bcast_rx.report(self.bcast.last_sent()), peer.media);
+            let goes_on = peer.bearers().any(|b| b != bearer && peer.is_link_up(b));
+            let report = peer.bcast_report(self.bcast.last_sent());
+            let Some(over) = peer.link_mut(bearer) else { continue };
+            let event = over.link.stop(now);
+            let dest = Destination::Unicast(over.media);
             let mut last_word = Vec::new();
-            if peer.link.poll_transmit(now, &report, &mut last_word) {
-                self.answers
-                    .push_back((Transmit { bearer, dest: Destination::Unicast(media) }, last_word));
+            if !goes_on && over.link.poll_transmit(now, &report, &mut last_word) {
+                self.answers.push_back((Transmit { bearer, dest }, last_word));
             }
-            self.link_event(now, addr, event);
-            self.forget_peer(addr);
+            self.link_event(now, addr, bearer, event);
+            let Some(peer) = self.peers.get_mut(&addr) else { continue };
+            peer.links[usize::from(bearer.0)] = None;
+            if peer.bearers().next().is_none() {
+                self.forget_peer(addr);
+            } else {
+                self.touch(addr);
+            }
         }
     }
 
     /// Ends the node's contacts in good order: every peer is told at once instead of having to wait for its tolerance.
     pub fn stop(&mut self, now: Nanos) {
+        let addrs: Vec<NodeAddr> = self.peers.keys().copied().collect();
+        for addr in addrs {
+            // No link is to take over what another carried.
+            self.lose_peer(now, addr, LinkDownReason::BearerDisabled);
+        }
         for index in 0..self.bearers.len() {
             // A slot without bearer has nothing to disable.
             let _ = self.disable_bearer(now, BearerId(index as u8));

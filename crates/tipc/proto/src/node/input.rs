@@ -1,12 +1,11 @@
 //! Frames and time coming in.
 
+use super::Node;
 use super::peer::Contact;
-use super::{Event, Node};
 use crate::addr::{BearerId, MediaAddr, NodeAddr};
-use crate::bcast::BcastListener;
 use crate::drops::DropReason;
-use crate::limits::PEER_FORGET;
-use crate::link::{LinkDownReason, LinkEvent};
+use crate::limits::RESEND_TOLERANCES;
+use crate::link::LinkDownReason;
 use crate::time::Nanos;
 use crate::wire::{BcastInit, Discovery, LinkProtocol, LinkProtocolKind, Message, User, View};
 use alloc::vec::Vec;
@@ -36,7 +35,7 @@ impl Node {
                 self.handle_link_protocol(now, bearer, &message)
             }
             Some(User::Crypto) | None => Err(DropReason::NotSpoken),
-            Some(_) if view.is_non_seq() => self.handle_broadcast(now, &view),
+            Some(_) if view.is_non_seq() => self.handle_broadcast(now, bearer, &view),
             Some(_) => self.handle_sequenced(now, bearer, &view),
         }
     }
@@ -51,11 +50,10 @@ impl Node {
         if m.dest != own {
             return Err(DropReason::NotForUs);
         }
-        let peer = self
-            .peers
-            .get_mut(&m.sender)
-            .filter(|p| p.link.bearer() == bearer)
-            .ok_or(DropReason::UnknownPeer)?;
+        let peer = self.peers.get_mut(&m.sender).ok_or(DropReason::UnknownPeer)?;
+        if peer.link(bearer).is_none() {
+            return Err(DropReason::UnknownPeer);
+        }
         let is_state = matches!(m.kind, LinkProtocolKind::State(_));
         if peer.contact == Contact::Leaving {
             if is_state || m.redundant_link {
@@ -63,24 +61,24 @@ impl Node {
             }
             peer.contact = Contact::Down;
         }
-        peer.heard_at = now;
-        let result = peer.link.handle_protocol(now, m);
-        let handled = match result {
+        let Some(over) = peer.link_mut(bearer) else { return Err(DropReason::UnknownPeer) };
+        over.heard_at = now;
+        let handled = match over.link.handle_protocol(now, m) {
             Ok(handled) => handled,
             Err(reason) => {
                 self.touch(m.sender);
                 return Err(reason);
             }
         };
-        self.link_event(now, m.sender, handled.event);
+        self.link_event(now, m.sender, bearer, handled.event);
         let last_sent = self.bcast.last_sent();
         let mut released = false;
         if let Some(peer) = self.peers.get_mut(&m.sender)
             && let LinkProtocolKind::State(state) = &m.kind
-            && peer.link.is_up()
+            && peer.is_link_up(bearer)
         {
             peer.bcast_rx.note_last_sent(now, m.last_bcast);
-            if !m.bcast_ack_invalid && peer.link.first_packet_acked() {
+            if !m.bcast_ack_invalid && peer.listens() {
                 released = peer.listener.handle_ack(m.bcast_ack, last_sent);
                 let runs = &handled.blocks.bcast;
                 peer.listener.handle_gaps(now, m.bcast_ack, state.bcast_gap, runs, last_sent);
@@ -104,40 +102,35 @@ impl Node {
             return Err(DropReason::NotForUs);
         }
         let sender = view.prev_node();
-        let peer = self
-            .peers
-            .get_mut(&sender)
-            .filter(|p| p.link.bearer() == bearer)
-            .ok_or(DropReason::UnknownPeer)?;
-        if peer.contact == Contact::Leaving {
+        let peer = self.peers.get_mut(&sender).ok_or(DropReason::UnknownPeer)?;
+        let leaving = peer.contact == Contact::Leaving;
+        let over = peer.link_mut(bearer).ok_or(DropReason::UnknownPeer)?;
+        if leaving {
             return Err(DropReason::PeerLeaving);
         }
-        peer.heard_at = now;
-        let mut messages = Vec::new();
-        let event = peer.link.handle_packet(now, view, &mut messages, &mut self.drops);
-        let mut released = false;
-        if peer.link.first_packet_acked() {
-            released = peer.listener.handle_ack(view.bcast_ack(), self.bcast.last_sent());
-        }
-        // Up is told before the messages, down after them.
-        let down = matches!(event, Some(LinkEvent::Down(_)));
-        if !down {
-            self.link_event(now, sender, event);
-        }
-        if released {
+        over.heard_at = now;
+        let mut packets = Vec::new();
+        let event = over.link.handle_packet(now, view, &mut packets, &mut self.drops);
+        // Up is told before what comes with it.
+        self.link_event(now, sender, bearer, event);
+        if let Some(peer) = self.peers.get_mut(&sender)
+            && peer.is_link_up(bearer)
+            && peer.listens()
+            && peer.listener.handle_ack(view.bcast_ack(), self.bcast.last_sent())
+        {
             self.release_broadcasts();
         }
-        for message in messages {
-            self.handle_message(now, sender, message);
-        }
-        if down {
-            self.link_event(now, sender, event);
-        }
+        self.take_packets(now, sender, bearer, packets);
         self.touch(sender);
         Ok(())
     }
 
-    fn handle_broadcast(&mut self, now: Nanos, view: &View<'_>) -> Result<(), DropReason> {
+    fn handle_broadcast(
+        &mut self,
+        now: Nanos,
+        bearer: BearerId,
+        view: &View<'_>,
+    ) -> Result<(), DropReason> {
         let own = self.addr().ok_or(DropReason::NotForUs)?;
         if view.word(5) != self.cfg.network.0 {
             return Err(DropReason::WrongNetwork);
@@ -152,7 +145,10 @@ impl Node {
         }
         let mut messages = Vec::new();
         if peer.bcast_rx.handle_packet(now, own, view, &mut messages, &mut self.drops) {
-            peer.link.want_state(false, false);
+            let bearer = if peer.is_link_up(bearer) { Some(bearer) } else { peer.slots[0] };
+            if let Some(over) = bearer.and_then(|b| peer.link_mut(b)) {
+                over.link.want_state(false, false);
+            }
         }
         for message in messages {
             self.handle_message(now, sender, message);
@@ -198,7 +194,7 @@ impl Node {
             let mut addrs = Vec::new();
             for (addr, peer) in &mut self.peers {
                 if behind(&peer) {
-                    peer.link.want_state(true, true);
+                    peer.want_state(true, true);
                     addrs.push(*addr);
                 }
             }
@@ -225,65 +221,22 @@ impl Node {
             return;
         }
         if peer.bcast_rx.handle_timeout(now) {
-            peer.link.want_state(false, false);
+            peer.want_state(false, false);
         }
-        let mut event = peer.link.handle_timeout(now, peer.bcast_rx.wants_ack());
-        if peer
-            .listener
-            .stuck_since
-            .is_some_and(|since| now.since(since) > peer.link.tolerance() * 10)
-        {
-            event = peer.link.fail(now, LinkDownReason::ResendFailed).or(event);
+        let wants_ack = peer.bcast_rx.wants_ack();
+        for bearer in peer.bearers() {
+            let Some(peer) = self.peers.get_mut(&addr) else { return };
+            let Some(over) = peer.link_mut(bearer) else { continue };
+            let event = over.link.handle_timeout(now, wants_ack);
+            self.link_event(now, addr, bearer, event);
         }
-        self.link_event(now, addr, event);
+        let stuck = |peer: &super::Peer| {
+            let tolerance = peer.links.iter().flatten().map(|l| l.link.tolerance()).max()?;
+            Some(now.since(peer.listener.stuck_since?) > tolerance * RESEND_TOLERANCES)
+        };
+        if self.peers.get(&addr).and_then(stuck) == Some(true) {
+            self.lose_peer(now, addr, LinkDownReason::ResendFailed);
+        }
         self.touch(addr);
-    }
-
-    /// Draws the consequences of a link that came up or went down.
-    pub(super) fn link_event(&mut self, now: Nanos, addr: NodeAddr, event: Option<LinkEvent>) {
-        let (Some(event), Some(peer)) = (event, self.peers.get_mut(&addr)) else { return };
-        let bearer = peer.link.bearer();
-        match event {
-            LinkEvent::Up => {
-                peer.contact = Contact::Up;
-                peer.listener = BcastListener::new(self.bcast.last_sent());
-                self.linked += 1;
-                let peer_bearer = peer.link.peer_bearer();
-                self.events.push_back(Event::LinkUp { peer: addr, bearer });
-                let state = self.link_binding(addr, bearer.0, peer_bearer.0);
-                if self.names.insert(state).is_ok() {
-                    self.announce(true, state);
-                }
-                self.greet(now, addr);
-            }
-            LinkEvent::Down(reason) => {
-                let peer_knows =
-                    matches!(reason, LinkDownReason::PeerReset | LinkDownReason::PeerStopping);
-                peer.contact = if peer_knows { Contact::Down } else { Contact::Leaving };
-                peer.bcast_rx.close();
-                peer.listener = BcastListener::default();
-                peer.names = Default::default();
-                peer.forget_at = now + PEER_FORGET;
-                self.linked -= 1;
-                let peer_bearer = peer.link.peer_bearer();
-                self.events.push_back(Event::LinkDown { peer: addr, bearer, reason });
-                let waiting = core::mem::take(&mut peer.waiting);
-                for (port, _) in waiting {
-                    self.socket_changed(port);
-                }
-                self.lose_connections(now, addr);
-                let state = self.link_binding(addr, bearer.0, peer_bearer.0);
-                if let Some(state) = self.names.remove(state.range, state.socket, state.key) {
-                    self.announce(false, state);
-                }
-                while let Some(binding) = self.names.remove_any(addr) {
-                    self.announce(false, binding);
-                }
-                self.release_broadcasts();
-                if self.linked == 0 {
-                    self.discover_afresh(now);
-                }
-            }
-        }
     }
 }

@@ -19,6 +19,7 @@
 //! ```
 
 mod bearer;
+mod contact;
 mod deliver;
 mod discovery;
 mod input;
@@ -30,7 +31,9 @@ mod reject;
 mod report;
 mod send;
 mod sockets;
+mod stream;
 mod topology;
+mod tunnel;
 
 pub use bearer::{BearerConfig, BearerError};
 pub use report::{LinkReport, PeerReport};
@@ -53,7 +56,7 @@ use bearer::Bearer;
 use peer::Peer;
 use topology::Topology;
 
-/// What this node announces: exactly what it speaks. Not tunnels.
+/// What this node announces: exactly what it speaks, which is all there is.
 pub const CAPABILITIES: Capabilities = Capabilities::SYN
     .and(Capabilities::BCAST_SYNCH)
     .and(Capabilities::BCAST_STATE_NACK)
@@ -63,6 +66,7 @@ pub const CAPABILITIES: Capabilities = Capabilities::SYN
     .and(Capabilities::LINK_PROTO_SEQNO)
     .and(Capabilities::MCAST_RBCTL)
     .and(Capabilities::GAP_ACK_BLOCK)
+    .and(Capabilities::TUNNEL_ENHANCED)
     .and(Capabilities::NAGLE)
     .and(Capabilities::NAMED_BCAST);
 
@@ -77,6 +81,15 @@ pub struct Config {
     pub network: NetworkId,
     /// Seed of the node's random numbers. Two lives of one node must have different seeds.
     pub seed: u64,
+    /// Capabilities that are not announced, as of an older node. None by default.
+    pub withheld: Capabilities,
+}
+
+impl Config {
+    /// What the node announces.
+    const fn announced(&self) -> Capabilities {
+        CAPABILITIES.without(self.withheld)
+    }
 }
 
 /// Where a frame is to go.
@@ -109,14 +122,14 @@ pub enum Event {
         /// Where it sends from.
         media: MediaAddr,
     },
-    /// A link came up, and with it contact to its node.
+    /// A link came up. [`Event::PeerUp`] follows when it is the first to its node.
     LinkUp {
         /// The node at the other end.
         peer: NodeAddr,
         /// Our end's bearer.
         bearer: BearerId,
     },
-    /// A link went down, and with it contact to its node.
+    /// A link went down. [`Event::PeerDown`] follows when no other was left to its node.
     LinkDown {
         /// The node at the other end.
         peer: NodeAddr,
@@ -124,6 +137,16 @@ pub enum Event {
         bearer: BearerId,
         /// Why.
         reason: LinkDownReason,
+    },
+    /// Contact with a node began.
+    PeerUp {
+        /// The node.
+        peer: NodeAddr,
+    },
+    /// Contact with a node was lost, and with it what was under way from and to it.
+    PeerDown {
+        /// The node.
+        peer: NodeAddr,
     },
     /// A binding came into the table.
     Published(Binding),
@@ -162,7 +185,7 @@ pub struct Node {
     net_hash: u32,
     bearers: [Option<Bearer>; BEARERS_MAX],
     peers: BTreeMap<NodeAddr, Peer>,
-    /// Peers whose link is up.
+    /// Peers in contact.
     linked: usize,
     bcast: BcastSender,
     names: NameTable,
@@ -180,6 +203,8 @@ pub struct Node {
     timers: BTreeSet<(Nanos, NodeAddr)>,
     sockets: BTreeMap<Port, Socket>,
     socket_timers: BTreeSet<(Nanos, Port)>,
+    /// Sockets for which a link has room again.
+    woken: VecDeque<Port>,
     topology: Topology,
     /// The node works on its own sockets' messages.
     serving: bool,
@@ -193,7 +218,7 @@ impl Node {
     /// A node without bearers.
     pub fn new(cfg: Config) -> Self {
         let mut rng = Rng::new(cfg.seed);
-        let signature = Discovery::legal_signature(rng.next_u16(), CAPABILITIES);
+        let signature = Discovery::legal_signature(rng.next_u16(), cfg.announced());
         let net_hash = rng.next_u32();
         let own = cfg.addr.unwrap_or_default();
         let mut node = Self {
@@ -216,6 +241,7 @@ impl Node {
             timers: BTreeSet::new(),
             sockets: BTreeMap::new(),
             socket_timers: BTreeSet::new(),
+            woken: VecDeque::new(),
             topology: Topology::default(),
             serving: false,
             local: VecDeque::new(),

@@ -100,7 +100,7 @@ impl Node {
 
     /// Whether all peers in contact have a capability.
     fn cluster_has(&self, capability: Capabilities) -> bool {
-        self.peers.values().filter(|p| p.link.is_up()).all(|p| p.capabilities.has(capability))
+        self.peers.values().filter(|p| p.is_up()).all(|p| p.capabilities.has(capability))
     }
 
     /// Whether a message to these nodes would be taken now. All or none: a copy that has to wait must not let the others go twice.
@@ -122,8 +122,8 @@ impl Node {
         }
         for node in nodes {
             if let Some(peer) = self.peers.get_mut(node)
-                && peer.link.is_up()
-                && !peer.link.has_room(level)
+                && peer.is_up()
+                && !peer.has_room(port, level)
             {
                 peer.wait(port, level);
                 return Err(SocketError::WouldBlock);

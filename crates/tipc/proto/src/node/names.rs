@@ -170,11 +170,7 @@ impl Node {
 
     /// The protocol's own messages no longer fit: without them the peer cannot be kept consistent, so contact begins anew.
     fn overrun(&mut self, now: Nanos, addr: NodeAddr) {
-        if let Some(peer) = self.peers.get_mut(&addr) {
-            let event = peer.link.fail(now, crate::link::LinkDownReason::Overrun);
-            self.link_event(now, addr, event);
-            self.touch(addr);
-        }
+        self.lose_peer(now, addr, crate::link::LinkDownReason::Overrun);
     }
 
     pub(super) fn handle_names(&mut self, sender: NodeAddr, m: &NameMessage<'_>) {

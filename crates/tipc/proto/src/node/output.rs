@@ -1,10 +1,12 @@
 //! Frames and deadlines going out.
 
+use super::peer::half_of_message;
 use super::{Destination, Node, Transmit};
 use crate::addr::{BearerId, NodeAddr};
-use crate::bcast::deadline;
+use crate::limits::BEARERS_MAX;
 use crate::time::{Nanos, earliest};
 use crate::wire::{View, refresh_link_fields};
+use alloc::vec;
 use alloc::vec::Vec;
 
 impl Node {
@@ -25,9 +27,7 @@ impl Node {
             return Some(Transmit { bearer, dest: Destination::Broadcast });
         }
         while self.bcast.poll_transmit(now, frame) {
-            // A bearer without a peer needs no copy.
-            let ids = (0..self.bearers.len() as u8).map(BearerId);
-            let bearers: Vec<BearerId> = ids.filter(|id| self.has_peer_on(*id)).collect();
+            let bearers = self.broadcast_bearers();
             if let Some((first, others)) = bearers.split_first() {
                 self.bcast_copies.extend(others.iter().map(|id| (*id, frame.clone())));
                 return Some(Transmit { bearer: *first, dest: Destination::Broadcast });
@@ -37,54 +37,79 @@ impl Node {
         None
     }
 
-    fn has_peer_on(&self, bearer: BearerId) -> bool {
-        self.peers.values().any(|p| p.link.is_up() && p.link.bearer() == bearer)
+    /// The bearers on which a broadcast goes out: one that reaches all peers if there is one, otherwise all that reach any.
+    fn broadcast_bearers(&self) -> Vec<BearerId> {
+        let mut reached = [0; BEARERS_MAX];
+        for peer in self.peers.values() {
+            for bearer in peer.bearers().filter(|b| peer.is_link_up(*b)) {
+                reached[usize::from(bearer.0)] += 1;
+            }
+        }
+        let bearers = |from: usize| move |n: &usize| reached[*n] >= from;
+        let all = (0..BEARERS_MAX).find(bearers(self.linked.max(1)));
+        let ids = all.map_or_else(|| (0..BEARERS_MAX).filter(bearers(1)).collect(), |n| vec![n]);
+        ids.into_iter().map(|n| BearerId(n as u8)).collect()
     }
 
     fn transmit_of(&mut self, now: Nanos, addr: NodeAddr, frame: &mut Vec<u8>) -> Option<Transmit> {
         let peer = self.peers.get_mut(&addr)?;
         peer.queued = false;
-        let report = peer.bcast_rx.report(self.bcast.last_sent());
-        let mut sent = peer.link.poll_transmit(now, &report, frame);
-        if sent {
-            peer.bcast_rx.acked();
-        }
-        while !sent && let Some(seq) = peer.listener.pop_resend() {
-            if let Some(bytes) = self.bcast.get(seq) {
-                frame.extend_from_slice(bytes);
-                refresh_link_fields(frame, peer.link.acked(), report.ack);
-                sent = true;
+        let report = peer.bcast_report(self.bcast.last_sent());
+        let mut transmit = None;
+        for over in peer.links.iter_mut().flatten() {
+            if over.link.poll_transmit(now, &report, frame) {
+                let dest = Destination::Unicast(over.media);
+                transmit = Some(Transmit { bearer: over.link.bearer(), dest });
+                break;
             }
         }
-        let transmit =
-            Transmit { bearer: peer.link.bearer(), dest: Destination::Unicast(peer.media) };
+        if transmit.is_some() {
+            peer.bcast_rx.acked();
+        }
+        while transmit.is_none()
+            && let Some(seq) = peer.listener.pop_resend()
+        {
+            if let Some(bytes) = self.bcast.get(seq)
+                && let Some(over) = peer.slots[0].and_then(|b| peer.link(b))
+            {
+                frame.extend_from_slice(bytes);
+                refresh_link_fields(frame, over.link.acked(), report.ack);
+                let dest = Destination::Unicast(over.media);
+                transmit = Some(Transmit { bearer: over.link.bearer(), dest });
+            }
+        }
         self.touch(addr);
-        sent.then_some(transmit)
+        transmit
     }
 
     /// Brings a peer's place in the queue of senders and in the timers up to date. To be called after anything was done to it.
     pub(super) fn touch(&mut self, addr: NodeAddr) {
         let Some(peer) = self.peers.get_mut(&addr) else { return };
+        peer.open_if_due();
         if !peer.queued && peer.has_output() {
             peer.queued = true;
             self.ready.push_back(addr);
         }
-        let at = deadline(&peer.bcast_rx, peer.link.poll_timeout());
-        if peer.timer != Some(at) {
+        if let Some(at) = peer.poll_timeout()
+            && peer.timer != Some(at)
+        {
             if let Some(old) = peer.timer.replace(at) {
                 self.timers.remove(&(old, addr));
             }
             self.timers.insert((at, addr));
         }
         // Wake as many waiting senders as there is room for, in the order in which they came.
-        let mut woken = 0;
-        while let Some(peer) = self.peers.get_mut(&addr)
-            && let Some(&(port, level)) = peer.waiting.front()
-            && peer.link.room(level) > woken
-        {
-            peer.waiting.pop_front();
-            self.socket_changed(port);
-            woken += 1;
+        for half in 0..2 {
+            let mut woken = 0;
+            while let Some(peer) = self.peers.get_mut(&addr)
+                && let Some(&(port, level)) = peer.waiting[half].front()
+                && peer.carrier(half).is_some_and(|link| link.room(level) > woken)
+            {
+                peer.waiting[half].pop_front();
+                self.woken.push_back(port);
+                self.socket_changed(port);
+                woken += 1;
+            }
         }
     }
 
@@ -100,18 +125,20 @@ impl Node {
 
     /// Sends a whole message to a peer whose link is up.
     pub(super) fn send_to(&mut self, addr: NodeAddr, message: Vec<u8>) -> Result<(), Vec<u8>> {
-        let Some(peer) = self.peers.get_mut(&addr).filter(|p| p.link.is_up()) else {
+        let Ok(half) = View::parse(&message).map(|view| half_of_message(&view)) else {
             return Err(message);
         };
-        debug_assert!(View::parse(&message).is_ok());
-        let result = peer.link.send(message).map_err(|(_, message)| message);
+        let Some(link) = self.peers.get_mut(&addr).and_then(|p| p.carrier(half)) else {
+            return Err(message);
+        };
+        let result = link.send(message).map_err(|(_, message)| message);
         self.touch(addr);
         result
     }
 
     /// When [`Node::handle_timeout`] wants to run next; `None` when only a frame or a command can change anything.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        if !self.topology.is_idle() || !self.local.is_empty() {
+        if !self.topology.is_idle() || !self.local.is_empty() || !self.woken.is_empty() {
             // A command left work behind: at once.
             return Some(Nanos::default());
         }

@@ -1,9 +1,11 @@
 //! What an operator may ask.
 
 use super::Node;
+use super::peer::{Peer, PeerLink};
 use crate::addr::{BearerId, MediaAddr, NodeAddr, NodeId};
 use crate::link::{LinkState, LinkStats};
 use crate::wire::{Capabilities, InterfaceName};
+use alloc::vec::Vec;
 use core::time::Duration;
 
 /// Another node, as this one sees it.
@@ -15,8 +17,10 @@ pub struct PeerReport {
     pub id: NodeId,
     /// What it announced.
     pub capabilities: Capabilities,
-    /// The link to it.
-    pub link: LinkReport,
+    /// There is contact with it.
+    pub up: bool,
+    /// The links to it.
+    pub links: Vec<LinkReport>,
 }
 
 /// One link.
@@ -32,6 +36,8 @@ pub struct LinkReport {
     pub peer_interface: InterfaceName,
     /// State.
     pub state: LinkState,
+    /// It carries traffic; a link that is up and does not stands by for another.
+    pub active: bool,
     /// Largest packet, in octets.
     pub mtu: usize,
     /// Priority.
@@ -55,20 +61,29 @@ impl Node {
             addr: *addr,
             id: peer.id,
             capabilities: peer.capabilities,
-            link: LinkReport {
-                bearer: peer.link.bearer(),
-                media: peer.media,
-                peer_bearer: peer.link.peer_bearer(),
-                peer_interface: peer.link.peer_interface().clone(),
-                state: peer.link.state(),
-                mtu: peer.link.mtu(),
-                priority: peer.link.priority(),
-                plane: peer.link.plane(),
-                tolerance: peer.link.tolerance(),
-                window: peer.link.window_size(),
-                round_trip: peer.link.round_trip(),
-                stats: *peer.link.stats(),
-            },
+            up: peer.is_up(),
+            links: peer.links.iter().flatten().map(|over| peer.report(over)).collect(),
         })
+    }
+}
+
+impl Peer {
+    fn report(&self, over: &PeerLink) -> LinkReport {
+        let link = &over.link;
+        LinkReport {
+            bearer: link.bearer(),
+            media: over.media,
+            peer_bearer: link.peer_bearer(),
+            peer_interface: link.peer_interface().clone(),
+            state: link.state(),
+            active: self.slots.contains(&Some(link.bearer())),
+            mtu: link.mtu(),
+            priority: link.priority(),
+            plane: link.plane(),
+            tolerance: link.tolerance(),
+            window: link.window_size(),
+            round_trip: link.round_trip(),
+            stats: *link.stats(),
+        }
     }
 }

@@ -78,32 +78,25 @@ impl Node {
             }
             _ => return Err(SocketError::NotConnected),
         }
+        if stream {
+            return self.send_stream(now, port, payload);
+        }
         let importance = socket.options.importance;
-        let mut sent = 0;
-        while sent < payload.len() {
-            let socket = self.socket(port)?;
-            let SocketState::Connected(c) = &socket.state else { break };
-            let peer = c.peer;
-            let part = &payload[sent..payload.len().min(sent + MESSAGE_LEN_MAX)];
-            let result = if c.is_congested() {
-                Err(SocketError::WouldBlock)
-            } else {
-                let bytes =
-                    self.encode(&DataMessage { importance, ..plain(port, peer.port, part) });
-                self.route_or_wait(port, peer.node, bytes)
-            };
-            match result {
-                Ok(()) => {}
-                Err(_) if sent > 0 => break,
-                Err(error) => return Err(error),
+        let SocketState::Connected(c) = &socket.state else { return Err(SocketError::Pipe) };
+        let peer = c.peer;
+        // Empty messages are not delivered, so they need not travel.
+        if !payload.is_empty() {
+            if c.is_congested() {
+                return Err(SocketError::WouldBlock);
             }
+            let bytes = self.encode(&DataMessage { importance, ..plain(port, peer.port, payload) });
+            self.route_or_wait(port, peer.node, bytes)?;
             if let SocketState::Connected(c) = &mut self.socket(port)?.state {
-                c.sent(part.len());
+                c.sent(payload.len());
             }
-            sent += part.len();
         }
         self.run_local(now);
-        Ok(sent)
+        Ok(payload.len())
     }
 
     /// A request for a connection and the node it goes to.
@@ -170,7 +163,7 @@ impl Node {
     fn is_reachable(&self, node: NodeAddr) -> bool {
         node == self.own()
             || node == NodeAddr(0)
-            || self.peers.get(&node).is_some_and(|p| p.link.is_up())
+            || self.peers.get(&node).is_some_and(|p| p.is_up())
     }
 
     pub(super) fn encode(&self, message: &DataMessage<'_>) -> Vec<u8> {
@@ -180,7 +173,7 @@ impl Node {
         bytes
     }
 
-    fn route_or_wait(
+    pub(super) fn route_or_wait(
         &mut self,
         port: Port,
         node: NodeAddr,
@@ -189,7 +182,7 @@ impl Node {
         let level = self.socket(port)?.options.importance as usize;
         match self.route(node, bytes) {
             Ok(()) => Ok(()),
-            Err(_) => match self.peers.get_mut(&node).filter(|p| p.link.is_up()) {
+            Err(_) => match self.peers.get_mut(&node).filter(|p| p.is_up()) {
                 Some(peer) => {
                     peer.wait(port, level);
                     Err(SocketError::WouldBlock)
@@ -218,6 +211,8 @@ impl Node {
         loop {
             if let Some(bytes) = self.local.pop_front() {
                 self.handle_message(now, own, bytes);
+            } else if let Some(port) = self.woken.pop_front() {
+                let _ = self.push_stream(port, false);
             } else if self.topology.is_idle() {
                 break;
             } else {

@@ -39,6 +39,7 @@ impl Node {
     /// # Errors
     /// [`SocketError::BadSocket`].
     pub fn close(&mut self, now: Nanos, port: Port) -> Result<(), SocketError> {
+        self.flush_stream(port);
         let mut socket = self.sockets.remove(&port).ok_or(SocketError::BadSocket)?;
         self.clear_socket_timer(port, &socket.state);
         for (range, scope, key) in core::mem::take(&mut socket.bindings) {
@@ -96,6 +97,10 @@ impl Node {
     /// [`SocketError::BadSocket`].
     pub fn set_options(&mut self, port: Port, options: SocketOptions) -> Result<(), SocketError> {
         self.socket(port)?.options = options;
+        if options.nodelay {
+            // What finds no room goes when there is.
+            let _ = self.push_stream(port, false);
+        }
         Ok(())
     }
 
@@ -259,6 +264,7 @@ impl Node {
     /// # Errors
     /// [`SocketError::NotConnected`].
     pub fn shutdown(&mut self, now: Nanos, port: Port) -> Result<(), SocketError> {
+        self.flush_stream(port);
         let socket = self.socket(port)?;
         match socket.state {
             SocketState::Disconnected => return Ok(()),

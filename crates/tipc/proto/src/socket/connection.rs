@@ -1,5 +1,6 @@
 //! A connection's counters: how much the peer may still be sent, how much of what it sent was read.
 
+use super::Merge;
 use crate::addr::SocketAddr;
 use crate::limits::{CONNECTION_WINDOW, CONNECTION_WINDOW_FIRST};
 use crate::time::Nanos;
@@ -27,6 +28,8 @@ pub(crate) struct Connecting {
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
+    /// What is written and not sent yet.
+    pub(crate) merge: Merge,
     /// Blocks sent that the peer's application has not read yet.
     unread_by_peer: u16,
     send_window: u16,
@@ -39,9 +42,10 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) const fn new(peer: SocketAddr, probe_at: Nanos) -> Self {
+    pub(crate) fn new(peer: SocketAddr, probe_at: Nanos) -> Self {
         Self {
             peer,
+            merge: Merge::default(),
             unread_by_peer: 0,
             send_window: CONNECTION_WINDOW_FIRST,
             read: 0,

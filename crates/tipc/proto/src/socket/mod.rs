@@ -3,11 +3,13 @@
 mod connection;
 mod error;
 mod mcast_order;
+mod merge;
 mod options;
 
 pub(crate) use connection::{Connecting, Connection, blocks};
 pub use error::SocketError;
 pub(crate) use mcast_order::{Arrival, McastOrder};
+pub(crate) use merge::Merge;
 pub use options::{MulticastMethod, SocketOptions};
 
 use crate::addr::{Importance, NodeAddr, Port, Scope, ServiceRange, SocketAddr};

@@ -32,6 +32,8 @@ pub struct SocketOptions {
     pub receive_octets: usize,
     /// How multicasts travel.
     pub multicast: MulticastMethod,
+    /// Small writes to a stream are not merged.
+    pub nodelay: bool,
 }
 
 impl SocketOptions {
@@ -44,6 +46,7 @@ impl SocketOptions {
             connect_timeout: CONNECT_TIMEOUT,
             receive_octets: SOCKET_RECEIVE_OCTETS,
             multicast: MulticastMethod::Automatic,
+            nodelay: false,
         }
     }
 }

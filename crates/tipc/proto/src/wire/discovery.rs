@@ -52,6 +52,12 @@ impl Capabilities {
         self.0 & other.0 == other.0
     }
 
+    /// These but for those.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Both together.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {

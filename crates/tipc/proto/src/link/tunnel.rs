@@ -1,0 +1,189 @@
+//! What a link does for another one to the same peer: wait for it at the start, carry its traffic at its end.
+
+use super::{Link, LinkState};
+use crate::addr::{BearerId, Importance, NodeAddr};
+use crate::backlog::{Backlog, SYSTEM};
+use crate::reassembly::Reassembly;
+use crate::receive_queue::ReceiveQueue;
+use crate::send_queue::SendQueue;
+use crate::seq::Seq;
+use crate::time::Nanos;
+use crate::wire::{
+    BASIC_HEADER_LEN, ErrorCode, HeaderWords, LinkFields, NAMED_HEADER_LEN, Tunnel, TunnelKind,
+    User, set_sequence,
+};
+use alloc::vec::Vec;
+
+/// What a link held when it went down.
+#[derive(Clone, Debug)]
+pub(crate) struct Remains {
+    pub(super) tx: SendQueue,
+    pub(super) backlog: Backlog,
+    pub(super) rx: ReceiveQueue,
+    pub(super) reassembly: Reassembly,
+}
+
+/// A packet does not fit into a tunnel whose far end cannot put cut ones together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TooNarrow;
+
+/// A message for nobody: what a tunnel carries when there is nothing else, so that its end can be seen.
+fn filler(own: NodeAddr, peer: NodeAddr, seq: Seq) -> Vec<u8> {
+    let mut h = HeaderWords::new(User::Data(Importance::Low), 3, BASIC_HEADER_LEN);
+    h.set(1, 25, 15, ErrorCode::NoPort.number());
+    h.set_word(6, own.0).set_word(7, peer.0);
+    let mut packet = Vec::new();
+    h.write(&[], &mut packet);
+    set_sequence(&mut packet, own, seq);
+    packet
+}
+
+impl Remains {
+    /// Of a link that never was up at this end.
+    pub(crate) fn none() -> Self {
+        Self {
+            tx: SendQueue::new(Seq(1)),
+            backlog: Backlog::new(NodeAddr(0), NodeAddr(0)),
+            rx: ReceiveQueue::new(Seq(1)),
+            reassembly: Reassembly::default(),
+        }
+    }
+
+    /// Its receiving side, to go on with.
+    pub(crate) fn take_receiver(&mut self) -> (ReceiveQueue, Reassembly) {
+        let rx = core::mem::replace(&mut self.rx, ReceiveQueue::new(Seq(1)));
+        (rx, core::mem::take(&mut self.reassembly))
+    }
+}
+
+impl Link {
+    /// What the link held when it last went down; nothing when that was taken already.
+    pub(crate) fn take_remains(&mut self) -> Option<Remains> {
+        self.remains.take().map(|remains| *remains)
+    }
+
+    /// Falls silent until what it carried is through another link.
+    pub(crate) fn begin_failover(&mut self, now: Nanos) {
+        self.reset(now);
+        (self.state, self.due, self.remains) = (LinkState::FailingOver, None, None);
+    }
+
+    /// May come up again.
+    pub(crate) fn end_failover(&mut self, now: Nanos) {
+        if self.state == LinkState::FailingOver {
+            self.reset(now);
+        }
+    }
+
+    /// Starts over with a new session and nothing in the queues, whatever the state.
+    pub(crate) fn restart(&mut self, now: Nanos) {
+        self.reset(now);
+        self.remains = None;
+    }
+
+    /// The sequence of fragments that arrive in order.
+    pub(crate) const fn reassembly(&mut self) -> &mut Reassembly {
+        &mut self.reassembly
+    }
+
+    /// Number of the last packet that was accepted for sending, sent or not.
+    pub(crate) fn last_queued(&self) -> Seq {
+        self.tx.next().add(self.backlog.len() as u16).prev()
+    }
+
+    /// Number of the last packet that the peer has acknowledged.
+    pub(crate) fn last_acked(&self) -> Seq {
+        self.tx.base().prev()
+    }
+
+    /// Begins with the message that tells the peer how far another link is ahead: `acked` is the last packet that the peer has
+    /// acknowledged there, `point` the last that was accepted for sending. When they differ, nothing after that message is sent
+    /// until [`Link::open`], so that nothing sent here can overtake what is under way there.
+    pub(crate) fn synchronize(
+        &mut self,
+        (acked, point): (Seq, Seq),
+        other_peer_bearer: BearerId,
+        enhanced: bool,
+    ) {
+        let mut tunnel = Tunnel {
+            kind: TunnelKind::Synch,
+            dest: self.cfg.peer,
+            bearer: other_peer_bearer,
+            count: point.0,
+            fragment: 0,
+            fragments: 0,
+            body: &[],
+        };
+        // An older peer looks for the point in the first of the packets that are repeated here, and at their count.
+        let first = filler(self.cfg.own, self.cfg.peer, acked.next());
+        let latest = filler(self.cfg.own, self.cfg.peer, point);
+        if !enhanced {
+            let count = point.distance_from(acked);
+            (tunnel.count, tunnel.body) = if count > 0 { (count, &first) } else { (1, &latest) };
+        }
+        let link = LinkFields { sender: self.cfg.own, ..LinkFields::default() };
+        let mut packet = Vec::new();
+        tunnel.encode(&link, &mut packet);
+        self.enqueue(SYSTEM, packet);
+        self.tx.set_limit(point.after(acked).then(|| self.tx.next()));
+    }
+
+    /// What waited since [`Link::synchronize`] may go.
+    pub(crate) const fn open(&mut self) {
+        self.tx.set_limit(None);
+    }
+
+    /// Carries what another link held, packet by packet in its own numbers. Ahead of what waits since [`Link::synchronize`], because
+    /// it is older; otherwise behind all others, because it may be younger. Returns this link's number of the last packet.
+    pub(crate) fn carry(
+        &mut self,
+        remains: Remains,
+        peer_bearer: BearerId,
+        enhanced: bool,
+        ahead: bool,
+    ) -> Result<Seq, TooNarrow> {
+        let Remains { tx, mut backlog, .. } = remains;
+        let mut next = tx.next();
+        let mut packets: Vec<Vec<u8>> = tx.into_packets().collect();
+        while let Some(mut packet) = backlog.pop() {
+            set_sequence(&mut packet, self.cfg.own, next);
+            next = next.next();
+            packets.push(packet);
+        }
+        packets.push(filler(self.cfg.own, self.cfg.peer, next));
+        let room = self.mtu - NAMED_HEADER_LEN;
+        let pieces = |packet: &Vec<u8>| packet.len().div_ceil(room);
+        if !enhanced && packets.iter().any(|p| pieces(p) > 1) {
+            return Err(TooNarrow);
+        }
+        let count = packets.iter().map(pieces).sum::<usize>() as u16;
+        let mut later: Vec<(usize, Vec<u8>)> = Vec::new();
+        if ahead {
+            later.extend(self.tx.take_unsent().map(|packet| (SYSTEM, packet)));
+            while let Some(waiting) = self.backlog.pop_with_level() {
+                later.push(waiting);
+            }
+        }
+        self.open();
+        for packet in &packets {
+            let cut = pieces(packet);
+            for (n, body) in packet.chunks(room).enumerate() {
+                let (fragment, fragments) =
+                    if cut > 1 { (n as u16 + 1, cut as u16) } else { (0, 0) };
+                let mut out = Vec::with_capacity(NAMED_HEADER_LEN + body.len());
+                let (kind, dest) = (TunnelKind::Failover, self.cfg.peer);
+                Tunnel { kind, dest, bearer: peer_bearer, count, fragment, fragments, body }
+                    .encode(
+                        &LinkFields { sender: self.cfg.own, ..LinkFields::default() },
+                        &mut out,
+                    );
+                self.enqueue(SYSTEM, out);
+            }
+        }
+        let last = self.last_queued();
+        for (level, packet) in later {
+            self.enqueue(level, packet);
+        }
+        Ok(last)
+    }
+}

@@ -1,0 +1,150 @@
+//! Links that come and go, and what that means for the contact with their node.
+
+use super::peer::Contact;
+use super::tunnel::Opening;
+use super::{Event, Node};
+use crate::addr::{BearerId, NodeAddr};
+use crate::bcast::BcastListener;
+use crate::limits::PEER_FORGET;
+use crate::link::{LinkDownReason, LinkEvent};
+use crate::seq::Seq;
+use crate::time::Nanos;
+use crate::wire::Capabilities;
+use alloc::vec::Vec;
+
+impl Node {
+    /// Draws the consequences of a link that came up or went down.
+    pub(super) fn link_event(
+        &mut self,
+        now: Nanos,
+        addr: NodeAddr,
+        bearer: BearerId,
+        event: Option<LinkEvent>,
+    ) {
+        match event {
+            Some(LinkEvent::Up) => self.link_up(now, addr, bearer),
+            Some(LinkEvent::Down(reason)) => self.link_down(now, addr, bearer, reason),
+            None => {}
+        }
+    }
+
+    fn link_up(&mut self, now: Nanos, addr: NodeAddr, bearer: BearerId) {
+        let Some(peer) = self.peers.get_mut(&addr) else { return };
+        let had_contact = peer.is_up();
+        peer.share();
+        let Some(over) = peer.link(bearer) else { return };
+        let peer_bearer = over.link.peer_bearer();
+        self.events.push_back(Event::LinkUp { peer: addr, bearer });
+        if had_contact {
+            self.synchronize(addr, bearer);
+        } else {
+            peer.contact = Contact::Up;
+            peer.listener = BcastListener::new(self.bcast.last_sent());
+            peer.greeting = Some((bearer, Seq(1)));
+            self.linked += 1;
+            self.events.push_back(Event::PeerUp { peer: addr });
+        }
+        let state = self.link_binding(addr, bearer.0, peer_bearer.0);
+        if self.names.insert(state).is_ok() {
+            self.announce(true, state);
+        }
+        if !had_contact {
+            self.greet(now, addr);
+        }
+    }
+
+    /// A second link is up: what it takes over from the first must not overtake what is under way there.
+    fn synchronize(&mut self, addr: NodeAddr, bearer: BearerId) {
+        let Some(peer) = self.peers.get_mut(&addr) else { return };
+        let Some(behind) = peer.other(bearer) else { return };
+        let enhanced = peer.common.has(Capabilities::TUNNEL_ENHANCED);
+        let Some(old) = peer.link(behind) else { return };
+        let (acked, point) = (old.link.last_acked(), old.link.last_queued());
+        let other_peer_bearer = old.link.peer_bearer();
+        if let Some(new) = peer.link_mut(bearer) {
+            new.link.synchronize((acked, point), other_peer_bearer, enhanced);
+            peer.opening = Some(Opening { link: bearer, behind, point });
+        }
+    }
+
+    fn link_down(&mut self, now: Nanos, addr: NodeAddr, bearer: BearerId, reason: LinkDownReason) {
+        self.link_lost(addr, bearer, reason);
+        let Some(peer) = self.peers.get_mut(&addr) else { return };
+        if peer.share() {
+            self.fail_over(now, addr, bearer);
+        } else {
+            self.contact_lost(now, addr, Some(bearer), reason);
+        }
+    }
+
+    /// Says that a link went down.
+    fn link_lost(&mut self, addr: NodeAddr, bearer: BearerId, reason: LinkDownReason) {
+        let Some(over) = self.peers.get(&addr).and_then(|p| p.link(bearer)) else { return };
+        let peer_bearer = over.link.peer_bearer();
+        self.events.push_back(Event::LinkDown { peer: addr, bearer, reason });
+        let state = self.link_binding(addr, bearer.0, peer_bearer.0);
+        if let Some(state) = self.names.remove(state.range, state.socket, state.key) {
+            self.announce(false, state);
+        }
+    }
+
+    /// Takes all links to a peer down at once, because what they carried can no longer be trusted, or its queue is lost. Contact
+    /// begins anew.
+    pub(super) fn lose_peer(&mut self, now: Nanos, addr: NodeAddr, reason: LinkDownReason) {
+        let Some(peer) = self.peers.get_mut(&addr).filter(|p| p.is_up()) else { return };
+        for bearer in peer.bearers() {
+            let Some(over) = self.peers.get_mut(&addr).and_then(|p| p.link_mut(bearer)) else {
+                continue;
+            };
+            if over.link.fail(now, reason).is_some() {
+                self.link_lost(addr, bearer, reason);
+            }
+        }
+        if let Some(peer) = self.peers.get_mut(&addr) {
+            peer.share();
+        }
+        self.contact_lost(now, addr, None, reason);
+        self.touch(addr);
+    }
+
+    /// No link is left. `last` is the one that went last, which knows already how it goes on.
+    fn contact_lost(
+        &mut self,
+        now: Nanos,
+        addr: NodeAddr,
+        last: Option<BearerId>,
+        reason: LinkDownReason,
+    ) {
+        let Some(peer) = self.peers.get_mut(&addr) else { return };
+        let peer_knows = matches!(reason, LinkDownReason::PeerReset | LinkDownReason::PeerStopping);
+        peer.contact = if peer_knows { Contact::Down } else { Contact::Leaving };
+        for bearer in peer.bearers() {
+            if let Some(over) = peer.link_mut(bearer) {
+                // What it held is lost with the contact.
+                drop(over.link.take_remains());
+                if Some(bearer) != last {
+                    over.link.restart(now);
+                }
+            }
+        }
+        (peer.held, peer.opening, peer.failover, peer.greeting) = (None, None, None, None);
+        peer.bcast_rx.close();
+        peer.listener = BcastListener::default();
+        peer.names = Default::default();
+        peer.forget_at = now + PEER_FORGET;
+        self.linked -= 1;
+        self.events.push_back(Event::PeerDown { peer: addr });
+        let waiting: Vec<_> = peer.waiting.iter_mut().flat_map(core::mem::take).collect();
+        for (port, _) in waiting {
+            self.socket_changed(port);
+        }
+        self.lose_connections(now, addr);
+        while let Some(binding) = self.names.remove_any(addr) {
+            self.announce(false, binding);
+        }
+        self.release_broadcasts();
+        if self.linked == 0 {
+            self.discover_afresh(now);
+        }
+    }
+}

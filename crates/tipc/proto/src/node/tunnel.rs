@@ -1,0 +1,346 @@
+//! Two links to one peer: nothing is lost, comes twice or changes its order when the second comes up (SYNCH) or one dies (FAILOVER).
+//!
+//! A source's messages stay on the link of its half of the ports. When a half moves to a link that has come up, two things keep the
+//! order: the sender lets nothing go there until the peer has acknowledged everything before it ([`Opening`]), and the
+//! receiver delivers nothing from there before that ([`Held`]), because a sender that is not as patient may be at the other end. When a link
+//! dies, each end sends what the other has not acknowledged through the living link, packet by packet with its old number, and the
+//! receiver goes on with the dead link's sequence where it was ([`Failover`]).
+
+use super::Node;
+use crate::addr::{BearerId, NodeAddr};
+use crate::drops::DropReason;
+use crate::limits::{BEARERS_MAX, HELD_OCTETS_MAX, WIRE_MESSAGE_LEN_MAX};
+use crate::link::{LinkDownReason, Remains};
+use crate::reassembly::{OutOfStep, Reassembly};
+use crate::receive_queue::ReceiveQueue;
+use crate::seq::Seq;
+use crate::time::Nanos;
+use crate::wire::{Capabilities, ErrorCode, Tunnel, TunnelKind, User, View};
+use alloc::vec::Vec;
+
+/// A link that sends nothing until another has brought everything up to a point.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opening {
+    pub(super) link: BearerId,
+    pub(super) behind: BearerId,
+    pub(super) point: Seq,
+}
+
+/// Packets received on a link that wait until another has delivered everything up to a point.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    link: BearerId,
+    behind: BearerId,
+    point: Seq,
+    packets: Vec<Vec<u8>>,
+    octets: usize,
+}
+
+/// A dead link's receiving side, fed through the living one.
+#[derive(Clone, Debug)]
+pub(super) struct Failover {
+    /// The dead link's bearer; a number that no bearer has when there is no such link at this end.
+    dead: BearerId,
+    tunnel: BearerId,
+    rx: ReceiveQueue,
+    reassembly: Reassembly,
+    /// The pieces so far of a packet that was cut, and the number of the next.
+    pieces: (u16, Vec<u8>),
+    /// The living link's number of the last tunnelled packet, known from the first.
+    end: Option<Seq>,
+}
+
+impl Held {
+    pub(super) const fn octets(&self) -> usize {
+        self.octets
+    }
+}
+
+impl Failover {
+    pub(super) fn octets(&self) -> usize {
+        self.rx.early_octets() + self.reassembly.octets() + self.pieces.1.len()
+    }
+
+    /// The packet inside a tunnel message, when the message completes one.
+    fn unwrap(&mut self, tunnel: &Tunnel<'_>) -> Result<Option<Vec<u8>>, OutOfStep> {
+        if tunnel.fragments == 0 {
+            return Ok(Some(tunnel.body.to_vec()));
+        }
+        let (next, pieces) = &mut self.pieces;
+        if tunnel.fragment == 1 {
+            (*next, *pieces) = (1, Vec::new());
+        }
+        if tunnel.fragment != *next || pieces.len() + tunnel.body.len() > WIRE_MESSAGE_LEN_MAX {
+            return Err(OutOfStep);
+        }
+        pieces.extend_from_slice(tunnel.body);
+        *next += 1;
+        if tunnel.fragment < tunnel.fragments {
+            return Ok(None);
+        }
+        *next = 0;
+        Ok(Some(core::mem::take(pieces)))
+    }
+}
+
+/// What a tunnel carries only to be seen: a returned message for no port, or a tunnel message of the dead link itself, whose own
+/// failover was over before.
+fn is_filler(view: &View<'_>) -> bool {
+    match view.user() {
+        Some(User::Tunnel) => true,
+        Some(User::Data(_)) => {
+            view.error_code() == Some(ErrorCode::NoPort)
+                && view.dest_port().0 == 0
+                && view.data().is_empty()
+        }
+        _ => false,
+    }
+}
+
+impl Node {
+    /// Packets in order from a link.
+    pub(super) fn take_packets(
+        &mut self,
+        now: Nanos,
+        sender: NodeAddr,
+        bearer: BearerId,
+        packets: Vec<Vec<u8>>,
+    ) {
+        for packet in packets {
+            // Each of them can end the contact.
+            if !self.peers.get(&sender).is_some_and(|p| p.is_link_up(bearer)) {
+                return;
+            }
+            self.take_packet(now, sender, bearer, packet);
+        }
+        self.release_if_due(now, sender);
+    }
+
+    fn take_packet(&mut self, now: Nanos, sender: NodeAddr, bearer: BearerId, packet: Vec<u8>) {
+        let Ok(view) = View::parse(&packet) else {
+            self.drops.count(DropReason::Malformed);
+            return;
+        };
+        if view.user() == Some(User::Tunnel) {
+            match Tunnel::decode(&view) {
+                Ok(tunnel) => self.handle_tunnel(now, sender, bearer, view.seq(), &tunnel),
+                Err(error) => self.drops.count(error.into()),
+            }
+            return;
+        }
+        let Some(peer) = self.peers.get_mut(&sender) else { return };
+        if let Some(held) = &mut peer.held {
+            if held.link == bearer {
+                held.octets += packet.len();
+                held.packets.push(packet);
+                if held.octets > HELD_OCTETS_MAX {
+                    self.lose_peer(now, sender, LinkDownReason::Overrun);
+                }
+                return;
+            }
+            if held.behind == bearer && view.seq().after(held.point) {
+                self.release(now, sender);
+            }
+        }
+        self.assemble(now, sender, bearer, packet);
+    }
+
+    /// Delivers what the next packet of a link, living or dead, completes.
+    fn assemble(&mut self, now: Nanos, sender: NodeAddr, bearer: BearerId, packet: Vec<u8>) {
+        let Some(peer) = self.peers.get_mut(&sender).filter(|p| p.is_up()) else { return };
+        let reassembly = match &mut peer.failover {
+            Some(failover) if failover.dead == bearer => &mut failover.reassembly,
+            _ => match peer.link_mut(bearer) {
+                Some(over) => over.link.reassembly(),
+                None => return,
+            },
+        };
+        let mut messages = Vec::new();
+        let result = reassembly.accept(packet, &mut messages, &mut self.drops);
+        for message in messages {
+            self.handle_message(now, sender, message);
+        }
+        if result == Err(OutOfStep) {
+            self.lose_peer(now, sender, LinkDownReason::OutOfStep);
+        }
+    }
+
+    fn handle_tunnel(
+        &mut self,
+        now: Nanos,
+        sender: NodeAddr,
+        bearer: BearerId,
+        seq: Seq,
+        tunnel: &Tunnel<'_>,
+    ) {
+        match tunnel.kind {
+            // An older peer repeats packets here; only the first of them says something.
+            TunnelKind::Synch if seq != Seq(1) => {}
+            TunnelKind::Synch => {
+                let point = match View::parse(tunnel.body) {
+                    Ok(inner) => inner.seq().add(tunnel.count).prev(),
+                    Err(_) => Seq(tunnel.count),
+                };
+                self.release(now, sender);
+                let Some(peer) = self.peers.get_mut(&sender) else { return };
+                if let Some(behind) = peer.other(bearer) {
+                    let (packets, octets) = (Vec::new(), 0);
+                    peer.held = Some(Held { link: bearer, behind, point, packets, octets });
+                    self.release_if_due(now, sender);
+                }
+            }
+            TunnelKind::Failover => self.handle_failover(now, sender, bearer, seq, tunnel),
+        }
+    }
+
+    fn handle_failover(
+        &mut self,
+        now: Nanos,
+        sender: NodeAddr,
+        bearer: BearerId,
+        seq: Seq,
+        tunnel: &Tunnel<'_>,
+    ) {
+        self.follow_failover(now, sender, bearer);
+        let Some(peer) = self.peers.get_mut(&sender) else { return };
+        let Some(failover) = peer.failover.as_mut().filter(|f| f.tunnel == bearer) else {
+            self.drops.count(DropReason::NotSpoken);
+            return;
+        };
+        let end = seq.add(tunnel.count.max(1)).prev();
+        let end = *failover.end.get_or_insert(end);
+        let dead = failover.dead;
+        let mut packets = Vec::new();
+        match failover.unwrap(tunnel) {
+            Ok(None) => {}
+            Ok(Some(inner)) => {
+                let result = match View::parse(&inner) {
+                    Ok(view) => failover.rx.accept(view.seq(), view.bytes(), &mut packets),
+                    Err(error) => Err(error.into()),
+                };
+                if let Err(reason) = result {
+                    self.drops.count(reason);
+                }
+            }
+            Err(OutOfStep) => {
+                self.drops.count(DropReason::BadFragment);
+                self.lose_peer(now, sender, LinkDownReason::OutOfStep);
+                return;
+            }
+        }
+        for packet in packets {
+            let Ok(view) = View::parse(&packet) else { continue };
+            // What was held from the dead link is older than what follows; what was held behind it may now be its turn.
+            let held = self.peers.get(&sender).and_then(|p| p.held.as_ref());
+            if held
+                .is_some_and(|h| h.link == dead || (h.behind == dead && view.seq().after(h.point)))
+            {
+                self.release(now, sender);
+            }
+            if !is_filler(&view) {
+                self.assemble(now, sender, dead, packet);
+            }
+        }
+        self.release_if_due(now, sender);
+        if !seq.before(end) {
+            self.end_failover(now, sender);
+        }
+    }
+
+    /// The peer sends through a tunnel: its end of the other link is dead. So must ours be.
+    fn follow_failover(&mut self, now: Nanos, sender: NodeAddr, tunnel: BearerId) {
+        let Some(peer) = self.peers.get_mut(&sender) else { return };
+        if peer.failover.is_some() {
+            return;
+        }
+        let other = peer.other(tunnel);
+        if let Some(over) = other.and_then(|b| peer.link_mut(b))
+            && let Some(event) = over.link.fail(now, LinkDownReason::PeerFailedOver)
+        {
+            self.link_event(now, sender, other.unwrap_or(tunnel), Some(event));
+            return;
+        }
+        // Ours never was up, or is gone: the peer's packets begin with the first, and it waits for the sign of a tunnel.
+        self.fail_over(now, sender, other.unwrap_or(BearerId(BEARERS_MAX as u8)));
+    }
+
+    /// Sends what a dead link held through the living one and expects the same from the peer.
+    pub(super) fn fail_over(&mut self, now: Nanos, addr: NodeAddr, dead: BearerId) {
+        let Some(peer) = self.peers.get_mut(&addr) else { return };
+        let Some(tunnel) = peer.slots[0] else { return };
+        let enhanced = peer.common.has(Capabilities::TUNNEL_ENHANCED);
+        let opening = peer.opening.take();
+        let (mut remains, mut peer_bearer) = (Remains::none(), BearerId(0));
+        if let Some(over) = peer.link_mut(dead) {
+            remains = over.link.take_remains().unwrap_or(remains);
+            peer_bearer = over.link.peer_bearer();
+            over.link.begin_failover(now);
+        }
+        let (rx, reassembly) = remains.take_receiver();
+        let (pieces, end) = ((0, Vec::new()), None);
+        peer.failover = Some(Failover { dead, tunnel, rx, reassembly, pieces, end });
+        let ahead = opening.is_some_and(|o| o.link == tunnel);
+        let Some(over) = peer.link_mut(tunnel) else { return };
+        match over.link.carry(remains, peer_bearer, enhanced, ahead) {
+            Ok(last) => {
+                if peer.greeting.is_some_and(|(bearer, _)| bearer == dead) {
+                    peer.greeting = Some((tunnel, last));
+                }
+                self.release_if_due(now, addr);
+            }
+            Err(_) => self.lose_peer(now, addr, LinkDownReason::TunnelTooNarrow),
+        }
+    }
+
+    /// Everything is through.
+    fn end_failover(&mut self, now: Nanos, addr: NodeAddr) {
+        // What waited for the dead link has nothing more to wait for.
+        if let Some(failover) = self.peers.get(&addr).and_then(|p| p.failover.as_ref()) {
+            let dead = failover.dead;
+            let held = self.peers.get(&addr).and_then(|p| p.held.as_ref());
+            if held.is_some_and(|h| h.link == dead || h.behind == dead) {
+                self.release(now, addr);
+            }
+        }
+        let Some(peer) = self.peers.get_mut(&addr) else { return };
+        peer.failover = None;
+        for over in peer.links.iter_mut().flatten() {
+            over.link.end_failover(now);
+        }
+    }
+
+    /// Delivers what is held if the other link has delivered everything before it.
+    fn release_if_due(&mut self, now: Nanos, addr: NodeAddr) {
+        let Some(peer) = self.peers.get(&addr) else { return };
+        let Some(held) = &peer.held else { return };
+        let next = match &peer.failover {
+            Some(failover) if failover.dead == held.behind => Some(failover.rx.next()),
+            _ => peer.link(held.behind).filter(|l| l.link.is_up()).map(|l| l.link.acked().next()),
+        };
+        // A link that is not up brings nothing that could be waited for.
+        if next.is_none_or(|next| next.after(held.point)) {
+            self.release(now, addr);
+        }
+    }
+
+    fn release(&mut self, now: Nanos, addr: NodeAddr) {
+        let Some(held) = self.peers.get_mut(&addr).and_then(|p| p.held.take()) else { return };
+        for packet in held.packets {
+            self.assemble(now, addr, held.link, packet);
+        }
+    }
+}
+
+impl super::Peer {
+    /// Lets a link that waits send, when what it waits for is acknowledged.
+    pub(super) fn open_if_due(&mut self) {
+        let Some(Opening { link, behind, point }) = self.opening else { return };
+        if self.link(behind).is_some_and(|l| l.link.is_up() && point.after(l.link.last_acked())) {
+            return;
+        }
+        self.opening = None;
+        if let Some(over) = self.link_mut(link) {
+            over.link.open();
+        }
+    }
+}
