@@ -14,6 +14,10 @@ use crate::record::Calibration;
 const TICKER_TIME: Duration = Duration::from_millis(100);
 const READS: usize = 20_000;
 const LOOP_MESSAGES: u32 = 200_000;
+/// Fewer reads and messages do where they are slow, as in a guest, whose clock is a system call of its host.
+const LONG_ENOUGH: Duration = Duration::from_millis(20);
+/// So many between two looks at the time.
+const CHUNK: usize = 500;
 /// The smallest message of the presets; the loop's own cost matters most there.
 const LOOP_SIZE: usize = 64;
 const REPETITIONS: usize = 5;
@@ -50,17 +54,25 @@ fn least(mut measure: impl FnMut() -> f64) -> f64 {
 
 fn read_cost_ns(ticker: &Ticker) -> f64 {
     let begin = ticker.now();
-    for _ in 0..READS {
-        std::hint::black_box(ticker.now());
+    let mut reads = 0;
+    while reads < READS && ticker.ns(ticker.now() - begin) < LONG_ENOUGH.as_nanos() as u64 {
+        for _ in 0..CHUNK {
+            std::hint::black_box(ticker.now());
+        }
+        reads += CHUNK;
     }
-    ticker.ns_per_tick() * (ticker.now() - begin) as f64 / READS as f64
+    ticker.ns_per_tick() * (ticker.now() - begin) as f64 / reads as f64
 }
 
 /// The greatest common divisor of the usual distances between reads: a counter that advances in strides shows them.
 fn step_ns(ticker: &Ticker) -> f64 {
     let mut seen = BTreeMap::<u64, usize>::new();
+    let begin = std::time::Instant::now();
     let mut last = ticker.now();
-    for _ in 0..READS {
+    for read in 0..READS {
+        if read % CHUNK == 0 && begin.elapsed() > LONG_ENOUGH {
+            break;
+        }
         let now = ticker.now();
         *seen.entry(now.wrapping_sub(last)).or_default() += 1;
         // Again: entering the distance took time that is no distance between two reads.
@@ -95,11 +107,15 @@ fn empty_loop_ns() -> f64 {
     let mut source = Source::new(LOOP_SIZE, 0, 1, 64 * LOOP_SIZE);
     let mut checker = Checker::new(LOOP_SIZE, Access::Copy, 0, 1);
     let begin = std::time::Instant::now();
-    for _ in 0..LOOP_MESSAGES {
-        let message = source.next_message();
-        checker.check(std::hint::black_box(message));
+    let mut messages = 0;
+    while messages < LOOP_MESSAGES && begin.elapsed() < LONG_ENOUGH {
+        for _ in 0..CHUNK {
+            let message = source.next_message();
+            checker.check(std::hint::black_box(message));
+        }
+        messages += CHUNK as u32;
     }
-    begin.elapsed().as_nanos() as f64 / f64::from(LOOP_MESSAGES)
+    begin.elapsed().as_nanos() as f64 / f64::from(messages)
 }
 
 #[cfg(test)]
