@@ -97,6 +97,7 @@ fn expand_group(group: &Group, site: &Site, seed: u64, topology: &Topology, case
                             socket_buffer_bytes: None,
                             capacity_bytes: None,
                             messages: group.messages,
+                            study_messages: group.study_messages,
                             packet_series_ms: group.packet_series_ms,
                             warmup_ms: group.warmup_ms,
                             measure_ms: group.measure_ms,

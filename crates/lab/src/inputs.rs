@@ -150,6 +150,9 @@ pub struct Inputs {
     pub capacity_bytes: Option<u64>,
     /// Exact number of messages per trial (studies: 10,000); null: as many as fit into `measure_ms`.
     pub messages: Option<u64>,
+    /// The number that a source study took, where `messages` is a stated share of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub study_messages: Option<u64>,
     /// Longest warm-up in milliseconds.
     pub warmup_ms: u64,
     /// Measured time in milliseconds where `messages` is null.

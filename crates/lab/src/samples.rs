@@ -31,6 +31,7 @@ pub(crate) fn ping_pong(
         socket_buffer_bytes: None,
         capacity_bytes: None,
         messages: None,
+        study_messages: None,
         packet_series_ms: None,
         warmup_ms: 10,
         measure_ms: 100,

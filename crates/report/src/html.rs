@@ -18,6 +18,7 @@ use crate::run::Run;
 use crate::sections;
 use crate::sheet;
 use crate::steps::{self, Shapes};
+use crate::studies;
 use crate::summary::Summary;
 use crossway_lab::rank::WaitClass;
 
@@ -142,6 +143,7 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
     let mut charts = charts::all(&run.summary, &run.limits, &run.histograms);
     let shapes = Shapes::of(run);
     steps::mark(&mut charts, &run.summary, &shapes);
+    let studies = studies::section(run, &studies::all(run, &shapes));
     let raw = Raw::of(run);
     let data = PageData { contenders: drawn(&run.summary), charts: &charts, raw: &raw };
     let cards: Vec<_> = charts
@@ -175,7 +177,8 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
             answers => Value::from(Serde(Answers::of(&run.summary))),
             comparison => Value::from(Serde(sheet::comparison(&run.summary))),
             charts => cards,
-                        sections => Value::from(Serde(sections::all(run, &shapes))),
+            studies => Value::from(Serde(studies)),
+            sections => Value::from(Serde(sections::all(run, &shapes))),
             raw_rule => raw.rule.as_str(),
             footer => format!(
                 "Made by Crossway {} from {}. This file holds everything it shows and contacts no other machine. Charts are drawn \

@@ -6,6 +6,7 @@ use crate::estimate::Estimate;
 use crate::run::Run;
 use crate::sections::status_name;
 use crate::steps::{Found, Shape, Shapes};
+use crate::studies;
 use crate::summary::{Case, LatencySummary};
 
 /// The version of the document's form.
@@ -15,6 +16,7 @@ pub const SCHEMA: u32 = 1;
 pub fn document(run: &Run) -> Value {
     let summary = &run.summary;
     let verdict = run.verdict();
+    let shapes = Shapes::of(run);
     json!({
         "schema": SCHEMA,
         "run": run.records.first().map(|r| r.run.as_str()),
@@ -28,7 +30,8 @@ pub fn document(run: &Run) -> Value {
             .map(|(status, n)| (status_name(*status).to_owned(), json!(n)))
             .collect::<serde_json::Map<_, _>>(),
         "cases": summary.cases.iter().map(|c| case(run, c)).collect::<Vec<_>>(),
-        "steps": Shapes::of(run).found.iter().map(|f| step(run, f)).collect::<Vec<_>>(),
+        "steps": shapes.found.iter().map(|f| step(run, f)).collect::<Vec<_>>(),
+        "studies": studies::json(&studies::all(run, &shapes)),
         "troubles": summary
             .troubles
             .iter()

@@ -19,6 +19,7 @@ pub mod run;
 pub mod sections;
 pub mod sheet;
 pub mod steps;
+pub mod studies;
 pub mod summary;
 pub mod svg;
 pub mod terminal;

@@ -9,6 +9,7 @@ use comfy_table::{
 use crate::run::{Run, count};
 use crate::sheet::{Sheet, comparison};
 use crate::steps::{self, Shapes};
+use crate::studies;
 use crate::summary::Summary;
 use crate::verdict::list;
 use crossway_lab::rank::WaitClass;
@@ -52,7 +53,15 @@ pub fn terminal(run: &Run, colours: bool) -> String {
         let _ = writeln!(out, "\n{}", sheet.title);
         let _ = writeln!(out, "{}", table(&sheet, colours));
     }
-    let found = steps::lines(&run.summary, &Shapes::of(run));
+    let shapes = Shapes::of(run);
+    let studies = studies::lines(&studies::all(run, &shapes));
+    if !studies.is_empty() {
+        let _ = writeln!(out, "\nStudy says, measured here");
+        for line in studies {
+            let _ = writeln!(out, "{}", wrap(&line));
+        }
+    }
+    let found = steps::lines(&run.summary, &shapes);
     if !found.is_empty() {
         let _ = writeln!(out, "\nSteps and knees");
         for line in found {
@@ -98,7 +107,9 @@ pub fn markdown(run: &Run) -> String {
          “Noise” is half the width of the 95 % interval. Reproduce with `{}`.",
         run.command(&[]).replace('`', "")
     );
-    let found = steps::sheet(&run.summary, &Shapes::of(run));
+    let shapes = Shapes::of(run);
+    out.push_str(&studies::markdown(&studies::all(run, &shapes), escape));
+    let found = steps::sheet(&run.summary, &shapes);
     if !found.rows.is_empty() {
         let _ = writeln!(out, "\n### Steps and knees\n\n{}", whole(&found));
     }

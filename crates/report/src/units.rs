@@ -1,5 +1,7 @@
 //! Quantities as people read them: three significant digits and a unit that keeps the number small.
 
+use serde::Serialize;
+
 /// Three significant digits, without an exponent.
 pub fn three_digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
@@ -33,7 +35,8 @@ fn decimal_scale(value: f64, units: [&'static str; 4]) -> Scale {
 }
 
 /// What a figure counts, which decides its unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Quantity {
     /// Nanoseconds.
     Duration,
@@ -43,6 +46,8 @@ pub enum Quantity {
     MessageRate,
     /// Bits per second, also per CPU-second.
     BitRate,
+    /// Bytes.
+    Bytes,
     /// A bare number: packets per message, Jain's index.
     Number,
     /// A fraction shown in per cent.
@@ -58,6 +63,7 @@ impl Quantity {
                 decimal_scale(value, ["msg/s", "k msg/s", "M msg/s", "G msg/s"])
             }
             Quantity::BitRate => decimal_scale(value, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]),
+            Quantity::Bytes => (1.0, "B"),
             Quantity::Number => (1.0, ""),
             Quantity::Share => (0.01, "%"),
         }

@@ -23,7 +23,7 @@ use crate::ui::{self, Ui};
 /// Measures mechanisms as a plan says, and writes records and a report
 #[derive(clap::Args)]
 pub(crate) struct Measure {
-    /// A plan's file, or a preset: quick, full, paced, exchange, fairness, buffers, cores
+    /// A plan's file, or a preset: quick, full, paced, exchange, fairness, buffers, cores, toshiba, cluster
     #[arg(default_value = "quick")]
     plan: String,
     /// Only cases whose GROUP/CASE matches; * and ? stand for text, | separates alternatives
@@ -45,6 +45,9 @@ pub(crate) struct Measure {
     /// The program that is crossway on those hosts; default: behind ssh the one in the PATH there, else this one's file
     #[arg(long, value_name = "PATH")]
     agent_program: Option<String>,
+    /// Share of the source studies' numbers of messages, for plans that state them: 1 takes them all
+    #[arg(long, value_name = "FACTOR", conflicts_with = "resume")]
+    scale: Option<f64>,
     /// Where to make the run's folder
     #[arg(short, long, value_name = "DIR", default_value = "out")]
     out: PathBuf,
@@ -83,6 +86,9 @@ impl Run for Measure {
             }
             None => (Plan::load(&self.plan)?, self.filters.clone(), self.hosts.clone()),
         };
+        if let Some(scale) = self.scale {
+            plan = plan.scaled(&self.plan, scale)?;
+        }
         if let Some(hosts) = &self.hosts {
             plan.set_hosts(hosts)?;
         }

@@ -27,6 +27,8 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("fairness", include_str!("../../../../plans/fairness.toml")),
     ("buffers", include_str!("../../../../plans/buffers.toml")),
     ("cores", include_str!("../../../../plans/cores.toml")),
+    ("toshiba", include_str!("../../../../plans/toshiba.toml")),
+    ("cluster", include_str!("../../../../plans/cluster.toml")),
 ];
 
 /// A plan, parsed and checked.
@@ -77,6 +79,8 @@ pub struct Group {
     pub capacities: Vec<Option<u64>>,
     /// Messages per trial; `None`: by time.
     pub messages: Option<u64>,
+    /// The study's number, where `messages` is a share of it.
+    pub study_messages: Option<u64>,
     /// Packets of the interfaces over time, sampled so many milliseconds apart; `None`: no series.
     pub packet_series_ms: Option<u32>,
     /// Trials per case.
@@ -151,6 +155,25 @@ impl Plan {
             .map_err(|cause| PlanError::Unreadable { path: path.to_owned(), cause })?;
         let name = path.file_stem().map_or("plan".into(), |stem| stem.to_string_lossy());
         Plan::parse(&name, name_or_path, &text)
+    }
+
+    /// The same plan with another share of the studies' numbers of messages: 1 takes them all.
+    ///
+    /// # Errors
+    /// The plan has no number of a study, or the share is none.
+    pub fn scaled(&self, file: &str, scale: f64) -> Result<Plan, PlanError> {
+        if !self.groups.iter().any(|g| g.study_messages.is_some()) {
+            return Err(PlanError::Bad {
+                file: file.to_owned(),
+                key: "scale".to_owned(),
+                why: "no group has messages = { study, scale }, so there is nothing to scale"
+                    .to_owned(),
+            });
+        }
+        // The text is kept beside the results, and must say what was done.
+        let lines = self.text.lines().filter(|line| !syntax::is_scale(line));
+        let text = lines.fold(format!("scale = {scale:?}\n"), |text, line| text + line + "\n");
+        Plan::parse(&self.name, file, &text)
     }
 
     /// Parses and checks a plan's text; `file` is how errors call it.

@@ -30,7 +30,11 @@ impl Plan {
             group.insert("capacity_bytes".into(), number(bytes));
         }
         if let Some(messages) = inputs.messages {
-            group.insert("messages".into(), number(messages));
+            let scaled = inputs.study_messages.map(|study| {
+                let scale = Value::Float(messages as f64 / study as f64);
+                table([("study", number(study)), ("scale", scale)])
+            });
+            group.insert("messages".into(), scaled.unwrap_or(number(messages)));
         }
         if let Some(ms) = inputs.packet_series_ms {
             group.insert("packet_series_ms".into(), number(u64::from(ms)));

@@ -116,12 +116,13 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
         why: e.to_string().trim_end().replace('\n', "\n  "),
     })?;
     let at = At { file, key: String::new() };
-    at.only(&top, &["about", "seed", "defaults", "testbed", "group"])?;
+    at.only(&top, &["about", "seed", "scale", "defaults", "testbed", "group"])?;
     let about = top.get("about").map(|v| at.key("about").text(v)).transpose()?;
     let seed = match top.get("seed") {
         Some(value) => at.key("seed").number(value, 0, i64::MAX as u64)?,
         None => DEFAULT_SEED,
     };
+    let scale = top.get("scale").map(|v| share(&at.key("scale"), v)).transpose()?;
     let none = Table::new();
     let defaults = match top.get("defaults") {
         Some(value) => at.key("defaults").table(value)?,
@@ -142,7 +143,7 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
             let here = at.key("group").key(name);
             let own = here.table(value)?;
             here.only(own, GROUP_KEYS)?;
-            group(&at, name, own, defaults, &testbeds)
+            group(&at, name, own, defaults, &testbeds, scale)
         })
         .collect::<Result<Vec<_>, _>>()?;
     if groups.is_empty() {
@@ -165,6 +166,7 @@ fn group(
     own: &Table,
     defaults: &Table,
     testbeds: &[Testbed],
+    scale: Option<f64>,
 ) -> Result<Group, PlanError> {
     let here = at.key("group").key(name);
     let get = |key: &str| match own.get(key) {
@@ -178,6 +180,10 @@ fn group(
     let sizes = match get("size_bytes") {
         Some((at, value)) => sizes::read(&at, value)?,
         None => return Err(here.key("size_bytes").bad("missing")),
+    };
+    let (messages, study_messages) = match get("messages") {
+        Some((at, value)) => messages(&at, value, scale)?,
+        None => (None, None),
     };
     let mechanisms = match get("mechanisms") {
         Some((at, value)) => {
@@ -228,9 +234,8 @@ fn group(
             Some((at, value)) => at.axis(value, bytes_or_default)?,
             None => vec![None],
         },
-        messages: get("messages")
-            .map(|(at, value)| at.number(value, 1, 1_000_000_000))
-            .transpose()?,
+        messages,
+        study_messages,
         packet_series_ms: get("packet_series_ms")
             .map(|(at, value)| at.number(value, 1, 60_000).map(|ms| ms as u32))
             .transpose()?,
@@ -238,6 +243,40 @@ fn group(
         warmup_ms: number("warmup_ms", 0, 60_000, 100)?,
         measure_ms: number("measure_ms", 1, 600_000, 500)?,
     })
+}
+
+/// Messages per trial: a number, or a share of a study's. The whole plan's `scale` stands before a group's own.
+fn messages(
+    at: &At<'_>,
+    value: &Value,
+    scale: Option<f64>,
+) -> Result<(Option<u64>, Option<u64>), PlanError> {
+    const MOST: u64 = 1_000_000_000;
+    let Some(table) = value.as_table() else {
+        return Ok((Some(at.number(value, 1, MOST)?), None));
+    };
+    at.only(table, &["study", "scale"])?;
+    let study = at.field(table, "study", 1, MOST)?;
+    let own = table.get("scale").map(|v| share(&at.key("scale"), v)).transpose()?;
+    let scaled = study as f64 * scale.or(own).unwrap_or(1.0);
+    Ok((Some((scaled.round() as u64).clamp(1, MOST)), Some(study)))
+}
+
+/// A positive number that makes a number of messages smaller, or at most a hundred times as large.
+fn share(at: &At<'_>, value: &Value) -> Result<f64, PlanError> {
+    let number = value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
+    number.filter(|n| *n > 0.0 && *n <= 100.0).ok_or_else(|| {
+        at.bad(format!(
+            "{} is no share; allowed: above 0, 1 for the study's own number, at most 100",
+            kind(value)
+        ))
+    })
+}
+
+/// Whether a line of a plan sets the whole plan's `scale`: group's tables are inline or below a header, where a line cannot
+/// begin so at the top.
+pub(super) fn is_scale(line: &str) -> bool {
+    line.strip_prefix("scale").is_some_and(|rest| rest.trim_start().starts_with('='))
 }
 
 fn ends(at: &At<'_>, value: &Value) -> Result<Ends, PlanError> {

@@ -285,3 +285,49 @@ fn testbeds_that_cannot_be_are_refused_by_key() {
     let error = self::error(&format!("{GROUP}ends = \"both\"\n"));
     assert!(error.contains("allowed: between, within"), "{error}");
 }
+
+#[test]
+fn a_studys_number_of_messages_is_scaled_by_group_or_for_the_whole_plan() {
+    let text = "[group.a]\nmechanisms = 'pipe'\nworkload = 'throughput'\nsize_bytes = 64\n\
+                messages = { study = 10000, scale = 0.02 }\n\
+                [group.b]\nmechanisms = 'pipe'\nworkload = 'throughput'\nsize_bytes = 64\nmessages = 7\n";
+    let plan = Plan::parse("p", "p.toml", text).unwrap();
+    let numbers = |plan: &Plan| -> Vec<_> {
+        plan.groups.iter().map(|g| (g.messages, g.study_messages)).collect()
+    };
+    assert_eq!(numbers(&plan), [(Some(200), Some(10_000)), (Some(7), None)]);
+    let whole = plan.scaled("p.toml", 1.0).unwrap();
+    assert_eq!(numbers(&whole), [(Some(10_000), Some(10_000)), (Some(7), None)]);
+    // What is kept beside the results says so, and can be scaled again.
+    assert!(whole.text.starts_with("scale = 1.0\n"), "{}", whole.text);
+    let tenth = Plan::parse("p", "p.toml", &whole.scaled("p.toml", 0.1).unwrap().text).unwrap();
+    assert_eq!(numbers(&tenth)[0], (Some(1000), Some(10_000)));
+
+    let error = Plan::parse("p", "p.toml", &text.replace("0.02", "0")).unwrap_err().to_string();
+    assert!(error.contains("group.a.messages.scale: 0 is no share"), "{error}");
+    let unscaled =
+        Plan::parse("p", "p.toml", &text.replace("{ study = 10000, scale = 0.02 }", "9")).unwrap();
+    let error = unscaled.scaled("p.toml", 1.0).unwrap_err().to_string();
+    assert!(error.contains("nothing to scale"), "{error}");
+}
+
+#[test]
+fn the_plans_of_the_studies_have_the_studies_sizes_and_numbers() {
+    let toshiba = Plan::load("toshiba").unwrap();
+    let group = |plan: &Plan, name: &str| {
+        plan.groups.iter().find(|g| g.name == name).cloned().expect("the group")
+    };
+    let sweep = group(&toshiba, "sweep");
+    let sizes: Vec<u64> = (1..=79).map(|n| 512 * n).collect();
+    assert_eq!((sweep.sizes, sweep.study_messages), (sizes, Some(10_000)));
+    let edge = group(&toshiba, "edge").sizes;
+    assert!(
+        edge.contains(&2952) && edge.contains(&2953) && edge.windows(2).all(|w| w[1] - w[0] == 1)
+    );
+    assert_eq!(group(&toshiba, "small").study_messages, Some(10_000_000));
+    assert_eq!(group(&toshiba, "packets").study_messages, Some(100_000));
+    let cluster = Plan::load("cluster").unwrap();
+    assert_eq!(group(&cluster, "exchange").study_messages, Some(100_000));
+    assert!(group(&cluster, "exchange").sizes.iter().all(|s| *s < 4096));
+    assert_eq!(group(&cluster, "limits").sizes, [66_000, 66_001]);
+}

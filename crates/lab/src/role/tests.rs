@@ -89,6 +89,7 @@ fn task(part: Part) -> Task {
         socket_buffer_bytes: None,
         capacity_bytes: None,
         messages: Some(100),
+        study_messages: None,
         packet_series_ms: None,
         warmup_ms: 1,
         measure_ms: 1,

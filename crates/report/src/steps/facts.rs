@@ -1,5 +1,6 @@
 //! What of a series' channel and machine makes steps expected.
 
+use crossway_lab::inputs::Ends;
 use crossway_lab::steps::{Cutting, Facts};
 
 use super::series::{Over, Series};
@@ -31,7 +32,11 @@ pub(super) fn of(run: &Run, series: &Series<'_>) -> Facts {
     facts.pipe_bytes = fact("pipe_bytes");
     facts.page_bytes = BY_PAGES.contains(&mechanism).then_some(PAGE_BYTES);
     facts.cache_bytes = run.machine.data_cache_bytes.clone();
-    let mtu = fact("mtu_bytes").and_then(|bytes| u32::try_from(bytes).ok());
+    let link = first
+        .filter(|r| r.inputs.ends == Ends::Between)
+        .and_then(|r| r.inputs.testbed_spec.as_ref())
+        .map(|testbed| testbed.mtu_bytes);
+    let mtu = link.or_else(|| fact("mtu_bytes").and_then(|bytes| u32::try_from(bytes).ok()));
     if mechanism.starts_with("tipc-") {
         if let Some(mtu) = mtu {
             facts.cuttings = vec![Cutting::tipc(mtu, true), Cutting::tipc(mtu, false)];

@@ -296,6 +296,7 @@ pub(crate) fn trial(
             socket_buffer_bytes: ask.socket_buffer_bytes,
             capacity_bytes: None,
             messages: None,
+            study_messages: None,
             packet_series_ms: None,
             warmup_ms: 100,
             measure_ms: 200,

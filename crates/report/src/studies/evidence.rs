@@ -1,0 +1,287 @@
+//! What a run holds that bears on a study: trials of TCP and of TIPC at the same place, and how they compare.
+
+use crossway_lab::inputs::{Ends, Workload};
+use crossway_lab::record::{Record, Status};
+use crossway_lab::stats::{Interval, median, ratio_interval};
+
+use crate::estimate::Estimate;
+use crate::run::Run;
+use crate::steps::Shapes;
+
+/// The studies' TIPC socket is SOCK_STREAM, because it equals TCP (T1); a user-space node stands in where no kernel has it.
+const TIPC: [&str; 2] = ["tipc-kernel-stream", "tipc-node-stream"];
+const TCP: &str = "tcp";
+/// "Equal": a ratio within this factor either way, which is what two curves that lie on each other in a printed figure allow.
+const EQUAL_FACTOR: f64 = 1.25;
+/// A difference below this is none.
+const NEGLIGIBLE_FACTOR: f64 = 1.05;
+
+/// Everything to judge by.
+#[derive(Debug)]
+pub struct Evidence<'a> {
+    /// The run.
+    pub run: &'a Run,
+    /// Its steps.
+    pub shapes: &'a Shapes,
+}
+
+/// Trials of both protocols at one place.
+#[derive(Debug)]
+pub(super) struct Pair<'a> {
+    /// The place in words.
+    pub(super) place: String,
+    /// The TIPC mechanism.
+    pub(super) tipc_id: &'a str,
+    pub(super) tcp: Vec<&'a Record>,
+    pub(super) tipc: Vec<&'a Record>,
+}
+
+/// TIPC against TCP in one figure.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Compared {
+    pub(super) tcp: Estimate,
+    pub(super) tipc: Estimate,
+    /// TIPC over TCP: medians, 95 % bootstrap interval, trials of the side that has fewer.
+    pub(super) ratio: Estimate,
+}
+
+/// What an interval says of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    /// It holds.
+    Holds,
+    /// It does not.
+    Fails,
+    /// The trials do not tell.
+    Open,
+}
+
+impl<'a> Evidence<'a> {
+    /// Trials that count with this mechanism.
+    pub(super) fn of(&self, mechanism: &str, wanted: impl Fn(&Record) -> bool) -> Vec<&'a Record> {
+        let all = self.run.records.iter();
+        all.filter(|r| r.status == Status::Ok && r.mechanism == mechanism && wanted(r)).collect()
+    }
+
+    /// The place at which both protocols have trials that are wanted. Of several: the one whose link has the study's rate, then
+    /// the one with most trials.
+    pub(super) fn pair(
+        &self,
+        study_bits_per_s: u64,
+        ends: Ends,
+        wanted: impl Fn(&Record) -> bool,
+    ) -> Option<Pair<'a>> {
+        let wanted = |r: &Record| r.inputs.testbed.is_some() && r.inputs.ends == ends && wanted(r);
+        let mut pairs: Vec<(bool, Pair<'a>)> = Vec::new();
+        for tipc_id in TIPC {
+            let tipc = self.of(tipc_id, wanted);
+            let tcp = self.of(TCP, wanted);
+            let mut places: Vec<(&Option<String>, &str)> =
+                tipc.iter().map(|r| (&r.inputs.testbed, r.host.as_str())).collect();
+            places.sort_unstable();
+            places.dedup();
+            for (testbed, host) in places {
+                let here = |all: &[&'a Record]| -> Vec<&'a Record> {
+                    let there = |r: &&&Record| r.inputs.testbed == *testbed && r.host == host;
+                    all.iter().filter(there).copied().collect()
+                };
+                let (tcp, tipc) = (here(&tcp), here(&tipc));
+                let Some(first) = tipc.first().filter(|_| !tcp.is_empty()) else { continue };
+                let rate = first.inputs.testbed_spec.as_ref().and_then(|t| t.rate);
+                let as_study = rate.is_some_and(|rate| rate.bits_per_s == study_bits_per_s);
+                pairs.push((as_study, Pair { place: place(first), tipc_id, tcp, tipc }));
+            }
+        }
+        pairs.sort_by_key(|(as_study, p)| (!as_study, std::cmp::Reverse(p.tipc.len())));
+        pairs.into_iter().map(|(_, pair)| pair).next()
+    }
+
+    /// Why there is no pair of trials, and what would give it.
+    pub(super) fn missing(&self, what: &str, plan: &str) -> String {
+        let told = self
+            .run
+            .summary
+            .troubles
+            .iter()
+            .filter(|t| TIPC.contains(&t.mechanism.as_str()))
+            .max_by_key(|t| t.trials);
+        match told {
+            Some(trouble) => format!(
+                "{} has no {what} here: {}{}",
+                trouble.mechanism,
+                trouble.reason,
+                trouble.remedy.as_ref().map_or(String::new(), |r| format!(" (remedy: {r})"))
+            ),
+            None => format!("this run has no {what}; `crossway measure {plan}` takes them")
+                .replace('`', ""),
+        }
+    }
+}
+
+impl<'a> Pair<'a> {
+    /// The sizes that both have, ascending.
+    pub(super) fn sizes(&self) -> Vec<u64> {
+        let of = |records: &[&Record]| {
+            let mut sizes: Vec<u64> = records.iter().map(|r| r.inputs.size_bytes).collect();
+            sizes.sort_unstable();
+            sizes.dedup();
+            sizes
+        };
+        let tcp = of(&self.tcp);
+        of(&self.tipc).into_iter().filter(|s| tcp.contains(s)).collect()
+    }
+
+    /// Both at one size; `None` where either has no such figure.
+    pub(super) fn at(
+        &self,
+        size: u64,
+        figure: impl Fn(&Record) -> Option<f64>,
+    ) -> Option<Compared> {
+        let of = |records: &[&Record]| -> Vec<f64> {
+            let here = records.iter().filter(|r| r.inputs.size_bytes == size);
+            here.filter_map(|r| figure(r)).collect()
+        };
+        compared(&of(&self.tcp), &of(&self.tipc))
+    }
+
+    /// Both at every size that has the figure.
+    pub(super) fn by_size(&self, figure: impl Fn(&Record) -> Option<f64>) -> Vec<(u64, Compared)> {
+        self.sizes().into_iter().filter_map(|s| Some((s, self.at(s, &figure)?))).collect()
+    }
+}
+
+fn compared(tcp: &[f64], tipc: &[f64]) -> Option<Compared> {
+    let interval = ratio_interval(tipc, tcp, 0.95)?;
+    Some(Compared {
+        tcp: Estimate::of(tcp)?,
+        tipc: Estimate::of(tipc)?,
+        ratio: Estimate {
+            value: median(tipc)? / median(tcp)?,
+            low: interval.low,
+            high: interval.high,
+            n: tcp.len().min(tipc.len()),
+        },
+    })
+}
+
+/// Where a trial ran, in words.
+pub(super) fn place(record: &Record) -> String {
+    let Some(spec) = &record.inputs.testbed_spec else { return "this machine".to_owned() };
+    let rate = spec.rate.map_or("unshaped".to_owned(), |rate| rate.to_string());
+    let where_ends = match record.inputs.ends {
+        Ends::Between => record.host.clone(),
+        Ends::Within => format!("within {}", record.host),
+    };
+    let kernel = record.hosts.first().map_or(String::new(), |h| format!(", Linux {}", h.kernel));
+    format!(
+        "{} ({}, {rate}, MTU {}), {where_ends}{kernel}",
+        spec.name,
+        spec.kind.name(),
+        spec.mtu_bytes
+    )
+}
+
+/// Claim: the ratio is above `bound`. It fails where the whole interval is not, or lies so close around the bound that there is
+/// nothing to speak of.
+pub(super) fn above(ratio: &Estimate, bound: f64) -> Call {
+    if ratio.low > bound {
+        Call::Holds
+    } else if ratio.high <= bound
+        || (ratio.low >= bound / NEGLIGIBLE_FACTOR && ratio.high <= bound * NEGLIGIBLE_FACTOR)
+    {
+        Call::Fails
+    } else {
+        Call::Open
+    }
+}
+
+/// Claim: the two are equal, within a quarter.
+pub(super) fn equal(ratio: &Estimate) -> Call {
+    let bounds = Interval { low: 1.0 / EQUAL_FACTOR, high: EQUAL_FACTOR };
+    if bounds.contains(ratio.low) && bounds.contains(ratio.high) {
+        Call::Holds
+    } else if ratio.low > bounds.high || ratio.high < bounds.low {
+        Call::Fails
+    } else {
+        Call::Open
+    }
+}
+
+/// All of several claims: fails with the first that fails, holds if all hold.
+pub(super) fn all(calls: impl IntoIterator<Item = Call>) -> Call {
+    let mut whole = Call::Holds;
+    for call in calls {
+        match call {
+            Call::Fails => return Call::Fails,
+            Call::Open => whole = Call::Open,
+            Call::Holds => {}
+        }
+    }
+    whole
+}
+
+/// One claim at many sizes: of the sizes that tell, at most one in twenty may say otherwise (a 95 % interval errs that often).
+pub(super) fn mostly(calls: &[Call]) -> Call {
+    let count = |wanted: Call| calls.iter().filter(|c| **c == wanted).count();
+    let (holds, fails) = (count(Call::Holds), count(Call::Fails));
+    if holds == 0 && fails == 0 {
+        Call::Open
+    } else if fails * 20 <= holds + fails {
+        // Sizes that do not tell must not be the most.
+        if holds * 2 >= calls.len() { Call::Holds } else { Call::Open }
+    } else {
+        Call::Fails
+    }
+}
+
+// ---- figures of a trial ----
+
+/// Payload bytes per second.
+pub(super) fn rate(record: &Record) -> Option<f64> {
+    record.throughput.map(|t| t.bytes_per_s).filter(|b| *b > 0.0)
+}
+
+/// Busy share of the CPUs of the host that a role is on, soft interrupts included (T9), where the host's counter tells; else the
+/// role's own CPU time over the wall time, which leaves the kernel's protocol work in soft interrupts out.
+pub(super) fn load(record: &Record, role: &str) -> Option<f64> {
+    let wall = record.throughput.map(|t| t.wall_ns as f64).filter(|w| *w > 0.0)?;
+    let meters = record.roles.iter().find(|r| r.role == role || r.role.starts_with(role))?;
+    let share = match record.host_cpu.iter().find(|h| h.host == meters.host) {
+        Some(host) => {
+            let span = host.span_ns.map_or(wall, |ns| ns as f64).max(1.0);
+            host.busy_ns as f64 / (span * f64::from(host.cpus.max(1)))
+        }
+        None => (meters.user_ns + meters.system_ns) as f64 / wall,
+    };
+    // Below a hair the clock of CPU time has seen nothing; a ratio of it would be noise.
+    (share > 1e-4).then_some(share)
+}
+
+/// Packets sent by the host of the sender (or client), and by the other, per message; loopback left out where there are two hosts.
+pub(super) fn packets_each_way(record: &Record) -> Option<(f64, f64)> {
+    let messages = record.counts.map(|c| c.received as f64).filter(|n| *n > 0.0)?;
+    let (first, last) = (record.roles.first()?, record.roles.last()?);
+    let sent = |host: &str| -> f64 {
+        let wires = record.net.iter().filter(|i| i.host == host && i.name != "lo");
+        wires.map(|i| i.tx_packets as f64).sum()
+    };
+    if first.host == last.host {
+        return None;
+    }
+    let (there, back) = (sent(&first.host), sent(&last.host));
+    (there > 0.0).then_some((there / messages, back / messages))
+}
+
+/// Payload bytes per byte that the sender's host put on the wire, Ethernet headers included.
+pub(super) fn efficiency(record: &Record) -> Option<f64> {
+    let payload = record.counts.map(|c| c.bytes as f64).filter(|b| *b > 0.0)?;
+    let host = &record.roles.first()?.host;
+    let wires = record.net.iter().filter(|i| i.host == *host && i.name != "lo");
+    let sent: f64 = wires.map(|i| i.tx_bytes as f64).sum();
+    (sent > 0.0).then_some(payload / sent)
+}
+
+/// Is it a one-way trial?
+pub(super) fn one_way(record: &Record) -> bool {
+    record.inputs.workload == Workload::Throughput
+}

@@ -1,0 +1,153 @@
+//! "Study says / measured here": the findings of the source studies held against a run's records.
+//!
+//! Each finding is judged by a rule that is stated with it. A claim is *confirmed* where the 95 % bootstrap interval over trials lies
+//! wholly on its side, *not confirmed* where the interval lies wholly on the other or so near to the bound that there is nothing to speak of, and
+//! *not measurable here* where the trials leave it open or there are none. Where today's kernel disagrees with a study, that is
+//! a result; no figure is bent towards one.
+
+mod cluster;
+mod evidence;
+mod show;
+mod toshiba;
+
+use serde::Serialize;
+
+use crate::estimate::Estimate;
+use crate::run::Run;
+use crate::steps::Shapes;
+use crate::units::Quantity;
+
+pub use evidence::Evidence;
+pub use show::{json, lines, markdown, section};
+
+use evidence::Call;
+
+/// What came of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The records say what the study says.
+    Confirmed,
+    /// They say something else.
+    NotConfirmed,
+    /// They do not tell, or there are none.
+    NotMeasurable,
+}
+
+impl Verdict {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Confirmed => "confirmed",
+            Verdict::NotConfirmed => "not confirmed",
+            Verdict::NotMeasurable => "not measurable here",
+        }
+    }
+}
+
+impl From<Call> for Verdict {
+    fn from(call: Call) -> Verdict {
+        match call {
+            Call::Holds => Verdict::Confirmed,
+            Call::Fails => Verdict::NotConfirmed,
+            Call::Open => Verdict::NotMeasurable,
+        }
+    }
+}
+
+/// A measured figure that bears on a finding.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// What it is.
+    pub what: String,
+    /// Its unit.
+    pub quantity: Quantity,
+    /// Median over trials with its interval.
+    pub value: Estimate,
+}
+
+impl Figure {
+    fn new(what: impl Into<String>, quantity: Quantity, value: Estimate) -> Figure {
+        Figure { what: what.into(), quantity, value }
+    }
+}
+
+/// A finding of a study and what became of it here.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// Its number in the list of the studies' items: `T4`.
+    pub id: &'static str,
+    /// What it is about.
+    pub title: &'static str,
+    /// What the study says, with its figure.
+    pub says: &'static str,
+    /// Where it was measured here; empty where it was not.
+    pub place: String,
+    /// The figures.
+    pub figures: Vec<Figure>,
+    /// What came of it.
+    pub verdict: Verdict,
+    /// Why.
+    pub why: String,
+    /// By which rule.
+    pub rule: &'static str,
+}
+
+/// The part of a finding that does not depend on a run.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    id: &'static str,
+    title: &'static str,
+    says: &'static str,
+    rule: &'static str,
+}
+
+impl Claim {
+    fn judged(
+        self,
+        place: impl Into<String>,
+        figures: Vec<Figure>,
+        verdict: impl Into<Verdict>,
+        why: impl Into<String>,
+    ) -> Finding {
+        Finding {
+            id: self.id,
+            title: self.title,
+            says: self.says,
+            place: place.into(),
+            figures,
+            verdict: verdict.into(),
+            why: why.into(),
+            rule: self.rule,
+        }
+    }
+
+    fn without_records(self, why: String) -> Finding {
+        self.judged("", Vec::new(), Verdict::NotMeasurable, why)
+    }
+}
+
+/// A study with its findings.
+#[derive(Clone, Debug)]
+pub struct Study {
+    /// Anchor and the plan that measures it.
+    pub plan: &'static str,
+    /// What it is.
+    pub title: &'static str,
+    /// What was measured there, and on what.
+    pub setup: &'static str,
+    /// Its findings, in the order of their numbers.
+    pub findings: Vec<Finding>,
+}
+
+/// The studies that this run bears on: those whose plan it ran, and those of which it decides a finding.
+pub fn all(run: &Run, shapes: &Shapes) -> Vec<Study> {
+    let evidence = Evidence { run, shapes };
+    [toshiba::study(&evidence), cluster::study(&evidence)]
+        .into_iter()
+        .filter(|study| {
+            study.plan == run.plan_name()
+                || study.findings.iter().any(|f| f.verdict != Verdict::NotMeasurable)
+        })
+        .collect()
+}

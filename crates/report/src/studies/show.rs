@@ -1,0 +1,206 @@
+//! "Study says / measured here" as a section of the page, on the terminal, as Markdown and as JSON.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::{Value, json as value};
+
+use super::{Figure, Finding, Study, Verdict};
+use crate::run::Run;
+use crate::sheet::interval_note;
+
+/// How a plan's counts stand to the study's.
+fn scale(run: &Run) -> Option<String> {
+    let mut scales: Vec<(u64, u64)> = run
+        .records
+        .iter()
+        .filter_map(|r| Some((r.inputs.messages?, r.inputs.study_messages?)))
+        .collect();
+    scales.sort_unstable_by_key(|(_, study)| *study);
+    scales.dedup();
+    if scales.is_empty() {
+        return None;
+    }
+    let told: Vec<String> =
+        scales.iter().map(|(here, study)| format!("{here} for the study's {study}")).collect();
+    Some(format!(
+        "Messages per trial: {}. With --scale 1, or scale = 1 in the plan, the study's own numbers are taken.",
+        told.join(", ")
+    ))
+}
+
+/// A finding as the page shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Card {
+    /// Its number and title.
+    pub head: String,
+    /// What the study says.
+    pub says: &'static str,
+    /// Where it was measured.
+    pub place: String,
+    /// What was measured: name, value, interval.
+    pub measured: Vec<(String, String, String)>,
+    /// In words, and as a class of the style sheet.
+    pub verdict: (&'static str, &'static str),
+    /// Why.
+    pub why: String,
+    /// By which rule.
+    pub rule: &'static str,
+}
+
+/// A study as the page shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Section {
+    /// Anchor.
+    pub id: String,
+    /// Title.
+    pub title: &'static str,
+    /// Words before the findings.
+    pub paragraphs: Vec<String>,
+    /// The findings.
+    pub cards: Vec<Card>,
+}
+
+fn shown(figure: &Figure) -> (String, String, String) {
+    (
+        figure.what.clone(),
+        figure.quantity.show(figure.value.value),
+        interval_note(figure.quantity, &figure.value),
+    )
+}
+
+fn class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Confirmed => "yes",
+        Verdict::NotConfirmed => "no",
+        Verdict::NotMeasurable => "open",
+    }
+}
+
+fn counts(study: &Study) -> String {
+    let of = |verdict: Verdict| study.findings.iter().filter(|f| f.verdict == verdict).count();
+    format!(
+        "{} confirmed, {} not confirmed, {} not measurable here",
+        of(Verdict::Confirmed),
+        of(Verdict::NotConfirmed),
+        of(Verdict::NotMeasurable)
+    )
+}
+
+/// The sections of the page.
+pub fn section(run: &Run, studies: &[Study]) -> Vec<Section> {
+    let card = |finding: &Finding| Card {
+        head: format!("{}: {}", finding.id, finding.title),
+        says: finding.says,
+        place: finding.place.clone(),
+        measured: finding.figures.iter().map(shown).collect(),
+        verdict: (finding.verdict.name(), class(finding.verdict)),
+        why: finding.why.clone(),
+        rule: finding.rule,
+    };
+    studies
+        .iter()
+        .map(|study| Section {
+            id: format!("study-{}", study.plan),
+            title: study.title,
+            paragraphs: [
+                Some(format!("{} Of its findings: {}.", study.setup, counts(study))),
+                Some(
+                    "A claim is confirmed where the 95 % interval over trials lies wholly on its side, not confirmed where it lies on the other, \
+                     and not measurable here where the trials leave it open or there are none. Hardware and kernels are not the \
+                     study's: where they disagree with it, that is the result."
+                        .to_owned(),
+                ),
+                scale(run),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            cards: study.findings.iter().map(card).collect(),
+        })
+        .collect()
+}
+
+/// One line a finding.
+pub fn lines(studies: &[Study]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for study in studies {
+        lines.push(format!("{} ({})", study.title, counts(study)));
+        lines.extend(study.findings.iter().map(|f| {
+            format!(
+                "- {} {}: {}. {}.",
+                f.id,
+                f.title,
+                f.verdict.name(),
+                f.why.trim_end_matches('.')
+            )
+        }));
+    }
+    lines
+}
+
+/// As a Markdown table; `escape` makes text safe in it.
+pub fn markdown(studies: &[Study], escape: impl Fn(&str) -> String) -> String {
+    let mut out = String::new();
+    for study in studies {
+        let _ = writeln!(out, "\n### {}\n", escape(study.title));
+        let _ = writeln!(
+            out,
+            "| Finding | Study says | Measured here | Verdict | Why |\n|---|---|---|---|---|"
+        );
+        for finding in &study.findings {
+            let measured: Vec<String> = finding
+                .figures
+                .iter()
+                .map(shown)
+                .map(|(what, value, interval)| escape(&format!("{what}: {value} ({interval})")))
+                .collect();
+            let _ = writeln!(
+                out,
+                "| {} {} | {} | {} | **{}** | {} |",
+                finding.id,
+                escape(finding.title),
+                escape(finding.says),
+                if measured.is_empty() { "–".to_owned() } else { measured.join("<br>") },
+                finding.verdict.name(),
+                escape(&finding.why)
+            );
+        }
+    }
+    out
+}
+
+/// As JSON.
+pub fn json(studies: &[Study]) -> Value {
+    let figure = |figure: &Figure| {
+        value!({
+            "what": figure.what,
+            "quantity": figure.quantity,
+            "value": figure.value.value,
+            "low": figure.value.low,
+            "high": figure.value.high,
+            "trials": figure.value.n,
+        })
+    };
+    let finding = |finding: &Finding| {
+        value!({
+            "id": finding.id,
+            "title": finding.title,
+            "study_says": finding.says,
+            "place": finding.place,
+            "measured": finding.figures.iter().map(figure).collect::<Vec<_>>(),
+            "verdict": finding.verdict,
+            "why": finding.why,
+            "rule": finding.rule,
+        })
+    };
+    let study = |study: &Study| {
+        value!({
+            "plan": study.plan,
+            "title": study.title,
+            "setup": study.setup,
+            "findings": study.findings.iter().map(finding).collect::<Vec<_>>(),
+        })
+    };
+    studies.iter().map(study).collect()
+}
