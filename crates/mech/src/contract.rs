@@ -112,6 +112,8 @@ pub struct Caps {
     pub waitable_fd: bool,
     /// Several [`Mechanism::connect`]s to one [`Offer`] feed one [`Rx`].
     pub fan_in: bool,
+    /// One send of the [`Listener`]'s [`Tx`] reaches every end that connected to its [`Offer`].
+    pub fan_out: bool,
     /// [`Listener::accept`] and [`Mechanism::connect`] can be repeated on one offer, each giving a channel of
     /// its own.
     pub reconnects: bool,

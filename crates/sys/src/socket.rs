@@ -2,6 +2,7 @@
 //!
 //! Calls on the measured path return the bare [`Errno`]: EAGAIN is an everyday answer there and must cost nothing.
 
+use std::io::IoSliceMut;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
@@ -9,8 +10,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
-    AddressFamily, Protocol, RecvFlags, SendFlags, Shutdown, SocketAddrAny, SocketAddrUnix,
-    SocketFlags, SocketType, ipproto,
+    AddressFamily, Protocol, RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendFlags, Shutdown,
+    SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, ipproto,
 };
 
 use crate::OsError;
@@ -51,6 +52,8 @@ pub enum Inet {
     Mptcp,
     /// IPPROTO_UDP.
     Udp,
+    /// IPPROTO_SCTP, one-to-one style.
+    Sctp,
 }
 
 fn make(
@@ -81,6 +84,7 @@ pub fn inet(protocol: Inet, address: SocketAddr) -> Result<OwnedFd, OsError> {
         Inet::Tcp => (Kind::Stream, ipproto::TCP, "TCP"),
         Inet::Mptcp => (Kind::Stream, ipproto::MPTCP, "MPTCP"),
         Inet::Udp => (Kind::Dgram, ipproto::UDP, "UDP"),
+        Inet::Sctp => (Kind::Stream, ipproto::SCTP, "SCTP"),
     };
     make(family, kind, Some(number), name)
 }
@@ -200,6 +204,25 @@ pub fn recv(fd: impl AsFd, buf: &mut [u8], nonblocking: bool) -> Result<usize, E
     }
 }
 
+/// Receives a piece of a message, at most `buf`, and whether it is the last one (MSG_EOR); a length of 0 is the end of the
+/// connection. For protocols that keep messages apart and hand large ones over in pieces.
+#[inline]
+pub fn recv_piece(
+    fd: impl AsFd,
+    buf: &mut [u8],
+    nonblocking: bool,
+) -> Result<(usize, bool), Errno> {
+    let flags = if nonblocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+    let mut control = RecvAncillaryBuffer::default();
+    loop {
+        let mut parts = [IoSliceMut::new(buf)];
+        match rustix::net::recvmsg(&fd, &mut parts, &mut control, flags) {
+            Err(Errno::INTR) => {}
+            done => return done.map(|got| (got.bytes, got.flags.contains(ReturnFlags::EOR))),
+        }
+    }
+}
+
 /// Receives one message and tells its full length, which is larger than `buf` if it was cut (MSG_TRUNC).
 #[inline]
 pub fn recv_message(fd: impl AsFd, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
@@ -278,6 +301,32 @@ pub fn set_tcp_nodelay(fd: impl AsFd, on: bool) -> Result<(), OsError> {
 /// Whether Nagle's algorithm is off.
 pub fn tcp_nodelay(fd: impl AsFd) -> Result<bool, OsError> {
     sockopt::tcp_nodelay(fd).map_err(|e| OsError::new("getsockopt(TCP_NODELAY)", "", e))
+}
+
+/// RFC 6458 section 8.1.5, linux/sctp.h.
+const SCTP_NODELAY: i32 = 3;
+
+/// Switches SCTP's like of Nagle's algorithm off (true) or on.
+pub fn set_sctp_nodelay(fd: impl AsFd, on: bool) -> Result<(), OsError> {
+    let value = i32::from(on);
+    // SAFETY: the pointer and the length describe a live integer, which the kernel copies.
+    let outcome = unsafe {
+        libc::setsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::IPPROTO_SCTP,
+            SCTP_NODELAY,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    if outcome == 0 { Ok(()) } else { Err(OsError::last("setsockopt(SCTP_NODELAY)", on)) }
+}
+
+/// Whether it is off.
+pub fn sctp_nodelay(fd: impl AsFd) -> Result<bool, OsError> {
+    get_int(fd, libc::IPPROTO_SCTP, SCTP_NODELAY)
+        .map(|on| on != 0)
+        .map_err(|e| OsError::new("getsockopt(SCTP_NODELAY)", "", e))
 }
 
 /// Lets a server take its port again while old connections linger in TIME_WAIT.

@@ -5,12 +5,14 @@
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd};
 use std::str::FromStr;
+use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 
-use crate::OsError;
+use crate::poll::{Interest, wait_ready};
+use crate::{OsError, socket};
 
 /// AF_TIPC.
 pub const FAMILY: u16 = 30;
@@ -20,6 +22,7 @@ pub const MAX_MESSAGE_BYTES: usize = 66_000;
 const SOL_TIPC: i32 = 271;
 const DEST_DROPPABLE: i32 = 129;
 const CONN_TIMEOUT: i32 = 130;
+const SERVICE_RANGE: u8 = 1;
 const SERVICE_ADDR: u8 = 2;
 const SOCKET_ADDR: u8 = 3;
 const CLUSTER_SCOPE: u8 = 2;
@@ -34,6 +37,15 @@ pub enum TipcAddress {
         kind: u32,
         /// Which of its instances.
         instance: u32,
+    },
+    /// Every socket that is bound to any of these names: a message goes to all of them.
+    Range {
+        /// Which service.
+        kind: u32,
+        /// The first instance.
+        lower: u32,
+        /// The last instance.
+        upper: u32,
     },
     /// One socket.
     Socket {
@@ -53,7 +65,7 @@ impl TipcAddress {
         })
     }
 
-    /// The AF_TIPC address in `any`, if it is one of those that name one destination.
+    /// The AF_TIPC address in `any`.
     pub fn from_any(any: &SocketAddrAny) -> Option<Self> {
         if any.address_family().as_raw() != FAMILY || (any.addr_len() as usize) < 16 {
             return None;
@@ -62,6 +74,9 @@ impl TipcAddress {
         let raw = unsafe { any.as_ptr().cast::<[u8; 16]>().read() };
         let word = |at: usize| u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
         match raw[2] {
+            SERVICE_RANGE => {
+                Some(TipcAddress::Range { kind: word(4), lower: word(8), upper: word(12) })
+            }
             SERVICE_ADDR => Some(TipcAddress::Service { kind: word(4), instance: word(8) }),
             SOCKET_ADDR => Some(TipcAddress::Socket { port: word(4), node: word(8) }),
             _ => None,
@@ -70,9 +85,10 @@ impl TipcAddress {
 
     /// struct sockaddr_tipc: family, kind of address, scope, and three words.
     fn encode(self) -> [u8; 16] {
-        let (kind, a, b) = match self {
-            TipcAddress::Service { kind, instance } => (SERVICE_ADDR, kind, instance),
-            TipcAddress::Socket { port, node } => (SOCKET_ADDR, port, node),
+        let (kind, a, b, c) = match self {
+            TipcAddress::Service { kind, instance } => (SERVICE_ADDR, kind, instance, 0),
+            TipcAddress::Range { kind, lower, upper } => (SERVICE_RANGE, kind, lower, upper),
+            TipcAddress::Socket { port, node } => (SOCKET_ADDR, port, node, 0),
         };
         let mut raw = [0; 16];
         raw[..2].copy_from_slice(&FAMILY.to_ne_bytes());
@@ -80,6 +96,7 @@ impl TipcAddress {
         raw[3] = CLUSTER_SCOPE;
         raw[4..8].copy_from_slice(&a.to_ne_bytes());
         raw[8..12].copy_from_slice(&b.to_ne_bytes());
+        raw[12..].copy_from_slice(&c.to_ne_bytes());
         raw
     }
 }
@@ -105,6 +122,7 @@ impl fmt::Display for TipcAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TipcAddress::Service { kind, instance } => write!(f, "service:{kind}:{instance}"),
+            TipcAddress::Range { kind, lower, upper } => write!(f, "range:{kind}:{lower}:{upper}"),
             TipcAddress::Socket { port, node } => write!(f, "socket:{port}:{node}"),
         }
     }
@@ -112,7 +130,7 @@ impl fmt::Display for TipcAddress {
 
 /// What does not read as an address.
 #[derive(Debug, thiserror::Error)]
-#[error("not service:TYPE:INSTANCE nor socket:PORT:NODE")]
+#[error("not service:TYPE:INSTANCE, range:TYPE:LOWER:UPPER nor socket:PORT:NODE")]
 pub struct BadTipcAddress;
 
 impl FromStr for TipcAddress {
@@ -120,11 +138,16 @@ impl FromStr for TipcAddress {
 
     fn from_str(text: &str) -> Result<Self, BadTipcAddress> {
         let parts: Vec<_> = text.split(':').collect();
-        let [form, a, b] = parts[..] else { return Err(BadTipcAddress) };
         let number = |text: &str| text.parse().map_err(|_| BadTipcAddress);
-        match form {
-            "service" => Ok(TipcAddress::Service { kind: number(a)?, instance: number(b)? }),
-            "socket" => Ok(TipcAddress::Socket { port: number(a)?, node: number(b)? }),
+        match parts[..] {
+            ["service", a, b] => {
+                Ok(TipcAddress::Service { kind: number(a)?, instance: number(b)? })
+            }
+            ["range", a, b, c] => {
+                let (lower, upper) = (number(b)?, number(c)?);
+                Ok(TipcAddress::Range { kind: number(a)?, lower, upper })
+            }
+            ["socket", a, b] => Ok(TipcAddress::Socket { port: number(a)?, node: number(b)? }),
             _ => Err(BadTipcAddress),
         }
     }
@@ -153,6 +176,45 @@ pub fn return_undeliverable(fd: impl AsFd) -> Result<(), OsError> {
 pub fn set_connect_timeout(fd: impl AsFd, limit: std::time::Duration) -> Result<(), OsError> {
     let ms = limit.as_millis().clamp(1, u16::MAX.into()) as u32;
     set_option(fd, CONN_TIMEOUT, ms)
+}
+
+/// Waits until some socket of the cluster is bound to a service, as this node knows; false if there is none until then. Asks
+/// the node's topology service, which every TIPC node has (service 1, instance 1).
+pub fn await_service(service: TipcAddress, until: Instant) -> Result<bool, OsError> {
+    const TOPOLOGY: TipcAddress = TipcAddress::Service { kind: 1, instance: 1 };
+    const FOREVER: u32 = u32::MAX;
+    const ONCE_PER_SERVICE: u32 = 2;
+    const PUBLISHED: u32 = 1;
+    let TipcAddress::Service { kind, instance } = service else {
+        let why = std::io::Error::other("only services are announced");
+        return Err(OsError::new("tipc topology", service, why));
+    };
+    let failed = |call| move |errno: Errno| OsError::new(call, "topology service", errno);
+    let fd = socket::of_family(FAMILY, socket::Kind::Seqpacket, "AF_TIPC")?;
+    socket::connect(&fd, &TOPOLOGY.into()).map_err(failed("connect"))?;
+    // struct tipc_subscr: the range, a time limit, what to tell, and eight bytes of the asker's own.
+    let mut subscription = [0; 28];
+    for (at, word) in [kind, instance, instance, FOREVER, ONCE_PER_SERVICE].into_iter().enumerate()
+    {
+        subscription[at * 4..][..4].copy_from_slice(&word.to_ne_bytes());
+    }
+    socket::send(&fd, &subscription, false).map_err(failed("send"))?;
+    while wait_ready(&fd, Interest::Readable, Some(until)).map_err(failed("poll"))? {
+        // struct tipc_event begins with what happened.
+        let mut event = [0; 48];
+        match socket::recv(&fd, &mut event, true) {
+            Ok(len) if len >= 4 => {
+                let what = u32::from_ne_bytes([event[0], event[1], event[2], event[3]]);
+                if what == PUBLISHED {
+                    return Ok(true);
+                }
+            }
+            Ok(_) => return Err(failed("recv")(Errno::CONNRESET)),
+            Err(Errno::AGAIN) => {}
+            Err(errno) => return Err(failed("recv")(errno)),
+        }
+    }
+    Ok(false)
 }
 
 /// What came.
@@ -228,7 +290,9 @@ mod tests {
         let raw = service.encode();
         assert_eq!(raw[..4], [30, 0, 2, 2]);
         assert_eq!(raw[4..8], 0x0102_0304_u32.to_ne_bytes());
-        for address in [service, TipcAddress::Socket { port: 5, node: 9 }] {
+        let range = TipcAddress::Range { kind: 1, lower: 2, upper: 3 };
+        assert_eq!(range.encode()[2], 1);
+        for address in [service, range, TipcAddress::Socket { port: 5, node: 9 }] {
             assert_eq!(TipcAddress::from_any(&address.into()), Some(address));
             assert_eq!(address.to_string().parse::<TipcAddress>().unwrap(), address);
         }
@@ -236,7 +300,7 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for text in ["", "service:1", "service:1:2:3", "socket:x:1", "name:1:2"] {
+        for text in ["", "service:1", "service:1:2:3", "range:1:2", "socket:x:1", "name:1:2"] {
             assert!(text.parse::<TipcAddress>().is_err(), "{text}");
         }
     }

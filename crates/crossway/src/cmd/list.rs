@@ -73,6 +73,7 @@ fn abilities(caps: &Caps) -> String {
         (caps.waitable_fd, "poll"),
         (caps.reconnects, "reconnect"),
         (caps.fan_in, "fan-in"),
+        (caps.fan_out, "fan-out"),
         (caps.crosses_hosts, "hosts"),
     ]
     .iter()

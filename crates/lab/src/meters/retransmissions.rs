@@ -19,7 +19,7 @@ impl Transport {
     pub fn of(mechanism: &str) -> Option<Transport> {
         match mechanism {
             "tcp" | "tcp-nodelay" | "mptcp" | "uring-tcp" => Some(Transport::Tcp),
-            "sctp" => Some(Transport::Sctp),
+            "sctp" | "sctp-nodelay" => Some(Transport::Sctp),
             id if id.starts_with("tipc-kernel-") => Some(Transport::Tipc),
             _ => None,
         }
@@ -104,6 +104,7 @@ mod tests {
         for (id, transport) in [
             ("tcp-nodelay", Some(Transport::Tcp)),
             ("sctp", Some(Transport::Sctp)),
+            ("sctp-nodelay", Some(Transport::Sctp)),
             ("tipc-kernel-stream", Some(Transport::Tipc)),
             ("udp", None),
             ("pipe", None),

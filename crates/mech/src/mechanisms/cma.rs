@@ -194,6 +194,7 @@ impl Mechanism for Cma {
             in_place: true,
             waitable_fd: true,
             fan_in: false,
+            fan_out: false,
             reconnects: false,
             crosses_hosts: false,
             can_block: true,

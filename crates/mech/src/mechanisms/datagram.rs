@@ -35,6 +35,8 @@ pub trait DatagramFamily: Send + Sized + 'static {
     const RELIABILITY: Reliability;
     /// Whether the empty message does.
     const CARRIES_EMPTY: bool = true;
+    /// Whether one send reaches all who connected.
+    const FAN_OUT: bool = false;
     /// What this machine or any other carries at most.
     const LARGEST: Option<usize>;
     /// The ends may be on different hosts.
@@ -210,6 +212,7 @@ impl<F: DatagramFamily> Mechanism for Datagram<F> {
             in_place: false,
             waitable_fd: true,
             fan_in: true,
+            fan_out: F::FAN_OUT,
             reconnects: false,
             crosses_hosts: F::CROSSES_HOSTS,
             can_block: true,

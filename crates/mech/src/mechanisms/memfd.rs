@@ -137,6 +137,7 @@ impl Mechanism for Memfd {
             in_place: true,
             waitable_fd: true,
             fan_in: false,
+            fan_out: false,
             reconnects: false,
             crosses_hosts: false,
             can_block: true,

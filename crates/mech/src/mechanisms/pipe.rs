@@ -93,6 +93,7 @@ pub(super) fn pipe_caps() -> Caps {
         in_place: false,
         waitable_fd: true,
         fan_in: false,
+        fan_out: false,
         reconnects: false,
         crosses_hosts: false,
         can_block: true,

@@ -299,6 +299,7 @@ impl Mechanism for PosixMq {
             in_place: false,
             waitable_fd: true,
             fan_in: false,
+            fan_out: false,
             reconnects: false,
             crosses_hosts: false,
             can_block: true,

@@ -70,6 +70,7 @@ pub(super) fn stream_caps(crosses_hosts: bool, privilege: Privilege) -> Caps {
         in_place: false,
         waitable_fd: true,
         fan_in: false,
+        fan_out: false,
         reconnects: true,
         crosses_hosts,
         can_block: true,

@@ -319,6 +319,7 @@ impl Mechanism for SysvMq {
             in_place: false,
             waitable_fd: false,
             fan_in: false,
+            fan_out: false,
             reconnects: false,
             crosses_hosts: false,
             can_block: true,

@@ -1,4 +1,4 @@
-//! TIPC as the kernel speaks it, AF_TIPC: the four socket types.
+//! TIPC as the kernel speaks it, AF_TIPC: the four socket types, and multicast.
 //!
 //! A listening end binds a service address, `{SERVICE, its own port}`, which every node of the cluster can look up.
 //!
@@ -18,6 +18,7 @@ use crate::{Offer, OpenError, Spec};
 
 pub use super::tipc_kernel_connection::{TipcKernelSeqpacket, TipcKernelStream};
 pub use super::tipc_kernel_message::{TipcKernelDgram, TipcKernelRdm};
+pub use super::tipc_kernel_multicast::TipcKernelMulticast;
 
 /// The service type of every Crossway channel; any number above 63 would do.
 const SERVICE: u32 = 0x4357_0001;
@@ -38,7 +39,9 @@ pub(super) fn tipc_socket(kind: Kind, spec: &Spec) -> Result<OwnedFd, OpenError>
 pub(super) fn service_of(fd: &OwnedFd) -> Result<TipcAddress, OsError> {
     let instance = match TipcAddress::of(fd)? {
         TipcAddress::Socket { port, .. } => port,
-        TipcAddress::Service { instance, .. } => instance,
+        TipcAddress::Service { instance, .. } | TipcAddress::Range { lower: instance, .. } => {
+            instance
+        }
     };
     Ok(TipcAddress::Service { kind: SERVICE, instance })
 }

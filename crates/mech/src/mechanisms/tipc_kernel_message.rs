@@ -174,19 +174,21 @@ impl<T: MessageType> DatagramFamily for TipcMessages<T> {
         inbox: OwnedFd,
         to: &Address,
     ) -> Result<(PortSink, PortSource, usize), OpenError> {
-        let port = Arc::new(Port {
-            fd: inbox,
-            peer_is_gone: AtomicBool::new(false),
-            returned: AtomicU64::new(0),
-        });
-        let sink = PortSink { port: port.clone(), to: to.clone() };
-        let source = PortSource { port, overflow: vec![0; spec.max_message] };
+        let (sink, source) = port_halves(spec, inbox, to);
         Ok((sink, source, tipc::MAX_MESSAGE_BYTES))
     }
 
     fn remedy() -> &'static str {
         REMEDY
     }
+}
+
+/// The two directions of one socket that sends to `to`.
+pub(super) fn port_halves(spec: &Spec, fd: OwnedFd, to: &Address) -> (PortSink, PortSource) {
+    let (peer_is_gone, returned) = (AtomicBool::new(false), AtomicU64::new(0));
+    let port = Arc::new(Port { fd, peer_is_gone, returned });
+    let sink = PortSink { port: port.clone(), to: to.clone() };
+    (sink, PortSource { port, overflow: vec![0; spec.max_message] })
 }
 
 fn port_socket<T: MessageType>(spec: &Spec) -> Result<OwnedFd, OpenError> {

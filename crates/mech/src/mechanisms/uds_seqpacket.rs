@@ -102,6 +102,7 @@ impl ConnectionFamily for UdsSeqpacket {
             in_place: false,
             waitable_fd: true,
             fan_in: false,
+            fan_out: false,
             reconnects: true,
             crosses_hosts: false,
             can_block: true,

@@ -106,6 +106,7 @@ pub fn ring_caps() -> Caps {
         in_place: true,
         waitable_fd: false,
         fan_in: false,
+        fan_out: false,
         reconnects: false,
         crosses_hosts: false,
         can_block: true,

@@ -88,3 +88,37 @@ pub(crate) fn several_senders_feed_one_receiver_where_claimed<M: Mechanism>() {
         connectors.into_iter().for_each(|connector| drop(join(connector)));
     });
 }
+
+pub(crate) fn one_send_reaches_all_who_connected_where_claimed<M: Mechanism>() {
+    if !M::caps().fan_out {
+        return;
+    }
+    check::<M>(|| {
+        let spec = natural_spec::<M>();
+        let (mut listener, offer) = M::listen(&spec).unwrap();
+        let (joined, all_joined) = std::sync::mpsc::channel();
+        let audience: Vec<_> = (0..3)
+            .map(|n| {
+                let (there, mut copy, joined) = (spec.clone(), copy_of(&offer), joined.clone());
+                start(&format!("listener {n}"), move || {
+                    let (tx, mut rx) = M::connect(&there, &mut copy).unwrap();
+                    joined.send(()).unwrap();
+                    for count in 0..20_u8 {
+                        let mut msg = [0; 128];
+                        assert_eq!(rx.recv(&mut msg, soon()).unwrap(), 128);
+                        assert_eq!(msg, [count; 128], "order at receiver {n}");
+                    }
+                    (tx, rx)
+                })
+            })
+            .collect();
+        let (mut tx, rx) = listener.accept(soon()).unwrap();
+        audience.iter().for_each(|_| all_joined.recv().unwrap());
+        for count in 0..20_u8 {
+            tx.send(&[count; 128], soon()).unwrap();
+        }
+        tx.flush().unwrap();
+        audience.into_iter().for_each(|receiver| drop(join(receiver)));
+        drop(rx);
+    });
+}

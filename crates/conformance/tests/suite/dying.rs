@@ -68,7 +68,9 @@ pub(crate) fn a_peer_killed_amid_traffic_is_noticed<M: Mechanism>() {
                     peer.kill_soon();
                 }
                 let silence = Some(Instant::now() + Duration::from_millis(300));
-                match here.rx.recv(&mut buf, if told { soon() } else { silence }) {
+                // Only the silence of a dead peer is one.
+                let until = if told || echoed < rounds { soon() } else { silence };
+                match here.rx.recv(&mut buf, until) {
                     Ok(len) => assert_eq!(buf[..len], [1; 64]),
                     Err(error) => break error,
                 }

@@ -4,12 +4,11 @@
 //! mechanism claims in its `Caps` is checked, and so is what it says it cannot do. A mechanism that is missing
 //! here is skipped aloud, with its probe's reason and remedy. Every check has a watchdog.
 
-#![cfg(test)]
-
 mod bench;
 mod closing;
 mod content;
 mod dying;
+mod guest;
 mod leftovers;
 mod limits;
 mod older;
@@ -51,6 +50,7 @@ macro_rules! instantiate {
                 leftovers::nothing_is_left_behind,
                 sharing::an_offer_gives_as_many_channels_as_claimed,
                 sharing::several_senders_feed_one_receiver_where_claimed,
+                sharing::one_send_reaches_all_who_connected_where_claimed,
             }
         }
     )* };

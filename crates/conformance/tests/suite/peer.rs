@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crossway_sys::poll::is_hung_up;
 use crossway_sys::{fdpass, proc};
 use serde::{Deserialize, Serialize};
 
@@ -183,6 +184,8 @@ impl Peer {
 
     /// Waits for the end of a job that ends by itself.
     pub(crate) fn must_end_well(mut self) {
+        // Nothing more will be said; who was not told by the mechanism looks for this.
+        let _ = self.control.shutdown(std::net::Shutdown::Both);
         let begin = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -222,7 +225,7 @@ impl Visitor for Work {
         let control = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
         let end = open_over::<M>(&control, side, &spec);
         if job == Job::Echo {
-            return echo(end, M::caps().detects_peer_death);
+            return echo(end, M::caps().detects_peer_death, &control);
         }
         let tid = thread_id();
         let begun = || write_note(&control, &Note::Begun { tid }, &[]);
@@ -240,10 +243,10 @@ pub(crate) fn thread_id() -> u32 {
     link.file_name().unwrap().to_str().unwrap().parse().unwrap()
 }
 
-fn echo<M: Mechanism>(mut end: End<M>, told_of_death: bool) {
+fn echo<M: Mechanism>(mut end: End<M>, told_of_death: bool, control: &UnixStream) {
     let mut buf = [0; 64];
-    // Where nobody tells that the peer is gone, a silence must do.
-    let silence = Duration::from_millis(500);
+    // Where the mechanism does not tell that the peer is gone, who started this process does.
+    let silence = Duration::from_millis(100);
     loop {
         let until = if told_of_death { soon() } else { Some(Instant::now() + silence) };
         match end.rx.recv(&mut buf, until) {
@@ -253,7 +256,11 @@ fn echo<M: Mechanism>(mut end: End<M>, told_of_death: bool) {
                 Err(error) => panic!("{error}"),
             },
             Err(RecvError::PeerClosed) => return,
-            Err(RecvError::TimedOut) if !told_of_death => return,
+            Err(RecvError::TimedOut) if !told_of_death => {
+                if is_hung_up(control).unwrap() {
+                    return;
+                }
+            }
             Err(error) => panic!("{error}"),
         }
     }

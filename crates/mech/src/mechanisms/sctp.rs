@@ -1,0 +1,240 @@
+//! SCTP in the one-to-one style (RFC 6458, section 4): SOCK_STREAM with IPPROTO_SCTP, with default options or without delay.
+//!
+//! That style is what a program gets that was written for TCP and takes SCTP instead: listen, connect, accept, one socket per
+//! association. (SOCK_SEQPACKET is the one-to-many style: one socket for all associations, and no connection to lose.)
+//! Unlike TCP it keeps message boundaries. The kernel may hand a large message over in pieces, the last of which is
+//! marked; they are put together here, so that one receive is one message.
+//!
+//! By default a small message waits until the one before it is acknowledged, and the receiver's kernel takes up to 200 ms for
+//! that when nothing goes the other way: streams and round trips do not feel it, single messages now and then do.
+//!
+//! SCTP knows no half-closed association: who drops its sending half can still receive what is under way, and no more.
+
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crossway_sys::Errno;
+use crossway_sys::socket::{self, Inet};
+
+use super::connection::{ConnectionFamily, SocketHalf};
+use super::message_socket::{
+    MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
+};
+use super::stream_socket::stream_caps;
+use super::tcp;
+use crate::{Boundaries, Caps, Facts, Offer, OpenError, Privilege, Spec};
+
+/// What raises the limit.
+const LARGER: &str =
+    "set socket_buffer_bytes to at least half of that; net.core.wmem_max clamps it";
+
+/// sctp(7) with default options.
+pub type Sctp = OneToOne<Delays>;
+/// sctp(7) with SCTP_NODELAY at both ends.
+pub type SctpNodelay = OneToOne<SendsAtOnce>;
+
+/// What tells the two apart.
+pub trait Delaying: std::fmt::Debug + Send + 'static {
+    /// The mechanism's id.
+    const NAME: &'static str;
+    /// One line for people.
+    const SUMMARY: &'static str;
+    /// Whether SCTP_NODELAY is set.
+    const NODELAY: bool;
+}
+
+/// A small message may wait for the acknowledgement of the one before it.
+#[derive(Debug)]
+pub struct Delays;
+
+impl Delaying for Delays {
+    const NAME: &'static str = "sctp";
+    const SUMMARY: &'static str =
+        "SCTP, one-to-one style, default options: TCP's calls, but messages";
+    const NODELAY: bool = false;
+}
+
+/// Every message goes at once.
+#[derive(Debug)]
+pub struct SendsAtOnce;
+
+impl Delaying for SendsAtOnce {
+    const NAME: &'static str = "sctp-nodelay";
+    const SUMMARY: &'static str =
+        "SCTP, one-to-one style, with SCTP_NODELAY: every message goes at once";
+    const NODELAY: bool = true;
+}
+
+/// The family.
+#[derive(Debug)]
+pub struct OneToOne<D>(PhantomData<fn() -> D>);
+
+impl<D: Delaying> ConnectionFamily for OneToOne<D> {
+    const NAME: &'static str = D::NAME;
+    const SUMMARY: &'static str = D::SUMMARY;
+    type Sender = MessageTx<SocketHalf<Self>>;
+    type Receiver = MessageRx<SctpSource<D>>;
+
+    fn capabilities() -> Caps {
+        Caps { boundaries: Boundaries::Message, ..stream_caps(true, Privilege::Module) }
+    }
+
+    fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
+        let (fd, offer) = tcp::listening(Inet::Sctp, spec)?;
+        check::<D>(spec, &fd)?;
+        // Accepted sockets inherit it, which saves a call per connection; the facts read it back.
+        hurry::<D>(&fd)?;
+        Ok((fd, offer))
+    }
+
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+        let (fd, address) = tcp::dialling(Self::NAME, Inet::Sctp, spec, offer)?;
+        hurry::<D>(&fd)?;
+        Ok((fd, address))
+    }
+
+    fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError> {
+        let max = check::<D>(spec, &fd)?;
+        let (sink, half) = SocketHalf::both(fd);
+        let source = SctpSource { half, parts: Vec::new() };
+        Ok((MessageTx::new(sink, spec.wait, max), MessageRx::new(source, spec.wait)))
+    }
+
+    fn try_here() -> Result<(), String> {
+        // Without the protocol there is no address to try.
+        socket::inet(Inet::Sctp, SocketAddr::from(([127, 0, 0, 1], 0)))
+            .map_err(|e| e.to_string())?;
+        super::connection::exchange_a_byte::<Self>()
+    }
+
+    fn remedy() -> &'static str {
+        "load the kernel's module as root: modprobe sctp (CONFIG_IP_SCTP); where the kernel has none: a guest with its own \
+         kernel, crossway guest run"
+    }
+
+    fn add_facts(fd: BorrowedFd<'_>, facts: &mut Facts) {
+        if let Ok(on) = socket::sctp_nodelay(fd) {
+            facts.insert("sctp_nodelay".to_owned(), i64::from(on));
+        }
+    }
+}
+
+fn hurry<D: Delaying>(fd: &OwnedFd) -> Result<(), OpenError> {
+    if D::NODELAY {
+        socket::set_sctp_nodelay(fd, true)?;
+    }
+    Ok(())
+}
+
+/// The largest message: by RFC 6458 (section 8.1.14) what SO_SNDBUF holds.
+fn check<D: Delaying>(spec: &Spec, fd: impl AsFd) -> Result<usize, OpenError> {
+    let max = socket::send_buffer_bytes(fd)?;
+    check_limit(D::NAME, spec, max, LARGER)?;
+    Ok(max)
+}
+
+impl<D: Delaying> MessageSink for SocketHalf<OneToOne<D>> {
+    #[inline]
+    fn send(&mut self, msg: &[u8], nonblocking: bool) -> Result<(), Errno> {
+        match socket::send(self.as_fd(), msg, nonblocking) {
+            Err(errno) if is_the_end(errno) => {
+                self.note_end();
+                Err(Errno::PIPE)
+            }
+            outcome => outcome.map(drop),
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+
+    fn facts(&self) -> Facts {
+        self.read_facts()
+    }
+}
+
+/// What a call answers when the association is gone; ESRCH if that happened while it waited.
+fn is_the_end(errno: Errno) -> bool {
+    matches!(errno, Errno::PIPE | Errno::CONNRESET | Errno::SHUTDOWN | Errno::NOTCONN | Errno::SRCH)
+}
+
+/// Where the messages of an association come out.
+#[derive(Debug)]
+pub struct SctpSource<D> {
+    half: SocketHalf<OneToOne<D>>,
+    /// What has come of a message that comes in pieces.
+    parts: Vec<u8>,
+}
+
+/// Receives a piece and tells whether it is the last one of its message; a length of 0 is the end.
+///
+/// The kernel tells once that the peer has broken the association off, to the first call that asks, be it a sending one; a
+/// receiving one would wait for ever after that.
+#[inline]
+fn receive<D: Delaying>(
+    half: &SocketHalf<OneToOne<D>>,
+    buf: &mut [u8],
+    nonblocking: bool,
+) -> Result<(usize, bool), Errno> {
+    let ended = half.has_ended();
+    match socket::recv_piece(half.as_fd(), buf, nonblocking || ended) {
+        Err(Errno::AGAIN) if ended => Ok((0, true)),
+        Err(errno) if is_the_end(errno) => {
+            half.note_end();
+            Ok((0, true))
+        }
+        outcome => outcome,
+    }
+}
+
+impl<D: Delaying> SctpSource<D> {
+    /// Receives the rest of a message of which a part is here, as far as it has come.
+    #[cold]
+    fn complete(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<Received, Errno> {
+        const PIECE: usize = 64 * 1024;
+        loop {
+            let have = self.parts.len();
+            self.parts.resize(have + PIECE, 0);
+            let piece = receive(&self.half, &mut self.parts[have..], nonblocking);
+            self.parts.truncate(have + piece.map_or(0, |(len, _)| len));
+            match piece? {
+                (0, _) => return Ok(Received::End),
+                (_, false) => {}
+                (_, true) => break,
+            }
+        }
+        let len = self.parts.len();
+        if len <= buf.len() {
+            buf[..len].copy_from_slice(&self.parts);
+        }
+        self.parts.clear();
+        Ok(Received::Message(len))
+    }
+}
+
+impl<D: Delaying> MessageSource for SctpSource<D> {
+    #[inline]
+    fn recv(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<Received, Errno> {
+        if !self.parts.is_empty() {
+            return self.complete(buf, nonblocking);
+        }
+        match receive(&self.half, buf, nonblocking)? {
+            (0, _) => Ok(Received::End),
+            (len, true) => Ok(Received::Message(len)),
+            (len, false) => {
+                self.parts.extend_from_slice(&buf[..len]);
+                self.complete(buf, nonblocking)
+            }
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.half.as_fd()
+    }
+
+    fn facts(&self) -> Facts {
+        self.half.read_facts()
+    }
+}

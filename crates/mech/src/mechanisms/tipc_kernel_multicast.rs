@@ -1,0 +1,107 @@
+//! AF_TIPC, SOCK_RDM, service multicast: one send reaches every socket that is bound to the service.
+//!
+//! Every channel has two services: one to which all who connect are bound, so that one message of the listening end reaches
+//! all of them, and one to which the listening end is bound, for the way back. Both ways go as multicast. With two ends it is
+//! multicast to one receiver, with what that costs beyond a plain message.
+//!
+//! Between nodes the kernel sends a multicast once to all (over the broadcast link) or once per node, as it finds cheaper,
+//! and repairs losses on the way. A receiver whose buffer is full drops; unlike plain RDM nothing comes back to tell.
+
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use crossway_sys::OsError;
+use crossway_sys::socket::{self, Address, Kind};
+use crossway_sys::tipc::{self, TipcAddress};
+
+use super::datagram::{Datagram, DatagramFamily};
+use super::tipc_kernel::{REMEDY, offered, publish, service_of, tipc_socket};
+use super::tipc_kernel_message::{PortSink, PortSource, port_halves};
+use crate::{Offer, OpenError, Privilege, Reliability, Spec};
+
+/// Service multicast over RDM sockets.
+pub type TipcKernelMulticast = Datagram<ServiceMulticast>;
+
+/// The service type to which all who connect are bound; its instance is that of the listening end's own service.
+const AUDIENCE: u32 = 0x4357_0002;
+
+/// The family.
+#[derive(Debug)]
+pub struct ServiceMulticast;
+
+impl DatagramFamily for ServiceMulticast {
+    const NAME: &'static str = "tipc-kernel-multicast";
+    const SUMMARY: &'static str = "the kernel's TIPC, service multicast (RDM): one send to all who joined; full receivers drop";
+    const RELIABILITY: Reliability = Reliability::Lossy;
+    const CARRIES_EMPTY: bool = false;
+    const FAN_OUT: bool = true;
+    const LARGEST: Option<usize> = Some(tipc::MAX_MESSAGE_BYTES);
+    const CROSSES_HOSTS: bool = true;
+    const PRIVILEGE: Privilege = Privilege::Module;
+    const HELLOS: usize = 1;
+    const ADVICE: &'static str = "this is TIPC's own limit; use tipc-kernel-stream for more";
+    type Sink = PortSink;
+    type Source = PortSource;
+
+    fn inbox_to_offer(spec: &Spec) -> Result<(OwnedFd, String), OpenError> {
+        let fd = tipc_socket(Kind::Rdm, spec)?;
+        let service = publish(&fd)?;
+        Ok((fd, service.to_string()))
+    }
+
+    fn inbox_for(spec: &Spec, to: &Address) -> Result<OwnedFd, OpenError> {
+        let fd = tipc_socket(Kind::Rdm, spec)?;
+        let audience = audience_of(to)?;
+        socket::bind(&fd, &audience.into(), &audience.to_string())?;
+        Ok(fd)
+    }
+
+    fn address(offer: &Offer, name: &str) -> Result<Address, OpenError> {
+        offered(Self::NAME, offer, name)
+    }
+
+    fn describe(address: &Address) -> String {
+        TipcAddress::from_any(address).map(|address| address.to_string()).unwrap_or_default()
+    }
+
+    fn halves(
+        spec: &Spec,
+        inbox: OwnedFd,
+        to: &Address,
+    ) -> Result<(PortSink, PortSource, usize), OpenError> {
+        // Who connects knows the other end's service; who listens learned a socket at the door, and sends to all such.
+        let to = match TipcAddress::from_any(to) {
+            Some(service @ TipcAddress::Service { .. }) => service,
+            _ => audience_of(&service_of(&inbox)?.into())?,
+        };
+        let TipcAddress::Service { kind, instance } = to else {
+            return Err(no_service());
+        };
+        // Names spread over the cluster on a way of their own, behind which the greeting at the door need not be.
+        if !tipc::await_service(to, Instant::now() + spec.open_timeout)? {
+            return Err(OpenError::TimedOut { mechanism: Self::NAME, waited: spec.open_timeout });
+        }
+        let all = TipcAddress::Range { kind, lower: instance, upper: instance };
+        let (sink, source) = port_halves(spec, inbox, &all.into());
+        Ok((sink, source, tipc::MAX_MESSAGE_BYTES))
+    }
+
+    fn remedy() -> &'static str {
+        REMEDY
+    }
+}
+
+/// The service of all who connect to the end with this one.
+fn audience_of(listener: &Address) -> Result<TipcAddress, OpenError> {
+    match TipcAddress::from_any(listener) {
+        Some(TipcAddress::Service { instance, .. }) => {
+            Ok(TipcAddress::Service { kind: AUDIENCE, instance })
+        }
+        _ => Err(no_service()),
+    }
+}
+
+fn no_service() -> OpenError {
+    let why = std::io::Error::other("not a service");
+    OsError::new("tipc multicast", "the other end's address", why).into()
+}
