@@ -37,6 +37,7 @@ loom:
 bench:
 	scripts/setup.sh bench
 	$(CARGO) bench --locked -p crossway --bench ratios
+	$(CARGO) bench --locked -p crossway-tipc-proto --bench names
 
 install: build
 	install -Dm755 target/release/crossway $(DESTDIR)$(PREFIX)/bin/crossway

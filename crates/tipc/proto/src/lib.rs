@@ -21,6 +21,7 @@ pub mod limits;
 pub mod link;
 pub mod name_table;
 pub mod node;
+mod range_map;
 mod reassembly;
 mod receive_queue;
 mod rng;

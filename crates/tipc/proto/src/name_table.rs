@@ -1,12 +1,20 @@
 //! Who is bound to what: the table that every node of the cluster holds, own bindings and remote ones alike.
 //!
-//! Ranges may overlap. To find those around an instance without looking at all, the ranges of a service are kept by the magnitude of
-//! their width: within one class every range that contains an instance begins less than twice the class's width before it.
+//! One tree holds all ranges of all services: type and instance make one 64-bit number, in which the instances of a type lie together.
+//! A second one holds them by node, for what concerns one node: its loss, and lookups that are to find this node's sockets only. No
+//! operation walks over more than it returns, however many bindings a range has and however ranges overlap. A hash table beside them
+//! leads straight to the only socket of a single name.
 
-use crate::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
+mod bound;
+mod direct;
+
+use crate::addr::{NodeAddr, Scope, ServiceRange, SocketAddr};
 use crate::limits::BINDINGS_PER_NODE_MAX;
+use crate::range_map::RangeMap;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use bound::{Bound, Member, Own};
+use direct::Direct;
 
 /// One binding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -44,122 +52,153 @@ impl core::fmt::Display for BindingError {
 
 impl core::error::Error for BindingError {}
 
-/// The bindings of one exact range, and whose turn it is.
-#[derive(Clone, Debug, Default)]
-struct Bound {
-    bindings: Vec<Binding>,
-    /// The number of each binding in the order in which the table came to know them.
-    ages: Vec<u64>,
-    turn: usize,
+/// A service type and an instance as one number.
+const fn point(service: u32, instance: u32) -> u64 {
+    (service as u64) << 32 | instance as u64
 }
 
-type RangeMap = BTreeMap<(u32, u32), Bound>;
-
-#[derive(Clone, Debug, Default)]
-struct Service {
-    /// By the position of the highest bit of the width; class 32 holds the whole number space only.
-    classes: BTreeMap<u32, RangeMap>,
+const fn bounds(range: ServiceRange) -> (u64, u64) {
+    (point(range.service, range.lower), point(range.service, range.upper))
 }
 
-fn class_of(lower: u32, upper: u32) -> u32 {
-    (u64::from(upper) - u64::from(lower) + 1).ilog2()
+const fn range_of((lower, upper): (u64, u64)) -> ServiceRange {
+    ServiceRange { service: (lower >> 32) as u32, lower: lower as u32, upper: upper as u32 }
 }
 
-impl Service {
-    /// The distinct ranges that contain `instance`.
-    fn containing(&self, instance: u32) -> impl Iterator<Item = (&(u32, u32), &Bound)> {
-        self.classes.iter().flat_map(move |(&class, ranges)| {
-            let reach = (2u64 << class) - 1;
-            let from = u64::from(instance).saturating_sub(reach) as u32;
-            ranges
-                .range((from, 0)..=(instance, u32::MAX))
-                .filter(move |((_, upper), _)| *upper >= instance)
-        })
+type OfNode = (NodeAddr, u32, u32);
+
+const fn bounds_of(node: NodeAddr, range: ServiceRange) -> (OfNode, OfNode) {
+    ((node, range.service, range.lower), (node, range.service, range.upper))
+}
+
+const fn whole(node: NodeAddr) -> (OfNode, OfNode) {
+    ((node, 0, 0), (node, u32::MAX, u32::MAX))
+}
+
+/// Counts one less, and forgets what there are none of.
+fn decrement<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
     }
 }
 
+fn binding(range: ServiceRange, member: &Member) -> Binding {
+    Binding { range, socket: member.socket, key: member.key, scope: member.scope }
+}
+
 /// The table of all bindings that this node knows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct NameTable {
-    services: BTreeMap<u32, Service>,
-    by_node: BTreeMap<NodeAddr, BTreeSet<(ServiceRange, Port, u32)>>,
+    ranges: RangeMap<u64, Bound>,
+    /// The names with exactly one socket.
+    direct: Direct,
+    /// Ranges of more than one instance, by service: they come before the names inside them.
+    wide: BTreeMap<u32, usize>,
+    by_node: RangeMap<OfNode, Own>,
+    counts: BTreeMap<NodeAddr, usize>,
     next_age: u64,
 }
 
+impl Default for NameTable {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
 impl NameTable {
+    /// An empty table. The key keeps peers from choosing names that collide; it changes no answer.
+    pub fn new(key: u64) -> Self {
+        Self {
+            ranges: RangeMap::default(),
+            direct: Direct::new(key),
+            wide: BTreeMap::new(),
+            by_node: RangeMap::default(),
+            counts: BTreeMap::new(),
+            next_age: 0,
+        }
+    }
+
     /// Enters a binding.
     ///
     /// # Errors
     /// [`BindingError`] says why not.
     pub fn insert(&mut self, binding: Binding) -> Result<(), BindingError> {
-        let ServiceRange { service, lower, upper } = binding.range;
-        if !binding.range.is_valid() {
+        let Binding { range, socket, key, scope } = binding;
+        if !range.is_valid() {
             return Err(BindingError::BadRange);
         }
-        let of_node = self.by_node.entry(binding.socket.node).or_default();
-        if of_node.len() >= BINDINGS_PER_NODE_MAX {
+        if self.count_of(socket.node) >= BINDINGS_PER_NODE_MAX {
             return Err(BindingError::TooMany);
         }
-        if !of_node.insert((binding.range, binding.socket.port, binding.key)) {
-            return Err(BindingError::Exists);
+        let age = self.next_age;
+        let (id, entry) = ((socket.port, key), (age, scope));
+        let of_node = bounds_of(socket.node, range);
+        match self.by_node.get_mut(of_node) {
+            Some(own) => {
+                if !own.insert(id, entry) {
+                    return Err(BindingError::Exists);
+                }
+            }
+            None => self.by_node.insert(of_node, Own::One(id, entry)),
         }
-        let classes = &mut self.services.entry(service).or_default().classes;
-        let ranges = classes.entry(class_of(lower, upper)).or_default();
-        let bound = ranges.entry((lower, upper)).or_default();
-        bound.bindings.push(binding);
-        bound.ages.push(self.next_age);
+        let member = Member { socket, key, scope };
+        let (lower, upper) = bounds(range);
+        match self.ranges.get_mut((lower, upper)) {
+            Some(bound) => {
+                bound.insert(age, member);
+                if lower == upper {
+                    self.direct.remove(lower);
+                }
+            }
+            None => {
+                self.ranges.insert((lower, upper), Bound::One(age, member));
+                if lower == upper {
+                    self.direct.insert(lower, socket);
+                } else {
+                    *self.wide.entry(range.service).or_default() += 1;
+                }
+            }
+        }
+        *self.counts.entry(socket.node).or_default() += 1;
         self.next_age += 1;
         Ok(())
     }
 
     /// Removes the binding of this range, node, port and key.
     pub fn remove(&mut self, range: ServiceRange, socket: SocketAddr, key: u32) -> Option<Binding> {
-        let of_node = self.by_node.get_mut(&socket.node)?;
-        if !of_node.remove(&(range, socket.port, key)) {
-            return None;
+        let of_node = bounds_of(socket.node, range);
+        let (age, last) = self.by_node.get_mut(of_node)?.remove((socket.port, key))?;
+        if last {
+            self.by_node.remove(of_node);
         }
-        if of_node.is_empty() {
-            self.by_node.remove(&socket.node);
-        }
-        self.unlink(range, socket, key)
-    }
-
-    fn unlink(&mut self, range: ServiceRange, socket: SocketAddr, key: u32) -> Option<Binding> {
-        let ServiceRange { service, lower, upper } = range;
-        let class = class_of(lower, upper);
-        let entry = self.services.get_mut(&service)?;
-        let ranges = entry.classes.get_mut(&class)?;
-        let bound = ranges.get_mut(&(lower, upper))?;
-        let index = bound.bindings.iter().position(|b| b.socket == socket && b.key == key)?;
-        let binding = bound.bindings.remove(index);
-        bound.ages.remove(index);
-        if index < bound.turn {
-            bound.turn -= 1;
-        }
-        if bound.bindings.is_empty() {
-            ranges.remove(&(lower, upper));
-            if ranges.is_empty() {
-                entry.classes.remove(&class);
-            }
-            if entry.classes.is_empty() {
-                self.services.remove(&service);
+        let (member, last) = self.ranges.get_mut(bounds(range))?.remove(age)?;
+        if last {
+            self.ranges.remove(bounds(range));
+            if range.lower == range.upper {
+                self.direct.remove(point(range.service, range.lower));
+            } else {
+                decrement(&mut self.wide, range.service);
             }
         }
-        Some(binding)
+        decrement(&mut self.counts, socket.node);
+        Some(binding(range, &member))
     }
 
     /// Removes one binding of a node, if there is any left.
     pub(crate) fn remove_any(&mut self, node: NodeAddr) -> Option<Binding> {
-        let (range, port, key) = self.by_node.get(&node)?.first().copied()?;
-        self.remove(range, SocketAddr { port, node }, key)
+        let (lower, upper) = whole(node);
+        let (((_, service, lower), (_, _, upper)), own) =
+            self.by_node.overlapping(lower, upper).next()?;
+        let (port, key) = own.first()?;
+        self.remove(ServiceRange { service, lower, upper }, SocketAddr { port, node }, key)
     }
 
     /// Removes everything that a node has bound, and returns it.
     pub fn remove_node(&mut self, node: NodeAddr) -> Vec<Binding> {
-        let Some(keys) = self.by_node.remove(&node) else { return Vec::new() };
-        keys.into_iter()
-            .filter_map(|(range, port, key)| self.unlink(range, SocketAddr { port, node }, key))
-            .collect()
+        core::iter::from_fn(|| self.remove_any(node)).collect()
     }
 
     /// The next socket, in turn, that is bound around `instance`: of the range with the lowest bounds, as the kernel chooses.
@@ -170,24 +209,22 @@ impl NameTable {
         instance: u32,
         local: Option<NodeAddr>,
     ) -> Option<SocketAddr> {
-        let matches = |bound: &Bound| {
-            local.is_none_or(|node| bound.bindings.iter().any(|b| b.socket.node == node))
+        let Some(node) = local else {
+            if !self.wide.contains_key(&service)
+                && let Some(socket) = self.direct.get(point(service, instance))
+            {
+                return Some(socket);
+            }
+            return self.ranges.first_containing_mut(point(service, instance))?.next(None);
         };
-        let entry = self.services.get_mut(&service)?;
-        let &(lower, upper) =
-            entry.containing(instance).filter(|(_, bound)| matches(bound)).map(|(k, _)| k).min()?;
-        let bound = entry.classes.get_mut(&class_of(lower, upper))?.get_mut(&(lower, upper))?;
-        let count = bound.bindings.len();
-        let offset = (0..count).find(|n| {
-            local.is_none_or(|node| bound.bindings[(bound.turn + n) % count].socket.node == node)
-        })?;
-        let index = (bound.turn + offset) % count;
-        bound.turn = (index + 1) % count;
-        Some(bound.bindings[index].socket)
+        let ((_, _, lower), (_, _, upper)) =
+            self.by_node.first_containing((node, service, instance))?;
+        let range = ServiceRange { service, lower, upper };
+        self.ranges.get_mut(bounds(range))?.next(local)
     }
 
     /// All bindings whose range shares an instance with `range`, in no order.
-    pub fn overlapping(&self, range: ServiceRange) -> impl Iterator<Item = &Binding> {
+    pub fn overlapping(&self, range: ServiceRange) -> impl Iterator<Item = Binding> {
         self.overlapping_with_age(range).map(|(_, binding)| binding)
     }
 
@@ -195,105 +232,85 @@ impl NameTable {
     pub(crate) fn overlapping_with_age(
         &self,
         range: ServiceRange,
-    ) -> impl Iterator<Item = (u64, &Binding)> {
-        let classes = self.services.get(&range.service).into_iter().flat_map(|s| &s.classes);
-        classes
-            .flat_map(move |(&class, ranges)| {
-                let reach = (2u64 << class) - 1;
-                let from = u64::from(range.lower).saturating_sub(reach) as u32;
-                ranges.range((from, 0)..=(range.upper, u32::MAX))
-            })
-            .filter(move |((_, upper), _)| *upper >= range.lower)
-            .flat_map(|(_, bound)| bound.ages.iter().copied().zip(&bound.bindings))
+    ) -> impl Iterator<Item = (u64, Binding)> {
+        let (lower, upper) = bounds(range);
+        self.ranges.overlapping(lower, upper).flat_map(|(at, bound)| {
+            bound.iter().map(move |(age, member)| (age, binding(range_of(at), member)))
+        })
+    }
+
+    /// The bindings of one node whose range shares an instance with `range`, in no order.
+    pub fn overlapping_of(
+        &self,
+        node: NodeAddr,
+        range: ServiceRange,
+    ) -> impl Iterator<Item = Binding> {
+        let (lower, upper) = bounds_of(node, range);
+        self.of_node_with_age(lower, upper).map(|(_, binding)| binding)
+    }
+
+    /// Every binding of a node, each with a number that grows with the order in which the table came to know them.
+    pub(crate) fn of_node(&self, node: NodeAddr) -> impl Iterator<Item = (u64, Binding)> {
+        let (lower, upper) = whole(node);
+        self.of_node_with_age(lower, upper)
+    }
+
+    fn of_node_with_age(
+        &self,
+        lower: OfNode,
+        upper: OfNode,
+    ) -> impl Iterator<Item = (u64, Binding)> {
+        self.by_node.overlapping(lower, upper).flat_map(
+            |(((node, service, lower), (_, _, upper)), own)| {
+                let range = ServiceRange { service, lower, upper };
+                own.iter().map(move |((port, key), (age, scope))| {
+                    (age, Binding { range, socket: SocketAddr { port, node }, key, scope })
+                })
+            },
+        )
+    }
+
+    /// The nodes that have a binding which shares an instance with `range`.
+    pub fn nodes_of(&self, range: ServiceRange) -> BTreeSet<NodeAddr> {
+        let mut nodes = BTreeSet::new();
+        // A narrow range has few bindings, and a wide one may have a million, but the cluster has few nodes then.
+        let few = self.counts.len();
+        let mut all = self.overlapping(range);
+        nodes.extend(all.by_ref().take(few).map(|b| b.socket.node));
+        if nodes.len() < few && all.next().is_some() {
+            let has_one = |node: &&NodeAddr| self.overlapping_of(**node, range).next().is_some();
+            nodes.extend(self.counts.keys().filter(has_one));
+        }
+        nodes
     }
 
     /// Number of bindings of exactly this range.
     pub fn count_of_range(&self, range: ServiceRange) -> usize {
-        let class = class_of(range.lower, range.upper);
-        let ranges = self.services.get(&range.service).and_then(|s| s.classes.get(&class));
-        ranges
-            .and_then(|r| r.get(&(range.lower, range.upper)))
-            .map_or(0, |bound| bound.bindings.len())
+        self.ranges.get(bounds(range)).map_or(0, Bound::len)
     }
 
     /// Every binding of the table, by service type.
-    pub fn iter(&self) -> impl Iterator<Item = &Binding> {
-        let ranges = self.services.values().flat_map(|s| s.classes.values());
-        ranges.flat_map(|ranges| ranges.values()).flat_map(|bound| &bound.bindings)
+    pub fn iter(&self) -> impl Iterator<Item = Binding> {
+        self.ranges.overlapping(0, u64::MAX).flat_map(|(at, bound)| {
+            bound.iter().map(move |(_, member)| binding(range_of(at), member))
+        })
     }
 
     /// Number of bindings of a node.
     pub fn count_of(&self, node: NodeAddr) -> usize {
-        self.by_node.get(&node).map_or(0, BTreeSet::len)
+        self.counts.get(&node).copied().unwrap_or(0)
+    }
+
+    /// Number of all bindings.
+    pub fn len(&self) -> usize {
+        self.counts.values().sum()
+    }
+
+    /// Whether there is no binding at all.
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn binding(lower: u32, upper: u32, port: u32, node: u32) -> Binding {
-        let socket = SocketAddr { port: Port(port), node: NodeAddr(node) };
-        let range = ServiceRange { service: 100, lower, upper };
-        Binding { range, socket, key: port, scope: Scope::Cluster }
-    }
-
-    #[test]
-    fn equal_bindings_take_turns_and_a_domain_restricts_the_choice() {
-        let mut table = NameTable::default();
-        for (port, node) in [(1, 1), (2, 2), (3, 1)] {
-            table.insert(binding(5, 9, port, node)).unwrap();
-        }
-        let ports = |table: &mut NameTable, local| -> Vec<u32> {
-            (0..4).map(|_| table.lookup(100, 7, local).unwrap().port.0).collect()
-        };
-        assert_eq!(ports(&mut table, None), [1, 2, 3, 1]);
-        assert_eq!(ports(&mut table, Some(NodeAddr(1))), [3, 1, 3, 1]);
-        assert_eq!(table.lookup(100, 7, Some(NodeAddr(9))), None);
-        assert_eq!(table.lookup(100, 10, None), None);
-        assert_eq!(table.lookup(101, 7, None), None);
-    }
-
-    #[test]
-    fn a_lost_node_takes_its_bindings_along() {
-        let mut table = NameTable::default();
-        for (port, node) in [(1, 1), (2, 2), (3, 1)] {
-            table.insert(binding(0, u32::MAX, port, node)).unwrap();
-        }
-        assert_eq!(table.insert(binding(0, u32::MAX, 2, 2)), Err(BindingError::Exists));
-        assert_eq!(table.insert(binding(2, 1, 2, 2)), Err(BindingError::BadRange));
-        assert_eq!(table.remove_node(NodeAddr(1)).len(), 2);
-        assert_eq!(table.iter().map(|b| b.socket.port.0).collect::<Vec<_>>(), [2]);
-        assert!(
-            table.remove(binding(0, u32::MAX, 2, 2).range, binding(0, 0, 2, 2).socket, 2).is_some()
-        );
-        assert!(table.services.is_empty() && table.by_node.is_empty(), "nothing is left behind");
-    }
-
-    proptest! {
-        #[test]
-        fn lookups_find_what_a_walk_over_all_bindings_finds(
-            ranges in prop::collection::vec((0u32..200, 0u32..200), 1..40),
-            wide in prop::collection::vec(any::<(u32, u32)>(), 0..5),
-            probe in 0u32..220, width in 0u32..50,
-        ) {
-            let mut table = NameTable::default();
-            let mut all = Vec::new();
-            for (n, (a, b)) in ranges.iter().chain(&wide).enumerate() {
-                let entry = binding(*a.min(b), *a.max(b), n as u32, 1);
-                table.insert(entry).unwrap();
-                all.push(entry);
-            }
-            let range = ServiceRange { service: 100, lower: probe, upper: probe + width };
-            let mut expected: Vec<_> = all.iter().filter(|b| b.range.overlaps(&range)).copied().collect();
-            let mut found: Vec<_> = table.overlapping(range).copied().collect();
-            expected.sort();
-            found.sort();
-            prop_assert_eq!(found, expected);
-            let best = all.iter().filter(|b| b.range.contains(probe)).map(|b| b.range).min();
-            let got = table.lookup(100, probe, None).and_then(|s| all.iter().find(|b| b.socket == s)).map(|b| b.range);
-            prop_assert_eq!(got, best);
-        }
-    }
-}
+mod tests;

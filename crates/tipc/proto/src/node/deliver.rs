@@ -43,11 +43,11 @@ impl Node {
         match m.kind {
             DataKind::Mcast { range, .. } => {
                 let own = self.own();
-                let visible = |b: &&crate::name_table::Binding| {
-                    b.socket.node == own && (sender == own || b.scope == Scope::Cluster)
-                };
+                let visible =
+                    |b: &crate::name_table::Binding| sender == own || b.scope == Scope::Cluster;
+                let bindings = self.names.overlapping_of(own, range);
                 let ports: BTreeSet<Port> =
-                    self.names.overlapping(range).filter(visible).map(|b| b.socket.port).collect();
+                    bindings.filter(visible).map(|b| b.socket.port).collect();
                 for port in ports {
                     self.deliver_multicast(now, sender, port, m, bytes);
                 }

@@ -32,6 +32,7 @@ mod report;
 mod send;
 mod sockets;
 mod stream;
+mod subscriptions;
 mod topology;
 mod tunnel;
 
@@ -231,7 +232,7 @@ impl Node {
             peers: BTreeMap::new(),
             linked: 0,
             bcast: BcastSender::new(own, cfg.network, usize::from(u16::MAX)),
-            names: NameTable::default(),
+            names: NameTable::new(Rng::new(!cfg.seed).next_u64()),
             next_key: 1,
             update_number: Seq(0),
             answers: VecDeque::new(),

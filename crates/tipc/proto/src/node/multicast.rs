@@ -2,7 +2,7 @@
 
 use super::Node;
 use super::send::{LOOKUP_CLUSTER, plain};
-use crate::addr::{NodeAddr, Port, Scope, ServiceRange};
+use crate::addr::{NodeAddr, Port, ServiceRange};
 use crate::limits::{MCAST_METHOD_KEPT, REPLICAST_PEERS_PERCENT};
 use crate::socket::{MulticastMethod, SocketError};
 use crate::time::Nanos;
@@ -24,12 +24,7 @@ impl Node {
         let own = self.own();
         let socket = self.socket(port)?;
         let (options, last) = (socket.options, socket.last_cast);
-        let nodes: BTreeSet<NodeAddr> = self
-            .names
-            .overlapping(range)
-            .filter(|b| b.socket.node == own || b.scope == Scope::Cluster)
-            .map(|b| b.socket.node)
-            .collect();
+        let nodes = self.names.nodes_of(range);
         if nodes.is_empty() {
             return Err(SocketError::Unreachable);
         }

@@ -141,9 +141,11 @@ impl Node {
             bcast_ack_invalid: true,
         }));
         let mut items = Vec::new();
-        for binding in
-            self.names.iter().filter(|b| b.socket.node == own && b.scope == Scope::Cluster)
-        {
+        let mut bindings: Vec<_> =
+            self.names.of_node(own).filter(|(_, b)| b.scope == Scope::Cluster).collect();
+        // In the order in which they were made, as the kernel does.
+        bindings.sort_unstable_by_key(|(age, _)| *age);
+        for (_, binding) in bindings {
             NameItem { range: binding.range, port: binding.socket.port, key: binding.key }
                 .encode(&mut items);
         }

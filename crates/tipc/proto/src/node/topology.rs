@@ -4,6 +4,10 @@
 //! in the byte order of the request.
 
 use super::Node;
+use super::subscriptions::{
+    EVENT_LEN, FILTER_CANCEL, FILTER_PORTS, FILTER_SERVICE, FOREVER, SUBSCRIPTION_LEN,
+    Subscription, Subscriptions, What,
+};
 use crate::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
 use crate::limits::{SUBSCRIBER_EVENTS_MAX, SUBSCRIPTIONS_MAX};
 use crate::name_table::Binding;
@@ -19,73 +23,6 @@ pub(super) const TOPOLOGY_SERVICE: u32 = 1;
 /// Service type of the states of links.
 pub(super) const LINK_STATE_SERVICE: u32 = 2;
 
-const SUBSCRIPTION_LEN: usize = 28;
-const EVENT_LEN: usize = 48;
-
-const FILTER_PORTS: u32 = 1;
-const FILTER_SERVICE: u32 = 2;
-const FILTER_CANCEL: u32 = 4;
-const FOREVER: u32 = u32::MAX;
-
-/// What an event says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum What {
-    Published = 1,
-    Withdrawn = 2,
-    Timeout = 3,
-}
-
-/// A subscription, and the octets it came in, which every event repeats.
-#[derive(Clone, Debug)]
-struct Subscription {
-    raw: [u8; SUBSCRIPTION_LEN],
-    little_endian: bool,
-    range: ServiceRange,
-    timeout_ms: u32,
-    filter: u32,
-    until: Option<Nanos>,
-}
-
-impl Subscription {
-    fn parse(raw: [u8; SUBSCRIPTION_LEN]) -> Self {
-        let octets = |n: usize| [raw[4 * n], raw[4 * n + 1], raw[4 * n + 2], raw[4 * n + 3]];
-        // The order in which the filter has one of its low bits is the sender's.
-        let little_endian = u32::from_le_bytes(octets(4)) & 7 != 0;
-        let word = |n| {
-            if little_endian {
-                u32::from_le_bytes(octets(n))
-            } else {
-                u32::from_be_bytes(octets(n))
-            }
-        };
-        let range = ServiceRange { service: word(0), lower: word(1), upper: word(2) };
-        Self { raw, little_endian, range, timeout_ms: word(3), filter: word(4), until: None }
-    }
-
-    fn is_legal(&self) -> bool {
-        self.range.is_valid()
-            && self.filter & (FILTER_PORTS | FILTER_SERVICE) != FILTER_PORTS | FILTER_SERVICE
-    }
-
-    /// Whether the other one cancels this one: the same octets but for the cancel bit.
-    fn is_cancelled_by(&self, other: &Self) -> bool {
-        let same = |n| self.raw[n] == other.raw[n];
-        self.filter == other.filter & !FILTER_CANCEL
-            && (0..16).chain(20..SUBSCRIPTION_LEN).all(same)
-    }
-
-    fn event(&self, what: What, lower: u32, upper: u32, socket: SocketAddr) -> [u8; EVENT_LEN] {
-        let mut event = [0; EVENT_LEN];
-        let words = [what as u32, lower, upper, socket.port.0, socket.node.0];
-        for (place, word) in event.chunks_exact_mut(4).zip(words) {
-            let octets = if self.little_endian { word.to_le_bytes() } else { word.to_be_bytes() };
-            place.copy_from_slice(&octets);
-        }
-        event[EVENT_LEN - SUBSCRIPTION_LEN..].copy_from_slice(&self.raw);
-        event
-    }
-}
-
 /// A change of the table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct News {
@@ -95,21 +32,15 @@ pub(super) struct News {
     range_changed: bool,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Subscriber {
-    subscriptions: BTreeMap<u64, Subscription>,
-    unsent: VecDeque<[u8; EVENT_LEN]>,
-}
+/// Events that wait for one subscriber.
+type Unsent = VecDeque<[u8; EVENT_LEN]>;
 
 /// The service's state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Topology {
     listener: Port,
-    subscribers: BTreeMap<Port, Subscriber>,
-    /// Subscriptions by service type.
-    index: BTreeMap<u32, BTreeSet<(Port, u64)>>,
-    timers: BTreeSet<(Nanos, Port, u64)>,
-    next_id: u64,
+    subscribers: BTreeMap<Port, Unsent>,
+    subscriptions: Subscriptions,
     ready: VecDeque<Port>,
     news: VecDeque<News>,
 }
@@ -129,23 +60,11 @@ impl Topology {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Nanos> {
-        self.timers.first().map(|(at, ..)| *at)
+        self.subscriptions.first_timeout()
     }
 
     pub(super) fn is_idle(&self) -> bool {
         self.ready.is_empty() && self.news.is_empty()
-    }
-
-    fn forget(&mut self, port: Port, id: u64, subscription: &Subscription) {
-        if let Some(set) = self.index.get_mut(&subscription.range.service) {
-            set.remove(&(port, id));
-            if set.is_empty() {
-                self.index.remove(&subscription.range.service);
-            }
-        }
-        if let Some(at) = subscription.until {
-            self.timers.remove(&(at, port, id));
-        }
     }
 }
 
@@ -186,7 +105,7 @@ impl Node {
         if let Some(port) = self.topology.ready.pop_front() {
             if port == self.topology.listener {
                 while let Ok((new, _)) = self.accept(now, port) {
-                    self.topology.subscribers.insert(new, Subscriber::default());
+                    self.topology.subscribers.insert(new, Unsent::new());
                     // Its request may have brought the first subscription.
                     self.topology.ready.push_back(new);
                 }
@@ -219,37 +138,21 @@ impl Node {
     /// Takes a subscription or a cancellation. False when the subscriber broke the rules.
     fn subscribe(&mut self, now: Nanos, port: Port, mut subscription: Subscription) -> bool {
         let topology = &mut self.topology;
-        let Some(subscriber) = topology.subscribers.get_mut(&port) else { return false };
+        let Some(unsent) = topology.subscribers.get_mut(&port) else { return false };
         if subscription.filter & FILTER_CANCEL != 0 {
-            let found =
-                subscriber.subscriptions.iter().find(|(_, s)| s.is_cancelled_by(&subscription));
-            if let Some(id) = found.map(|(id, _)| *id)
-                && let Some(gone) = subscriber.subscriptions.remove(&id)
-            {
-                topology.forget(port, id, &gone);
-            }
+            topology.subscriptions.cancel(port, &subscription);
             return true;
         }
-        let full = topology.index.values().map(BTreeSet::len).sum::<usize>() >= SUBSCRIPTIONS_MAX;
-        if !subscription.is_legal() || full {
+        if !subscription.is_legal() || topology.subscriptions.len() >= SUBSCRIPTIONS_MAX {
             return false;
         }
-        let id = topology.next_id;
-        topology.next_id += 1;
         if subscription.timeout_ms != FOREVER {
-            let at = now + Duration::from_millis(subscription.timeout_ms.into());
-            subscription.until = Some(at);
-            topology.timers.insert((at, port, id));
+            subscription.until = Some(now + Duration::from_millis(subscription.timeout_ms.into()));
         }
-        topology.index.entry(subscription.range.service).or_default().insert((port, id));
         let mut known: Vec<(u64, Binding)> =
             match subscription.filter & (FILTER_PORTS | FILTER_SERVICE) {
                 0 => Vec::new(),
-                _ => self
-                    .names
-                    .overlapping_with_age(subscription.range)
-                    .map(|(age, b)| (age, *b))
-                    .collect(),
+                _ => self.names.overlapping_with_age(subscription.range).collect(),
             };
         known.sort_by_key(|(age, _)| *age);
         if subscription.filter & FILTER_SERVICE != 0 {
@@ -258,26 +161,22 @@ impl Node {
         }
         for (_, b) in known {
             let event = subscription.event(What::Published, b.range.lower, b.range.upper, b.socket);
-            subscriber.unsent.push_back(event);
+            unsent.push_back(event);
         }
-        subscriber.subscriptions.insert(id, subscription);
+        topology.subscriptions.insert(port, subscription);
         true
     }
 
     fn report_news(&mut self, now: Nanos, news: &News) {
-        let Some(set) = self.topology.index.get(&news.binding.range.service) else { return };
         let what = if news.published { What::Published } else { What::Withdrawn };
         let range = news.binding.range;
+        let topology = &mut self.topology;
         let mut touched = BTreeSet::new();
-        for (port, id) in set {
-            let Some(subscriber) = self.topology.subscribers.get_mut(port) else { continue };
-            let Some(s) = subscriber.subscriptions.get(id) else { continue };
-            if !s.range.overlaps(&range) || (s.filter & FILTER_PORTS == 0 && !news.range_changed) {
-                continue;
-            }
-            let event = s.event(what, range.lower, range.upper, news.binding.socket);
-            subscriber.unsent.push_back(event);
-            touched.insert(*port);
+        for (port, id) in topology.subscriptions.concerned(range, news.range_changed) {
+            let Some(unsent) = topology.subscribers.get_mut(&port) else { continue };
+            let Some(s) = topology.subscriptions.get((port, id)) else { continue };
+            unsent.push_back(s.event(what, range.lower, range.upper, news.binding.socket));
+            touched.insert(port);
         }
         for port in touched {
             self.flush_subscriber(now, port);
@@ -286,13 +185,13 @@ impl Node {
 
     /// Sends what the connection takes. A subscriber that does not read is dismissed when too much waits for it.
     fn flush_subscriber(&mut self, now: Nanos, port: Port) {
-        while let Some(subscriber) = self.topology.subscribers.get_mut(&port)
-            && let Some(event) = subscriber.unsent.front().copied()
+        while let Some(unsent) = self.topology.subscribers.get_mut(&port)
+            && let Some(event) = unsent.front().copied()
         {
             match self.send(now, port, None, &event) {
                 Ok(_) => {
-                    if let Some(subscriber) = self.topology.subscribers.get_mut(&port) {
-                        subscriber.unsent.pop_front();
+                    if let Some(unsent) = self.topology.subscribers.get_mut(&port) {
+                        unsent.pop_front();
                     }
                 }
                 Err(SocketError::WouldBlock)
@@ -306,10 +205,10 @@ impl Node {
     }
 
     fn dismiss(&mut self, now: Nanos, port: Port) {
-        let Some(subscriber) = self.topology.subscribers.get_mut(&port) else { return };
-        for (id, subscription) in core::mem::take(&mut subscriber.subscriptions) {
-            self.topology.forget(port, id, &subscription);
+        if !self.topology.subscribers.contains_key(&port) {
+            return;
         }
+        self.topology.subscriptions.remove_all_of(port);
         // The subscriber sees the end of a connection that was shut down. Both fail when it was the one to end it.
         let _ = self.shutdown(now, port);
         let _ = self.close(now, port);
@@ -318,15 +217,10 @@ impl Node {
 
     /// Ends the subscriptions whose time is over.
     pub(super) fn topology_timeouts(&mut self, now: Nanos) {
-        while let Some(&(at, port, id)) = self.topology.timers.first()
-            && at <= now
-        {
-            self.topology.timers.pop_first();
-            let Some(subscriber) = self.topology.subscribers.get_mut(&port) else { continue };
-            let Some(s) = subscriber.subscriptions.remove(&id) else { continue };
-            let event = s.event(What::Timeout, s.range.lower, s.range.upper, SocketAddr::default());
-            subscriber.unsent.push_back(event);
-            self.topology.forget(port, id, &s);
+        while let Some((port, s)) = self.topology.subscriptions.pop_timeout(now) {
+            let Some(unsent) = self.topology.subscribers.get_mut(&port) else { continue };
+            let socket = SocketAddr::default();
+            unsent.push_back(s.event(What::Timeout, s.range.lower, s.range.upper, socket));
             self.flush_subscriber(now, port);
         }
     }
@@ -345,5 +239,5 @@ impl Node {
 }
 
 fn subscriber_waits(topology: &Topology, port: Port) -> usize {
-    topology.subscribers.get(&port).map_or(0, |s| s.unsent.len())
+    topology.subscribers.get(&port).map_or(0, VecDeque::len)
 }

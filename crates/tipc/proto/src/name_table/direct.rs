@@ -1,0 +1,207 @@
+//! The short way to the only socket of a name, which most lookups ask for.
+//!
+//! A lookup among a million names costs what it waits for memory, so this way reads one cache line: the slot that the hash of the name
+//! points at holds the socket itself. It is split into shards, which grow one by one, so that no single binding has to wait until a
+//! million others were moved. The hash is keyed: peers choose the names.
+
+use crate::addr::SocketAddr;
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+const SHARDS: usize = 64;
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// [`FREE`] when nothing is here.
+    point: u64,
+    socket: SocketAddr,
+}
+
+/// Service type 2^32 - 1, instance 2^32 - 1: the one name that has to go the long way.
+const FREE: u64 = u64::MAX;
+
+#[derive(Clone, Debug, Default)]
+struct Shard {
+    slots: Vec<Slot>,
+    used: usize,
+}
+
+/// Sockets by name.
+#[derive(Clone, Debug)]
+pub(super) struct Direct {
+    key: u64,
+    shards: Option<Box<[Shard; SHARDS]>>,
+}
+
+/// A keyed hash: a multiplication to twice the width, whose halves are folded.
+const fn hash(key: u64, point: u64) -> u64 {
+    let product = (point ^ key) as u128 * (key.rotate_left(32) | 1) as u128;
+    let folded = (product as u64) ^ (product >> 64) as u64;
+    let again = folded as u128 * 0x9e37_79b9_7f4a_7c15;
+    (again as u64) ^ (again >> 64) as u64
+}
+
+const fn place(hash: u64, slots: usize) -> usize {
+    hash as usize & (slots - 1)
+}
+
+impl Shard {
+    /// Index of the slot that holds the name, or of the free one that ends the search.
+    fn find(&self, hash: u64, point: u64) -> usize {
+        let mut at = place(hash, self.slots.len());
+        while self.slots[at].point != point && self.slots[at].point != FREE {
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        at
+    }
+
+    fn grow(&mut self, key: u64) {
+        let len = (2 * self.slots.len()).max(8);
+        let free = Slot { point: FREE, socket: SocketAddr::default() };
+        let old = core::mem::replace(&mut self.slots, vec![free; len]);
+        for slot in old.into_iter().filter(|slot| slot.point != FREE) {
+            let at = self.find(hash(key, slot.point), slot.point);
+            self.slots[at] = slot;
+        }
+    }
+
+    /// Frees a slot, and moves up those behind it that are not where they would be without it.
+    fn free(&mut self, key: u64, mut hole: usize) {
+        let mask = self.slots.len() - 1;
+        let mut at = hole;
+        loop {
+            at = (at + 1) & mask;
+            if self.slots[at].point == FREE {
+                break;
+            }
+            let wanted = place(hash(key, self.slots[at].point), self.slots.len());
+            // The hole lies between where it should be and where it is.
+            if at.wrapping_sub(wanted) & mask >= at.wrapping_sub(hole) & mask {
+                self.slots[hole] = self.slots[at];
+                hole = at;
+            }
+        }
+        self.slots[hole].point = FREE;
+        self.used -= 1;
+    }
+}
+
+impl Direct {
+    pub(super) const fn new(key: u64) -> Self {
+        Self { key, shards: None }
+    }
+
+    fn shard(&mut self, hash: u64) -> Option<&mut Shard> {
+        self.shards.as_mut()?.get_mut((hash >> 58) as usize)
+    }
+
+    pub(super) fn get(&self, point: u64) -> Option<SocketAddr> {
+        let hash = hash(self.key, point);
+        let shard = self.shards.as_ref()?.get((hash >> 58) as usize)?;
+        if shard.used == 0 || point == FREE {
+            return None;
+        }
+        let slot = shard.slots[shard.find(hash, point)];
+        (slot.point == point).then_some(slot.socket)
+    }
+
+    pub(super) fn insert(&mut self, point: u64, socket: SocketAddr) {
+        let (key, hash) = (self.key, hash(self.key, point));
+        self.shards.get_or_insert_with(|| {
+            Box::new([const { Shard { slots: Vec::new(), used: 0 } }; SHARDS])
+        });
+        let Some(shard) = self.shard(hash).filter(|_| point != FREE) else { return };
+        // At most three quarters full, so that a search ends within the line it began in, mostly.
+        if 4 * (shard.used + 1) > 3 * shard.slots.len() {
+            shard.grow(key);
+        }
+        let at = shard.find(hash, point);
+        shard.used += usize::from(shard.slots[at].point == FREE);
+        shard.slots[at] = Slot { point, socket };
+    }
+
+    pub(super) fn remove(&mut self, point: u64) {
+        let (key, hash) = (self.key, hash(self.key, point));
+        let Some(shard) = self.shard(hash).filter(|shard| shard.used > 0 && point != FREE) else {
+            return;
+        };
+        let at = shard.find(hash, point);
+        if shard.slots[at].point == point {
+            shard.free(key, at);
+        }
+        if shard.used == 0 {
+            shard.slots = Vec::new();
+        }
+    }
+
+    #[cfg(test)]
+    fn longest_search(&self) -> usize {
+        let shards = self.shards.iter().flat_map(|shards| shards.iter());
+        let of = |shard: &Shard| {
+            let len = shard.slots.len();
+            let away = |(at, slot): (usize, &Slot)| {
+                at.wrapping_sub(place(hash(self.key, slot.point), len)) & (len - 1)
+            };
+            shard.slots.iter().enumerate().filter(|(_, s)| s.point != FREE).map(away).max()
+        };
+        shards.filter_map(of).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::{NodeAddr, Port};
+    use proptest::prelude::*;
+
+    fn socket(port: u32) -> SocketAddr {
+        SocketAddr { port: Port(port), node: NodeAddr(1) }
+    }
+
+    proptest! {
+        #[test]
+        fn holds_what_a_map_holds(
+            key in any::<u64>(),
+            changes in prop::collection::vec((0u8..3, 0u64..60), 0..400),
+        ) {
+            let mut direct = Direct::new(key);
+            let mut model = std::collections::BTreeMap::new();
+            for (n, (what, point)) in changes.into_iter().enumerate() {
+                // The highest one stands for "free".
+                let point = if point == 59 { FREE } else { point };
+                if what == 0 {
+                    direct.remove(point);
+                    model.remove(&point);
+                } else if point != FREE {
+                    direct.insert(point, socket(n as u32));
+                    model.insert(point, socket(n as u32));
+                } else {
+                    direct.insert(point, socket(0));
+                }
+            }
+            for point in (0..60).chain([FREE]) {
+                prop_assert_eq!(direct.get(point), model.get(&point).copied());
+            }
+        }
+    }
+
+    #[test]
+    fn neighbours_and_strides_do_not_crowd() {
+        for (first, stride) in
+            [(1000 << 32, 1), (1000 << 32, 4096), (1000 << 32, 1 << 20), (0, 1 << 32)]
+        {
+            let mut direct = Direct::new(0x0123_4567_89ab_cdef);
+            for n in 0..200_000u64 {
+                direct.insert(first + n * stride, socket(n as u32));
+            }
+            let longest = direct.longest_search();
+            assert!(longest < 128, "stride {stride}: {longest} slots for one name");
+            assert_eq!(direct.get(first + 77 * stride), Some(socket(77)));
+            for n in 0..200_000u64 {
+                direct.remove(first + n * stride);
+            }
+            assert!(direct.shards.unwrap().iter().all(|shard| shard.slots.is_empty()));
+        }
+    }
+}

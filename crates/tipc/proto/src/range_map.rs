@@ -1,0 +1,381 @@
+//! A map from ranges to values that finds those around a point, or those that share a point with another range, without looking at the
+//! rest, however they overlap.
+//!
+//! A B+ tree ordered by lower, then upper bound, in which every parent knows the highest upper bound below each child. The first range
+//! that contains a point is then on a single path: the first child whose highest bound reaches the point holds the first range that
+//! does; if that one begins behind the point, so does every later one. Bounds lie apart from values, so that a search reads few cache lines.
+
+mod overlapping;
+
+use alloc::boxed::Box;
+use arrayvec::ArrayVec;
+pub(crate) use overlapping::Overlapping;
+
+/// Entries of one tree node. 16 pairs of 64-bit bounds fill four cache lines; twice as many keep a million entries at four levels.
+const FAN_OUT: usize = 32;
+/// Two neighbours that would fill no more than this of one node become one.
+const MERGE_AT: usize = FAN_OUT / 2;
+
+/// A range: lower and upper bound, both included.
+type Bounds<P> = (P, P);
+
+/// Values by range; points are compared as `P` orders them.
+#[derive(Clone, Debug)]
+pub(crate) struct RangeMap<P, V> {
+    root: Option<Box<Tree<P, V>>>,
+}
+
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all nodes are leaves")]
+enum Tree<P, V> {
+    Leaf(Leaf<P, V>),
+    Inner(Inner<P, V>),
+}
+
+#[derive(Clone, Debug)]
+struct Leaf<P, V> {
+    /// Upper bounds apart from the lower ones: a search for a point reads only these.
+    uppers: ArrayVec<P, FAN_OUT>,
+    lowers: ArrayVec<P, FAN_OUT>,
+    values: ArrayVec<V, FAN_OUT>,
+}
+
+#[derive(Clone, Debug)]
+struct Inner<P, V> {
+    /// Highest upper bound below each child.
+    tops: ArrayVec<P, FAN_OUT>,
+    /// First range below each child.
+    firsts: ArrayVec<Bounds<P>, FAN_OUT>,
+    children: ArrayVec<Box<Tree<P, V>>, FAN_OUT>,
+}
+
+/// Where a full node is cut. A node that grows at its end stays full: instances are mostly bound in rising order.
+const fn cut(at: usize) -> usize {
+    if at == FAN_OUT { FAN_OUT - 1 } else { FAN_OUT / 2 }
+}
+
+fn tail<T>(of: &mut ArrayVec<T, FAN_OUT>, from: usize) -> ArrayVec<T, FAN_OUT> {
+    of.drain(from..).collect()
+}
+
+impl<P: Copy + Ord, V> Leaf<P, V> {
+    /// Index of this range, or where it would be entered.
+    fn find(&self, (lower, upper): Bounds<P>) -> Result<usize, usize> {
+        let mut at = self.lowers.partition_point(|l| *l < lower);
+        while at < self.lowers.len() && self.lowers[at] == lower {
+            match self.uppers[at].cmp(&upper) {
+                core::cmp::Ordering::Less => at += 1,
+                core::cmp::Ordering::Equal => return Ok(at),
+                core::cmp::Ordering::Greater => break,
+            }
+        }
+        Err(at)
+    }
+
+    fn split(&mut self, from: usize) -> Self {
+        Self {
+            uppers: tail(&mut self.uppers, from),
+            lowers: tail(&mut self.lowers, from),
+            values: tail(&mut self.values, from),
+        }
+    }
+}
+
+impl<P: Copy + Ord, V> Inner<P, V> {
+    /// The child in whose span this range lies.
+    fn route(&self, bounds: Bounds<P>) -> usize {
+        self.firsts.partition_point(|first| *first <= bounds).saturating_sub(1)
+    }
+
+    fn refresh(&mut self, n: usize) {
+        self.tops[n] = self.children[n].top();
+        self.firsts[n] = self.children[n].first();
+    }
+
+    fn enter(&mut self, n: usize, child: Box<Tree<P, V>>) {
+        self.tops.insert(n, child.top());
+        self.firsts.insert(n, child.first());
+        self.children.insert(n, child);
+    }
+
+    fn take(&mut self, n: usize) -> Box<Tree<P, V>> {
+        self.tops.remove(n);
+        self.firsts.remove(n);
+        self.children.remove(n)
+    }
+
+    fn split(&mut self, from: usize) -> Self {
+        Self {
+            tops: tail(&mut self.tops, from),
+            firsts: tail(&mut self.firsts, from),
+            children: tail(&mut self.children, from),
+        }
+    }
+
+    /// Joins a child that has become small with a neighbour, where both fit into one.
+    fn tidy(&mut self, n: usize, gone: Bounds<P>) {
+        let own_len = self.children[n].len();
+        if own_len == 0 {
+            self.take(n);
+            return;
+        }
+        if gone.1 == self.tops[n] || gone == self.firsts[n] {
+            self.refresh(n);
+        }
+        if own_len > MERGE_AT {
+            return;
+        }
+        let len = |n: usize| self.children.get(n).map_or(FAN_OUT, |child| child.len());
+        let left = [n.wrapping_sub(1), n]
+            .into_iter()
+            .find(|&left| len(left).saturating_add(len(left.wrapping_add(1))) <= MERGE_AT);
+        if let Some(left) = left {
+            let right = self.take(left + 1);
+            self.children[left].append(*right);
+            self.refresh(left);
+        }
+    }
+}
+
+impl<P: Copy + Ord, V> Tree<P, V> {
+    const fn leaf() -> Self {
+        Self::Leaf(Leaf {
+            uppers: ArrayVec::new_const(),
+            lowers: ArrayVec::new_const(),
+            values: ArrayVec::new_const(),
+        })
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Leaf(leaf) => leaf.values.len(),
+            Self::Inner(inner) => inner.children.len(),
+        }
+    }
+
+    fn first(&self) -> Bounds<P> {
+        match self {
+            Self::Leaf(leaf) => (leaf.lowers[0], leaf.uppers[0]),
+            Self::Inner(inner) => inner.firsts[0],
+        }
+    }
+
+    /// The highest upper bound. Nodes are empty only while they are taken out.
+    fn top(&self) -> P {
+        let tops = match self {
+            Self::Leaf(leaf) => &leaf.uppers,
+            Self::Inner(inner) => &inner.tops,
+        };
+        tops.iter().copied().fold(tops[0], P::max)
+    }
+
+    fn append(&mut self, other: Self) {
+        match (self, other) {
+            (Self::Leaf(leaf), Self::Leaf(more)) => {
+                leaf.uppers.extend(more.uppers);
+                leaf.lowers.extend(more.lowers);
+                leaf.values.extend(more.values);
+            }
+            (Self::Inner(inner), Self::Inner(more)) => {
+                inner.tops.extend(more.tops);
+                inner.firsts.extend(more.firsts);
+                inner.children.extend(more.children);
+            }
+            // All leaves are equally deep, so neighbours are of one kind.
+            (Self::Leaf(_), Self::Inner(_)) | (Self::Inner(_), Self::Leaf(_)) => {}
+        }
+    }
+
+    /// Enters a range or replaces its value. Returns the new right neighbour of a node that had to be split.
+    fn insert(&mut self, bounds: Bounds<P>, value: V) -> Option<Box<Self>> {
+        match self {
+            Self::Leaf(leaf) => {
+                let at = match leaf.find(bounds) {
+                    Ok(at) => {
+                        leaf.values[at] = value;
+                        return None;
+                    }
+                    Err(at) => at,
+                };
+                if !leaf.values.is_full() {
+                    leaf.lowers.insert(at, bounds.0);
+                    leaf.uppers.insert(at, bounds.1);
+                    leaf.values.insert(at, value);
+                    return None;
+                }
+                let from = cut(at);
+                let mut right = Box::new(Self::Leaf(leaf.split(from)));
+                if at > from {
+                    right.insert(bounds, value);
+                } else {
+                    self.insert(bounds, value);
+                }
+                Some(right)
+            }
+            Self::Inner(inner) => {
+                let n = inner.route(bounds);
+                let more = inner.children[n].insert(bounds, value);
+                if more.is_none() {
+                    inner.tops[n] = inner.tops[n].max(bounds.1);
+                    inner.firsts[n] = inner.firsts[n].min(bounds);
+                    return None;
+                }
+                inner.refresh(n);
+                let more = more?;
+                if !inner.children.is_full() {
+                    inner.enter(n + 1, more);
+                    return None;
+                }
+                let from = cut(n + 1);
+                let mut right = inner.split(from);
+                if n + 1 > from {
+                    right.enter(n + 1 - from, more);
+                } else {
+                    inner.enter(n + 1, more);
+                }
+                Some(Box::new(Self::Inner(right)))
+            }
+        }
+    }
+
+    fn remove(&mut self, bounds: Bounds<P>) -> Option<V> {
+        match self {
+            Self::Leaf(leaf) => {
+                let at = leaf.find(bounds).ok()?;
+                leaf.lowers.remove(at);
+                leaf.uppers.remove(at);
+                Some(leaf.values.remove(at))
+            }
+            Self::Inner(inner) => {
+                let n = inner.route(bounds);
+                let value = inner.children[n].remove(bounds)?;
+                inner.tidy(n, bounds);
+                Some(value)
+            }
+        }
+    }
+}
+
+impl<P, V> Default for RangeMap<P, V> {
+    fn default() -> Self {
+        Self { root: None }
+    }
+}
+
+impl<P: Copy + Ord, V> RangeMap<P, V> {
+    #[cfg(test)]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.root.is_none()
+    }
+
+    /// The value of exactly this range.
+    pub(crate) fn get(&self, bounds: Bounds<P>) -> Option<&V> {
+        let mut tree = self.root.as_deref()?;
+        loop {
+            match tree {
+                Tree::Inner(inner) => tree = &inner.children[inner.route(bounds)],
+                Tree::Leaf(leaf) => return leaf.find(bounds).ok().map(|at| &leaf.values[at]),
+            }
+        }
+    }
+
+    /// As [`RangeMap::get`], to be changed.
+    pub(crate) fn get_mut(&mut self, bounds: Bounds<P>) -> Option<&mut V> {
+        let mut tree = self.root.as_deref_mut()?;
+        loop {
+            match tree {
+                Tree::Inner(inner) => {
+                    let n = inner.route(bounds);
+                    tree = &mut inner.children[n];
+                }
+                Tree::Leaf(leaf) => {
+                    return leaf.find(bounds).ok().map(|at| &mut leaf.values[at]);
+                }
+            }
+        }
+    }
+
+    /// Enters a range, or replaces its value.
+    pub(crate) fn insert(&mut self, bounds: Bounds<P>, value: V) {
+        let root = self.root.get_or_insert_with(|| Box::new(Tree::leaf()));
+        if let Some(right) = root.insert(bounds, value) {
+            let mut inner =
+                Inner { tops: ArrayVec::new(), firsts: ArrayVec::new(), children: ArrayVec::new() };
+            let left = core::mem::replace(root, Box::new(Tree::leaf()));
+            inner.enter(0, left);
+            inner.enter(1, right);
+            **root = Tree::Inner(inner);
+        }
+    }
+
+    /// Removes a range.
+    pub(crate) fn remove(&mut self, bounds: Bounds<P>) -> Option<V> {
+        let root = self.root.as_mut()?;
+        let value = root.remove(bounds)?;
+        if let Tree::Inner(inner) = &mut **root
+            && inner.children.len() == 1
+        {
+            *root = inner.take(0);
+        }
+        if root.len() == 0 {
+            self.root = None;
+        }
+        Some(value)
+    }
+
+    /// Of the ranges that contain a point, the one with the lowest bounds.
+    pub(crate) fn first_containing(&self, point: P) -> Option<Bounds<P>> {
+        let mut tree = self.root.as_deref()?;
+        loop {
+            match tree {
+                Tree::Inner(inner) => {
+                    tree = &inner.children[inner.tops.iter().position(|top| *top >= point)?];
+                }
+                Tree::Leaf(leaf) => {
+                    let at = leaf.uppers.iter().position(|upper| *upper >= point)?;
+                    return (leaf.lowers[at] <= point).then(|| (leaf.lowers[at], leaf.uppers[at]));
+                }
+            }
+        }
+    }
+
+    /// As [`RangeMap::first_containing`], with the value to be changed.
+    pub(crate) fn first_containing_mut(&mut self, point: P) -> Option<&mut V> {
+        let mut tree = self.root.as_deref_mut()?;
+        loop {
+            match tree {
+                Tree::Inner(inner) => {
+                    let n = inner.tops.iter().position(|top| *top >= point)?;
+                    tree = &mut inner.children[n];
+                }
+                Tree::Leaf(leaf) => {
+                    let at = leaf.uppers.iter().position(|upper| *upper >= point)?;
+                    return if leaf.lowers[at] <= point { leaf.values.get_mut(at) } else { None };
+                }
+            }
+        }
+    }
+
+    /// The ranges that share a point with this one, by their bounds.
+    pub(crate) fn overlapping(&self, lower: P, upper: P) -> Overlapping<'_, P, V> {
+        Overlapping::new(self.root.as_deref(), lower, upper)
+    }
+
+    /// Levels of the tree.
+    #[cfg(test)]
+    pub(crate) fn height(&self) -> usize {
+        let mut tree = self.root.as_deref();
+        let mut levels = 0;
+        while let Some(node) = tree {
+            levels += 1;
+            tree = match node {
+                Tree::Inner(inner) => inner.children.first().map(|child| &**child),
+                Tree::Leaf(_) => None,
+            };
+        }
+        levels
+    }
+}
+
+#[cfg(test)]
+mod tests;

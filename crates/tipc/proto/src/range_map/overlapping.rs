@@ -1,0 +1,57 @@
+//! A walk over the entries that share a point with a range, past everything that cannot.
+
+use super::{Bounds, Tree};
+use alloc::vec::Vec;
+
+/// The ranges that share a point with another one.
+pub(crate) struct Overlapping<'a, P, V> {
+    /// Tree nodes from the root down, each with the index of what comes next there.
+    path: Vec<(&'a Tree<P, V>, usize)>,
+    lower: P,
+    upper: P,
+    /// Tree nodes entered so far.
+    visited: usize,
+}
+
+impl<'a, P, V> Overlapping<'a, P, V> {
+    pub(super) fn new(root: Option<&'a Tree<P, V>>, lower: P, upper: P) -> Self {
+        Self { path: root.map(|root| (root, 0)).into_iter().collect(), lower, upper, visited: 0 }
+    }
+
+    /// Tree nodes read so far, which is what a search costs.
+    #[cfg(test)]
+    pub(crate) const fn visited(&self) -> usize {
+        self.visited
+    }
+}
+
+impl<'a, P: Copy + Ord, V> Iterator for Overlapping<'a, P, V> {
+    type Item = (Bounds<P>, &'a V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while let Some((tree, at)) = self.path.last_mut() {
+            let n = *at;
+            *at += 1;
+            match *tree {
+                Tree::Inner(inner)
+                    if n < inner.children.len() && inner.firsts[n].0 <= self.upper =>
+                {
+                    if inner.tops[n] >= self.lower {
+                        self.visited += 1;
+                        self.path.push((&inner.children[n], 0));
+                    }
+                }
+                Tree::Leaf(leaf) if n < leaf.values.len() && leaf.lowers[n] <= self.upper => {
+                    if leaf.uppers[n] >= self.lower {
+                        return Some(((leaf.lowers[n], leaf.uppers[n]), &leaf.values[n]));
+                    }
+                }
+                // Nothing more here: everything that follows begins too high.
+                Tree::Inner(_) | Tree::Leaf(_) => {
+                    self.path.pop();
+                }
+            }
+        }
+        None
+    }
+}
