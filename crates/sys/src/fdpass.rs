@@ -22,16 +22,31 @@ pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<u
         let why = format!("{} descriptors at once, at most {MOST_FDS}", fds.len());
         return Err(OsError::new("sendmsg", "", std::io::Error::other(why)));
     }
+    transmit(socket, bytes, fds, false).map_err(|e| OsError::new("sendmsg", "", e))
+}
+
+/// As [`send`], without waiting: EAGAIN when there is no room, EINVAL for too many descriptors.
+pub fn try_send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<usize, Errno> {
+    if fds.len() > MOST_FDS { Err(Errno::INVAL) } else { transmit(socket, bytes, fds, true) }
+}
+
+fn transmit(
+    socket: impl AsFd,
+    bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+    nonblocking: bool,
+) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(fds));
     }
+    let wait = if nonblocking { SendFlags::DONTWAIT } else { SendFlags::empty() };
+    let flags = SendFlags::NOSIGNAL | wait;
     loop {
-        let flags = SendFlags::NOSIGNAL;
         match sendmsg(socket.as_fd(), &[IoSlice::new(bytes)], &mut control, flags) {
-            Err(rustix::io::Errno::INTR) => {}
-            other => return other.map_err(|e| OsError::new("sendmsg", "", e)),
+            Err(Errno::INTR) => {}
+            other => return other,
         }
     }
 }

@@ -105,3 +105,13 @@ pub fn lock_memory() -> Result<(), OsError> {
     mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)
         .map_err(|e| OsError::new("mlockall", "", e))
 }
+
+/// Raises the limit of open descriptors (RLIMIT_NOFILE) as far as it goes without privilege; returns it.
+pub fn raise_descriptor_limit() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    // What cannot be raised stays as it is.
+    let _ = setrlimit(Resource::Nofile, raised);
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}

@@ -12,7 +12,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use crate::OsError;
 
 /// The seals without which a mapping of foreign memory is not safe from `SIGBUS`.
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+pub(crate) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// The granularity of mappings in bytes.
 pub fn page_len() -> usize {
@@ -21,13 +21,23 @@ pub fn page_len() -> usize {
 
 /// Makes zeroed anonymous shared memory of `len` bytes, sealed in size. `label` shows in `/proc/<pid>/maps`.
 pub fn create_sealed(label: &str, len: usize) -> Result<OwnedFd, OsError> {
+    let fd = create_sealable(label, len)?;
+    seal(&fd, SEALS)?;
+    Ok(fd)
+}
+
+/// As [`create_sealed`], not sealed yet.
+pub(crate) fn create_sealable(label: &str, len: usize) -> Result<OwnedFd, OsError> {
     let fd = rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
         .map_err(|e| OsError::new("memfd_create", label, e))?;
     rustix::fs::ftruncate(&fd, len as u64)
         .map_err(|e| OsError::new("ftruncate", format!("{label} to {len} bytes"), e))?;
-    rustix::fs::fcntl_add_seals(&fd, SEALS)
-        .map_err(|e| OsError::new("fcntl(F_ADD_SEALS)", label, e))?;
     Ok(fd)
+}
+
+pub(crate) fn seal(fd: &OwnedFd, seals: SealFlags) -> Result<(), OsError> {
+    rustix::fs::fcntl_add_seals(fd, seals)
+        .map_err(|e| OsError::new("fcntl(F_ADD_SEALS)", "shared memory", e))
 }
 
 /// Whether the memory behind `fd` is sealed in size and exactly `len` bytes long.
@@ -80,6 +90,17 @@ impl Mapping {
         }
         mapping.populate();
         Ok(mapping)
+    }
+
+    /// Maps the first `len` bytes of `fd` without faulting them in.
+    pub(crate) fn lazily(fd: impl AsFd, len: usize, writable: bool) -> Result<Mapping, OsError> {
+        let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        // SAFETY: the address is left to the kernel, so no existing mapping is replaced.
+        let start =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) }
+                .map_err(|e| OsError::new("mmap", format!("{len} bytes of shared memory"), e))?;
+        let start = NonNull::new(start.cast()).expect("the kernel maps nothing at address 0");
+        Ok(Mapping { start, len })
     }
 
     /// Sets an address range aside, without access; pieces are put into it.

@@ -270,6 +270,55 @@ pub fn shutdown_recv(fd: impl AsFd) {
     let _ = rustix::net::shutdown(fd, Shutdown::Read);
 }
 
+/// Ends both directions. Errors are of no interest: the peer may be gone.
+pub fn shutdown_both(fd: impl AsFd) {
+    let _ = rustix::net::shutdown(fd, Shutdown::Both);
+}
+
+/// An AF_UNIX address in the file system; at most 107 octets.
+pub fn path_address(path: &std::path::Path) -> Result<Address, OsError> {
+    SocketAddrUnix::new(path)
+        .map(Into::into)
+        .map_err(|e| OsError::new("sockaddr_un", path.display(), e))
+}
+
+/// Who is at the other end of an AF_UNIX connection, as it was when it connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// Process.
+    pub pid: u32,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// Reads SO_PEERCRED.
+pub fn peer_credentials(fd: impl AsFd) -> Result<Credentials, OsError> {
+    let cred =
+        sockopt::socket_peercred(fd).map_err(|e| OsError::new("getsockopt(SO_PEERCRED)", "", e))?;
+    Ok(Credentials {
+        pid: cred.pid.as_raw_nonzero().get().unsigned_abs(),
+        uid: cred.uid.as_raw(),
+        gid: cred.gid.as_raw(),
+    })
+}
+
+/// The number that the kernel gives to a socket for its life (SO_COOKIE); the same through every copy of the descriptor.
+pub fn cookie(fd: impl AsFd) -> Result<u64, OsError> {
+    sockopt::socket_cookie(fd).map_err(|e| OsError::new("getsockopt(SO_COOKIE)", "", e))
+}
+
+/// Takes the next connection, if there is one.
+pub fn try_accept(fd: impl AsFd) -> Result<OwnedFd, Errno> {
+    loop {
+        match rustix::net::accept_with(&fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Err(Errno::INTR | Errno::CONNABORTED) => {}
+            done => return done,
+        }
+    }
+}
+
 /// Bounds how long a blocking send or connect may sleep; `None`: for ever. The kernel counts in its own ticks.
 pub fn set_send_timeout(fd: impl AsFd, limit: Option<Duration>) -> Result<(), Errno> {
     sockopt::set_socket_timeout(fd, Timeout::Send, limit)

@@ -1,0 +1,145 @@
+//! Readiness of many descriptors at once, edge by edge.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+
+use crate::OsError;
+
+/// What happened to a descriptor since it was last reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// The number that [`Epoll::add`] was given for it.
+    pub token: u64,
+    /// Something came, or the end.
+    pub readable: bool,
+    /// There is room.
+    pub writable: bool,
+}
+
+/// When a descriptor is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// As long as it is readable.
+    WhileReadable,
+    /// Once each time that something comes or room appears: whoever is told works until EAGAIN.
+    Changes,
+}
+
+/// An epoll instance.
+pub struct Epoll {
+    fd: OwnedFd,
+    events: Vec<Event>,
+}
+
+impl std::fmt::Debug for Epoll {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Epoll").field("fd", &self.fd).finish_non_exhaustive()
+    }
+}
+
+impl Epoll {
+    /// Reports at most `batch` descriptors at a time.
+    ///
+    /// # Errors
+    /// [`OsError`] of epoll_create1.
+    pub fn new(batch: usize) -> Result<Self, OsError> {
+        let fd = epoll::create(CreateFlags::CLOEXEC)
+            .map_err(|e| OsError::new("epoll_create1", "", e))?;
+        Ok(Self { fd, events: Vec::with_capacity(batch) })
+    }
+
+    /// Watches a descriptor. Closing it ends that, if no copy of it is open.
+    ///
+    /// # Errors
+    /// [`OsError`] of epoll_ctl.
+    pub fn add(&self, fd: impl AsFd, token: u64, report: Report) -> Result<(), OsError> {
+        let flags = match report {
+            Report::WhileReadable => EventFlags::IN,
+            Report::Changes => {
+                EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET
+            }
+        };
+        epoll::add(&self.fd, fd, EventData::new_u64(token), flags)
+            .map_err(|e| OsError::new("epoll_ctl(EPOLL_CTL_ADD)", token, e))
+    }
+
+    /// Watches a descriptor no longer.
+    ///
+    /// # Errors
+    /// [`OsError`] of epoll_ctl.
+    pub fn remove(&self, fd: impl AsFd) -> Result<(), OsError> {
+        epoll::delete(&self.fd, fd).map_err(|e| OsError::new("epoll_ctl(EPOLL_CTL_DEL)", "", e))
+    }
+
+    /// Sleeps until something is ready, or the instant has come; `None` waits for ever. A signal ends the wait, too.
+    ///
+    /// # Errors
+    /// The errno of epoll_wait.
+    pub fn wait(
+        &mut self,
+        until: Option<Instant>,
+    ) -> Result<impl Iterator<Item = Ready> + '_, Errno> {
+        let left = until.map(|at| at.saturating_duration_since(Instant::now()));
+        self.wait_for(left)
+    }
+
+    /// As [`Epoll::wait`], with a time from now.
+    ///
+    /// # Errors
+    /// The errno of epoll_wait.
+    pub fn wait_for(
+        &mut self,
+        left: Option<Duration>,
+    ) -> Result<impl Iterator<Item = Ready> + '_, Errno> {
+        let limit = left.map(|left| Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(left.subsec_nanos()),
+        });
+        self.events.clear();
+        let room = rustix::buffer::spare_capacity(&mut self.events);
+        match epoll::wait(&self.fd, room, limit.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        Ok(self.events.iter().map(|event| {
+            let flags = event.flags;
+            let ended = EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP;
+            Ready {
+                token: event.data.u64(),
+                readable: flags.intersects(EventFlags::IN | ended),
+                writable: flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR),
+            }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_reported_once_and_levels_as_long_as_they_hold() {
+        let mut epoll = Epoll::new(8).unwrap();
+        let (r, w) = rustix::pipe::pipe().unwrap();
+        epoll.add(&r, 7, Report::Changes).unwrap();
+        let now = Some(Duration::ZERO);
+        assert_eq!(epoll.wait_for(now).unwrap().count(), 0);
+        rustix::io::write(&w, b"x").unwrap();
+        let ready: Vec<_> = epoll.wait_for(None).unwrap().collect();
+        assert_eq!(ready, [Ready { token: 7, readable: true, writable: false }]);
+        assert_eq!(epoll.wait_for(now).unwrap().count(), 0, "an edge is told once");
+        epoll.remove(&r).unwrap();
+        epoll.add(&r, 8, Report::WhileReadable).unwrap();
+        for _ in 0..2 {
+            assert_eq!(epoll.wait_for(now).unwrap().next().map(|r| r.token), Some(8));
+        }
+        let until = Instant::now() + Duration::from_millis(3);
+        epoll.remove(&r).unwrap();
+        assert_eq!(epoll.wait(Some(until)).unwrap().count(), 0);
+        assert!(Instant::now() >= until);
+    }
+}

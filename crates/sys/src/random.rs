@@ -1,0 +1,30 @@
+//! Random numbers that nobody can guess.
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::OsError;
+
+/// A random number from the kernel, never 0.
+///
+/// # Errors
+/// [`OsError`] of getrandom.
+pub fn unguessable() -> Result<u64, OsError> {
+    let mut octets = [0; 8];
+    loop {
+        // Up to 256 octets come whole, or not at all.
+        getrandom(&mut octets[..], GetRandomFlags::empty())
+            .map_err(|e| OsError::new("getrandom", "", e))?;
+        let number = u64::from_ne_bytes(octets);
+        if number != 0 {
+            return Ok(number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn two_numbers_differ() {
+        assert_ne!(super::unguessable().unwrap(), super::unguessable().unwrap());
+    }
+}

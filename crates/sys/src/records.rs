@@ -1,0 +1,219 @@
+//! Messages of a header and a body over sockets that keep boundaries, one at a time and many at once.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg,
+};
+
+use crate::error::last_errno;
+
+/// The most messages of one call.
+pub const MOST: usize = 32;
+
+/// Sends one message of two parts; never raises SIGPIPE.
+#[inline]
+pub fn send(fd: impl AsFd, header: &[u8], body: &[u8], nonblocking: bool) -> Result<usize, Errno> {
+    let flags =
+        if nonblocking { SendFlags::NOSIGNAL | SendFlags::DONTWAIT } else { SendFlags::NOSIGNAL };
+    let parts = [IoSlice::new(header), IoSlice::new(body)];
+    loop {
+        match sendmsg(fd.as_fd(), &parts, &mut SendAncillaryBuffer::default(), flags) {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
+
+/// What one receiving call found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Came {
+    /// Octets of header and body that were there, also those that did not fit; 0 at the end.
+    pub len: usize,
+    /// The body did not fit; the rest is lost, unless the message was only looked at.
+    pub truncated: bool,
+}
+
+/// Receives one message into two parts; `peek` leaves it in the queue.
+#[inline]
+pub fn recv(
+    fd: impl AsFd,
+    header: &mut [u8],
+    body: &mut [u8],
+    nonblocking: bool,
+    peek: bool,
+) -> Result<Came, Errno> {
+    let mut flags = RecvFlags::TRUNC;
+    if nonblocking {
+        flags |= RecvFlags::DONTWAIT;
+    }
+    if peek {
+        flags |= RecvFlags::PEEK;
+    }
+    let mut parts = [IoSliceMut::new(header), IoSliceMut::new(body)];
+    loop {
+        match recvmsg(fd.as_fd(), &mut parts, &mut RecvAncillaryBuffer::default(), flags) {
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+            Ok(got) => {
+                return Ok(Came {
+                    len: got.bytes,
+                    truncated: got.flags.contains(ReturnFlags::TRUNC),
+                });
+            }
+        }
+    }
+}
+
+/// Buffers for many messages at once.
+pub struct Inbox {
+    octets: Vec<u8>,
+    stride: usize,
+    lens: [(usize, bool); MOST],
+}
+
+impl std::fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inbox").field("stride", &self.stride).finish_non_exhaustive()
+    }
+}
+
+impl Inbox {
+    /// For messages of up to so many octets.
+    pub fn new(largest: usize) -> Self {
+        // An odd number of cache lines apart, so that the beginnings do not compete for the same few places of a cache.
+        let stride = (largest.div_ceil(64) | 1) * 64;
+        Self { octets: vec![0; stride * MOST], stride, lens: [(0, false); MOST] }
+    }
+
+    /// Takes what is there, at most [`MOST`] messages, without waiting; tells how many. At the end of the data comes a message
+    /// of length 0. Fewer than [`MOST`] means that the queue was empty then.
+    pub fn receive(&mut self, fd: impl AsFd) -> Result<usize, Errno> {
+        let mut parts: [MaybeUninit<libc::iovec>; MOST] = [const { MaybeUninit::uninit() }; MOST];
+        let mut headers: [MaybeUninit<libc::mmsghdr>; MOST] =
+            [const { MaybeUninit::uninit() }; MOST];
+        for (n, chunk) in self.octets.chunks_exact_mut(self.stride).take(MOST).enumerate() {
+            let part = parts[n]
+                .write(libc::iovec { iov_base: chunk.as_mut_ptr().cast(), iov_len: chunk.len() });
+            // SAFETY: mmsghdr is plain data, of which all zeros is a value.
+            let header = headers[n].write(unsafe { std::mem::zeroed() });
+            header.msg_hdr.msg_iov = part;
+            header.msg_hdr.msg_iovlen = 1;
+        }
+        let count = loop {
+            // SAFETY: all headers are initialised; each leads to one iovec, and that to a chunk of its own of the length
+            // beside it; all of them live until the call returns.
+            let count = unsafe {
+                libc::recvmmsg(
+                    fd.as_fd().as_raw_fd(),
+                    headers.as_mut_ptr().cast(),
+                    MOST as u32,
+                    (libc::MSG_DONTWAIT | libc::MSG_TRUNC) as _,
+                    std::ptr::null_mut(),
+                )
+            };
+            match usize::try_from(count) {
+                Ok(count) => break count,
+                Err(_) if last_errno() == Errno::INTR => {}
+                Err(_) => return Err(last_errno()),
+            }
+        };
+        for (len, header) in self.lens.iter_mut().zip(&headers).take(count) {
+            // SAFETY: initialised above.
+            let header = unsafe { header.assume_init_ref() };
+            let full = header.msg_len as usize;
+            *len = (full.min(self.stride), header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0);
+        }
+        Ok(count)
+    }
+
+    /// Message `n` of those that the last call took; `None` if it was longer than the buffers.
+    pub fn get(&self, n: usize) -> Option<&[u8]> {
+        let (len, truncated) = self.lens[n];
+        (!truncated).then(|| &self.octets[n * self.stride..][..len])
+    }
+}
+
+/// Sends many messages of two parts each, at most [`MOST`], without waiting; tells how many went. EAGAIN when not even the first
+/// did.
+pub fn send_many<'a, H: AsRef<[u8]> + 'a>(
+    fd: impl AsFd,
+    messages: impl Iterator<Item = (&'a H, &'a [u8])>,
+) -> Result<usize, Errno> {
+    let mut parts: [MaybeUninit<[libc::iovec; 2]>; MOST] = [const { MaybeUninit::uninit() }; MOST];
+    let mut headers: [MaybeUninit<libc::mmsghdr>; MOST] = [const { MaybeUninit::uninit() }; MOST];
+    let mut count = 0;
+    for (n, (header, body)) in messages.take(MOST).enumerate() {
+        let part = |octets: &[u8]| libc::iovec {
+            iov_base: octets.as_ptr().cast_mut().cast(),
+            iov_len: octets.len(),
+        };
+        let pair = parts[n].write([part(header.as_ref()), part(body)]);
+        // SAFETY: mmsghdr is plain data, of which all zeros is a value.
+        let header = headers[n].write(unsafe { std::mem::zeroed() });
+        header.msg_hdr.msg_iov = pair.as_mut_ptr();
+        header.msg_hdr.msg_iovlen = 2;
+        count = n + 1;
+    }
+    loop {
+        // SAFETY: the first `count` headers are initialised; each leads to two iovecs, and those to octets that are borrowed
+        // for 'a, which the kernel only reads.
+        let sent = unsafe {
+            libc::sendmmsg(
+                fd.as_fd().as_raw_fd(),
+                headers.as_mut_ptr().cast(),
+                count as u32,
+                (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
+            )
+        };
+        match usize::try_from(sent) {
+            Ok(sent) => return Ok(sent),
+            Err(_) if last_errno() == Errno::INTR => {}
+            Err(_) => return Err(last_errno()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::{Kind, unix_pair};
+
+    #[test]
+    fn messages_of_two_parts_arrive_one_by_one_and_together() {
+        let (a, b) = unix_pair(Kind::Seqpacket).unwrap();
+        assert_eq!(send(&a, b"head", b"body", true), Ok(8));
+        let (mut head, mut body) = ([0; 4], [0; 3]);
+        let cut = Came { len: 8, truncated: true };
+        assert_eq!(recv(&b, &mut head, &mut body, true, true), Ok(cut));
+        assert_eq!(recv(&b, &mut head, &mut body, true, false), Ok(cut));
+        assert_eq!((&head, &body), (b"head", b"bod"));
+        let many = [(b"1", &b"one"[..]), (b"2", &[]), (b"3", b"three")];
+        assert_eq!(send_many(&a, many.into_iter()), Ok(3));
+        assert_eq!(send(&a, b"", &[7; 300], true), Ok(300));
+        drop(a);
+        let mut inbox = Inbox::new(256);
+        // After the end every further slot is filled with it, too.
+        assert_eq!(inbox.receive(&b), Ok(MOST));
+        assert_eq!(inbox.get(0), Some(&b"1one"[..]));
+        assert_eq!(inbox.get(1), Some(&b"2"[..]));
+        assert_eq!(inbox.get(2), Some(&b"3three"[..]));
+        assert_eq!(inbox.get(3), Some(&[7; 300][..]), "the buffers are rounded up");
+        assert_eq!(inbox.get(4), Some(&b""[..]), "the end");
+    }
+
+    #[test]
+    fn what_is_longer_than_the_buffers_is_told() {
+        let (a, b) = unix_pair(Kind::Seqpacket).unwrap();
+        send(&a, b"", &[1; 1000], true).unwrap();
+        let mut inbox = Inbox::new(64);
+        assert_eq!(inbox.receive(&b), Ok(1));
+        assert_eq!(inbox.get(0), None);
+        assert_eq!(inbox.receive(&b), Err(Errno::AGAIN));
+        while send(&a, b"", &[1; 1000], true).is_ok() {}
+        assert_eq!(send_many(&a, [(b"x", &b"y"[..])].into_iter()), Err(Errno::AGAIN));
+    }
+}

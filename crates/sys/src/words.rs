@@ -1,0 +1,127 @@
+//! A few 64-bit words that two processes share, in sealed anonymous memory.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::SealFlags;
+
+use crate::OsError;
+use crate::shm::{self, Mapping};
+
+/// Octets of so many words, in whole pages.
+const fn octets(words: usize) -> usize {
+    (words * 8).div_ceil(4096) * 4096
+}
+
+fn descriptor(label: &str, words: usize) -> Result<OwnedFd, OsError> {
+    shm::create_sealable(label, octets(words))
+}
+
+/// Words that both sides may change. What the other side wrote is not to be trusted.
+#[derive(Debug)]
+pub struct SharedWords {
+    mapping: Mapping,
+    words: usize,
+}
+
+impl SharedWords {
+    /// Makes so many words, all 0, and the descriptor from which another process maps them.
+    ///
+    /// # Errors
+    /// [`OsError`] of the call that failed.
+    pub fn create(label: &str, words: usize) -> Result<(Self, OwnedFd), OsError> {
+        let fd = descriptor(label, words)?;
+        shm::seal(&fd, shm::SEALS)?;
+        Ok((Self { mapping: Mapping::lazily(&fd, octets(words), true)?, words }, fd))
+    }
+
+    /// Makes words that whoever maps the descriptor later can only read.
+    ///
+    /// # Errors
+    /// [`OsError`] of the call that failed.
+    pub fn create_for_readers(label: &str, words: usize) -> Result<(Self, OwnedFd), OsError> {
+        let fd = descriptor(label, words)?;
+        let mapping = Mapping::lazily(&fd, octets(words), true)?;
+        // This mapping is older than the seal and stays writable.
+        shm::seal(&fd, shm::SEALS | SealFlags::FUTURE_WRITE)?;
+        Ok((Self { mapping, words }, fd))
+    }
+
+    /// Maps the words behind a descriptor.
+    ///
+    /// # Errors
+    /// [`OsError`], also when the memory is not sealed or has another size.
+    pub fn open(fd: impl AsFd, words: usize) -> Result<Self, OsError> {
+        checked(&fd, words)?;
+        Ok(Self { mapping: Mapping::lazily(fd, octets(words), true)?, words })
+    }
+
+    /// One word. Panics when there are not so many.
+    #[inline]
+    pub fn word(&self, index: usize) -> &AtomicU64 {
+        at(&self.mapping, self.words, index)
+    }
+}
+
+/// Words that only the other side changes.
+#[derive(Debug)]
+pub struct WatchedWords {
+    mapping: Mapping,
+    words: usize,
+}
+
+impl WatchedWords {
+    /// Maps the words behind a descriptor for reading.
+    ///
+    /// # Errors
+    /// [`OsError`], also when the memory is not sealed or has another size.
+    pub fn open(fd: impl AsFd, words: usize) -> Result<Self, OsError> {
+        checked(&fd, words)?;
+        Ok(Self { mapping: Mapping::lazily(fd, octets(words), false)?, words })
+    }
+
+    /// The value of a word. Panics when there are not so many.
+    #[inline]
+    pub fn load(&self, index: usize) -> u64 {
+        at(&self.mapping, self.words, index).load(Ordering::Acquire)
+    }
+}
+
+fn checked(fd: &impl AsFd, words: usize) -> Result<(), OsError> {
+    if shm::is_sealed(fd.as_fd(), octets(words))? {
+        return Ok(());
+    }
+    let why = std::io::Error::other(format!("not {words} sealed words"));
+    Err(OsError::new("mmap", "shared words", why))
+}
+
+#[inline]
+fn at(mapping: &Mapping, words: usize, index: usize) -> &AtomicU64 {
+    assert!(index < words, "word {index} of {words}");
+    // SAFETY: the mapping holds at least `words` aligned words, initialised by the kernel to 0, and lives as long as the
+    // reference. Every access in every process is atomic; a read-only mapping is only loaded from (`WatchedWords::load`).
+    unsafe { mapping.start().cast::<AtomicU64>().add(index).as_ref() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_side_stores_the_other_loads() {
+        let (mine, fd) = SharedWords::create("crossway-test", 3).unwrap();
+        let theirs = SharedWords::open(&fd, 3).unwrap();
+        theirs.word(2).store(7, Ordering::Release);
+        assert_eq!(mine.word(2).load(Ordering::Acquire), 7);
+        assert!(SharedWords::open(&fd, 3 * 4096).is_err(), "another size");
+    }
+
+    #[test]
+    fn readers_cannot_map_for_writing() {
+        let (mine, fd) = SharedWords::create_for_readers("crossway-test", 512).unwrap();
+        assert!(SharedWords::open(&fd, 512).is_err());
+        let theirs = WatchedWords::open(&fd, 512).unwrap();
+        mine.word(511).fetch_add(5, Ordering::Release);
+        assert_eq!(theirs.load(511), 5);
+    }
+}
