@@ -115,3 +115,8 @@ pub fn raise_descriptor_limit() -> u64 {
     let _ = setrlimit(Resource::Nofile, raised);
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
+
+/// Whether this process acts as root.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

@@ -56,6 +56,11 @@ impl SharedWords {
         Ok(Self { mapping: Mapping::lazily(fd, octets(words), true)?, words })
     }
 
+    /// Whether there is a word of this number.
+    pub const fn has(&self, index: usize) -> bool {
+        index < self.words
+    }
+
     /// One word. Panics when there are not so many.
     #[inline]
     pub fn word(&self, index: usize) -> &AtomicU64 {

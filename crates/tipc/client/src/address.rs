@@ -1,0 +1,242 @@
+//! TIPC addresses as programs write them, in the layout of the kernel's struct sockaddr_tipc.
+
+use std::fmt;
+
+/// AF_TIPC, the family in every encoded address.
+pub const FAMILY: u16 = 30;
+/// Octets of an encoded address.
+pub const ENCODED_LEN: usize = 16;
+
+const SERVICE_RANGE: u8 = 1;
+const SERVICE: u8 = 2;
+const SOCKET: u8 = 3;
+const CLUSTER_SCOPE: i8 = 2;
+const NODE_SCOPE: i8 = 3;
+
+/// One socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SocketAddress {
+    /// Its number on its node.
+    pub port: u32,
+    /// Its node; 0 where the node has no address.
+    pub node: u32,
+}
+
+/// Services by type and instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ServiceRange {
+    /// Service type; below 64 are the protocol's own.
+    pub service: u32,
+    /// First instance.
+    pub lower: u32,
+    /// Last instance.
+    pub upper: u32,
+}
+
+impl ServiceRange {
+    /// A range of one instance.
+    pub const fn single(service: u32, instance: u32) -> Self {
+        Self { service, lower: instance, upper: instance }
+    }
+}
+
+/// Where a message or a request for a connection goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// Every socket that is bound to a range which shares an instance with this one.
+    Range(ServiceRange),
+    /// One of the sockets that are bound to an instance; each in turn.
+    Service {
+        /// Service type.
+        service: u32,
+        /// Instance.
+        instance: u32,
+        /// The node that looks it up; 0: the whole cluster.
+        domain: u32,
+    },
+    /// One socket.
+    Socket(SocketAddress),
+}
+
+/// Who sees a binding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Every node.
+    #[default]
+    Cluster,
+    /// The own node only.
+    Node,
+}
+
+/// What a bind call says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// What is bound.
+    pub range: ServiceRange,
+    /// Who sees it.
+    pub scope: Scope,
+    /// The binding is taken back: the scope was negative.
+    pub withdraw: bool,
+}
+
+/// An encoded address that is none of the three forms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a TIPC address: family {family}, form {form}; expected family 30 and form 1, 2 or 3")]
+pub struct BadAddress {
+    /// The family found.
+    pub family: u16,
+    /// The form found.
+    pub form: u8,
+}
+
+fn encode(form: u8, scope: i8, words: [u32; 3]) -> [u8; ENCODED_LEN] {
+    let mut raw = [0; ENCODED_LEN];
+    raw[..2].copy_from_slice(&FAMILY.to_ne_bytes());
+    raw[2] = form;
+    raw[3] = scope.cast_unsigned();
+    for (place, word) in raw[4..].chunks_exact_mut(4).zip(words) {
+        place.copy_from_slice(&word.to_ne_bytes());
+    }
+    raw
+}
+
+fn words(raw: &[u8; ENCODED_LEN]) -> [u32; 3] {
+    let word = |at: usize| u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+    [word(4), word(8), word(12)]
+}
+
+impl Address {
+    /// One socket that is bound to an instance, anywhere in the cluster.
+    pub const fn service(service: u32, instance: u32) -> Self {
+        Self::Service { service, instance, domain: 0 }
+    }
+
+    /// As struct sockaddr_tipc.
+    pub fn encode(self) -> [u8; ENCODED_LEN] {
+        match self {
+            Self::Range(r) => encode(SERVICE_RANGE, CLUSTER_SCOPE, [r.service, r.lower, r.upper]),
+            Self::Service { service, instance, domain } => {
+                encode(SERVICE, CLUSTER_SCOPE, [service, instance, domain])
+            }
+            Self::Socket(s) => encode(SOCKET, 0, [s.port, s.node, 0]),
+        }
+    }
+
+    /// From struct sockaddr_tipc.
+    ///
+    /// # Errors
+    /// [`BadAddress`].
+    pub fn decode(raw: &[u8; ENCODED_LEN]) -> Result<Self, BadAddress> {
+        let family = u16::from_ne_bytes([raw[0], raw[1]]);
+        let [a, b, c] = words(raw);
+        match (family, raw[2]) {
+            (FAMILY, SERVICE_RANGE) => {
+                Ok(Self::Range(ServiceRange { service: a, lower: b, upper: c }))
+            }
+            (FAMILY, SERVICE) => Ok(Self::Service { service: a, instance: b, domain: c }),
+            (FAMILY, SOCKET) => Ok(Self::Socket(SocketAddress { port: a, node: b })),
+            (family, form) => Err(BadAddress { family, form }),
+        }
+    }
+}
+
+impl Binding {
+    /// As struct sockaddr_tipc.
+    pub fn encode(self) -> [u8; ENCODED_LEN] {
+        let scope = match self.scope {
+            Scope::Cluster => CLUSTER_SCOPE,
+            Scope::Node => NODE_SCOPE,
+        };
+        let scope = if self.withdraw { -scope } else { scope };
+        encode(SERVICE_RANGE, scope, [self.range.service, self.range.lower, self.range.upper])
+    }
+
+    /// From what a bind call was given. A socket's address cannot be bound: `Ok(None)`.
+    ///
+    /// # Errors
+    /// [`BadAddress`].
+    pub fn decode(raw: &[u8; ENCODED_LEN]) -> Result<Option<Self>, BadAddress> {
+        let scope = raw[3].cast_signed();
+        // Every scope but "node" is taken for "cluster".
+        let seen = if scope.unsigned_abs() == NODE_SCOPE.unsigned_abs() {
+            Scope::Node
+        } else {
+            Scope::Cluster
+        };
+        let range = match Address::decode(raw)? {
+            Address::Range(range) => range,
+            Address::Service { service, instance, .. } => ServiceRange::single(service, instance),
+            Address::Socket(_) => return Ok(None),
+        };
+        Ok(Some(Self { range, scope: seen, withdraw: scope < 0 }))
+    }
+}
+
+impl From<SocketAddress> for Address {
+    fn from(socket: SocketAddress) -> Self {
+        Self::Socket(socket)
+    }
+}
+
+impl From<ServiceRange> for Address {
+    fn from(range: ServiceRange) -> Self {
+        Self::Range(range)
+    }
+}
+
+impl fmt::Display for SocketAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{:x}:{}>", self.node, self.port)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Range(r) => write!(f, "{{{}, {}, {}}}", r.service, r.lower, r.upper),
+            Self::Service { service, instance, .. } => write!(f, "{{{service}, {instance}}}"),
+            Self::Socket(socket) => socket.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_the_kernels_layout_and_come_back_from_it() {
+        let raw = Address::service(0x0102_0304, 7).encode();
+        assert_eq!(raw[..4], [30, 0, 2, 2]);
+        assert_eq!(raw[4..8], 0x0102_0304_u32.to_ne_bytes());
+        for address in [
+            Address::service(70, 7),
+            Address::Service { service: 70, instance: 7, domain: 9 },
+            Address::Range(ServiceRange { service: 70, lower: 1, upper: 5 }),
+            Address::Socket(SocketAddress { port: 5, node: 9 }),
+        ] {
+            assert_eq!(Address::decode(&address.encode()), Ok(address));
+        }
+        let form = |form| encode(form, 0, [0; 3]);
+        assert_eq!(Address::decode(&form(4)), Err(BadAddress { family: 30, form: 4 }));
+        assert_eq!(Address::decode(&[0; 16]), Err(BadAddress { family: 0, form: 0 }));
+    }
+
+    #[test]
+    fn a_negative_scope_takes_a_binding_back() {
+        let range = ServiceRange { service: 70, lower: 1, upper: 5 };
+        for scope in [Scope::Cluster, Scope::Node] {
+            for withdraw in [false, true] {
+                let binding = Binding { range, scope, withdraw };
+                assert_eq!(Binding::decode(&binding.encode()), Ok(Some(binding)));
+            }
+        }
+        // Odd scopes mean the cluster, as the kernel takes them.
+        let odd = encode(SERVICE, 100, [70, 3, 0]);
+        let range = ServiceRange::single(70, 3);
+        let expected = Binding { range, scope: Scope::Cluster, withdraw: false };
+        assert_eq!(Binding::decode(&odd), Ok(Some(expected)));
+        let socket = Address::Socket(SocketAddress::default()).encode();
+        assert_eq!(Binding::decode(&socket), Ok(None));
+    }
+}

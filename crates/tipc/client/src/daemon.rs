@@ -1,0 +1,165 @@
+//! This process's connection to a `tipcd`.
+
+use std::collections::HashMap;
+use std::env;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_sys::socket::{self, Kind as UnixKind};
+use crossway_sys::words::{SharedWords, WatchedWords};
+use crossway_sys::{Errno, fdpass};
+
+use crate::error::Error;
+use crate::protocol::control::{LEN_MAX, Reader, Request, VERSION_MISMATCH, Welcome};
+use crate::protocol::{VERSION, epoch, slot};
+
+/// The variable that names a tipcd's socket.
+pub const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";
+
+/// A tipcd answers at once; one that takes longer hangs.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Where a tipcd is looked for and, unless told otherwise, listens: `$TIPCD_SOCKET`; for root `/run/tipcd.sock`; else `tipcd.sock`
+/// in `$XDG_RUNTIME_DIR` if that is there, or `/run/tipcd.sock`.
+pub fn default_path() -> PathBuf {
+    if let Some(path) = env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()) {
+        return path.into();
+    }
+    let system = PathBuf::from("/run/tipcd.sock");
+    let own = env::var_os("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("tipcd.sock"));
+    match own {
+        // A node of the whole host is preferred; a user's own is what one without privilege can start.
+        Some(own) if own.exists() || !(system.exists() || crossway_sys::proc::is_root()) => own,
+        _ => system,
+    }
+}
+
+/// What an answer carries beyond its errno.
+pub(crate) struct Answer {
+    pub(crate) octets: Vec<u8>,
+    pub(crate) fds: Vec<OwnedFd>,
+}
+
+/// A connection to one tipcd.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    path: PathBuf,
+    pid: u32,
+    control: Mutex<OwnedFd>,
+    slots: SharedWords,
+    epochs: WatchedWords,
+}
+
+static DAEMONS: LazyLock<Mutex<HashMap<PathBuf, Arc<Daemon>>>> = LazyLock::new(Mutex::default);
+
+fn daemons() -> MutexGuard<'static, HashMap<PathBuf, Arc<Daemon>>> {
+    DAEMONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Daemon {
+    /// This process's connection to the tipcd at `path`, made when there is none yet.
+    pub(crate) fn at(path: &Path) -> Result<Arc<Self>, Error> {
+        let mut daemons = daemons();
+        if let Some(daemon) = daemons.get(path)
+            // A child of fork must not use its parent's: the answers would get mixed up.
+            && daemon.pid == std::process::id()
+            && !socket_ended(&daemon.lock())
+        {
+            return Ok(daemon.clone());
+        }
+        let daemon = Arc::new(Self::connect(path)?);
+        daemons.insert(path.to_owned(), daemon.clone());
+        Ok(daemon)
+    }
+
+    fn connect(path: &Path) -> Result<Self, Error> {
+        let fd = socket::unix(UnixKind::Seqpacket)?;
+        socket::connect(&fd, &socket::path_address(path)?).map_err(|errno| match errno {
+            Errno::ACCESS | Errno::PERM => Error::NotPermitted { path: path.to_owned() },
+            errno => Error::NoDaemon { path: path.to_owned(), source: errno.into() },
+        })?;
+        let gone = |what| Error::DaemonGone { path: path.to_owned(), what };
+        let (errno, mut answer) =
+            exchange(&fd, &Request::Hello { version: VERSION }.encode()).map_err(gone)?;
+        let mut reader = Reader::new(&answer.octets);
+        match errno {
+            0 => {}
+            VERSION_MISMATCH => {
+                let theirs = reader.u32().and_then(|v| u16::try_from(v).ok()).unwrap_or(0);
+                return Err(Error::Version { path: path.to_owned(), ours: VERSION, theirs });
+            }
+            errno => {
+                let errno = Errno::from_raw_os_error(errno);
+                return Err(Error::call("connect", path.display(), errno));
+            }
+        }
+        let welcome = Welcome::decode(&mut reader).ok_or_else(|| gone("answers nonsense"))?;
+        let (Some(epochs), Some(slots)) = (answer.fds.pop(), answer.fds.pop()) else {
+            return Err(gone("answers without its shared words"));
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            pid: std::process::id(),
+            control: Mutex::new(fd),
+            slots: SharedWords::open(slots, welcome.slots as usize * slot::WORDS)?,
+            epochs: WatchedWords::open(epochs, epoch::COUNT)?,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, OwnedFd> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A word of a socket's slot. `None` when the tipcd named a slot beyond its own region.
+    pub(crate) fn has_slot(&self, slot: u32) -> bool {
+        self.slots.has(slot as usize * slot::WORDS + slot::WORDS - 1)
+    }
+
+    #[inline]
+    pub(crate) fn word(&self, slot: u32, word: usize) -> &std::sync::atomic::AtomicU64 {
+        self.slots.word(slot as usize * slot::WORDS + word)
+    }
+
+    #[inline]
+    pub(crate) fn epoch(&self, index: usize) -> u64 {
+        self.epochs.load(index)
+    }
+
+    /// Asks and waits for the answer. The errno is the tipcd's.
+    pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Answer, Errno> {
+        if self.pid != std::process::id() {
+            // After a fork: the child's own connection, of which the parent's sockets are asked by their tokens.
+            return Self::at(&self.path).map_err(|error| error.errno())?.ask(request);
+        }
+        let (errno, answer) =
+            exchange(&self.lock(), &request.encode()).map_err(|_| Errno::NETDOWN)?;
+        if errno == 0 { Ok(answer) } else { Err(Errno::from_raw_os_error(errno)) }
+    }
+}
+
+fn socket_ended(fd: &OwnedFd) -> bool {
+    crossway_sys::poll::is_hung_up(fd) != Ok(false)
+}
+
+/// One request and its answer: errno, and what follows it.
+fn exchange(fd: &OwnedFd, request: &[u8]) -> Result<(i32, Answer), &'static str> {
+    fdpass::send(fd, request, &[]).map_err(|_| "has ended")?;
+    match wait_ready(fd, Interest::Readable, Some(Instant::now() + ANSWER_LIMIT)) {
+        Ok(true) => {}
+        Ok(false) => return Err("does not answer"),
+        Err(_) => return Err("has ended"),
+    }
+    let mut octets = vec![0; LEN_MAX.min(4096)];
+    let mut fds = Vec::new();
+    let len = fdpass::receive(fd, &mut octets, &mut fds, true).map_err(|_| "has ended")?;
+    octets.truncate(len);
+    let Some((errno, rest)) = octets.split_first_chunk() else { return Err("has ended") };
+    Ok((i32::from_ne_bytes(*errno), Answer { octets: rest.to_vec(), fds }))
+}

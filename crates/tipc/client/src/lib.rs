@@ -1,0 +1,23 @@
+//! TIPC sockets for programs.
+//!
+//! [`Socket`] has two back ends: the kernel's AF_TIPC where that exists, and else a `tipcd`, Crossway's TIPC node in user space. Its
+//! descriptor is a kernel socket with either, so poll, epoll, dup, fork, time-outs and signals work as always.
+//!
+//! Calls on the path of messages fail with a bare [`Errno`], the one that AF_TIPC has; the others with an [`Error`] that says what to do.
+
+pub mod address;
+mod daemon;
+mod error;
+mod message;
+mod node_socket;
+mod patiently;
+pub mod protocol;
+
+pub use address::{Address, Scope, ServiceRange, SocketAddress};
+pub use crossway_sys::Errno;
+pub use crossway_sys::patience::Patience;
+pub use daemon::{SOCKET_VARIABLE, default_path};
+pub use error::Error;
+pub use message::{ErrorCode, Event, Message};
+pub use node_socket::NodeSocket;
+pub use protocol::control::{Kind, Report};

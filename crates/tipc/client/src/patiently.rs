@@ -1,0 +1,31 @@
+//! Waiting for a descriptor as long as the caller wants.
+
+use std::os::fd::AsFd;
+
+use crossway_sys::Errno;
+use crossway_sys::poll::{Interest, wait_ready};
+
+use crate::Patience;
+
+/// Attempts until it is done or patience ends (EAGAIN). Without a deadline it is the plain call, blocking or not.
+#[inline]
+pub(crate) fn patiently<T>(
+    fd: impl AsFd,
+    interest: Interest,
+    patience: Patience,
+    mut attempt: impl FnMut(bool) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    match patience {
+        Patience::Now => attempt(true),
+        Patience::Forever => attempt(false),
+        Patience::Until(at) => loop {
+            match attempt(true) {
+                Err(Errno::AGAIN) if patience.is_over() => return Err(Errno::AGAIN),
+                Err(Errno::AGAIN) => {
+                    wait_ready(&fd, interest, Some(at))?;
+                }
+                done => return done,
+            }
+        },
+    }
+}

@@ -1,0 +1,76 @@
+//! What a program and `tipcd` share about one socket: four words of the client's region.
+
+/// Words of one slot.
+pub const WORDS: usize = 4;
+
+/// Word 0, written by the program: messages taken out of the data descriptor since it was opened, modulo 2^64. From it `tipcd` knows
+/// which messages were not read when the socket closes, and returns them to their senders.
+pub const CONSUMED: usize = 0;
+/// Word 1, written by `tipcd`: [`State`].
+pub const STATE: usize = 1;
+/// Word 2, written by `tipcd`: the errno of a request for a connection that failed. The program takes it and leaves 0.
+pub const ERROR: usize = 2;
+/// Word 3, written by `tipcd`: the other end of the connection, port in the upper half and node in the lower.
+pub const PEER: usize = 3;
+
+/// Where a socket stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// No connection was asked for.
+    Open,
+    /// Takes connections.
+    Listening,
+    /// Asked for a connection.
+    Connecting,
+    /// Has one.
+    Connected,
+    /// Had one.
+    Disconnected,
+}
+
+/// The state word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Where the socket stands.
+    pub phase: Phase,
+    /// How its connection ended: a TIPC error code, once everything before the end was put into the data descriptor.
+    pub end: u8,
+}
+
+impl State {
+    /// As a word.
+    pub const fn encode(self) -> u64 {
+        self.phase as u64 | (self.end as u64) << 8
+    }
+
+    /// From a word; what makes no sense is "disconnected".
+    pub const fn decode(word: u64) -> Self {
+        let phase = match word & 0xff {
+            0 => Phase::Open,
+            1 => Phase::Listening,
+            2 => Phase::Connecting,
+            3 => Phase::Connected,
+            _ => Phase::Disconnected,
+        };
+        Self { phase, end: (word >> 8) as u8 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_comes_back_from_its_word() {
+        for phase in [
+            Phase::Open,
+            Phase::Listening,
+            Phase::Connecting,
+            Phase::Connected,
+            Phase::Disconnected,
+        ] {
+            let state = State { phase, end: 5 };
+            assert_eq!(State::decode(state.encode()), state);
+        }
+    }
+}
