@@ -18,6 +18,8 @@ pub struct Ready {
     pub readable: bool,
     /// There is room.
     pub writable: bool,
+    /// The other side sends no more; what it sent before may still be there.
+    pub ended: bool,
 }
 
 /// When a descriptor is reported.
@@ -108,10 +110,12 @@ impl Epoll {
         Ok(self.events.iter().map(|event| {
             let flags = event.flags;
             let ended = EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP;
+            let ended = flags.intersects(ended);
             Ready {
                 token: event.data.u64(),
-                readable: flags.intersects(EventFlags::IN | ended),
+                readable: ended || flags.contains(EventFlags::IN),
                 writable: flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR),
+                ended,
             }
         }))
     }
@@ -130,7 +134,7 @@ mod tests {
         assert_eq!(epoll.wait_for(now).unwrap().count(), 0);
         rustix::io::write(&w, b"x").unwrap();
         let ready: Vec<_> = epoll.wait_for(None).unwrap().collect();
-        assert_eq!(ready, [Ready { token: 7, readable: true, writable: false }]);
+        assert_eq!(ready, [Ready { token: 7, readable: true, writable: false, ended: false }]);
         assert_eq!(epoll.wait_for(now).unwrap().count(), 0, "an edge is told once");
         epoll.remove(&r).unwrap();
         epoll.add(&r, 8, Report::WhileReadable).unwrap();

@@ -17,11 +17,16 @@ pub const MOST: usize = 32;
 /// Sends one message of two parts; never raises SIGPIPE.
 #[inline]
 pub fn send(fd: impl AsFd, header: &[u8], body: &[u8], nonblocking: bool) -> Result<usize, Errno> {
-    let flags =
-        if nonblocking { SendFlags::NOSIGNAL | SendFlags::DONTWAIT } else { SendFlags::NOSIGNAL };
-    let parts = [IoSlice::new(header), IoSlice::new(body)];
+    send_parts(fd, &[IoSlice::new(header), IoSlice::new(body)], nonblocking)
+}
+
+/// Sends octets from several places; never raises SIGPIPE.
+#[inline]
+pub fn send_parts(fd: impl AsFd, parts: &[IoSlice<'_>], nonblocking: bool) -> Result<usize, Errno> {
+    let wait = if nonblocking { SendFlags::DONTWAIT } else { SendFlags::empty() };
     loop {
-        match sendmsg(fd.as_fd(), &parts, &mut SendAncillaryBuffer::default(), flags) {
+        let control = &mut SendAncillaryBuffer::default();
+        match sendmsg(fd.as_fd(), parts, control, SendFlags::NOSIGNAL | wait) {
             Err(Errno::INTR) => {}
             done => return done,
         }

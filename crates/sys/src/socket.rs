@@ -270,11 +270,6 @@ pub fn shutdown_recv(fd: impl AsFd) {
     let _ = rustix::net::shutdown(fd, Shutdown::Read);
 }
 
-/// Ends both directions. Errors are of no interest: the peer may be gone.
-pub fn shutdown_both(fd: impl AsFd) {
-    let _ = rustix::net::shutdown(fd, Shutdown::Both);
-}
-
 /// An AF_UNIX address in the file system; at most 107 octets.
 pub fn path_address(path: &std::path::Path) -> Result<Address, OsError> {
     SocketAddrUnix::new(path)

@@ -1,12 +1,17 @@
 //! A TIPC node in user space: the protocol's state machine on real bearers.
 //!
 //! [`Runner`] is the event loop; [`Bearer`] carries frames over UDP or Ethernet; [`BearerSpec`] reads what a user writes to name one.
+//! [`Service`] gives other processes sockets, and [`Daemon`] is the event loop over both.
 //! UDP needs no privilege; Ethernet needs CAP_NET_RAW.
 
 mod bearer;
+mod daemon;
 mod runner;
+mod service;
 mod spec;
 
 pub use bearer::{Bearer, BearerOpenError};
+pub use daemon::Daemon;
 pub use runner::{Runner, RunnerError};
+pub use service::{Service, ServiceError, ServiceLimits};
 pub use spec::{BearerSpec, SpecError};

@@ -37,6 +37,9 @@ pub enum RunnerError {
         /// Why.
         source: BearerError,
     },
+    /// The system refuses something else.
+    #[error("{0}")]
+    Os(#[from] crossway_sys::OsError),
     /// Waiting failed.
     #[error("waiting for frames failed: {0}")]
     Poll(#[from] Errno),
@@ -54,7 +57,7 @@ pub struct Runner {
     unsent: u64,
 }
 
-fn now() -> Nanos {
+pub(crate) fn now() -> Nanos {
     Nanos(clock::monotonic_ns())
 }
 
@@ -116,24 +119,32 @@ impl Runner {
         let fds: Vec<BorrowedFd<'_>> =
             self.bearers.iter().map(|(_, b)| b.fd()).chain(others.iter().copied()).collect();
         let ready = poll::any_readable(&fds, Some(clock::instant_at(until.0)))?;
-        for (index, (id, bearer)) in self.bearers.iter().enumerate() {
-            if !ready[index] {
-                continue;
-            }
-            let at = now();
-            for _ in 0..FRAMES_PER_TURN {
-                // EAGAIN ends the turn; other errors are those of frames sent earlier (an unreachable remote) and no reason to stop.
-                let Ok((len, from)) = bearer.try_recv(&mut self.incoming) else { break };
-                self.node.handle_frame(at, *id, &from, &self.incoming[..len]);
-            }
+        for (index, _) in ready.iter().take(self.bearers.len()).enumerate().filter(|(_, r)| **r) {
+            self.receive(index);
         }
         self.node.handle_timeout(now());
         self.flush();
         Ok(ready[self.bearers.len()..].contains(&true))
     }
 
+    /// The bearers in the order in which they were enabled.
+    pub(crate) fn bearers(&self) -> impl Iterator<Item = &Bearer> {
+        self.bearers.iter().map(|(_, bearer)| bearer)
+    }
+
+    /// Takes frames from the bearer of this place, as many as one turn allows.
+    pub(crate) fn receive(&mut self, index: usize) {
+        let Some((id, bearer)) = self.bearers.get(index) else { return };
+        let at = now();
+        for _ in 0..FRAMES_PER_TURN {
+            // EAGAIN ends the turn; other errors are those of frames sent earlier (an unreachable remote) and no reason to stop.
+            let Ok((len, from)) = bearer.try_recv(&mut self.incoming) else { break };
+            self.node.handle_frame(at, *id, &from, &self.incoming[..len]);
+        }
+    }
+
     /// Sends what is due.
-    fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         let at = now();
         while let Some(transmit) = self.node.poll_transmit(at, &mut self.frame) {
             if let Some((_, bearer)) = self.bearers.iter().find(|(id, _)| *id == transmit.bearer)

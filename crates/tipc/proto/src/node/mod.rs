@@ -22,6 +22,7 @@ mod bearer;
 mod contact;
 mod deliver;
 mod discovery;
+mod handover;
 mod input;
 mod multicast;
 mod names;
@@ -37,6 +38,7 @@ mod topology;
 mod tunnel;
 
 pub use bearer::{BearerConfig, BearerError};
+pub use handover::{ConnectionRequest, Incoming, Taken};
 pub use report::{LinkReport, PeerReport};
 pub use sockets::SocketReport;
 

@@ -160,7 +160,7 @@ impl Node {
         Some((SocketAddr { port: Port(0), node: domain }, LOOKUP_NODE))
     }
 
-    fn is_reachable(&self, node: NodeAddr) -> bool {
+    pub(super) fn is_reachable(&self, node: NodeAddr) -> bool {
         node == self.own()
             || node == NodeAddr(0)
             || self.peers.get(&node).is_some_and(|p| p.is_up())

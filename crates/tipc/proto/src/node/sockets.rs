@@ -194,6 +194,19 @@ impl Node {
         }
         let request = socket.pop().ok_or(SocketError::WouldBlock)?;
         let described = crate::socket::describe(&request).ok_or(SocketError::WouldBlock)?;
+        let new = self.complete_request(now, kind, request)?;
+        self.run_local(now);
+        Ok((new, described.from))
+    }
+
+    /// Makes the new socket of an accepted request and answers the peer.
+    pub(super) fn complete_request(
+        &mut self,
+        now: Nanos,
+        kind: SocketKind,
+        request: alloc::vec::Vec<u8>,
+    ) -> Result<Port, SocketError> {
+        let described = crate::socket::describe(&request).ok_or(SocketError::WouldBlock)?;
         let new = self.open(kind)?;
         let peer = described.from;
         let accepted = self.socket(new)?;
@@ -210,8 +223,7 @@ impl Node {
         self.set_socket_timer(new, now + CONNECTION_PROBE);
         // The answer is an empty message of the connection. It goes ahead of any congestion: there is one per accepted request.
         self.answer_request(new, peer);
-        self.run_local(now);
-        Ok((new, peer))
+        Ok(new)
     }
 
     /// Asks for a connection, with `payload` as its first message if it is not empty. The answer is an event of the socket; until

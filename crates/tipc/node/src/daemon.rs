@@ -1,0 +1,114 @@
+//! The event loop of `tipcd`: one thread, one node, its bearers and its programs.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use crossway_sys::epoll::{Epoll, Ready, Report};
+use crossway_tipc_proto::node::{Event, Node};
+
+use crate::runner::{Runner, RunnerError, now};
+use crate::service::{Service, Token};
+
+/// Descriptors that are told of at a time.
+const BATCH: usize = 256;
+
+/// A node with bearers and programs.
+#[derive(Debug)]
+pub struct Daemon {
+    runner: Runner,
+    service: Service,
+    epoll: Epoll,
+    happened: Vec<Ready>,
+}
+
+impl Daemon {
+    /// Runs a node, all of whose bearers are enabled, and a service.
+    ///
+    /// # Errors
+    /// [`RunnerError::Os`].
+    pub fn new(runner: Runner, service: Service) -> Result<Self, RunnerError> {
+        let epoll = Epoll::new(BATCH)?;
+        for (index, bearer) in (0..).zip(runner.bearers()) {
+            epoll.add(bearer.fd(), Token::Bearer(index).encode(), Report::WhileReadable)?;
+        }
+        service.watch(&epoll)?;
+        Ok(Self { runner, service, epoll, happened: Vec::with_capacity(BATCH) })
+    }
+
+    /// Has [`Daemon::turn`] return true when one more descriptor is readable.
+    ///
+    /// # Errors
+    /// [`RunnerError::Os`].
+    pub fn watch(&self, other: impl AsFd) -> Result<(), RunnerError> {
+        Ok(self.epoll.add(other, Token::Other.encode(), Report::WhileReadable)?)
+    }
+
+    /// The node, to ask and to command.
+    pub const fn node(&mut self) -> &mut Node {
+        self.runner.node()
+    }
+
+    /// The programs' side.
+    pub const fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// Frames that a medium did not take since the start.
+    pub const fn unsent(&self) -> u64 {
+        self.runner.unsent()
+    }
+
+    /// Sends what is due, waits for anything or at most `limit`, and handles what came. Returns whether a watched descriptor is
+    /// readable.
+    ///
+    /// # Errors
+    /// [`RunnerError::Poll`].
+    pub fn turn(&mut self, limit: Duration) -> Result<bool, RunnerError> {
+        let at = now();
+        self.serve_node(at);
+        self.runner.flush();
+        let limit = at + if self.service.is_busy() { Duration::ZERO } else { limit };
+        let node = self.runner.node().poll_timeout();
+        let until = [node, self.service.poll_timeout()].into_iter().flatten().fold(limit, Ord::min);
+        self.happened.clear();
+        let left = until.since(at);
+        self.happened.extend(self.epoll.wait_for(Some(left))?);
+        let at = now();
+        let mut other = false;
+        for ready in &self.happened {
+            match Token::decode(ready.token) {
+                Some(Token::Bearer(index)) => self.runner.receive(index as usize),
+                Some(Token::Other) => other = true,
+                Some(token) => {
+                    let node = self.runner.node();
+                    self.service.handle_ready(at, node, &self.epoll, token, ready);
+                }
+                None => {}
+            }
+        }
+        let node = self.runner.node();
+        self.service.read_ready(at, node, &self.epoll);
+        if node.poll_timeout().is_some_and(|due| due <= at) {
+            node.handle_timeout(at);
+        }
+        self.service.handle_timeout(at, node, &self.epoll);
+        self.serve_node(at);
+        self.runner.flush();
+        Ok(other)
+    }
+
+    /// Passes on what happened in the node.
+    fn serve_node(&mut self, at: crossway_tipc_proto::time::Nanos) {
+        self.service.handle_events(at, self.runner.node(), &self.epoll);
+    }
+
+    /// The next event that is not only for a program's socket.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.service.told.pop_front()
+    }
+
+    /// Ends all contacts in good order and closes the bearers.
+    pub fn stop(&mut self) {
+        self.runner.stop();
+    }
+}

@@ -1,0 +1,82 @@
+//! A program: its control connection and its region of shared words.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+
+use crossway_sys::OsError;
+use crossway_sys::socket::Credentials;
+use crossway_sys::words::SharedWords;
+use crossway_tipc_client::protocol::slot::{self, State};
+
+/// A program that uses the node. It stays as long as its control connection or one of its sockets is open.
+#[derive(Debug)]
+pub(super) struct Client {
+    /// `None` when it has closed it.
+    pub(super) control: Option<OwnedFd>,
+    pub(super) credentials: Option<Credentials>,
+    region: Option<SharedWords>,
+    slots: u32,
+    free: Vec<u32>,
+    next: u32,
+}
+
+impl Client {
+    pub(super) fn new(control: OwnedFd, credentials: Option<Credentials>) -> Self {
+        let control = Some(control);
+        Self { control, credentials, region: None, slots: 0, free: Vec::new(), next: 0 }
+    }
+
+    /// Whether it has said hello.
+    pub(super) const fn is_greeted(&self) -> bool {
+        self.region.is_some()
+    }
+
+    /// Makes its region; the descriptor is for the program.
+    pub(super) fn greet(&mut self, slots: u32) -> Result<OwnedFd, OsError> {
+        let (region, fd) = SharedWords::create("tipcd-slots", slots as usize * slot::WORDS)?;
+        (self.region, self.slots) = (Some(region), slots);
+        Ok(fd)
+    }
+
+    /// Sockets it has.
+    pub(super) fn sockets(&self) -> usize {
+        self.next as usize - self.free.len()
+    }
+
+    /// A free slot, all its words 0; `None` when the program has its full number of sockets.
+    pub(super) fn take_slot(&mut self) -> Option<u32> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if self.next < self.slots => {
+                self.next += 1;
+                self.next - 1
+            }
+            None => return None,
+        };
+        for word in 0..slot::WORDS {
+            self.store(slot, word, 0);
+        }
+        Some(slot)
+    }
+
+    pub(super) fn free_slot(&mut self, slot: u32) {
+        self.free.push(slot);
+    }
+
+    pub(super) fn store(&self, slot: u32, word: usize, value: u64) {
+        if let Some(region) = &self.region {
+            region.word(slot as usize * slot::WORDS + word).store(value, Ordering::Release);
+        }
+    }
+
+    pub(super) fn set_state(&self, slot: u32, state: State) {
+        self.store(slot, slot::STATE, state.encode());
+    }
+
+    /// What the program says it has taken out of the descriptor of a slot. Anybody's number: to be bounded by who uses it.
+    pub(super) fn consumed(&self, slot: u32) -> u64 {
+        self.region.as_ref().map_or(0, |region| {
+            region.word(slot as usize * slot::WORDS + slot::CONSUMED).load(Ordering::Acquire)
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! Where programs come in: a listening socket in the file system, and control connections.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crossway_sys::epoll::{Epoll, Report};
+use crossway_sys::socket::{self, Kind};
+use crossway_sys::{Errno, OsError};
+
+use super::Service;
+use super::client::Client;
+use super::token::Token;
+
+/// Connections that may wait to be let in; the kernel clamps it to net.core.somaxconn.
+const BACKLOG: i32 = 1_024;
+
+/// Programs that are let in before other work is done.
+const LET_IN_AT_ONCE: usize = 32;
+
+/// The service cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// Somebody else serves there.
+    #[error(
+        "another tipcd serves at {}: use that one, or give this one another path (--socket)",
+        .path.display()
+    )]
+    Taken {
+        /// The path.
+        path: PathBuf,
+    },
+    /// What is there is no socket.
+    #[error("{} is there and is no socket: give another path (--socket)", .path.display())]
+    NoSocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The path cannot be bound.
+    #[error("cannot serve at {}: {source}; give a path in a directory that you may write to (--socket)", .path.display())]
+    Bind {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: OsError,
+    },
+    /// The system refuses something else.
+    #[error("{0}")]
+    Os(#[from] OsError),
+}
+
+/// The listening socket; its file goes with it.
+#[derive(Debug)]
+pub(super) struct Door {
+    pub(super) fd: OwnedFd,
+    path: PathBuf,
+    /// Which file it is, so that a successor's is left alone.
+    file: Option<(u64, u64)>,
+}
+
+impl Door {
+    pub(super) fn open(path: &Path, mode: u32) -> Result<Self, ServiceError> {
+        let cannot = |source| ServiceError::Bind { path: path.to_owned(), source };
+        let address = socket::path_address(path).map_err(cannot)?;
+        let fd = socket::unix(Kind::Seqpacket)?;
+        if let Ok(there) = fs::symlink_metadata(path) {
+            if !there.file_type().is_socket() {
+                return Err(ServiceError::NoSocket { path: path.to_owned() });
+            }
+            match socket::connect(&socket::unix(Kind::Seqpacket)?, &address) {
+                // Left over from a tipcd that was killed.
+                Err(Errno::CONNREFUSED | Errno::NOENT) => {
+                    let _ = fs::remove_file(path);
+                }
+                _ => return Err(ServiceError::Taken { path: path.to_owned() }),
+            }
+        }
+        socket::bind(&fd, &address, &path.display().to_string()).map_err(cannot)?;
+        let file = fs::symlink_metadata(path).ok().map(|m| (m.dev(), m.ino()));
+        let door = Self { fd, path: path.to_owned(), file };
+        // Nobody comes in before listen, so the permissions hold from the first moment on.
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))
+            .map_err(|e| cannot(OsError::new("chmod", path.display(), e)))?;
+        socket::listen(&door.fd, BACKLOG)?;
+        Ok(door)
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let there = fs::symlink_metadata(&self.path).ok().map(|m| (m.dev(), m.ino()));
+        if there.is_some() && there == self.file {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Service {
+    /// Takes programs that stand before the door.
+    pub(super) fn let_in(&mut self, epoll: &Epoll) {
+        for _ in 0..LET_IN_AT_ONCE {
+            let Ok(control) = socket::try_accept(&self.door.fd) else { return };
+            if self.clients.len() >= self.limits.clients {
+                // Closing it is the answer: the program says that the node turned it away.
+                continue;
+            }
+            let credentials = socket::peer_credentials(&control).ok();
+            let place = self.clients.insert(|_| Client::new(control, credentials));
+            let watched = match self.clients.get(place).and_then(|c| c.control.as_ref()) {
+                Some(control) => {
+                    epoll.add(control, Token::Client(place).encode(), Report::WhileReadable).is_ok()
+                }
+                None => false,
+            };
+            if !watched {
+                self.clients.remove(place);
+            }
+        }
+    }
+}

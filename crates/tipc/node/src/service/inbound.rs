@@ -1,0 +1,215 @@
+//! Messages from programs: read in batches, sent, held when the way is congested.
+
+use crossway_sys::epoll::Epoll;
+use crossway_sys::records::MOST;
+use crossway_sys::{Errno, socket};
+use crossway_tipc_client::protocol::control::Kind;
+use crossway_tipc_client::protocol::record::{
+    Header, Kind as RecordKind, PAD_FAMILY, SEND_HEADER_LEN,
+};
+use crossway_tipc_proto::node::Node;
+use crossway_tipc_proto::socket::{Address, SocketError};
+use crossway_tipc_proto::time::Nanos;
+
+use super::Service;
+use super::local::{AfterLinger, Local, Phase, Stalled, local_socket, proto_address};
+use super::token::Place;
+
+/// Octets of a message that is returned.
+const RETURNED_OCTETS: usize = 1_024;
+
+/// What became of a message.
+enum Sent {
+    Done,
+    /// It waits for room; so do those behind it.
+    Stalled,
+    /// No program of good will sends that.
+    Nonsense,
+}
+
+impl Service {
+    /// Reads one batch of a socket, if it may.
+    pub(super) fn read(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+        let Some(local) = self.sockets.get(place) else { return };
+        if !local.may_read() {
+            return;
+        }
+        match (&local.phase, local.kind) {
+            (Phase::Offered { .. }, _) => self.read_answer(now, node, epoll, place),
+            (_, Kind::Stream) => self.read_stream(now, node, epoll, place),
+            _ => self.read_messages(now, node, epoll, place),
+        }
+    }
+
+    fn read_messages(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+        let Some(local) = self.sockets.get_mut(place) else { return };
+        let count = match self.inbox.receive(&local.fd) {
+            Ok(count) => count,
+            Err(Errno::AGAIN) => {
+                local.readable = false;
+                return;
+            }
+            // ECONNRESET: the program has gone without reading all.
+            Err(_) => return self.hang_up(now, node, epoll, place),
+        };
+        local.readable = count == MOST;
+        for n in 0..count {
+            let Some(record) = self.inbox.get(n) else {
+                return self.hang_up(now, node, epoll, place);
+            };
+            let Some((address, payload)) = record.split_first_chunk::<SEND_HEADER_LEN>() else {
+                // Empty: the end. Shorter than an address: nonsense.
+                return self.hang_up(now, node, epoll, place);
+            };
+            let dest = match u16::from_ne_bytes([address[0], address[1]]) {
+                0 => None,
+                PAD_FAMILY => continue,
+                _ => match proto_address(address) {
+                    Some(dest) => Some(dest),
+                    None => return self.hang_up(now, node, epoll, place),
+                },
+            };
+            let hold = Stalled { dest, payload: Vec::new(), sent: 0 };
+            let outcome = if local.stalled.is_empty() {
+                send_one(now, node, local, dest, payload, &mut self.undelivered)
+            } else {
+                Sent::Stalled
+            };
+            match outcome {
+                Sent::Done => {}
+                Sent::Stalled => {
+                    local.stalled.push_back(Stalled { payload: payload.to_vec(), ..hold });
+                }
+                Sent::Nonsense => return self.hang_up(now, node, epoll, place),
+            }
+        }
+    }
+
+    fn read_stream(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+        let Some(local) = self.sockets.get_mut(place) else { return };
+        let len = match socket::recv(&local.fd, &mut self.scratch, true) {
+            Ok(0) => return self.hang_up(now, node, epoll, place),
+            Ok(len) => len,
+            Err(Errno::AGAIN) => {
+                local.readable = false;
+                return;
+            }
+            Err(_) => return self.hang_up(now, node, epoll, place),
+        };
+        let padding = len.min(local.pad_owed);
+        local.pad_owed -= padding;
+        let octets = &self.scratch[padding..len];
+        // On a socket that is not connected octets have no meaning.
+        let (Phase::Connected, Some(port)) = (&local.phase, local.port) else { return };
+        if octets.is_empty() {
+            return;
+        }
+        let sent = match node.send(now, port, None, octets) {
+            Ok(sent) => sent,
+            Err(SocketError::WouldBlock) => 0,
+            // The connection is over, and the program is told by its descriptor.
+            Err(_) => return,
+        };
+        if sent < octets.len() {
+            let rest = octets[sent..].to_vec();
+            local.stalled.push_back(Stalled { dest: None, payload: rest, sent: 0 });
+        }
+    }
+
+    /// Sends on what waited.
+    pub(super) fn retry(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+        let Some(local) = self.sockets.get_mut(place) else { return };
+        if local.stalled.is_empty() {
+            return;
+        }
+        while let Some(mut held) = local.stalled.pop_front() {
+            let rest = &held.payload[held.sent..];
+            if local.kind == Kind::Stream {
+                let Some(port) = local.port else { continue };
+                match node.send(now, port, None, rest) {
+                    Ok(sent) => held.sent += sent,
+                    Err(SocketError::WouldBlock) => {}
+                    Err(_) => continue,
+                }
+                if held.sent < held.payload.len() {
+                    local.stalled.push_front(held);
+                    return;
+                }
+            } else if let Sent::Stalled =
+                send_one(now, node, local, held.dest, rest, &mut self.undelivered)
+            {
+                local.stalled.push_front(held);
+                return;
+            }
+        }
+        match local.lingers {
+            Some((_, AfterLinger::Shutdown)) => self.linger_more(now, node, epoll, place),
+            // The end was read already: nothing is left.
+            Some((_, AfterLinger::Close)) if !local.readable => {
+                self.remove(now, node, epoll, place);
+            }
+            _ if local.may_read() => self.list(place),
+            _ => {}
+        }
+    }
+}
+
+/// Sends one message of a program.
+fn send_one(
+    now: Nanos,
+    node: &mut Node,
+    local: &mut Local,
+    dest: Option<Address>,
+    payload: &[u8],
+    undelivered: &mut u64,
+) -> Sent {
+    let Some(port) = local.port else { return Sent::Nonsense };
+    if local.kind.is_connected_kind() {
+        if !matches!(local.phase, Phase::Connected) {
+            return Sent::Done;
+        }
+        return match node.send(now, port, None, payload) {
+            Err(SocketError::WouldBlock) => Sent::Stalled,
+            // A connection that is over shows at the descriptor.
+            Ok(_) | Err(_) => Sent::Done,
+        };
+    }
+    let Some(dest) = dest else { return Sent::Nonsense };
+    match node.send(now, port, Some(dest), payload) {
+        Ok(_) => Sent::Done,
+        Err(SocketError::WouldBlock) => Sent::Stalled,
+        Err(error) => {
+            // It was reachable when the program looked, and is no more: as if the message had met nobody on its way.
+            let wanted = node.socket_report(port).is_ok_and(|r| !r.options.dest_droppable);
+            if !wanted || error != SocketError::Unreachable || !return_to(local, dest, payload) {
+                *undelivered += 1;
+            }
+            Sent::Done
+        }
+    }
+}
+
+/// Gives a program its own message back.
+fn return_to(local: &mut Local, dest: Address, payload: &[u8]) -> bool {
+    const NO_NAME: u8 = 1;
+    const NO_NODE: u8 = 3;
+    let (from, error) = match dest {
+        Address::Socket(to) => (to, NO_NODE),
+        _ => (Default::default(), NO_NAME),
+    };
+    let header = Header {
+        kind: RecordKind::Returned,
+        error,
+        from: local_socket(from),
+        service: None,
+        member: None,
+        gone: false,
+    };
+    let part = &payload[..payload.len().min(RETURNED_OCTETS)];
+    let done = crossway_sys::records::send(&local.fd, &header.encode(), part, true).is_ok();
+    if done {
+        local.pushed += 1;
+        local.unread.push_back(None);
+    }
+    done
+}

@@ -1,0 +1,40 @@
+//! What one node's programs may take, and what happens beyond it.
+
+use std::time::Duration;
+
+/// Bounds of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceLimits {
+    /// Programs. One more is turned away: its connection is closed.
+    pub clients: usize,
+    /// Sockets of one program. One more is refused (EMFILE); a request for a connection to such a program is refused too.
+    pub sockets_per_client: usize,
+    /// Octets that wait in the node for one socket, for messages of low importance; medium, high and critical may fill 2, 4 and 8 times
+    /// as much. Beyond it messages are returned as overload, connections are held back. A program may ask for less or for up to this.
+    pub receive_octets: usize,
+    /// How long what a program sent before it closed is still sent on when the receiver holds it back (the kernel's 8 s).
+    pub linger: Duration,
+}
+
+impl Default for ServiceLimits {
+    fn default() -> Self {
+        Self {
+            clients: 1_024,
+            sockets_per_client: 4_096,
+            receive_octets: 2 << 20,
+            linger: Duration::from_secs(8),
+        }
+    }
+}
+
+/// Connection requests of one listener that are in its program's hands and neither taken nor refused. Further ones wait in the node.
+pub(super) const OFFERS_MAX: usize = 8;
+
+/// Octets that are taken out of the node for one socket at a time.
+pub(super) const OUT_OCTETS: usize = 128 << 10;
+
+/// Octets read from a stream at a time: the largest message that is one packet of every kernel's choice.
+pub(super) const STREAM_READ_OCTETS: usize = 64 << 10;
+
+/// Batches that are read from a descriptor before a request about its socket is answered. The descriptor holds less.
+pub(super) const BATCHES_BEFORE_REQUEST: usize = 64;

@@ -1,0 +1,177 @@
+//! One socket of a program, as the service sees it.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+use crossway_tipc_client::address::{self as local, ENCODED_LEN};
+use crossway_tipc_client::protocol::control::Kind;
+use crossway_tipc_client::protocol::record::HEADER_LEN;
+use crossway_tipc_proto::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
+use crossway_tipc_proto::node::{ConnectionRequest, Taken};
+use crossway_tipc_proto::socket::{Address, SocketKind};
+use crossway_tipc_proto::time::Nanos;
+
+use super::token::Place;
+
+/// Where a socket stands, beyond what its node knows.
+#[derive(Debug)]
+pub(super) enum Phase {
+    Open,
+    Listening,
+    Connecting,
+    Connected,
+    Disconnected,
+    /// A request for a connection is in the program's hands; accepting or refusing it comes back to this listener.
+    Offered {
+        request: ConnectionRequest,
+        listener: Place,
+    },
+}
+
+/// A message that waits because the way is congested.
+#[derive(Debug)]
+pub(super) struct Stalled {
+    pub(super) dest: Option<Address>,
+    pub(super) payload: Vec<u8>,
+    /// Octets of it that have gone.
+    pub(super) sent: usize,
+}
+
+/// A message on its way to the program.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) header: [u8; HEADER_LEN],
+    pub(super) taken: Taken,
+}
+
+/// One socket.
+#[derive(Debug)]
+pub(super) struct Local {
+    pub(super) fd: OwnedFd,
+    pub(super) token: u64,
+    /// `None` while a request is offered.
+    pub(super) port: Option<Port>,
+    pub(super) kind: Kind,
+    pub(super) client: Place,
+    pub(super) slot: u32,
+    pub(super) phase: Phase,
+    /// The descriptor may hold more to read, and it is in the list of those to be read.
+    pub(super) readable: bool,
+    pub(super) listed: bool,
+    /// The descriptor had room when it was last written to.
+    pub(super) writable: bool,
+    /// What is in the descriptor stays there, so that it polls unwritable.
+    pub(super) holds: bool,
+    /// Octets of a stream that only filled the descriptor.
+    pub(super) pad_owed: usize,
+    pub(super) stalled: VecDeque<Stalled>,
+    /// Taken out of the node and not yet in the descriptor.
+    pub(super) out: VecDeque<Outgoing>,
+    /// Octets of the first of these that a stream's descriptor has.
+    pub(super) out_sent: usize,
+    /// Messages put into the descriptor.
+    pub(super) pushed: u64,
+    /// Those of them that the program may not have read, oldest first; `None` for one that nobody wants back.
+    pub(super) unread: VecDeque<Option<Taken>>,
+    /// How the connection ended, to be told when `out` is empty.
+    pub(super) end: Option<u8>,
+    /// The program is gone or wants the connection shut down, and what it had sent is still to go until then.
+    pub(super) lingers: Option<(Nanos, AfterLinger)>,
+    /// Requests in the program's hands.
+    pub(super) offers: usize,
+}
+
+/// What is done when everything has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AfterLinger {
+    Close,
+    Shutdown,
+}
+
+impl Local {
+    pub(super) fn new(
+        fd: OwnedFd,
+        token: u64,
+        kind: Kind,
+        (client, slot): (Place, u32),
+        phase: Phase,
+    ) -> Self {
+        Self {
+            fd,
+            token,
+            port: None,
+            kind,
+            client,
+            slot,
+            phase,
+            readable: false,
+            listed: false,
+            writable: true,
+            holds: false,
+            pad_owed: 0,
+            stalled: VecDeque::new(),
+            out: VecDeque::new(),
+            out_sent: 0,
+            pushed: 0,
+            unread: VecDeque::new(),
+            end: None,
+            lingers: None,
+            offers: 0,
+        }
+    }
+
+    /// Forgets the messages that the program has read, by its own count.
+    pub(super) fn note_consumed(&mut self, consumed: u64) {
+        // More than was pushed is a lie; the program then only harms the senders of what it did not read.
+        let unread = self.pushed.saturating_sub(consumed);
+        while self.unread.len() as u64 > unread {
+            self.unread.pop_front();
+        }
+    }
+
+    /// Whether messages of the program are to be read now.
+    pub(super) fn may_read(&self) -> bool {
+        self.readable && !self.holds && self.stalled.is_empty()
+    }
+}
+
+pub(super) const fn proto_kind(kind: Kind) -> SocketKind {
+    match kind {
+        Kind::Stream => SocketKind::Stream,
+        Kind::Dgram => SocketKind::Dgram,
+        Kind::Rdm => SocketKind::Rdm,
+        Kind::Seqpacket => SocketKind::Seqpacket,
+    }
+}
+
+pub(super) const fn proto_range(range: local::ServiceRange) -> ServiceRange {
+    ServiceRange { service: range.service, lower: range.lower, upper: range.upper }
+}
+
+pub(super) const fn proto_scope(scope: local::Scope) -> Scope {
+    match scope {
+        local::Scope::Cluster => Scope::Cluster,
+        local::Scope::Node => Scope::Node,
+    }
+}
+
+/// The node's form of an address; `None` for one that is none.
+pub(super) fn proto_address(raw: &[u8; ENCODED_LEN]) -> Option<Address> {
+    Some(match local::Address::decode(raw).ok()? {
+        local::Address::Range(range) => Address::Range(proto_range(range)),
+        local::Address::Service { service, instance, domain } => {
+            Address::Service { service, instance, domain: NodeAddr(domain) }
+        }
+        local::Address::Socket(s) => {
+            Address::Socket(SocketAddr { port: Port(s.port), node: NodeAddr(s.node) })
+        }
+    })
+}
+
+pub(super) const fn local_socket(addr: SocketAddr) -> local::SocketAddress {
+    local::SocketAddress { port: addr.port.0, node: addr.node.0 }
+}
+
+pub(super) const fn local_range(range: ServiceRange) -> local::ServiceRange {
+    local::ServiceRange { service: range.service, lower: range.lower, upper: range.upper }
+}

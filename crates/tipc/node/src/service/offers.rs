@@ -1,0 +1,114 @@
+//! Requests for connections: put into the hands of the listening program, accepted by its word, refused by its silence.
+
+use crossway_sys::epoll::Epoll;
+use crossway_sys::{Errno, fdpass, socket};
+use crossway_tipc_client::protocol::control::Opened;
+use crossway_tipc_client::protocol::record::{Header, Kind as RecordKind};
+use crossway_tipc_client::protocol::slot::{self, Phase as SharedPhase, State};
+use crossway_tipc_proto::node::{ConnectionRequest, Node};
+use crossway_tipc_proto::time::Nanos;
+
+use super::Service;
+use super::limits::OFFERS_MAX;
+use super::local::{Phase, local_range, local_socket, proto_kind};
+use super::token::Place;
+
+impl Service {
+    /// Puts requests of a listening socket into its program's hands, a few at a time.
+    pub(super) fn offer(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+        while let Some(local) = self.sockets.get(place)
+            && local.offers < OFFERS_MAX
+            && let Some(port) = local.port
+            && let Ok(request) = node.take_request(port)
+        {
+            if !self.offer_one(epoll, place, &request) {
+                node.refuse_request(now, &request);
+            }
+        }
+    }
+
+    /// Makes the new socket's descriptor and hands it over. False when that cannot be.
+    fn offer_one(&mut self, epoll: &Epoll, listener: Place, request: &ConnectionRequest) -> bool {
+        let Some(local) = self.sockets.get(listener) else { return false };
+        let (kind, client) = (local.kind, local.client);
+        let Some(slot) = self.clients.get_mut(client).and_then(|c| c.take_slot()) else {
+            return false;
+        };
+        let phase = Phase::Offered { request: request.clone(), listener };
+        let Ok((theirs, place, token)) = self.make_pair(epoll, kind, (client, slot), phase) else {
+            self.free_slot(client, slot);
+            return false;
+        };
+        let peer = local_socket(request.peer);
+        if let Some(client) = self.clients.get(client) {
+            client.store(slot, slot::PEER, u64::from(peer.port) << 32 | u64::from(peer.node));
+            client.set_state(slot, State { phase: SharedPhase::Connected, end: 0 });
+        }
+        let header = Header {
+            kind: RecordKind::Offer,
+            error: 0,
+            from: peer,
+            service: request.service.map(local_range),
+            member: None,
+            gone: false,
+        };
+        let mut octets = header.encode().to_vec();
+        octets.extend_from_slice(&Opened { token, slot }.offer());
+        let Some(local) = self.sockets.get_mut(listener) else { return false };
+        let fds = [std::os::fd::AsFd::as_fd(&theirs)];
+        if fdpass::try_send(&local.fd, &octets, &fds) == Ok(octets.len()) {
+            local.offers += 1;
+            return true;
+        }
+        self.by_token.remove(&token);
+        self.sockets.remove(place);
+        self.free_slot(client, slot);
+        false
+    }
+
+    /// Reads what a program says to an offer: one octet accepts, the end refuses.
+    pub(super) fn read_answer(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+        let Some(local) = self.sockets.get_mut(place) else { return };
+        match socket::recv(&local.fd, &mut [0], true) {
+            Err(Errno::AGAIN) => {
+                local.readable = false;
+                return;
+            }
+            Ok(1) => {}
+            Ok(_) | Err(_) => return self.remove(now, node, epoll, place),
+        }
+        // The answer's own edge may have been the only one for what came behind it.
+        local.readable = true;
+        let Phase::Offered { request, listener } =
+            std::mem::replace(&mut local.phase, Phase::Connected)
+        else {
+            return;
+        };
+        match node.accept_request(now, proto_kind(local.kind), request) {
+            Ok(port) => {
+                local.port = Some(port);
+                self.by_port.insert(port, place);
+                self.bound_queue(node, port);
+                self.list(place);
+                // A request with data: they wait already, and nothing will announce them.
+                self.deliver(now, node, epoll, place);
+            }
+            Err(_) => self.remove(now, node, epoll, place),
+        }
+        self.offer_settled(now, node, epoll, listener);
+    }
+
+    /// An offer was accepted or refused: the listener may have the next.
+    pub(super) fn offer_settled(
+        &mut self,
+        now: Nanos,
+        node: &mut Node,
+        epoll: &Epoll,
+        listener: Place,
+    ) {
+        if let Some(local) = self.sockets.get_mut(listener) {
+            local.offers = local.offers.saturating_sub(1);
+            self.offer(now, node, epoll, listener);
+        }
+    }
+}

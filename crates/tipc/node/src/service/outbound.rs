@@ -1,0 +1,134 @@
+//! Messages to programs: out of the node into their descriptors, in batches, as long as these have room.
+
+use std::io::IoSlice;
+
+use crossway_sys::epoll::Epoll;
+use crossway_sys::records::{self, MOST};
+use crossway_sys::{Errno, socket};
+use crossway_tipc_client::protocol::control::Kind;
+use crossway_tipc_client::protocol::record::{Header, Kind as RecordKind};
+use crossway_tipc_client::protocol::slot::Phase as SharedPhase;
+use crossway_tipc_proto::addr::Port;
+use crossway_tipc_proto::node::Node;
+use crossway_tipc_proto::time::Nanos;
+use crossway_tipc_proto::wire::ErrorCode;
+
+use super::Service;
+use super::limits::OUT_OCTETS;
+use super::local::{Local, Outgoing, Phase, local_range, local_socket};
+use super::token::Place;
+
+impl Service {
+    /// Hands over what waits for a socket's program.
+    pub(super) fn deliver(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+        let Some(local) = self.sockets.get_mut(place) else { return };
+        let Some(port) = local.port else { return };
+        if matches!(local.phase, Phase::Listening) {
+            return self.offer(now, node, epoll, place);
+        }
+        if matches!(local.phase, Phase::Open | Phase::Connecting) && local.kind.is_connected_kind()
+        {
+            return;
+        }
+        while local.writable {
+            fill(now, node, local, port);
+            if local.out.is_empty() {
+                break;
+            }
+            let outcome = if local.kind == Kind::Stream {
+                write_octets(local)
+            } else {
+                let consumed = self.clients.get(local.client).map_or(0, |c| c.consumed(local.slot));
+                local.note_consumed(consumed);
+                write_messages(local)
+            };
+            match outcome {
+                Ok(()) => {}
+                Err(Errno::AGAIN) => local.writable = false,
+                // The program is gone; reading says so, too, and in its turn closes the socket.
+                Err(_) => {
+                    local.readable = true;
+                    local.writable = false;
+                    return self.list(place);
+                }
+            }
+        }
+        if local.out.is_empty()
+            && let Some(end) = local.end.take()
+        {
+            local.phase = Phase::Disconnected;
+            local.stalled.clear();
+            local.readable = true;
+            self.list(place);
+            let Some(local) = self.sockets.get(place) else { return };
+            self.set_state(local, SharedPhase::Disconnected, end);
+            socket::shutdown_send(&local.fd);
+        }
+    }
+}
+
+/// Takes messages out of the node up to a batch.
+fn fill(now: Nanos, node: &mut Node, local: &mut Local, port: Port) {
+    let mut octets = 0;
+    while local.out.len() < MOST && octets < OUT_OCTETS && local.end.is_none() {
+        let Ok(taken) = node.take(now, port) else { return };
+        let incoming = taken.incoming();
+        let returned = incoming.error != ErrorCode::Ok;
+        if returned && local.kind.is_connected_kind() {
+            local.end = Some(incoming.error.number() as u8);
+            return;
+        }
+        let header = Header {
+            kind: if returned { RecordKind::Returned } else { RecordKind::Data },
+            error: incoming.error.number() as u8,
+            from: local_socket(incoming.from),
+            service: incoming.service.map(local_range),
+            member: None,
+            gone: false,
+        };
+        octets += taken.octets();
+        local.out.push_back(Outgoing { header: header.encode(), taken });
+    }
+}
+
+fn write_messages(local: &mut Local) -> Result<(), Errno> {
+    let Local { fd, out, .. } = local;
+    let messages = out.iter().map(|o| (&o.header, o.taken.payload()));
+    let sent = if out.len() == 1 {
+        let first = &out[0];
+        records::send(&*fd, &first.header, first.taken.payload(), true)?;
+        1
+    } else {
+        records::send_many(&*fd, messages)?
+    };
+    for _ in 0..sent {
+        let Some(outgoing) = local.out.pop_front() else { break };
+        local.pushed += 1;
+        // Only what its sender wants back is kept until it was read.
+        let kept = outgoing.taken.is_returnable().then_some(outgoing.taken);
+        local.unread.push_back(kept);
+    }
+    Ok(())
+}
+
+fn write_octets(local: &mut Local) -> Result<(), Errno> {
+    let mut parts = [IoSlice::new(&[]); MOST];
+    let mut skip = local.out_sent;
+    for (part, outgoing) in parts.iter_mut().zip(&local.out) {
+        *part = IoSlice::new(&outgoing.taken.payload()[skip..]);
+        skip = 0;
+    }
+    let count = local.out.len().min(MOST);
+    let mut sent = records::send_parts(&local.fd, &parts[..count], true)?;
+    while let Some(first) = local.out.front() {
+        let left = first.taken.payload().len() - local.out_sent;
+        if sent < left {
+            local.out_sent += sent;
+            break;
+        }
+        sent -= left;
+        local.out_sent = 0;
+        local.out.pop_front();
+    }
+    Ok(())
+}

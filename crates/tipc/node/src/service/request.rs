@@ -1,0 +1,357 @@
+//! What programs ask on their control connections.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use crossway_sys::epoll::Epoll;
+use crossway_sys::{Errno, fdpass};
+use crossway_tipc_client::address::Binding;
+use crossway_tipc_client::protocol::VERSION;
+use crossway_tipc_client::protocol::control::{
+    Kind, LEN_MAX, Opened, Report, Request, VERSION_MISMATCH, Welcome, Writer,
+};
+use crossway_tipc_client::protocol::slot::{Phase as SharedPhase, State};
+use crossway_tipc_proto::addr::{Importance, Port};
+use crossway_tipc_proto::node::Node;
+use crossway_tipc_proto::socket::{MulticastMethod, SocketError};
+use crossway_tipc_proto::time::Nanos;
+
+use super::Service;
+use super::limits::BATCHES_BEFORE_REQUEST;
+use super::local::{Phase, local_socket, proto_address, proto_kind, proto_range, proto_scope};
+use super::token::Place;
+
+/// The options of level SOL_TIPC, by the kernel's numbers.
+mod option {
+    pub(super) const IMPORTANCE: u32 = 127;
+    pub(super) const SRC_DROPPABLE: u32 = 128;
+    pub(super) const DEST_DROPPABLE: u32 = 129;
+    pub(super) const CONN_TIMEOUT: u32 = 130;
+    pub(super) const NODE_RECVQ_DEPTH: u32 = 131;
+    pub(super) const SOCK_RECVQ_DEPTH: u32 = 132;
+    pub(super) const MCAST_BROADCAST: u32 = 133;
+    pub(super) const MCAST_REPLICAST: u32 = 134;
+    pub(super) const SOCK_RECVQ_USED: u32 = 137;
+    /// Not the kernel's: octets of the receive queue, which there is SO_RCVBUF.
+    pub(super) const RECEIVE_OCTETS: u32 = 0x1_0008;
+}
+
+/// An answer: octets, and descriptors to go with them.
+struct Answer {
+    octets: Vec<u8>,
+    fds: Vec<OwnedFd>,
+}
+
+impl Answer {
+    fn error(errno: Errno) -> Self {
+        Self { octets: Writer::answer(errno.raw_os_error()).finish(), fds: Vec::new() }
+    }
+
+    fn done() -> Self {
+        Self { octets: Writer::answer(0).finish(), fds: Vec::new() }
+    }
+
+    fn of(outcome: Result<(), Errno>) -> Self {
+        match outcome {
+            Ok(()) => Self::done(),
+            Err(errno) => Self::error(errno),
+        }
+    }
+}
+
+fn errno(error: SocketError) -> Errno {
+    Errno::from_raw_os_error(error.errno())
+}
+
+impl Service {
+    /// Answers one request of a program, or takes leave of it.
+    pub(super) fn serve_client(
+        &mut self,
+        now: Nanos,
+        node: &mut Node,
+        epoll: &Epoll,
+        place: Place,
+    ) {
+        let Some(control) = self.clients.get(place).and_then(|c| c.control.as_ref()) else {
+            return;
+        };
+        let mut octets = vec![0; LEN_MAX];
+        // Descriptors that come with a request mean nothing and are closed.
+        let len = match fdpass::receive(control, &mut octets, &mut Vec::new(), true) {
+            Ok(len) => len,
+            Err(Errno::AGAIN) => return,
+            Err(_) => 0,
+        };
+        let answer = match Request::decode(&octets[..len]) {
+            Some(request) => self.answer(now, node, epoll, place, &request),
+            None => None,
+        };
+        let Some(answer) = answer else { return self.leave(place) };
+        let Some(control) = self.clients.get(place).and_then(|c| c.control.as_ref()) else {
+            return;
+        };
+        let fds: Vec<_> = answer.fds.iter().map(AsFd::as_fd).collect();
+        // A program that does not read its answers breaks the rule of one at a time.
+        if fdpass::try_send(control, &answer.octets, &fds).is_err() {
+            self.leave(place);
+        }
+    }
+
+    /// The control connection is over; the program's sockets, which another may share, stay.
+    fn leave(&mut self, place: Place) {
+        if let Some(client) = self.clients.get_mut(place) {
+            client.control = None;
+            if client.sockets() == 0 {
+                self.clients.remove(place);
+            }
+        }
+    }
+
+    /// `None` for what no program of good will asks.
+    fn answer(
+        &mut self,
+        now: Nanos,
+        node: &mut Node,
+        epoll: &Epoll,
+        client: Place,
+        request: &Request<'_>,
+    ) -> Option<Answer> {
+        if let Request::Hello { version } = *request {
+            return self.greet(node, client, version);
+        }
+        if !self.clients.get(client)?.is_greeted() {
+            return None;
+        }
+        let token = match *request {
+            Request::Hello { .. } => return None,
+            Request::Open { kind } => return Some(self.open_socket(node, epoll, client, kind)),
+            Request::Bind { token, .. }
+            | Request::UnbindAll { token }
+            | Request::Listen { token, .. }
+            | Request::Connect { token, .. }
+            | Request::Shutdown { token }
+            | Request::Report { token }
+            | Request::SetOption { token, .. }
+            | Request::GetOption { token, .. }
+            | Request::Resolve { token, .. }
+            | Request::Join { token, .. }
+            | Request::Leave { token } => token,
+        };
+        let Some(place) = self.by_token.get(&token).copied() else {
+            return Some(Answer::error(Errno::BADF));
+        };
+        // What the program sent before it asked comes first.
+        for _ in 0..BATCHES_BEFORE_REQUEST {
+            self.read(now, node, epoll, place);
+            if !self.sockets.get(place).is_some_and(|local| local.may_read()) {
+                break;
+            }
+        }
+        let Some(port) = self.sockets.get(place).and_then(|local| local.port) else {
+            return Some(Answer::error(Errno::BADF));
+        };
+        let answer = match *request {
+            Request::Bind { address, .. } => Answer::of(bind(now, node, port, &address)),
+            Request::UnbindAll { .. } => Answer::of(node.unbind(now, port, None).map_err(errno)),
+            Request::Listen { pad, .. } => {
+                let outcome = node.listen(port).map_err(errno);
+                self.settle(now, node, epoll, place, pad, outcome, Phase::Listening);
+                Answer::of(outcome)
+            }
+            Request::Connect { address, pad, payload, .. } => {
+                let outcome = match proto_address(&address) {
+                    None => Err(Errno::INVAL),
+                    dest => match node.connect(now, port, dest, payload) {
+                        Err(SocketError::InProgress) => Ok(()),
+                        other => other.map_err(errno),
+                    },
+                };
+                self.settle(now, node, epoll, place, pad, outcome, Phase::Connecting);
+                Answer::error(outcome.err().unwrap_or(Errno::INPROGRESS))
+            }
+            Request::Shutdown { .. } => {
+                self.shut_down(now, node, epoll, place);
+                Answer::done()
+            }
+            Request::Report { .. } => report(node, port),
+            Request::SetOption { name, value, .. } => {
+                Answer::of(self.set_option(node, port, name, value))
+            }
+            Request::GetOption { name, .. } => match get_option(node, port, name) {
+                Ok(value) => {
+                    Answer { octets: Writer::answer(0).u32(value).finish(), fds: Vec::new() }
+                }
+                Err(errno) => Answer::error(errno),
+            },
+            Request::Resolve { address, .. } => Answer::of(match proto_address(&address) {
+                None => Err(Errno::INVAL),
+                Some(dest) => node.check_destination(dest).map_err(errno),
+            }),
+            Request::Join { .. } | Request::Leave { .. } => Answer::error(Errno::OPNOTSUPP),
+            Request::Hello { .. } | Request::Open { .. } => return None,
+        };
+        // The program's next look at an epoch must see what its own request did.
+        self.handle_events(now, node, epoll);
+        Some(answer)
+    }
+
+    fn greet(&mut self, node: &Node, place: Place, version: u16) -> Option<Answer> {
+        let slots = u32::try_from(self.limits.sockets_per_client).unwrap_or(u32::MAX);
+        let client = self.clients.get_mut(place)?;
+        if version != VERSION {
+            let octets = Writer::answer(VERSION_MISMATCH).u32(VERSION.into()).finish();
+            return Some(Answer { octets, fds: Vec::new() });
+        }
+        if client.is_greeted() {
+            return None;
+        }
+        let region = client.greet(slots);
+        let (Ok(region), Ok(epochs)) = (region, self.epochs_fd.try_clone()) else {
+            return Some(Answer::error(Errno::NFILE));
+        };
+        let node = node.addr().unwrap_or_default().0;
+        let octets = Welcome { version, slots, node }.encode();
+        Some(Answer { octets, fds: vec![region, epochs] })
+    }
+
+    fn open_socket(&mut self, node: &mut Node, epoll: &Epoll, client: Place, kind: Kind) -> Answer {
+        let Some(slot) = self.clients.get_mut(client).and_then(|c| c.take_slot()) else {
+            return Answer::error(Errno::MFILE);
+        };
+        let port = match node.open(proto_kind(kind)) {
+            Ok(port) => port,
+            Err(error) => {
+                self.free_slot(client, slot);
+                return Answer::error(errno(error));
+            }
+        };
+        match self.make_pair(epoll, kind, (client, slot), Phase::Open) {
+            Ok((theirs, place, token)) => {
+                if let Some(local) = self.sockets.get_mut(place) {
+                    local.port = Some(port);
+                }
+                self.by_port.insert(port, place);
+                self.bound_queue(node, port);
+                Answer { octets: Opened { token, slot }.encode(), fds: vec![theirs] }
+            }
+            Err(_) => {
+                let _ = node.close(Nanos(0), port);
+                self.free_slot(client, slot);
+                Answer::error(Errno::NFILE)
+            }
+        }
+    }
+
+    /// Gives a new socket's queue the service's bound.
+    pub(super) fn bound_queue(&self, node: &mut Node, port: Port) {
+        if let Ok(mut report) = node.socket_report(port) {
+            report.options.receive_octets = self.limits.receive_octets;
+            let _ = node.set_options(port, report.options);
+        }
+    }
+
+    /// Draws the consequences of a listen or connect: the descriptor stays unwritable, or what made it so goes.
+    #[allow(clippy::too_many_arguments)] // three are the machinery that every step takes
+    fn settle(
+        &mut self,
+        now: Nanos,
+        node: &mut Node,
+        epoll: &Epoll,
+        place: Place,
+        pad: u32,
+        outcome: Result<(), Errno>,
+        phase: Phase,
+    ) {
+        let Some(local) = self.sockets.get_mut(place) else { return };
+        if local.kind == Kind::Stream {
+            local.pad_owed += pad as usize;
+        }
+        if outcome.is_ok() {
+            let shared = match phase {
+                Phase::Listening => SharedPhase::Listening,
+                _ => SharedPhase::Connecting,
+            };
+            (local.phase, local.holds) = (phase, true);
+            if let Some(client) = self.clients.get(local.client) {
+                client.set_state(local.slot, State { phase: shared, end: 0 });
+            }
+        } else if pad > 0 {
+            (local.holds, local.readable) = (false, true);
+            self.read(now, node, epoll, place);
+            self.list(place);
+        }
+    }
+
+    fn set_option(&self, node: &mut Node, port: Port, name: u32, value: u32) -> Result<(), Errno> {
+        let report = node.socket_report(port).map_err(errno)?;
+        let stream = report.kind == crossway_tipc_proto::socket::SocketKind::Stream;
+        let mut options = report.options;
+        match name {
+            option::IMPORTANCE => {
+                options.importance = Importance::from_number(value).ok_or(Errno::INVAL)?;
+            }
+            option::SRC_DROPPABLE if stream => return Err(Errno::NOPROTOOPT),
+            option::SRC_DROPPABLE => options.src_droppable = value != 0,
+            option::DEST_DROPPABLE => options.dest_droppable = value != 0,
+            option::CONN_TIMEOUT => {
+                let ms = u64::from(value & u32::from(u16::MAX));
+                options.connect_timeout = Duration::from_millis(ms);
+            }
+            option::MCAST_BROADCAST => options.multicast = MulticastMethod::Broadcast,
+            option::MCAST_REPLICAST => options.multicast = MulticastMethod::Replicast,
+            option::RECEIVE_OCTETS => {
+                options.receive_octets = (value as usize).clamp(1, self.limits.receive_octets);
+            }
+            _ => return Err(Errno::INVAL),
+        }
+        node.set_options(port, options).map_err(errno)
+    }
+}
+
+fn bind(
+    now: Nanos,
+    node: &mut Node,
+    port: Port,
+    address: &[u8; crossway_tipc_client::address::ENCODED_LEN],
+) -> Result<(), Errno> {
+    let binding = match Binding::decode(address) {
+        Ok(Some(binding)) => binding,
+        Ok(None) => return Err(Errno::AFNOSUPPORT),
+        Err(_) => return Err(Errno::INVAL),
+    };
+    let (range, scope) = (proto_range(binding.range), proto_scope(binding.scope));
+    if binding.withdraw {
+        node.unbind(now, port, Some((range, scope))).map_err(errno)
+    } else {
+        node.bind(port, range, scope).map_err(errno)
+    }
+}
+
+fn report(node: &Node, port: Port) -> Answer {
+    let Ok(report) = node.socket_report(port) else { return Answer::error(Errno::BADF) };
+    let octets = Report {
+        local: local_socket(report.local),
+        peer: report.peer.map(local_socket),
+        queued_messages: u32::try_from(report.queued_messages).unwrap_or(u32::MAX),
+        queued_octets: u32::try_from(report.queued_octets).unwrap_or(u32::MAX),
+    }
+    .encode();
+    Answer { octets, fds: Vec::new() }
+}
+
+fn get_option(node: &Node, port: Port, name: u32) -> Result<u32, Errno> {
+    let report = node.socket_report(port).map_err(errno)?;
+    let options = report.options;
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    Ok(match name {
+        option::IMPORTANCE => options.importance as u32,
+        option::SRC_DROPPABLE => options.src_droppable.into(),
+        option::DEST_DROPPABLE => options.dest_droppable.into(),
+        option::CONN_TIMEOUT => count(options.connect_timeout.as_millis() as usize),
+        option::NODE_RECVQ_DEPTH => 0,
+        option::SOCK_RECVQ_DEPTH => count(report.queued_messages),
+        option::SOCK_RECVQ_USED => count(report.queued_octets),
+        option::RECEIVE_OCTETS => count(options.receive_octets),
+        _ => return Err(Errno::INVAL),
+    })
+}

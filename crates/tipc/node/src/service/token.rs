@@ -1,0 +1,130 @@
+//! Whose descriptor is ready: a kind, a place, and the generation that tells a place's tenants apart.
+
+/// Whose descriptor it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// The bearer of this place.
+    Bearer(u32),
+    /// The service's door.
+    Door,
+    /// A descriptor of the caller's.
+    Other,
+    /// A program's control connection.
+    Client(Place),
+    /// A socket's data descriptor.
+    Socket(Place),
+}
+
+/// A place in a table and the generation of its tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// Places of a table are below this.
+const INDEX_MASK: u64 = (1 << 28) - 1;
+
+impl Token {
+    pub(crate) fn encode(self) -> u64 {
+        let (tag, index, generation) = match self {
+            Self::Bearer(index) => (0, index, 0),
+            Self::Door => (1, 0, 0),
+            Self::Other => (2, 0, 0),
+            Self::Client(place) => (3, place.index, place.generation),
+            Self::Socket(place) => (4, place.index, place.generation),
+        };
+        tag << 60 | (u64::from(index) & INDEX_MASK) << 32 | u64::from(generation)
+    }
+
+    pub(crate) fn decode(raw: u64) -> Option<Self> {
+        let (index, generation) = ((raw >> 32 & INDEX_MASK) as u32, raw as u32);
+        let place = Place { index, generation };
+        Some(match raw >> 60 {
+            0 => Self::Bearer(index),
+            1 => Self::Door,
+            2 => Self::Other,
+            3 => Self::Client(place),
+            4 => Self::Socket(place),
+            _ => return None,
+        })
+    }
+}
+
+/// A table whose places are used again, each time by another generation.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    slots: slab::Slab<(u32, T)>,
+    next_generation: u32,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { slots: slab::Slab::new(), next_generation: 0 }
+    }
+}
+
+impl<T> Table<T> {
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Adds what is made for its place.
+    pub(crate) fn insert(&mut self, make: impl FnOnce(Place) -> T) -> Place {
+        let generation = self.next_generation;
+        self.next_generation = generation.wrapping_add(1);
+        let entry = self.slots.vacant_entry();
+        let place = Place { index: entry.key() as u32, generation };
+        entry.insert((generation, make(place)));
+        place
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, place: Place) -> Option<&mut T> {
+        let (generation, value) = self.slots.get_mut(place.index as usize)?;
+        (*generation == place.generation).then_some(value)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, place: Place) -> Option<&T> {
+        let (generation, value) = self.slots.get(place.index as usize)?;
+        (*generation == place.generation).then_some(value)
+    }
+
+    pub(crate) fn remove(&mut self, place: Place) -> Option<T> {
+        self.get_mut(place)?;
+        Some(self.slots.remove(place.index as usize).1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_comes_back_from_its_number() {
+        let place = Place { index: 5, generation: u32::MAX };
+        for token in [
+            Token::Bearer(2),
+            Token::Door,
+            Token::Other,
+            Token::Client(place),
+            Token::Socket(place),
+        ] {
+            assert_eq!(Token::decode(token.encode()), Some(token));
+        }
+        assert_eq!(Token::decode(u64::MAX), None);
+    }
+
+    #[test]
+    fn a_place_is_not_its_earlier_tenants() {
+        let mut table = Table::default();
+        let old = table.insert(|_| 'a');
+        assert_eq!(table.remove(old), Some('a'));
+        let new = table.insert(|_| 'b');
+        assert_eq!(old.index, new.index);
+        assert_eq!((table.get(old), table.get(new)), (None, Some(&'b')));
+        assert_eq!(table.remove(old), None);
+        assert_eq!(table.len(), 1);
+    }
+}
