@@ -304,7 +304,12 @@ pub fn cookie(fd: impl AsFd) -> Result<u64, OsError> {
     sockopt::socket_cookie(fd).map_err(|e| OsError::new("getsockopt(SO_COOKIE)", "", e))
 }
 
-/// Takes the next connection, if there is one.
+/// Has every call on the descriptor answer EAGAIN instead of waiting.
+pub fn set_nonblocking(fd: impl AsFd) -> Result<(), OsError> {
+    rustix::io::ioctl_fionbio(fd, true).map_err(|e| OsError::new("ioctl(FIONBIO)", "", e))
+}
+
+/// Takes the next connection of a socket that does not wait ([`set_nonblocking`]).
 pub fn try_accept(fd: impl AsFd) -> Result<OwnedFd, Errno> {
     loop {
         match rustix::net::accept_with(&fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {

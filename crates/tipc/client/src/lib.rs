@@ -8,6 +8,7 @@
 pub mod address;
 mod daemon;
 mod error;
+mod lone;
 mod message;
 mod node_socket;
 mod patiently;
@@ -18,6 +19,7 @@ pub use crossway_sys::Errno;
 pub use crossway_sys::patience::Patience;
 pub use daemon::{SOCKET_VARIABLE, default_path};
 pub use error::Error;
+pub use lone::{LoneError, LoneTipcd};
 pub use message::{ErrorCode, Event, Message};
 pub use node_socket::NodeSocket;
 pub use protocol::control::{Kind, Report};

@@ -229,7 +229,12 @@ impl NodeSocket {
             return Ok(());
         }
         self.request_connection(to.ok_or(Errno::INVAL)?, &[])?;
-        self.await_connection(patience)
+        // Without waiting the answer is never known, even where it has come.
+        if patience == Patience::Now {
+            Err(Errno::INPROGRESS)
+        } else {
+            self.await_connection(patience)
+        }
     }
 
     fn request_connection(&self, to: Address, payload: &[u8]) -> Result<(), Errno> {
@@ -368,6 +373,9 @@ impl NodeSocket {
             (Phase::Open, Some(to)) => {
                 let first = &payload[..payload.len().min(MESSAGE_LEN_MAX)];
                 self.request_connection(to, first)?;
+                if patience == Patience::Now {
+                    return Ok(first.len());
+                }
                 return match self.await_connection(patience) {
                     Ok(()) | Err(Errno::INPROGRESS) => Ok(first.len()),
                     Err(errno) => Err(errno),

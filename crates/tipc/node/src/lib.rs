@@ -5,12 +5,14 @@
 //! UDP needs no privilege; Ethernet needs CAP_NET_RAW.
 
 mod bearer;
+mod command;
 mod daemon;
 mod runner;
 mod service;
 mod spec;
 
 pub use bearer::{Bearer, BearerOpenError};
+pub use command::{TipcdOptions, run_tipcd};
 pub use daemon::Daemon;
 pub use runner::{Runner, RunnerError};
 pub use service::{Service, ServiceError, ServiceLimits};

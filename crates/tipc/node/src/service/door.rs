@@ -64,6 +64,7 @@ impl Door {
         let cannot = |source| ServiceError::Bind { path: path.to_owned(), source };
         let address = socket::path_address(path).map_err(cannot)?;
         let fd = socket::unix(Kind::Seqpacket)?;
+        socket::set_nonblocking(&fd)?;
         if let Ok(there) = fs::symlink_metadata(path) {
             if !there.file_type().is_socket() {
                 return Err(ServiceError::NoSocket { path: path.to_owned() });

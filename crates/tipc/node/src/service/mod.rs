@@ -147,6 +147,10 @@ impl Service {
             Token::Client(place) => self.serve_client(now, node, epoll, place),
             Token::Socket(place) => {
                 let Some(local) = self.sockets.get_mut(place) else { return };
+                if ready.ended && local.holds {
+                    // What it holds is nothing but filling.
+                    return self.remove(now, node, epoll, place);
+                }
                 if ready.readable {
                     local.readable = true;
                     // Its end stands behind what is held back: that may take for ever, unless there is a limit to it.
@@ -211,7 +215,7 @@ impl Service {
                 }
             }
             Event::Withdrawn(binding) => self.age(epoch::of_service(binding.range.service)),
-            Event::LinkDown { peer, .. } => self.age(epoch::of_node(peer.0)),
+            Event::PeerDown { peer } => self.age(epoch::of_node(peer.0)),
             _ => {}
         }
     }

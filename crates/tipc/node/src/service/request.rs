@@ -32,6 +32,7 @@ mod option {
     pub(super) const MCAST_BROADCAST: u32 = 133;
     pub(super) const MCAST_REPLICAST: u32 = 134;
     pub(super) const SOCK_RECVQ_USED: u32 = 137;
+    pub(super) const NODELAY: u32 = 138;
     /// Not the kernel's: octets of the receive queue, which there is SO_RCVBUF.
     pub(super) const RECEIVE_OCTETS: u32 = 0x1_0008;
 }
@@ -229,6 +230,8 @@ impl Service {
             Ok((theirs, place, token)) => {
                 if let Some(local) = self.sockets.get_mut(place) {
                     local.port = Some(port);
+                    // Before it is connected a program has nothing to send but what makes its descriptor unwritable.
+                    local.holds = kind.is_connected_kind();
                 }
                 self.by_port.insert(port, place);
                 self.bound_queue(node, port);
@@ -277,8 +280,15 @@ impl Service {
             }
         } else if pad > 0 {
             (local.holds, local.readable) = (false, true);
-            self.read(now, node, epoll, place);
-            self.list(place);
+            for _ in 0..BATCHES_BEFORE_REQUEST {
+                self.read(now, node, epoll, place);
+                if !self.sockets.get(place).is_some_and(|local| local.may_read()) {
+                    break;
+                }
+            }
+            if let Some(local) = self.sockets.get_mut(place) {
+                local.holds = matches!(local.phase, Phase::Open | Phase::Listening);
+            }
         }
     }
 
@@ -299,6 +309,7 @@ impl Service {
             }
             option::MCAST_BROADCAST => options.multicast = MulticastMethod::Broadcast,
             option::MCAST_REPLICAST => options.multicast = MulticastMethod::Replicast,
+            option::NODELAY if stream => options.nodelay = value != 0,
             option::RECEIVE_OCTETS => {
                 options.receive_octets = (value as usize).clamp(1, self.limits.receive_octets);
             }

@@ -1,0 +1,107 @@
+//! A `tipcd` of one's own, for as long as one needs it.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::daemon::Daemon;
+use crate::error::Error;
+
+/// How long a tipcd may take until it serves.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// A tipcd without bearers that serves at a path of its own. It ends with this value, and with this process, however that ends.
+#[derive(Debug)]
+pub struct LoneTipcd {
+    child: Child,
+    lifeline: Option<ChildStdin>,
+    path: PathBuf,
+}
+
+/// It did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum LoneError {
+    /// The program cannot be run.
+    #[error("cannot start {program}: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It ended, or did not serve in time.
+    #[error("{program} does not serve at {}: {said}", .path.display())]
+    Silent {
+        /// The program.
+        program: String,
+        /// Where it should.
+        path: PathBuf,
+        /// What it wrote to standard error, and what connecting said.
+        said: String,
+    },
+}
+
+impl LoneTipcd {
+    /// Starts one by `command`, a program that takes tipcd's arguments, to serve at `path`.
+    ///
+    /// # Errors
+    /// [`LoneError`].
+    pub fn start(mut command: Command, path: &Path) -> Result<Self, LoneError> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        command
+            .args(["--quiet", "--until-stdin-ends", "--socket"])
+            .arg(path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .map_err(|source| LoneError::Start { program: program.clone(), source })?;
+        let lifeline = child.stdin.take();
+        let mut lone = Self { child, lifeline, path: path.to_owned() };
+        let begin = Instant::now();
+        loop {
+            let error = match Daemon::at(path) {
+                Ok(_) => return Ok(lone),
+                Err(error) => error,
+            };
+            let ended = !matches!(lone.child.try_wait(), Ok(None));
+            if ended || begin.elapsed() > START_LIMIT || !matches!(error, Error::NoDaemon { .. }) {
+                let mut said = String::new();
+                if ended && let Some(mut stderr) = lone.child.stderr.take() {
+                    let _ = stderr.read_to_string(&mut said);
+                }
+                let said = format!("{} ({error})", said.trim());
+                return Err(LoneError::Silent { program, path: path.to_owned(), said });
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Where it serves.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for LoneTipcd {
+    fn drop(&mut self) {
+        drop(self.lifeline.take());
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(2) {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.path);
+    }
+}

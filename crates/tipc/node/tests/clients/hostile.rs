@@ -1,0 +1,218 @@
+//! Programs that die, flood, read slowly or speak nonsense: they harm themselves only.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crossway_sys::socket::{self, Kind as UnixKind};
+use crossway_sys::{Errno, fdpass, poll};
+use crossway_tipc_client::protocol::VERSION;
+use crossway_tipc_client::protocol::control::{Opened, Reader, Request};
+use crossway_tipc_client::{Address, Error, Kind, NodeSocket, Patience, Scope, ServiceRange};
+
+use crate::site::{Site, WATCHDOG, soon, until};
+
+fn raw(site: &Site) -> OwnedFd {
+    let fd = socket::unix(UnixKind::Seqpacket).unwrap();
+    socket::connect(&fd, &socket::path_address(site.path()).unwrap()).unwrap();
+    fd
+}
+
+/// What the tipcd answers; empty when it takes leave.
+fn ask(fd: &OwnedFd, request: &[u8]) -> (Vec<u8>, Vec<OwnedFd>) {
+    if fdpass::send(fd, request, &[]).is_err() {
+        return (Vec::new(), Vec::new());
+    }
+    let until = Some(Instant::now() + WATCHDOG);
+    assert_eq!(poll::wait_ready(fd, poll::Interest::Readable, until), Ok(true), "no answer");
+    let (mut octets, mut fds) = (vec![0; 4096], Vec::new());
+    let len = fdpass::receive(fd, &mut octets, &mut fds, true).unwrap_or(0);
+    octets.truncate(len);
+    (octets, fds)
+}
+
+fn works(site: &Site) {
+    let server = site.socket(Kind::Rdm);
+    server.bind(ServiceRange::single(4000, 1), Scope::Cluster).unwrap();
+    let client = site.socket(Kind::Rdm);
+    client.send(b"ok?", Some(Address::service(4000, 1)), soon()).unwrap();
+    assert_eq!(server.recv(&mut [0; 8], soon()), Ok(3));
+}
+
+#[test]
+fn nonsense_ends_the_connection_of_who_speaks_it() {
+    let site = Site::lone();
+    let hello = Request::Hello { version: VERSION }.encode();
+    let open = Request::Open { kind: Kind::Rdm }.encode();
+    for nonsense in [&b"x"[..], &[0xff; 100], &hello[..8], &open] {
+        let fd = raw(&site);
+        assert_eq!(ask(&fd, nonsense).0, b"", "before a hello");
+        let fd = raw(&site);
+        assert!(!ask(&fd, &hello).0.is_empty());
+        if nonsense != open {
+            assert_eq!(ask(&fd, nonsense).0, b"", "after a hello");
+        }
+    }
+    let fd = raw(&site);
+    ask(&fd, &hello);
+    assert_eq!(ask(&fd, &hello).0, b"", "a second hello");
+    // Another version is answered, so that the program can say what is wrong.
+    let fd = raw(&site);
+    let (answer, _) = ask(&fd, &Request::Hello { version: 999 }.encode());
+    assert_eq!(answer[..4], 71_i32.to_ne_bytes());
+    // A token that nobody gave.
+    let fd = raw(&site);
+    ask(&fd, &hello);
+    let (answer, _) = ask(&fd, &Request::Report { token: 12345 }.encode());
+    assert_eq!(answer, 9_i32.to_ne_bytes());
+    works(&site);
+}
+
+#[test]
+fn nonsense_on_a_data_descriptor_closes_that_socket() {
+    let site = Site::lone();
+    let hello = Request::Hello { version: VERSION }.encode();
+    let records: [&[u8]; 4] =
+        [b"short", &[0; 16], &[30, 0, 9, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3], &[7; 70_000]];
+    for record in records {
+        let fd = raw(&site);
+        ask(&fd, &hello);
+        let (answer, mut fds) = ask(&fd, &Request::Open { kind: Kind::Rdm }.encode());
+        let opened = Opened::decode(&mut Reader::new(&answer[4..])).unwrap();
+        let data = fds.pop().unwrap();
+        socket::send(&data, record, false).unwrap();
+        until("the end", || poll::is_hung_up(&data).unwrap());
+        let (answer, _) = ask(&fd, &Request::Report { token: opened.token }.encode());
+        assert_eq!(answer, 9_i32.to_ne_bytes(), "the socket is gone");
+    }
+    works(&site);
+}
+
+#[test]
+fn limits_hold_and_say_so() {
+    let site = Site::with(&["--sockets-per-client", "4", "--clients", "3"]);
+    let mut sockets: Vec<_> = (0..4).map(|_| site.socket(Kind::Rdm)).collect();
+    let refused = NodeSocket::open(site.path(), Kind::Rdm).unwrap_err();
+    assert_eq!(refused.errno(), Errno::MFILE);
+    assert!(refused.to_string().contains("--sockets-per-client"), "{refused}");
+    sockets.pop();
+    until("a free place", || NodeSocket::open(site.path(), Kind::Rdm).is_ok());
+    // This process is one program; two more are let in.
+    let hello = Request::Hello { version: VERSION }.encode();
+    let more: Vec<_> = (0..3).map(|_| raw(&site)).collect();
+    let answered = more.iter().filter(|fd| !ask(fd, &hello).0.is_empty()).count();
+    assert_eq!(answered, 2);
+    sockets.pop();
+    works(&site);
+}
+
+#[test]
+fn a_reader_that_never_reads_holds_up_nobody() {
+    let site = Site::lone();
+    let sleepy = site.socket(Kind::Rdm);
+    sleepy.bind(ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
+    let client = site.socket(Kind::Rdm);
+    let message = vec![1; 60_000];
+    for _ in 0..200 {
+        client.send(&message, Some(Address::service(1000, 1)), soon()).unwrap();
+    }
+    works(&site);
+    let report = sleepy.report().unwrap();
+    assert!(report.queued_octets < (2 << 20) + 70_000, "{report:?}");
+}
+
+/// This test program again, as a peer that is to be killed.
+fn peer(site: &Site, job: &str) -> std::process::Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["hostile::as_a_peer_this_process_does_its_job", "--exact", "--nocapture"])
+        .env("TIPC_PEER", format!("{job} {}", site.path().display()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn as_a_peer_this_process_does_its_job() {
+    let Ok(task) = std::env::var("TIPC_PEER") else { return };
+    let (job, path) = task.split_once(' ').unwrap();
+    let kind = if job.starts_with("stream") { Kind::Stream } else { Kind::Seqpacket };
+    let socket = NodeSocket::open(std::path::Path::new(path), kind).unwrap();
+    socket.connect(Some(Address::service(1000, 1)), soon()).unwrap();
+    socket.send(b"begun", None, soon()).unwrap();
+    match job {
+        "stream-idle" | "idle" => loop {
+            std::thread::park();
+        },
+        "stream-receive" | "receive" => {
+            let _ = socket.recv(&mut [0; 64], Patience::Forever);
+        }
+        _ => while socket.send(&[2; 4096], None, Patience::Forever).is_ok() {},
+    }
+}
+
+#[test]
+fn a_killed_peer_is_noticed_in_every_state() {
+    let site = Site::lone();
+    for kind in [Kind::Seqpacket, Kind::Stream] {
+        let listener = site.socket(kind);
+        listener.listen().unwrap();
+        listener.bind(ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
+        for job in ["idle", "receive", "fill"] {
+            let name = if kind == Kind::Stream { format!("stream-{job}") } else { job.to_owned() };
+            let mut child = peer(&site, &name);
+            let (server, _) = listener.accept(soon()).unwrap();
+            let mut buf = [0; 8192];
+            assert_eq!(server.recv(&mut buf[..5], soon()), Ok(5));
+            assert_eq!(&buf[..5], b"begun");
+            if job == "fill" {
+                // Let it fill the connection until it sleeps.
+                std::thread::sleep(Duration::from_millis(30));
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let mut octets = 0;
+            let outcome = loop {
+                match server.recv(&mut buf, soon()) {
+                    Ok(len) => octets += len,
+                    Err(errno) => break errno,
+                }
+            };
+            assert_eq!(outcome, Errno::CONNRESET, "{name}");
+            assert!(job != "fill" || octets > 100_000, "what it had sent is lost: {octets}");
+            assert_eq!(server.send(b"x", None, Patience::Now), Err(Errno::PIPE));
+        }
+    }
+    works(&site);
+}
+
+#[test]
+fn a_killed_tipcd_is_told_by_every_call_and_its_path_is_used_again() {
+    let site = Site::lone();
+    let path = site.path().to_owned();
+    let idle = site.socket(Kind::Rdm);
+    let pid = site.tipcd.pid();
+    crossway_sys::proc::kill_exactly(pid, crossway_sys::proc::started_ticks(pid).unwrap());
+    assert_eq!(idle.recv(&mut [0; 4], soon()), Err(Errno::NETDOWN));
+    assert_eq!(idle.report().map(drop), Err(Errno::NETDOWN));
+    let error = NodeSocket::open(&path, Kind::Rdm).unwrap_err();
+    assert!(matches!(error, Error::NoDaemon { .. }), "{error}");
+    assert!(error.to_string().contains("crossway tipcd --socket"), "{error}");
+    assert!(path.exists(), "kill -9 leaves the file, and the next one takes it over");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tipcd"));
+    command.stderr(Stdio::null());
+    let again = crossway_tipc_client::LoneTipcd::start(command, &path).unwrap();
+    NodeSocket::open(&path, Kind::Rdm).unwrap();
+    // Two on one path: the second is refused and the first goes on.
+    let second = Command::new(env!("CARGO_BIN_EXE_tipcd"))
+        .args(["--socket".as_ref(), path.as_os_str()])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(!second.status.success());
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(said.contains("another tipcd serves at"), "{said}");
+    NodeSocket::open(&path, Kind::Rdm).unwrap().as_fd();
+    drop(again);
+    assert!(!path.exists(), "an ordinary end removes the file");
+}

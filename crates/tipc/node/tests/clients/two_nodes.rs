@@ -1,0 +1,84 @@
+//! Programs on two nodes, over UDP.
+
+use std::net::UdpSocket;
+
+use crossway_tipc_client::{Address, Errno, Kind, Patience, Scope, ServiceRange};
+
+use crate::site::{Site, is_writable, soon, until};
+
+fn free_ports() -> (u16, u16) {
+    let one = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let two = UdpSocket::bind("127.0.0.1:0").unwrap();
+    (one.local_addr().unwrap().port(), two.local_addr().unwrap().port())
+}
+
+fn two_sites(netid: &str) -> (Site, Site) {
+    let (a, b) = free_ports();
+    let bearer = |own: u16, other: u16| format!("udp:127.0.0.1:{own},127.0.0.1:{other}");
+    let common = ["--netid", netid];
+    let site = |address: &str, bearer: &str| {
+        Site::with(&[&common[..], &["--address", address, "--id", address, bearer]].concat())
+    };
+    (site("a1", &bearer(a, b)), site("b2", &bearer(b, a)))
+}
+
+#[test]
+fn messages_and_connections_cross_and_a_killed_node_is_noticed() {
+    let (here, there) = two_sites("91");
+    let server = there.socket(Kind::Rdm);
+    server.bind(ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
+    let client = here.socket(Kind::Rdm);
+    let to = Some(Address::service(1000, 1));
+    until("the link", || client.send(b"hello", to, Patience::Forever).is_ok());
+    let mut buf = vec![0; 66_000];
+    let message = server.recv_message(&mut buf, soon()).unwrap();
+    assert_eq!((message.from.node, &buf[..5]), (0xa1, &b"hello"[..]));
+    let large: Vec<u8> = (0..66_000_u32).map(|n| (n * 31 >> 3) as u8).collect();
+    server.send(&large, Some(message.from.into()), Patience::Forever).unwrap();
+    assert_eq!(client.recv(&mut buf, soon()), Ok(66_000));
+    assert!(buf == large);
+
+    for kind in [Kind::Seqpacket, Kind::Stream] {
+        let listener = there.socket(kind);
+        listener.listen().unwrap();
+        listener.bind(ServiceRange::single(1001, kind as u32), Scope::Cluster).unwrap();
+        let client = here.socket(kind);
+        let name = Address::service(1001, kind as u32);
+        until("the name", || match client.connect(Some(name), Patience::Now) {
+            Err(Errno::HOSTUNREACH) => false,
+            other => {
+                assert_eq!(other, Err(Errno::INPROGRESS));
+                true
+            }
+        });
+        let (server, _) = listener.accept(soon()).unwrap();
+        until("the answer", || is_writable(&client));
+        let sender = std::thread::spawn(move || {
+            for n in 0..2_000_u32 {
+                let message = [n as u8; 1_000];
+                assert_eq!(client.send(&message, None, Patience::Forever), Ok(1_000));
+            }
+            client
+        });
+        let mut received = 0;
+        while received < 2_000_000 {
+            let len = server.recv(&mut buf, soon()).unwrap();
+            assert!(buf[..len].iter().zip(received..).all(|(b, n)| *b == (n / 1_000) as u8));
+            received += len;
+        }
+        let client = sender.join().unwrap();
+        if kind == Kind::Stream {
+            // The node at the other end dies without a word.
+            crossway_sys::proc::kill_exactly(
+                there.tipcd.pid(),
+                crossway_sys::proc::started_ticks(there.tipcd.pid()).unwrap(),
+            );
+            assert_eq!(client.recv(&mut buf, soon()), Err(Errno::CONNRESET));
+            assert_eq!(client.send(b"x", None, Patience::Now), Err(Errno::PIPE));
+            assert_eq!(server.recv(&mut buf, soon()), Err(Errno::CONNRESET), "no tipcd");
+        }
+    }
+    until("the loss", || client.send(b"x", to, Patience::Now) == Err(Errno::HOSTUNREACH));
+    assert_eq!(server.send(b"x", to, Patience::Now), Err(Errno::NETDOWN));
+    assert_eq!(server.recv(&mut buf, Patience::Now), Err(Errno::NETDOWN));
+}
