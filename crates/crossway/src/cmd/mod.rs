@@ -17,6 +17,7 @@ mod rank;
 mod report;
 mod rerun;
 mod role;
+mod tipcd;
 
 use std::process::ExitCode;
 
@@ -56,6 +57,7 @@ commands! {
     net::Net,
     guest::Guest,
     agent::Agent,
+    tipcd::Tipcd,
     report::Report,
     compare::Compare,
     rank::Rank,

@@ -17,7 +17,7 @@ use crate::runner::Runner;
 use crate::service::{Service, ServiceLimits};
 use crate::spec::BearerSpec;
 
-/// Serves TIPC sockets to programs as a node in user space, a peer to Linux kernels and to its like.
+/// The arguments of a tipcd.
 #[derive(Debug, clap::Args)]
 pub struct TipcdOptions {
     /// Media to use: `eth:DEVICE` (needs root) or `udp:LOCAL-ADDRESS[%DEVICE][,REMOTE...]`; up to three [default: none, a lone node]

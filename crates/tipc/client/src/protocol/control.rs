@@ -228,8 +228,8 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_ne_bytes)
     }
 
-    const fn rest(&mut self) -> &'a [u8] {
-        std::mem::replace(&mut self.0, &[])
+    fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
     }
 }
 

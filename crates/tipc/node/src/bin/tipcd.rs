@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use crossway_tipc_node::{TipcdOptions, run_tipcd};
 
+/// Serves TIPC sockets to programs: a node in user space, a peer to Linux kernels and to its like
 #[derive(Debug, Parser)]
 #[command(name = "tipcd", version, max_term_width = 100)]
 struct Tipcd {

@@ -33,7 +33,7 @@ fn messages_and_connections_cross_and_a_killed_node_is_noticed() {
     let mut buf = vec![0; 66_000];
     let message = server.recv_message(&mut buf, soon()).unwrap();
     assert_eq!((message.from.node, &buf[..5]), (0xa1, &b"hello"[..]));
-    let large: Vec<u8> = (0..66_000_u32).map(|n| (n * 31 >> 3) as u8).collect();
+    let large: Vec<u8> = (0..66_000_u32).map(|n| ((n * 31) >> 3) as u8).collect();
     server.send(&large, Some(message.from.into()), Patience::Forever).unwrap();
     assert_eq!(client.recv(&mut buf, soon()), Ok(66_000));
     assert!(buf == large);

@@ -1,0 +1,156 @@
+//! Listening, accepting, connecting.
+
+use super::*;
+
+/// How often a waiting connect looks whether the tipcd gave up; success and refusal wake it at once.
+const CONNECT_GLANCE: Duration = Duration::from_millis(50);
+
+impl NodeSocket {
+    /// Fills the descriptor until it polls unwritable. Returns the octets of payload that did it, 0 when it is unwritable already.
+    fn pad(&self, memory: &mut Memory) -> Result<u32, Errno> {
+        if std::mem::replace(&mut memory.padded, true) {
+            return Ok(0);
+        }
+        // A UNIX socket polls writable while at most a quarter of its buffer is unread (unix(7) is silent; net/unix/af_unix.c).
+        let sndbuf = socket::send_buffer_bytes(&self.fd).map_err(errno_of)?;
+        let mut filling = vec![0; sndbuf / 4 + 1];
+        if self.kind == Kind::Stream {
+            let mut sent = 0;
+            while sent < filling.len() {
+                sent += socket::send(&self.fd, &filling[sent..], true)?;
+            }
+        } else {
+            filling[..2].copy_from_slice(&PAD_FAMILY.to_ne_bytes());
+            socket::send(&self.fd, &filling, true)?;
+        }
+        Ok(filling.len() as u32)
+    }
+
+    /// Waits for connections from now on; the queue's length is bounded by the node.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP for kinds without connections, EINVAL when it listens or is connected.
+    pub fn listen(&self) -> Result<(), Errno> {
+        if !self.kind.is_connected_kind() {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let mut memory = self.memory();
+        let pad = self.pad(&mut memory)?;
+        let outcome = self.ask(&Request::Listen { token: self.opened.token, pad }).map(drop);
+        if outcome.is_err() && pad > 0 {
+            memory.padded = false;
+        }
+        outcome
+    }
+
+    /// Takes a connection: its socket, and who is at the other end.
+    ///
+    /// # Errors
+    /// EINVAL when the socket does not listen, EOPNOTSUPP for kinds without connections, EAGAIN when none came in time.
+    pub fn accept(&self, patience: Patience) -> Result<(Self, SocketAddress), Errno> {
+        if !self.kind.is_connected_kind() {
+            return Err(Errno::OPNOTSUPP);
+        }
+        if self.state().phase != Phase::Listening {
+            return Err(Errno::INVAL);
+        }
+        loop {
+            let mut raw = [0; HEADER_LEN + OFFER_LEN];
+            let mut fds = Vec::new();
+            let len = patiently(&self.fd, Interest::Readable, patience, |nonblocking| {
+                fdpass::receive(&self.fd, &mut raw, &mut fds, nonblocking)
+            })?;
+            if len == 0 {
+                return Err(Errno::NETDOWN);
+            }
+            let header = raw.first_chunk().and_then(Header::decode).ok_or(Errno::PROTO)?;
+            let opened = Opened::decode(&mut Reader::new(&raw[HEADER_LEN..]));
+            let (Some(opened), Some(fd)) = (opened, fds.pop()) else { return Err(Errno::PROTO) };
+            if header.kind != RecordKind::Offer || !self.daemon.has_slot(opened.slot) {
+                return Err(Errno::PROTO);
+            }
+            // Who asked may have given up meanwhile.
+            if socket::send(&fd, &[1], true).is_ok() {
+                let new = Self::new(fd, self.kind, opened, self.daemon.clone());
+                return Ok((new, header.from));
+            }
+        }
+    }
+
+    /// Connects to a socket or to one that is bound to a service. On a socket without connections it stores where to send by default;
+    /// `None` forgets that.
+    ///
+    /// # Errors
+    /// As the kernel's connect: EHOSTUNREACH, ECONNREFUSED, ETIMEDOUT (no accept within the connection time-out), EISCONN, EALREADY,
+    /// EINVAL, EOPNOTSUPP; EINPROGRESS when patience ends before the answer.
+    pub fn connect(&self, to: Option<Address>, patience: Patience) -> Result<(), Errno> {
+        if !self.kind.is_connected_kind() {
+            self.memory().default_dest = to;
+            return Ok(());
+        }
+        self.request_connection(to.ok_or(Errno::INVAL)?, &[])?;
+        // Without waiting the answer is never known, even where it has come.
+        if patience == Patience::Now {
+            Err(Errno::INPROGRESS)
+        } else {
+            self.await_connection(patience)
+        }
+    }
+
+    pub(super) fn request_connection(&self, to: Address, payload: &[u8]) -> Result<(), Errno> {
+        let mut memory = self.memory();
+        match self.state().phase {
+            Phase::Open => {}
+            Phase::Listening => return Err(Errno::INVAL),
+            Phase::Connecting => return Err(Errno::ALREADY),
+            Phase::Connected => return Err(Errno::ISCONN),
+            // A failed request tells its cause once.
+            Phase::Disconnected => return Err(self.take_error().unwrap_or(Errno::ISCONN)),
+        }
+        let pad = self.pad(&mut memory)?;
+        let token = self.opened.token;
+        let request = Request::Connect { token, address: to.encode(), pad, payload };
+        match self.ask(&request) {
+            Err(Errno::INPROGRESS) => Ok(()),
+            outcome => {
+                // The tipcd has thrown the padding away.
+                memory.padded &= pad == 0;
+                outcome.map(drop).and(Err(Errno::PROTO))
+            }
+        }
+    }
+
+    pub(super) fn await_connection(&self, patience: Patience) -> Result<(), Errno> {
+        loop {
+            match self.state().phase {
+                Phase::Connecting => {}
+                Phase::Connected => return Ok(()),
+                _ => return Err(self.take_error().unwrap_or(Errno::CONNREFUSED)),
+            }
+            let glance = Instant::now() + CONNECT_GLANCE;
+            let until = match patience {
+                Patience::Now => return Err(Errno::INPROGRESS),
+                Patience::Until(at) if patience.is_over() && Instant::now() >= at => {
+                    return Err(Errno::INPROGRESS);
+                }
+                Patience::Until(at) => at.min(glance),
+                Patience::Forever => glance,
+            };
+            let ready = wait_ready(&self.fd, Interest::Writable, Some(until))?;
+            if ready && self.state().phase == Phase::Connecting {
+                // Only a tipcd that ended wakes without an answer.
+                return Err(Errno::NETDOWN);
+            }
+        }
+    }
+
+    /// The errno of a request for a connection that failed since it was last asked for (SO_ERROR).
+    pub fn take_error(&self) -> Option<Errno> {
+        let word = self.daemon.word(self.opened.slot, slot::ERROR).swap(0, Ordering::AcqRel);
+        i32::try_from(word).ok().filter(|errno| *errno != 0).map(Errno::from_raw_os_error)
+    }
+}
+
+fn errno_of(error: OsError) -> Errno {
+    Errno::from_raw_os_error(error.errno())
+}

@@ -1,0 +1,227 @@
+//! A socket whose protocol runs in a `tipcd`.
+
+mod connect;
+mod receive;
+mod send;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_sys::{Errno, OsError, fdpass, records, socket};
+
+use crate::Patience;
+use crate::address::{Address, Binding, Scope, ServiceRange, SocketAddress};
+use crate::daemon::Daemon;
+use crate::error::Error;
+use crate::message::{ErrorCode, Event, Message};
+use crate::patiently::patiently;
+use crate::protocol::control::{Kind, Opened, Reader, Report, Request};
+use crate::protocol::record::{
+    HEADER_LEN, Header, Kind as RecordKind, OFFER_LEN, PAD_FAMILY, SEND_HEADER_LEN,
+};
+use crate::protocol::slot::{self, Phase, State};
+use crate::protocol::{MESSAGE_LEN_MAX, epoch};
+
+/// A destination that was reachable at some count of its epoch.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    address: Address,
+    epoch: u64,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    known: Vec<Known>,
+    next: usize,
+    default_dest: Option<Address>,
+    /// The descriptor was made unwritable and `tipcd` keeps it so.
+    padded: bool,
+}
+
+/// A TIPC socket on a `tipcd`.
+#[derive(Debug)]
+pub struct NodeSocket {
+    fd: OwnedFd,
+    kind: Kind,
+    opened: Opened,
+    daemon: Arc<Daemon>,
+    memory: Mutex<Memory>,
+    /// This end shut the connection down.
+    shut: AtomicBool,
+}
+
+impl AsFd for NodeSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl NodeSocket {
+    /// Opens a socket on the tipcd that listens at `path`.
+    ///
+    /// # Errors
+    /// [`Error`] says what to do.
+    pub fn open(path: &Path, kind: Kind) -> Result<Self, Error> {
+        let daemon = Daemon::at(path)?;
+        let mut answer = daemon
+            .ask(&Request::Open { kind })
+            .map_err(|errno| Error::call("open a socket at", path.display(), errno))?;
+        let opened = Opened::decode(&mut Reader::new(&answer.octets));
+        match (opened, answer.fds.pop()) {
+            (Some(opened), Some(fd)) if daemon.has_slot(opened.slot) => {
+                Ok(Self::new(fd, kind, opened, daemon))
+            }
+            _ => Err(Error::DaemonGone { path: path.to_owned(), what: "answers nonsense" }),
+        }
+    }
+
+    fn new(fd: OwnedFd, kind: Kind, opened: Opened, daemon: Arc<Daemon>) -> Self {
+        let (memory, shut) = (Mutex::default(), AtomicBool::new(false));
+        Self { fd, kind, opened, daemon, memory, shut }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the socket is.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The tipcd's socket.
+    pub fn path(&self) -> &Path {
+        self.daemon.path()
+    }
+
+    #[inline]
+    fn state(&self) -> State {
+        let word = self.daemon.word(self.opened.slot, slot::STATE);
+        State::decode(word.load(Ordering::Acquire))
+    }
+
+    fn ask(&self, request: &Request<'_>) -> Result<crate::daemon::Answer, Errno> {
+        self.daemon.ask(request)
+    }
+
+    /// Binds the socket to a range of services, so that messages and requests for connections to them reach it.
+    ///
+    /// # Errors
+    /// EINVAL for a range in the wrong order and a connected socket, EACCES for a reserved service or a member of a group.
+    pub fn bind(&self, range: ServiceRange, scope: Scope) -> Result<(), Errno> {
+        self.bind_or_not(Binding { range, scope, withdraw: false })
+    }
+
+    /// Takes back one binding of exactly this range and scope.
+    ///
+    /// # Errors
+    /// EINVAL when there is none.
+    pub fn unbind(&self, range: ServiceRange, scope: Scope) -> Result<(), Errno> {
+        self.bind_or_not(Binding { range, scope, withdraw: true })
+    }
+
+    fn bind_or_not(&self, binding: Binding) -> Result<(), Errno> {
+        self.bind_raw(&binding.encode())
+    }
+
+    /// Binds what a struct sockaddr_tipc says; a negative scope takes the binding back.
+    ///
+    /// # Errors
+    /// The errno of the kernel's bind.
+    pub fn bind_raw(&self, address: &[u8; crate::address::ENCODED_LEN]) -> Result<(), Errno> {
+        self.ask(&Request::Bind { token: self.opened.token, address: *address }).map(drop)
+    }
+
+    /// Takes back all bindings.
+    ///
+    /// # Errors
+    /// ENETDOWN when the tipcd is gone.
+    pub fn unbind_all(&self) -> Result<(), Errno> {
+        self.ask(&Request::UnbindAll { token: self.opened.token }).map(drop)
+    }
+
+    fn peer(&self) -> SocketAddress {
+        let word = self.daemon.word(self.opened.slot, slot::PEER).load(Ordering::Acquire);
+        SocketAddress { port: (word >> 32) as u32, node: word as u32 }
+    }
+
+    /// Ends the connection in good order: the peer reads what is under way, then the end.
+    ///
+    /// # Errors
+    /// ENOTCONN.
+    pub fn shutdown(&self) -> Result<(), Errno> {
+        match self.state().phase {
+            Phase::Connected | Phase::Disconnected => {}
+            _ => return Err(Errno::NOTCONN),
+        }
+        self.ask(&Request::Shutdown { token: self.opened.token })?;
+        self.shut.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The socket's own address.
+    ///
+    /// # Errors
+    /// ENETDOWN when the tipcd is gone.
+    pub fn local_address(&self) -> Result<SocketAddress, Errno> {
+        self.report().map(|report| report.local)
+    }
+
+    /// The other end of the connection.
+    ///
+    /// # Errors
+    /// ENOTCONN.
+    pub fn peer_address(&self) -> Result<SocketAddress, Errno> {
+        if self.kind.is_connected_kind() && self.state().phase == Phase::Connected {
+            Ok(self.peer())
+        } else {
+            Err(Errno::NOTCONN)
+        }
+    }
+
+    /// Addresses and queue.
+    ///
+    /// # Errors
+    /// ENETDOWN when the tipcd is gone.
+    pub fn report(&self) -> Result<Report, Errno> {
+        let answer = self.ask(&Request::Report { token: self.opened.token })?;
+        Report::decode(&mut Reader::new(&answer.octets)).ok_or(Errno::PROTO)
+    }
+
+    /// Sets an option of level SOL_TIPC by its number.
+    ///
+    /// # Errors
+    /// EINVAL for a value out of range, an unknown option or one that can only be read, ENOPROTOOPT.
+    pub fn set_option(&self, name: u32, value: u32) -> Result<(), Errno> {
+        self.ask(&Request::SetOption { token: self.opened.token, name, value }).map(drop)
+    }
+
+    /// Reads an option of level SOL_TIPC by its number.
+    ///
+    /// # Errors
+    /// EINVAL for an unknown option or one that can only be set.
+    pub fn option(&self, name: u32) -> Result<u32, Errno> {
+        let answer = self.ask(&Request::GetOption { token: self.opened.token, name })?;
+        Reader::new(&answer.octets).u32().ok_or(Errno::PROTO)
+    }
+
+    /// Joins a group: struct tipc_group_req, {type, instance, scope, flags}.
+    ///
+    /// # Errors
+    /// As the kernel's TIPC_GROUP_JOIN.
+    pub fn join(&self, group: [u32; 4]) -> Result<(), Errno> {
+        self.ask(&Request::Join { token: self.opened.token, group }).map(drop)
+    }
+
+    /// Leaves the group.
+    ///
+    /// # Errors
+    /// EINVAL when the socket is in none.
+    pub fn leave(&self) -> Result<(), Errno> {
+        self.ask(&Request::Leave { token: self.opened.token }).map(drop)
+    }
+}

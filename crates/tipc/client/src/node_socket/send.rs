@@ -1,0 +1,134 @@
+//! Sending.
+
+use super::*;
+
+/// Destinations of a socket that are remembered as reachable.
+const KNOWN_MAX: usize = 8;
+
+impl NodeSocket {
+    /// Whether a destination is reachable: asked once, then known until something goes that it may depend on.
+    fn check_reachable(&self, to: Address) -> Result<(), Errno> {
+        let now = self.daemon.epoch(epoch::of(to));
+        let mut memory = self.memory();
+        if memory.known.iter().any(|k| k.address == to && k.epoch == now) {
+            return Ok(());
+        }
+        self.ask(&Request::Resolve { token: self.opened.token, address: to.encode() })?;
+        let known = Known { address: to, epoch: now };
+        if let Some(old) = memory.known.iter_mut().find(|k| k.address == to) {
+            *old = known;
+        } else if memory.known.len() < KNOWN_MAX {
+            memory.known.push(known);
+        } else {
+            let place = memory.next % KNOWN_MAX;
+            memory.known[place] = known;
+            memory.next = place + 1;
+        }
+        Ok(())
+    }
+
+    /// Sends a message; of a stream as much as goes while patience lasts. Returns the octets taken. An address on a fresh socket of a
+    /// connected kind asks for a connection with the payload as first message; on a connected one it is ignored.
+    ///
+    /// # Errors
+    /// As the kernel's sendto. EAGAIN when there was no room in time.
+    #[inline]
+    pub fn send(
+        &self,
+        payload: &[u8],
+        to: Option<Address>,
+        patience: Patience,
+    ) -> Result<usize, Errno> {
+        if self.kind.is_connected_kind() {
+            return self.send_connected(payload, to, patience);
+        }
+        let to = match to {
+            Some(to) => to,
+            None => self.memory().default_dest.ok_or(Errno::DESTADDRREQ)?,
+        };
+        if payload.len() > MESSAGE_LEN_MAX {
+            return Err(Errno::MSGSIZE);
+        }
+        self.check_reachable(to)?;
+        // The empty message is taken and goes nowhere.
+        if payload.is_empty() {
+            return Ok(0);
+        }
+        self.put(&to.encode(), payload, patience).map_err(|errno| match errno {
+            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => Errno::NETDOWN,
+            errno => errno,
+        })
+    }
+
+    #[inline]
+    fn put(
+        &self,
+        header: &[u8; SEND_HEADER_LEN],
+        payload: &[u8],
+        patience: Patience,
+    ) -> Result<usize, Errno> {
+        patiently(&self.fd, Interest::Writable, patience, |nonblocking| {
+            records::send(&self.fd, header, payload, nonblocking)
+        })?;
+        Ok(payload.len())
+    }
+
+    fn send_connected(
+        &self,
+        payload: &[u8],
+        to: Option<Address>,
+        patience: Patience,
+    ) -> Result<usize, Errno> {
+        let stream = self.kind == Kind::Stream;
+        if !stream && payload.len() > MESSAGE_LEN_MAX {
+            return Err(Errno::MSGSIZE);
+        }
+        match (self.state().phase, to) {
+            (Phase::Connected, _) => {}
+            (Phase::Disconnected, _) => return Err(Errno::PIPE),
+            (Phase::Open, Some(to)) => {
+                let first = &payload[..payload.len().min(MESSAGE_LEN_MAX)];
+                self.request_connection(to, first)?;
+                if patience == Patience::Now {
+                    return Ok(first.len());
+                }
+                return match self.await_connection(patience) {
+                    Ok(()) | Err(Errno::INPROGRESS) => Ok(first.len()),
+                    Err(errno) => Err(errno),
+                };
+            }
+            (Phase::Connecting, Some(_)) => return Err(Errno::ISCONN),
+            _ => return Err(Errno::NOTCONN),
+        }
+        if payload.is_empty() {
+            return Ok(0);
+        }
+        let sent = if stream {
+            self.send_octets(payload, patience)
+        } else {
+            self.put(&[0; SEND_HEADER_LEN], payload, patience)
+        };
+        sent.map_err(|errno| match errno {
+            Errno::CONNRESET | Errno::NOTCONN => Errno::PIPE,
+            errno => errno,
+        })
+    }
+
+    fn send_octets(&self, payload: &[u8], patience: Patience) -> Result<usize, Errno> {
+        let mut sent = 0;
+        while sent < payload.len() {
+            let outcome = patiently(&self.fd, Interest::Writable, patience, |nonblocking| {
+                socket::send(&self.fd, &payload[sent..], nonblocking)
+            });
+            match outcome {
+                Ok(more) => sent += more,
+                Err(errno) if sent == 0 => return Err(errno),
+                Err(_) => break,
+            }
+            if patience == Patience::Now {
+                break;
+            }
+        }
+        Ok(sent)
+    }
+}
