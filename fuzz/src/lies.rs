@@ -1,0 +1,164 @@
+//! What the man in the middle does to a frame.
+
+use crossway_tipc_proto::addr::{BearerId, NodeAddr};
+use crossway_tipc_proto::seq::Seq;
+use crossway_tipc_proto::wire::{
+    BundleBuilder, Fragment, FragmentKind, Frame, LinkFields, Tunnel, TunnelKind, View,
+};
+use rand::RngExt;
+use rand_pcg::Pcg64Mcg;
+
+/// Frames kept as material.
+const MEMORY: usize = 400;
+
+/// A man in the middle: the frames that passed, to take lies from.
+#[derive(Debug)]
+pub(crate) struct Liar {
+    /// Frames that pass as they are, in per cent, beyond those that chance lets pass.
+    honesty: u32,
+    seen: Vec<Vec<u8>>,
+}
+
+impl Liar {
+    pub(crate) fn new(honesty: u32) -> Self {
+        Self { honesty, seen: Vec::new() }
+    }
+
+    /// Remembers a frame.
+    pub(crate) fn see(&mut self, rng: &mut Pcg64Mcg, frame: &[u8]) {
+        if self.seen.len() < MEMORY {
+            self.seen.push(frame.to_vec());
+        } else {
+            let at = rng.random_range(0..MEMORY);
+            self.seen[at] = frame.to_vec();
+        }
+    }
+
+    fn old(&self, rng: &mut Pcg64Mcg) -> Option<Vec<u8>> {
+        (!self.seen.is_empty()).then(|| self.seen[rng.random_range(0..self.seen.len())].clone())
+    }
+
+    /// What arrives instead of `frame`: nothing, itself, something else, several things.
+    pub(crate) fn pass(&self, rng: &mut Pcg64Mcg, frame: &[u8]) -> Vec<Vec<u8>> {
+        if rng.random_range(0..100) < self.honesty {
+            return vec![frame.to_vec()];
+        }
+        match rng.random_range(0..100) {
+            0..70 => vec![frame.to_vec()],
+            70..73 => vec![],
+            73..76 => vec![frame.to_vec(), frame.to_vec()],
+            76..80 => self.old(rng).into_iter().chain([frame.to_vec()]).collect(),
+            80..86 => vec![self.nest(rng, frame), frame.to_vec()],
+            86..89 => {
+                let nested = self.nest(rng, frame);
+                vec![bend(rng, nested)]
+            }
+            89..95 => vec![bend(rng, frame.to_vec()), frame.to_vec()],
+            95..98 => vec![bend(rng, frame.to_vec())],
+            98 => {
+                let len = rng.random_range(0..200);
+                vec![(0..len).map(|_| rng.random()).collect()]
+            }
+            _ => self.old(rng).map(|old| bend(rng, old)).into_iter().collect(),
+        }
+    }
+
+    /// The frame, or an old one, inside a tunnel, a bundle or a fragment that carries the frame's own link fields.
+    fn nest(&self, rng: &mut Pcg64Mcg, frame: &[u8]) -> Vec<u8> {
+        let Ok(view) = View::parse(frame) else { return frame.to_vec() };
+        let mut link = LinkFields::of(&view);
+        if rng.random_bool(0.2) {
+            link.seq = link.seq.add(rng.random_range(0..4));
+        }
+        let dest = view.dest_node().unwrap_or(NodeAddr(0x1000 + rng.random_range(0..2)));
+        let inner = if rng.random_bool(0.5) { self.old(rng) } else { None };
+        let inner = inner.unwrap_or_else(|| frame.to_vec());
+        let mut out = Vec::new();
+        match rng.random_range(0..4) {
+            0 | 1 => {
+                let kind =
+                    if rng.random_bool(0.3) { TunnelKind::Synch } else { TunnelKind::Failover };
+                let count = [0, 1, 2, 60, link.seq.0, rng.random()][rng.random_range(0..6)];
+                let fragments = [0, 0, 0, 1, 2, 3][rng.random_range(0..6)];
+                let fragment = rng.random_range(0..4);
+                let bearer = BearerId(rng.random_range(0..4));
+                Tunnel { kind, dest, bearer, count, fragment, fragments, body: &inner }
+                    .encode(&link, &mut out);
+            }
+            2 => {
+                let mut bundle = BundleBuilder::default();
+                while bundle.try_push(&inner, 1500) && rng.random_bool(0.7) {}
+                bundle.bundle(dest, 0).encode(&link, &mut out);
+            }
+            _ => {
+                let kind = [FragmentKind::First, FragmentKind::Middle, FragmentKind::Last]
+                    [rng.random_range(0..3)];
+                let cut = rng.random_range(0..=inner.len());
+                Fragment { kind, dest, number: 1, importance: 0, body: &inner[..cut] }
+                    .encode(&link, &mut out);
+            }
+        }
+        out
+    }
+}
+
+/// A few lies in a frame, mostly in its header.
+fn bend(rng: &mut Pcg64Mcg, mut frame: Vec<u8>) -> Vec<u8> {
+    for _ in 0..rng.random_range(1..4) {
+        if frame.len() < 24 {
+            break;
+        }
+        match rng.random_range(0..8) {
+            // A number that is nearly right.
+            0 | 1 => {
+                let at = [6, 8, 10, 16, 18, 20, 36, 38][rng.random_range(0..8)];
+                if at + 2 <= frame.len() {
+                    let old = Seq(u16::from_be_bytes([frame[at], frame[at + 1]]));
+                    let by = [1, 2, 3, 60, 0x7fff, 0xffff, 0xfffe][rng.random_range(0..7)];
+                    frame[at..at + 2].copy_from_slice(&old.add(by).0.to_be_bytes());
+                }
+            }
+            // Another user, another type.
+            2 => frame[0] = frame[0] & 0xe1 | rng.random_range(0..16) << 1,
+            3 => frame[4] = frame[4] & 0x1f | rng.random_range(0..8) << 5,
+            4 => {
+                let len = if rng.random_bool(0.8) { frame.len().min(60) } else { frame.len() };
+                let at = rng.random_range(0..len);
+                frame[at] = [0, 0xff, frame[at] ^ 1 << rng.random_range(0..8), rng.random()]
+                    [rng.random_range(0..4)];
+            }
+            5 => {
+                // Cut, with a size that agrees.
+                let len = rng.random_range(24..=frame.len());
+                frame.truncate(len);
+                set_size(&mut frame);
+            }
+            6 => {
+                let more = rng.random_range(0..3_000);
+                frame.resize(frame.len() + more, 0x41);
+                set_size(&mut frame);
+            }
+            _ => {
+                let len = rng.random_range(0..=frame.len());
+                frame.truncate(len);
+            }
+        }
+    }
+    frame
+}
+
+fn set_size(frame: &mut [u8]) {
+    let size = frame.len().min(0x1_ffff) as u32;
+    let word = u32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]) & !0x1_ffff | size;
+    frame[..4].copy_from_slice(&word.to_be_bytes());
+}
+
+/// Decodes whatever it is; what is understood must come out as it went in, as far as it was understood.
+pub(crate) fn decode(frame: &[u8]) -> bool {
+    let Ok(first) = Frame::decode(frame) else { return false };
+    let mut again = Vec::new();
+    first.encode(&mut again);
+    let second = Frame::decode(&again).expect("what was encoded can be decoded");
+    assert_eq!(first, second, "encoding loses something");
+    true
+}
