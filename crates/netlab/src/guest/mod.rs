@@ -46,8 +46,8 @@ const SETUP_VARIABLE: &str = "CROSSWAY_GUEST";
 /// registers have more, and then the kernel cannot write back what it read.
 const XSTATE_BYTES_AT_MOST: usize = 2696;
 /// Loaded in every guest: what is measured, and what a network inside a guest needs.
-const MODULES: [&str; 8] =
-    ["ipv6", "tipc", "sctp", "veth", "bridge", "sch_tbf", "sch_netem", "tun"];
+const MODULES: [&str; 9] =
+    ["ipv6", "tipc", "sctp", "veth", "vxlan", "bridge", "sch_tbf", "sch_netem", "tun"];
 
 /// What a guest should be.
 #[derive(Clone, Debug)]

@@ -5,6 +5,7 @@
 //! it says so and passes. This program plays every part itself: the test, the guest's keeper and first program, and the node.
 
 mod capture;
+mod planes;
 mod remote;
 mod user_side;
 
@@ -277,7 +278,7 @@ fn loss_and_recovery() -> Result<(), NetError> {
 
 type Test = (&'static str, fn() -> Result<(), NetError>);
 
-const TESTS: [Test; 9] = [
+const TESTS: [Test; 12] = [
     ("udp_over_ipv4_with_multicast", || all_checks("cwt4", Medium::UdpV4)),
     ("udp_over_ipv4_with_unicast_only", || all_checks("cwtu", Medium::UdpV4Unicast)),
     ("udp_over_ipv6", || all_checks("cwt6", Medium::UdpV6)),
@@ -287,6 +288,9 @@ const TESTS: [Test; 9] = [
     ("an_address_that_a_kernel_has_is_given_up", taken_address),
     ("streams_of_100_megabytes", long_streams),
     ("loss_and_recovery", loss_and_recovery),
+    ("two_links_over_udp_and_ethernet", planes::over_udp_and_ethernet),
+    ("two_links_over_udp", planes::over_two_udp),
+    ("two_links_over_ethernet", planes::over_two_ethernet),
 ];
 
 fn run_tests(args: &[String]) -> ExitCode {
@@ -350,8 +354,12 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        [role @ ("user-side" | "remote"), bearer, id] => {
-            let run = if role == "remote" { remote::run } else { user_side::run };
+        [role @ ("user-side" | "user-side-planes" | "remote"), bearer, id] => {
+            let run = match role {
+                "remote" => remote::run,
+                "user-side" => user_side::run,
+                _ => user_side::run_without_losing_contact,
+            };
             run(bearer, NodeId(u128::from_str_radix(id, 16).expect("an identity").to_be_bytes()));
             ExitCode::SUCCESS
         }

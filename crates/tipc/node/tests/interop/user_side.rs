@@ -260,14 +260,25 @@ fn feed(
     }
 }
 
-/// Runs the services on a bearer, as a node of this identity, until standard input ends.
-pub(crate) fn run(bearer: &str, id: NodeId) {
-    let spec: BearerSpec = bearer.parse().expect("a bearer");
+/// Runs the services on bearers, as a node of this identity, until standard input ends. `+` stands between several.
+pub(crate) fn run(bearers: &str, id: NodeId) {
+    serve(bearers, id, false);
+}
+
+/// The same; the loss of a peer is an error.
+pub(crate) fn run_without_losing_contact(bearers: &str, id: NodeId) {
+    serve(bearers, id, true);
+}
+
+fn serve(bearers: &str, id: NodeId, keeps_contact: bool) {
     let birth = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let cfg = Config { id: Some(id), seed: birth.as_nanos() as u64, ..Config::default() };
     let mut runner = Runner::new(cfg);
     let mut services = Services::open(runner.node());
-    runner.enable(&spec, "user0").expect("the bearer opens");
+    for (n, bearer) in bearers.split('+').enumerate() {
+        let spec: BearerSpec = bearer.parse().expect("a bearer");
+        runner.enable(&spec, &format!("user{n}")).expect("the bearer opens");
+    }
     let stdin = std::io::stdin();
     loop {
         let ended = runner.turn(&[stdin.as_fd()], Duration::from_secs(1)).expect("a turn");
@@ -278,6 +289,10 @@ pub(crate) fn run(bearer: &str, id: NodeId) {
             ) {
                 eprintln!("user side: {event:?}");
             }
+            assert!(
+                !(keeps_contact && matches!(event, Event::PeerDown { .. })),
+                "contact was lost: {event:?}"
+            );
             let now = Nanos(crossway_sys::clock::monotonic_ns());
             services.handle(runner.node(), now, &event);
         }

@@ -1,0 +1,198 @@
+//! Two links between a node in user space and a kernel, over two media of their own, while traffic of every kind runs both ways: cut at
+//! either end, with and without the device's knowledge, brought back, cut at the other.
+
+use std::time::{Duration, Instant};
+
+use crossway_netlab::NetError;
+use crossway_tipc_proto::addr::NodeId;
+
+use super::{Capture, KernelSide, Site};
+
+const TRAFFIC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/kernel_planes.py");
+/// Its presence in the guest ends the traffic.
+const STOP: &str = "/tmp/stop";
+/// A cut link is noticed after 2.4 s, found again after at most a minute, and both ends are slow when the machine is busy.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The medium of one of the two links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Plane {
+    Udp,
+    Ethernet,
+}
+
+/// How a link is cut.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    /// The device of the node in user space goes down.
+    UserDevice,
+    /// The kernel's device goes down, and its bearer knows at once.
+    KernelDevice,
+    /// What the kernel sends is lost, and nobody is told.
+    KernelSilence,
+    /// The kernel's bearer is disabled.
+    KernelBearer,
+}
+
+struct Planes {
+    site: Site,
+    media: [Plane; 2],
+}
+
+impl Planes {
+    /// Two tunnels between the hosts, each a device of its own at both ends.
+    fn up(name: &str, media: [Plane; 2]) -> Result<Self, NetError> {
+        let planes = Self { site: Site::up(name)?, media };
+        let (user, kernel) = (planes.site.lab.host("user")?, planes.site.lab.host("kernel")?);
+        let (u, k) = (user.ipv4.to_string(), kernel.ipv4.to_string());
+        for n in 0..2 {
+            let set_up = |local: &str, remote: &str, through: &str, last: u8| {
+                format!(
+                    "link add plane{n} type vxlan id {id} local {local} remote {remote} \
+                     dev {through} dstport 4789\n\
+                     addr add 10.99.{n}.{last}/24 dev plane{n}\n\
+                     link set plane{n} mtu 1400 up",
+                    id = 10 + n
+                )
+            };
+            for line in set_up(&u, &k, &user.interface, 1).lines() {
+                planes.user_does(line);
+            }
+            for line in set_up(&k, &u, "eth0", 2).lines() {
+                planes.guest_ip(line);
+            }
+        }
+        Ok(planes)
+    }
+
+    fn user_does(&self, line: &str) {
+        let host = self.site.lab.host("user").expect("the host");
+        let status = host.command("ip").args(line.split_whitespace()).status().expect("ip runs");
+        assert!(status.success(), "ip {line}");
+    }
+
+    fn guest_ip(&self, line: &str) {
+        let words: Vec<&str> = ["ip"].into_iter().chain(line.split_whitespace()).collect();
+        self.site.guest_does(&words);
+    }
+
+    fn tipc(&self, line: &str) -> String {
+        let words: Vec<&str> = ["tipc"].into_iter().chain(line.split_whitespace()).collect();
+        self.site.guest_does(&words)
+    }
+
+    /// Enables the kernel's bearer on a plane. Each UDP bearer has a port of its own, as the kernel wants it.
+    fn enable(&self, n: usize) {
+        match self.media[n] {
+            Plane::Udp => self.tipc(&format!(
+                "bearer enable media udp name P{n} localip 10.99.{n}.2 localport {port} \
+                 remoteip 10.99.{n}.1 remoteport {port}",
+                port = 6118 + n
+            )),
+            Plane::Ethernet => self.tipc(&format!("bearer enable media eth device plane{n}")),
+        };
+    }
+
+    /// The node's bearers, as its program takes them.
+    fn bearers(&self) -> String {
+        let of = |n: usize| match self.media[n] {
+            Plane::Udp => format!("udp:10.99.{n}.1:{p},10.99.{n}.2:{p}", p = 6118 + n),
+            Plane::Ethernet => format!("eth:plane{n}"),
+        };
+        format!("{}+{}", of(0), of(1))
+    }
+
+    fn cut(&self, n: usize, how: Cut) {
+        match how {
+            Cut::UserDevice => self.user_does(&format!("link set plane{n} down")),
+            Cut::KernelDevice => self.guest_ip(&format!("link set plane{n} down")),
+            Cut::KernelSilence => {
+                let line = format!("tc qdisc add dev plane{n} root netem loss 100%");
+                self.site.guest_does(&line.split(' ').collect::<Vec<_>>());
+            }
+            Cut::KernelBearer => {
+                let words = match self.media[n] {
+                    Plane::Udp => format!("bearer disable media udp name P{n}"),
+                    Plane::Ethernet => format!("bearer disable media eth device plane{n}"),
+                };
+                self.tipc(&words);
+            }
+        }
+    }
+
+    fn mend(&self, n: usize, how: Cut) {
+        match how {
+            Cut::UserDevice => self.user_does(&format!("link set plane{n} up")),
+            Cut::KernelDevice => self.guest_ip(&format!("link set plane{n} up")),
+            Cut::KernelSilence => {
+                let line = format!("tc qdisc del dev plane{n} root");
+                self.site.guest_does(&line.split(' ').collect::<Vec<_>>());
+            }
+            Cut::KernelBearer => self.enable(n),
+        }
+    }
+
+    /// Waits until the kernel lists so many links as up.
+    fn await_links(&self, wanted: usize) {
+        let start = Instant::now();
+        loop {
+            let list = self.tipc("link list");
+            let up = |line: &&str| line.ends_with(": up") && !line.starts_with("broadcast-link");
+            if list.lines().filter(up).count() == wanted {
+                eprintln!("  {wanted} links up after {} ms", start.elapsed().as_millis());
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "not {wanted} links up:\n{list}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// Traffic over two links, which are cut in turn.
+fn failover(name: &str, media: [Plane; 2], cuts: &[(usize, Cut)]) -> Result<(), NetError> {
+    let planes = Planes::up(name, media)?;
+    let capture = Capture::start(&planes.site, name);
+    let bearers = planes.bearers();
+    planes.enable(0);
+    planes.enable(1);
+    let id = NodeId::from_text("user-space").expect("legal");
+    let user = planes.site.user_program("user-side-planes", &bearers, id);
+    planes.await_links(2);
+    let mut traffic = KernelSide::run(&planes.site, TRAFFIC, &[STOP]);
+    traffic.until("service found");
+    for &(n, how) in cuts {
+        eprintln!("  plane {n} is cut: {how:?}");
+        planes.cut(n, how);
+        planes.await_links(1);
+        // Long enough for every kind of traffic to go on over the other.
+        std::thread::sleep(Duration::from_millis(300));
+        planes.mend(n, how);
+        planes.await_links(2);
+    }
+    planes.site.guest_does(&["touch", STOP]);
+    traffic.finish();
+    drop(user);
+    capture.verdict();
+    Ok(())
+}
+
+/// Ethernet beside UDP, cut at both ends in every way.
+pub(crate) fn over_udp_and_ethernet() -> Result<(), NetError> {
+    let cuts = [
+        (0, Cut::UserDevice),
+        (1, Cut::KernelSilence),
+        (0, Cut::KernelDevice),
+        (1, Cut::KernelDevice),
+        (1, Cut::UserDevice),
+        (0, Cut::KernelBearer),
+    ];
+    failover("cwp", [Plane::Udp, Plane::Ethernet], &cuts)
+}
+
+pub(crate) fn over_two_udp() -> Result<(), NetError> {
+    failover("cwpu", [Plane::Udp; 2], &[(1, Cut::KernelSilence), (0, Cut::UserDevice)])
+}
+
+pub(crate) fn over_two_ethernet() -> Result<(), NetError> {
+    failover("cwpe", [Plane::Ethernet; 2], &[(0, Cut::KernelDevice), (1, Cut::UserDevice)])
+}
