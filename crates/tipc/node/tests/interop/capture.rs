@@ -46,7 +46,16 @@ impl Capture {
         tshark.wait().expect("waits");
         let count = |filter: &str| {
             let file = self.file.as_os_str();
-            let args = [OsStr::new("-r"), file, OsStr::new("-Y"), OsStr::new(filter)];
+            // A second UDP bearer has the next port, which the dissector does not know by itself.
+            let second = ["-d", "udp.port==6119,tipc"].map(OsStr::new);
+            let args = [
+                OsStr::new("-r"),
+                file,
+                OsStr::new("-Y"),
+                OsStr::new(filter),
+                second[0],
+                second[1],
+            ];
             let out = Command::new("tshark")
                 .args(args)
                 .stderr(Stdio::null())

@@ -153,6 +153,8 @@ fn failover(name: &str, media: [Plane; 2], cuts: &[(usize, Cut)]) -> Result<(), 
     let planes = Planes::up(name, media)?;
     let capture = Capture::start(&planes.site, name);
     let bearers = planes.bearers();
+    // A kernel's connected socket keeps the packet size of its first link and fails with EMSGSIZE on one with smaller packets.
+    planes.tipc("media set mtu 1400 media udp");
     planes.enable(0);
     planes.enable(1);
     let id = NodeId::from_text("user-space").expect("legal");
