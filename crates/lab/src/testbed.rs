@@ -159,15 +159,12 @@ impl HostWords {
     pub fn parse(text: &str) -> Result<HostWords, BadHosts> {
         let bad = |why: String| BadHosts { why };
         let text = text.trim();
-        // An address has no letters but those of IPv6's digits, so `--key=value` words are no addresses.
         let (words, address) = match text.rsplit_once('=') {
-            Some((words, address)) if !address.contains(char::is_whitespace) => {
-                match address.parse() {
-                    Ok(address) => (words.trim(), Some(address)),
-                    Err(_) if words.contains(['-', '=']) => (text, None),
-                    Err(_) => return Err(bad(format!("'{address}' is no IP address"))),
-                }
-            }
+            // `--key=value` and `NAME=value` are words of the prefix.
+            Some((words, address)) if is_meant_as_address(address) => match address.parse() {
+                Ok(address) => (words.trim(), Some(address)),
+                Err(_) => return Err(bad(format!("'{address}' is no IP address"))),
+            },
             _ => (text, None),
         };
         let prefix = split_words(words).ok_or_else(|| bad(format!("a quote is open in {text}")))?;
@@ -218,6 +215,11 @@ impl HostWords {
     }
 }
 
+/// Digits with the dots of IPv4 or the colons of IPv6 between them.
+fn is_meant_as_address(text: &str) -> bool {
+    text.contains(['.', ':']) && text.chars().all(|c| c.is_ascii_hexdigit() || ".:".contains(c))
+}
+
 /// Words as a shell splits them, with its two quotes; `None` if one is left open.
 fn split_words(text: &str) -> Option<Vec<String>> {
     let mut words: Vec<String> = Vec::new();
@@ -253,6 +255,7 @@ mod tests {
         let quoted = HostWords::parse("mpirun --mca btl 'tcp,self' --host=n1").unwrap();
         assert_eq!(quoted.prefix[3], "tcp,self");
         assert_eq!(quoted.address, None);
+        assert_eq!(HostWords::parse("env A=1").unwrap().prefix, ["env", "A=1"]);
         assert_eq!(HostWords::list("mpirun --mca btl 'tcp,self' -np 1,ssh b").unwrap().len(), 2);
         assert_eq!(HostWords::parse("ssh b=::1").unwrap().address, Some("::1".parse().unwrap()));
     }

@@ -163,6 +163,8 @@ impl Host {
             return Ok(());
         }
         self.hear_greeting(interrupt).inspect_err(|_| self.line = None)?;
+        // Messages may have come together with the greeting.
+        self.sort_in()?;
         let about = self.expect(ABOUT_LIMIT, interrupt, |message| match message {
             FromAgent::About { about } => Some(*about),
             _ => None,
@@ -267,15 +269,21 @@ impl Host {
     /// Takes in what the agent has said; call it when the descriptor is readable.
     pub(crate) fn read_some(&mut self) -> Result<(), HostError> {
         let Some(line) = &mut self.line else { return Err(self.lost_error("is gone".to_owned())) };
-        let mut taken = line.frames.read_some();
-        while taken.is_ok() {
+        let read = line.frames.read_some();
+        read.map_err(|error| self.lose(&error))?;
+        self.sort_in()
+    }
+
+    /// Takes the whole messages out of what was read.
+    fn sort_in(&mut self) -> Result<(), HostError> {
+        let Some(line) = &mut self.line else { return Ok(()) };
+        loop {
             match line.frames.next() {
                 Ok(Some(message)) => line.inbox.push_back(message),
-                Ok(None) => break,
-                Err(error) => taken = Err(error),
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(self.lose(&error)),
             }
         }
-        taken.map_err(|error| self.lose(&error))
     }
 
     /// Takes the first message that `wanted` wants out of what was heard.
