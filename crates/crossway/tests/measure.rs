@@ -4,10 +4,10 @@ mod place;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output};
+use std::time::Duration;
 
-use crossway_lab::record::{Record, Span, Status};
+use crossway_lab::record::{Span, Status};
 use crossway_lab::records_io::read_records;
 use place::{Place, await_that, signal};
 
