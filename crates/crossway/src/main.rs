@@ -7,7 +7,7 @@ mod cmd;
 mod progress;
 mod ui;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use clap::Parser;
 
@@ -29,9 +29,19 @@ pub(crate) struct Cli {
     verbose: u8,
 }
 
+/// This program as a tipcd.
+fn tipcd() -> Command {
+    // Not by its path, which a build may have replaced meanwhile.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("tipcd");
+    command
+}
+
 fn main() -> ExitCode {
     ui::quiet_on_closed_pipe();
     let cli = Cli::parse();
+    // Where no tipcd serves, this program is one for as long as it runs; nothing is started before a mechanism asks.
+    crossway_mech::mechanisms::tipc_node::start_by(tipcd, std::env::temp_dir());
     let ui = Ui::new(cli.color);
     ui::start_tracing(cli.verbose, &ui);
     match cli.command.run(&ui) {

@@ -1,10 +1,12 @@
 //! What the checks stand on: watchdog, skipping, opened channels, payloads.
 
 use std::collections::HashMap;
+use std::process::Command;
 use std::sync::{LazyLock, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crossway_mech::mechanisms::tipc_node;
 use crossway_mech::{Boundaries, Deadline, Listener, Mechanism, Probe, Spec, Wait};
 
 /// When a check counts as hung.
@@ -15,6 +17,13 @@ pub(crate) fn soon() -> Deadline {
     Some(Instant::now() + Duration::from_secs(20))
 }
 
+/// What takes a tipcd's arguments.
+fn tipcd() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conformance-guest-part"));
+    command.arg("tipcd");
+    command
+}
+
 /// Whether the mechanism works here, asked once per mechanism.
 pub(crate) fn probe<M: Mechanism>() -> Probe {
     static PROBES: LazyLock<Mutex<HashMap<&str, Probe>>> = LazyLock::new(Mutex::default);
@@ -22,6 +31,8 @@ pub(crate) fn probe<M: Mechanism>() -> Probe {
     static SWEPT: std::sync::Once = std::sync::Once::new();
     SWEPT.call_once(|| {
         crossway_sys::lease::sweep_dead_runs().unwrap();
+        // Not below /tmp, over which a check mounts something else.
+        tipc_node::start_by(tipcd, "/var/tmp".into());
     });
     let mut probes = PROBES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     probes.entry(M::ID).or_insert_with(M::probe).clone()

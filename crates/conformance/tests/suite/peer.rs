@@ -138,6 +138,9 @@ impl Peer {
             .env(TASK, serde_json::to_string(&task).unwrap())
             .stdin(OwnedFd::from(there))
             .stdout(Stdio::null());
+        if let Some((name, path)) = crossway_mech::mechanisms::tipc_node::variable() {
+            command.env(name, path);
+        }
         proc::die_with_parent(&mut command);
         Peer { child: command.spawn().unwrap(), control: here, wait }
     }

@@ -39,6 +39,9 @@ impl Player {
             .stderr(stderr_end)
             // Ctrl-C reaches the controller only, which then ends the roles.
             .process_group(0);
+        if let Some((name, path)) = crossway_mech::mechanisms::tipc_node::variable() {
+            command.env(name, path);
+        }
         proc::die_with_parent(&mut command);
         let child = command
             .spawn()

@@ -83,6 +83,8 @@ pub struct Message {
     pub event: Event,
     /// Octets in the caller's buffer.
     pub len: usize,
+    /// Octets of the whole message, where the back end tells: a `tipcd` always does, the kernel tells no more than `len`.
+    pub full_len: usize,
     /// The message was longer than the buffer and the rest is lost.
     pub truncated: bool,
     /// The sending socket; of a returned message, the one that did not take it.

@@ -55,6 +55,26 @@ pub struct TipcdOptions {
     quiet: bool,
 }
 
+impl TipcdOptions {
+    /// A lone, silent node that serves at a path and ends with its standard input.
+    pub fn lone(path: PathBuf) -> Self {
+        let limits = ServiceLimits::default();
+        Self {
+            bearers: Vec::new(),
+            id: None,
+            address: None,
+            netid: NetworkId::default().0,
+            socket: Some(path),
+            mode: 0o600,
+            clients: limits.clients,
+            sockets_per_client: limits.sockets_per_client,
+            queue: limits.receive_octets,
+            until_stdin_ends: true,
+            quiet: true,
+        }
+    }
+}
+
 fn parse_mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),

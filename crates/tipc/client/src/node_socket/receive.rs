@@ -85,6 +85,7 @@ impl NodeSocket {
             return Ok(Message {
                 event,
                 len: len.min(buf.len()),
+                full_len: len,
                 truncated: came.truncated,
                 from: header.from,
                 service: header.service,
@@ -112,6 +113,7 @@ impl NodeSocket {
             Ok(len) => Ok(Message {
                 event: Event::Data,
                 len,
+                full_len: len,
                 truncated: false,
                 from: self.peer(),
                 service: None,
@@ -135,6 +137,7 @@ impl NodeSocket {
         Ok(Message {
             event: Event::End(code),
             len: 0,
+            full_len: 0,
             truncated: false,
             from,
             service: None,
