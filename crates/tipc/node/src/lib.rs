@@ -7,6 +7,7 @@
 mod bearer;
 mod command;
 mod daemon;
+mod guard;
 mod runner;
 mod service;
 mod spec;
@@ -14,6 +15,7 @@ mod spec;
 pub use bearer::{Bearer, BearerOpenError};
 pub use command::{TipcdOptions, run_tipcd};
 pub use daemon::Daemon;
+pub use guard::{Guard, Plain};
 pub use runner::{Runner, RunnerError};
 pub use service::{Service, ServiceError, ServiceLimits};
 pub use spec::{BearerSpec, SpecError};

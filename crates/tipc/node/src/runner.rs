@@ -9,6 +9,7 @@ use crossway_tipc_proto::node::{BearerConfig, BearerError, Config, Event, Node};
 use crossway_tipc_proto::time::Nanos;
 
 use crate::bearer::{Bearer, BearerOpenError};
+use crate::guard::{Guard, Plain};
 use crate::spec::BearerSpec;
 use crossway_tipc_proto::addr::NetworkId;
 
@@ -45,10 +46,13 @@ pub enum RunnerError {
     Poll(#[from] Errno),
 }
 
-/// A node with its bearers.
+/// A node with its bearers, and what protects its frames on them.
 #[derive(Debug)]
-pub struct Runner {
+pub struct Runner<G = Plain> {
     node: Node,
+    guard: G,
+    /// Packets that the guard did not let in.
+    not_genuine: u64,
     network: NetworkId,
     bearers: Vec<(BearerId, Bearer)>,
     frame: Vec<u8>,
@@ -62,12 +66,21 @@ pub(crate) fn now() -> Nanos {
 }
 
 impl Runner {
-    /// A node without bearers.
+    /// A node without bearers, whose frames go as they are.
     pub fn new(cfg: Config) -> Self {
+        Self::guarded(cfg, Plain)
+    }
+}
+
+impl<G: Guard> Runner<G> {
+    /// A node without bearers, whose frames this guard protects.
+    pub fn guarded(cfg: Config, guard: G) -> Self {
         let network = cfg.network;
         let incoming = vec![0; FRAME_LEN_MAX];
         Self {
             node: Node::new(cfg),
+            guard,
+            not_genuine: 0,
             network,
             bearers: Vec::new(),
             frame: Vec::new(),
@@ -86,6 +99,11 @@ impl Runner {
         self.unsent
     }
 
+    /// Packets that the guard did not let in since the start.
+    pub const fn not_genuine(&self) -> u64 {
+        self.not_genuine
+    }
+
     /// Opens a bearer and attaches the node to it. `name` is what peers see of it, at most 15 octets.
     ///
     /// # Errors
@@ -94,7 +112,7 @@ impl Runner {
         let written = || format!("{spec:?}");
         let bearer = Bearer::open(spec, self.network)
             .map_err(|source| RunnerError::Open { spec: written(), source })?;
-        let mut cfg = BearerConfig::new(name, bearer.addr(), bearer.mtu());
+        let mut cfg = BearerConfig::new(name, bearer.addr(), bearer.mtu() - G::OVERHEAD);
         cfg.broadcasts = bearer.broadcasts();
         let refused = |source| RunnerError::Refused { spec: written(), source };
         let id = self.node.enable_bearer(now(), cfg).map_err(refused)?;
@@ -139,7 +157,10 @@ impl Runner {
         for _ in 0..FRAMES_PER_TURN {
             // EAGAIN ends the turn; other errors are those of frames sent earlier (an unreachable remote) and no reason to stop.
             let Ok((len, from)) = bearer.try_recv(&mut self.incoming) else { break };
-            self.node.handle_frame(at, *id, &from, &self.incoming[..len]);
+            match self.guard.open(&mut self.incoming[..len]) {
+                Some(frame) => self.node.handle_frame(at, *id, &from, frame),
+                None => self.not_genuine += 1,
+            }
         }
     }
 
@@ -147,9 +168,10 @@ impl Runner {
     pub(crate) fn flush(&mut self) {
         let at = now();
         while let Some(transmit) = self.node.poll_transmit(at, &mut self.frame) {
-            if let Some((_, bearer)) = self.bearers.iter().find(|(id, _)| *id == transmit.bearer)
-                && bearer.try_send(&transmit.dest, &self.frame).is_err()
-            {
+            let bearer = self.bearers.iter().find(|(id, _)| *id == transmit.bearer);
+            let Some((_, bearer)) = bearer else { continue };
+            let sealed = self.guard.seal(&self.frame);
+            if sealed.is_none_or(|packet| bearer.try_send(&transmit.dest, packet).is_err()) {
                 self.unsent += 1;
             }
         }
