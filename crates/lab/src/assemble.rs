@@ -43,7 +43,7 @@ pub(crate) fn enter(
             }
         }
     }
-    hosts::enter(record, brought.hosts, counts.received, caps);
+    hosts::enter(record, brought.hosts, counts.sent, caps);
     let mut histograms = histograms(&brought.outcomes);
     if !brought.one_clock {
         // These span two clocks.

@@ -14,7 +14,7 @@ pub(crate) fn packets(
     messages: u64,
 ) -> Result<Packets, String> {
     if messages == 0 {
-        return Err("no message arrived".to_owned());
+        return Err("no message was sent".to_owned());
     }
     let sent = |host: &str, on_loopback: bool| -> u64 {
         let here = net.iter().filter(|i| i.host == host && (i.name == LOOPBACK) == on_loopback);
