@@ -179,6 +179,23 @@ fn an_agent_refuses_who_is_no_controller_of_its_version() {
     }
 }
 
+#[test]
+fn ctrl_c_while_a_host_keeps_silent_ends_at_once_with_all_it_started() {
+    let place = Place::new(PLAN);
+    let hosts = "sh -c 'sleep 1000; true',env";
+    let mut command = place.command(&["measure", "plan.toml", "--hosts", hosts]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    await_that("the silent host", || {
+        !place.processes(|line| line.contains("sleep 1000")).is_empty()
+    });
+    signal(child.id() as i32, "-INT");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(errors(&output).contains("interrupted before the first trial"));
+    assert_eq!(place.leftovers(), Vec::<String>::new());
+    assert!(!place.dir.path().join("out").exists(), "a run was begun");
+}
+
 /// Trials long enough to kill something in their midst.
 const LONG: &str = r#"
 [testbed.pair]

@@ -1,6 +1,7 @@
 //! The machine in words.
 
 use crossway_lab::env::Environment;
+use crossway_lab::record::Record;
 
 use crate::sections::{Block, Section};
 use crate::sheet::{Cell, Row, Sheet};
@@ -14,6 +15,7 @@ pub struct Machine {
     /// Sizes of the first CPU's data caches, innermost first, bytes.
     pub data_cache_bytes: Vec<u64>,
     rows: Vec<(&'static str, String)>,
+    hosts: Vec<(String, String)>,
     folded: Vec<(&'static str, String)>,
 }
 
@@ -105,7 +107,21 @@ impl Machine {
             ("System settings", pairs(&e.sysctls)),
             ("Tools", pairs(&e.tools)),
         ];
-        Machine { line, data_cache_bytes: e.data_cache_bytes(), rows, folded }
+        Machine { line, data_cache_bytes: e.data_cache_bytes(), rows, hosts: Vec::new(), folded }
+    }
+
+    /// Adds the hosts of testbeds, as the records name them.
+    pub(crate) fn add_hosts(&mut self, records: &[Record]) {
+        for record in records {
+            let Some(testbed) = &record.inputs.testbed else { continue };
+            for host in &record.hosts {
+                let name = format!("Host {} of {testbed}", host.name);
+                if !self.hosts.iter().any(|(known, _)| *known == name) {
+                    let text = format!("Linux {}, reached by {}", host.kernel, host.prefix_kind);
+                    self.hosts.push((name, text));
+                }
+            }
+        }
     }
 
     /// The section, if there is a fingerprint.
@@ -113,12 +129,13 @@ impl Machine {
         if self.rows.is_empty() {
             return None;
         }
-        let rows = self
-            .rows
-            .iter()
+        let own = self.rows.iter().map(|(name, value)| (*name, value));
+        let hosts = self.hosts.iter().map(|(name, value)| (name.as_str(), value));
+        let rows = own
+            .chain(hosts)
             .map(|(name, value)| Row {
                 class: None,
-                cells: vec![Cell::text(*name), Cell::text(value)],
+                cells: vec![Cell::text(name), Cell::text(value)],
             })
             .collect();
         Some(Section {

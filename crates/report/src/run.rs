@@ -76,6 +76,7 @@ impl Run {
             ),
             Err(error) => run.notices.push(error.to_string()),
         }
+        run.machine.add_hosts(&run.records);
         match records_io::read_beside::<Vec<Finding>>(path, PREFLIGHT) {
             Ok(findings) => {
                 run.notices.extend(

@@ -423,12 +423,16 @@ impl Line {
     fn end(&mut self) -> String {
         self.to = None;
         let until = Instant::now() + LAST_WORDS;
-        let status = self.wait_end(until).unwrap_or_else(|| {
-            let _ = self.child.kill();
-            self.child.wait()
-        });
+        let status = self.wait_end(until).unwrap_or_else(|| self.kill());
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         obituary(status, &String::from_utf8_lossy(&errors))
+    }
+
+    /// Kills the command and what it started: it leads a process group of its own.
+    fn kill(&mut self) -> std::io::Result<std::process::ExitStatus> {
+        proc::kill_group(self.child.id());
+        let _ = self.child.kill();
+        self.child.wait()
     }
 
     /// Its status if it ends in time and its last words have been read.
@@ -453,8 +457,7 @@ impl Drop for Line {
         // The end of its input tells the agent to end everything there; the command then ends of itself.
         self.to = None;
         if self.wait_end(Instant::now() + END_LIMIT).is_none() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+            let _ = self.kill();
         }
     }
 }
