@@ -33,6 +33,13 @@ pub(crate) fn enter(
 ) -> std::io::Result<()> {
     let wall = wall_ns(&brought.cast, &brought.outcomes, brought.one_clock);
     record.facts = brought.facts.clone();
+    // What was read when the channel opened stays as it was then; what only traffic shows is added.
+    for (name, value) in brought.outcomes.iter().flat_map(|o| &o.facts) {
+        if name.starts_with("largest_") {
+            let known = record.facts.entry(name.clone()).or_insert(*value);
+            *known = (*known).max(*value);
+        }
+    }
     record.warnings.extend(brought.warnings.iter().cloned());
     let counts = counts(record.inputs.workload, &brought);
     record.roles = roles(&brought);

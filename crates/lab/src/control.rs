@@ -242,6 +242,9 @@ pub struct Outcome {
     pub longest_wait_ns: Option<u64>,
     /// Messages received per sender.
     pub shares: Vec<u64>,
+    /// What the ends know once messages have gone through them.
+    #[serde(default)]
+    pub facts: crossway_mech::Facts,
 }
 
 /// Hardware counters of a role; null where there are none.

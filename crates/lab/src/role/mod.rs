@@ -125,7 +125,8 @@ pub(crate) fn live<M: Mechanism>(task: Task, wire: &mut Wire) -> Result<(), Role
                 let window: Window = window
                     .take()
                     .ok_or_else(|| RoleError::Wrong("'go' without a window".to_owned()))?;
-                let outcome = workload::run(&mut stage, &window, at_ns)?;
+                let mut outcome = workload::run(&mut stage, &window, at_ns)?;
+                outcome.facts = stage.facts();
                 Answer::Done { outcome: Box::new(outcome) }
             }
             Order::Close => {

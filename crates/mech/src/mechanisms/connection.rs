@@ -56,6 +56,8 @@ pub trait ConnectionFamily: Send + Sized + 'static {
 pub struct SocketHalf<F> {
     shared: Arc<Shared>,
     sends: bool,
+    /// Most bytes that one receive gave (study item C6).
+    largest_recv: usize,
     family: std::marker::PhantomData<fn() -> F>,
 }
 
@@ -84,7 +86,7 @@ impl<F: ConnectionFamily> SocketHalf<F> {
     pub(super) fn both(fd: OwnedFd) -> (Self, Self) {
         let shared = Arc::new(Shared { fd, ended: AtomicBool::new(false) });
         let family = std::marker::PhantomData;
-        let half = |sends| SocketHalf { shared: shared.clone(), sends, family };
+        let half = |sends| SocketHalf { shared: shared.clone(), sends, largest_recv: 0, family };
         (half(true), half(false))
     }
 
@@ -100,9 +102,18 @@ impl<F: ConnectionFamily> SocketHalf<F> {
         self.shared.ended.load(Ordering::Relaxed)
     }
 
+    /// Notes what one receive gave.
+    #[inline]
+    pub(super) fn note_received(&mut self, bytes: usize) {
+        self.largest_recv = self.largest_recv.max(bytes);
+    }
+
     /// Values read back from the system.
     pub(super) fn read_facts(&self) -> Facts {
         let mut facts = buffer_facts(self.as_fd());
+        if self.largest_recv > 0 {
+            facts.insert("largest_recv_bytes".to_owned(), self.largest_recv as i64);
+        }
         F::add_facts(self.as_fd(), &mut facts);
         facts
     }

@@ -35,6 +35,9 @@ impl<F: ConnectionFamily> ByteSource for SocketHalf<F> {
     #[inline]
     fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
         let outcome = socket::recv(self.as_fd(), buf, nonblocking);
+        if let Ok(bytes) = outcome {
+            self.note_received(bytes);
+        }
         if !F::SENDER_IS_TOLD && outcome == Ok(0) {
             self.note_end();
         }
