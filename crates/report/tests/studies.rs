@@ -533,7 +533,7 @@ fn findings_are_in_every_form_and_only_where_they_belong() {
     html::write(&run, &mut page).expect("the page can be made");
     let page = String::from_utf8(page).expect("text");
     assert!(page.contains("id=\"study-toshiba\"") && !page.contains("id=\"study-cluster\""));
-    assert!(page.contains("200 for the study&#x27;s 10000"), "the factor is shown");
+    assert!(page.contains("200 for the study&#x27;s 10,000"), "the factor is shown");
     // A run that has nothing to do with the studies has no such section.
     let run =
         Run::of_records(Path::new("run"), vec![synthetic::skipped("vsock", "none", "modprobe")]);

@@ -21,12 +21,36 @@ fn scale(run: &Run) -> Option<String> {
     if scales.is_empty() {
         return None;
     }
-    let told: Vec<String> =
-        scales.iter().map(|(here, study)| format!("{here} for the study's {study}")).collect();
+    let told: Vec<String> = scales
+        .iter()
+        .map(|(here, study)| format!("{} for the study's {}", grouped(*here), grouped(*study)))
+        .collect();
     Some(format!(
-        "Messages per trial: {}. With --scale 1, or scale = 1 in the plan, the study's own numbers are taken.",
+        "Messages per trial: {}; elsewhere as many as fit into the time. With --scale 1, or scale = 1 in the plan, the study's own \
+         numbers are taken.",
         told.join(", ")
     ))
+}
+
+/// With commas between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// As a sentence: a capital first, a full stop last.
+fn sentence(text: &str) -> String {
+    let text = text.trim_end_matches('.');
+    let mut letters = text.chars();
+    let first = letters.next().map_or(String::new(), |c| c.to_uppercase().to_string());
+    format!("{first}{}.", letters.as_str())
 }
 
 /// A finding as the page shows it.
@@ -95,7 +119,7 @@ pub fn section(run: &Run, studies: &[Study]) -> Vec<Section> {
         place: finding.place.clone(),
         measured: finding.figures.iter().map(shown).collect(),
         verdict: (finding.verdict.name(), class(finding.verdict)),
-        why: finding.why.clone(),
+        why: sentence(&finding.why),
         rule: finding.rule,
     };
     studies
@@ -127,13 +151,7 @@ pub fn lines(studies: &[Study]) -> Vec<String> {
     for study in studies {
         lines.push(format!("{} ({})", study.title, counts(study)));
         lines.extend(study.findings.iter().map(|f| {
-            format!(
-                "- {} {}: {}. {}.",
-                f.id,
-                f.title,
-                f.verdict.name(),
-                f.why.trim_end_matches('.')
-            )
+            format!("- {} {}: {}. {}", f.id, f.title, f.verdict.name(), sentence(&f.why))
         }));
     }
     lines
@@ -163,7 +181,7 @@ pub fn markdown(studies: &[Study], escape: impl Fn(&str) -> String) -> String {
                 escape(finding.says),
                 if measured.is_empty() { "–".to_owned() } else { measured.join("<br>") },
                 finding.verdict.name(),
-                escape(&finding.why)
+                escape(&sentence(&finding.why))
             );
         }
     }
