@@ -71,6 +71,10 @@ drop_reasons! {
     NotSpoken = "not-spoken",
     /// No such port, and the message may not be returned.
     NoPort = "no-port",
+    /// Within a group, from or to a socket that is no member, or at the wrong time.
+    NotMember = "not-member",
+    /// One member of a group more than is kept.
+    TooManyMembers = "too-many-members",
     /// The receiving socket is full, and the message may not be returned.
     Overload = "overload",
 }

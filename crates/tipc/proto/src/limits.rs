@@ -103,6 +103,20 @@ pub const CONNECT_RETRY: Duration = Duration::from_millis(100);
 /// Time after which a connection asks whether its peer still exists; unanswered for as long again, it is aborted.
 pub const CONNECTION_PROBE: Duration = Duration::from_secs(3_600);
 
+/// Blocks of 1 KiB that a member of a group grants to one that does not send much: one largest message.
+pub const GROUP_WINDOW_IDLE: u16 = (WIRE_MESSAGE_LEN_MAX / 1024 + 1) as u16;
+/// Blocks that it grants to one that sends.
+pub const GROUP_WINDOW_ACTIVE: u16 = GROUP_WINDOW_IDLE * 12;
+/// Members that may have the large window at once: an eighth of all, but not less than this. Further ones go on with the small one until
+/// a large one is given back.
+pub const GROUP_ACTIVE_MIN: usize = 16;
+/// And not more than this.
+pub const GROUP_ACTIVE_MAX: usize = 64;
+/// Members of one group that a member keeps. One more is not heard (`too-many-members`).
+pub const GROUP_MEMBERS_MAX: usize = 16_384;
+/// Members that said that they are there before their binding was known. One more is not heard.
+pub const GROUP_JOINING_MAX: usize = 1_024;
+
 /// Share of the peers, in percent, up to which a multicast goes as one copy to each node instead of by broadcast; one node more is
 /// always reached that way.
 pub const REPLICAST_PEERS_PERCENT: usize = 10;

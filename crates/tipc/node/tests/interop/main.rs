@@ -223,7 +223,9 @@ fn sockets(medium: Medium) -> Result<(), NetError> {
     let bearer = site.bearers(medium);
     let id = NodeId::from_text("remote").expect("legal");
     let user = site.user_program("remote", &bearer, id);
-    KernelSide::run(&site, KERNEL_SOCKETS, &[]).finish();
+    let parts = std::env::var("INTEROP_PARTS").unwrap_or_default();
+    let parts: Vec<&str> = parts.split_whitespace().collect();
+    KernelSide::run(&site, KERNEL_SOCKETS, &parts).finish();
     drop(user);
     Ok(())
 }

@@ -10,7 +10,9 @@ use crossway_tipc_proto::addr::{
     Importance, NodeAddr, NodeId, Port, Scope, ServiceRange, SocketAddr,
 };
 use crossway_tipc_proto::node::{Config, Event, Node};
-use crossway_tipc_proto::socket::{Address, MulticastMethod, SocketError, SocketKind};
+use crossway_tipc_proto::socket::{
+    Address, GroupRequest, MembershipEvent, MulticastMethod, SocketError, SocketKind,
+};
 use crossway_tipc_proto::time::Nanos;
 use crossway_tipc_proto::wire::ErrorCode;
 
@@ -76,6 +78,10 @@ struct Remote {
     failed: BTreeMap<Port, SocketError>,
     /// Multicasts still to be sent: by which socket, where to, the next number and how many in all.
     casts: Option<(Port, ServiceRange, u32, u32)>,
+    /// Numbered messages still to be sent by a member: where to, the next number, how many in all, and the octets of each.
+    bursts: BTreeMap<Port, (Option<Address>, u32, u32, usize)>,
+    /// What came to sockets that are read at once: per sender, how many numbered messages in the right order.
+    drains: BTreeMap<Port, BTreeMap<SocketAddr, u32>>,
     /// Writes still to be made: how many, of what, and how much of the present one is done.
     feeds: BTreeMap<Port, (u32, Vec<u8>, usize)>,
 }
@@ -133,7 +139,15 @@ impl Remote {
                 let hex: String = m.payload.iter().map(|b| format!("{b:02x}")).collect();
                 let error = ErrorCode::number(m.error);
                 let (port, at) = (m.from.port.0, m.from.node.0);
-                format!("{port} {at} {service} {error} {} {hex}", u32::from(m.truncated))
+                let group = m.group.map_or("-".to_owned(), |g| {
+                    let event = match g.event {
+                        None => 0,
+                        Some(MembershipEvent::Joined) => 1,
+                        Some(MembershipEvent::Left) => 2,
+                    };
+                    format!("{},{},{event}", g.group, g.instance)
+                });
+                format!("{port} {at} {service} {error} {} {hex} {group}", u32::from(m.truncated))
             }),
             "shutdown" => node.shutdown(now, w.port()).map(done),
             "ready" => node.readiness(w.port()).map(|r| {
@@ -171,6 +185,35 @@ impl Remote {
                 }
                 node.set_options(port, o).map(done)
             }
+            "join" => {
+                let port = w.port();
+                let (group, instance, scope) = (w.number(), w.number(), w.scope());
+                let flags = w.number();
+                let (loopback, events) = (flags & 1 != 0, flags & 2 != 0);
+                node.join(now, port, GroupRequest { group, instance, scope, loopback, events })
+                    .map(done)
+            }
+            "leave" => node.leave(now, w.port()).map(done),
+            "burst" => {
+                let (port, dest, count) = (w.port(), w.address(), w.number());
+                self.bursts.insert(port, (dest, 0, count, w.number() as usize));
+                self.burst(node, now, port);
+                Ok(String::new())
+            }
+            "unsent" => {
+                let left = self.bursts.get(&w.port()).map_or(0, |b| b.2 - b.1);
+                Ok(left.to_string())
+            }
+            "drain" => {
+                let port = w.port();
+                self.drains.entry(port).or_default();
+                self.drain(node, now, port);
+                let all = self.drains[&port].iter();
+                let one = |(from, count): (&SocketAddr, &u32)| {
+                    format!("{},{},{count}", from.port.0, from.node.0)
+                };
+                Ok(all.map(one).collect::<Vec<_>>().join(" "))
+            }
             "feed" => {
                 let (port, count) = (w.port(), w.number());
                 self.feeds.insert(port, (count, w.payload(), 0));
@@ -184,6 +227,33 @@ impl Remote {
                 Ok(port.0.to_string())
             }
             other => panic!("no request {other}"),
+        }
+    }
+
+    /// Sends a member's numbered messages until all are sent or somebody has no room.
+    fn burst(&mut self, node: &mut Node, now: Nanos, port: Port) {
+        let Some((dest, number, count, size)) = self.bursts.get_mut(&port) else { return };
+        while number < count {
+            let mut text = number.to_be_bytes().to_vec();
+            text.resize(*size, *number as u8);
+            match node.send(now, port, *dest, &text) {
+                Ok(_) => *number += 1,
+                Err(SocketError::WouldBlock) => return,
+                Err(error) => panic!("burst: {error}"),
+            }
+        }
+    }
+
+    /// Reads everything that came to a socket; messages of each sender must be numbered without a gap.
+    fn drain(&mut self, node: &mut Node, now: Nanos, port: Port) {
+        let Some(counts) = self.drains.get_mut(&port) else { return };
+        while let Ok(m) = node.recv(now, port, 100_000) {
+            if m.group.is_some_and(|g| g.event.is_some()) {
+                continue;
+            }
+            let count = counts.entry(m.from).or_default();
+            assert_eq!(m.payload[..4], count.to_be_bytes(), "from {:?}", m.from);
+            *count += 1;
         }
     }
 
@@ -261,6 +331,12 @@ pub(crate) fn run(bearer: &str, id: NodeId) {
                         let back = Some(Address::Socket(m.from));
                         runner.node().send(now, control, back, answer.as_bytes()).expect("answer");
                     }
+                }
+                Event::SocketReady(port)
+                    if remote.bursts.contains_key(&port) || remote.drains.contains_key(&port) =>
+                {
+                    remote.drain(runner.node(), now, port);
+                    remote.burst(runner.node(), now, port);
                 }
                 Event::SocketReady(port) if remote.feeds.contains_key(&port) => {
                     remote.feed(runner.node(), now, port);

@@ -52,7 +52,7 @@ impl Node {
                     self.deliver_multicast(now, sender, port, m, bytes);
                 }
             }
-            DataKind::Group { .. } => self.drops.count(DropReason::NotSpoken),
+            DataKind::Group { .. } => self.deliver_group(sender, m, bytes),
             DataKind::Named { service, instance, .. }
                 if m.error == ErrorCode::Ok && !self.sockets.contains_key(&m.dest_port) =>
             {

@@ -82,6 +82,9 @@ impl Node {
         }
         // And connections within the node were between ports of node 0.
         for socket in self.sockets.values_mut() {
+            if let Some(group) = &mut socket.group {
+                group.settle(addr);
+            }
             if let SocketState::Connected(c) = &mut socket.state
                 && c.peer.node == NodeAddr(0)
             {

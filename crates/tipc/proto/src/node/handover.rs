@@ -2,7 +2,9 @@
 
 use super::Node;
 use crate::addr::{Port, ServiceRange, SocketAddr};
-use crate::socket::{Address, SocketError, SocketKind, SocketState, blocks};
+use crate::socket::{
+    Address, GroupSource, SocketError, SocketKind, SocketState, blocks, group_blocks,
+};
 use crate::time::Nanos;
 use crate::wire::{ConnManagerKind, DataKind, DataMessage, ErrorCode, User, View};
 use alloc::vec::Vec;
@@ -12,6 +14,7 @@ use alloc::vec::Vec;
 pub struct Taken {
     bytes: Vec<u8>,
     service: Option<ServiceRange>,
+    member: Option<(SocketAddr, GroupSource)>,
 }
 
 /// What a taken message is for its receiver.
@@ -25,16 +28,19 @@ pub struct Incoming<'a> {
     pub error: ErrorCode,
     /// The payload, or what is left of it.
     pub payload: &'a [u8],
+    /// The sending member, when this came within a group. News of a member have no payload.
+    pub group: Option<GroupSource>,
 }
 
 impl Taken {
     /// What it is.
     pub fn incoming(&self) -> Incoming<'_> {
         let nothing = Incoming {
-            from: SocketAddr::default(),
+            from: self.member.map_or_else(SocketAddr::default, |(from, _)| from),
             service: None,
             error: ErrorCode::Ok,
             payload: &[],
+            group: self.member.map(|(_, source)| source),
         };
         // Only what was decoded on arrival is ever queued.
         let Ok(view) = View::parse(&self.bytes) else { return nothing };
@@ -52,6 +58,7 @@ impl Taken {
             service,
             error: message.error,
             payload: message.payload,
+            group: self.member.map(|(_, source)| source),
         }
     }
 
@@ -92,9 +99,16 @@ impl Node {
         if matches!(socket.state, SocketState::Listening) {
             return Err(SocketError::Invalid);
         }
-        let bytes = socket.pop().ok_or(SocketError::WouldBlock)?;
+        let (bytes, member) = socket.pop_member().ok_or(SocketError::WouldBlock)?;
         let service = socket.service.filter(|_| socket.kind.is_connected_kind());
-        let taken = Taken { bytes, service };
+        let taken = Taken { bytes, service, member };
+        if let Some((from, source)) = member {
+            if source.event.is_none() {
+                self.group_read(port, from, group_blocks(taken.payload().len()));
+                self.run_local(now);
+            }
+            return Ok(taken);
+        }
         if let SocketState::Connected(c) = &mut socket.state
             && let Some((blocks, window)) = c.read(blocks(taken.incoming().payload.len()), false)
         {

@@ -179,7 +179,8 @@ impl Node {
             Message::Names(names) => self.handle_names(sender, names),
             Message::Data(m) => self.deliver(now, sender, m, &bytes),
             Message::Conn(m) => self.handle_conn(sender, m, &bytes),
-            Message::Group(_) | Message::Tunnel(_) => self.drops.count(DropReason::NotSpoken),
+            Message::Group(m) => self.handle_group(sender, m),
+            Message::Tunnel(_) => self.drops.count(DropReason::NotSpoken),
             Message::Bundle(_) | Message::Fragment(_) => self.drops.count(DropReason::Malformed),
         }
     }

@@ -22,6 +22,7 @@ mod bearer;
 mod contact;
 mod deliver;
 mod discovery;
+mod groups;
 mod handover;
 mod input;
 mod multicast;
@@ -206,6 +207,8 @@ pub struct Node {
     timers: BTreeSet<(Nanos, NodeAddr)>,
     sockets: BTreeMap<Port, Socket>,
     socket_timers: BTreeSet<(Nanos, Port)>,
+    /// The sockets of this node in each group.
+    groups: BTreeMap<u32, BTreeSet<Port>>,
     /// Sockets for which a link has room again.
     woken: VecDeque<Port>,
     topology: Topology,
@@ -244,6 +247,7 @@ impl Node {
             timers: BTreeSet::new(),
             sockets: BTreeMap::new(),
             socket_timers: BTreeSet::new(),
+            groups: BTreeMap::new(),
             woken: VecDeque::new(),
             topology: Topology::default(),
             serving: false,

@@ -60,7 +60,7 @@ impl Node {
     }
 
     /// Whether a multicast to so many other nodes goes as one copy to each.
-    fn replicast_now(
+    pub(super) fn replicast_now(
         &self,
         now: Nanos,
         wanted: MulticastMethod,

@@ -34,6 +34,9 @@ impl Node {
         if socket.kind.is_connected_kind() {
             return self.send_connected(now, port, dest, payload);
         }
+        if socket.group.is_some() {
+            return self.send_group(now, port, dest, payload);
+        }
         if payload.len() > MESSAGE_LEN_MAX {
             return Err(SocketError::MessageTooLong);
         }

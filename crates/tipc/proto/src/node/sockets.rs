@@ -6,8 +6,8 @@ use crate::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
 use crate::limits::{CONNECTION_PROBE, SOCKETS_MAX};
 use crate::name_table::BindingError;
 use crate::socket::{
-    Address, Connecting, Connection, Readiness, Received, Socket, SocketError, SocketKind,
-    SocketOptions, SocketState,
+    Address, Connecting, Connection, GroupRequest, Readiness, Received, Socket, SocketError,
+    SocketKind, SocketOptions, SocketState,
 };
 use crate::time::Nanos;
 use crate::wire::{ConnManagerKind, ErrorCode, View};
@@ -40,6 +40,7 @@ impl Node {
     /// [`SocketError::BadSocket`].
     pub fn close(&mut self, now: Nanos, port: Port) -> Result<(), SocketError> {
         self.flush_stream(port);
+        let _ = self.leave(now, port);
         let mut socket = self.sockets.remove(&port).ok_or(SocketError::BadSocket)?;
         self.clear_socket_timer(port, &socket.state);
         for (range, scope, key) in core::mem::take(&mut socket.bindings) {
@@ -83,6 +84,7 @@ impl Node {
             options: socket.options,
             queued_messages: socket.queued(),
             queued_octets: socket.octets(),
+            group: socket.group.as_ref().map(|g| g.request),
         })
     }
 
@@ -125,6 +127,9 @@ impl Node {
         scope: Scope,
     ) -> Result<(), SocketError> {
         let socket = self.socket(port)?;
+        if socket.group.is_some() {
+            return Err(SocketError::Access);
+        }
         if !range.is_valid() || !matches!(socket.state, SocketState::Open | SocketState::Listening)
         {
             return Err(SocketError::Invalid);
@@ -150,6 +155,9 @@ impl Node {
         which: Option<(ServiceRange, Scope)>,
     ) -> Result<(), SocketError> {
         let socket = self.socket(port)?;
+        if socket.group.is_some() {
+            return Err(SocketError::Access);
+        }
         let gone = match which {
             None => core::mem::take(&mut socket.bindings),
             Some((range, scope)) => {
@@ -240,6 +248,9 @@ impl Node {
         payload: &[u8],
     ) -> Result<(), SocketError> {
         let socket = self.socket(port)?;
+        if socket.group.is_some() {
+            return Err(SocketError::Invalid);
+        }
         if !socket.kind.is_connected_kind() {
             socket.default_dest = dest;
             return Ok(());
@@ -305,6 +316,12 @@ impl Node {
         }
         let socket = self.socket(port)?;
         let (received, cost) = socket.take(max)?;
+        if received.group.is_some_and(|g| g.event.is_none()) {
+            self.group_read(port, received.from, cost.into());
+            self.run_local(now);
+            return Ok(received);
+        }
+        let socket = self.socket(port)?;
         if let SocketState::Connected(c) = &mut socket.state
             && let Some((blocks, window)) = c.read(cost, false)
         {
@@ -337,6 +354,7 @@ impl Node {
     /// Ends the connections of a node that was lost.
     pub(super) fn lose_connections(&mut self, now: Nanos, node: NodeAddr) {
         self.release_held(now, node);
+        self.lose_members(node);
         let lost =
             |s: &&mut Socket| matches!(&s.state, SocketState::Connected(c) if c.peer.node == node);
         let mut ends = alloc::vec::Vec::new();
@@ -369,4 +387,6 @@ pub struct SocketReport {
     pub queued_messages: usize,
     /// Octets that these count.
     pub queued_octets: usize,
+    /// The group that it is a member of.
+    pub group: Option<GroupRequest>,
 }

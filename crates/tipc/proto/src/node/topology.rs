@@ -91,6 +91,7 @@ impl Node {
         } else {
             super::Event::Withdrawn(binding)
         });
+        self.group_news(published, &binding);
     }
 
     /// A socket has changed: tells the caller, unless it is one of the service's.

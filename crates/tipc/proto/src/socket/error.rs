@@ -33,7 +33,7 @@ pub enum SocketError {
     NotSupported,
     /// An argument is not legal.
     Invalid,
-    /// The name is reserved.
+    /// The name is reserved, or the socket is a member of a group.
     Access,
     /// The node has its full number of sockets or bindings.
     TooMany,
@@ -86,7 +86,9 @@ impl core::fmt::Display for SocketError {
             Self::TimedOut => "no answer to the connection request",
             Self::NotSupported => "this kind of socket cannot do that now",
             Self::Invalid => "an argument is not legal here",
-            Self::Access => "service types below 64 belong to the protocol",
+            Self::Access => {
+                "service types below 64 belong to the protocol, and a member of a group neither binds nor joins"
+            }
             Self::TooMany => "the node has its full number of sockets or bindings",
         })
     }

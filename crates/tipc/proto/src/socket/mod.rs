@@ -2,18 +2,22 @@
 
 mod connection;
 mod error;
+mod group;
 mod mcast_order;
 mod merge;
 mod options;
 
 pub(crate) use connection::{Connecting, Connection, blocks};
 pub use error::SocketError;
+pub(crate) use group::{Group, GroupData, GroupItem, Outcome, Refusal, group_blocks};
+pub use group::{GroupRequest, GroupSource, MembershipEvent};
 pub(crate) use mcast_order::{Arrival, McastOrder};
 pub(crate) use merge::Merge;
 pub use options::{MulticastMethod, SocketOptions};
 
 use crate::addr::{Importance, NodeAddr, Port, Scope, ServiceRange, SocketAddr};
 use crate::limits::MESSAGE_OVERHEAD;
+use crate::seq::Seq;
 use crate::time::Nanos;
 use crate::wire::{DataKind, DataMessage, ErrorCode, User, View};
 use alloc::collections::VecDeque;
@@ -69,6 +73,8 @@ pub struct Received {
     /// What the sender sent, or what is left of it in a returned message. Empty, with [`ErrorCode::ConnShutdown`], at the end of a
     /// connection that the peer shut down.
     pub payload: Vec<u8>,
+    /// The sending member, when this came within a group.
+    pub group: Option<GroupSource>,
     /// The message was longer than the caller's limit and the rest is lost.
     pub truncated: bool,
 }
@@ -99,6 +105,14 @@ pub(crate) enum SocketState {
     Disconnected,
 }
 
+/// What waits in a socket.
+#[derive(Clone, Debug)]
+struct Queued {
+    message: Vec<u8>,
+    /// The sending member, of what came within a group.
+    member: Option<(SocketAddr, GroupSource)>,
+}
+
 /// One socket.
 #[derive(Clone, Debug)]
 pub(crate) struct Socket {
@@ -114,7 +128,11 @@ pub(crate) struct Socket {
     pub(crate) last_cast: Option<(bool, Nanos)>,
     /// Multicasts that arrived while their sender changes the way.
     pub(crate) mcast_order: McastOrder,
-    queue: VecDeque<Vec<u8>>,
+    /// The group that it is a member of.
+    pub(crate) group: Option<Group>,
+    /// Number of its next broadcast, in the next group that it joins.
+    pub(crate) group_next: Seq,
+    queue: VecDeque<Queued>,
     queue_octets: usize,
     /// Octets of the first message that a stream reader took already.
     taken: usize,
@@ -131,6 +149,8 @@ impl Socket {
             service: None,
             last_cast: None,
             mcast_order: McastOrder::new(),
+            group: None,
+            group_next: Seq(0),
             queue: VecDeque::new(),
             queue_octets: 0,
             taken: 0,
@@ -139,37 +159,58 @@ impl Socket {
 
     /// Whether a message of this importance still fits.
     pub(crate) fn has_room(&self, importance: Importance) -> bool {
-        self.queue_octets < self.options.receive_octets << importance as u32
+        match &self.group {
+            Some(group) => self.queue_octets < group.receive_octets(),
+            None => self.queue_octets < self.options.receive_octets << importance as u32,
+        }
     }
 
     pub(crate) fn push(&mut self, message: Vec<u8>) {
-        self.queue_octets += message.len() + MESSAGE_OVERHEAD;
-        self.queue.push_back(message);
+        self.enqueue(Queued { message, member: None });
+    }
+
+    /// Queues a message of a group, or the news of a member.
+    pub(crate) fn push_group(&mut self, item: GroupItem) {
+        self.enqueue(Queued { message: item.bytes, member: Some((item.from, item.source)) });
+    }
+
+    fn enqueue(&mut self, queued: Queued) {
+        self.queue_octets += queued.message.len() + MESSAGE_OVERHEAD;
+        self.queue.push_back(queued);
     }
 
     pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
-        let message = self.queue.pop_front()?;
+        self.pop_member().map(|(message, _)| message)
+    }
+
+    /// The next message and, when it came within a group, its sender. News have no octets.
+    pub(crate) fn pop_member(&mut self) -> Option<(Vec<u8>, Option<(SocketAddr, GroupSource)>)> {
+        let Queued { message, member } = self.queue.pop_front()?;
         self.queue_octets -= message.len() + MESSAGE_OVERHEAD;
         self.taken = 0;
-        Some(message)
+        Some((message, member))
     }
 
     pub(crate) fn front(&self) -> Option<&[u8]> {
-        self.queue.front().map(Vec::as_slice)
+        self.queue.front().map(|q| &q.message[..])
     }
 
     pub(crate) fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    pub(crate) const fn octets(&self) -> usize {
-        self.queue_octets + self.mcast_order.octets()
+    pub(crate) fn octets(&self) -> usize {
+        let group = self.group.as_ref().map_or(0, Group::octets);
+        self.queue_octets + self.mcast_order.octets() + group
     }
 
     pub(crate) fn readiness(&self) -> Readiness {
         let readable = !self.queue.is_empty();
         match &self.state {
-            SocketState::Open => Readiness { readable, writable: true, hangup: false },
+            SocketState::Open => {
+                let writable = self.group.as_ref().is_none_or(Group::is_open);
+                Readiness { readable, writable, hangup: false }
+            }
             SocketState::Listening | SocketState::Connecting(_) => {
                 Readiness { readable, ..Readiness::default() }
             }
@@ -194,7 +235,16 @@ impl Socket {
                 _ => SocketError::WouldBlock,
             });
         };
-        let mut received = describe(front).ok_or(SocketError::WouldBlock)?;
+        let mut received = match front.member {
+            Some((from, source)) if source.event.is_some() => news(from, source),
+            member => {
+                let mut received = describe(&front.message).ok_or(SocketError::WouldBlock)?;
+                if let Some((from, source)) = member {
+                    (received.from, received.group) = (from, Some(source));
+                }
+                received
+            }
+        };
         if self.kind.is_connected_kind() {
             if received.error != ErrorCode::Ok {
                 if received.error != ErrorCode::ConnShutdown {
@@ -211,7 +261,10 @@ impl Socket {
             return Ok(self.take_stream(received, max));
         }
         self.pop();
-        let cost = blocks(received.payload.len());
+        let cost = match received.group {
+            Some(_) => group_blocks(received.payload.len()) as u16,
+            None => blocks(received.payload.len()),
+        };
         received.truncated = received.payload.len() > max;
         received.payload.truncate(max);
         Ok((received, cost))
@@ -221,7 +274,7 @@ impl Socket {
         first.payload.clear();
         let mut cost = 0;
         while first.payload.len() < max
-            && let Some(view) = self.queue.front().and_then(|m| View::parse(m).ok())
+            && let Some(view) = self.queue.front().and_then(|q| View::parse(&q.message).ok())
         {
             if view.error_code() != Some(ErrorCode::Ok) {
                 break;
@@ -240,6 +293,18 @@ impl Socket {
     }
 }
 
+/// A member has come or gone.
+fn news(from: SocketAddr, source: GroupSource) -> Received {
+    Received {
+        from,
+        service: None,
+        error: ErrorCode::Ok,
+        payload: Vec::new(),
+        group: Some(source),
+        truncated: false,
+    }
+}
+
 /// What a queued data message is for its receiver.
 pub(crate) fn describe(bytes: &[u8]) -> Option<Received> {
     let view = View::parse(bytes).ok()?;
@@ -255,6 +320,7 @@ pub(crate) fn describe(bytes: &[u8]) -> Option<Received> {
         service,
         error: message.error,
         payload: message.payload.to_vec(),
+        group: None,
         truncated: false,
     })
 }

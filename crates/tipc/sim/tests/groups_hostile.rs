@@ -1,0 +1,170 @@
+//! Groups on a bad medium, and with members that come and go at random.
+
+use core::time::Duration;
+
+use crossway_tipc_proto::socket::{Address, MulticastMethod, SocketError, SocketKind};
+use crossway_tipc_sim::{Conditions, HostId};
+use rand::RngExt;
+
+// Each of the tests of groups needs a part of it.
+#[allow(dead_code, unreachable_pub)]
+mod members;
+
+use members::{Member, cluster, join, recv, request, send, texts, to_instance, try_send};
+
+/// What a member sent to a receiver, and how much of it arrived.
+#[derive(Default)]
+struct Flow {
+    sent: Vec<u32>,
+    received: usize,
+}
+
+/// Random traffic of all kinds by changing ways on a bad medium: everything arrives once and in the order of sending.
+#[test]
+fn all_kinds_of_messages_keep_their_order_on_a_bad_medium() {
+    for seed in 0..40 {
+        let mut net = cluster(seed, 4);
+        let members: Vec<Member> =
+            (0..6).map(|n| join(&mut net, n % 4, request(n as u32 % 3))).collect();
+        net.conditions = Conditions {
+            loss_per_mille: [0, 20, 100][seed as usize % 3],
+            duplicate_per_mille: 20,
+            delay_min: Duration::from_micros(50),
+            delay_max: Duration::from_millis(1 + seed % 5),
+            ..Conditions::default()
+        };
+        let count = members.len();
+        let mut flows: Vec<Flow> = (0..count * count).map(|_| Flow::default()).collect();
+        let (mut number, mut total, mut blocked) = (0_u32, 0, 0);
+        for round in 0..150 {
+            for (n, m) in members.iter().enumerate() {
+                let method = [
+                    MulticastMethod::Automatic,
+                    MulticastMethod::Broadcast,
+                    MulticastMethod::Replicast,
+                ][net.rng().random_range(0..3)];
+                net.with(m.host, |node, _| {
+                    let mut options = node.socket_report(m.port).unwrap().options;
+                    options.multicast = method;
+                    node.set_options(m.port, options).unwrap();
+                });
+                let target = net.rng().random_range(0..count);
+                let instance = net.rng().random_range(0..3);
+                let of_instance = |other: usize| members[other].instance == instance;
+                let others = (0..count).filter(|other| *other != n);
+                let (to, receivers): (_, Vec<usize>) = match net.rng().random_range(0..3) {
+                    0 => (None, others.collect()),
+                    1 => (to_instance(instance), others.filter(|o| of_instance(*o)).collect()),
+                    _ if target != n => {
+                        (Some(Address::Socket(members[target].addr(&net))), vec![target])
+                    }
+                    _ => continue,
+                };
+                let mut text = number.to_be_bytes().to_vec();
+                let len = net.rng().random_range(4..4_000);
+                text.resize(len, 0);
+                match try_send(&mut net, *m, to, &text) {
+                    Ok(_) => receivers.iter().for_each(|r| flows[n * count + r].sent.push(number)),
+                    Err(error) => {
+                        assert_eq!(error, SocketError::WouldBlock, "SEED={seed}");
+                        blocked += 1;
+                    }
+                }
+                number += 1;
+            }
+            let pause = net.rng().random_range(0..6_000);
+            net.run(Duration::from_micros(pause));
+            if round == 149 {
+                net.conditions = Conditions::default();
+                net.run(Duration::from_secs(3));
+            }
+            for (to, m) in members.iter().enumerate() {
+                while let Some(r) = recv(&mut net, *m) {
+                    if r.group.unwrap().event.is_some() {
+                        continue;
+                    }
+                    let from = members.iter().position(|m| m.addr(&net) == r.from).unwrap();
+                    let flow = &mut flows[from * count + to];
+                    let got = u32::from_be_bytes(r.payload[..4].try_into().unwrap());
+                    let expected = flow.sent.get(flow.received);
+                    assert_eq!(Some(&got), expected, "SEED={seed} from {from} to {to}");
+                    flow.received += 1;
+                    total += 1;
+                }
+            }
+        }
+        for (index, flow) in flows.iter().enumerate() {
+            let (from, to) = (index / count, index % count);
+            assert_eq!(flow.received, flow.sent.len(), "SEED={seed} from {from} to {to}");
+        }
+        assert!(total > 300, "SEED={seed}: only {total} arrived, {blocked} sends had to wait");
+    }
+}
+
+/// Members come and go while others talk: at rest everybody knows exactly those who are there, and everybody can be reached.
+#[test]
+fn members_that_come_and_go_leave_a_true_picture() {
+    for seed in 0..60 {
+        let mut net = cluster(seed, 4);
+        net.conditions.loss_per_mille = [0, 50][seed as usize % 2];
+        net.conditions.delay_max = Duration::from_millis(3);
+        let mut members: Vec<Member> = Vec::new();
+        for step in 0..60 {
+            let host = net.rng().random_range(0..4);
+            if members.is_empty() || net.rng().random_range(0..5) < 3 {
+                let port = net.with(HostId(host), |node, now| {
+                    let port = node.open(SocketKind::Rdm).unwrap();
+                    node.join(now, port, request(step)).unwrap();
+                    port
+                });
+                members.push(Member { host: HostId(host), port: port.unwrap(), instance: step });
+            } else {
+                let index = net.rng().random_range(0..members.len());
+                let rejoins = net.rng().random_bool(0.5);
+                let m = &mut members[index];
+                m.instance = if rejoins { step } else { m.instance };
+                let (host, port) = (m.host, m.port);
+                net.with(host, |node, now| {
+                    if rejoins {
+                        node.leave(now, port).unwrap();
+                        node.join(now, port, request(step)).unwrap();
+                    } else {
+                        node.close(now, port).unwrap();
+                    }
+                });
+                if !rejoins {
+                    members.remove(index);
+                }
+            }
+            for m in members.clone() {
+                if net.rng().random_bool(0.3) {
+                    match try_send(&mut net, m, None, b"talk") {
+                        Ok(_) | Err(SocketError::WouldBlock | SocketError::Unreachable) => {}
+                        Err(error) => panic!("SEED={seed}: {error}"),
+                    }
+                }
+            }
+            let pause = net.rng().random_range(0..20);
+            net.run(Duration::from_millis(pause));
+        }
+        net.conditions = Conditions::default();
+        net.run(Duration::from_secs(3));
+        for m in &members {
+            texts(&mut net, *m);
+        }
+        net.run(Duration::from_secs(1));
+        assert!(members.len() > 3, "SEED={seed}");
+        for m in &members {
+            assert_eq!(send(&mut net, *m, None, b"roll call"), Ok(9), "SEED={seed}: {m:?}");
+            for other in &members {
+                let got = texts(&mut net, *other).len();
+                assert_eq!(got, usize::from(other != m), "SEED={seed}: {m:?} to {other:?}");
+                let to = Some(Address::Socket(other.addr(&net)));
+                if other != m {
+                    assert_eq!(send(&mut net, *m, to, b"and you"), Ok(7), "SEED={seed}");
+                    assert_eq!(texts(&mut net, *other).len(), 1);
+                }
+            }
+        }
+    }
+}
