@@ -38,6 +38,18 @@ pub enum RunnerError {
         /// Why.
         source: BearerError,
     },
+    /// Two sockets of one node would take each other's frames.
+    #[error(
+        "cannot enable bearer {spec}: another bearer of this node receives a multicast group on UDP port {port}, \
+         and each would take frames that are meant for the other; give one a port of its own \
+         (udp:ADDRESS:PORT, the same on all nodes of that network), or name its remotes"
+    )]
+    SharedPort {
+        /// The bearer as written.
+        spec: String,
+        /// The port.
+        port: u16,
+    },
     /// The system refuses something else.
     #[error("{0}")]
     Os(#[from] crossway_sys::OsError),
@@ -55,6 +67,8 @@ pub struct Runner<G = Plain> {
     not_genuine: u64,
     network: NetworkId,
     bearers: Vec<(BearerId, Bearer)>,
+    /// UDP ports on which bearers receive a multicast group.
+    group_ports: Vec<u16>,
     frame: Vec<u8>,
     incoming: Vec<u8>,
     /// Frames that a medium did not take.
@@ -83,6 +97,7 @@ impl<G: Guard> Runner<G> {
             not_genuine: 0,
             network,
             bearers: Vec::new(),
+            group_ports: Vec::new(),
             frame: Vec::new(),
             incoming,
             unsent: 0,
@@ -110,6 +125,11 @@ impl<G: Guard> Runner<G> {
     /// [`RunnerError`] names the bearer and says why not.
     pub fn enable(&mut self, spec: &BearerSpec, name: &str) -> Result<BearerId, RunnerError> {
         let written = || format!("{spec:?}");
+        if let Some(port) = spec.group_port()
+            && self.group_ports.contains(&port)
+        {
+            return Err(RunnerError::SharedPort { spec: written(), port });
+        }
         let bearer = Bearer::open(spec, self.network)
             .map_err(|source| RunnerError::Open { spec: written(), source })?;
         let mut cfg = BearerConfig::new(name, bearer.addr(), bearer.mtu() - G::OVERHEAD);
@@ -117,6 +137,7 @@ impl<G: Guard> Runner<G> {
         let refused = |source| RunnerError::Refused { spec: written(), source };
         let id = self.node.enable_bearer(now(), cfg).map_err(refused)?;
         self.bearers.push((id, bearer));
+        self.group_ports.extend(spec.group_port());
         Ok(id)
     }
 

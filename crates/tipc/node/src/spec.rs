@@ -34,6 +34,16 @@ pub enum BearerSpec {
     },
 }
 
+impl BearerSpec {
+    /// The UDP port on which the bearer receives a multicast group, if it does.
+    pub(crate) fn group_port(&self) -> Option<u16> {
+        match self {
+            Self::Udp { local, remotes, .. } if remotes.is_empty() => Some(local.port()),
+            _ => None,
+        }
+    }
+}
+
 /// A bearer that cannot be understood.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SpecError {

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use crossway_tipc_node::{BearerSpec, Runner};
-use crossway_tipc_proto::addr::{NetworkId, NodeAddr, NodeId, Scope, ServiceRange};
+use crossway_tipc_proto::addr::{BearerId, NetworkId, NodeAddr, NodeId, Scope, ServiceRange};
 use crossway_tipc_proto::link::LinkDownReason;
 use crossway_tipc_proto::node::{Config, Event};
 use crossway_tipc_proto::socket::SocketKind;
@@ -87,4 +87,45 @@ fn nodes_link_up_share_names_and_part() {
         matches!(e, Event::LinkDown { reason: LinkDownReason::PeerStopping, .. })
     });
     assert_eq!(two.node().names().count_of(NodeAddr(1)), 0, "a lost node takes its bindings along");
+}
+
+#[test]
+fn two_links_carry_on_one_after_the_other_and_a_shared_group_port_is_refused() {
+    let ports = [(); 4].map(|()| free_port());
+    let (mut one, mut two) = (runner(11, ports[0], ports[1]), runner(12, ports[1], ports[0]));
+    for (runner, own, other) in [(&mut one, ports[2], ports[3]), (&mut two, ports[3], ports[2])] {
+        let spec: BearerSpec = format!("udp:127.0.0.1:{own},127.0.0.1:{other}").parse().unwrap();
+        runner.enable(&spec, "udp1").unwrap();
+    }
+    let second = |e: &Event| matches!(e, Event::LinkUp { bearer, .. } if bearer.0 == 1);
+    run_until(&mut two, &mut one, "the second link", second);
+    assert_eq!(two.node().peers().next().map(|p| p.links.len()), Some(2));
+    let now = Nanos(crossway_sys::clock::monotonic_ns());
+    one.node().disable_bearer(now, BearerId(0)).unwrap();
+    let contact = NodeAddr(11);
+    run_until(&mut two, &mut one, "the loss of the first link", |e| {
+        assert!(!matches!(e, Event::PeerDown { .. }), "contact was lost");
+        matches!(e, Event::LinkDown { peer, bearer, .. } if *peer == contact && bearer.0 == 0)
+    });
+    let range = ServiceRange::single(1003, 0);
+    let port = one.node().open(SocketKind::Rdm).unwrap();
+    one.node().bind(port, range, Scope::Cluster).unwrap();
+    run_until(
+        &mut two,
+        &mut one,
+        "a binding over the other link",
+        |e| matches!(e, Event::Published(b) if b.range == range),
+    );
+
+    let group = |port: u16| format!("udp:127.0.0.1:{port}").parse::<BearerSpec>().unwrap();
+    let free = free_port();
+    let mut third = Runner::new(Config::default());
+    third.enable(&group(free), "udp0").unwrap();
+    let same = BearerSpec::Udp {
+        local: format!("127.0.0.2:{free}").parse().unwrap(),
+        device: None,
+        remotes: Vec::new(),
+    };
+    let refused = third.enable(&same, "udp1").unwrap_err().to_string();
+    assert!(refused.contains("give one a port of its own"), "{refused}");
 }

@@ -11,7 +11,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crossway_tipc_proto::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
+use crossway_tipc_proto::addr::{Port, Scope, ServiceRange, SocketAddr};
 use crossway_tipc_proto::link::LinkState;
 use crossway_tipc_proto::node::Event;
 use crossway_tipc_proto::socket::{Address, SocketError, SocketKind};
@@ -280,82 +280,4 @@ fn messages_survive_the_loss_and_the_return_of_links() {
         }
     }
     assert!(downs > 0, "no link ever went down");
-}
-
-/// Two nodes on two planes, and a socket of each half of the ports at one, bound at the other.
-fn pair(priority: u8) -> (Network, [Port; 2], Address) {
-    let planes = [Plane { mtu: 1500, priority: 10 }, Plane { mtu: 1500, priority }];
-    let mut net = Network::with_planes(7, 2, &planes, TOLERANCE);
-    net.start(HostId(0), false);
-    net.start(HostId(1), false);
-    let sink = net.with(HostId(1), |node, _| {
-        let port = node.open(SocketKind::Rdm).unwrap();
-        node.bind(port, ServiceRange::single(SERVICE, 0), Scope::Cluster).unwrap();
-        port
-    });
-    net.run(Duration::from_secs(3));
-    let mut half = |half: u32| {
-        net.with(HostId(0), |node, _| {
-            loop {
-                let port = node.open(SocketKind::Rdm).unwrap();
-                if port.0 & 1 == half {
-                    return port;
-                }
-            }
-        })
-        .unwrap()
-    };
-    let ports = [half(0), half(1)];
-    let dest = SocketAddr { port: sink.unwrap(), node: NodeAddr(0x1001) };
-    (net, ports, Address::Socket(dest))
-}
-
-/// Packets that host 0 has sent on each link, and which links are active.
-fn sent_on(net: &mut Network) -> ([u64; 2], [bool; 2]) {
-    let links = net.with(HostId(0), |node, _| node.peers().next().unwrap().links).unwrap();
-    let of = |n: usize| (links[n].stats.packets_sent, links[n].active);
-    ([of(0).0, of(1).0], [of(0).1, of(1).1])
-}
-
-#[test]
-fn each_half_of_the_ports_has_its_link_and_a_link_of_lower_priority_stands_by() {
-    for (priority, expected) in [(10, [true, true]), (5, [true, false])] {
-        let (mut net, ports, dest) = pair(priority);
-        let (before, active) = sent_on(&mut net);
-        assert_eq!(active, expected);
-        for _ in 0..50 {
-            for port in ports {
-                net.with(HostId(0), |node, now| node.send(now, port, Some(dest), b"x"))
-                    .unwrap()
-                    .unwrap();
-            }
-            net.run(Duration::from_millis(1));
-        }
-        let (after, _) = sent_on(&mut net);
-        let counts = [after[0] - before[0], after[1] - before[1]];
-        assert_eq!(counts, if expected[1] { [50, 50] } else { [100, 0] });
-    }
-}
-
-#[test]
-fn a_cut_plane_costs_no_contact_and_its_traffic_goes_on_over_the_other() {
-    let (mut net, ports, dest) = pair(10);
-    net.conditions.dead_paths.push((1, HostId(0), HostId(1)));
-    for port in ports {
-        net.with(HostId(0), |node, now| node.send(now, port, Some(dest), b"x")).unwrap().unwrap();
-    }
-    net.take_events();
-    net.run(Duration::from_secs(2));
-    let events: Vec<Event> = net.take_events().into_iter().map(|(_, event)| event).collect();
-    assert!(events.iter().any(|e| matches!(e, Event::LinkDown { .. })), "{events:?}");
-    assert!(!events.iter().any(|e| matches!(e, Event::PeerDown { .. })), "{events:?}");
-    let Address::Socket(sink) = dest else { unreachable!("a socket's address") };
-    for _ in 0..2 {
-        let got = net.with(HostId(1), |node, now| node.recv(now, sink.port, 10)).unwrap();
-        assert_eq!(got.map(|m| m.payload), Ok(b"x".to_vec()));
-    }
-    assert_eq!(sent_on(&mut net).1, [true, false]);
-    net.conditions.dead_paths.clear();
-    net.run(Duration::from_secs(5));
-    assert_eq!(sent_on(&mut net).1, [true, true], "the link is back");
 }

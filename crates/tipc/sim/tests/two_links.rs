@@ -1,0 +1,163 @@
+//! What two links to a peer do, step by step: who carries what, and what happens when a medium or a bearer goes and comes.
+
+use core::time::Duration;
+
+use crossway_tipc_proto::addr::{
+    BearerId, MediaAddr, NodeAddr, Port, Scope, ServiceRange, SocketAddr,
+};
+use crossway_tipc_proto::link::LinkState;
+use crossway_tipc_proto::node::{BearerConfig, Event};
+use crossway_tipc_proto::socket::{Address, SocketKind};
+use crossway_tipc_sim::{HostId, Network, Plane};
+
+const SERVICE: u32 = 1000;
+const TOLERANCE: Duration = Duration::from_millis(500);
+
+/// Two nodes on two planes, and a socket of each half of the ports at one, bound at the other.
+fn pair(priority: u8) -> (Network, [Port; 2], Address) {
+    let planes = [Plane { mtu: 1500, priority: 10 }, Plane { mtu: 1500, priority }];
+    let mut net = Network::with_planes(7, 2, &planes, TOLERANCE);
+    net.start(HostId(0), false);
+    net.start(HostId(1), false);
+    let sink = net.with(HostId(1), |node, _| {
+        let port = node.open(SocketKind::Rdm).unwrap();
+        node.bind(port, ServiceRange::single(SERVICE, 0), Scope::Cluster).unwrap();
+        port
+    });
+    net.run(Duration::from_secs(3));
+    let mut half = |half: u32| {
+        net.with(HostId(0), |node, _| {
+            loop {
+                let port = node.open(SocketKind::Rdm).unwrap();
+                if port.0 & 1 == half {
+                    return port;
+                }
+            }
+        })
+        .unwrap()
+    };
+    let ports = [half(0), half(1)];
+    let dest = SocketAddr { port: sink.unwrap(), node: NodeAddr(0x1001) };
+    (net, ports, Address::Socket(dest))
+}
+
+/// Packets that host 0 has sent on each link, and which links are active.
+fn sent_on(net: &mut Network) -> ([u64; 2], [bool; 2]) {
+    let links = net.with(HostId(0), |node, _| node.peers().next().unwrap().links).unwrap();
+    let of = |n: usize| (links[n].stats.packets_sent, links[n].active);
+    ([of(0).0, of(1).0], [of(0).1, of(1).1])
+}
+
+#[test]
+fn each_half_of_the_ports_has_its_link_and_a_link_of_lower_priority_stands_by() {
+    for (priority, expected) in [(10, [true, true]), (5, [true, false])] {
+        let (mut net, ports, dest) = pair(priority);
+        let (before, active) = sent_on(&mut net);
+        assert_eq!(active, expected);
+        for _ in 0..50 {
+            for port in ports {
+                net.with(HostId(0), |node, now| node.send(now, port, Some(dest), b"x"))
+                    .unwrap()
+                    .unwrap();
+            }
+            net.run(Duration::from_millis(1));
+        }
+        let (after, _) = sent_on(&mut net);
+        let counts = [after[0] - before[0], after[1] - before[1]];
+        assert_eq!(counts, if expected[1] { [50, 50] } else { [100, 0] });
+    }
+}
+
+#[test]
+fn a_cut_plane_costs_no_contact_and_its_traffic_goes_on_over_the_other() {
+    let (mut net, ports, dest) = pair(10);
+    net.conditions.dead_paths.push((1, HostId(0), HostId(1)));
+    for port in ports {
+        net.with(HostId(0), |node, now| node.send(now, port, Some(dest), b"x")).unwrap().unwrap();
+    }
+    net.take_events();
+    net.run(Duration::from_secs(2));
+    let events: Vec<Event> = net.take_events().into_iter().map(|(_, event)| event).collect();
+    assert!(events.iter().any(|e| matches!(e, Event::LinkDown { .. })), "{events:?}");
+    assert!(!events.iter().any(|e| matches!(e, Event::PeerDown { .. })), "{events:?}");
+    let Address::Socket(sink) = dest else { unreachable!("a socket's address") };
+    for _ in 0..2 {
+        let got = net.with(HostId(1), |node, now| node.recv(now, sink.port, 10)).unwrap();
+        assert_eq!(got.map(|m| m.payload), Ok(b"x".to_vec()));
+    }
+    assert_eq!(sent_on(&mut net).1, [true, false]);
+    net.conditions.dead_paths.clear();
+    net.run(Duration::from_secs(5));
+    assert_eq!(sent_on(&mut net).1, [true, true], "the link is back");
+}
+
+/// A bearer that is disabled takes its link along, and nothing else; enabled again, it has its link again.
+#[test]
+fn a_bearer_comes_and_goes_without_a_message_lost() {
+    let (mut net, ports, dest) = pair(10);
+    let Address::Socket(sink) = dest else { unreachable!("a socket's address") };
+    net.conditions.loss_per_mille = 20;
+    let (mut sent, mut got, mut next) = (0_u32, 0, [0_u32; 2]);
+    for round in 0..60 {
+        let (host, plane) = (HostId(round / 2 % 2), round as u8 / 4 % 2);
+        net.with(host, |node, now| match round % 2 {
+            0 => node.disable_bearer(now, BearerId(plane)).unwrap(),
+            _ => {
+                let media = MediaAddr::Ethernet([2, 0, 0, plane, 0, host.0 as u8]);
+                let mut cfg = BearerConfig::new("again", media, 1500);
+                cfg.tolerance = TOLERANCE;
+                assert_eq!(node.enable_bearer(now, cfg), Ok(BearerId(plane)));
+            }
+        });
+        for _ in 0..20 {
+            for (half, port) in ports.into_iter().enumerate() {
+                let payload = [[half as u8; 4], sent.to_be_bytes()].concat();
+                let result =
+                    net.with(HostId(0), |node, now| node.send(now, port, Some(dest), &payload));
+                assert_eq!(result, Some(Ok(8)), "contact holds and there is room");
+            }
+            sent += 1;
+            net.run(Duration::from_millis(7));
+        }
+        if round % 2 == 1 {
+            // Time for the link to come up again before the other goes.
+            net.run(Duration::from_secs(4));
+        }
+        while let Some(Ok(m)) = net.with(HostId(1), |node, now| node.recv(now, sink.port, 100)) {
+            let half = usize::from(m.payload[0]);
+            assert_eq!(m.payload[4..], next[half].to_be_bytes(), "round {round}");
+            next[half] += 1;
+            got += 1;
+        }
+    }
+    net.run(Duration::from_secs(2));
+    while let Some(Ok(_)) = net.with(HostId(1), |node, now| node.recv(now, sink.port, 100)) {
+        got += 1;
+    }
+    assert_eq!(got, 2 * sent);
+    assert!(!net.take_events().iter().any(|(_, e)| matches!(e, Event::PeerDown { .. })));
+}
+
+/// With three media there are two links, and the third medium takes the place of one that stays dead.
+#[test]
+fn a_third_medium_replaces_one_that_stays_dead() {
+    let planes = [Plane { mtu: 1500, priority: 10 }; 3];
+    let mut net = Network::with_planes(3, 2, &planes, TOLERANCE);
+    net.start(HostId(0), false);
+    net.start(HostId(1), false);
+    net.run(Duration::from_secs(3));
+    let bearers = |net: &mut Network| -> Vec<u8> {
+        let links = net.with(HostId(0), |node, _| node.peers().next().unwrap().links).unwrap();
+        links.iter().filter(|l| l.state == LinkState::Established).map(|l| l.bearer.0).collect()
+    };
+    let first = bearers(&mut net);
+    assert_eq!(first.len(), 2, "no more than two links");
+    let spare = (0..3).find(|n| !first.contains(n)).unwrap();
+    net.take_events();
+    net.conditions.dead_paths.push((usize::from(first[0]), HostId(0), HostId(1)));
+    net.run(Duration::from_secs(130));
+    let mut expected = vec![first[1], spare];
+    expected.sort_unstable();
+    assert_eq!(bearers(&mut net), expected);
+    assert!(!net.take_events().iter().any(|(_, e)| matches!(e, Event::PeerDown { .. })));
+}
