@@ -16,7 +16,7 @@ fn scale(run: &Run) -> Option<String> {
         .iter()
         .filter_map(|r| Some((r.inputs.messages?, r.inputs.study_messages?)))
         .collect();
-    scales.sort_unstable_by_key(|(_, study)| *study);
+    scales.sort_unstable_by_key(|(here, study)| (*study, *here));
     scales.dedup();
     if scales.is_empty() {
         return None;
@@ -45,9 +45,12 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// As a sentence: a capital first, a full stop last.
+/// As a sentence: a capital first, unless it begins with a mechanism's id, and a full stop last.
 fn sentence(text: &str) -> String {
     let text = text.trim_end_matches('.');
+    if text.split(' ').next().is_some_and(|word| word.contains('-')) {
+        return format!("{text}.");
+    }
     let mut letters = text.chars();
     let first = letters.next().map_or(String::new(), |c| c.to_uppercase().to_string());
     format!("{first}{}.", letters.as_str())
