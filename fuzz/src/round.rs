@@ -7,7 +7,7 @@ use crossway_tipc_proto::addr::{
     BearerId, MediaAddr, NodeAddr, Port, Scope, ServiceRange, SocketAddr,
 };
 use crossway_tipc_proto::node::{BearerConfig, Config, Event, Node};
-use crossway_tipc_proto::socket::{Address, SocketKind};
+use crossway_tipc_proto::socket::{Address, GroupRequest, SocketKind};
 use crossway_tipc_proto::time::Nanos;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -20,6 +20,7 @@ const OCTETS_MAX: usize = 96 << 20;
 /// Frames that one thing may cause.
 const FRAMES_MAX: usize = 50_000;
 const SERVICE: u32 = 1000;
+const GROUP: u32 = 2000;
 
 /// What happened, over all rounds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -228,6 +229,25 @@ impl Talk {
                 }
             }
             (8, Some(port)) => self.read(n, port),
+            (9, Some(port)) => {
+                if node.leave(now, port).is_err() {
+                    let scope = Scope::Cluster;
+                    let request = GroupRequest {
+                        group: GROUP,
+                        instance,
+                        loopback: true,
+                        events: true,
+                        scope,
+                    };
+                    let _ = node.join(now, port, request);
+                }
+            }
+            (10, Some(port)) => {
+                // Broadcast to the group, when it is in one; to whom it is connected otherwise.
+                let _ = node.send(now, port, None, &payload);
+                let anycast = Address::Service { service: GROUP, instance, domain: NodeAddr(0) };
+                let _ = node.send(now, port, Some(anycast), &payload);
+            }
             (_, Some(port)) => {
                 for _ in 0..self.rng.random_range(1..30) {
                     let _ = node.send(now, port, Some(dest), &payload);
