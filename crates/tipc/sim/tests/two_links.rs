@@ -14,9 +14,9 @@ const SERVICE: u32 = 1000;
 const TOLERANCE: Duration = Duration::from_millis(500);
 
 /// Two nodes on two planes, and a socket of each half of the ports at one, bound at the other.
-fn pair(priority: u8) -> (Network, [Port; 2], Address) {
+fn pair(priority: u8, tolerance: Duration) -> (Network, [Port; 2], Address) {
     let planes = [Plane { mtu: 1500, priority: 10 }, Plane { mtu: 1500, priority }];
-    let mut net = Network::with_planes(7, 2, &planes, TOLERANCE);
+    let mut net = Network::with_planes(7, 2, &planes, tolerance);
     net.start(HostId(0), false);
     net.start(HostId(1), false);
     let sink = net.with(HostId(1), |node, _| {
@@ -51,7 +51,7 @@ fn sent_on(net: &mut Network) -> ([u64; 2], [bool; 2]) {
 #[test]
 fn each_half_of_the_ports_has_its_link_and_a_link_of_lower_priority_stands_by() {
     for (priority, expected) in [(10, [true, true]), (5, [true, false])] {
-        let (mut net, ports, dest) = pair(priority);
+        let (mut net, ports, dest) = pair(priority, TOLERANCE);
         let (before, active) = sent_on(&mut net);
         assert_eq!(active, expected);
         for _ in 0..50 {
@@ -70,7 +70,7 @@ fn each_half_of_the_ports_has_its_link_and_a_link_of_lower_priority_stands_by() 
 
 #[test]
 fn a_cut_plane_costs_no_contact_and_its_traffic_goes_on_over_the_other() {
-    let (mut net, ports, dest) = pair(10);
+    let (mut net, ports, dest) = pair(10, TOLERANCE);
     net.conditions.dead_paths.push((1, HostId(0), HostId(1)));
     for port in ports {
         net.with(HostId(0), |node, now| node.send(now, port, Some(dest), b"x")).unwrap().unwrap();
@@ -94,7 +94,7 @@ fn a_cut_plane_costs_no_contact_and_its_traffic_goes_on_over_the_other() {
 /// A bearer that is disabled takes its link along, and nothing else; enabled again, it has its link again.
 #[test]
 fn a_bearer_comes_and_goes_without_a_message_lost() {
-    let (mut net, ports, dest) = pair(10);
+    let (mut net, ports, dest) = pair(10, TOLERANCE);
     let Address::Socket(sink) = dest else { unreachable!("a socket's address") };
     net.conditions.loss_per_mille = 20;
     let (mut sent, mut got, mut next) = (0_u32, 0, [0_u32; 2]);
@@ -160,4 +160,49 @@ fn a_third_medium_replaces_one_that_stays_dead() {
     expected.sort_unstable();
     assert_eq!(bearers(&mut net), expected);
     assert!(!net.take_events().iter().any(|(_, e)| matches!(e, Event::PeerDown { .. })));
+}
+
+/// How long a message waits that was sent into a medium that had just died: the silence that is tolerated, seen in steps of a quarter
+/// of it, and two steps more. All times are virtual.
+#[test]
+fn a_cut_costs_at_most_six_quarters_of_the_tolerance() {
+    for tolerance_ms in [50, 200, 1_500] {
+        let tolerance = Duration::from_millis(tolerance_ms);
+        let (mut net, ports, dest) = pair(10, tolerance);
+        let Address::Socket(sink) = dest else { unreachable!("a socket's address") };
+        let mut longest = Duration::ZERO;
+        for round in 0..20_u32 {
+            let plane = round as usize % 2;
+            // At any moment between two steps.
+            net.run(Duration::from_micros(u64::from(round) * tolerance_ms * 13));
+            net.conditions.dead_paths.push((plane, HostId(0), HostId(1)));
+            let cut = net.now();
+            for port in ports {
+                let payload = round.to_be_bytes();
+                net.with(HostId(0), |node, now| node.send(now, port, Some(dest), &payload))
+                    .unwrap()
+                    .unwrap();
+            }
+            let mut got = 0;
+            while got < 2 {
+                let next = net.now() + Duration::from_micros(100);
+                net.step(next);
+                while let Some(Ok(m)) =
+                    net.with(HostId(1), |node, now| node.recv(now, sink.port, 100))
+                {
+                    assert_eq!(m.payload, round.to_be_bytes());
+                    got += 1;
+                }
+                assert!(
+                    net.now().since(cut) < Duration::from_secs(10),
+                    "round {round}: {got} of 2"
+                );
+            }
+            longest = longest.max(net.now().since(cut));
+            net.conditions.dead_paths.clear();
+            net.run(tolerance * 20);
+        }
+        assert!(longest <= tolerance * 3 / 2, "{tolerance:?} of silence cost {longest:?}");
+        eprintln!("tolerance {tolerance:?}: at most {longest:?}");
+    }
 }

@@ -280,7 +280,7 @@ fn loss_and_recovery() -> Result<(), NetError> {
 
 type Test = (&'static str, fn() -> Result<(), NetError>);
 
-const TESTS: [Test; 12] = [
+const TESTS: [Test; 13] = [
     ("udp_over_ipv4_with_multicast", || all_checks("cwt4", Medium::UdpV4)),
     ("udp_over_ipv4_with_unicast_only", || all_checks("cwtu", Medium::UdpV4Unicast)),
     ("udp_over_ipv6", || all_checks("cwt6", Medium::UdpV6)),
@@ -292,6 +292,7 @@ const TESTS: [Test; 12] = [
     ("loss_and_recovery", loss_and_recovery),
     ("two_links_over_udp_and_ethernet", planes::over_udp_and_ethernet),
     ("two_links_over_udp", planes::over_two_udp),
+    ("two_links_with_a_preference_and_a_restart", planes::preference_and_restart),
     ("two_links_over_ethernet", planes::over_two_ethernet),
 ];
 

@@ -37,12 +37,14 @@ enum Cut {
 struct Planes {
     site: Site,
     media: [Plane; 2],
+    /// Of the kernel's bearers; the higher one's link carries all that the kernel sends.
+    priority: [u8; 2],
 }
 
 impl Planes {
     /// Two tunnels between the hosts, each a device of its own at both ends.
-    fn up(name: &str, media: [Plane; 2]) -> Result<Self, NetError> {
-        let planes = Self { site: Site::up(name)?, media };
+    fn up(name: &str, media: [Plane; 2], priority: [u8; 2]) -> Result<Self, NetError> {
+        let planes = Self { site: Site::up(name)?, media, priority };
         let (user, kernel) = (planes.site.lab.host("user")?, planes.site.lab.host("kernel")?);
         let (u, k) = (user.ipv4.to_string(), kernel.ipv4.to_string());
         for n in 0..2 {
@@ -83,13 +85,15 @@ impl Planes {
 
     /// Enables the kernel's bearer on a plane. Each UDP bearer has a port of its own, as the kernel wants it.
     fn enable(&self, n: usize) {
+        let priority = self.priority[n];
         match self.media[n] {
             Plane::Udp => self.tipc(&format!(
-                "bearer enable media udp name P{n} localip 10.99.{n}.2 localport {port} \
+                "bearer enable priority {priority} media udp name P{n} localip 10.99.{n}.2 localport {port} \
                  remoteip 10.99.{n}.1 remoteport {port}",
                 port = 6118 + n
             )),
-            Plane::Ethernet => self.tipc(&format!("bearer enable media eth device plane{n}")),
+            Plane::Ethernet => self
+                .tipc(&format!("bearer enable priority {priority} media eth device plane{n}")),
         };
     }
 
@@ -150,7 +154,7 @@ impl Planes {
 
 /// Traffic over two links, which are cut in turn.
 fn failover(name: &str, media: [Plane; 2], cuts: &[(usize, Cut)]) -> Result<(), NetError> {
-    let planes = Planes::up(name, media)?;
+    let planes = Planes::up(name, media, [10; 2])?;
     let capture = Capture::start(&planes.site, name);
     let bearers = planes.bearers();
     // A kernel's connected socket keeps the packet size of its first link and fails with EMSGSIZE on one with smaller packets.
@@ -197,4 +201,32 @@ pub(crate) fn over_two_udp() -> Result<(), NetError> {
 
 pub(crate) fn over_two_ethernet() -> Result<(), NetError> {
     failover("cwpe", [Plane::Ethernet; 2], &[(0, Cut::KernelDevice), (1, Cut::UserDevice)])
+}
+
+/// The kernel prefers one link and keeps the other ready; then the node is killed without a word, and its next life is met over both.
+pub(crate) fn preference_and_restart() -> Result<(), NetError> {
+    let planes = Planes::up("cwpr", [Plane::Udp, Plane::Ethernet], [10, 20])?;
+    planes.tipc("media set mtu 1400 media udp");
+    let bearers = planes.bearers();
+    planes.enable(0);
+    planes.enable(1);
+    let id = NodeId::from_text("user-space").expect("legal");
+    let mut user = planes.site.user_program("user-side-planes", &bearers, id);
+    planes.await_links(2);
+    let mut traffic = KernelSide::run(&planes.site, TRAFFIC, &[STOP]);
+    traffic.until("service found");
+    planes.cut(1, Cut::UserDevice);
+    planes.await_links(1);
+    std::thread::sleep(Duration::from_millis(300));
+    planes.mend(1, Cut::UserDevice);
+    planes.await_links(2);
+    planes.site.guest_does(&["touch", STOP]);
+    traffic.finish();
+    user.kill();
+    planes.await_links(0);
+    let user = planes.site.user_program("user-side-planes", &bearers, id);
+    planes.await_links(2);
+    KernelSide::start(&planes.site, &["messages"]).finish();
+    drop(user);
+    Ok(())
 }
