@@ -232,3 +232,19 @@ fn every_octet_arrives_in_its_place_whatever_is_full() {
         assert!(blocked > 3, "nothing was ever full");
     }
 }
+
+#[test]
+fn an_idle_connection_is_asked_about_once_an_hour_and_lives_on() {
+    let mut s = Stream::new();
+    s.packets();
+    s.net.run(Duration::from_secs(2 * 3_600 + 60));
+    let frames = s.net.record.replace(Vec::new()).unwrap_or_default();
+    let about_connections = |f: &&Vec<u8>| (f[0] >> 1) & 15 == 8;
+    let kinds: Vec<u8> = frames.iter().filter(about_connections).map(|f| f[4] >> 5).collect();
+    // Two ends, two hours: a question (0) and an answer (1) each time.
+    assert_eq!(kinds.len(), 8, "{kinds:?}");
+    assert_eq!(kinds.iter().filter(|k| **k == 0).count(), 4);
+    assert_eq!(s.write(b"still here"), Ok(10));
+    s.run(50_000);
+    assert_eq!(s.read(), b"still here");
+}

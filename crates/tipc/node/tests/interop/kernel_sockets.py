@@ -9,6 +9,9 @@ import struct
 import sys
 import time
 
+sys.dont_write_bytecode = True
+import errno_table
+
 RANGE, SERVICE, SOCKET = S.TIPC_ADDR_NAMESEQ, S.TIPC_ADDR_NAME, S.TIPC_ADDR_ID
 PATIENCE = 30
 KINDS = {"stream": S.SOCK_STREAM, "seqpacket": S.SOCK_SEQPACKET, "rdm": S.SOCK_RDM, "dgram": S.SOCK_DGRAM}
@@ -348,6 +351,7 @@ PARTS = {
     "groups": groups,
     "slow": slow_members,
     "many": many_members,
+    "errno": errno_table.compare,
 }
 
 

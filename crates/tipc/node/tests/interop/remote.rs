@@ -9,7 +9,7 @@ use crossway_tipc_node::{BearerSpec, Runner};
 use crossway_tipc_proto::addr::{
     Importance, NodeAddr, NodeId, Port, Scope, ServiceRange, SocketAddr,
 };
-use crossway_tipc_proto::node::{Config, Event, Node};
+use crossway_tipc_proto::node::{Config, Event, Node, option};
 use crossway_tipc_proto::socket::{
     Address, GroupRequest, MembershipEvent, MulticastMethod, SocketError, SocketKind,
 };
@@ -159,6 +159,22 @@ impl Remote {
                 let (messages, octets) = (r.queued_messages, r.queued_octets);
                 format!("{},{} {peer} {messages} {octets}", r.local.port.0, r.local.node.0)
             }),
+            "setopt" => {
+                let (port, number) = (w.port(), w.number());
+                let value = w.word().parse().ok();
+                if number == option::GROUP_LEAVE {
+                    return node.leave(now, port).map(done);
+                }
+                node.set_option(port, number, value).map(done)
+            }
+            "getopt" => {
+                let (port, number) = (w.port(), w.number());
+                node.get_option(port, number).map(|value| value.to_string())
+            }
+            "peer" => {
+                let peer = node.socket_report(w.port())?.peer.ok_or(SocketError::NotConnected)?;
+                Ok(peer.port.0.to_string())
+            }
             "option" => {
                 let port = w.port();
                 let (name, value) = (w.word().to_owned(), w.number());

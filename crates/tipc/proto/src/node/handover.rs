@@ -3,7 +3,7 @@
 use super::Node;
 use crate::addr::{Port, ServiceRange, SocketAddr};
 use crate::socket::{
-    Address, GroupSource, SocketError, SocketKind, SocketState, blocks, group_blocks,
+    Address, FromMember, GroupSource, SocketError, SocketKind, SocketState, blocks, group_blocks,
 };
 use crate::time::Nanos;
 use crate::wire::{ConnManagerKind, DataKind, DataMessage, ErrorCode, User, View};
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 pub struct Taken {
     bytes: Vec<u8>,
     service: Option<ServiceRange>,
-    member: Option<(SocketAddr, GroupSource)>,
+    member: Option<FromMember>,
 }
 
 /// What a taken message is for its receiver.

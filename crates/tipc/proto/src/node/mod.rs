@@ -27,6 +27,7 @@ mod handover;
 mod input;
 mod multicast;
 mod names;
+mod options;
 mod output;
 mod peer;
 mod reject;
@@ -40,6 +41,7 @@ mod tunnel;
 
 pub use bearer::{BearerConfig, BearerError};
 pub use handover::{ConnectionRequest, Incoming, Taken};
+pub use options::option;
 pub use report::{LinkReport, PeerReport};
 pub use sockets::SocketReport;
 

@@ -33,6 +33,8 @@ pub enum SocketError {
     NotSupported,
     /// An argument is not legal.
     Invalid,
+    /// This kind of socket does not have this option.
+    NoSuchOption,
     /// The name is reserved, or the socket is a member of a group.
     Access,
     /// The node has its full number of sockets or bindings.
@@ -51,6 +53,7 @@ impl SocketError {
             Self::Pipe => 32,
             Self::NoDestination => 89,
             Self::MessageTooLong => 90,
+            Self::NoSuchOption => 92,
             Self::NotSupported => 95,
             Self::ConnectionReset => 104,
             Self::IsConnected => 106,
@@ -85,6 +88,7 @@ impl core::fmt::Display for SocketError {
             Self::Refused => "nobody listens there",
             Self::TimedOut => "no answer to the connection request",
             Self::NotSupported => "this kind of socket cannot do that now",
+            Self::NoSuchOption => "this kind of socket does not have this option",
             Self::Invalid => "an argument is not legal here",
             Self::Access => {
                 "service types below 64 belong to the protocol, and a member of a group neither binds nor joins"

@@ -105,12 +105,15 @@ pub(crate) enum SocketState {
     Disconnected,
 }
 
+/// Who sent a message within a group, and what is known of it.
+pub(crate) type FromMember = (SocketAddr, GroupSource);
+
 /// What waits in a socket.
 #[derive(Clone, Debug)]
 struct Queued {
     message: Vec<u8>,
     /// The sending member, of what came within a group.
-    member: Option<(SocketAddr, GroupSource)>,
+    member: Option<FromMember>,
 }
 
 /// One socket.
@@ -184,7 +187,7 @@ impl Socket {
     }
 
     /// The next message and, when it came within a group, its sender. News have no octets.
-    pub(crate) fn pop_member(&mut self) -> Option<(Vec<u8>, Option<(SocketAddr, GroupSource)>)> {
+    pub(crate) fn pop_member(&mut self) -> Option<(Vec<u8>, Option<FromMember>)> {
         let Queued { message, member } = self.queue.pop_front()?;
         self.queue_octets -= message.len() + MESSAGE_OVERHEAD;
         self.taken = 0;
@@ -231,7 +234,6 @@ impl Socket {
         let Some(front) = self.queue.front() else {
             return Err(match self.state {
                 SocketState::Open if self.kind.is_connected_kind() => SocketError::NotConnected,
-                SocketState::Connecting(_) => SocketError::NotConnected,
                 _ => SocketError::WouldBlock,
             });
         };

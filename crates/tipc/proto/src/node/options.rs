@@ -1,0 +1,102 @@
+//! Socket options under the numbers and with the rules of Linux's level `SOL_TIPC`.
+
+use super::Node;
+use crate::addr::{Importance, Port};
+use crate::socket::{MulticastMethod, SocketError, SocketKind};
+use core::time::Duration;
+
+/// Numbers of the options of level `SOL_TIPC`.
+pub mod option {
+    /// Importance of what is sent, 0 to 3.
+    pub const IMPORTANCE: u32 = 127;
+    /// Messages may be dropped when the way out is congested.
+    pub const SRC_DROPPABLE: u32 = 128;
+    /// Messages that cannot be delivered are not returned.
+    pub const DEST_DROPPABLE: u32 = 129;
+    /// Milliseconds that a connection request waits.
+    pub const CONN_TIMEOUT: u32 = 130;
+    /// Always 0; kept by Linux for old programs.
+    pub const NODE_RECVQ_DEPTH: u32 = 131;
+    /// Messages that wait in the socket.
+    pub const SOCK_RECVQ_DEPTH: u32 = 132;
+    /// Multicasts go by broadcast. Takes no value.
+    pub const MCAST_BROADCAST: u32 = 133;
+    /// Multicasts go as one copy to each node. Takes no value.
+    pub const MCAST_REPLICAST: u32 = 134;
+    /// The group that the socket is in; joining is [`Node::join`](crate::node::Node::join).
+    pub const GROUP_JOIN: u32 = 135;
+    /// Leaves the group. Takes no value.
+    pub const GROUP_LEAVE: u32 = 136;
+    /// Octets that wait in the socket.
+    pub const SOCK_RECVQ_USED: u32 = 137;
+    /// Small writes to a stream are not merged.
+    pub const NODELAY: u32 = 138;
+}
+
+impl Node {
+    /// Sets an option by its number, as `setsockopt` does at level `SOL_TIPC`; `None` stands for a missing value. Of the two
+    /// that need more than a number, [`option::GROUP_JOIN`] is [`Node::join`] and [`option::GROUP_LEAVE`] is [`Node::leave`].
+    ///
+    /// # Errors
+    /// [`SocketError::Invalid`] for an unknown option, a value that it cannot have, or a value where none belongs;
+    /// [`SocketError::NoSuchOption`] for one that this kind of socket does not have.
+    pub fn set_option(
+        &mut self,
+        port: Port,
+        number: u32,
+        value: Option<u32>,
+    ) -> Result<(), SocketError> {
+        let socket = self.socket(port)?;
+        let (kind, mut options) = (socket.kind, socket.options);
+        match number {
+            option::MCAST_BROADCAST | option::MCAST_REPLICAST if value.is_none() => {
+                options.multicast = if number == option::MCAST_BROADCAST {
+                    MulticastMethod::Broadcast
+                } else {
+                    MulticastMethod::Replicast
+                };
+                return self.set_options(port, options);
+            }
+            option::MCAST_BROADCAST | option::MCAST_REPLICAST => return Err(SocketError::Invalid),
+            _ => {}
+        }
+        let value = value.ok_or(SocketError::Invalid)?;
+        match number {
+            option::IMPORTANCE => {
+                options.importance = Importance::from_number(value).ok_or(SocketError::Invalid)?;
+            }
+            option::SRC_DROPPABLE if kind == SocketKind::Stream => {
+                return Err(SocketError::NoSuchOption);
+            }
+            option::SRC_DROPPABLE => options.src_droppable = value != 0,
+            option::DEST_DROPPABLE => options.dest_droppable = value != 0,
+            // Linux keeps 16 bits of it.
+            option::CONN_TIMEOUT => {
+                options.connect_timeout = Duration::from_millis((value & 0xffff).into());
+            }
+            option::NODELAY => options.nodelay = value != 0,
+            _ => return Err(SocketError::Invalid),
+        }
+        self.set_options(port, options)
+    }
+
+    /// The value of an option by its number, as `getsockopt` gives it at level `SOL_TIPC`.
+    ///
+    /// # Errors
+    /// [`SocketError::Invalid`] for one that cannot be read.
+    pub fn get_option(&mut self, port: Port, number: u32) -> Result<u32, SocketError> {
+        let socket = self.socket(port)?;
+        let (options, group) = (socket.options, socket.group.as_ref());
+        Ok(match number {
+            option::IMPORTANCE => options.importance as u32,
+            option::SRC_DROPPABLE => options.src_droppable.into(),
+            option::DEST_DROPPABLE => options.dest_droppable.into(),
+            option::CONN_TIMEOUT => options.connect_timeout.as_millis() as u32,
+            option::NODE_RECVQ_DEPTH => 0,
+            option::SOCK_RECVQ_DEPTH => socket.queued() as u32,
+            option::SOCK_RECVQ_USED => socket.octets() as u32,
+            option::GROUP_JOIN => group.map_or(0, |group| group.request.group),
+            _ => return Err(SocketError::Invalid),
+        })
+    }
+}
