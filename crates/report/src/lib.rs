@@ -25,5 +25,6 @@ pub mod svg;
 pub mod terminal;
 pub mod units;
 pub mod verdict;
+pub mod wire;
 
 pub use run::{Run, RunError};

@@ -9,6 +9,7 @@ use crossway_lab::record::{IfaceMeters, LOCAL, Latency, Record, Span, Status};
 use crate::contender::Contender;
 use crate::estimate::Estimate;
 use crate::units;
+use crate::wire::Wire;
 
 /// Where and under what a case ran: what is held equal when contenders are compared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -197,6 +198,8 @@ pub struct FairnessSummary {
     pub shares: Vec<f64>,
     /// Longest wait of any role in any trial, nanoseconds.
     pub longest_wait_ns: u64,
+    /// Wake-ups of the senders that were in vain, at least, per message.
+    pub wasted_wakeups_per_msg: Option<Estimate>,
 }
 
 /// All trials of the same inputs.
@@ -230,6 +233,8 @@ pub struct Case {
     pub switches_per_msg: Option<Estimate>,
     /// Packets by interface.
     pub packets: Vec<Packets>,
+    /// Hosts and wires.
+    pub wire: Wire,
     /// Pacing.
     pub pacing: Option<PacingSummary>,
     /// Sharing.
@@ -505,6 +510,7 @@ fn case(contender: usize, setting: usize, key: &Key, trials: &[&Record]) -> Case
                 .map(|i| with.iter().map(|f| f.shares[i]).sum::<f64>() / with.len() as f64)
                 .collect(),
             longest_wait_ns: with.iter().map(|f| f.longest_wait_ns).max()?,
+            wasted_wakeups_per_msg: over(&|r| r.fairness.as_ref()?.wasted_wakeups_per_msg),
         })
     });
     let pacing = last.and_then(|r| r.pacing).and_then(|p| {
@@ -539,6 +545,7 @@ fn case(contender: usize, setting: usize, key: &Key, trials: &[&Record]) -> Case
             (!r.roles.is_empty()).then_some(switches as f64 / messages(r)?)
         }),
         packets,
+        wire: Wire::of(&used),
         pacing,
         fairness,
         cache_line_ns: over(&|r| r.calibration.cache_line_before_ns),

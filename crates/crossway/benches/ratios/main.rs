@@ -5,6 +5,7 @@
 //! A benchmark, not a test: misses are printed plainly and the exit status is 0.
 
 mod comparison;
+mod network;
 mod reference;
 mod tools;
 
@@ -32,7 +33,7 @@ struct Args {
     /// Milliseconds per trial
     #[arg(long, default_value_t = 100)]
     measure_ms: u64,
-    /// Only cases whose GROUP/CASE matches
+    /// Only cases whose GROUP/CASE matches (net-* and wire-* are those between hosts)
     #[arg(long)]
     filter: Vec<String>,
     /// Also write the figures as JSON to this file
@@ -132,6 +133,7 @@ fn main() -> anyhow::Result<()> {
     against_limits(&figures, [&limits_before, &limits_after], &mut found);
     among_rings(&figures, &mut found);
     tools::compare(&figures, (a, b), &mut found);
+    network::compare(&args, &folder.path().join("network"), &mut found);
     comparison::print(&found);
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&found)?;

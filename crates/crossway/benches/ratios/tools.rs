@@ -1,7 +1,6 @@
 //! Public tools that measure the same thing: sockperf for TCP's round trip, iperf3 for TCP's throughput.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -22,6 +21,11 @@ pub(crate) fn compare(
     (a, b): (u32, u32),
     found: &mut Vec<Comparison>,
 ) {
+    let loopback = Ends {
+        server: Box::new(move |program| pinned(b, program)),
+        client: Box::new(move |program| pinned(a, program)),
+        address: "127.0.0.1".to_owned(),
+    };
     let get = |workload, size| figures.get(&("tcp".to_owned(), false, workload, size));
     let mut tool =
         |name: &str, ours: Option<&Figures>, target, run: &dyn Fn() -> anyhow::Result<f64>| {
@@ -42,15 +46,31 @@ pub(crate) fn compare(
         "tcp round trip at 64 B: Crossway / sockperf",
         get(RTT, 64),
         Target::AtMost(1.02),
-        &|| sockperf_round_trip_ns(a, b),
+        &|| sockperf_round_trip_ns(&loopback),
     );
     // iperf3's receiver does not look at what it receives, ours reads every byte.
     tool(
         "tcp throughput at 64 KiB: Crossway / iperf3",
         get(RATE, 64 << 10),
         Target::AtLeast(0.98),
-        &|| iperf3_messages_per_s(a, b),
+        &|| iperf3_messages_per_s(&loopback),
     );
+}
+
+/// Where a tool's two ends run, and where the server is found.
+pub(crate) struct Ends<'a> {
+    /// A command that runs a program at the server's place.
+    pub(crate) server: Box<dyn Fn(&str) -> Command + 'a>,
+    /// A command that runs a program at the client's place.
+    pub(crate) client: Box<dyn Fn(&str) -> Command + 'a>,
+    /// The server's address.
+    pub(crate) address: String,
+}
+
+fn pinned(cpu: u32, program: &str) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", &cpu.to_string(), program]);
+    command
 }
 
 /// A server that is killed and waited for in any case.
@@ -63,9 +83,8 @@ impl Drop for Server {
     }
 }
 
-fn server(cpu: u32, program: &str, args: &[String]) -> anyhow::Result<Server> {
-    let child = Command::new("taskset")
-        .args(["-c", &cpu.to_string(), program])
+fn server(ends: &Ends<'_>, program: &str, args: &[&str]) -> anyhow::Result<Server> {
+    let child = (ends.server)(program)
         .args(args)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -81,22 +100,18 @@ fn free_port() -> anyhow::Result<u16> {
 }
 
 /// Waits until somebody listens there, as the kernel's table says: connecting would use up a one-shot server.
-fn wait_for_listener(port: u16) -> anyhow::Result<()> {
+fn wait_for_listener(ends: &Ends<'_>, port: u16) -> anyhow::Result<()> {
     let until = Instant::now() + START_LIMIT;
     let ending = format!(":{port:04X}");
     loop {
-        for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
-            let mut text = String::new();
-            if let Ok(mut file) = std::fs::File::open(table) {
-                file.read_to_string(&mut text)?;
-            }
-            let listens = |line: &str| {
-                let mut words = line.split_whitespace().skip(1);
-                words.next().is_some_and(|at| at.ends_with(&ending)) && words.nth(1) == Some("0A")
-            };
-            if text.lines().any(listens) {
-                return Ok(());
-            }
+        // Of the network in which the server runs; without IPv6 the second is missing.
+        let told = (ends.server)("cat").args(["/proc/net/tcp", "/proc/net/tcp6"]).output()?;
+        let listens = |line: &str| {
+            let mut words = line.split_whitespace().skip(1);
+            words.next().is_some_and(|at| at.ends_with(&ending)) && words.nth(1) == Some("0A")
+        };
+        if String::from_utf8_lossy(&told.stdout).lines().any(listens) {
+            return Ok(());
         }
         if Instant::now() > until {
             bail!("its server does not listen");
@@ -105,9 +120,9 @@ fn wait_for_listener(port: u16) -> anyhow::Result<()> {
     }
 }
 
-fn client(cpu: u32, program: &str, args: &[&str]) -> anyhow::Result<String> {
-    let told = Command::new("timeout")
-        .args(["30", "taskset", "-c", &cpu.to_string(), program])
+fn client(ends: &Ends<'_>, program: &str, args: &[&str]) -> anyhow::Result<String> {
+    let told = (ends.client)("timeout")
+        .args(["30", program])
         .args(args)
         .output()
         .with_context(|| format!("cannot start {program}"))?;
@@ -118,13 +133,12 @@ fn client(cpu: u32, program: &str, args: &[&str]) -> anyhow::Result<String> {
 }
 
 /// sockperf reports half the round trip, in microseconds; its sockets send without delay.
-fn sockperf_round_trip_ns(a: u32, b: u32) -> anyhow::Result<f64> {
-    let port = free_port()?.to_string();
-    let args = ["server", "--tcp", "-i", "127.0.0.1", "-p", &port].map(str::to_owned);
-    let _server = server(b, "sockperf", &args)?;
-    wait_for_listener(port.parse()?)?;
-    let args = ["ping-pong", "--tcp", "-i", "127.0.0.1", "-p", &port, "-m", "64", "-t", "1"];
-    let told = client(a, "sockperf", &args)?;
+pub(crate) fn sockperf_round_trip_ns(ends: &Ends<'_>) -> anyhow::Result<f64> {
+    let (port, at) = (free_port()?.to_string(), ends.address.as_str());
+    let _server = server(ends, "sockperf", &["server", "--tcp", "-i", at, "-p", &port])?;
+    wait_for_listener(ends, port.parse()?)?;
+    let args = ["ping-pong", "--tcp", "-i", at, "-p", &port, "-m", "64", "-t", "1"];
+    let told = client(ends, "sockperf", &args)?;
     let half = told
         .lines()
         .find(|line| line.contains("percentile 50.000"))
@@ -134,13 +148,12 @@ fn sockperf_round_trip_ns(a: u32, b: u32) -> anyhow::Result<f64> {
 }
 
 /// Writes of 64 KiB over one connection.
-fn iperf3_messages_per_s(a: u32, b: u32) -> anyhow::Result<f64> {
-    let port = free_port()?.to_string();
-    let args = ["-s", "-1", "-B", "127.0.0.1", "-p", &port].map(str::to_owned);
-    let _server = server(b, "iperf3", &args)?;
-    wait_for_listener(port.parse()?)?;
-    let args = ["-c", "127.0.0.1", "-p", &port, "-l", "64K", "-t", "1", "-J"];
-    let told: serde_json::Value = serde_json::from_str(&client(a, "iperf3", &args)?)?;
+pub(crate) fn iperf3_messages_per_s(ends: &Ends<'_>) -> anyhow::Result<f64> {
+    let (port, at) = (free_port()?.to_string(), ends.address.as_str());
+    let _server = server(ends, "iperf3", &["-s", "-1", "-B", at, "-p", &port])?;
+    wait_for_listener(ends, port.parse()?)?;
+    let args = ["-c", at, "-p", &port, "-l", "64K", "-t", "1", "-J"];
+    let told: serde_json::Value = serde_json::from_str(&client(ends, "iperf3", &args)?)?;
     let bits = told["end"]["sum_received"]["bits_per_second"]
         .as_f64()
         .context("iperf3 printed no throughput")?;

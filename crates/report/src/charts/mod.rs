@@ -10,6 +10,7 @@ mod packets;
 mod sharing;
 mod speed;
 mod surface;
+mod wire;
 
 use serde::Serialize;
 
@@ -273,6 +274,8 @@ pub fn all(summary: &Summary, limits: &Limits, histograms: &Histograms) -> Vec<C
         core_pairs::heat_map(summary, limits),
         surface::heat_map(summary),
         packets::per_message(summary),
+        wire::hosts(summary),
+        wire::over_time(summary),
         pacing::by_rate(summary),
         exchange::parts(summary),
         sharing::scaling(summary),

@@ -97,12 +97,16 @@ pub(super) fn fairness(summary: &Summary) -> Option<Chart> {
         let ns = c.fairness.as_ref()?.longest_wait_ns as f64;
         Some(Estimate { value: ns, low: ns, high: ns, n: c.fairness.as_ref()?.jain.n })
     }));
+    let wasted = Axis::new("Wake-ups in vain per message", Scale::Linear, "");
+    all.extend(views(summary, Some(&wasted), "wake-ups in vain", 1.0, |c| {
+        c.fairness.as_ref()?.wasted_wakeups_per_msg
+    }));
     (!all.is_empty()).then(|| Chart {
         id: "fairness",
         title: "Fairness".to_owned(),
         findings: unfair(summary).into_iter().collect(),
         reading: "Jain's index is 1 when every role had the same share and one over their number when one had everything. The \
-                  longest wait is the worst of any role in any trial."
+                  longest wait is the worst of any role in any trial. Wake-ups in vain are the times a sender went to sleep beyond once per                   message that it sent: at least so often it was woken and found no room."
             .to_owned(),
         kind: Kind::Lines,
         x: Axis::new("Roles", Scale::Linear, ""),

@@ -1,0 +1,205 @@
+//! TCP between two hosts of a netlab network: against iperf3 and sockperf on the same link, and against what a slow link can
+//! carry by its headers; TIPC against the latter, in guests whose kernel has it.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use crossway_lab::inputs::Workload;
+use crossway_lab::launcher::Launcher;
+use crossway_lab::plan::Plan;
+use crossway_lab::record::{Record, Status};
+use crossway_lab::run::{self, Event, Options};
+use crossway_lab::shutdown;
+use crossway_netlab::{Lab, Link, Offloads, Topology};
+
+use crate::comparison::{Comparison, Target};
+use crate::tools::{self, Ends};
+use crate::{Args, figure};
+
+/// As long as a run of the tools.
+const MEASURE_MS: u64 = 1_000;
+/// On the slow link a rate is steady only when its queue is full.
+const SLOW_MEASURE_MS: u64 = 2_000;
+/// Trials on the slow link: they hardly differ.
+const SLOW_TRIALS: u32 = 3;
+
+/// The slow link, as the boards of the study had it.
+const SLOW: &str = "100mbit";
+const SLOW_BITS_PER_S: f64 = 100e6;
+/// An Ethernet frame as the token bucket counts it: the packet and 14 bytes.
+const FRAME_BYTES: f64 = 1514.0;
+/// A full frame's payload: 1500 less IPv4's 20, TCP's 20 and 12 for time stamps.
+const TCP_PAYLOAD: f64 = 1448.0;
+/// A full frame's payload: 1500 less TIPC's 24.
+const TIPC_PAYLOAD: f64 = 1476.0;
+
+/// Runs all of it; what cannot be here is told and left out.
+pub(crate) fn compare(args: &Args, out: &std::path::Path, found: &mut Vec<Comparison>) {
+    for (name, offloads) in [("off", Offloads::Off), ("on", Offloads::On)] {
+        if let Err(error) = against_tools(args, out.join(name), name, offloads, found) {
+            println!("network, offloads {name}: left out: {error:#}");
+        }
+    }
+    let slow = [
+        ("netlab", "tcp", "tcp", TCP_PAYLOAD),
+        ("guests", "tcp", "tcp", TCP_PAYLOAD),
+        ("guests", "tipc-kernel-stream", "tipc", TIPC_PAYLOAD),
+    ];
+    for (kind, mechanism, protocol, payload) in slow {
+        let out = out.join(format!("{kind}-{protocol}"));
+        if let Err(error) = against_the_wire(args, out, kind, mechanism, payload, found) {
+            println!("{SLOW} link, {mechanism} between {kind}: left out: {error:#}");
+        }
+    }
+}
+
+/// A trial of Crossway's and a run of the tool in turn, on one link.
+fn against_tools(
+    args: &Args,
+    out: PathBuf,
+    name: &str,
+    offloads: Offloads,
+    found: &mut Vec<Comparison>,
+) -> anyhow::Result<()> {
+    let text = format!(
+        r#"
+about = "TCP between two hosts beside public tools."
+[testbed.net]
+kind = "hosts"
+[defaults]
+testbed = "net"
+trials = {}
+warmup_ms = 100
+measure_ms = {MEASURE_MS}
+[group.net-throughput]
+mechanisms = "tcp"
+workload = "throughput"
+size_bytes = "64 KiB"
+[group.net-round-trip]
+mechanisms = "tcp-nodelay"
+workload = "ping-pong"
+size_bytes = 64
+"#,
+        args.pairs
+    );
+    let mut plan = Plan::parse("network", "the benchmark's own plan", &text)?;
+    let link = Link { offloads, ..Link::default() };
+    let lab = Lab::up(&Topology::of(&["a", "b"], link))?;
+    let (a, b) = (lab.host("a")?, lab.host("b")?);
+    plan.set_hosts(&format!("{},{}", quoted(&a.prefix()), quoted(&b.prefix())))?;
+    let ends = Ends {
+        server: Box::new(|program| b.command(program)),
+        client: Box::new(|program| a.command(program)),
+        address: b.ipv4.to_string(),
+    };
+    let mut rates = (Vec::new(), Vec::new());
+    let mut round_trips = (Vec::new(), Vec::new());
+    run(&plan, args, out, |record| {
+        let (figures, theirs) = match record.inputs.workload {
+            Workload::Throughput => (&mut rates, tools::iperf3_messages_per_s(&ends)),
+            _ => (&mut round_trips, tools::sockperf_round_trip_ns(&ends)),
+        };
+        match (figure(record), theirs) {
+            (Some(ours), Ok(theirs)) => {
+                figures.0.push(ours);
+                figures.1.push(theirs);
+            }
+            (_, Err(error)) => eprintln!("\n{}: {error:#}", record.case),
+            (None, _) => {}
+        }
+    })?;
+    let mut add = |what: &str, (ours, theirs): (Vec<f64>, Vec<f64>), target| {
+        if !ours.is_empty() {
+            let name = format!("between hosts, offloads {name}: {what}");
+            found.push(Comparison::paired(name, &ours, &theirs, target));
+        }
+    };
+    add("tcp throughput at 64 KiB: Crossway / iperf3", rates, Target::AtLeast(0.98));
+    add("tcp-nodelay round trip at 64 B: Crossway / sockperf", round_trips, Target::AtMost(1.02));
+    Ok(())
+}
+
+/// A prefix as `--hosts` takes it: commas within a word are the word's own.
+fn quoted(words: &[String]) -> String {
+    words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ")
+}
+
+/// What arrives over the slow link against what its frames can carry.
+fn against_the_wire(
+    args: &Args,
+    out: PathBuf,
+    kind: &str,
+    mechanism: &str,
+    payload: f64,
+    found: &mut Vec<Comparison>,
+) -> anyhow::Result<()> {
+    let tipc = if kind == "guests" { "tipc = [\"kernel\"]" } else { "" };
+    let text = format!(
+        r#"
+about = "What a slow link carries."
+[testbed.slow]
+kind = "{kind}"
+rate = "{SLOW}"
+offloads = "off"
+{tipc}
+[group.wire-{kind}]
+testbed = "slow"
+mechanisms = "{mechanism}"
+workload = "throughput"
+size_bytes = "64 KiB"
+trials = {SLOW_TRIALS}
+warmup_ms = 500
+measure_ms = {SLOW_MEASURE_MS}
+"#
+    );
+    let plan = Plan::parse("wire", "the benchmark's own plan", &text)?;
+    let mut bits = Vec::new();
+    run(&plan, args, out, |record| {
+        bits.extend(record.throughput.map(|t| t.bytes_per_s * 8.0));
+    })?;
+    if bits.is_empty() {
+        anyhow::bail!("no trial gave a figure");
+    }
+    let most = vec![SLOW_BITS_PER_S * payload / FRAME_BYTES; bits.len()];
+    let name = format!(
+        "{mechanism} between {kind} at {SLOW}: bits per second / {payload}/{FRAME_BYTES} of the rate"
+    );
+    found.push(Comparison::paired(name, &bits, &most, Target::AtLeast(0.99)));
+    Ok(())
+}
+
+/// Runs a plan and passes on the records that have figures.
+fn run(
+    plan: &Plan,
+    args: &Args,
+    out: PathBuf,
+    mut each: impl FnMut(&Record),
+) -> anyhow::Result<()> {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_crossway"));
+    let launcher = Launcher {
+        program: program.clone(),
+        args: vec!["role".to_owned()],
+        interrupt: Some(shutdown::listen()?),
+    };
+    let options = Options {
+        out,
+        filters: args.filter.clone(),
+        resume: None,
+        hosts: None,
+        agent_program: None,
+        reaper: Some((program, vec!["reaper".to_owned()])),
+    };
+    run::measure(plan, &options, &launcher, |event| {
+        if let Event::Written { record } = event {
+            match record.status {
+                Status::Failed | Status::Skipped => {
+                    let why = record.reason.as_deref().unwrap_or("failed");
+                    println!("{}: {why}", record.case);
+                }
+                _ => each(record),
+            }
+        }
+    })
+    .context("the run did not come to its end")?;
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! Hosts and wires: packets over time, packets one way against the other, loads of the hosts.
+
+use super::{Axis, Chart, Kind, Scale, Series, View, compact, lines_over_size, settings_with};
+use crate::estimate::Estimate;
+use crate::summary::{Case, Summary, workload_name};
+use crate::units;
+
+/// Packets per second of each interval, by interface and direction (study item T5).
+pub(super) fn over_time(summary: &Summary) -> Option<Chart> {
+    let mut views: Vec<View> = Vec::new();
+    for case in &summary.cases {
+        for flow in &case.wire.series {
+            for (direction, rates) in
+                [("sent", &flow.sent_per_s), ("received", &flow.received_per_s)]
+            {
+                let label = format!(
+                    "{direction} at {}, {}, {}, {}",
+                    flow.place,
+                    workload_name(case.workload, case.size_bytes),
+                    units::size(case.size_bytes),
+                    summary.settings[case.setting].label()
+                );
+                let line = Series {
+                    x: flow.at_s.iter().map(|s| compact(*s)).collect(),
+                    y: rates.iter().map(|rate| compact(*rate)).collect(),
+                    lo: rates.iter().map(|rate| compact(*rate)).collect(),
+                    hi: rates.iter().map(|rate| compact(*rate)).collect(),
+                    n: vec![1; rates.len()],
+                    ..Series::of_contender(case.contender)
+                };
+                match views.iter_mut().find(|view| view.label == label) {
+                    Some(view) => view.series.push(line),
+                    None => views.push(View {
+                        label,
+                        size_bytes: Some(case.size_bytes),
+                        series: vec![line],
+                        ..View::default()
+                    }),
+                }
+            }
+        }
+    }
+    (!views.is_empty()).then(|| Chart {
+        id: "packets-over-time",
+        title: "Packets over time".to_owned(),
+        findings: Vec::new(),
+        reading: "Packets of each interval, per second, on one host's interface in the last trial of each case. It begins a little before the \
+                  measured part and ends a little after it. A protocol that puts several small messages into a packet runs lower than \
+                  one that does not; what the receiver sends are acknowledgements or replies."
+            .to_owned(),
+        kind: Kind::Lines,
+        x: Axis::new("Time", Scale::Linear, "s"),
+        y: Axis::new("Packets per second", Scale::Linear, "/s"),
+        views,
+        initial: 0,
+        workloads: &[],
+    })
+}
+
+/// What packets carry and cost beside the messages, and how busy the hosts were.
+pub(super) fn hosts(summary: &Summary) -> Option<Chart> {
+    type Figure = fn(&Case) -> Option<Estimate>;
+    let figures: [(&str, &str, f64, Figure); 5] = [
+        ("messages per packet", "", 1.0, |c| c.wire.msgs_per_packet),
+        ("packets back per packet forward", "", 1.0, |c| c.wire.reverse_per_forward),
+        ("sent again", "%", 100.0, |c| c.wire.again_share),
+        ("load of the sender's host", "%", 100.0, |c| Some(c.wire.loads.first()?.1)),
+        ("load of the receiver's host", "%", 100.0, |c| Some(c.wire.loads.last()?.1)),
+    ];
+    let mut workloads = Vec::new();
+    for case in &summary.cases {
+        if !workloads.contains(&case.workload) {
+            workloads.push(case.workload);
+        }
+    }
+    let mut views = Vec::new();
+    for (what, unit, factor, figure) in figures {
+        for &workload in &workloads {
+            // Within one host the figures say nothing that the other charts do not.
+            let of_it = |c: &Case| {
+                let two_hosts = c.wire.loads.len() > 1;
+                if c.workload == workload && two_hosts { figure(c) } else { None }
+            };
+            for setting in settings_with(summary, |c| of_it(c).is_some()) {
+                views.push(View {
+                    label: format!(
+                        "{what}, {}, {}",
+                        workload_name(workload, 0),
+                        summary.settings[setting].label()
+                    ),
+                    value_axis: Some(Axis::new(what, Scale::Linear, unit)),
+                    series: lines_over_size(summary, setting, factor, of_it),
+                    ..View::default()
+                });
+            }
+        }
+    }
+    (!views.is_empty()).then(|| Chart {
+        id: "hosts",
+        title: "Hosts and their packets".to_owned(),
+        findings: Vec::new(),
+        reading: "Forward is the way of the messages or requests. Packets back are acknowledgements, and of round trips the replies. A host's load is \
+                  the busy share of its CPUs with interrupts; on a host that is not the trial's alone, strangers are in it."
+            .to_owned(),
+        kind: Kind::Lines,
+        x: Axis::size(),
+        y: Axis::new("Messages per packet", Scale::Linear, ""),
+        views,
+        initial: 0,
+        workloads: &[],
+    })
+}
