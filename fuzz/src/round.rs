@@ -229,19 +229,13 @@ impl Talk {
                 }
             }
             (8, Some(port)) => self.read(n, port),
-            (9, Some(port)) => {
-                if node.leave(now, port).is_err() {
-                    let scope = Scope::Cluster;
-                    let request = GroupRequest {
-                        group: GROUP,
-                        instance,
-                        loopback: true,
-                        events: true,
-                        scope,
-                    };
-                    let _ = node.join(now, port, request);
-                }
+            // In or out of a group.
+            (9, Some(port)) if node.leave(now, port).is_err() => {
+                let (loopback, events, scope) = (true, true, Scope::Cluster);
+                let request = GroupRequest { group: GROUP, instance, loopback, events, scope };
+                let _ = node.join(now, port, request);
             }
+            (9, Some(_)) => {}
             (10, Some(port)) => {
                 // Broadcast to the group, when it is in one; to whom it is connected otherwise.
                 let _ = node.send(now, port, None, &payload);
