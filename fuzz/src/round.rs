@@ -150,7 +150,7 @@ impl Talk {
             for lie in self.liar.pass(&mut self.rng, &frame) {
                 self.tally.frames += 1;
                 self.tally.understood += u64::from(decode(&lie));
-                self.nodes[to].handle_frame(self.now, on, &media(1 - to, on.0), &lie);
+                self.nodes[to].handle_frame(self.now, on, &lie);
                 self.drain(to);
             }
         }

@@ -10,6 +10,7 @@ use rustix::net::{
 };
 
 use crate::error::last_errno;
+use crate::socket::Address;
 
 /// The most messages of one call.
 pub const MOST: usize = 32;
@@ -140,6 +141,12 @@ impl Inbox {
         let (len, truncated) = self.lens[n];
         (!truncated).then(|| &self.octets[n * self.stride..][..len])
     }
+
+    /// As [`Inbox::get`], for a reader that decodes in place.
+    pub fn get_mut(&mut self, n: usize) -> Option<&mut [u8]> {
+        let (len, truncated) = self.lens[n];
+        (!truncated).then(|| &mut self.octets[n * self.stride..][..len])
+    }
 }
 
 /// Sends many messages of two parts each, at most [`MOST`], without waiting; tells how many went. EAGAIN when not even the first
@@ -163,9 +170,48 @@ pub fn send_many<'a, H: AsRef<[u8]> + 'a>(
         header.msg_hdr.msg_iovlen = 2;
         count = n + 1;
     }
+    // SAFETY: the first `count` headers are initialised; each leads to two iovecs, and those to octets that are borrowed for 'a.
+    unsafe { send_headers(fd, &mut headers, count) }
+}
+
+/// Sends many messages to an address each, at most [`MOST`], without waiting; tells how many went. An error is that of the first;
+/// one that befalls a later message ends the call before it, and comes with the next call.
+pub fn send_many_to<'a>(
+    fd: impl AsFd,
+    messages: impl Iterator<Item = (&'a Address, &'a [u8])>,
+) -> Result<usize, Errno> {
+    let mut parts: [MaybeUninit<libc::iovec>; MOST] = [const { MaybeUninit::uninit() }; MOST];
+    let mut headers: [MaybeUninit<libc::mmsghdr>; MOST] = [const { MaybeUninit::uninit() }; MOST];
+    let mut count = 0;
+    for (n, (to, octets)) in messages.take(MOST).enumerate() {
+        let part = parts[n].write(libc::iovec {
+            iov_base: octets.as_ptr().cast_mut().cast(),
+            iov_len: octets.len(),
+        });
+        // SAFETY: mmsghdr is plain data, of which all zeros is a value.
+        let header = headers[n].write(unsafe { std::mem::zeroed() });
+        header.msg_hdr.msg_name = to.as_ptr().cast_mut().cast();
+        header.msg_hdr.msg_namelen = to.addr_len();
+        header.msg_hdr.msg_iov = part;
+        header.msg_hdr.msg_iovlen = 1;
+        count = n + 1;
+    }
+    // SAFETY: the first `count` headers are initialised; each leads to one iovec, and that to octets that are borrowed for 'a, as
+    // are the addresses, whose length is the one beside the pointer.
+    unsafe { send_headers(fd, &mut headers, count) }
+}
+
+/// Sends the messages of the first `count` headers.
+///
+/// # Safety
+/// These headers are initialised, and what they lead to is readable until the call returns; the kernel only reads it.
+unsafe fn send_headers(
+    fd: impl AsFd,
+    headers: &mut [MaybeUninit<libc::mmsghdr>; MOST],
+    count: usize,
+) -> Result<usize, Errno> {
     loop {
-        // SAFETY: the first `count` headers are initialised; each leads to two iovecs, and those to octets that are borrowed
-        // for 'a, which the kernel only reads.
+        // SAFETY: the caller promises it.
         let sent = unsafe {
             libc::sendmmsg(
                 fd.as_fd().as_raw_fd(),
@@ -220,5 +266,19 @@ mod tests {
         assert_eq!(inbox.receive(&b), Err(Errno::AGAIN));
         while send(&a, b"", &[1; 1000], true).is_ok() {}
         assert_eq!(send_many(&a, [(b"x", &b"y"[..])].into_iter()), Err(Errno::AGAIN));
+    }
+
+    #[test]
+    fn many_messages_go_to_an_address_each_by_one_call() {
+        let [a, b, c] = [(); 3].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        let to = [&b, &c, &b].map(|s| crate::socket::inet_address(s.local_addr().unwrap()));
+        let octets = [&b"one"[..], b"two", b"three"];
+        assert_eq!(send_many_to(&a, to.iter().zip(octets)), Ok(3));
+        let mut inbox = Inbox::new(256);
+        assert_eq!(inbox.receive(&b), Ok(2));
+        assert_eq!((inbox.get(0), inbox.get(1)), (Some(&b"one"[..]), Some(&b"three"[..])));
+        assert_eq!(inbox.receive(&c), Ok(1));
+        assert_eq!(inbox.get_mut(0).map(|octets| &*octets), Some(&b"two"[..]));
+        assert_eq!(send_many_to(&a, std::iter::empty()), Ok(0));
     }
 }

@@ -332,6 +332,14 @@ pub fn set_buffers(fd: impl AsFd, bytes: usize) -> Result<(), OsError> {
         .map_err(|e| OsError::new("setsockopt(SO_RCVBUF)", bytes, e))
 }
 
+/// Asks for SO_RCVBUF beyond what the system allows its users (net.core.rmem_max).
+///
+/// Errors: `EPERM` without CAP_NET_ADMIN in the initial user namespace.
+pub fn force_recv_buffer(fd: impl AsFd, bytes: usize) -> Result<(), OsError> {
+    sockopt::set_socket_recv_buffer_size_force(&fd, bytes)
+        .map_err(|e| OsError::new("setsockopt(SO_RCVBUFFORCE)", bytes, e))
+}
+
 /// SO_SNDBUF in bytes as the kernel reports it, doubled.
 pub fn send_buffer_bytes(fd: impl AsFd) -> Result<usize, OsError> {
     sockopt::socket_send_buffer_size(fd).map_err(|e| OsError::new("getsockopt(SO_SNDBUF)", "", e))

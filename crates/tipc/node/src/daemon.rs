@@ -54,7 +54,7 @@ impl Daemon {
     }
 
     /// Frames that a medium did not take since the start.
-    pub const fn unsent(&self) -> u64 {
+    pub fn unsent(&self) -> u64 {
         self.runner.unsent()
     }
 
@@ -68,7 +68,7 @@ impl Daemon {
         self.serve_node(at);
         self.runner.flush();
         let limit = at + if self.service.is_busy() { Duration::ZERO } else { limit };
-        let node = self.runner.node().poll_timeout();
+        let node = self.runner.poll_timeout();
         let until = [node, self.service.poll_timeout()].into_iter().flatten().fold(limit, Ord::min);
         self.happened.clear();
         let left = until.since(at);

@@ -9,8 +9,8 @@ pub trait Guard {
     /// Octets that protection adds to a frame. The links' packets become so much smaller.
     const OVERHEAD: usize;
 
-    /// Turns a frame into what goes onto the medium; `None` when it must not go out, because its numbers are used up.
-    fn seal<'a>(&'a mut self, frame: &'a [u8]) -> Option<&'a [u8]>;
+    /// Turns a frame in place into what goes onto the medium; false when it must not go out, because its numbers are used up.
+    fn seal(&mut self, frame: &mut Vec<u8>) -> bool;
 
     /// Turns what came from a medium back into a frame; `None` when it is not genuine.
     fn open<'a>(&'a mut self, packet: &'a mut [u8]) -> Option<&'a [u8]>;
@@ -23,8 +23,8 @@ pub struct Plain;
 impl Guard for Plain {
     const OVERHEAD: usize = 0;
 
-    fn seal<'a>(&'a mut self, frame: &'a [u8]) -> Option<&'a [u8]> {
-        Some(frame)
+    fn seal(&mut self, _frame: &mut Vec<u8>) -> bool {
+        true
     }
 
     fn open<'a>(&'a mut self, packet: &'a mut [u8]) -> Option<&'a [u8]> {

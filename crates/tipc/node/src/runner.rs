@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use crossway_sys::records::{Inbox, MOST};
 use crossway_sys::{Errno, clock, poll};
 use crossway_tipc_proto::addr::BearerId;
 use crossway_tipc_proto::node::{BearerConfig, BearerError, Config, Event, Node};
@@ -10,14 +11,18 @@ use crossway_tipc_proto::time::Nanos;
 
 use crate::bearer::{Bearer, BearerOpenError};
 use crate::guard::{Guard, Plain};
+use crate::outbox::{Attached, Outbox, Traffic};
 use crate::spec::BearerSpec;
 use crossway_tipc_proto::addr::NetworkId;
 
 /// Largest frame: a UDP datagram.
 const FRAME_LEN_MAX: usize = 65_536;
 
-/// Frames taken from one bearer before the others and the timers get their turn.
-const FRAMES_PER_TURN: usize = 64;
+/// Batches of frames taken from one bearer before the others and the timers get their turn.
+const BATCHES_PER_TURN: usize = 2;
+
+/// A medium without room delays the end of the node by no more than this.
+const STOP_LIMIT: Duration = Duration::from_millis(100);
 
 /// The node cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -66,13 +71,11 @@ pub struct Runner<G = Plain> {
     /// Packets that the guard did not let in.
     not_genuine: u64,
     network: NetworkId,
-    bearers: Vec<(BearerId, Bearer)>,
+    bearers: Vec<Attached>,
     /// UDP ports on which bearers receive a multicast group.
     group_ports: Vec<u16>,
-    frame: Vec<u8>,
-    incoming: Vec<u8>,
-    /// Frames that a medium did not take.
-    unsent: u64,
+    outbox: Outbox,
+    inbox: Inbox,
 }
 
 pub(crate) fn now() -> Nanos {
@@ -90,7 +93,6 @@ impl<G: Guard> Runner<G> {
     /// A node without bearers, whose frames this guard protects.
     pub fn guarded(cfg: Config, guard: G) -> Self {
         let network = cfg.network;
-        let incoming = vec![0; FRAME_LEN_MAX];
         Self {
             node: Node::new(cfg),
             guard,
@@ -98,9 +100,8 @@ impl<G: Guard> Runner<G> {
             network,
             bearers: Vec::new(),
             group_ports: Vec::new(),
-            frame: Vec::new(),
-            incoming,
-            unsent: 0,
+            outbox: Outbox::default(),
+            inbox: Inbox::new(FRAME_LEN_MAX),
         }
     }
 
@@ -110,8 +111,18 @@ impl<G: Guard> Runner<G> {
     }
 
     /// Frames that a medium did not take since the start.
-    pub const fn unsent(&self) -> u64 {
-        self.unsent
+    pub fn unsent(&self) -> u64 {
+        self.bearers.iter().map(|b| b.traffic.frames_unsent).sum()
+    }
+
+    /// What passed through a bearer; `None` when it is not enabled.
+    pub fn traffic(&self, id: BearerId) -> Option<Traffic> {
+        self.bearers.iter().find(|b| b.id == id).map(|b| b.traffic)
+    }
+
+    /// When there is something to do without a frame or a command; the past for "at once".
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        [self.node.poll_timeout(), self.outbox.poll_timeout()].into_iter().flatten().min()
     }
 
     /// Packets that the guard did not let in since the start.
@@ -136,7 +147,7 @@ impl<G: Guard> Runner<G> {
         cfg.broadcasts = bearer.broadcasts();
         let refused = |source| RunnerError::Refused { spec: written(), source };
         let id = self.node.enable_bearer(now(), cfg).map_err(refused)?;
-        self.bearers.push((id, bearer));
+        self.bearers.push(Attached { id, bearer, traffic: Traffic::default() });
         self.group_ports.extend(spec.group_port());
         Ok(id)
     }
@@ -154,9 +165,9 @@ impl<G: Guard> Runner<G> {
         self.flush();
         let at = now();
         let limit = at + limit;
-        let until = self.node.poll_timeout().map_or(limit, |t| t.min(limit));
+        let until = self.poll_timeout().map_or(limit, |t| t.min(limit));
         let fds: Vec<BorrowedFd<'_>> =
-            self.bearers.iter().map(|(_, b)| b.fd()).chain(others.iter().copied()).collect();
+            self.bearers().map(Bearer::fd).chain(others.iter().copied()).collect();
         let ready = poll::any_readable(&fds, Some(clock::instant_at(until.0)))?;
         for (index, _) in ready.iter().take(self.bearers.len()).enumerate().filter(|(_, r)| **r) {
             self.receive(index);
@@ -168,40 +179,48 @@ impl<G: Guard> Runner<G> {
 
     /// The bearers in the order in which they were enabled.
     pub(crate) fn bearers(&self) -> impl Iterator<Item = &Bearer> {
-        self.bearers.iter().map(|(_, bearer)| bearer)
+        self.bearers.iter().map(|b| &b.bearer)
     }
 
     /// Takes frames from the bearer of this place, as many as one turn allows.
     pub(crate) fn receive(&mut self, index: usize) {
-        let Some((id, bearer)) = self.bearers.get(index) else { return };
-        let at = now();
-        for _ in 0..FRAMES_PER_TURN {
+        let Some(Attached { id, bearer, traffic }) = self.bearers.get_mut(index) else { return };
+        for _ in 0..BATCHES_PER_TURN {
             // EAGAIN ends the turn; other errors are those of frames sent earlier (an unreachable remote) and no reason to stop.
-            let Ok((len, from)) = bearer.try_recv(&mut self.incoming) else { break };
-            match self.guard.open(&mut self.incoming[..len]) {
-                Some(frame) => self.node.handle_frame(at, *id, &from, frame),
-                None => self.not_genuine += 1,
+            let Ok(count) = bearer.try_receive(&mut self.inbox) else { break };
+            let at = now();
+            traffic.frames_received += count as u64;
+            traffic.receive_calls += 1;
+            for n in 0..count {
+                // Beyond the largest frame there are none.
+                let Some(packet) = self.inbox.get_mut(n) else { continue };
+                match self.guard.open(packet) {
+                    Some(frame) => self.node.handle_frame(at, *id, frame),
+                    None => self.not_genuine += 1,
+                }
+            }
+            if count < MOST {
+                break;
             }
         }
     }
 
-    /// Sends what is due.
+    /// Sends what is due, as much as one turn allows; [`Runner::poll_timeout`] tells whether there is more.
     pub(crate) fn flush(&mut self) {
-        let at = now();
-        while let Some(transmit) = self.node.poll_transmit(at, &mut self.frame) {
-            let bearer = self.bearers.iter().find(|(id, _)| *id == transmit.bearer);
-            let Some((_, bearer)) = bearer else { continue };
-            let sealed = self.guard.seal(&self.frame);
-            if sealed.is_none_or(|packet| bearer.try_send(&transmit.dest, packet).is_err()) {
-                self.unsent += 1;
-            }
-        }
+        self.outbox.flush(now(), &mut self.node, &mut self.guard, &mut self.bearers);
     }
 
     /// Ends all contacts in good order and closes the bearers.
     pub fn stop(&mut self) {
         self.node.stop(now());
+        let limit = now() + STOP_LIMIT;
         self.flush();
+        while let Some(again) = self.outbox.poll_timeout()
+            && again < limit
+        {
+            std::thread::sleep(again.since(now()));
+            self.flush();
+        }
         self.bearers.clear();
     }
 

@@ -33,16 +33,16 @@ impl Sealed {
 impl Guard for Sealed {
     const OVERHEAD: usize = NONCE_LEN + 16;
 
-    fn seal<'a>(&'a mut self, frame: &'a [u8]) -> Option<&'a [u8]> {
-        self.count = self.count.checked_add(1)?;
+    fn seal(&mut self, frame: &mut Vec<u8>) -> bool {
+        self.count += 1;
         let mut nonce = [0; NONCE_LEN];
         nonce[..4].copy_from_slice(&self.sender.to_be_bytes());
         nonce[4..].copy_from_slice(&self.count.to_be_bytes());
-        let sealed = self.cipher.encrypt(&Nonce::from(nonce), frame).ok()?;
-        self.buffer.clear();
-        self.buffer.extend_from_slice(&nonce);
-        self.buffer.extend_from_slice(&sealed);
-        Some(&self.buffer)
+        let Ok(sealed) = self.cipher.encrypt(&Nonce::from(nonce), &frame[..]) else { return false };
+        frame.clear();
+        frame.extend_from_slice(&nonce);
+        frame.extend_from_slice(&sealed);
+        true
     }
 
     fn open<'a>(&'a mut self, packet: &'a mut [u8]) -> Option<&'a [u8]> {

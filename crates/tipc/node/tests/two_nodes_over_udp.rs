@@ -4,10 +4,12 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use crossway_tipc_node::{BearerSpec, Runner};
-use crossway_tipc_proto::addr::{BearerId, NetworkId, NodeAddr, NodeId, Scope, ServiceRange};
+use crossway_tipc_proto::addr::{
+    BearerId, NetworkId, NodeAddr, NodeId, Scope, ServiceRange, SocketAddr,
+};
 use crossway_tipc_proto::link::LinkDownReason;
 use crossway_tipc_proto::node::{Config, Event};
-use crossway_tipc_proto::socket::SocketKind;
+use crossway_tipc_proto::socket::{Address, SocketKind};
 use crossway_tipc_proto::time::Nanos;
 
 /// Long enough for a busy machine; reached only when something is wrong.
@@ -128,4 +130,45 @@ fn two_links_carry_on_one_after_the_other_and_a_shared_group_port_is_refused() {
     };
     let refused = third.enable(&same, "udp1").unwrap_err().to_string();
     assert!(refused.contains("give one a port of its own"), "{refused}");
+}
+
+#[test]
+fn many_frames_cost_few_system_calls() {
+    let (a, b) = (free_port(), free_port());
+    let (mut one, mut two) = (runner(3, a, b), runner(4, b, a));
+    let range = ServiceRange::single(1000, 5);
+    let receiver = two.node().open(SocketKind::Rdm).unwrap();
+    two.node().bind(receiver, range, Scope::Cluster).unwrap();
+    run_until(
+        &mut one,
+        &mut two,
+        "the receiver's binding",
+        |e| matches!(e, Event::Published(b) if b.range == range),
+    );
+    // What the link's beginning left is none of this.
+    for _ in 0..10 {
+        one.turn(&[], Duration::from_millis(1)).unwrap();
+        two.turn(&[], Duration::from_millis(1)).unwrap();
+    }
+    let sender = one.node().open(SocketKind::Rdm).unwrap();
+    let to = Address::Socket(SocketAddr { port: receiver, node: NodeAddr(4) });
+    let now = Nanos(crossway_sys::clock::monotonic_ns());
+    // Less than the smallest window: all go out at once.
+    for n in 0..40_u8 {
+        one.node().send(now, sender, Some(to), &[n; 64]).unwrap();
+    }
+    let (out, into) = (one.traffic(BearerId(0)).unwrap(), two.traffic(BearerId(0)).unwrap());
+    one.turn(&[], Duration::ZERO).unwrap();
+    two.turn(&[], Duration::from_secs(10)).unwrap();
+    let (out_after, into_after) =
+        (one.traffic(BearerId(0)).unwrap(), two.traffic(BearerId(0)).unwrap());
+    let frames = out_after.frames_sent - out.frames_sent;
+    assert!((40..44).contains(&frames), "{out_after:?}");
+    assert!(out_after.send_calls - out.send_calls <= 3, "{out:?} {out_after:?}");
+    assert!(into_after.frames_received - into.frames_received >= 40, "{into_after:?}");
+    assert!(into_after.receive_calls - into.receive_calls <= 2, "{into:?} {into_after:?}");
+    assert_eq!((out_after.refused_calls, out_after.frames_unsent), (0, 0));
+    for n in 0..40_u8 {
+        assert_eq!(two.node().recv(now, receiver, 100).unwrap().payload, [n; 64]);
+    }
 }

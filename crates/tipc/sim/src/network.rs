@@ -252,12 +252,11 @@ impl Network {
         self.now = self.now.max(at);
         match what {
             Happening::Frame { plane, to, from, bytes } => {
-                let media = self.hosts[from.0].media[plane];
                 let h = &mut self.hosts[to.0];
                 let local = h.local(self.now);
                 // What was on its way to an earlier life reaches the present one, as on a real medium.
                 if let Some(node) = &mut h.node {
-                    node.handle_frame(local, BearerId(plane as u8), &media, &bytes);
+                    node.handle_frame(local, BearerId(plane as u8), &bytes);
                     self.after(to);
                 }
             }

@@ -2,12 +2,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crossway_sys::packet::{EtherSocket, hardware_address};
-use crossway_sys::{Errno, socket};
+use crossway_sys::packet::EtherSocket;
+use crossway_sys::socket::Address;
 use crossway_tipc_proto::addr::MediaAddr;
-use crossway_tipc_proto::node::Destination;
 
-use super::{BearerOpenError, SOCKET_OCTETS};
+use super::{BearerOpenError, set_buffers};
 
 const ETHER_TYPE: u16 = 0x88ca;
 const BROADCAST: [u8; 6] = [0xff; 6];
@@ -22,7 +21,7 @@ pub struct EthernetBearer {
 impl EthernetBearer {
     pub(super) fn open(device: &str) -> Result<Self, BearerOpenError> {
         let socket = EtherSocket::open(device, ETHER_TYPE)?;
-        socket::set_buffers(&socket.fd, SOCKET_OCTETS)?;
+        set_buffers(&socket.fd)?;
         let failed = |source| BearerOpenError::Mtu { device: device.to_owned(), source };
         let text =
             std::fs::read_to_string(format!("/sys/class/net/{device}/mtu")).map_err(failed)?;
@@ -42,18 +41,11 @@ impl EthernetBearer {
         self.socket.fd.as_fd()
     }
 
-    pub(super) fn try_recv(&self, buf: &mut [u8]) -> Result<(usize, MediaAddr), Errno> {
-        let (len, from) = socket::recv_message_from(&self.socket.fd, buf, true)?;
-        let mac = from.as_ref().and_then(hardware_address).unwrap_or_default();
-        Ok((len.min(buf.len()), MediaAddr::Ethernet(mac)))
+    pub(super) fn station(&self, mac: [u8; 6]) -> Address {
+        self.socket.station(mac)
     }
 
-    pub(super) fn try_send(&self, dest: &Destination, frame: &[u8]) -> Result<(), Errno> {
-        let mac = match dest {
-            Destination::Unicast(MediaAddr::Ethernet(mac)) => *mac,
-            Destination::Unicast(MediaAddr::Udp { .. }) => return Err(Errno::AFNOSUPPORT),
-            Destination::Broadcast => BROADCAST,
-        };
-        socket::send_to(&self.socket.fd, frame, &self.socket.station(mac), true).map(|_| ())
+    pub(super) fn everybody(&self) -> Address {
+        self.socket.station(BROADCAST)
     }
 }

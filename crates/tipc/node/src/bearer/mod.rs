@@ -3,8 +3,11 @@
 mod ethernet;
 mod udp;
 
-use std::os::fd::BorrowedFd;
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
+use crossway_sys::records::{Inbox, send_many_to};
+use crossway_sys::socket::{self, Address};
 use crossway_sys::{Errno, OsError};
 use crossway_tipc_proto::addr::{MediaAddr, NetworkId};
 use crossway_tipc_proto::node::Destination;
@@ -15,6 +18,14 @@ use udp::UdpBearer;
 
 /// Octets asked of the kernel for a bearer's socket buffers: a whole window of the largest packets, twice.
 const SOCKET_OCTETS: usize = 4 << 20;
+
+/// Gives a bearer's socket buffers for bursts.
+fn set_buffers(fd: &OwnedFd) -> Result<(), OsError> {
+    socket::set_buffers(fd, SOCKET_OCTETS)?;
+    // The usual limit of a system holds fewer packets than a window. Without the privilege it stays at that.
+    let _ = socket::force_recv_buffer(fd, SOCKET_OCTETS);
+    Ok(())
+}
 
 /// A bearer cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -91,19 +102,38 @@ impl Bearer {
         }
     }
 
-    /// Takes the next frame that has come, without waiting: its length in `buf` and its sender. A frame longer than `buf` is cut.
-    pub fn try_recv(&self, buf: &mut [u8]) -> Result<(usize, MediaAddr), Errno> {
-        match self {
-            Self::Udp(b) => b.try_recv(buf),
-            Self::Ethernet(b) => b.try_recv(buf),
-        }
+    /// Takes frames that have come, without waiting; tells how many. Fewer than an inbox holds: there are no more for now.
+    pub fn try_receive(&self, inbox: &mut Inbox) -> Result<usize, Errno> {
+        inbox.receive(self.fd())
     }
 
-    /// Sends a frame, without waiting. What does not go out is lost like any frame on a medium; the protocol repairs it.
-    pub fn try_send(&self, dest: &Destination, frame: &[u8]) -> Result<(), Errno> {
-        match self {
-            Self::Udp(b) => b.try_send(dest, frame),
-            Self::Ethernet(b) => b.try_send(dest, frame),
-        }
+    /// Where a frame is to be sent on this medium: one address, or that of each remote; none for an address of another medium, which
+    /// discovery never lets in.
+    pub fn addresses(&self, dest: &Destination) -> impl Iterator<Item = Address> + use<'_> {
+        let (one, many) = match (self, dest) {
+            (Self::Udp(b), Destination::Broadcast) => (None, b.remotes()),
+            (Self::Udp(_), Destination::Unicast(MediaAddr::Udp { ip, port })) => {
+                (Some(socket::inet_address(SocketAddr::new(*ip, *port))), &[][..])
+            }
+            (Self::Ethernet(b), Destination::Unicast(MediaAddr::Ethernet(mac))) => {
+                (Some(b.station(*mac)), &[][..])
+            }
+            (Self::Ethernet(b), Destination::Broadcast) => (Some(b.everybody()), &[][..]),
+            (Self::Udp(_), Destination::Unicast(MediaAddr::Ethernet(_)))
+            | (Self::Ethernet(_), Destination::Unicast(MediaAddr::Udp { .. })) => (None, &[][..]),
+        };
+        one.into_iter().chain(many.iter().cloned())
+    }
+
+    /// Sends frames by one call, without waiting, at most [`crossway_sys::records::MOST`]; tells how many went. What does not go out is
+    /// lost like any frame on a medium, unless it is sent again; the protocol repairs it.
+    ///
+    /// # Errors
+    /// EAGAIN and ENOBUFS: no room for the first frame, for now. Others: the first frame cannot go.
+    pub fn try_send<'a>(
+        &self,
+        frames: impl Iterator<Item = (&'a Address, &'a [u8])>,
+    ) -> Result<usize, Errno> {
+        send_many_to(self.fd(), frames)
     }
 }

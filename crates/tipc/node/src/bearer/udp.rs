@@ -3,13 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crossway_sys::OsError;
 use crossway_sys::multicast::{self, Through};
-use crossway_sys::socket::{self, Inet};
-use crossway_sys::{Errno, OsError};
+use crossway_sys::socket::{self, Address, Inet};
 use crossway_tipc_proto::addr::{MediaAddr, NetworkId};
-use crossway_tipc_proto::node::Destination;
 
-use super::SOCKET_OCTETS;
+use super::set_buffers;
 
 /// What the kernel uses: over IPv4 it leaves the cutting to IP, over IPv6 it stays below the smallest legal MTU.
 const MTU_V4: usize = 14_000;
@@ -20,7 +19,8 @@ const MTU_V6: usize = 1_280;
 pub struct UdpBearer {
     fd: OwnedFd,
     local: SocketAddr,
-    broadcast: Vec<SocketAddr>,
+    broadcast: Vec<Address>,
+    multicasts: bool,
 }
 
 /// The group of a network: 228.0.x.y with the number's two low octets, or ff02:: with its decimal digits.
@@ -55,8 +55,10 @@ impl UdpBearer {
         let object = format!("udp:{local}");
         if !remotes.is_empty() {
             socket::bind(&fd, &socket::inet_address(local), &object)?;
-            socket::set_buffers(&fd, SOCKET_OCTETS)?;
-            return Ok(Self { fd, local, broadcast: remotes });
+            set_buffers(&fd)?;
+            let broadcast = remotes.iter().copied().map(socket::inet_address).collect();
+            let multicasts = remotes.iter().all(|to| to.ip().is_multicast());
+            return Ok(Self { fd, local, broadcast, multicasts });
         }
         // Datagrams to the group do not reach a socket that is bound to a unicast address.
         let (any, through) = match local.ip() {
@@ -71,8 +73,9 @@ impl UdpBearer {
         socket::bind(&fd, &socket::inet_address(SocketAddr::new(any, local.port())), &object)?;
         let group = group(local.ip(), network);
         multicast::join(&fd, group, through)?;
-        socket::set_buffers(&fd, SOCKET_OCTETS)?;
-        Ok(Self { fd, local, broadcast: vec![SocketAddr::new(group, local.port())] })
+        set_buffers(&fd)?;
+        let broadcast = vec![socket::inet_address(SocketAddr::new(group, local.port()))];
+        Ok(Self { fd, local, broadcast, multicasts: true })
     }
 
     pub(super) fn addr(&self) -> MediaAddr {
@@ -83,40 +86,17 @@ impl UdpBearer {
         if self.local.is_ipv4() { MTU_V4 } else { MTU_V6 }
     }
 
-    pub(super) fn broadcasts(&self) -> bool {
-        self.broadcast.iter().all(|to| to.ip().is_multicast())
+    pub(super) const fn broadcasts(&self) -> bool {
+        self.multicasts
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    pub(super) fn try_recv(&self, buf: &mut [u8]) -> Result<(usize, MediaAddr), Errno> {
-        let (len, from) = socket::recv_message_from(&self.fd, buf, true)?;
-        let from = from.as_ref().and_then(socket::as_inet).unwrap_or(self.local);
-        Ok((len.min(buf.len()), MediaAddr::Udp { ip: from.ip(), port: from.port() }))
-    }
-
-    pub(super) fn try_send(&self, dest: &Destination, frame: &[u8]) -> Result<(), Errno> {
-        match dest {
-            Destination::Unicast(MediaAddr::Udp { ip, port }) => {
-                self.send(SocketAddr::new(*ip, *port), frame)
-            }
-            // Discovery never lets an address of another medium in.
-            Destination::Unicast(MediaAddr::Ethernet(_)) => Err(Errno::AFNOSUPPORT),
-            Destination::Broadcast => {
-                let mut result = Ok(());
-                for remote in &self.broadcast {
-                    // One remote that cannot be reached must not keep the frame from the others.
-                    result = self.send(*remote, frame).and(result);
-                }
-                result
-            }
-        }
-    }
-
-    fn send(&self, to: SocketAddr, frame: &[u8]) -> Result<(), Errno> {
-        socket::send_to(&self.fd, frame, &socket::inet_address(to), true).map(|_| ())
+    /// Where a broadcast goes: the group, or each remote.
+    pub(super) fn remotes(&self) -> &[Address] {
+        &self.broadcast
     }
 }
 

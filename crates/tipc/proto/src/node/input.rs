@@ -2,7 +2,7 @@
 
 use super::Node;
 use super::peer::Contact;
-use crate::addr::{BearerId, MediaAddr, NodeAddr};
+use crate::addr::{BearerId, NodeAddr};
 use crate::drops::DropReason;
 use crate::limits::RESEND_TOLERANCES;
 use crate::link::LinkDownReason;
@@ -11,9 +11,9 @@ use crate::wire::{BcastInit, Discovery, LinkProtocol, LinkProtocolKind, Message,
 use alloc::vec::Vec;
 
 impl Node {
-    /// Takes one frame that came in on a bearer. `_src` is where the medium says it came from; the protocol trusts the address
-    /// that discovery announced instead.
-    pub fn handle_frame(&mut self, now: Nanos, bearer: BearerId, _src: &MediaAddr, frame: &[u8]) {
+    /// Takes one frame that came in on a bearer. Where the medium says it came from is of no interest: the protocol trusts the
+    /// address that discovery announced.
+    pub fn handle_frame(&mut self, now: Nanos, bearer: BearerId, frame: &[u8]) {
         if let Err(reason) = self.receive(now, bearer, frame) {
             self.drops.count(reason);
         }
