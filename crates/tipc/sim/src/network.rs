@@ -49,7 +49,7 @@ impl Host {
 
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Happening {
-    Frame { plane: usize, to: HostId, from: HostId, bytes: Vec<u8> },
+    Frame { plane: usize, to: HostId, bytes: Vec<u8> },
     Wake(HostId),
 }
 
@@ -235,7 +235,7 @@ impl Network {
         for _ in 0..copies {
             let nanos = self.rng.random_range(min.as_nanos() as u64..=max.as_nanos() as u64);
             let at = self.now + Duration::from_nanos(nanos);
-            self.push(at, Happening::Frame { plane, to, from, bytes: frame.to_vec() });
+            self.push(at, Happening::Frame { plane, to, bytes: frame.to_vec() });
         }
     }
 
@@ -251,7 +251,7 @@ impl Network {
         let Some(Reverse((at, _, what))) = self.queue.pop() else { return false };
         self.now = self.now.max(at);
         match what {
-            Happening::Frame { plane, to, from, bytes } => {
+            Happening::Frame { plane, to, bytes } => {
                 let h = &mut self.hosts[to.0];
                 let local = h.local(self.now);
                 // What was on its way to an earlier life reaches the present one, as on a real medium.
