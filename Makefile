@@ -38,6 +38,7 @@ bench:
 	scripts/setup.sh bench
 	$(CARGO) bench --locked -p crossway --bench ratios
 	$(CARGO) bench --locked -p crossway-tipc-proto --bench names
+	$(CARGO) bench --locked -p crossway-tipc-node --bench goodput
 
 install: build
 	install -Dm755 target/release/crossway $(DESTDIR)$(PREFIX)/bin/crossway

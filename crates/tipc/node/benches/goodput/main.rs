@@ -1,0 +1,113 @@
+//! The speed of two nodes in user space beside kernel TCP on the same link, as ratios of interleaved pairs.
+//!
+//! `cargo bench -p crossway-tipc-node --bench goodput [-- --filter loss --json goodput.json]`. Needs root: it makes its networks.
+//! A benchmark, not a test: misses are printed plainly and the exit status is 0; a trial that fails is named and makes it 1.
+
+mod cases;
+mod report;
+mod role;
+mod trial;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use cases::{Place, all};
+use clap::{Parser, Subcommand};
+use report::Row;
+use trial::Site;
+
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    part: Option<Part>,
+    /// Pairs of trials per case
+    #[arg(long, default_value_t = 7)]
+    pairs: u32,
+    /// Milliseconds before measuring: windows grow
+    #[arg(long, default_value_t = 300)]
+    warmup_ms: u64,
+    /// Milliseconds per trial; four times as many on links that lose
+    #[arg(long, default_value_t = 500)]
+    measure_ms: u64,
+    /// Only cases whose name contains one of these
+    #[arg(long)]
+    filter: Vec<String>,
+    /// Also write the figures as JSON to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Given by cargo
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Subcommand)]
+enum Part {
+    /// One end of a trial; for this program's own use
+    #[command(hide = true)]
+    Role(role::Role),
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    if let Some(Part::Role(role)) = &args.part {
+        return role.play();
+    }
+    remove_networks_when_interrupted()?;
+    let wanted =
+        |name: &str| args.filter.is_empty() || args.filter.iter().any(|f| name.contains(f));
+    let (warmup, measure) =
+        (Duration::from_millis(args.warmup_ms), Duration::from_millis(args.measure_ms));
+    let mut rows = Vec::new();
+    let mut failed = 0;
+    for place in Place::ALL {
+        let cases: Vec<_> =
+            all().into_iter().filter(|c| c.place == place && wanted(c.name)).collect();
+        if cases.is_empty() {
+            continue;
+        }
+        let mut site = Site::make(place).with_context(|| format!("cannot set up {place:?}"))?;
+        let mut found: Vec<Row> = cases.into_iter().map(Row::new).collect();
+        for pair in 0..args.pairs {
+            for row in &mut found {
+                eprint!("\r{place:?}: pair {} of {}, {:<30}", pair + 1, args.pairs, row.case.name);
+                let case = row.case;
+                // Who begins changes, so that what one leaves behind hits both.
+                let (first, second) = match pair % 2 {
+                    0 => (case.ours, case.theirs),
+                    _ => (case.theirs, case.ours),
+                };
+                let mut trial = |carrier| site.run(&case, carrier, warmup, measure);
+                match trial(first).and_then(|one| Ok((one, trial(second)?))) {
+                    Ok((one, two)) if pair % 2 == 0 => row.add(one, two),
+                    Ok((one, two)) => row.add(two, one),
+                    Err(error) => {
+                        failed += 1;
+                        eprintln!("\n{error:#}");
+                    }
+                }
+            }
+        }
+        eprintln!();
+        rows.extend(found);
+    }
+    report::print(&rows);
+    if let Some(path) = &args.json {
+        std::fs::write(path, serde_json::to_string_pretty(&report::json(&rows))?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    anyhow::ensure!(failed == 0, "{failed} pairs of trials failed, see above");
+    Ok(())
+}
+
+fn remove_networks_when_interrupted() -> anyhow::Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            crossway_netlab::remove_all_of_this_process();
+            std::process::exit(130);
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,331 @@
+//! One end of a trial: a process of its own on its host.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use crossway_sys::procfs::HostCpu;
+use crossway_tipc_client::{
+    Address, Errno, Event, Kind, NodeSocket, Patience, Scope, ServiceRange, SocketAddress,
+};
+use serde::{Deserialize, Serialize};
+
+/// The service that the serving end of every trial binds; each trial has its own instance.
+const SERVICE: u32 = 18_500;
+
+/// Longer than any name takes to reach the other node.
+const WATCHDOG: Duration = Duration::from_secs(20);
+
+/// What carries the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Carrier {
+    TipcStream,
+    TipcSeqpacket,
+    TipcRdm,
+    Tcp,
+    TcpNodelay,
+    Udp,
+}
+
+impl Carrier {
+    const fn tipc(self) -> Option<Kind> {
+        match self {
+            Self::TipcStream => Some(Kind::Stream),
+            Self::TipcSeqpacket => Some(Kind::Seqpacket),
+            Self::TipcRdm => Some(Kind::Rdm),
+            Self::Tcp | Self::TcpNodelay | Self::Udp => None,
+        }
+    }
+}
+
+/// What a trial is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Work {
+    /// One end sends as fast as it may, the other counts.
+    Flow,
+    /// One message goes there and back.
+    Ping,
+}
+
+/// A role's command line.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Role {
+    #[arg(long, value_enum)]
+    pub(crate) carrier: Carrier,
+    #[arg(long, value_enum)]
+    pub(crate) work: Work,
+    /// The end that is called; otherwise the one that calls
+    #[arg(long)]
+    pub(crate) serve: bool,
+    #[arg(long)]
+    pub(crate) size: usize,
+    #[arg(long)]
+    pub(crate) warmup_ms: u64,
+    #[arg(long)]
+    pub(crate) measure_ms: u64,
+    /// The serving end's address
+    #[arg(long)]
+    pub(crate) to: SocketAddr,
+    /// This host's tipcd
+    #[arg(long)]
+    pub(crate) tipcd: PathBuf,
+    /// The trial's number
+    #[arg(long)]
+    pub(crate) instance: u32,
+}
+
+/// What the measuring end found.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Found {
+    pub(crate) messages: f64,
+    pub(crate) seconds: f64,
+    /// CPU time of the whole machine.
+    pub(crate) cpu_ns: u64,
+    /// Round trips only.
+    pub(crate) p50_ns: f64,
+    pub(crate) p99_ns: f64,
+}
+
+enum Channel {
+    Tipc { socket: NodeSocket, to: Option<Address> },
+    Tcp(TcpStream),
+    Udp(UdpSocket),
+}
+
+impl Channel {
+    fn send(&mut self, payload: &[u8]) -> anyhow::Result<()> {
+        match self {
+            Self::Tipc { socket, to } => {
+                let mut sent = 0;
+                while sent < payload.len() {
+                    sent += socket.send(&payload[sent..], *to, Patience::Forever)?;
+                }
+            }
+            Self::Tcp(stream) => stream.write_all(payload)?,
+            Self::Udp(socket) => {
+                socket.send(payload)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Octets of the next message or of what is there of a stream, and who sent a message without a connection.
+    fn recv(&mut self, buf: &mut [u8]) -> anyhow::Result<(usize, Option<SocketAddress>)> {
+        match self {
+            Self::Tipc { socket, .. } => loop {
+                let message = socket.recv_message(buf, Patience::Forever)?;
+                match message.event {
+                    Event::Data => return Ok((message.len, Some(message.from))),
+                    Event::End(_) => bail!("the other end is gone"),
+                    // A full receiver; the message counts as lost.
+                    _ => {}
+                }
+            },
+            Self::Tcp(stream) => match stream.read(buf)? {
+                0 => bail!("the other end is gone"),
+                len => Ok((len, None)),
+            },
+            Self::Udp(socket) => Ok((socket.recv(buf)?, None)),
+        }
+    }
+}
+
+fn retry<T>(what: &str, mut attempt: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let begin = Instant::now();
+    loop {
+        match attempt() {
+            Err(error) if begin.elapsed() > WATCHDOG => return Err(error).context(what.to_owned()),
+            Err(_) => std::thread::sleep(Duration::from_millis(2)),
+            done => return done,
+        }
+    }
+}
+
+impl Role {
+    fn open(&self) -> anyhow::Result<Channel> {
+        let nodelay = self.carrier == Carrier::TcpNodelay;
+        let ready = || println!("ready");
+        let Some(kind) = self.carrier.tipc() else {
+            return Ok(match (self.carrier, self.serve) {
+                (Carrier::Udp, true) => {
+                    let socket = UdpSocket::bind(self.to)?;
+                    ready();
+                    Channel::Udp(socket)
+                }
+                (Carrier::Udp, false) => {
+                    let any = SocketAddr::new([0, 0, 0, 0].into(), 0);
+                    let socket = UdpSocket::bind(any)?;
+                    socket.connect(self.to)?;
+                    Channel::Udp(socket)
+                }
+                (_, serve) => {
+                    let stream = if serve {
+                        let listener = TcpListener::bind(self.to)?;
+                        ready();
+                        listener.accept()?.0
+                    } else {
+                        retry("connect", || Ok(TcpStream::connect(self.to)?))?
+                    };
+                    stream.set_nodelay(nodelay)?;
+                    Channel::Tcp(stream)
+                }
+            });
+        };
+        let socket = NodeSocket::open(&self.tipcd, kind)?;
+        let service = Address::service(SERVICE, self.instance);
+        let connected = kind != Kind::Rdm;
+        if self.serve {
+            if connected {
+                socket.listen()?;
+            }
+            socket.bind(ServiceRange::single(SERVICE, self.instance), Scope::Cluster)?;
+            ready();
+            let socket = if connected { socket.accept(Patience::Forever)?.0 } else { socket };
+            return Ok(Channel::Tipc { socket, to: None });
+        }
+        let to = (!connected).then_some(service);
+        retry("the serving end's name does not arrive", || {
+            if connected {
+                Ok(socket.connect(Some(service), Patience::Until(Instant::now() + WATCHDOG))?)
+            } else {
+                match socket.send(&vec![0; self.size], to, Patience::Forever) {
+                    Err(Errno::HOSTUNREACH) => bail!("not yet reachable"),
+                    done => Ok(done.map(drop)?),
+                }
+            }
+        })?;
+        Ok(Channel::Tipc { socket, to })
+    }
+
+    /// Plays the role; prints what was found if this is the end that measures.
+    pub(crate) fn play(&self) -> anyhow::Result<()> {
+        let mut channel = self.open()?;
+        match (self.work, self.serve) {
+            (Work::Flow, true) => self.count(&mut channel),
+            (Work::Flow, false) => {
+                let payload = vec![7; self.size];
+                loop {
+                    match channel.send(&payload) {
+                        Ok(()) => {}
+                        // Until the other end has seen enough.
+                        Err(error) if is_end(&error) => return Ok(()),
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            (Work::Ping, true) => self.echo(&mut channel),
+            (Work::Ping, false) => self.ping(&mut channel),
+        }
+    }
+
+    fn count(&self, channel: &mut Channel) -> anyhow::Result<()> {
+        let mut buf = vec![0; self.size.max(256 << 10)];
+        let mut take = |octets: &mut u64| -> anyhow::Result<()> {
+            *octets += channel.recv(&mut buf)?.0 as u64;
+            Ok(())
+        };
+        let mut octets = 0;
+        take(&mut octets)?;
+        let warm = Instant::now() + Duration::from_millis(self.warmup_ms);
+        while Instant::now() < warm {
+            take(&mut octets)?;
+        }
+        octets = 0;
+        let (begin, cpu) = (Instant::now(), HostCpu::now()?);
+        let end = begin + Duration::from_millis(self.measure_ms);
+        while Instant::now() < end {
+            take(&mut octets)?;
+        }
+        let seconds = begin.elapsed().as_secs_f64();
+        let cpu_ns = HostCpu::now()?.since(&cpu).total.busy_ns();
+        let messages = octets as f64 / self.size as f64;
+        self.tell(Found { messages, seconds, cpu_ns, p50_ns: 0.0, p99_ns: 0.0 })
+    }
+
+    fn echo(&self, channel: &mut Channel) -> anyhow::Result<()> {
+        let mut buf = vec![0; self.size];
+        loop {
+            let Ok(from) = self.whole(channel, &mut buf) else { return Ok(()) };
+            if let Channel::Tipc { to, .. } = channel
+                && self.carrier == Carrier::TipcRdm
+            {
+                *to = from.map(Address::Socket);
+            }
+            channel.send(&buf)?;
+        }
+    }
+
+    /// Receives a message of full size, also from a stream.
+    fn whole(
+        &self,
+        channel: &mut Channel,
+        buf: &mut [u8],
+    ) -> anyhow::Result<Option<SocketAddress>> {
+        let (mut len, mut from) = channel.recv(buf)?;
+        while len < self.size {
+            let (more, sender) = channel.recv(&mut buf[len..])?;
+            (len, from) = (len + more, sender);
+        }
+        Ok(from)
+    }
+
+    fn ping(&self, channel: &mut Channel) -> anyhow::Result<()> {
+        let mut buf = vec![0; self.size];
+        if self.carrier == Carrier::TipcRdm {
+            // The answer to the message that tried whether the way is open.
+            self.whole(channel, &mut buf)?;
+        }
+        let mut trips = Vec::new();
+        let warm = Instant::now() + Duration::from_millis(self.warmup_ms);
+        let (mut begin, mut cpu) = (None, HostCpu::now()?);
+        loop {
+            let sent = Instant::now();
+            channel.send(&buf)?;
+            self.whole(channel, &mut buf)?;
+            let back = Instant::now();
+            match begin {
+                None if back >= warm => {
+                    begin = Some(back);
+                    cpu = HostCpu::now()?;
+                }
+                None => {}
+                Some(_) => trips.push((back - sent).as_nanos() as f64),
+            }
+            if let Some(begin) = begin
+                && back - begin >= Duration::from_millis(self.measure_ms)
+                && !trips.is_empty()
+            {
+                let cpu_ns = HostCpu::now()?.since(&cpu).total.busy_ns();
+                trips.sort_by(f64::total_cmp);
+                let at = |share: f64| trips[((trips.len() - 1) as f64 * share).round() as usize];
+                return self.tell(Found {
+                    messages: trips.len() as f64,
+                    seconds: (back - begin).as_secs_f64(),
+                    cpu_ns,
+                    p50_ns: at(0.5),
+                    p99_ns: at(0.99),
+                });
+            }
+        }
+    }
+
+    fn tell(&self, found: Found) -> anyhow::Result<()> {
+        println!("{}", serde_json::to_string(&found)?);
+        Ok(())
+    }
+}
+
+fn is_end(error: &anyhow::Error) -> bool {
+    if let Some(errno) = error.downcast_ref::<Errno>() {
+        return matches!(*errno, Errno::PIPE | Errno::CONNRESET | Errno::HOSTUNREACH);
+    }
+    error.downcast_ref::<std::io::Error>().is_some_and(|e| {
+        let ends =
+            [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset, ErrorKind::ConnectionRefused];
+        ends.contains(&e.kind())
+    })
+}
