@@ -190,6 +190,24 @@ fn t3_cpu_is_judged_on_both_sides() {
     without_records("T3 CPU", "toshiba");
 }
 
+#[test]
+fn one_trial_decides_nothing_but_counts() {
+    let mut made = Made::new();
+    sweep(
+        &mut made,
+        |_| DOES,
+        |bytes| Does { ns: if bytes < 4096 { 130_000.0 } else { 80_000.0 }, ..DOES },
+    );
+    stream(&mut made, (0.0518, 0.1025), 0.02);
+    acks(&mut made, 0.5, 0.05);
+    zoom(&mut made, |_| 3.0);
+    made.records.retain(|r| r.inputs.trial == 0);
+    for id in ["T3", "T3 CPU", "T6", "T8", "T14"] {
+        assert_eq!(made.finding(id).verdict, NotMeasurable, "{id}");
+    }
+    assert_eq!(made.finding("T4").verdict, NotConfirmed, "packets were counted");
+}
+
 /// Sizes around the study's edge with so many packets at each; a packet costs a tenth of the whole.
 fn zoom(made: &mut Made, tipc: impl Fn(u64) -> f64) {
     for bytes in 2940..=2966 {

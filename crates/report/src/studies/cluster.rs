@@ -7,7 +7,7 @@ use crossway_lab::inputs::{Ends, Workload};
 use crossway_lab::record::{Record, Status};
 use crossway_lab::stats::{median, ratio_interval};
 
-use super::evidence::{Call, Compared, Evidence, above, all, mostly, one_way, place, rate};
+use super::evidence::{Call, Compared, Evidence, above, all, enough, mostly, one_way, place, rate};
 use super::{Claim, Figure, Finding, Study, Verdict};
 use crate::estimate::Estimate;
 use crate::units::{Quantity, size, three_digits};
@@ -276,7 +276,9 @@ fn exchange_between(evidence: &Evidence<'_>) -> Finding {
         Call::Open
     };
     let (first, last) = (&by_size[0], &by_size[by_size.len() - 1]);
-    let falls = if first.1.ratio.low > last.1.ratio.high {
+    let falls = if !enough(&first.1.ratio) {
+        Call::Open
+    } else if first.1.ratio.low > last.1.ratio.high {
         Call::Holds
     } else if first.1.ratio.high < last.1.ratio.low {
         Call::Fails
@@ -326,14 +328,18 @@ fn packets_per_exchange(evidence: &Evidence<'_>) -> Finding {
         Figure::new(what("TIPC"), Quantity::Number, c.tipc),
     ];
     // Strangers' packets (link supervision, neighbour discovery) are counted along: a tenth of a packet is given.
-    let tcp = if c.tcp.low >= 6.9 {
+    let tcp = if !enough(&c.tcp) {
+        Call::Open
+    } else if c.tcp.low >= 6.9 {
         Call::Holds
     } else if c.tcp.high < 6.9 {
         Call::Fails
     } else {
         Call::Open
     };
-    let tipc = if c.tipc.high <= 4.5 {
+    let tipc = if !enough(&c.tipc) {
+        Call::Open
+    } else if c.tipc.high <= 4.5 {
         Call::Holds
     } else if c.tipc.low > 4.5 {
         Call::Fails
@@ -468,7 +474,9 @@ fn large_tcp(evidence: &Evidence<'_>) -> Finding {
         Figure::new("TCP, 64 KiB: bandwidth of exchanges", Quantity::ByteRate, b),
         Figure::new("64 KiB over 16 KiB", Quantity::Number, ratio),
     ];
-    let call = if interval.high <= 1.05 {
+    let call = if !enough(&ratio) {
+        Call::Open
+    } else if interval.high <= 1.05 {
         Call::Holds
     } else if interval.low > 1.05 {
         Call::Fails

@@ -2,7 +2,7 @@
 
 use crossway_lab::inputs::{Ends, Workload};
 use crossway_lab::record::{Record, Status};
-use crossway_lab::stats::{Interval, median, ratio_interval};
+use crossway_lab::stats::{Interval, TRIALS_AT_LEAST, median, ratio_interval};
 
 use crate::estimate::Estimate;
 use crate::run::Run;
@@ -181,10 +181,17 @@ pub(super) fn place(record: &Record) -> String {
     )
 }
 
+/// Whether there are trials enough for an interval to mean anything.
+pub(super) fn enough(figure: &Estimate) -> bool {
+    figure.n >= TRIALS_AT_LEAST
+}
+
 /// Claim: the ratio is above `bound`. It fails where the whole interval is not, or lies so close around the bound that there is
 /// nothing to speak of.
 pub(super) fn above(ratio: &Estimate, bound: f64) -> Call {
-    if ratio.low > bound {
+    if !enough(ratio) {
+        Call::Open
+    } else if ratio.low > bound {
         Call::Holds
     } else if ratio.high <= bound
         || (ratio.low >= bound / NEGLIGIBLE_FACTOR && ratio.high <= bound * NEGLIGIBLE_FACTOR)
@@ -198,7 +205,9 @@ pub(super) fn above(ratio: &Estimate, bound: f64) -> Call {
 /// Claim: the two are equal, within a quarter.
 pub(super) fn equal(ratio: &Estimate) -> Call {
     let bounds = Interval { low: 1.0 / EQUAL_FACTOR, high: EQUAL_FACTOR };
-    if bounds.contains(ratio.low) && bounds.contains(ratio.high) {
+    if !enough(ratio) {
+        Call::Open
+    } else if bounds.contains(ratio.low) && bounds.contains(ratio.high) {
         Call::Holds
     } else if ratio.low > bounds.high || ratio.high < bounds.low {
         Call::Fails

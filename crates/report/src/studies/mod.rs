@@ -1,7 +1,7 @@
 //! "Study says / measured here": the findings of the source studies held against a run's records.
 //!
 //! Each finding is judged by a rule that is stated with it. A claim is *confirmed* where the 95 % bootstrap interval over trials lies
-//! wholly on its side, *not confirmed* where the interval lies wholly on the other or so near to the bound that there is nothing to speak of, and
+//! wholly on its side (of at least five trials), *not confirmed* where the interval lies wholly on the other or so near to the bound that there is nothing to speak of, and
 //! *not measurable here* where the trials leave it open or there are none. Where today's kernel disagrees with a study, that is
 //! a result; no figure is bent towards one.
 
@@ -140,14 +140,18 @@ pub struct Study {
     pub findings: Vec<Finding>,
 }
 
-/// The studies that this run bears on: those whose plan it ran, and those of which it decides a finding.
+/// The studies that this run bears on: the one whose plan it ran; for a plan of the user's own, those of which it decides a
+/// finding.
 pub fn all(run: &Run, shapes: &Shapes) -> Vec<Study> {
     let evidence = Evidence { run, shapes };
-    [toshiba::study(&evidence), cluster::study(&evidence)]
+    let studies = [toshiba::study(&evidence), cluster::study(&evidence)];
+    let repeats_one = studies.iter().any(|study| study.plan == run.plan_name());
+    studies
         .into_iter()
         .filter(|study| {
             study.plan == run.plan_name()
-                || study.findings.iter().any(|f| f.verdict != Verdict::NotMeasurable)
+                || !repeats_one
+                    && study.findings.iter().any(|f| f.verdict != Verdict::NotMeasurable)
         })
         .collect()
 }

@@ -134,7 +134,7 @@ pub fn section(run: &Run, studies: &[Study]) -> Vec<Section> {
                 Some(format!("{} Of its findings: {}.", study.setup, counts(study))),
                 Some(
                     "A claim is confirmed where the 95 % interval over trials lies wholly on its side, not confirmed where it lies on the other, \
-                     and not measurable here where the trials leave it open or there are none. Hardware and kernels are not the \
+                     and not measurable here where the trials leave it open, are fewer than five a case, or are none. Hardware and kernels are not the \
                      study's: where they disagree with it, that is the result."
                         .to_owned(),
                 ),

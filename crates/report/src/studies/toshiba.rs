@@ -5,7 +5,7 @@ use crossway_lab::record::{Record, Span};
 use crossway_lab::steps::Cutting;
 
 use super::evidence::{
-    Call, Compared, Evidence, Pair, above, all, efficiency, equal, load, mostly, one_way,
+    Call, Compared, Evidence, Pair, above, all, efficiency, enough, equal, load, mostly, one_way,
     packets_each_way, rate,
 };
 use super::{Claim, Figure, Finding, Study, Verdict};
@@ -79,6 +79,7 @@ fn crossover(evidence: &Evidence<'_>) -> Finding {
     let by_size = pair.by_size(rate);
     let signs: Vec<(u64, i32)> = by_size
         .iter()
+        .filter(|(_, c)| enough(&c.ratio))
         .map(|(bytes, c)| (*bytes, i32::from(c.ratio.low > 1.0) - i32::from(c.ratio.high < 1.0)))
         .filter(|(_, sign)| *sign != 0)
         .collect();
@@ -356,7 +357,9 @@ fn coalescing(evidence: &Evidence<'_>) -> Finding {
 
 /// Claim: the figure is below `limit`.
 fn bound(figure: &Estimate, limit: f64) -> Call {
-    if figure.high < limit {
+    if !enough(figure) {
+        Call::Open
+    } else if figure.high < limit {
         Call::Holds
     } else if figure.low >= limit {
         Call::Fails
@@ -394,14 +397,18 @@ fn acknowledgements(evidence: &Evidence<'_>) -> Finding {
         figures.push(Figure::new("TIPC: packets forward in 5 s", Quantity::Number, c.tipc));
     }
     let (tcp, tipc) = (ratios.tcp, ratios.tipc);
-    let half = if tcp.low >= 0.35 && tcp.high <= 0.65 {
+    let half = if !enough(&tcp) {
+        Call::Open
+    } else if tcp.low >= 0.35 && tcp.high <= 0.65 {
         Call::Holds
     } else if tcp.low > 0.65 || tcp.high < 0.35 {
         Call::Fails
     } else {
         Call::Open
     };
-    let fewer = if tipc.high < tcp.low / 2.0 {
+    let fewer = if !enough(&tipc) {
+        Call::Open
+    } else if tipc.high < tcp.low / 2.0 {
         Call::Holds
     } else if tipc.low >= tcp.high / 2.0 {
         Call::Fails
