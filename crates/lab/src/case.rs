@@ -8,7 +8,7 @@ use crate::pattern;
 use crate::payload::SEQUENCED_SIZE;
 use crate::placement::{self, Unplaceable};
 use crate::plan::{Group, PlacementAxis, Plan};
-use crate::testbed::{Kind, Site};
+use crate::testbed::{Kind, Site, Tipc};
 use crate::trial::timed;
 
 /// A case: what is measured in several trials.
@@ -136,7 +136,7 @@ fn expand_ends(
                         ..base.clone()
                     };
                     let mut excluded = impossible(mechanism, &inputs, caps)
-                        .or_else(|| impossible_there(&inputs, caps));
+                        .or_else(|| impossible_there(mechanism, &inputs, caps));
                     if inputs.testbed.is_none() {
                         match placement::resolve(inputs.placement, wait, topology) {
                             Ok(cpus) => inputs.cpus = cpus,
@@ -153,7 +153,7 @@ fn expand_ends(
 }
 
 /// What cannot be on its testbed.
-fn impossible_there(inputs: &Inputs, caps: &Caps) -> Option<Unplaceable> {
+fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceable> {
     let testbed = inputs.testbed_spec.as_ref()?;
     let no = |why: &str, remedy: &str| {
         Some(Unplaceable { why: why.to_owned(), remedy: remedy.to_owned() })
@@ -170,6 +170,12 @@ fn impossible_there(inputs: &Inputs, caps: &Caps) -> Option<Unplaceable> {
     }
     if testbed.kind == Kind::Hosts && testbed.hosts.len() < 2 {
         return no("two hosts are needed", "name two: --hosts 'ssh a,ssh b'");
+    }
+    if mechanism.starts_with("tipc-node-")
+        && testbed.kind != Kind::Hosts
+        && !testbed.tipc.contains(&Tipc::Node)
+    {
+        return no("no tipcd joins the testbed's hosts", "tipc = [\"node\"] in the testbed");
     }
     if !caps.crosses_hosts {
         return no("it does not cross hosts", "ends = \"within\"");

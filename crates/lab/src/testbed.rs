@@ -64,6 +64,18 @@ impl Kind {
 pub enum Tipc {
     /// The kernel's: a bearer on each guest's interface, and the link waited for.
     Kernel,
+    /// Crossway's own: a `tipcd` on each host's interface, and the link waited for.
+    Node,
+}
+
+impl Tipc {
+    /// Its word in plans and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tipc::Kernel => "kernel",
+            Tipc::Node => "node",
+        }
+    }
 }
 
 impl Testbed {

@@ -83,7 +83,8 @@ fn tipc(at: &At<'_>, value: &Value, kind: Kind) -> Result<Tipc, PlanError> {
         ("kernel", _) => Err(at.bad(
             "the kernel's TIPC needs kind = \"guests\": between two namespaces of one kernel it bypasses the link",
         )),
-        (word, _) => Err(at.bad(format!("unknown TIPC '{word}'; allowed: kernel"))),
+        ("node", _) => Ok(Tipc::Node),
+        (word, _) => Err(at.bad(format!("unknown TIPC '{word}'; allowed: kernel, node"))),
     }
 }
 
@@ -191,7 +192,7 @@ pub(super) fn written(testbed: &Testbed) -> Table {
     };
     table.insert("offloads".into(), offloads.into());
     if !testbed.tipc.is_empty() {
-        let words = testbed.tipc.iter().map(|Tipc::Kernel| "kernel".into()).collect();
+        let words = testbed.tipc.iter().map(|tipc| tipc.name().into()).collect();
         table.insert("tipc".into(), Value::Array(words));
     }
     table

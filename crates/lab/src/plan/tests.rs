@@ -183,7 +183,7 @@ mtu = 9000
 offloads = "on"
 [testbed.vm]
 kind = "guests"
-tipc = "kernel"
+tipc = ["kernel", "node"]
 [testbed.real]
 kind = "hosts"
 [group.x]

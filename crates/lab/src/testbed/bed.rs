@@ -7,8 +7,10 @@ use std::path::Path;
 
 use crossway_mech::Probe;
 use crossway_netlab::{Guest, GuestSpec, HostSpec, Lab, NetError, Topology};
+use crossway_sys::{OsError, lease};
 
-use super::{HostWords, Kind, Testbed, Tipc, tipc};
+use super::tipc::{self, Tipcd};
+use super::{HostWords, Kind, Testbed, Tipc};
 use crate::agent::{Host, HostError, HostPlan, find_address};
 use crate::env::Environment;
 use crate::inputs::{Ends, Inputs};
@@ -17,6 +19,8 @@ use crate::record::{HostRef, LOCAL};
 
 /// The names of the hosts of testbeds on this machine.
 const NAMES: [&str; 2] = ["a", "b"];
+/// Leads programs to a `tipcd`.
+const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";
 /// After so many agents lost in a row a host is given up.
 const MOST_LOSSES: u32 = 3;
 
@@ -64,6 +68,7 @@ pub(crate) struct Bed {
     addresses: BTreeMap<(usize, usize), Result<IpAddr, HostError>>,
     /// What a reader should know of every figure taken here.
     pub(crate) warnings: Vec<String>,
+    _tipcds: Vec<Tipcd>,
     _guests: Vec<Guest>,
     _lab: Option<Lab>,
 }
@@ -86,6 +91,7 @@ impl Bed {
     pub(crate) fn make(testbed: &Testbed, with: Making<'_>) -> Result<Bed, BedError> {
         let mut guests = Vec::new();
         let mut lab = None;
+        let mut tipcds = Vec::new();
         let mut warnings = Vec::new();
         let own = with.program.display().to_string();
         let host = |words, program, shares_kernel| {
@@ -116,9 +122,18 @@ impl Bed {
                 if up.network().cpus_shared {
                     warnings.push(SHARED.to_owned());
                 }
-                let there = up.network().hosts.iter().enumerate();
+                let mut prefixes: Vec<_> = up.network().hosts.iter().map(|h| h.prefix()).collect();
+                if testbed.tipc.contains(&Tipc::Node) {
+                    let socket = || lease::fresh_path("tipcd").map(|p| p.display().to_string());
+                    let sockets = [socket(), socket()].into_iter().collect::<Result<Vec<_>, _>>();
+                    let sockets = sockets.map_err(|e| unwritable(&e))?;
+                    tipcds = join_nodes(&mut prefixes, &own, &sockets)?;
+                }
+                let there = up.network().hosts.iter().zip(prefixes).enumerate();
                 let hosts = there
-                    .map(|(at, h)| host(words(at, h.prefix(), h.ipv4.into()), own.clone(), true))
+                    .map(|(at, (h, prefix))| {
+                        host(words(at, prefix, h.ipv4.into()), own.clone(), true)
+                    })
                     .collect();
                 lab = Some(up);
                 hosts
@@ -134,10 +149,16 @@ impl Bed {
                 if testbed.tipc.contains(&Tipc::Kernel) {
                     tipc::join_kernels(&guests)?;
                 }
-                let there = up.network().hosts.iter().zip(&guests).enumerate();
+                let mut prefixes: Vec<_> = guests.iter().map(Guest::prefix).collect();
+                if testbed.tipc.contains(&Tipc::Node) {
+                    // Each guest has a /run of its own.
+                    let sockets = NAMES.map(|_| "/run/tipcd.sock".to_owned());
+                    tipcds = join_nodes(&mut prefixes, &own, &sockets)?;
+                }
+                let there = up.network().hosts.iter().zip(prefixes).enumerate();
                 let hosts = there
-                    .map(|(at, (h, guest))| {
-                        host(words(at, guest.prefix(), h.ipv4.into()), own.clone(), false)
+                    .map(|(at, (h, prefix))| {
+                        host(words(at, prefix, h.ipv4.into()), own.clone(), false)
                     })
                     .collect();
                 lab = Some(up);
@@ -149,6 +170,7 @@ impl Bed {
             refs: Vec::new(),
             addresses: BTreeMap::new(),
             warnings,
+            _tipcds: tipcds,
             _guests: guests,
             _lab: lab,
         };
@@ -314,6 +336,27 @@ impl Drop for Bed {
 }
 
 const SHARED: &str = "there are fewer CPUs than hosts: a host's CPU time is not its own alone";
+
+/// Starts a `tipcd` on each host, waits until they have found each other, and lets the prefixes lead programs to them.
+fn join_nodes(
+    prefixes: &mut [Vec<String>],
+    program: &str,
+    sockets: &[String],
+) -> Result<Vec<Tipcd>, BedError> {
+    let there = prefixes.iter().zip(sockets).zip(NAMES);
+    let tipcds = there
+        .map(|((prefix, socket), name)| Tipcd::start(name, prefix, program, socket))
+        .collect::<Result<Vec<_>, _>>()?;
+    tipcds.iter().try_for_each(Tipcd::wait_for_link)?;
+    for (prefix, socket) in prefixes.iter_mut().zip(sockets) {
+        prefix.extend(["env".to_owned(), format!("{SOCKET_VARIABLE}={socket}")]);
+    }
+    Ok(tipcds)
+}
+
+fn unwritable(error: &OsError) -> BedError {
+    BedError::Obstacle(error.to_string(), "make XDG_RUNTIME_DIR or /tmp writable".to_owned())
+}
 
 /// Two guests at the same time, each in the place of a host of the network.
 fn boot(lab: &Lab) -> Result<Vec<Guest>, BedError> {

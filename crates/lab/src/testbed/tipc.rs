@@ -1,9 +1,12 @@
 //! TIPC on a testbed: bearers on, links waited for.
 
-use std::process::{Command, Output, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use crossway_netlab::Guest;
+use crossway_sys::proc;
 
 use super::bed::BedError;
 
@@ -43,6 +46,80 @@ fn wait_for_link(guest: &Guest) -> Result<(), BedError> {
         }
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+/// The cluster of Crossway's own nodes: another one than the kernel's, which may be on the same interface.
+const NODES_NETID: &str = "4712";
+
+/// A `tipcd` of a host. It ends with the value.
+#[derive(Debug)]
+pub(super) struct Tipcd {
+    child: Child,
+    /// What it prints, line by line.
+    lines: Receiver<String>,
+    host: String,
+}
+
+impl Tipcd {
+    /// Starts one behind `prefix` that serves programs at `socket`.
+    pub(super) fn start(
+        host: &str,
+        prefix: &[String],
+        program: &str,
+        socket: &str,
+    ) -> Result<Tipcd, BedError> {
+        let own = [program, "tipcd", "--socket", socket, "--netid", NODES_NETID, "eth:eth0"];
+        let words: Vec<&str> = prefix.iter().map(String::as_str).chain(own).collect();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        proc::own_session(&mut command);
+        proc::die_with_parent(&mut command);
+        let mut child = command.spawn().map_err(|e| tipcd_obstacle(host, &e.to_string()))?;
+        let (tell, lines) = channel();
+        if let Some(out) = child.stdout.take() {
+            // Read to its end, or the node would wait for a reader.
+            std::thread::spawn(move || {
+                for line in BufReader::new(out).lines().map_while(Result::ok) {
+                    let _ = tell.send(line);
+                }
+            });
+        }
+        Ok(Tipcd { child, lines, host: host.to_owned() })
+    }
+
+    /// Waits until it has a link to another node.
+    pub(super) fn wait_for_link(&self) -> Result<(), BedError> {
+        let until = Instant::now() + LINK_LIMIT;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) if line.starts_with("node ") && line.ends_with(" up") => return Ok(()),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    let what = format!("no link came up within {} s", LINK_LIMIT.as_secs());
+                    return Err(tipcd_obstacle(&self.host, &what));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(tipcd_obstacle(&self.host, "it ended at once"));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Tipcd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn tipcd_obstacle(host: &str, what: &str) -> BedError {
+    BedError::Obstacle(
+        format!("tipcd on host '{host}': {what}"),
+        "try by hand: crossway net up; crossway net exec NET/HOST -- crossway tipcd eth:eth0"
+            .to_owned(),
+    )
 }
 
 fn run(guest: &Guest, words: &[&str]) -> Result<Output, BedError> {
