@@ -41,6 +41,7 @@ pub mod socket;
 pub mod sysv;
 pub mod sysv_queue;
 pub mod tipc;
+pub mod tipc_raw;
 pub mod topology;
 pub mod uring;
 pub mod usage;

@@ -8,18 +8,22 @@
 pub mod address;
 mod daemon;
 mod error;
+mod kernel_socket;
 mod lone;
 mod message;
 mod node_socket;
 mod patiently;
 pub mod protocol;
+mod socket;
 
 pub use address::{Address, Scope, ServiceRange, SocketAddress};
 pub use crossway_sys::Errno;
 pub use crossway_sys::patience::Patience;
 pub use daemon::{SOCKET_VARIABLE, default_path};
 pub use error::Error;
+pub use kernel_socket::KernelSocket;
 pub use lone::{LoneError, LoneTipcd};
 pub use message::{ErrorCode, Event, Message};
 pub use node_socket::NodeSocket;
 pub use protocol::control::{Kind, Report};
+pub use socket::{Backend, Socket};

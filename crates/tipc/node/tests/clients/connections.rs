@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crossway_tipc_client::{
-    Address, Errno, ErrorCode, Event, Kind, NodeSocket, Patience, Scope, ServiceRange,
+    Address, Errno, ErrorCode, Event, Kind, Patience, Scope, ServiceRange, Socket,
 };
 
 use crate::site::{Site, is_readable, is_writable, soon, until};
@@ -11,7 +11,7 @@ use crate::site::{Site, is_readable, is_writable, soon, until};
 const BOTH: [Kind; 2] = [Kind::Seqpacket, Kind::Stream];
 const SERVICE: Address = Address::service(1000, 1);
 
-fn listening(site: &Site, kind: Kind) -> NodeSocket {
+fn listening(site: &Site, kind: Kind) -> Socket {
     let socket = site.socket(kind);
     socket.listen().unwrap();
     socket.bind(ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
@@ -19,7 +19,7 @@ fn listening(site: &Site, kind: Kind) -> NodeSocket {
 }
 
 /// Two ends of a connection, the connecting one first.
-fn pair(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
+fn pair(site: &Site, kind: Kind) -> (Socket, Socket) {
     let listener = listening(site, kind);
     let client = site.socket(kind);
     assert_eq!(client.connect(Some(SERVICE), Patience::Now), Err(Errno::INPROGRESS));
@@ -67,7 +67,7 @@ fn errors_are_the_kernels() {
     let site = Site::lone();
     for kind in BOTH {
         let socket = site.socket(kind);
-        let connect = |socket: &NodeSocket, to| socket.connect(Some(to), soon());
+        let connect = |socket: &Socket, to| socket.connect(Some(to), soon());
         assert_eq!(connect(&socket, Address::service(2000, 1)), Err(Errno::HOSTUNREACH));
         let range = ServiceRange { service: 1000, lower: 1, upper: 2 };
         assert_eq!(connect(&socket, range.into()), Err(Errno::INVAL));

@@ -109,7 +109,7 @@ fn limits_hold_and_say_so() {
 #[test]
 fn a_reader_that_never_reads_holds_up_nobody() {
     let site = Site::lone();
-    let sleepy = site.socket(Kind::Rdm);
+    let sleepy = NodeSocket::open(site.path(), Kind::Rdm).unwrap();
     sleepy.bind(ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
     let client = site.socket(Kind::Rdm);
     let message = vec![1; 60_000];
@@ -190,8 +190,8 @@ fn a_killed_peer_is_noticed_in_every_state() {
 fn a_killed_tipcd_is_told_by_every_call_and_its_path_is_used_again() {
     let site = Site::lone();
     let path = site.path().to_owned();
-    let idle = site.socket(Kind::Rdm);
-    let pid = site.tipcd.pid();
+    let idle = NodeSocket::open(&path, Kind::Rdm).unwrap();
+    let pid = site.tipcd().pid();
     crossway_sys::proc::kill_exactly(pid, crossway_sys::proc::started_ticks(pid).unwrap());
     assert_eq!(idle.recv(&mut [0; 4], soon()), Err(Errno::NETDOWN));
     assert_eq!(idle.report().map(drop), Err(Errno::NETDOWN));

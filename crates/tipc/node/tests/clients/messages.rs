@@ -1,14 +1,14 @@
 //! RDM and DGRAM: anycast, multicast, returned messages, errors.
 
 use crossway_tipc_client::{
-    Address, Errno, ErrorCode, Event, Kind, NodeSocket, Patience, Scope, ServiceRange,
+    Address, Errno, ErrorCode, Event, Kind, Patience, Scope, ServiceRange, Socket,
 };
 
 use crate::site::{Site, is_readable, is_writable, soon, until};
 
 const DEST_DROPPABLE: u32 = 129;
 
-fn bound(site: &Site, kind: Kind, service: u32, lower: u32, upper: u32) -> NodeSocket {
+fn bound(site: &Site, kind: Kind, service: u32, lower: u32, upper: u32) -> Socket {
     let socket = site.socket(kind);
     socket.bind(ServiceRange { service, lower, upper }, Scope::Cluster).unwrap();
     socket

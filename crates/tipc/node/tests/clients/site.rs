@@ -1,11 +1,14 @@
 //! A private tipcd, and waiting with a watchdog.
+//!
+//! With `CROSSWAY_TEST_KERNEL_TIPC` set the same tests run on the kernel's TIPC (in a guest that has it, one at a time): both back ends
+//! are held to the same answers.
 
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crossway_sys::poll::{Interest, wait_ready};
-use crossway_tipc_client::{Kind, LoneTipcd, NodeSocket, Patience};
+use crossway_tipc_client::{Backend, Kind, LoneTipcd, Patience, Socket};
 
 /// Long enough for a busy machine; reached only when something is wrong.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(30);
@@ -16,12 +19,21 @@ pub(crate) fn soon() -> Patience {
 
 /// A tipcd that ends with this value.
 pub(crate) struct Site {
-    pub(crate) tipcd: LoneTipcd,
+    tipcd: Option<LoneTipcd>,
     _dir: tempfile::TempDir,
 }
 
+/// Whether the tests are to run on the kernel's TIPC.
+pub(crate) fn on_kernel() -> bool {
+    std::env::var_os("CROSSWAY_TEST_KERNEL_TIPC").is_some()
+}
+
 impl Site {
+    /// A lone node, or the kernel.
     pub(crate) fn lone() -> Self {
+        if on_kernel() {
+            return Self { tipcd: None, _dir: tempfile::tempdir().unwrap() };
+        }
         Self::with(&[])
     }
 
@@ -30,23 +42,31 @@ impl Site {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tipcd"));
         command.args(args);
         let tipcd = LoneTipcd::start(command, &dir.path().join("tipcd.sock")).unwrap();
-        Self { tipcd, _dir: dir }
+        Self { tipcd: Some(tipcd), _dir: dir }
+    }
+
+    pub(crate) fn tipcd(&self) -> &LoneTipcd {
+        self.tipcd.as_ref().expect("a node, not the kernel")
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.tipcd.path()
+        self.tipcd().path()
     }
 
-    pub(crate) fn socket(&self, kind: Kind) -> NodeSocket {
-        NodeSocket::open(self.path(), kind).unwrap()
+    pub(crate) fn socket(&self, kind: Kind) -> Socket {
+        let backend = match &self.tipcd {
+            Some(tipcd) => Backend::Node(tipcd.path().to_owned()),
+            None => Backend::Kernel,
+        };
+        Socket::open_on(&backend, kind).unwrap()
     }
 }
 
-pub(crate) fn is_readable(socket: &NodeSocket) -> bool {
+pub(crate) fn is_readable(socket: &Socket) -> bool {
     wait_ready(socket, Interest::Readable, Some(Instant::now())).unwrap()
 }
 
-pub(crate) fn is_writable(socket: &NodeSocket) -> bool {
+pub(crate) fn is_writable(socket: &Socket) -> bool {
     wait_ready(socket, Interest::Writable, Some(Instant::now())).unwrap()
 }
 

@@ -70,8 +70,8 @@ fn messages_and_connections_cross_and_a_killed_node_is_noticed() {
         if kind == Kind::Stream {
             // The node at the other end dies without a word.
             crossway_sys::proc::kill_exactly(
-                there.tipcd.pid(),
-                crossway_sys::proc::started_ticks(there.tipcd.pid()).unwrap(),
+                there.tipcd().pid(),
+                crossway_sys::proc::started_ticks(there.tipcd().pid()).unwrap(),
             );
             assert_eq!(client.recv(&mut buf, soon()), Err(Errno::CONNRESET));
             assert_eq!(client.send(b"x", None, Patience::Now), Err(Errno::PIPE));

@@ -1,0 +1,298 @@
+//! AF_TIPC with addresses as octets (struct sockaddr_tipc) and everything that a receive call can tell.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketAddrAny, SocketFlags};
+
+use crate::OsError;
+use crate::error::last_errno;
+use crate::socket::{self, Kind};
+use crate::tipc::FAMILY;
+
+/// Octets of struct sockaddr_tipc.
+pub const ADDRESS_LEN: usize = 16;
+
+const SOL_TIPC: i32 = 271;
+const ERRINFO: i32 = 1;
+const RETDATA: i32 = 2;
+const DESTNAME: i32 = 3;
+
+/// struct sockaddr_tipc, or none at all (a length of 0).
+#[derive(Clone, Copy, Debug)]
+struct Raw([u8; ADDRESS_LEN], bool);
+
+// SAFETY: the closure gets 16 initialised bytes that live until it returns, or is told that there are none.
+unsafe impl SocketAddrArg for Raw {
+    unsafe fn with_sockaddr<R>(
+        &self,
+        f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
+    ) -> R {
+        f(self.0.as_ptr().cast(), if self.1 { ADDRESS_LEN as SocketAddrLen } else { 0 })
+    }
+}
+
+fn octets(any: &SocketAddrAny) -> Result<[u8; ADDRESS_LEN], Errno> {
+    if any.address_family().as_raw() != FAMILY || (any.addr_len() as usize) < ADDRESS_LEN {
+        return Err(Errno::AFNOSUPPORT);
+    }
+    // SAFETY: the storage holds at least 16 initialised bytes, as its length says.
+    Ok(unsafe { any.as_ptr().cast::<[u8; ADDRESS_LEN]>().read() })
+}
+
+/// A socket of AF_TIPC.
+///
+/// # Errors
+/// EAFNOSUPPORT where the kernel has none.
+pub fn open(kind: Kind) -> Result<OwnedFd, OsError> {
+    socket::of_family(FAMILY, kind, "AF_TIPC")
+}
+
+/// bind; `None` takes back all bindings.
+///
+/// # Errors
+/// The errno of the call.
+pub fn bind(fd: impl AsFd, address: Option<&[u8; ADDRESS_LEN]>) -> Result<(), Errno> {
+    let raw = Raw(address.copied().unwrap_or_default(), address.is_some());
+    rustix::net::bind(fd, &raw)
+}
+
+/// connect; `None` forgets the default destination of a socket without connections (AF_UNSPEC).
+///
+/// # Errors
+/// The errno of the call; EINPROGRESS on a descriptor that does not wait.
+pub fn connect(fd: impl AsFd, address: Option<&[u8; ADDRESS_LEN]>) -> Result<(), Errno> {
+    rustix::net::connect(fd, &Raw(address.copied().unwrap_or_default(), true))
+}
+
+/// Has the descriptor wait, or not (O_NONBLOCK).
+///
+/// # Errors
+/// The errno of the call.
+pub fn set_waiting(fd: impl AsFd, waits: bool) -> Result<(), Errno> {
+    rustix::io::ioctl_fionbio(fd, !waits)
+}
+
+/// The errno of a request for a connection that failed (SO_ERROR), once.
+///
+/// # Errors
+/// The errno of the call.
+pub fn take_error(fd: impl AsFd) -> Result<Option<Errno>, Errno> {
+    rustix::net::sockopt::socket_error(fd).map(Result::err)
+}
+
+/// Takes the next connection and tells who asked, if there is one and the descriptor does not wait.
+///
+/// # Errors
+/// The errno of the call.
+pub fn accept(fd: impl AsFd) -> Result<(OwnedFd, [u8; ADDRESS_LEN]), Errno> {
+    let (new, from) = rustix::net::acceptfrom_with(fd, SocketFlags::CLOEXEC)?;
+    let from = from.as_ref().map_or(Err(Errno::AFNOSUPPORT), octets)?;
+    Ok((new, from))
+}
+
+/// Shuts the connection down.
+///
+/// # Errors
+/// ENOTCONN.
+pub fn shutdown(fd: impl AsFd) -> Result<(), Errno> {
+    rustix::net::shutdown(fd, Shutdown::Both)
+}
+
+/// The socket's own address.
+///
+/// # Errors
+/// The errno of the call.
+pub fn local_address(fd: impl AsFd) -> Result<[u8; ADDRESS_LEN], Errno> {
+    octets(&rustix::net::getsockname(fd)?)
+}
+
+/// The other end of the connection.
+///
+/// # Errors
+/// ENOTCONN.
+pub fn peer_address(fd: impl AsFd) -> Result<[u8; ADDRESS_LEN], Errno> {
+    rustix::net::getpeername(fd)?.as_ref().map_or(Err(Errno::NOTCONN), octets)
+}
+
+/// sendto, or send.
+///
+/// # Errors
+/// The errno of the call.
+#[inline]
+pub fn send(
+    fd: impl AsFd,
+    bytes: &[u8],
+    to: Option<&[u8; ADDRESS_LEN]>,
+    nonblocking: bool,
+) -> Result<usize, Errno> {
+    let wait = if nonblocking { SendFlags::DONTWAIT } else { SendFlags::empty() };
+    let flags = SendFlags::NOSIGNAL | wait;
+    loop {
+        let outcome = match to {
+            Some(to) => rustix::net::sendto(&fd, bytes, flags, &Raw(*to, true)),
+            None => rustix::net::send(&fd, bytes, flags),
+        };
+        match outcome {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
+
+/// recv.
+///
+/// # Errors
+/// The errno of the call.
+#[inline]
+pub fn recv(fd: impl AsFd, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
+    let flags = if nonblocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+    loop {
+        match rustix::net::recv(&fd, &mut *buf, flags) {
+            Err(Errno::INTR) => {}
+            done => return done.map(|(_, len)| len),
+        }
+    }
+}
+
+/// What a receive call found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// Octets in the buffer; of a returned message, those of it that fit.
+    pub len: usize,
+    /// The buffer was too small (MSG_TRUNC).
+    pub truncated: bool,
+    /// A member came to the group, or went if `last` is set (MSG_OOB).
+    pub member_event: bool,
+    /// MSG_EOR.
+    pub last: bool,
+    /// The sender.
+    pub from: Option<[u8; ADDRESS_LEN]>,
+    /// Its name in the group.
+    pub member: Option<[u8; ADDRESS_LEN]>,
+    /// TIPC's error code of a returned message or an ended connection.
+    pub error: Option<u32>,
+    /// The service addressed: type, lower, upper.
+    pub destination: Option<[u32; 3]>,
+}
+
+/// recvmsg with room for all that TIPC says beside the payload. `peek` leaves the message in the queue.
+///
+/// # Errors
+/// The errno of the call.
+pub fn recv_message(
+    fd: impl AsFd,
+    buf: &mut [u8],
+    nonblocking: bool,
+    peek: bool,
+) -> Result<Arrival, Errno> {
+    #[repr(align(8))]
+    struct Control([u8; 1_280]);
+    let mut control = Control([0; 1_280]);
+    let mut names = [0_u8; 2 * ADDRESS_LEN];
+    let mut part = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    // SAFETY: msghdr is plain data, of which all zeros is a value.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    let mut flags = if nonblocking { libc::MSG_DONTWAIT } else { 0 };
+    if peek {
+        flags |= libc::MSG_PEEK;
+    }
+    let len = loop {
+        header.msg_name = names.as_mut_ptr().cast();
+        header.msg_namelen = names.len() as libc::socklen_t;
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = control.0.as_mut_ptr().cast();
+        header.msg_controllen = control.0.len() as _;
+        // SAFETY: every pointer in the header leads to a live buffer of the length beside it.
+        let len = unsafe { libc::recvmsg(fd.as_fd().as_raw_fd(), &mut header, flags) };
+        match usize::try_from(len) {
+            Ok(len) => break len,
+            Err(_) if last_errno() == Errno::INTR => {}
+            Err(_) => return Err(last_errno()),
+        }
+    };
+    let name = |n: usize| -> Option<[u8; ADDRESS_LEN]> {
+        let end = (n + 1) * ADDRESS_LEN;
+        (header.msg_namelen as usize >= end)
+            .then(|| names[end - ADDRESS_LEN..end].try_into().ok())
+            .flatten()
+    };
+    let mut arrival = Arrival {
+        len,
+        truncated: header.msg_flags & libc::MSG_TRUNC != 0,
+        member_event: header.msg_flags & libc::MSG_OOB != 0,
+        last: header.msg_flags & libc::MSG_EOR != 0,
+        from: name(0),
+        member: name(1),
+        ..Arrival::default()
+    };
+    // SAFETY: the header is as recvmsg left it, and the control buffer it leads to is still there.
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(&header).as_ref() };
+    while let Some(cmsg) = next {
+        // SAFETY: the data begins behind the header, inside the control buffer.
+        let data = unsafe { libc::CMSG_DATA(cmsg) };
+        let begin = data.addr() - control.0.as_ptr().addr();
+        let end = (begin + (cmsg.cmsg_len as usize).saturating_sub(16)).min(control.0.len());
+        let data = &control.0[begin.min(end)..end];
+        let word = |n: usize| -> Option<u32> {
+            data.get(4 * n..4 * n + 4).and_then(|w| w.try_into().ok()).map(u32::from_ne_bytes)
+        };
+        match (cmsg.cmsg_level, cmsg.cmsg_type) {
+            (SOL_TIPC, ERRINFO) => arrival.error = word(0),
+            (SOL_TIPC, RETDATA) => {
+                arrival.len = data.len().min(buf.len());
+                buf[..arrival.len].copy_from_slice(&data[..arrival.len]);
+            }
+            (SOL_TIPC, DESTNAME) => {
+                if let (Some(a), Some(b), Some(c)) = (word(0), word(1), word(2)) {
+                    arrival.destination = Some([a, b, c]);
+                }
+            }
+            _ => {}
+        }
+        // SAFETY: as for the first.
+        next = unsafe { libc::CMSG_NXTHDR(&header, cmsg).as_ref() };
+    }
+    Ok(arrival)
+}
+
+/// Sets an option of level SOL_TIPC; `None` for those that take no value.
+///
+/// # Errors
+/// The errno of the call.
+pub fn set_option(fd: impl AsFd, name: u32, value: Option<&[u8]>) -> Result<(), Errno> {
+    let (start, len) = value.map_or((std::ptr::null(), 0), |v| (v.as_ptr(), v.len()));
+    // SAFETY: the pointer and the length describe live octets, or none, which the kernel copies.
+    let outcome = unsafe {
+        libc::setsockopt(
+            fd.as_fd().as_raw_fd(),
+            SOL_TIPC,
+            name.cast_signed(),
+            start.cast(),
+            len as libc::socklen_t,
+        )
+    };
+    if outcome == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+/// Reads an option of level SOL_TIPC.
+///
+/// # Errors
+/// The errno of the call.
+pub fn option(fd: impl AsFd, name: u32) -> Result<u32, Errno> {
+    let mut value = 0_u32;
+    let mut len = size_of::<u32>() as libc::socklen_t;
+    // SAFETY: value and len outlive the call, and len says how many octets value has.
+    let outcome = unsafe {
+        libc::getsockopt(
+            fd.as_fd().as_raw_fd(),
+            SOL_TIPC,
+            name.cast_signed(),
+            (&raw mut value).cast(),
+            &mut len,
+        )
+    };
+    if outcome == 0 { Ok(value) } else { Err(last_errno()) }
+}

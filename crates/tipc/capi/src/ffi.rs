@@ -1,0 +1,401 @@
+//! The functions.
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
+
+use crossway_tipc_client::address::{Address, Binding, SocketAddress};
+use crossway_tipc_client::{
+    Backend, Errno, ErrorCode, Event, Kind, Patience, ServiceRange, Socket,
+};
+
+/// A socket.
+pub struct CtipcSocket(Socket);
+
+/// The layout of struct sockaddr_tipc.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct CtipcAddress {
+    family: u16,
+    form: u8,
+    scope: i8,
+    a: u32,
+    b: u32,
+    c: u32,
+}
+
+/// What a receive call tells beside the payload.
+#[repr(C)]
+pub struct CtipcMessage {
+    from: CtipcAddress,
+    event: u32,
+    error: u32,
+    truncated: u32,
+    has_service: u32,
+    service: u32,
+    lower: u32,
+    upper: u32,
+    has_member: u32,
+    member: u32,
+}
+
+thread_local! {
+    static WHY: RefCell<CString> = RefCell::default();
+}
+
+impl CtipcAddress {
+    fn octets(self) -> [u8; 16] {
+        let mut raw = [0; 16];
+        raw[..2].copy_from_slice(&self.family.to_ne_bytes());
+        (raw[2], raw[3]) = (self.form, self.scope.cast_unsigned());
+        for (place, word) in raw[4..].chunks_exact_mut(4).zip([self.a, self.b, self.c]) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        raw
+    }
+
+    fn of(socket: SocketAddress) -> Self {
+        Self { family: 30, form: 3, scope: 0, a: socket.port, b: socket.node, c: 0 }
+    }
+}
+
+fn negative(errno: Errno) -> c_int {
+    -errno.raw_os_error()
+}
+
+fn done(outcome: Result<(), Errno>) -> c_int {
+    outcome.map_or_else(negative, |()| 0)
+}
+
+fn count(outcome: Result<usize, Errno>) -> i64 {
+    match outcome {
+        Ok(len) => i64::try_from(len).unwrap_or(i64::MAX),
+        Err(errno) => negative(errno).into(),
+    }
+}
+
+fn patience(timeout_ms: i64) -> Patience {
+    match u64::try_from(timeout_ms) {
+        Err(_) => Patience::Forever,
+        Ok(0) => Patience::Now,
+        Ok(ms) => Instant::now()
+            .checked_add(Duration::from_millis(ms))
+            .map_or(Patience::Forever, Patience::Until),
+    }
+}
+
+/// The address behind a pointer, `None` for NULL.
+///
+/// # Safety
+/// NULL, or an address that lives.
+unsafe fn address(pointer: *const CtipcAddress) -> Result<Option<Address>, Errno> {
+    // SAFETY: as the caller promises.
+    match unsafe { pointer.as_ref() } {
+        None => Ok(None),
+        Some(address) => Address::decode(&address.octets()).map(Some).map_err(|_| Errno::INVAL),
+    }
+}
+
+/// The socket behind a pointer.
+///
+/// # Safety
+/// NULL, or what `ctipc_open` or `ctipc_accept` gave and `ctipc_close` has not had.
+unsafe fn socket<'a>(pointer: *const CtipcSocket) -> Result<&'a Socket, Errno> {
+    // SAFETY: as the caller promises.
+    unsafe { pointer.as_ref() }.map(|s| &s.0).ok_or(Errno::BADF)
+}
+
+/// Opens a socket.
+///
+/// # Safety
+/// `path` is NULL or a string that ends with 0; `out` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_open(
+    kind: c_int,
+    path: *const c_char,
+    out: *mut *mut CtipcSocket,
+) -> c_int {
+    let Some(kind) = u32::try_from(kind).ok().and_then(Kind::from_number) else {
+        return negative(Errno::PROTOTYPE);
+    };
+    if out.is_null() {
+        return negative(Errno::FAULT);
+    }
+    let backend = if path.is_null() {
+        Backend::Automatic
+    } else {
+        // SAFETY: a string that ends with 0, as the caller promises.
+        match unsafe { CStr::from_ptr(path) }.to_bytes() {
+            b"kernel" => Backend::Kernel,
+            path => Backend::Node(OsStr::from_bytes(path).into()),
+        }
+    };
+    match Socket::open_on(&backend, kind) {
+        Ok(socket) => {
+            // SAFETY: can be written to, as the caller promises.
+            unsafe { out.write(Box::into_raw(Box::new(CtipcSocket(socket)))) };
+            0
+        }
+        Err(error) => {
+            let why = CString::new(error.to_string().replace('\0', " ")).unwrap_or_default();
+            WHY.set(why);
+            negative(error.errno())
+        }
+    }
+}
+
+/// Why the last `ctipc_open` of this thread failed; valid until its next.
+#[unsafe(no_mangle)]
+pub extern "C" fn ctipc_error() -> *const c_char {
+    WHY.with_borrow(|why| why.as_ptr())
+}
+
+/// Closes a socket.
+///
+/// # Safety
+/// NULL, or a socket that nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_close(s: *mut CtipcSocket) {
+    if !s.is_null() {
+        // SAFETY: made by Box::into_raw, and closed once, as the caller promises.
+        drop(unsafe { Box::from_raw(s) });
+    }
+}
+
+/// The descriptor, to poll.
+///
+/// # Safety
+/// `s` is NULL or a socket.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_fd(s: *const CtipcSocket) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { socket(s) }.map_or_else(negative, |s| s.as_fd().as_raw_fd())
+}
+
+/// Binds; a negative scope takes the binding back, NULL takes back all.
+///
+/// # Safety
+/// `s` is NULL or a socket, `address` NULL or an address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_bind(s: *const CtipcSocket, address: *const CtipcAddress) -> c_int {
+    // SAFETY: as the caller promises.
+    let (s, address) = unsafe { (socket(s), address.as_ref()) };
+    done(s.and_then(|s| match address {
+        None => s.unbind_all(),
+        // Nonsense is told before anything is asked.
+        Some(address) => {
+            Binding::decode(&address.octets()).map_err(|_| Errno::INVAL)?;
+            s.bind_raw(&address.octets())
+        }
+    }))
+}
+
+/// Waits for connections from now on.
+///
+/// # Safety
+/// `s` is NULL or a socket.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_listen(s: *const CtipcSocket) -> c_int {
+    // SAFETY: as the caller promises.
+    done(unsafe { socket(s) }.and_then(Socket::listen))
+}
+
+/// Connects.
+///
+/// # Safety
+/// `s` is NULL or a socket, `to` NULL or an address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_connect(
+    s: *const CtipcSocket,
+    to: *const CtipcAddress,
+    timeout_ms: i64,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    let (s, to) = unsafe { (socket(s), address(to)) };
+    done(s.and_then(|s| s.connect(to?, patience(timeout_ms))))
+}
+
+/// Takes a connection.
+///
+/// # Safety
+/// `s` is NULL or a socket; `out` can be written to; `from` is NULL or can be.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_accept(
+    s: *const CtipcSocket,
+    out: *mut *mut CtipcSocket,
+    from: *mut CtipcAddress,
+    timeout_ms: i64,
+) -> c_int {
+    if out.is_null() {
+        return negative(Errno::FAULT);
+    }
+    // SAFETY: as the caller promises.
+    match unsafe { socket(s) }.and_then(|s| s.accept(patience(timeout_ms))) {
+        Ok((new, peer)) => {
+            // SAFETY: both can be written to, as the caller promises.
+            unsafe {
+                out.write(Box::into_raw(Box::new(CtipcSocket(new))));
+                if !from.is_null() {
+                    from.write(CtipcAddress::of(peer));
+                }
+            }
+            0
+        }
+        Err(errno) => negative(errno),
+    }
+}
+
+/// Sends.
+///
+/// # Safety
+/// `s` is NULL or a socket, `data` has `len` octets, `to` is NULL or an address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_send(
+    s: *const CtipcSocket,
+    data: *const c_void,
+    len: usize,
+    to: *const CtipcAddress,
+    timeout_ms: i64,
+) -> i64 {
+    let data = if data.is_null() || len == 0 {
+        &[]
+    } else {
+        // SAFETY: so many octets, as the caller promises.
+        unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) }
+    };
+    // SAFETY: as the caller promises.
+    let (s, to) = unsafe { (socket(s), address(to)) };
+    count(s.and_then(|s| s.send(data, to?, patience(timeout_ms))))
+}
+
+/// Receives; without `message`, ended connections are told as by recv(2).
+///
+/// # Safety
+/// `s` is NULL or a socket, `data` has room for `len` octets, `message` is NULL or can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_recv(
+    s: *const CtipcSocket,
+    data: *mut c_void,
+    len: usize,
+    message: *mut CtipcMessage,
+    timeout_ms: i64,
+) -> i64 {
+    if data.is_null() || len == 0 {
+        return negative(Errno::INVAL).into();
+    }
+    // SAFETY: room for so many octets, as the caller promises; they are initialised so that a reference to them may exist.
+    let buf = unsafe {
+        data.cast::<u8>().write_bytes(0, len);
+        std::slice::from_raw_parts_mut(data.cast::<u8>(), len)
+    };
+    // SAFETY: as the caller promises.
+    let s = match unsafe { socket(s) } {
+        Ok(s) => s,
+        Err(errno) => return negative(errno).into(),
+    };
+    if message.is_null() {
+        return count(s.recv(buf, patience(timeout_ms)));
+    }
+    count(s.recv_message(buf, patience(timeout_ms)).map(|got| {
+        let (event, error) = match got.event {
+            Event::Data => (0, None),
+            Event::Returned(code) => (1, Some(code)),
+            Event::End(code) => (2, Some(code)),
+            Event::MemberUp => (3, None),
+            Event::MemberDown => (4, None),
+        };
+        let service = got.service.unwrap_or(ServiceRange { service: 0, lower: 0, upper: 0 });
+        // SAFETY: can be written to, as the caller promises.
+        unsafe {
+            message.write(CtipcMessage {
+                from: CtipcAddress::of(got.from),
+                event,
+                error: error.map_or(0, ErrorCode::number).into(),
+                truncated: got.truncated.into(),
+                has_service: got.service.is_some().into(),
+                service: service.service,
+                lower: service.lower,
+                upper: service.upper,
+                has_member: got.member.is_some().into(),
+                member: got.member.unwrap_or(0),
+            });
+        }
+        got.len
+    }))
+}
+
+/// Ends the connection in good order.
+///
+/// # Safety
+/// `s` is NULL or a socket.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_shutdown(s: *const CtipcSocket) -> c_int {
+    // SAFETY: as the caller promises.
+    done(unsafe { socket(s) }.and_then(Socket::shutdown))
+}
+
+/// The socket's own address.
+///
+/// # Safety
+/// `s` is NULL or a socket; `out` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_getsockname(s: *const CtipcSocket, out: *mut CtipcAddress) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { name(s, out, Socket::local_address) }
+}
+
+/// The other end's address.
+///
+/// # Safety
+/// `s` is NULL or a socket; `out` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_getpeername(s: *const CtipcSocket, out: *mut CtipcAddress) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { name(s, out, Socket::peer_address) }
+}
+
+/// # Safety
+/// `s` is NULL or a socket; `out` is NULL or can be written to.
+unsafe fn name(
+    s: *const CtipcSocket,
+    out: *mut CtipcAddress,
+    ask: fn(&Socket) -> Result<SocketAddress, Errno>,
+) -> c_int {
+    if out.is_null() {
+        return negative(Errno::FAULT);
+    }
+    // SAFETY: as the caller promises.
+    done(unsafe { socket(s) }.and_then(ask).map(|address| unsafe {
+        out.write(CtipcAddress::of(address));
+    }))
+}
+
+/// Sets an option of level SOL_TIPC.
+///
+/// # Safety
+/// `s` is NULL or a socket.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_setsockopt(s: *const CtipcSocket, name: u32, value: u32) -> c_int {
+    // SAFETY: as the caller promises.
+    done(unsafe { socket(s) }.and_then(|s| s.set_option(name, value)))
+}
+
+/// Reads an option of level SOL_TIPC.
+///
+/// # Safety
+/// `s` is NULL or a socket; `value` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_getsockopt(
+    s: *const CtipcSocket,
+    name: u32,
+    value: *mut u32,
+) -> c_int {
+    if value.is_null() {
+        return negative(Errno::FAULT);
+    }
+    // SAFETY: as the caller promises.
+    done(unsafe { socket(s) }.and_then(|s| s.option(name)).map(|got| unsafe { value.write(got) }))
+}
