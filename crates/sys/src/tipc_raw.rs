@@ -234,7 +234,7 @@ pub fn recv_message(
         // SAFETY: the data begins behind the header, inside the control buffer.
         let data = unsafe { libc::CMSG_DATA(cmsg) };
         let begin = data.addr() - control.0.as_ptr().addr();
-        let end = (begin + (cmsg.cmsg_len as usize).saturating_sub(16)).min(control.0.len());
+        let end = (begin + cmsg.cmsg_len.saturating_sub(16)).min(control.0.len());
         let data = &control.0[begin.min(end)..end];
         let word = |n: usize| -> Option<u32> {
             data.get(4 * n..4 * n + 4).and_then(|w| w.try_into().ok()).map(u32::from_ne_bytes)

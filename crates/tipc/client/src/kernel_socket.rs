@@ -85,12 +85,16 @@ impl KernelSocket {
     }
 
     pub(crate) fn accept(&self, patience: Patience) -> Result<(Self, SocketAddress), Errno> {
-        // accept has no flag for not waiting: poll first.
         patiently(&self.fd, Interest::Readable, patience, |nonblocking| {
-            if nonblocking && !wait_ready(&self.fd, Interest::Readable, Some(Instant::now()))? {
-                return Err(Errno::AGAIN);
+            // accept knows no flag for not waiting.
+            if nonblocking {
+                tipc_raw::set_waiting(&self.fd, false)?;
             }
-            let (fd, from) = tipc_raw::accept(&self.fd)?;
+            let outcome = tipc_raw::accept(&self.fd);
+            if nonblocking {
+                tipc_raw::set_waiting(&self.fd, true)?;
+            }
+            let (fd, from) = outcome?;
             Ok((Self { fd, kind: self.kind }, decode(&from)))
         })
     }

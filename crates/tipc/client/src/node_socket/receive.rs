@@ -42,9 +42,10 @@ impl NodeSocket {
         }
         if self.kind.is_connected_kind() {
             match self.state().phase {
-                Phase::Connected => {}
+                // Who waits for a connection may wait for its first message as well.
+                Phase::Connected | Phase::Connecting => {}
                 Phase::Listening => return Err(Errno::INVAL),
-                Phase::Open | Phase::Connecting => return Err(Errno::NOTCONN),
+                Phase::Open => return Err(Errno::NOTCONN),
                 Phase::Disconnected if self.shut.load(Ordering::Relaxed) => {
                     // The kernel's two answers after one's own shutdown.
                     let waits = patience != Patience::Now;

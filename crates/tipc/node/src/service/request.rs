@@ -309,7 +309,7 @@ impl Service {
             }
             option::MCAST_BROADCAST => options.multicast = MulticastMethod::Broadcast,
             option::MCAST_REPLICAST => options.multicast = MulticastMethod::Replicast,
-            option::NODELAY if stream => options.nodelay = value != 0,
+            option::NODELAY => options.nodelay = value != 0,
             option::RECEIVE_OCTETS => {
                 options.receive_octets = (value as usize).clamp(1, self.limits.receive_octets);
             }

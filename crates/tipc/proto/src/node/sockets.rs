@@ -160,6 +160,8 @@ impl Node {
         }
         let gone = match which {
             None => core::mem::take(&mut socket.bindings),
+            // The kernel's answer to a socket that has nothing to take back.
+            Some(_) if socket.bindings.is_empty() => return Ok(()),
             Some((range, scope)) => {
                 let found = socket.bindings.iter().position(|b| (b.0, b.1) == (range, scope));
                 alloc::vec![socket.bindings.remove(found.ok_or(SocketError::Invalid)?)]
