@@ -52,6 +52,8 @@ pub struct NodeSocket {
     memory: Mutex<Memory>,
     /// This end shut the connection down.
     shut: AtomicBool,
+    /// The socket is a member of a group.
+    member: AtomicBool,
 }
 
 impl AsFd for NodeSocket {
@@ -80,8 +82,9 @@ impl NodeSocket {
     }
 
     fn new(fd: OwnedFd, kind: Kind, opened: Opened, daemon: Arc<Daemon>) -> Self {
-        let (memory, shut) = (Mutex::default(), AtomicBool::new(false));
-        Self { fd, kind, opened, daemon, memory, shut }
+        let (memory, shut, member) =
+            (Mutex::default(), AtomicBool::new(false), AtomicBool::new(false));
+        Self { fd, kind, opened, daemon, memory, shut, member }
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -214,7 +217,9 @@ impl NodeSocket {
     /// # Errors
     /// As the kernel's TIPC_GROUP_JOIN.
     pub fn join(&self, group: [u32; 4]) -> Result<(), Errno> {
-        self.ask(&Request::Join { token: self.opened.token, group }).map(drop)
+        self.ask(&Request::Join { token: self.opened.token, group })?;
+        self.member.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Leaves the group.
@@ -222,6 +227,8 @@ impl NodeSocket {
     /// # Errors
     /// EINVAL when the socket is in none.
     pub fn leave(&self) -> Result<(), Errno> {
-        self.ask(&Request::Leave { token: self.opened.token }).map(drop)
+        self.ask(&Request::Leave { token: self.opened.token })?;
+        self.member.store(false, Ordering::Relaxed);
+        Ok(())
     }
 }

@@ -42,6 +42,9 @@ impl NodeSocket {
         if self.kind.is_connected_kind() {
             return self.send_connected(payload, to, patience);
         }
+        if self.member.load(Ordering::Relaxed) {
+            return self.send_to_group(payload, to, patience);
+        }
         let to = match to {
             Some(to) => to,
             None => self.memory().default_dest.ok_or(Errno::DESTADDRREQ)?,
@@ -58,6 +61,20 @@ impl NodeSocket {
             Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => Errno::NETDOWN,
             errno => errno,
         })
+    }
+
+    /// Sends within the group; without an address to all its members. That nobody is there is known to the node only.
+    fn send_to_group(
+        &self,
+        payload: &[u8],
+        to: Option<Address>,
+        patience: Patience,
+    ) -> Result<usize, Errno> {
+        if payload.len() > MESSAGE_LEN_MAX {
+            return Err(Errno::MSGSIZE);
+        }
+        let header = to.map_or([0; SEND_HEADER_LEN], Address::encode);
+        self.put(&header, payload, patience)
     }
 
     #[inline]

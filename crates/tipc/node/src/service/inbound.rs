@@ -174,14 +174,18 @@ fn send_one(
             Ok(_) | Err(_) => Sent::Done,
         };
     }
-    let Some(dest) = dest else { return Sent::Nonsense };
-    match node.send(now, port, Some(dest), payload) {
+    // Only a group knows a message without destination: to all.
+    if dest.is_none() && !node.socket_report(port).is_ok_and(|r| r.group.is_some()) {
+        return Sent::Nonsense;
+    }
+    match node.send(now, port, dest, payload) {
         Ok(_) => Sent::Done,
         Err(SocketError::WouldBlock) => Sent::Stalled,
         Err(error) => {
             // It was reachable when the program looked, and is no more: as if the message had met nobody on its way.
             let wanted = node.socket_report(port).is_ok_and(|r| !r.options.dest_droppable);
-            if !wanted || error != SocketError::Unreachable || !return_to(local, dest, payload) {
+            let back = wanted && error == SocketError::Unreachable;
+            if !back || !dest.is_some_and(|dest| return_to(local, dest, payload)) {
                 *undelivered += 1;
             }
             Sent::Done

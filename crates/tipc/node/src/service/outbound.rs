@@ -10,6 +10,7 @@ use crossway_tipc_client::protocol::record::{Header, Kind as RecordKind};
 use crossway_tipc_client::protocol::slot::Phase as SharedPhase;
 use crossway_tipc_proto::addr::Port;
 use crossway_tipc_proto::node::Node;
+use crossway_tipc_proto::socket::MembershipEvent;
 use crossway_tipc_proto::time::Nanos;
 use crossway_tipc_proto::wire::ErrorCode;
 
@@ -78,13 +79,18 @@ fn fill(now: Nanos, node: &mut Node, local: &mut Local, port: Port) {
             local.end = Some(incoming.error.number() as u8);
             return;
         }
+        let news = incoming.group.and_then(|source| source.event);
         let header = Header {
-            kind: if returned { RecordKind::Returned } else { RecordKind::Data },
+            kind: match news {
+                Some(_) => RecordKind::Member,
+                None if returned => RecordKind::Returned,
+                None => RecordKind::Data,
+            },
             error: incoming.error.number() as u8,
             from: local_socket(incoming.from),
             service: incoming.service.map(local_range),
-            member: None,
-            gone: false,
+            member: incoming.group.map(|source| source.instance),
+            gone: news == Some(MembershipEvent::Left),
         };
         octets += taken.octets();
         local.out.push_back(Outgoing { header: header.encode(), taken });

@@ -11,9 +11,9 @@ use crossway_tipc_client::protocol::control::{
     Kind, LEN_MAX, Opened, Report, Request, VERSION_MISMATCH, Welcome, Writer,
 };
 use crossway_tipc_client::protocol::slot::{Phase as SharedPhase, State};
-use crossway_tipc_proto::addr::{Importance, Port};
+use crossway_tipc_proto::addr::{Importance, Port, Scope};
 use crossway_tipc_proto::node::Node;
-use crossway_tipc_proto::socket::{MulticastMethod, SocketError};
+use crossway_tipc_proto::socket::{GroupRequest, MulticastMethod, SocketError};
 use crossway_tipc_proto::time::Nanos;
 
 use super::Service;
@@ -31,6 +31,7 @@ mod option {
     pub(super) const SOCK_RECVQ_DEPTH: u32 = 132;
     pub(super) const MCAST_BROADCAST: u32 = 133;
     pub(super) const MCAST_REPLICAST: u32 = 134;
+    pub(super) const GROUP_JOIN: u32 = 135;
     pub(super) const SOCK_RECVQ_USED: u32 = 137;
     pub(super) const NODELAY: u32 = 138;
     /// Not the kernel's: octets of the receive queue, which there is SO_RCVBUF.
@@ -188,7 +189,8 @@ impl Service {
                 None => Err(Errno::INVAL),
                 Some(dest) => node.check_destination(dest).map_err(errno),
             }),
-            Request::Join { .. } | Request::Leave { .. } => Answer::error(Errno::OPNOTSUPP),
+            Request::Join { group, .. } => Answer::of(join(now, node, port, group)),
+            Request::Leave { .. } => Answer::of(node.leave(now, port).map_err(errno)),
             Request::Hello { .. } | Request::Open { .. } => return None,
         };
         // The program's next look at an epoch must see what its own request did.
@@ -338,6 +340,25 @@ fn bind(
     }
 }
 
+/// struct tipc_group_req: type, instance, scope, flags.
+fn join(
+    now: Nanos,
+    node: &mut Node,
+    port: Port,
+    [group, instance, scope, flags]: [u32; 4],
+) -> Result<(), Errno> {
+    const NODE_SCOPE: u32 = 3;
+    const LOOPBACK: u32 = 1;
+    const EVENTS: u32 = 2;
+    if scope > NODE_SCOPE {
+        return Err(Errno::INVAL);
+    }
+    let scope = if scope == NODE_SCOPE { Scope::Node } else { Scope::Cluster };
+    let (loopback, events) = (flags & LOOPBACK != 0, flags & EVENTS != 0);
+    let request = GroupRequest { group, instance, scope, loopback, events };
+    node.join(now, port, request).map_err(errno)
+}
+
 fn report(node: &Node, port: Port) -> Answer {
     let Ok(report) = node.socket_report(port) else { return Answer::error(Errno::BADF) };
     let octets = Report {
@@ -360,6 +381,7 @@ fn get_option(node: &Node, port: Port, name: u32) -> Result<u32, Errno> {
         option::DEST_DROPPABLE => options.dest_droppable.into(),
         option::CONN_TIMEOUT => count(options.connect_timeout.as_millis() as usize),
         option::NODE_RECVQ_DEPTH => 0,
+        option::GROUP_JOIN => report.group.map_or(0, |g| g.group),
         option::SOCK_RECVQ_DEPTH => count(report.queued_messages),
         option::SOCK_RECVQ_USED => count(report.queued_octets),
         option::RECEIVE_OCTETS => count(options.receive_octets),

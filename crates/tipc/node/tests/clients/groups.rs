@@ -1,0 +1,58 @@
+//! Groups, as programs use them.
+
+use crossway_tipc_client::{Address, Errno, Event, Kind, Message, Patience, Socket};
+
+use crate::site::{Site, soon};
+
+const GROUP: u32 = 4000;
+const LOOPBACK: u32 = 1;
+const EVENTS: u32 = 2;
+
+fn member(site: &Site, instance: u32, flags: u32) -> Socket {
+    let socket = site.socket(Kind::Rdm);
+    socket.join([GROUP, instance, 2, flags]).unwrap();
+    socket
+}
+
+fn next(socket: &Socket, buf: &mut [u8]) -> Message {
+    socket.recv_message(buf, soon()).unwrap()
+}
+
+#[test]
+fn members_meet_send_in_four_ways_and_part() {
+    let site = Site::lone();
+    let mut buf = [0; 16];
+    let one = member(&site, 1, EVENTS);
+    let two = member(&site, 2, EVENTS);
+    for (socket, other, instance) in [(&one, &two, 2), (&two, &one, 1)] {
+        let news = next(socket, &mut buf);
+        assert_eq!((news.event, news.len, news.member), (Event::MemberUp, 0, Some(instance)));
+        assert_eq!(news.from, other.local_address().unwrap());
+        assert_eq!(socket.option(135), Ok(GROUP));
+    }
+    // To all, to an instance, to one member;
+    let second = two.local_address().unwrap();
+    for to in [None, Some(Address::service(GROUP, 2)), Some(second.into())] {
+        one.send(b"hello", to, Patience::Forever).unwrap();
+        let got = next(&two, &mut buf);
+        assert_eq!((got.event, &buf[..got.len], got.member), (Event::Data, &b"hello"[..], Some(1)));
+    }
+    let three = member(&site, 3, LOOPBACK);
+    for socket in [&one, &two] {
+        assert_eq!(next(socket, &mut buf).event, Event::MemberUp);
+    }
+    three.send(b"echo", None, Patience::Forever).unwrap();
+    for socket in [&one, &two, &three] {
+        let got = next(socket, &mut buf);
+        assert_eq!((&buf[..got.len], got.member), (&b"echo"[..], Some(3)));
+    }
+    assert_eq!(one.join([GROUP, 1, 2, 0]), Err(Errno::ACCESS), "a member already");
+    two.leave().unwrap();
+    assert_eq!(two.leave(), Err(Errno::INVAL));
+    let news = next(&one, &mut buf);
+    assert_eq!((news.event, news.member, news.from), (Event::MemberDown, Some(2), second));
+    let fresh = site.socket(Kind::Rdm);
+    assert_eq!(fresh.join([63, 1, 2, 0]), Err(Errno::ACCESS), "a reserved type");
+    assert_eq!(fresh.join([GROUP, 1, 4, 0]), Err(Errno::INVAL), "no such scope");
+    assert_eq!(fresh.option(135), Ok(0));
+}
