@@ -1,7 +1,6 @@
 //! What programs ask on their control connections.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
 
 use crossway_sys::epoll::Epoll;
 use crossway_sys::{Errno, fdpass};
@@ -11,9 +10,9 @@ use crossway_tipc_client::protocol::control::{
     Kind, LEN_MAX, Opened, Report, Request, VERSION_MISMATCH, Welcome, Writer,
 };
 use crossway_tipc_client::protocol::slot::{Phase as SharedPhase, State};
-use crossway_tipc_proto::addr::{Importance, Port, Scope};
-use crossway_tipc_proto::node::Node;
-use crossway_tipc_proto::socket::{GroupRequest, MulticastMethod, SocketError};
+use crossway_tipc_proto::addr::{Port, Scope};
+use crossway_tipc_proto::node::{Node, option};
+use crossway_tipc_proto::socket::{GroupRequest, SocketError};
 use crossway_tipc_proto::time::Nanos;
 
 use super::Service;
@@ -21,22 +20,8 @@ use super::limits::BATCHES_BEFORE_REQUEST;
 use super::local::{Phase, local_socket, proto_address, proto_kind, proto_range, proto_scope};
 use super::token::Place;
 
-/// The options of level SOL_TIPC, by the kernel's numbers.
-mod option {
-    pub(super) const IMPORTANCE: u32 = 127;
-    pub(super) const SRC_DROPPABLE: u32 = 128;
-    pub(super) const DEST_DROPPABLE: u32 = 129;
-    pub(super) const CONN_TIMEOUT: u32 = 130;
-    pub(super) const NODE_RECVQ_DEPTH: u32 = 131;
-    pub(super) const SOCK_RECVQ_DEPTH: u32 = 132;
-    pub(super) const MCAST_BROADCAST: u32 = 133;
-    pub(super) const MCAST_REPLICAST: u32 = 134;
-    pub(super) const GROUP_JOIN: u32 = 135;
-    pub(super) const SOCK_RECVQ_USED: u32 = 137;
-    pub(super) const NODELAY: u32 = 138;
-    /// Not the kernel's: octets of the receive queue, which there is SO_RCVBUF.
-    pub(super) const RECEIVE_OCTETS: u32 = 0x1_0008;
-}
+/// Not the kernel's: octets of the receive queue, which there is SO_RCVBUF.
+const RECEIVE_OCTETS: u32 = 0x1_0008;
 
 /// An answer: octets, and descriptors to go with them.
 struct Answer {
@@ -295,29 +280,13 @@ impl Service {
     }
 
     fn set_option(&self, node: &mut Node, port: Port, name: u32, value: u32) -> Result<(), Errno> {
-        let report = node.socket_report(port).map_err(errno)?;
-        let stream = report.kind == crossway_tipc_proto::socket::SocketKind::Stream;
-        let mut options = report.options;
-        match name {
-            option::IMPORTANCE => {
-                options.importance = Importance::from_number(value).ok_or(Errno::INVAL)?;
-            }
-            option::SRC_DROPPABLE if stream => return Err(Errno::NOPROTOOPT),
-            option::SRC_DROPPABLE => options.src_droppable = value != 0,
-            option::DEST_DROPPABLE => options.dest_droppable = value != 0,
-            option::CONN_TIMEOUT => {
-                let ms = u64::from(value & u32::from(u16::MAX));
-                options.connect_timeout = Duration::from_millis(ms);
-            }
-            option::MCAST_BROADCAST => options.multicast = MulticastMethod::Broadcast,
-            option::MCAST_REPLICAST => options.multicast = MulticastMethod::Replicast,
-            option::NODELAY => options.nodelay = value != 0,
-            option::RECEIVE_OCTETS => {
-                options.receive_octets = (value as usize).clamp(1, self.limits.receive_octets);
-            }
-            _ => return Err(Errno::INVAL),
+        if name == RECEIVE_OCTETS {
+            let mut options = node.socket_report(port).map_err(errno)?.options;
+            options.receive_octets = (value as usize).clamp(1, self.limits.receive_octets);
+            return node.set_options(port, options).map_err(errno);
         }
-        node.set_options(port, options).map_err(errno)
+        let takes_none = matches!(name, option::MCAST_BROADCAST | option::MCAST_REPLICAST);
+        node.set_option(port, name, (!takes_none).then_some(value)).map_err(errno)
     }
 }
 
@@ -371,20 +340,10 @@ fn report(node: &Node, port: Port) -> Answer {
     Answer { octets, fds: Vec::new() }
 }
 
-fn get_option(node: &Node, port: Port, name: u32) -> Result<u32, Errno> {
-    let report = node.socket_report(port).map_err(errno)?;
-    let options = report.options;
-    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    Ok(match name {
-        option::IMPORTANCE => options.importance as u32,
-        option::SRC_DROPPABLE => options.src_droppable.into(),
-        option::DEST_DROPPABLE => options.dest_droppable.into(),
-        option::CONN_TIMEOUT => count(options.connect_timeout.as_millis() as usize),
-        option::NODE_RECVQ_DEPTH => 0,
-        option::GROUP_JOIN => report.group.map_or(0, |g| g.group),
-        option::SOCK_RECVQ_DEPTH => count(report.queued_messages),
-        option::SOCK_RECVQ_USED => count(report.queued_octets),
-        option::RECEIVE_OCTETS => count(options.receive_octets),
-        _ => return Err(Errno::INVAL),
-    })
+fn get_option(node: &mut Node, port: Port, name: u32) -> Result<u32, Errno> {
+    if name == RECEIVE_OCTETS {
+        let octets = node.socket_report(port).map_err(errno)?.options.receive_octets;
+        return Ok(u32::try_from(octets).unwrap_or(u32::MAX));
+    }
+    node.get_option(port, name).map_err(errno)
 }
