@@ -164,3 +164,57 @@ fn a_slow_reader_stops_its_senders_without_a_loss() {
     let overload = net.with(c.host, |node, _| node.drops().get(DropReason::Overload));
     assert_eq!(overload, Some(0));
 }
+
+#[test]
+fn a_member_with_limited_patience_is_stalled_by_nobody_for_long() {
+    let mut net = cluster(5, 3);
+    let a = join(&mut net, 0, request(1));
+    let b = join(&mut net, 1, request(2));
+    let slow = join(&mut net, 2, request(3));
+    // A plain binding of the group's type looks like a member that never greets.
+    net.with(HostId(1), |node, _| {
+        let port = node.open(SocketKind::Rdm).unwrap();
+        node.bind(port, ServiceRange::single(GROUP, 7), Scope::Cluster).unwrap();
+    });
+    net.run(Duration::from_millis(50));
+    [a, b].iter().for_each(|m| drop(news(&mut net, *m)));
+    net.with(a.host, |node, _| {
+        let mut options = node.socket_report(a.port).unwrap().options;
+        options.group_patience = Some(Duration::from_secs(2));
+        node.set_options(a.port, options).unwrap();
+    });
+    let (mut sent, mut got, mut waited) = (0, 0, Duration::ZERO);
+    while sent < 200 {
+        match send(&mut net, a, None, &[7; 20_000]) {
+            Ok(_) => sent += 1,
+            Err(error) => {
+                assert_eq!(error, SocketError::WouldBlock);
+                waited += Duration::from_millis(50);
+            }
+        }
+        got += texts(&mut net, b).len();
+        assert!(waited < Duration::from_secs(5), "held up for {waited:?} after {sent}");
+    }
+    net.run(Duration::from_millis(100));
+    got += texts(&mut net, b).len();
+    assert_eq!(got, 200, "those who keep up miss nothing");
+    assert!(waited > Duration::from_secs(2), "nobody was slow");
+    assert_eq!(news(&mut net, a), [(slow.addr(&net), 3, MembershipEvent::Left)]);
+    // The slow one reads what it was sent, then that the sender has left it; it joins again and is met again.
+    let mut last = None;
+    let from = a.addr(&net);
+    while let Some(r) = recv(&mut net, slow) {
+        if r.from == from {
+            last = r.group;
+        }
+    }
+    assert_eq!(last.unwrap().event, Some(MembershipEvent::Left));
+    net.with(slow.host, |node, now| {
+        node.leave(now, slow.port).unwrap();
+        node.join(now, slow.port, request(3)).unwrap();
+    });
+    net.run(Duration::from_millis(50));
+    assert_eq!(news(&mut net, a), [(slow.addr(&net), 3, MembershipEvent::Joined)]);
+    assert_eq!(send(&mut net, a, None, b"welcome back"), Ok(12));
+    assert_eq!(texts(&mut net, slow), [b"welcome back"]);
+}

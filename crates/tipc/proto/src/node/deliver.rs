@@ -322,6 +322,7 @@ impl Node {
             if let Some(at) = again {
                 self.set_socket_timer(port, at);
             }
+            self.group_timeout(now, port);
             let Some(socket) = self.sockets.get_mut(&port) else { continue };
             match &mut socket.state {
                 SocketState::Connecting(c) if c.deadline <= now => {

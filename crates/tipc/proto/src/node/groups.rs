@@ -178,6 +178,21 @@ impl Node {
         }
     }
 
+    /// A member's patience may be at its end.
+    pub(super) fn group_timeout(&mut self, now: Nanos, port: Port) {
+        let Some(socket) = self.sockets.get_mut(&port) else { return };
+        let (Some(group), Some(patience)) = (&mut socket.group, socket.options.group_patience)
+        else {
+            return;
+        };
+        let mut out = Outcome::default();
+        let again = group.lose_patience(now, patience, &mut out);
+        self.apply(port, out);
+        if let Some(at) = again {
+            self.set_socket_timer(port, at);
+        }
+    }
+
     /// The application read a group's message.
     pub(super) fn group_read(&mut self, port: Port, from: SocketAddr, blocks: u32) {
         let mut out = Outcome::default();
@@ -289,10 +304,17 @@ impl Node {
         let mut out = Outcome::default();
         let socket = self.socket(port)?;
         let (wanted, last) = (socket.options.multicast, socket.last_cast);
+        let patience = socket.options.group_patience;
         let group = socket.group.as_mut().ok_or(SocketError::Invalid)?;
         let prepared = group.broadcast(payload.len(), &mut out);
+        let again = patience
+            .filter(|_| prepared == Err(Refusal::Congested))
+            .and_then(|patience| group.broadcast_held_up(now, payload.len(), patience));
         let nodes: BTreeSet<NodeAddr> = group.nodes();
         self.apply(port, out);
+        if let Some(at) = again {
+            self.set_socket_timer(port, at);
+        }
         let follows = prepared?;
         let remote = nodes.len() - usize::from(nodes.contains(&own));
         let replicast = follows || self.replicast_now(now, wanted, last, remote);

@@ -34,6 +34,9 @@ pub struct SocketOptions {
     pub multicast: MulticastMethod,
     /// Small writes to a stream are not merged.
     pub nodelay: bool,
+    /// How long a broadcast to a group waits for a member before this member takes leave of it and goes on with the others. `None`, as in
+    /// Linux, waits for ever.
+    pub group_patience: Option<Duration>,
 }
 
 impl SocketOptions {
@@ -47,6 +50,7 @@ impl SocketOptions {
             receive_octets: SOCKET_RECEIVE_OCTETS,
             multicast: MulticastMethod::Automatic,
             nodelay: false,
+            group_patience: None,
         }
     }
 }

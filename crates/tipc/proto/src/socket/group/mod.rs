@@ -5,6 +5,7 @@
 //! blocks of 1 KiB that a receiver grants to each sender: small ones to all, large ones to the few that send.
 
 mod member;
+mod patience;
 mod protocol;
 mod receive;
 mod send;
@@ -20,6 +21,7 @@ use crate::wire::{GroupProtocolKind, MCAST_HEADER_LEN};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use member::{Member, MemberState};
+use patience::HeldUp;
 
 pub(crate) use receive::GroupData;
 
@@ -120,6 +122,8 @@ pub(crate) struct Group {
     /// The last member that an anycast went to.
     turn: SocketAddr,
     open: bool,
+    /// A broadcast found no room, and none has been sent since.
+    held_up: Option<HeldUp>,
 }
 
 impl Group {
@@ -139,6 +143,7 @@ impl Group {
             ahead: BTreeMap::new(),
             turn: SocketAddr::default(),
             open: false,
+            held_up: None,
         }
     }
 

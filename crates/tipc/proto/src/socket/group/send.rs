@@ -99,5 +99,6 @@ impl Group {
         }
         self.next = self.next.next();
         self.follows_unicast = false;
+        self.held_up = None;
     }
 }
