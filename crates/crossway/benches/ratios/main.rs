@@ -10,7 +10,7 @@ mod reference;
 mod tools;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Parser;
@@ -20,7 +20,7 @@ use crossway_lab::limits::{Ask, CopyLimit, Limits};
 use crossway_lab::plan::Plan;
 use crossway_lab::record::{Record, Status};
 use crossway_lab::run::{self, Event, Options};
-use crossway_lab::{inputs::Workload, shutdown, stats};
+use crossway_lab::{case, inputs::Workload, shutdown, stats};
 use crossway_mech::Wait;
 use crossway_sys::topology::Topology;
 use reference::Reference;
@@ -111,8 +111,28 @@ fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let topology = Topology::read()?;
     let folder = tempfile::tempdir()?;
+    let mut found = Vec::new();
     let plan = plan(&args)?;
-    let cpus = crossway_lab::case::expand(&plan, &topology, &[])
+    if !case::expand(&plan, &topology, &args.filter).is_empty() {
+        within_this_machine(&args, &plan, &topology, folder.path(), &mut found)?;
+    }
+    network::compare(&args, &folder.path().join("network"), &mut found);
+    comparison::print(&found);
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string_pretty(&found)?;
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn within_this_machine(
+    args: &Args,
+    plan: &Plan,
+    topology: &Topology,
+    folder: &Path,
+    found: &mut Vec<Comparison>,
+) -> anyhow::Result<()> {
+    let cpus = case::expand(plan, topology, &[])
         .first()
         .map(|case| case.inputs.cpus.clone())
         .unwrap_or_default();
@@ -120,25 +140,17 @@ fn main() -> anyhow::Result<()> {
         println!("nothing to compare: two cores are needed");
         return Ok(());
     };
-    let reference = Reference::build(folder.path(), &topology, a);
+    let reference = Reference::build(folder, topology, a);
     if let Err(why) = &reference {
         println!("no C loops: {why}");
     }
-    let limits_before = limits(&topology, (a, b))?;
-    let figures = measure(&args, &plan, folder.path().join("out"), reference.as_ref().ok())?;
-    let limits_after = limits(&topology, (a, b))?;
-
-    let mut found = Vec::new();
-    against_loops(&figures, &mut found);
-    against_limits(&figures, [&limits_before, &limits_after], &mut found);
-    among_rings(&figures, &mut found);
-    tools::compare(&figures, (a, b), &mut found);
-    network::compare(&args, &folder.path().join("network"), &mut found);
-    comparison::print(&found);
-    if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&found)?;
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    let limits_before = limits(topology, (a, b))?;
+    let figures = measure(args, plan, folder.join("out"), reference.as_ref().ok())?;
+    let limits_after = limits(topology, (a, b))?;
+    against_loops(&figures, found);
+    against_limits(&figures, [&limits_before, &limits_after], found);
+    among_rings(&figures, found);
+    tools::compare(&figures, (a, b), found);
     Ok(())
 }
 

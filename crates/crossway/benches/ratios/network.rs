@@ -4,13 +4,15 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
+use crossway_lab::case;
 use crossway_lab::inputs::Workload;
 use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::Plan;
 use crossway_lab::record::{Record, Status};
 use crossway_lab::run::{self, Event, Options};
 use crossway_lab::shutdown;
-use crossway_netlab::{Lab, Link, Offloads, Topology};
+use crossway_netlab::{Lab, Link, Offloads, Topology as Network};
+use crossway_sys::topology::Topology;
 
 use crate::comparison::{Comparison, Target};
 use crate::tools::{self, Ends};
@@ -83,8 +85,11 @@ size_bytes = 64
         args.pairs
     );
     let mut plan = Plan::parse("network", "the benchmark's own plan", &text)?;
+    if nothing_wanted(&plan, args)? {
+        return Ok(());
+    }
     let link = Link { offloads, ..Link::default() };
-    let lab = Lab::up(&Topology::of(&["a", "b"], link))?;
+    let lab = Lab::up(&Network::of(&["a", "b"], link))?;
     let (a, b) = (lab.host("a")?, lab.host("b")?);
     plan.set_hosts(&format!("{},{}", quoted(&a.prefix()), quoted(&b.prefix())))?;
     let ends = Ends {
@@ -117,6 +122,11 @@ size_bytes = 64
     add("tcp throughput at 64 KiB: Crossway / iperf3", rates, Target::AtLeast(0.98));
     add("tcp-nodelay round trip at 64 B: Crossway / sockperf", round_trips, Target::AtMost(1.02));
     Ok(())
+}
+
+/// Whether the filters leave no case of the plan.
+fn nothing_wanted(plan: &Plan, args: &Args) -> anyhow::Result<bool> {
+    Ok(case::expand(plan, &Topology::read()?, &args.filter).is_empty())
 }
 
 /// A prefix as `--hosts` takes it: commas within a word are the word's own.
@@ -153,6 +163,9 @@ measure_ms = {SLOW_MEASURE_MS}
 "#
     );
     let plan = Plan::parse("wire", "the benchmark's own plan", &text)?;
+    if nothing_wanted(&plan, args)? {
+        return Ok(());
+    }
     let mut bits = Vec::new();
     run(&plan, args, out, |record| {
         bits.extend(record.throughput.map(|t| t.bytes_per_s * 8.0));
