@@ -145,7 +145,7 @@ impl Bed {
                 if up.network().cpus_shared {
                     warnings.push(SHARED.to_owned());
                 }
-                guests = boot(&up)?;
+                guests = boot(&up, with.program)?;
                 if testbed.tipc.contains(&Tipc::Kernel) {
                     tipc::join_kernels(&guests)?;
                 }
@@ -358,15 +358,17 @@ fn unwritable(error: &OsError) -> BedError {
     BedError::Obstacle(error.to_string(), "make XDG_RUNTIME_DIR or /tmp writable".to_owned())
 }
 
-/// Two guests at the same time, each in the place of a host of the network.
-fn boot(lab: &Lab) -> Result<Vec<Guest>, BedError> {
+/// Two guests at the same time, each in the place of a host of the network, kept by `program`, which need not be the one that
+/// runs.
+fn boot(lab: &Lab, program: &Path) -> Result<Vec<Guest>, BedError> {
     let network = lab.network();
     let booted: Vec<Result<Guest, NetError>> = std::thread::scope(|scope| {
         let boots: Vec<_> = NAMES
             .iter()
             .map(|name| {
                 scope.spawn(move || {
-                    let spec = GuestSpec::new(&format!("{}-{name}", network.name))?;
+                    let mut spec = GuestSpec::new(&format!("{}-{name}", network.name))?;
+                    program.clone_into(&mut spec.program);
                     Guest::boot(&spec, Some((network, name)))
                 })
             })
