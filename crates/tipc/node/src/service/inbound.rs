@@ -96,6 +96,8 @@ impl Service {
             }
             Err(_) => return self.hang_up(now, node, epoll, place),
         };
+        // Less than there was room for: the descriptor is empty, and what comes later is told anew. The end is told once only.
+        local.readable = len == self.scratch.len() || local.ended;
         let padding = len.min(local.pad_owed);
         local.pad_owed -= padding;
         let octets = &self.scratch[padding..len];

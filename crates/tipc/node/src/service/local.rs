@@ -58,6 +58,8 @@ pub(super) struct Local {
     /// The descriptor may hold more to read, and it is in the list of those to be read.
     pub(super) readable: bool,
     pub(super) listed: bool,
+    /// The program sends no more; what it sent before may still be in the descriptor.
+    pub(super) ended: bool,
     /// The descriptor had room when it was last written to.
     pub(super) writable: bool,
     /// What is in the descriptor stays there, so that it polls unwritable.
@@ -106,6 +108,7 @@ impl Local {
             phase,
             readable: false,
             listed: false,
+            ended: false,
             writable: true,
             holds: false,
             pad_owed: 0,

@@ -151,6 +151,7 @@ impl Service {
                     // What it holds is nothing but filling.
                     return self.remove(now, node, epoll, place);
                 }
+                local.ended |= ready.ended;
                 if ready.readable {
                     local.readable = true;
                     // Its end stands behind what is held back: that may take for ever, unless there is a limit to it.
