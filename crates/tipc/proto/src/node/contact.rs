@@ -2,7 +2,7 @@
 
 use super::peer::Contact;
 use super::tunnel::Opening;
-use super::{Event, Node};
+use super::{Address, Destination, Event, Node, Transmit};
 use crate::addr::{BearerId, NodeAddr};
 use crate::bcast::BcastListener;
 use crate::limits::PEER_FORGET;
@@ -146,5 +146,45 @@ impl Node {
         if self.linked == 0 {
             self.discover_afresh(now);
         }
+    }
+
+    /// Takes down every link on a bearer. A peer with another link goes on over that; others are told, and forgotten.
+    pub(super) fn stop_links(&mut self, now: Nanos, bearer: BearerId) {
+        let on_bearer = self.peers.iter().filter(|(_, p)| p.link(bearer).is_some());
+        let addrs: Vec<NodeAddr> = on_bearer.map(|(addr, _)| *addr).collect();
+        for addr in addrs {
+            let Some(peer) = self.peers.get_mut(&addr) else { continue };
+            let goes_on = peer.bearers().any(|b| b != bearer && peer.is_link_up(b));
+            let report = peer.bcast_report(self.bcast.last_sent());
+            let Some(over) = peer.link_mut(bearer) else { continue };
+            let event = over.link.stop(now);
+            let dest = Destination::Unicast(over.media);
+            let mut last_word = Vec::new();
+            if !goes_on && over.link.poll_transmit(now, &report, &mut last_word) {
+                self.answers.push_back((Transmit { bearer, dest }, last_word));
+            }
+            self.link_event(now, addr, bearer, event);
+            let Some(peer) = self.peers.get_mut(&addr) else { continue };
+            peer.links[usize::from(bearer.0)] = None;
+            if peer.bearers().next().is_none() {
+                self.forget_peer(addr);
+            } else {
+                self.touch(addr);
+            }
+        }
+    }
+
+    /// Ends the node's contacts in good order: every peer is told at once instead of having to wait for its tolerance.
+    pub fn stop(&mut self, now: Nanos) {
+        let addrs: Vec<NodeAddr> = self.peers.keys().copied().collect();
+        for addr in addrs {
+            // No link is to take over what another carried.
+            self.lose_peer(now, addr, LinkDownReason::BearerDisabled);
+        }
+        for index in 0..self.bearers.len() {
+            // A slot without bearer has nothing to disable.
+            let _ = self.disable_bearer(now, BearerId(index as u8));
+        }
+        self.address = Address::None;
     }
 }
