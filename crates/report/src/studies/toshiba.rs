@@ -1,31 +1,28 @@
 //! Toshiba 2011: TIPC against TCP between two embedded SoCs (items T3 to T8, T14, T15).
 
+mod packets;
+
 use crossway_lab::inputs::{Ends, Workload};
 use crossway_lab::record::{Record, Span};
-use crossway_lab::steps::Cutting;
 
 use super::evidence::{
     Call, Compared, Evidence, Pair, above, all, efficiency, enough, equal, load, mostly, one_way,
-    packets_each_way, rate,
+    rate,
 };
 use super::{Claim, Figure, Finding, Study, Verdict};
 use crate::estimate::Estimate;
-use crate::steps::{Over, Shape};
 use crate::units::{Quantity, size, three_digits};
 
 const PLAN: &str = "toshiba";
 const LINK_BITS_PER_S: u64 = 100_000_000;
-/// The group of the plan that goes byte by byte; others have other sizes.
-const EDGE: (u64, u64) = (2952, 2953);
-
 /// All of its findings.
 pub(super) fn study(evidence: &Evidence<'_>) -> Study {
     let mut findings = vec![
         crossover(evidence),
         cpu_load(evidence),
-        step(evidence),
-        coalescing(evidence),
-        acknowledgements(evidence),
+        packets::step(evidence),
+        packets::coalescing(evidence),
+        packets::acknowledgements(evidence),
         latency(evidence),
         streaming(evidence),
     ];
@@ -177,250 +174,6 @@ fn cpu_load(evidence: &Evidence<'_>) -> Finding {
 
 fn inverse(ratio: &Estimate) -> Estimate {
     Estimate { value: 1.0 / ratio.value, low: 1.0 / ratio.high, high: 1.0 / ratio.low, n: ratio.n }
-}
-
-/// T4.
-fn step(evidence: &Evidence<'_>) -> Finding {
-    let claim = Claim {
-        id: "T4",
-        title: "A step where a message needs one packet more",
-        says: "Between 2952 and 2953 bytes TIPC's throughput drops: 2 x (1500 - 24) = 2952, one byte more needs a third packet. TCP has no \
-               such step, because the stream is cut into full packets again.",
-        rule: "Packets are counted: confirmed if at 2953 bytes TIPC sends at least 0.9 packets per message more than at 2952, its \
-               throughput has a significant step there and TCP's has none. Not confirmed if the packets per message differ by less than \
-               0.1, or if there is no step of at least 1.5 %.",
-    };
-    let zoomed = |r: &Record| one_way(r) && r.inputs.size_bytes.abs_diff(EDGE.0) <= 300;
-    let Some(pair) = pair(evidence, zoomed) else {
-        return claim.without_records(evidence.missing("trials of 2952 and 2953 bytes", PLAN));
-    };
-    let forward = |r: &Record| packets_each_way(r).map(|(there, _)| there);
-    let (Some(before), Some(behind)) = (pair.at(EDGE.0, forward), pair.at(EDGE.1, forward)) else {
-        return claim.without_records("no packets were counted at 2952 and 2953 bytes".to_owned());
-    };
-    let figures = vec![
-        Figure::new("TIPC, 2952 B: packets per message", Quantity::Number, before.tipc),
-        Figure::new("TIPC, 2953 B: packets per message", Quantity::Number, behind.tipc),
-        Figure::new("TCP, 2952 B: packets per message", Quantity::Number, before.tcp),
-        Figure::new("TCP, 2953 B: packets per message", Quantity::Number, behind.tcp),
-    ];
-    let more = behind.tipc.value - before.tipc.value;
-    let steps_of = |mechanism: &str| -> Vec<(f64, f64, Option<&String>)> {
-        evidence
-            .shapes
-            .found
-            .iter()
-            .filter(|f| f.over == Over::Size && f.workload == Workload::Throughput)
-            .filter(|f| evidence.run.summary.contenders[f.contender].mechanism == mechanism)
-            .filter_map(|f| match f.shape {
-                Shape::Step { after_x, at_x, change, .. }
-                    if at_x - after_x <= 1.0
-                        && change < 0.0
-                        && at_x.max(2652.0) == at_x
-                        && at_x <= 3252.0 =>
-                {
-                    Some((at_x, change, f.cause.as_ref()))
-                }
-                _ => None,
-            })
-            .collect()
-    };
-    let at_edge = |steps: &[(f64, f64, Option<&String>)]| {
-        steps.iter().find(|(x, _, _)| *x == EDGE.1 as f64).map(|(_, change, _)| *change)
-    };
-    let (tipc, tcp) = (steps_of(pair.tipc_id), steps_of("tcp"));
-    let elsewhere: Vec<String> = tipc
-        .iter()
-        .filter(|(x, _, _)| *x != EDGE.1 as f64)
-        .map(|(x, change, cause)| {
-            format!(
-                "at {} B ({} %{})",
-                x,
-                three_digits(change * 100.0),
-                cause.map_or(String::new(), |c| format!(": {c}"))
-            )
-        })
-        .collect();
-    let elsewhere = if elsewhere.is_empty() {
-        String::new()
-    } else {
-        format!("; its steps here are {}", elsewhere.join(", "))
-    };
-    let today = Cutting::tipc(1500, true);
-    match (at_edge(&tipc), at_edge(&tcp)) {
-        _ if more.abs() < 0.1 => {
-            let expected = if today.packets(EDGE.0) == today.packets(EDGE.1) {
-                "; since Linux 5.5 a TIPC packet keeps room for a tunnel's header and encryption, so that messages are cut at \
-                 1404, 2752, 4140 ... bytes instead"
-            } else {
-                ""
-            };
-            let why = format!("no packet more is sent at 2953 bytes{elsewhere}{expected}");
-            claim.judged(pair.place, figures, Verdict::NotConfirmed, why)
-        }
-        (Some(change), None) if more >= 0.9 => {
-            let why = format!(
-                "{} % throughput at 2953 bytes with one packet more, and none in TCP",
-                three_digits(change * 100.0)
-            );
-            claim.judged(pair.place, figures, Verdict::Confirmed, why)
-        }
-        (None, _) if more >= 0.9 => {
-            let why = format!(
-                "a packet more is sent at 2953 bytes, but no step of 1.5 % or more is seen in the throughput{elsewhere}"
-            );
-            claim.judged(pair.place, figures, Verdict::NotConfirmed, why)
-        }
-        (Some(_), Some(_)) => {
-            claim.judged(pair.place, figures, Verdict::NotConfirmed, "TCP has a step there, too")
-        }
-        _ => claim.judged(
-            pair.place,
-            figures,
-            Verdict::NotMeasurable,
-            format!(
-                "packets per message differ by {}, which is neither none nor one",
-                three_digits(more)
-            ),
-        ),
-    }
-}
-
-/// T5.
-fn coalescing(evidence: &Evidence<'_>) -> Finding {
-    let claim = Claim {
-        id: "T5",
-        title: "Packets of small messages",
-        says: "16-byte messages: in 5 s TIPC sends about 280,000 packets, TCP about 20,000, because TCP puts several messages into \
-               one packet and TIPC sends one packet a message.",
-        rule: "Packets from the sender per message at the smallest size up to 512 bytes. Confirmed: TCP's interval lies below 0.5, TIPC's above \
-               0.9. Not confirmed: one of them lies wholly on the other side.",
-    };
-    let small = |r: &Record| one_way(r) && r.inputs.size_bytes <= 512;
-    let Some(pair) = pair(evidence, small) else {
-        return claim
-            .without_records(evidence.missing("one-way trials of 16 bytes beside TCP's", PLAN));
-    };
-    let by_size = pair.by_size(|r| packets_each_way(r).map(|(there, _)| there));
-    let Some((_, least)) = by_size.first() else {
-        return claim.without_records("no packets were counted".to_owned());
-    };
-    let mut figures = Vec::new();
-    for (bytes, c) in &by_size {
-        for (who, value) in [("TCP", c.tcp), ("TIPC", c.tipc)] {
-            figures.push(Figure::new(
-                format!("{who}, {}: packets per message", size(*bytes)),
-                Quantity::Number,
-                value,
-            ));
-        }
-    }
-    let per_second = |r: &Record| {
-        Some(packets_each_way(r)?.0 * r.throughput.filter(|t| t.msgs_per_s > 0.0)?.msgs_per_s * 5.0)
-    };
-    let mut in_five = String::new();
-    if let Some((bytes, c)) = pair.by_size(per_second).first() {
-        for (who, value) in [("TCP", c.tcp), ("TIPC", c.tipc)] {
-            figures.push(Figure::new(
-                format!("{who}, {}: packets in 5 s", size(*bytes)),
-                Quantity::Number,
-                value,
-            ));
-        }
-        in_five = format!(
-            " In 5 s TIPC sends {} times as many packets as TCP (the study: 14).",
-            three_digits(c.ratio.value)
-        );
-    }
-    let tcp = bound(&least.tcp, 0.5);
-    let tipc = match bound(&least.tipc, 0.9) {
-        Call::Holds => Call::Fails,
-        Call::Fails => Call::Holds,
-        Call::Open => Call::Open,
-    };
-    let mut why = match (tcp, tipc) {
-        (Call::Holds, Call::Holds) => {
-            "TCP puts several messages into a packet, TIPC one".to_owned()
-        }
-        (Call::Holds, Call::Fails) => format!(
-            "TIPC puts several messages into a packet, too ({}): Linux 5.5 and later collect small messages of a stream as Nagle's \
-             algorithm does",
-            three_digits(1.0 / least.tipc.value)
-        ),
-        (Call::Fails, _) => "TCP sends a packet or more for every two messages".to_owned(),
-        _ => "the trials do not tell".to_owned(),
-    };
-    why.push('.');
-    why.push_str(&in_five);
-    claim.judged(pair.place, figures, all([tcp, tipc]), why)
-}
-
-/// Claim: the figure is below `limit`.
-fn bound(figure: &Estimate, limit: f64) -> Call {
-    if !enough(figure) {
-        Call::Open
-    } else if figure.high < limit {
-        Call::Holds
-    } else if figure.low >= limit {
-        Call::Fails
-    } else {
-        Call::Open
-    }
-}
-
-/// T6.
-fn acknowledgements(evidence: &Evidence<'_>) -> Finding {
-    let claim = Claim {
-        id: "T6",
-        title: "Acknowledgements",
-        says: "4096-byte messages: both send about 40,000 packets in 5 s. TCP's receiver sends back about half as many packets as it \
-               receives, TIPC's far fewer.",
-        rule: "Packets back per packet forward. Confirmed: TCP's interval lies within 0.35 to 0.65 and TIPC's upper end is below half of \
-               TCP's lower end. Not confirmed: one of them lies wholly outside.",
-    };
-    let Some(pair) = pair(evidence, |r| one_way(r) && r.inputs.size_bytes == 4096) else {
-        return claim
-            .without_records(evidence.missing("one-way trials of 4096 bytes beside TCP's", PLAN));
-    };
-    // Nothing at all sent back is a ratio of 0, of which no ratio can be taken: a hair stands for it.
-    let back = |r: &Record| packets_each_way(r).map(|(there, back)| (back / there).max(1e-6));
-    let Some(ratios) = pair.at(4096, back) else {
-        return claim.without_records("no packets were counted".to_owned());
-    };
-    let mut figures = vec![
-        Figure::new("TCP: packets back per packet forward", Quantity::Number, ratios.tcp),
-        Figure::new("TIPC: packets back per packet forward", Quantity::Number, ratios.tipc),
-    ];
-    let in_five = |r: &Record| Some(packets_each_way(r)?.0 * r.throughput?.msgs_per_s * 5.0);
-    if let Some(c) = pair.at(4096, in_five) {
-        figures.push(Figure::new("TCP: packets forward in 5 s", Quantity::Number, c.tcp));
-        figures.push(Figure::new("TIPC: packets forward in 5 s", Quantity::Number, c.tipc));
-    }
-    let (tcp, tipc) = (ratios.tcp, ratios.tipc);
-    let half = if !enough(&tcp) {
-        Call::Open
-    } else if tcp.low >= 0.35 && tcp.high <= 0.65 {
-        Call::Holds
-    } else if tcp.low > 0.65 || tcp.high < 0.35 {
-        Call::Fails
-    } else {
-        Call::Open
-    };
-    let fewer = if !enough(&tipc) {
-        Call::Open
-    } else if tipc.high < tcp.low / 2.0 {
-        Call::Holds
-    } else if tipc.low >= tcp.high / 2.0 {
-        Call::Fails
-    } else {
-        Call::Open
-    };
-    let why = format!(
-        "TCP's receiver sends back {} packets per packet, TIPC's {}",
-        three_digits(tcp.value),
-        three_digits(tipc.value)
-    );
-    claim.judged(pair.place, figures, all([half, fewer]), why)
 }
 
 /// T7.

@@ -1,0 +1,149 @@
+//! How much goes in one call: what one receive gives (C6), TIPC's largest message and TCP's large ones (C7).
+
+use crossway_lab::inputs::Ends;
+use crossway_lab::record::{Record, Status};
+use crossway_lab::stats::ratio_interval;
+
+use super::super::evidence::{Call, Evidence, enough, place, rate};
+use super::super::{Claim, Figure, Finding, Verdict};
+use super::{PLAN, exchange};
+use crate::estimate::Estimate;
+use crate::units::Quantity;
+
+/// C6.
+pub(super) fn one_receive(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "C6",
+        title: "What one recv() gives",
+        says: "recv() gave at most 4344 bytes stably (3 x 1448, three segments), so larger messages need a loop.",
+        rule: "The largest single receive of TCP between two hosts, messages of 8 KiB and more. Confirmed: no trial saw more than 4344 bytes. Not confirmed: one \
+               did.",
+    };
+    let wanted = |r: &Record| {
+        r.inputs.testbed.is_some()
+            && r.inputs.ends == Ends::Between
+            && r.inputs.size_bytes >= 8192
+            // A small buffer would bound what a receive can give.
+            && r.inputs.socket_buffer_bytes.is_none()
+            && r.facts.contains_key("largest_recv_bytes")
+    };
+    let records = evidence.of("tcp", wanted);
+    let largest: Vec<f64> = records
+        .iter()
+        .filter_map(|r| r.facts.get("largest_recv_bytes"))
+        .map(|b| *b as f64)
+        .collect();
+    let (Some(first), Some(value)) = (records.first(), Estimate::of(&largest)) else {
+        return claim.without_records(
+            evidence.missing("TCP trials that counted what one recv() gave", PLAN),
+        );
+    };
+    let most = largest.iter().copied().fold(0.0, f64::max);
+    let figures =
+        vec![Figure::new("TCP: most bytes that one recv() gave, by trial", Quantity::Bytes, value)];
+    let call = if most <= 4344.0 { Call::Holds } else { Call::Fails };
+    let why = format!(
+        "one recv() gave up to {most} bytes; a loop on its return value is needed all the same, since it may give fewer"
+    );
+    claim.judged(place(first), figures, call, why)
+}
+
+/// C7, TIPC.
+pub(super) fn one_call(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "C7 TIPC",
+        title: "Largest TIPC message",
+        says: "TIPC takes at most 66,000 bytes in one call.",
+        rule: "A socket that keeps messages apart. Confirmed: 66,000 bytes were carried and 66,001 were refused for their size. Not confirmed: \
+               66,001 were carried, or 66,000 refused.",
+    };
+    let messages: Vec<&Record> = evidence
+        .run
+        .records
+        .iter()
+        .filter(|r| r.mechanism.starts_with("tipc-") && !r.mechanism.ends_with("-stream"))
+        .collect();
+    let carried = |bytes: u64| {
+        messages.iter().find(|r| r.inputs.size_bytes == bytes && r.status == Status::Ok)
+    };
+    let refused = |bytes: u64| {
+        messages.iter().find(|r| {
+            r.inputs.size_bytes == bytes
+                && r.status == Status::Skipped
+                && r.reason.as_deref().is_some_and(|why| why.contains("largest message"))
+        })
+    };
+    match (carried(66_000), refused(66_001)) {
+        _ if carried(66_001).is_some() => claim.judged(
+            "",
+            Vec::new(),
+            Verdict::NotConfirmed,
+            "66,001 bytes were carried in one call",
+        ),
+        _ if refused(66_000).is_some() => {
+            claim.judged("", Vec::new(), Verdict::NotConfirmed, "66,000 bytes were refused")
+        }
+        (Some(ok), Some(no)) => claim.judged(
+            place(ok),
+            Vec::new(),
+            Verdict::Confirmed,
+            format!(
+                "{} carried 66,000 bytes in one call; 66,001 are refused before the kernel is asked, which has the same bound \
+                 (TIPC_MAX_USER_MSG_SIZE): {}",
+                ok.mechanism,
+                no.reason.as_deref().unwrap_or_default()
+            ),
+        ),
+        _ => claim.without_records(evidence.missing("messages of 66,000 and 66,001 bytes", PLAN)),
+    }
+}
+
+/// C7, TCP.
+pub(super) fn large_tcp(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "C7 TCP",
+        title: "TCP messages above 16 KiB",
+        says: "TCP messages above 16 KB are split and put together again: bandwidth stops rising or falls.",
+        rule: "Bandwidth of exchanges, 64 KiB over 16 KiB. Confirmed: the interval lies at 1.05 or below. Not confirmed: it lies above.",
+    };
+    let between = |r: &Record| exchange(r) && r.inputs.ends == Ends::Between;
+    let records = evidence.of("tcp", between);
+    let at = |bytes: u64| -> Vec<f64> {
+        let here = records.iter().filter(|r| r.inputs.size_bytes == bytes);
+        here.filter_map(|r| rate(r)).collect()
+    };
+    let (small, large) = (at(16_384), at(65_536));
+    let (Some(interval), Some(first)) = (ratio_interval(&large, &small, 0.95), records.first())
+    else {
+        return claim.without_records(evidence.missing("TCP exchanges of 16 and 64 KiB", PLAN));
+    };
+    let (Some(a), Some(b)) = (Estimate::of(&small), Estimate::of(&large)) else {
+        return claim.without_records(evidence.missing("TCP exchanges of 16 and 64 KiB", PLAN));
+    };
+    let ratio = Estimate {
+        value: b.value / a.value,
+        low: interval.low,
+        high: interval.high,
+        n: a.n.min(b.n),
+    };
+    let figures = vec![
+        Figure::new("TCP, 16 KiB: bandwidth of exchanges", Quantity::ByteRate, a),
+        Figure::new("TCP, 64 KiB: bandwidth of exchanges", Quantity::ByteRate, b),
+        Figure::new("64 KiB over 16 KiB", Quantity::Number, ratio),
+    ];
+    let call = if !enough(&ratio) {
+        Call::Open
+    } else if interval.high <= 1.05 {
+        Call::Holds
+    } else if interval.low > 1.05 {
+        Call::Fails
+    } else {
+        Call::Open
+    };
+    let word = match call {
+        Call::Holds => "bandwidth rises no more",
+        Call::Fails => "bandwidth goes on rising",
+        Call::Open => "the trials do not tell",
+    };
+    claim.judged(place(first), figures, call, word)
+}
