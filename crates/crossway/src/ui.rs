@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use serde::Serialize;
 
 /// It ran and the answer is no.
@@ -92,4 +93,24 @@ pub(crate) fn start_tracing(verbose: u8, ui: &Ui) {
         .with_ansi(ui.colour_stderr)
         .without_time()
         .init();
+}
+
+/// SIGINT and SIGTERM, for a subcommand that ends by them and still has something to do then.
+pub(crate) struct Interrupts(std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+impl Interrupts {
+    /// Has the signals noted from now on instead of ending the process.
+    pub(crate) fn catch() -> anyhow::Result<Self> {
+        let flag = std::sync::Arc::default();
+        for number in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(number, std::sync::Arc::clone(&flag))
+                .context("cannot catch signals")?;
+        }
+        Ok(Self(flag))
+    }
+
+    /// Whether one came.
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
 }

@@ -120,3 +120,8 @@ pub fn raise_descriptor_limit() -> u64 {
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
+
+/// The user in whose name this process acts.
+pub fn effective_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}

@@ -17,6 +17,7 @@ mod rank;
 mod report;
 mod rerun;
 mod role;
+mod tipc;
 mod tipcd;
 
 use std::process::ExitCode;
@@ -58,6 +59,7 @@ commands! {
     guest::Guest,
     agent::Agent,
     tipcd::Tipcd,
+    tipc::Tipc,
     report::Report,
     compare::Compare,
     rank::Rank,

@@ -6,6 +6,7 @@
 //! Calls on the path of messages fail with a bare [`Errno`], the one that AF_TIPC has; the others with an [`Error`] that says what to do.
 
 pub mod address;
+pub mod admin;
 mod daemon;
 mod error;
 mod kernel_socket;

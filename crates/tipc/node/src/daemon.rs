@@ -3,14 +3,24 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use crossway_sys::OsError;
 use crossway_sys::epoll::{Epoll, Ready, Report};
+use crossway_tipc_proto::addr::BearerId;
 use crossway_tipc_proto::node::{Event, Node};
 
+use crate::admin::carry_out;
+use crate::outbox::Attached;
 use crate::runner::{Runner, RunnerError, now};
 use crate::service::{Service, Token};
 
 /// Descriptors that are told of at a time.
 const BATCH: usize = 256;
+
+/// Has a bearer's frames told of.
+pub(crate) fn watch_bearer(epoll: &Epoll, attached: &Attached) -> Result<(), OsError> {
+    let token = Token::Bearer(attached.id.0.into()).encode();
+    epoll.add(attached.bearer.fd(), token, Report::WhileReadable)
+}
 
 /// A node with bearers and programs.
 #[derive(Debug)]
@@ -28,8 +38,8 @@ impl Daemon {
     /// [`RunnerError::Os`].
     pub fn new(runner: Runner, service: Service) -> Result<Self, RunnerError> {
         let epoll = Epoll::new(BATCH)?;
-        for (index, bearer) in (0..).zip(runner.bearers()) {
-            epoll.add(bearer.fd(), Token::Bearer(index).encode(), Report::WhileReadable)?;
+        for attached in runner.bearers() {
+            watch_bearer(&epoll, attached)?;
         }
         service.watch(&epoll)?;
         Ok(Self { runner, service, epoll, happened: Vec::with_capacity(BATCH) })
@@ -77,7 +87,7 @@ impl Daemon {
         let mut other = false;
         for ready in &self.happened {
             match Token::decode(ready.token) {
-                Some(Token::Bearer(index)) => self.runner.receive(index as usize),
+                Some(Token::Bearer(number)) => self.runner.receive(BearerId(number as u8)),
                 Some(Token::Other) => other = true,
                 Some(token) => {
                     let node = self.runner.node();
@@ -92,6 +102,10 @@ impl Daemon {
             node.handle_timeout(at);
         }
         self.service.handle_timeout(at, node, &self.epoll);
+        while let Some((place, order)) = self.service.poll_order() {
+            let outcome = carry_out(&mut self.runner, &self.service, &self.epoll, &order);
+            self.service.reply(place, outcome);
+        }
         self.serve_node(at);
         self.runner.flush();
         Ok(other)

@@ -4,6 +4,7 @@
 //! [`Service`] gives other processes sockets, and [`Daemon`] is the event loop over both.
 //! UDP needs no privilege; Ethernet needs CAP_NET_RAW.
 
+mod admin;
 mod bearer;
 mod command;
 mod daemon;
@@ -12,6 +13,7 @@ mod outbox;
 mod runner;
 mod service;
 mod spec;
+mod tap;
 
 pub use bearer::{Bearer, BearerOpenError};
 pub use command::{TipcdOptions, run_tipcd};

@@ -11,6 +11,7 @@ use crossway_tipc_proto::time::Nanos;
 
 use crate::bearer::Bearer;
 use crate::guard::Guard;
+use crate::tap::Tap;
 
 /// Frames taken from the protocol before other work gets its turn.
 const FRAMES_PER_TURN: usize = 2 * MOST;
@@ -43,6 +44,8 @@ pub struct Traffic {
 pub(crate) struct Attached {
     pub(crate) id: BearerId,
     pub(crate) bearer: Bearer,
+    /// UDP port on which it receives a multicast group.
+    pub(crate) group_port: Option<u16>,
     pub(crate) traffic: Traffic,
 }
 
@@ -86,6 +89,7 @@ impl Outbox {
         node: &mut Node,
         guard: &mut impl Guard,
         bearers: &mut [Attached],
+        taps: &mut Vec<Tap>,
     ) {
         if self.blocked.is_some_and(|(_, again)| now < again) {
             return;
@@ -96,11 +100,19 @@ impl Outbox {
             if self.blocked.is_some() || taken >= FRAMES_PER_TURN {
                 return;
             }
-            taken += self.fill(now, node, guard, bearers);
+            taken += self.fill(now, node, guard, bearers, taps);
             if self.messages.is_empty() {
                 return;
             }
         }
+    }
+
+    /// A bearer was removed from its place: what waits for it is lost, the others move up.
+    pub(crate) fn forget(&mut self, index: usize) {
+        self.messages.drain(..self.next);
+        self.next = 0;
+        self.messages.retain(|m| m.bearer != index);
+        self.messages.iter_mut().filter(|m| m.bearer > index).for_each(|m| m.bearer -= 1);
     }
 
     /// Takes a batch from the protocol; tells how many frames.
@@ -110,6 +122,7 @@ impl Outbox {
         node: &mut Node,
         guard: &mut impl Guard,
         bearers: &mut [Attached],
+        taps: &mut Vec<Tap>,
     ) -> usize {
         self.messages.clear();
         self.next = 0;
@@ -124,6 +137,10 @@ impl Outbox {
             };
             // The protocol does not know a bearer that is gone for long.
             let Some(index) = bearers.iter().position(|b| b.id == bearer) else { continue };
+            if !taps.is_empty() {
+                let bearer = &bearers[index].bearer;
+                taps.retain_mut(|tap| tap.show_sent(bearer, &dest, &self.frames[frame]));
+            }
             if !guard.seal(&mut self.frames[frame]) {
                 bearers[index].traffic.frames_unsent += 1;
                 continue;

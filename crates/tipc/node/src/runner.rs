@@ -13,6 +13,7 @@ use crate::bearer::{Bearer, BearerOpenError};
 use crate::guard::{Guard, Plain};
 use crate::outbox::{Attached, Outbox, Traffic};
 use crate::spec::BearerSpec;
+use crate::tap::Tap;
 use crossway_tipc_proto::addr::NetworkId;
 
 /// Largest frame: a UDP datagram.
@@ -72,10 +73,10 @@ pub struct Runner<G = Plain> {
     not_genuine: u64,
     network: NetworkId,
     bearers: Vec<Attached>,
-    /// UDP ports on which bearers receive a multicast group.
-    group_ports: Vec<u16>,
     outbox: Outbox,
     inbox: Inbox,
+    /// Who looks at the frames.
+    taps: Vec<Tap>,
 }
 
 pub(crate) fn now() -> Nanos {
@@ -99,9 +100,9 @@ impl<G: Guard> Runner<G> {
             not_genuine: 0,
             network,
             bearers: Vec::new(),
-            group_ports: Vec::new(),
             outbox: Outbox::default(),
             inbox: Inbox::new(FRAME_LEN_MAX),
+            taps: Vec::new(),
         }
     }
 
@@ -137,7 +138,7 @@ impl<G: Guard> Runner<G> {
     pub fn enable(&mut self, spec: &BearerSpec, name: &str) -> Result<BearerId, RunnerError> {
         let written = || format!("{spec:?}");
         if let Some(port) = spec.group_port()
-            && self.group_ports.contains(&port)
+            && self.bearers.iter().any(|b| b.group_port == Some(port))
         {
             return Err(RunnerError::SharedPort { spec: written(), port });
         }
@@ -147,8 +148,12 @@ impl<G: Guard> Runner<G> {
         cfg.broadcasts = bearer.broadcasts();
         let refused = |source| RunnerError::Refused { spec: written(), source };
         let id = self.node.enable_bearer(now(), cfg).map_err(refused)?;
-        self.bearers.push(Attached { id, bearer, traffic: Traffic::default() });
-        self.group_ports.extend(spec.group_port());
+        self.bearers.push(Attached {
+            id,
+            bearer,
+            group_port: spec.group_port(),
+            traffic: Traffic::default(),
+        });
         Ok(id)
     }
 
@@ -167,10 +172,12 @@ impl<G: Guard> Runner<G> {
         let limit = at + limit;
         let until = self.poll_timeout().map_or(limit, |t| t.min(limit));
         let fds: Vec<BorrowedFd<'_>> =
-            self.bearers().map(Bearer::fd).chain(others.iter().copied()).collect();
+            self.bearers.iter().map(|b| b.bearer.fd()).chain(others.iter().copied()).collect();
         let ready = poll::any_readable(&fds, Some(clock::instant_at(until.0)))?;
-        for (index, _) in ready.iter().take(self.bearers.len()).enumerate().filter(|(_, r)| **r) {
-            self.receive(index);
+        let readable: Vec<BearerId> =
+            self.bearers.iter().zip(&ready).filter(|(_, r)| **r).map(|(b, _)| b.id).collect();
+        for id in readable {
+            self.receive(id);
         }
         self.node.handle_timeout(now());
         self.flush();
@@ -178,13 +185,41 @@ impl<G: Guard> Runner<G> {
     }
 
     /// The bearers in the order in which they were enabled.
-    pub(crate) fn bearers(&self) -> impl Iterator<Item = &Bearer> {
-        self.bearers.iter().map(|b| &b.bearer)
+    pub(crate) fn bearers(&self) -> impl Iterator<Item = &Attached> {
+        self.bearers.iter()
     }
 
-    /// Takes frames from the bearer of this place, as many as one turn allows.
-    pub(crate) fn receive(&mut self, index: usize) {
-        let Some(Attached { id, bearer, traffic }) = self.bearers.get_mut(index) else { return };
+    /// One of them.
+    pub(crate) fn bearer(&mut self, id: BearerId) -> Option<&mut Bearer> {
+        self.bearers.iter_mut().find(|b| b.id == id).map(|b| &mut b.bearer)
+    }
+
+    /// Detaches the node from a bearer and closes it; the peers are told.
+    ///
+    /// # Errors
+    /// [`BearerError::NoSuchBearer`].
+    pub(crate) fn disable(&mut self, id: BearerId) -> Result<(), BearerError> {
+        self.node.disable_bearer(now(), id)?;
+        self.flush();
+        if let Some(index) = self.bearers.iter().position(|b| b.id == id) {
+            self.bearers.remove(index);
+            self.outbox.forget(index);
+        }
+        Ok(())
+    }
+
+    /// Has all frames of all bearers shown from now on.
+    pub(crate) fn tap(&mut self, tap: Tap) {
+        self.taps.push(tap);
+    }
+
+    /// Takes frames from a bearer, as many as one turn allows.
+    pub(crate) fn receive(&mut self, id: BearerId) {
+        let Some(Attached { id, bearer, traffic, .. }) =
+            self.bearers.iter_mut().find(|b| b.id == id)
+        else {
+            return;
+        };
         for _ in 0..BATCHES_PER_TURN {
             // EAGAIN ends the turn; other errors are those of frames sent earlier (an unreachable remote) and no reason to stop.
             let Ok(count) = bearer.try_receive(&mut self.inbox) else { break };
@@ -194,10 +229,15 @@ impl<G: Guard> Runner<G> {
             for n in 0..count {
                 // Beyond the largest frame there are none.
                 let Some(packet) = self.inbox.get_mut(n) else { continue };
-                match self.guard.open(packet) {
-                    Some(frame) => self.node.handle_frame(at, *id, frame),
-                    None => self.not_genuine += 1,
+                let Some(frame) = self.guard.open(packet) else {
+                    self.not_genuine += 1;
+                    continue;
+                };
+                if !self.taps.is_empty() {
+                    let from = self.node.station_of(*id, frame);
+                    self.taps.retain_mut(|tap| tap.show_received(bearer, from.as_ref(), frame));
                 }
+                self.node.handle_frame(at, *id, frame);
             }
             if count < MOST {
                 break;
@@ -207,7 +247,13 @@ impl<G: Guard> Runner<G> {
 
     /// Sends what is due, as much as one turn allows; [`Runner::poll_timeout`] tells whether there is more.
     pub(crate) fn flush(&mut self) {
-        self.outbox.flush(now(), &mut self.node, &mut self.guard, &mut self.bearers);
+        self.outbox.flush(
+            now(),
+            &mut self.node,
+            &mut self.guard,
+            &mut self.bearers,
+            &mut self.taps,
+        );
     }
 
     /// Ends all contacts in good order and closes the bearers.

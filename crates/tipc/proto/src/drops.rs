@@ -67,6 +67,8 @@ drop_reasons! {
     BadNameUpdate = "bad-name-update",
     /// A binding that exists already, a withdrawal of none, or one binding too many.
     BadBinding = "bad-binding",
+    /// Discovery of a station that an operator removed.
+    RemovedRemote = "removed-remote",
     /// A part of the protocol that is not spoken here.
     NotSpoken = "not-spoken",
     /// No such port, and the message may not be returned.

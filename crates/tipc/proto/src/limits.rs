@@ -41,6 +41,9 @@ pub const ACK_EVERY: u16 = 16;
 /// Packets received out of order that bring an immediate report of the gap; a timer reports smaller ones.
 pub const NACK_AFTER_DEFERRED: usize = 3;
 
+/// Highest priority of a link.
+pub const PRIORITY_MAX: u8 = 31;
+
 /// First send window of a unicast link, in packets, and the least it falls to.
 pub const WINDOW_MIN: u16 = 50;
 

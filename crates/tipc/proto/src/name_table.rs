@@ -291,7 +291,16 @@ impl NameTable {
 
     /// Every binding of the table, by service type.
     pub fn iter(&self) -> impl Iterator<Item = Binding> {
-        self.ranges.overlapping(0, u64::MAX).flat_map(|(at, bound)| {
+        self.behind(None)
+    }
+
+    /// The bindings behind a range in the order of types and bounds; all of them without one.
+    pub fn behind(&self, range: Option<ServiceRange>) -> impl Iterator<Item = Binding> {
+        let entries = match range {
+            Some(range) => self.ranges.behind(bounds(range), (0, u64::MAX)),
+            None => self.ranges.overlapping(0, u64::MAX),
+        };
+        entries.flat_map(|(at, bound)| {
             bound.iter().map(move |(_, member)| binding(range_of(at), member))
         })
     }

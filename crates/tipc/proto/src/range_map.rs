@@ -7,7 +7,7 @@
 
 mod overlapping;
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, vec::Vec};
 use arrayvec::ArrayVec;
 pub(crate) use overlapping::Overlapping;
 
@@ -16,7 +16,6 @@ const FAN_OUT: usize = 32;
 /// Two neighbours that would fill no more than this of one node become one.
 const MERGE_AT: usize = FAN_OUT / 2;
 
-/// A range: lower and upper bound, both included.
 type Bounds<P> = (P, P);
 
 /// Values by range; points are compared as `P` orders them.
@@ -359,6 +358,27 @@ impl<P: Copy + Ord, V> RangeMap<P, V> {
     /// The ranges that share a point with this one, by their bounds.
     pub(crate) fn overlapping(&self, lower: P, upper: P) -> Overlapping<'_, P, V> {
         Overlapping::new(self.root.as_deref(), lower, upper)
+    }
+
+    /// The ranges behind this one in the order of their bounds; `all` reaches from the lowest point to the highest.
+    pub(crate) fn behind(&self, bounds: Bounds<P>, all: Bounds<P>) -> Overlapping<'_, P, V> {
+        let mut path = Vec::new();
+        let mut next = self.root.as_deref();
+        while let Some(tree) = next {
+            let at = match tree {
+                Tree::Inner(inner) => {
+                    let n = inner.route(bounds);
+                    next = Some(&inner.children[n]);
+                    n + 1
+                }
+                Tree::Leaf(leaf) => {
+                    next = None;
+                    leaf.find(bounds).map_or_else(|at| at, |at| at + 1)
+                }
+            };
+            path.push((tree, at));
+        }
+        Overlapping::on(path, all.0, all.1)
     }
 
     /// Levels of the tree.

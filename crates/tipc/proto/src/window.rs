@@ -16,12 +16,19 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) const fn new(max: u16) -> Self {
-        Self { size: WINDOW_MIN, max, threshold: max, credit: 0, recover: None }
+        let size = if max < WINDOW_MIN { max } else { WINDOW_MIN };
+        Self { size, max, threshold: max, credit: 0, recover: None }
     }
 
     /// Packets that may be under way.
     pub(crate) const fn size(&self) -> u16 {
         self.size
+    }
+
+    /// Sets the largest size.
+    pub(crate) fn set_max(&mut self, max: u16) {
+        (self.max, self.threshold) = (max, max);
+        self.size = self.size.min(max);
     }
 
     /// Packets were acknowledged while the window was in use.

@@ -134,6 +134,11 @@ pub enum Request<'a> {
         /// The socket.
         token: u64,
     },
+    /// An operator's order: answered by EPERM, or by a descriptor of the outcome and, if that is what was asked, one more.
+    Administer {
+        /// [`crate::admin::Order`] as JSON.
+        order: &'a [u8],
+    },
 }
 
 /// The answer to a hello.
@@ -246,6 +251,7 @@ impl<'a> Request<'a> {
             Self::Connect { token, address, pad, payload } => {
                 op(6).u64(token).octets(&address).u32(pad).octets(payload)
             }
+            Self::Administer { order } => op(64).octets(order),
             Self::Shutdown { token } => op(7).u64(token),
             Self::Report { token } => op(8).u64(token),
             Self::SetOption { token, name, value } => op(9).u64(token).u32(name).u32(value),
@@ -270,6 +276,9 @@ impl<'a> Request<'a> {
                 .and_then(|()| r.u32())
                 .and_then(|version| u16::try_from(version).ok())
                 .map(|version| Self::Hello { version });
+        }
+        if op == 64 {
+            return Some(Self::Administer { order: r.rest() });
         }
         if op == 2 {
             let kind = Kind::from_number(r.u32()?)?;

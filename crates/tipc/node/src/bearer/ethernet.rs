@@ -9,7 +9,7 @@ use crossway_tipc_proto::addr::MediaAddr;
 use super::{BearerOpenError, set_buffers};
 
 const ETHER_TYPE: u16 = 0x88ca;
-const BROADCAST: [u8; 6] = [0xff; 6];
+pub(crate) const BROADCAST: [u8; 6] = [0xff; 6];
 
 /// A packet socket on one device.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ use crossway_tipc_proto::addr::{MediaAddr, NetworkId};
 use crossway_tipc_proto::node::Destination;
 
 use crate::spec::BearerSpec;
+pub(crate) use ethernet::BROADCAST as ETHERNET_BROADCAST;
 use ethernet::EthernetBearer;
 use udp::UdpBearer;
 
@@ -91,6 +92,22 @@ impl Bearer {
         match self {
             Self::Udp(b) => b.broadcasts(),
             Self::Ethernet(_) => true,
+        }
+    }
+
+    /// Where a UDP bearer sends discovery and broadcasts; nothing for a medium that has its own.
+    pub fn remotes(&self) -> &[SocketAddr] {
+        match self {
+            Self::Udp(b) => b.stations(),
+            Self::Ethernet(_) => &[],
+        }
+    }
+
+    /// The UDP bearer, if it is one.
+    pub(crate) const fn as_udp(&mut self) -> Option<&mut UdpBearer> {
+        match self {
+            Self::Udp(b) => Some(b),
+            Self::Ethernet(_) => None,
         }
     }
 

@@ -19,8 +19,24 @@ const MTU_V6: usize = 1_280;
 pub struct UdpBearer {
     fd: OwnedFd,
     local: SocketAddr,
+    /// Where a broadcast goes, as an operator reads it and as the system takes it.
+    remotes: Vec<SocketAddr>,
     broadcast: Vec<Address>,
     multicasts: bool,
+}
+
+/// Why a remote cannot be added or removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RemoteError {
+    /// It is there already.
+    #[error("the bearer sends there already")]
+    Exists,
+    /// Of another family than the bearer, or no address of one host.
+    #[error("expected the unicast address of one host, of the bearer's family")]
+    NotAHost,
+    /// It is the last one, and without any there is no bearer.
+    #[error("it is the bearer's only remote; disable the bearer instead")]
+    Last,
 }
 
 /// The group of a network: 228.0.x.y with the number's two low octets, or ff02:: with its decimal digits.
@@ -56,9 +72,7 @@ impl UdpBearer {
         if !remotes.is_empty() {
             socket::bind(&fd, &socket::inet_address(local), &object)?;
             set_buffers(&fd)?;
-            let broadcast = remotes.iter().copied().map(socket::inet_address).collect();
-            let multicasts = remotes.iter().all(|to| to.ip().is_multicast());
-            return Ok(Self { fd, local, broadcast, multicasts });
+            return Ok(Self::new(fd, local, remotes));
         }
         // Datagrams to the group do not reach a socket that is bound to a unicast address.
         let (any, through) = match local.ip() {
@@ -74,8 +88,45 @@ impl UdpBearer {
         let group = group(local.ip(), network);
         multicast::join(&fd, group, through)?;
         set_buffers(&fd)?;
-        let broadcast = vec![socket::inet_address(SocketAddr::new(group, local.port()))];
-        Ok(Self { fd, local, broadcast, multicasts: true })
+        Ok(Self::new(fd, local, vec![SocketAddr::new(group, local.port())]))
+    }
+
+    fn new(fd: OwnedFd, local: SocketAddr, remotes: Vec<SocketAddr>) -> Self {
+        let broadcast = remotes.iter().copied().map(socket::inet_address).collect();
+        let multicasts = remotes.iter().all(|to| to.ip().is_multicast());
+        Self { fd, local, remotes, broadcast, multicasts }
+    }
+
+    /// The group, or each remote.
+    pub(super) fn stations(&self) -> &[SocketAddr] {
+        &self.remotes
+    }
+
+    /// Sends to one remote more from now on.
+    pub(crate) fn add_remote(&mut self, remote: SocketAddr) -> Result<(), RemoteError> {
+        let ip = remote.ip();
+        if remote.is_ipv4() != self.local.is_ipv4() || ip.is_multicast() || ip.is_unspecified() {
+            return Err(RemoteError::NotAHost);
+        }
+        if self.remotes.contains(&remote) {
+            return Err(RemoteError::Exists);
+        }
+        self.remotes.push(remote);
+        self.broadcast.push(socket::inet_address(remote));
+        Ok(())
+    }
+
+    /// Sends no more discovery and broadcasts to a remote.
+    pub(crate) fn remove_remote(&mut self, remote: SocketAddr) -> Result<(), RemoteError> {
+        if remote.ip().is_multicast() || remote.is_ipv4() != self.local.is_ipv4() {
+            return Err(RemoteError::NotAHost);
+        }
+        if self.remotes == [remote] {
+            return Err(RemoteError::Last);
+        }
+        self.remotes.retain(|there| *there != remote);
+        self.broadcast = self.remotes.iter().copied().map(socket::inet_address).collect();
+        Ok(())
     }
 
     pub(super) fn addr(&self) -> MediaAddr {

@@ -10,13 +10,14 @@ mod limits;
 mod linger;
 mod local;
 mod offers;
+mod orders;
 mod outbound;
 mod request;
 mod token;
 
 pub use door::ServiceError;
 pub use limits::ServiceLimits;
-pub(crate) use token::Token;
+pub(crate) use token::{Place, Token};
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -40,7 +41,7 @@ use client::Client;
 use door::Door;
 use limits::STREAM_READ_OCTETS;
 use local::{AfterLinger, Local, Phase};
-use token::{Place, Table};
+use token::Table;
 
 /// What the node's programs have, and how it reaches them.
 #[derive(Debug)]
@@ -60,6 +61,8 @@ pub struct Service {
     lingers: BTreeSet<(Nanos, u32, u32)>,
     /// Messages of programs that reached nobody and were not to be returned.
     undelivered: u64,
+    /// Orders of operators, with who is to be told what came of them.
+    orders: VecDeque<(Place, Vec<u8>)>,
     /// Events of the node that were looked at and are still to be told to the caller.
     pub(crate) told: VecDeque<Event>,
 }
@@ -90,6 +93,7 @@ impl Service {
             ready: VecDeque::new(),
             lingers: BTreeSet::new(),
             undelivered: 0,
+            orders: VecDeque::new(),
             told: VecDeque::new(),
         })
     }

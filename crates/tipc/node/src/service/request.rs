@@ -70,6 +70,7 @@ impl Service {
             Err(_) => 0,
         };
         let answer = match Request::decode(&octets[..len]) {
+            Some(Request::Administer { order }) => return self.take_order(place, order),
             Some(request) => self.answer(now, node, epoll, place, &request),
             None => None,
         };
@@ -85,7 +86,7 @@ impl Service {
     }
 
     /// The control connection is over; the program's sockets, which another may share, stay.
-    fn leave(&mut self, place: Place) {
+    pub(super) fn leave(&mut self, place: Place) {
         if let Some(client) = self.clients.get_mut(place) {
             client.control = None;
             if client.sockets() == 0 {
@@ -110,7 +111,7 @@ impl Service {
             return None;
         }
         let token = match *request {
-            Request::Hello { .. } => return None,
+            Request::Hello { .. } | Request::Administer { .. } => return None,
             Request::Open { kind } => return Some(self.open_socket(node, epoll, client, kind)),
             Request::Bind { token, .. }
             | Request::UnbindAll { token }
@@ -176,7 +177,9 @@ impl Service {
             }),
             Request::Join { group, .. } => Answer::of(join(now, node, port, group)),
             Request::Leave { .. } => Answer::of(node.leave(now, port).map_err(errno)),
-            Request::Hello { .. } | Request::Open { .. } => return None,
+            Request::Hello { .. } | Request::Open { .. } | Request::Administer { .. } => {
+                return None;
+            }
         };
         // The program's next look at an epoch must see what its own request did.
         self.handle_events(now, node, epoll);

@@ -3,7 +3,7 @@
 /// Whose descriptor it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
-    /// The bearer of this place.
+    /// The bearer of this number.
     Bearer(u32),
     /// The service's door.
     Door,

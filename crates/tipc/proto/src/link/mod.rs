@@ -7,9 +7,11 @@
 mod protocol;
 mod receive;
 mod send;
+mod settings;
 mod supervise;
 mod tunnel;
 
+pub use settings::LinkSettings;
 pub(crate) use tunnel::Remains;
 
 use crate::addr::{BearerId, NodeAddr};
@@ -176,6 +178,8 @@ pub(crate) struct Link {
     state_tx: Seq,
     state_rx: Seq,
     due: Option<Due>,
+    /// STATE messages that still carry what an operator set.
+    tellings: u8,
 
     tick_at: Nanos,
     ticks: u32,
@@ -216,6 +220,7 @@ impl Link {
             state_tx: Seq(1),
             state_rx: Seq(1),
             due: None,
+            tellings: 0,
             tick_at: now,
             ticks: 0,
             silent_ticks: 0,
@@ -276,6 +281,10 @@ impl Link {
 
     pub(crate) const fn window_size(&self) -> u16 {
         self.window.size()
+    }
+
+    pub(crate) const fn window_max(&self) -> u16 {
+        self.cfg.window_max
     }
 
     pub(crate) const fn round_trip(&self) -> Option<Duration> {

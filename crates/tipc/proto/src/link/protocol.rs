@@ -172,6 +172,7 @@ impl Link {
                 self.state_tx = self.state_tx.next();
                 self.report_tail = false;
                 self.unacked = 0;
+                (tolerance_ms, priority) = self.told_in_state();
                 self.stats.states_sent += 1;
                 self.stats.gaps_sent += u64::from(gap > 0);
                 if probe {

@@ -8,6 +8,7 @@ use crate::limits::{
 };
 use crate::time::Nanos;
 use crate::wire::InterfaceName;
+use alloc::collections::BTreeSet;
 use core::time::Duration;
 
 /// What a bearer is.
@@ -85,6 +86,8 @@ pub(super) struct Bearer {
     /// When the next discovery message goes out.
     pub(super) discover_at: Nanos,
     pub(super) discover_interval: Duration,
+    /// Stations that an operator removed: their discovery is not heard.
+    pub(super) removed: BTreeSet<MediaAddr>,
 }
 
 impl Bearer {
@@ -118,8 +121,12 @@ impl Node {
         }
         let index = self.bearers.iter().position(Option::is_none).ok_or(BearerError::TooMany)?;
         let id = *self.id.get_or_insert_with(|| NodeId::from_media(&cfg.addr));
-        self.bearers[index] =
-            Some(Bearer { cfg, discover_at: now, discover_interval: DISCOVERY_FIRST });
+        self.bearers[index] = Some(Bearer {
+            cfg,
+            discover_at: now,
+            discover_interval: DISCOVERY_FIRST,
+            removed: BTreeSet::new(),
+        });
         self.bound_broadcasts();
         if self.address == Address::None {
             match self.cfg.addr {
@@ -143,7 +150,7 @@ impl Node {
         slot.take().ok_or(BearerError::NoSuchBearer)?;
         self.bcast_copies.retain(|(b, _)| *b != bearer);
         self.bound_broadcasts();
-        self.stop_links(now, bearer);
+        self.stop_links(now, bearer, None);
         Ok(())
     }
 

@@ -1,9 +1,9 @@
 //! Links that come and go, and what that means for the contact with their node.
 
-use super::peer::Contact;
+use super::peer::{Contact, Peer};
 use super::tunnel::Opening;
 use super::{Address, Destination, Event, Node, Transmit};
-use crate::addr::{BearerId, NodeAddr};
+use crate::addr::{BearerId, MediaAddr, NodeAddr};
 use crate::bcast::BcastListener;
 use crate::limits::PEER_FORGET;
 use crate::link::{LinkDownReason, LinkEvent};
@@ -148,10 +148,11 @@ impl Node {
         }
     }
 
-    /// Takes down every link on a bearer. A peer with another link goes on over that; others are told, and forgotten.
-    pub(super) fn stop_links(&mut self, now: Nanos, bearer: BearerId) {
-        let on_bearer = self.peers.iter().filter(|(_, p)| p.link(bearer).is_some());
-        let addrs: Vec<NodeAddr> = on_bearer.map(|(addr, _)| *addr).collect();
+    /// Takes down every link on a bearer, or that to one station. A peer with another link goes on over that; others are told, and
+    /// forgotten.
+    pub(super) fn stop_links(&mut self, now: Nanos, bearer: BearerId, station: Option<MediaAddr>) {
+        let meant = |p: &Peer| p.link(bearer).is_some_and(|l| station.is_none_or(|s| s == l.media));
+        let addrs: Vec<_> = self.peers.iter().filter(|(_, p)| meant(p)).map(|(a, _)| *a).collect();
         for addr in addrs {
             let Some(peer) = self.peers.get_mut(&addr) else { continue };
             let goes_on = peer.bearers().any(|b| b != bearer && peer.is_link_up(b));

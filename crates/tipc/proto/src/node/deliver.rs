@@ -166,6 +166,7 @@ impl Node {
                 }
                 let was_empty = socket.front().is_none();
                 socket.push(bytes.to_vec());
+                socket.received.count(m.payload.len());
                 if was_empty {
                     self.socket_changed(port);
                 }

@@ -28,6 +28,9 @@ impl Node {
         match view.user() {
             Some(User::LinkConfig) => {
                 let message = Discovery::decode(&view)?;
+                if self.is_removed(bearer, &message.media) {
+                    return Err(DropReason::RemovedRemote);
+                }
                 self.handle_discovery(now, bearer, &message)
             }
             Some(User::LinkProtocol) => {

@@ -18,6 +18,7 @@
 //! assert_eq!(node.poll_timeout(), None, "a node without bearers waits for nothing");
 //! ```
 
+mod administer;
 mod bearer;
 mod contact;
 mod deliver;
@@ -39,6 +40,7 @@ mod subscriptions;
 mod topology;
 mod tunnel;
 
+pub use administer::{BearerReport, SettingError, Traffic};
 pub use bearer::{BearerConfig, BearerError};
 pub use handover::{ConnectionRequest, Incoming, Taken};
 pub use options::option;
@@ -218,6 +220,8 @@ pub struct Node {
     serving: bool,
     /// Messages between sockets of this node.
     local: VecDeque<Vec<u8>>,
+    /// What went that way.
+    local_traffic: Traffic,
     events: VecDeque<Event>,
     drops: DropCounters,
 }
@@ -254,6 +258,7 @@ impl Node {
             topology: Topology::default(),
             serving: false,
             local: VecDeque::new(),
+            local_traffic: Traffic::default(),
             events: VecDeque::new(),
             drops: DropCounters::default(),
             cfg,

@@ -48,6 +48,8 @@ pub struct LinkReport {
     pub tolerance: Duration,
     /// Send window, in packets.
     pub window: u16,
+    /// Largest it may become.
+    pub window_max: u16,
     /// Smoothed round trip, once measured.
     pub round_trip: Option<Duration>,
     /// Counters.
@@ -82,6 +84,7 @@ impl Peer {
             plane: link.plane(),
             tolerance: link.tolerance(),
             window: link.window_size(),
+            window_max: link.window_max(),
             round_trip: link.round_trip(),
             stats: *link.stats(),
         }

@@ -30,6 +30,20 @@ impl Node {
         dest: Option<Address>,
         payload: &[u8],
     ) -> Result<usize, SocketError> {
+        let taken = self.send_by_kind(now, port, dest, payload)?;
+        if let Some(socket) = self.sockets.get_mut(&port) {
+            socket.sent.count(taken);
+        }
+        Ok(taken)
+    }
+
+    fn send_by_kind(
+        &mut self,
+        now: Nanos,
+        port: Port,
+        dest: Option<Address>,
+        payload: &[u8],
+    ) -> Result<usize, SocketError> {
         let socket = self.socket(port)?;
         if socket.kind.is_connected_kind() {
             return self.send_connected(now, port, dest, payload);
@@ -213,6 +227,7 @@ impl Node {
         let own = self.own();
         loop {
             if let Some(bytes) = self.local.pop_front() {
+                self.count_local(&bytes);
                 self.handle_message(now, own, bytes);
             } else if let Some(port) = self.woken.pop_front() {
                 let _ = self.push_stream(port, false);

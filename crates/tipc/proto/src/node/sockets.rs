@@ -85,6 +85,8 @@ impl Node {
             queued_messages: socket.queued(),
             queued_octets: socket.octets(),
             group: socket.group.as_ref().map(|g| g.request),
+            sent: socket.sent,
+            received: socket.received,
         })
     }
 
@@ -391,4 +393,8 @@ pub struct SocketReport {
     pub queued_octets: usize,
     /// The group that it is a member of.
     pub group: Option<GroupRequest>,
+    /// What was sent.
+    pub sent: super::Traffic,
+    /// What came, returned messages included.
+    pub received: super::Traffic,
 }

@@ -15,7 +15,11 @@ pub(crate) struct Overlapping<'a, P, V> {
 
 impl<'a, P, V> Overlapping<'a, P, V> {
     pub(super) fn new(root: Option<&'a Tree<P, V>>, lower: P, upper: P) -> Self {
-        Self { path: root.map(|root| (root, 0)).into_iter().collect(), lower, upper, visited: 0 }
+        Self::on(root.map(|root| (root, 0)).into_iter().collect(), lower, upper)
+    }
+
+    pub(super) const fn on(path: Vec<(&'a Tree<P, V>, usize)>, lower: P, upper: P) -> Self {
+        Self { path, lower, upper, visited: 0 }
     }
 
     /// Tree nodes read so far, which is what a search costs.

@@ -39,6 +39,8 @@ proptest! {
         }
         for (lower, width) in probes {
             let upper = lower + width;
+            let later: Vec<_> = model.iter().filter(|(b, _)| **b > (lower, upper)).map(|(b, v)| (*b, v)).collect();
+            prop_assert_eq!(map.behind((lower, upper), (0, u64::MAX)).collect::<Vec<_>>(), later);
             let expected: Vec<_> =
                 model.iter().filter(|((l, u), _)| *l <= upper && lower <= *u).map(|(b, v)| (*b, v)).collect();
             prop_assert_eq!(map.overlapping(lower, upper).collect::<Vec<_>>(), expected);

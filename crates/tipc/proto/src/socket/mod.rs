@@ -17,6 +17,7 @@ pub use options::{MulticastMethod, SocketOptions};
 
 use crate::addr::{Importance, NodeAddr, Port, Scope, ServiceRange, SocketAddr};
 use crate::limits::MESSAGE_OVERHEAD;
+use crate::node::Traffic;
 use crate::seq::Seq;
 use crate::time::Nanos;
 use crate::wire::{DataKind, DataMessage, ErrorCode, User, View};
@@ -135,6 +136,9 @@ pub(crate) struct Socket {
     pub(crate) group: Option<Group>,
     /// Number of its next broadcast, in the next group that it joins.
     pub(crate) group_next: Seq,
+    /// What was sent and what came, returned messages included.
+    pub(crate) sent: Traffic,
+    pub(crate) received: Traffic,
     queue: VecDeque<Queued>,
     queue_octets: usize,
     /// Octets of the first message that a stream reader took already.
@@ -154,6 +158,8 @@ impl Socket {
             mcast_order: McastOrder::new(),
             group: None,
             group_next: Seq(0),
+            sent: Traffic { messages: 0, octets: 0 },
+            received: Traffic { messages: 0, octets: 0 },
             queue: VecDeque::new(),
             queue_octets: 0,
             taken: 0,

@@ -1,0 +1,157 @@
+//! `crossway tipc`: what the kernel's tool of that name does for the kernel's TIPC, for a tipcd.
+
+mod bearer;
+mod capture;
+mod link;
+mod nametable;
+mod node;
+mod peer;
+mod socket;
+mod top;
+mod trace;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crossway_tipc_client::admin::{AdminError, Administration, Order, Outcome, Settings};
+use crossway_tipc_client::{Error, default_path};
+use serde::Serialize;
+
+use super::Run;
+use crate::ui::Ui;
+
+/// Shows and changes a tipcd while it runs: its node, bearers, links, names, sockets and peers
+///
+/// The words and columns are those of iproute2's `tipc`, which does the same for the kernel's TIPC. A tipcd obeys root and the user who
+/// started it.
+#[derive(clap::Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Tipc {
+    #[command(subcommand)]
+    view: View,
+    /// The tipcd's socket [default: $TIPCD_SOCKET, /run/tipcd.sock, or tipcd.sock in $XDG_RUNTIME_DIR]
+    #[arg(long, value_name = "PATH", global = true)]
+    socket: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum View {
+    /// The node: identity, address, cluster, node-local traffic, drops
+    Node(node::Node),
+    /// Bearers: list, enable, disable; add and remove remotes; set what links begin with
+    Bearer(bearer::Bearer),
+    /// Links: list, statistics; set tolerance, priority, window
+    Link(link::Link),
+    /// The name table
+    Nametable(nametable::Nametable),
+    /// The programs' sockets, each with its process
+    Socket(socket::Socket),
+    /// The other nodes
+    Peer(peer::Peer),
+    /// Traffic, links and the busiest sockets, again and again
+    Top(top::Top),
+    /// Writes all frames of all bearers to a file for tshark
+    Trace(trace::Trace),
+}
+
+/// What each view needs.
+struct Site<'a> {
+    tipcd: Administration,
+    ui: &'a Ui,
+    json: bool,
+}
+
+impl Site<'_> {
+    /// Gives an order that asks for nothing but to be carried out.
+    fn carry_out(&self, order: &Order) -> anyhow::Result<ExitCode> {
+        match self.tipcd.order(order)? {
+            Outcome::Done if self.json => self.ui.print_json(&serde_json::json!({"done": true}))?,
+            Outcome::Done => {}
+            other => return Err(self.tipcd.nonsense(format!("{other:?}")).into()),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Prints as JSON, or else by `print`.
+    fn show<T: Serialize>(&self, what: &T, print: impl FnOnce(&T)) -> anyhow::Result<ExitCode> {
+        if self.json {
+            self.ui.print_json(what)?;
+        } else {
+            print(what);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Asks for a view; anything else that comes back is nonsense.
+macro_rules! ask {
+    ($site:expr, $order:expr, $outcome:ident) => {
+        match $site.tipcd.order(&$order)? {
+            crossway_tipc_client::admin::Outcome::$outcome(view) => view,
+            other => return Err($site.tipcd.nonsense(format!("{other:?}")).into()),
+        }
+    };
+}
+use ask;
+
+/// What a link is to have.
+#[derive(clap::Args)]
+#[group(required = true, multiple = true)]
+struct SetArguments {
+    /// Silence after which the link fails, 50 to 30000 milliseconds
+    #[arg(long, value_name = "MS")]
+    tolerance: Option<u32>,
+    /// Priority, 1 to 31: traffic takes the links of the highest
+    #[arg(long, value_name = "N")]
+    priority: Option<u8>,
+    /// Largest send window, 1 to 8191 packets
+    #[arg(long, value_name = "PACKETS")]
+    window: Option<u16>,
+}
+
+impl SetArguments {
+    const fn settings(&self) -> Settings {
+        Settings {
+            tolerance_ms: self.tolerance,
+            priority: self.priority,
+            window_packets: self.window,
+        }
+    }
+}
+
+/// With a kernel's TIPC but no tipcd, the kernel's own tool is what is wanted.
+fn explain(error: AdminError) -> anyhow::Error {
+    let no_daemon = matches!(error, AdminError::Client(Error::NoDaemon { .. }));
+    let kernel = crossway_mech::registry::ALL.iter().any(|mechanism| {
+        mechanism.id == "tipc-kernel-rdm"
+            && matches!((mechanism.probe)(), crossway_mech::Probe::Ready { .. })
+    });
+    if no_daemon && kernel {
+        return anyhow::anyhow!(
+            "{error}; this kernel has TIPC itself, whose node iproute2's `tipc` shows (tipc link list)"
+        );
+    }
+    // Its text names the cause already.
+    anyhow::anyhow!("{error}")
+}
+
+impl Run for Tipc {
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        let path = self.socket.unwrap_or_else(default_path);
+        let tipcd = Administration::at(&path).map_err(explain)?;
+        let site = Site { tipcd, ui, json: self.json };
+        match self.view {
+            View::Node(view) => view.run(&site),
+            View::Bearer(view) => view.run(&site),
+            View::Link(view) => view.run(&site),
+            View::Nametable(view) => view.run(&site),
+            View::Socket(view) => view.run(&site),
+            View::Peer(view) => view.run(&site),
+            View::Top(view) => view.run(&site),
+            View::Trace(view) => view.run(&site),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `crossway tipc node`.
+
+use std::process::ExitCode;
+
+use crossway_tipc_client::admin::{NodeView, Order, PeerView};
+
+use super::{Site, ask};
+
+#[derive(clap::Args)]
+pub(super) struct Node {
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Clone, Copy, clap::Subcommand)]
+enum What {
+    /// This node and the others, by identity and address
+    List,
+    /// One property
+    Get {
+        /// Which
+        #[arg(value_enum)]
+        property: Property,
+    },
+    /// Node-local traffic, what is held and what was dropped
+    Statistics,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Property {
+    /// The 128-bit identity
+    Identity,
+    /// The 32-bit address
+    Address,
+    /// Number of the cluster
+    Netid,
+}
+
+impl Node {
+    pub(super) fn run(self, site: &Site<'_>) -> anyhow::Result<ExitCode> {
+        let node = ask!(site, Order::Node, Node);
+        match self.what {
+            None | Some(What::Statistics) => site.show(&*node, print_statistics),
+            Some(What::List) => {
+                let peers = ask!(site, Order::Peers, Peers);
+                site.show(&serde_json::json!({"node": node, "peers": peers}), |_| {
+                    print_list(&node, &peers);
+                })
+            }
+            Some(What::Get { property }) => {
+                let (name, value) = match property {
+                    Property::Identity => ("identity", node.identity),
+                    Property::Address => ("address", node.address),
+                    Property::Netid => ("netid", Some(node.netid.to_string())),
+                };
+                let value = value.ok_or_else(|| {
+                    anyhow::anyhow!("the node has no {name} yet: enable a bearer (crossway tipc bearer enable), or wait a second")
+                })?;
+                site.show(&serde_json::json!({ name: value }), |_| println!("{value}"))
+            }
+        }
+    }
+}
+
+fn print_list(node: &NodeView, peers: &[PeerView]) {
+    println!("{:<32} {:<8} State", "Node Identity", "Hash");
+    let line = |identity: &str, address: &str, up: bool| {
+        println!("{identity:<32} {address:>8} {}", if up { "up" } else { "down" });
+    };
+    let none = String::new();
+    let address = node.address.as_ref().unwrap_or(&none);
+    line(node.identity.as_ref().unwrap_or(&none), address, node.address.is_some());
+    for peer in peers {
+        line(&peer.identity, &peer.address, peer.up);
+    }
+}
+
+fn print_statistics(node: &NodeView) {
+    let unknown = "-".to_owned();
+    println!("Node {}", node.identity.as_ref().unwrap_or(&unknown));
+    let address = node.address.as_ref().unwrap_or(&unknown);
+    println!("  Address:{address}  Netid:{}  Peers up:{}", node.netid, node.peers_up);
+    println!("  Version:{}  Process:{}", node.version, node.pid);
+    println!(
+        "  Programs:{}  Sockets:{}  Bindings:{}  Held:{} octets",
+        node.programs, node.sockets, node.bindings, node.held_octets
+    );
+    println!("  Node-local messages:{} octets:{}", node.local.messages, node.local.octets);
+    println!(
+        "  Undelivered messages:{}  Unsent frames:{}",
+        node.undelivered_messages, node.unsent_frames
+    );
+    for (reason, count) in &node.drops {
+        println!("  Dropped {reason}:{count}");
+    }
+}

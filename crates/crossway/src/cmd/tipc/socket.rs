@@ -1,0 +1,55 @@
+//! `crossway tipc socket`.
+
+use std::process::ExitCode;
+
+use crossway_tipc_client::admin::{Order, SocketView};
+
+use super::{Site, ask};
+
+#[derive(clap::Args)]
+pub(super) struct Socket {
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Clone, Copy, clap::Subcommand)]
+enum What {
+    /// The sockets: connection, bindings, process
+    List {
+        /// Counters too
+        #[arg(long)]
+        statistics: bool,
+    },
+}
+
+impl Socket {
+    pub(super) fn run(self, site: &Site<'_>) -> anyhow::Result<ExitCode> {
+        let sockets = ask!(site, Order::Sockets, Sockets);
+        let statistics = matches!(self.what, Some(What::List { statistics: true }));
+        site.show(&sockets, |sockets| sockets.iter().for_each(|s| print(s, statistics)))
+    }
+}
+
+/// Process and command, as far as they are known.
+pub(super) fn owner(s: &SocketView) -> String {
+    match (s.pid, &s.command) {
+        (Some(pid), Some(command)) => format!("{pid} ({command})"),
+        (Some(pid), None) => format!("{pid} (gone)"),
+        (None, _) => "unknown".to_owned(),
+    }
+}
+
+fn print(s: &SocketView, statistics: bool) {
+    println!("socket {} {} process {}", s.port, s.kind, owner(s));
+    if let Some(peer) = &s.connected_to {
+        println!("  connected to {peer}");
+    }
+    for b in &s.bindings {
+        println!("  bound to {{{},{},{}}} {}", b.service, b.lower, b.upper, b.scope);
+    }
+    if statistics {
+        println!("  RX messages:{} octets:{}", s.received.messages, s.received.octets);
+        println!("  TX messages:{} octets:{}", s.sent.messages, s.sent.octets);
+        println!("  Queued messages:{} octets:{}", s.queued_messages, s.queued_octets);
+    }
+}

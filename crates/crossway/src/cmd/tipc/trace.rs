@@ -1,0 +1,146 @@
+//! `crossway tipc trace`.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use crossway_sys::Errno;
+use crossway_tipc_client::admin::Station;
+
+use super::{Site, capture};
+use crate::ui::Interrupts;
+
+/// The port that tshark takes for TIPC.
+const UDP_PORT: u16 = 6118;
+/// Octets that are written at a time; always whole frames.
+const BATCH_OCTETS: usize = 1 << 20;
+
+#[derive(clap::Args)]
+pub(super) struct Trace {
+    /// The file to write, or - for standard output
+    file: PathBuf,
+    /// Ends after so many frames
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// Ends after so many seconds; without a limit SIGINT ends it
+    #[arg(long, value_name = "S")]
+    seconds: Option<u64>,
+}
+
+impl Trace {
+    pub(super) fn run(self, site: &Site<'_>) -> anyhow::Result<ExitCode> {
+        let mut out = Output::create(&self.file)?;
+        let interrupts = Interrupts::catch()?;
+        let mut frames = site.tipcd.trace()?;
+        let end = self.seconds.map(|s| Instant::now() + Duration::from_secs(s));
+        out.write(&capture::file_header(), 0)?;
+        let (mut written, mut lost, mut odd_port) = (0, 0, None);
+        let mut batch = Vec::new();
+        let over = |written| self.count.is_some_and(|count| written >= count);
+        while !over(written) && !interrupts.any() && end.is_none_or(|end| Instant::now() < end) {
+            match frames.try_next() {
+                Ok(Some(frame)) => {
+                    if let (Station::Udp(from), Station::Udp(to)) = (frame.from, frame.to)
+                        && from.port() != UDP_PORT
+                        && to.port() != UDP_PORT
+                    {
+                        odd_port = Some(from.port());
+                    }
+                    lost = frame.lost;
+                    capture::append(&frame, &mut batch);
+                    written += 1;
+                    if batch.len() < BATCH_OCTETS {
+                        continue;
+                    }
+                }
+                Ok(None) if batch.is_empty() => {
+                    // Short, so that a signal that came just before is not slept through.
+                    let soon = Instant::now() + Duration::from_millis(100);
+                    frames.wait(Some(end.map_or(soon, |end| end.min(soon))))?;
+                    continue;
+                }
+                Ok(None) => {}
+                Err(Errno::PIPE) => {
+                    out.write(&batch, written)?;
+                    anyhow::bail!(
+                        "the tipcd at {} ended; {written} frames are in {}",
+                        site.tipcd.path().display(),
+                        self.file.display()
+                    );
+                }
+                Err(errno) => return Err(errno).context("cannot read frames from the tipcd"),
+            }
+            out.write(&batch, written)?;
+            batch.clear();
+        }
+        out.write(&batch, written)?;
+        report(site, &self.file, written, lost, odd_port)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn report(
+    site: &Site<'_>,
+    file: &Path,
+    written: u64,
+    lost: u64,
+    odd_port: Option<u16>,
+) -> anyhow::Result<()> {
+    if site.json && file != Path::new("-") {
+        site.ui.print_json(&serde_json::json!({
+            "file": file, "frames": written, "lost_frames": lost, "udp_port": odd_port,
+        }))?;
+        return Ok(());
+    }
+    eprintln!("{written} frames in {}", file.display());
+    if lost > 0 {
+        eprintln!("{lost} frames came faster than they could be written and are missing");
+    }
+    if let Some(port) = odd_port {
+        eprintln!(
+            "tshark knows TIPC by UDP port {UDP_PORT}; read this with: tshark -d udp.port=={port},tipc -r FILE"
+        );
+    }
+    Ok(())
+}
+
+/// Where the capture goes.
+struct Output {
+    to: Box<dyn Write>,
+    name: String,
+}
+
+impl Output {
+    fn create(path: &Path) -> anyhow::Result<Self> {
+        if path == Path::new("-") {
+            return Ok(Self {
+                to: Box::new(std::io::stdout()),
+                name: "standard output".to_owned(),
+            });
+        }
+        let name = path.display().to_string();
+        let file = File::create(path).with_context(|| {
+            format!("cannot create {name}; name a file in a directory that you may write to")
+        })?;
+        Ok(Self { to: Box::new(file), name })
+    }
+
+    fn write(&mut self, octets: &[u8], frames: u64) -> anyhow::Result<()> {
+        self.to.write_all(octets).and_then(|()| self.to.flush()).map_err(|error| {
+            let remedy = match error.kind() {
+                std::io::ErrorKind::StorageFull => {
+                    "the disk is full: make room or name a file elsewhere"
+                }
+                std::io::ErrorKind::BrokenPipe => "who read it is gone",
+                _ => "name another file",
+            };
+            anyhow::anyhow!(
+                "cannot write to {}: {error}; {remedy}; the trace ended at frame {frames} and the file's last frames may be missing",
+                self.name
+            )
+        })
+    }
+}

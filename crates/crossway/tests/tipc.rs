@@ -1,0 +1,303 @@
+//! `crossway tipc` on private tipcds.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crossway_tipc_client::{Address, Kind, LoneTipcd, NodeSocket, Patience, Scope, ServiceRange};
+use serde_json::Value;
+
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+fn program() -> Command {
+    Command::new(assert_cmd::cargo::cargo_bin!("crossway"))
+}
+
+/// Loopback addresses of this process's own, so that others can use the same port.
+fn host(n: u32) -> String {
+    let pid = std::process::id();
+    format!("127.{}.{}.{n}", 64 + pid / 250 % 64, 1 + pid % 250)
+}
+
+/// A tipcd that ends with this value.
+struct Site {
+    tipcd: LoneTipcd,
+    _dir: tempfile::TempDir,
+}
+
+impl Site {
+    fn with(args: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = program();
+        command.arg("tipcd").args(args);
+        let tipcd = LoneTipcd::start(command, &dir.path().join("tipcd.sock")).unwrap();
+        Self { tipcd, _dir: dir }
+    }
+
+    fn path(&self) -> &Path {
+        self.tipcd.path()
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        program().arg("tipc").arg("--socket").arg(self.path()).args(args).output().unwrap()
+    }
+
+    fn text(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.text(&[args, &["--json"]].concat())).unwrap()
+    }
+
+    fn error(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// Waits until the links that are up lead to exactly these nodes.
+    fn linked_to(&self, peers: &[&str]) -> Value {
+        let begin = Instant::now();
+        loop {
+            let links = self.json(&["link", "list"]);
+            let up: Vec<_> = links.as_array().unwrap().iter().filter(|l| l["up"] == true).collect();
+            let is_to = |peer: &&str| up.iter().any(|l| name(l).contains(&format!("-{peer}:")));
+            if up.len() == peers.len() && peers.iter().all(is_to) {
+                return links;
+            }
+            assert!(begin.elapsed() < WATCHDOG, "no links to {peers:?}: {links}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+fn name(link: &Value) -> &str {
+    link["name"].as_str().unwrap()
+}
+
+/// Two nodes with a UDP bearer each, linked.
+fn pair(n: u32) -> (Site, Site) {
+    let (a, b) = (host(n), host(n + 1));
+    let one = Site::with(&[&format!("udp:{a},{b}"), "--id", "alpha"]);
+    let two = Site::with(&[&format!("udp:{b},{a}"), "--id", "beta"]);
+    one.linked_to(&["beta"]);
+    two.linked_to(&["alpha"]);
+    (one, two)
+}
+
+#[test]
+fn sockets_show_their_process_and_node_local_traffic_is_counted() {
+    let site = Site::with(&["--id", "alpha"]);
+    let socket = NodeSocket::open(site.path(), Kind::Rdm).unwrap();
+    let range = ServiceRange { service: 1000, lower: 5, upper: 7 };
+    socket.bind(range, Scope::Cluster).unwrap();
+    let to = Address::Service { service: 1000, instance: 6, domain: 0 };
+    let soon = || Patience::Until(Instant::now() + WATCHDOG);
+    for _ in 0..3 {
+        socket.send(b"hello", Some(to), soon()).unwrap();
+        let mut buffer = [0; 8];
+        assert_eq!(socket.recv(&mut buffer, soon()).unwrap(), 5);
+    }
+    let sockets = site.json(&["socket", "list"]);
+    let [one] = &sockets.as_array().unwrap()[..] else { panic!("{sockets}") };
+    assert_eq!(one["kind"], "rdm");
+    assert_eq!(one["pid"], std::process::id());
+    let own_name = std::fs::read_to_string("/proc/self/comm").unwrap();
+    assert_eq!(one["command"], own_name.trim_end());
+    assert_eq!(one["sent"], serde_json::json!({"messages": 3, "octets": 15}));
+    assert_eq!(one["received"], serde_json::json!({"messages": 3, "octets": 15}));
+    let bound = &one["bindings"][0];
+    assert_eq!(
+        (&bound["type"], &bound["lower"], &bound["upper"]),
+        (&1000.into(), &5.into(), &7.into())
+    );
+    let node = site.json(&["node"]);
+    assert_eq!(node["local"], serde_json::json!({"messages": 3, "octets": 15}));
+    assert_eq!((&node["sockets"], &node["identity"]), (&1.into(), &"alpha".into()));
+    let names = site.json(&["nametable", "show", "--type", "1000"]);
+    assert_eq!(names.as_array().unwrap().len(), 1);
+    assert_eq!(names[0]["port"], one["port"]);
+    let text = site.text(&["nametable", "show"]);
+    assert!(
+        text.starts_with("Type       Lower      Upper      Scope    Port       Node\n"),
+        "{text}"
+    );
+    let text = site.text(&["socket", "list"]);
+    assert!(text.contains("  bound to {1000,5,7} cluster\n"), "{text}");
+}
+
+#[test]
+fn links_and_peers_are_shown_and_a_setting_reaches_the_other_end() {
+    let (one, two) = pair(10);
+    let links = one.linked_to(&["beta"]);
+    let link = name(&links[0]);
+    assert_eq!(link, "alpha:udp0-beta:udp0");
+    assert_eq!(one.text(&["link", "list"]), "alpha:udp0-beta:udp0: up\n");
+    assert_eq!(one.text(&["bearer", "list"]), "udp:udp0\n");
+    let peers = one.json(&["peer", "list"]);
+    assert_eq!((&peers[0]["identity"], &peers[0]["up"]), (&"beta".into(), &true.into()));
+    let listed = one.text(&["node", "list"]);
+    assert_eq!(
+        listed.lines().map(|l| l.split_whitespace().next()).collect::<Vec<_>>(),
+        [Some("Node"), Some("alpha"), Some("beta")]
+    );
+    let set = ["link", "set", link, "--tolerance", "800", "--priority", "20", "--window", "40"];
+    assert_eq!(one.text(&set), "");
+    let has = |site: &Site, tolerance: u64, priority: u64| {
+        let links = site.json(&["link", "statistics"]);
+        links[0]["tolerance_ms"] == tolerance
+            && links[0]["priority"] == priority
+            && links[0]["up"] == true
+    };
+    let begin = Instant::now();
+    while !(has(&one, 800, 20) && has(&two, 800, 20)) {
+        assert!(begin.elapsed() < WATCHDOG, "{}", two.json(&["link", "list"]));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(one.json(&["link", "get", link])["window_packets"], 40);
+    let text = one.text(&["link", "stat", link]);
+    assert!(
+        text.contains("  ACTIVE  MTU:14000  Priority:20  Tolerance:800 ms  Window:40 packets\n"),
+        "{text}"
+    );
+    for (set, said) in [
+        (["link", "set", link, "--tolerance", "49"], "between 50 and 30000 ms"),
+        (["link", "set", link, "--priority", "32"], "between 1 and 31"),
+        (["link", "set", "nobody", "--window", "9"], "there is alpha:udp0-beta:udp0"),
+    ] {
+        let error = one.error(&set);
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn bearers_come_and_go_and_one_remote_leaves_without_disturbing_others() {
+    let (a, b, c) = (host(20), host(21), host(22));
+    let one = Site::with(&["--id", "alpha"]);
+    let two = Site::with(&[&format!("udp:{b},{a}"), "--id", "beta"]);
+    let three = Site::with(&[&format!("udp:{c},{a}"), "--id", "gamma"]);
+    assert!(one.error(&["bearer", "disable", "udp0"]).contains("this node has none"));
+    let enable = ["bearer", "enable", &format!("udp:{a},{b}"), "--name", "lan", "--priority", "12"];
+    assert_eq!(one.text(&enable), "");
+    // The third finds us by itself, and is then sent to as well.
+    assert_eq!(one.text(&["bearer", "add", "lan", "--remoteip", &c]), "");
+    let links = one.linked_to(&["beta", "gamma"]);
+    assert!(links.as_array().unwrap().iter().all(|l| l["priority"] == 12), "{links}");
+    let remotes = &one.json(&["bearer", "list"])[0]["remotes"];
+    assert_eq!(remotes, &serde_json::json!([format!("{b}:6118"), format!("{c}:6118")]));
+    assert_eq!(one.text(&["bearer", "remove", "udp:lan", "--remoteip", &b]), "");
+    let links = one.linked_to(&["gamma"]);
+    assert_eq!(links[0]["ups"], 1, "the other link never went down");
+    two.linked_to(&[]);
+    assert_eq!(
+        one.json(&["bearer", "list"])[0]["removed"],
+        serde_json::json!([format!("{b}:6118")])
+    );
+    let error = one.error(&["bearer", "remove", "lan", "--remoteip", &c]);
+    assert!(error.contains("disable the bearer instead"), "{error}");
+    assert_eq!(one.text(&["bearer", "add", "lan", "--remoteip", &b]), "");
+    let links = one.linked_to(&["beta", "gamma"]);
+    let gamma = links.as_array().unwrap().iter().find(|l| name(l).contains("gamma")).unwrap();
+    assert_eq!(gamma["ups"], 1);
+    assert_eq!(one.text(&["bearer", "disable", "lan"]), "");
+    one.linked_to(&[]);
+    three.linked_to(&[]);
+    assert_eq!(one.text(&["bearer", "list"]), "");
+    let error = one.error(&["bearer", "enable", "udp:192.0.2.77"]);
+    assert!(error.contains("192.0.2.77") && error.contains("an address of this host"), "{error}");
+}
+
+#[test]
+fn a_trace_is_what_the_dissector_takes_for_tipc() {
+    let (one, two) = pair(30);
+    let v6 = |own: u16, other: u16| format!("udp:[::1]:{own},[::1]:{other}");
+    let port = 20_000 + (std::process::id() % 10_000) as u16 * 2;
+    one.text(&["bearer", "enable", &v6(port, port + 1)]);
+    two.text(&["bearer", "enable", &v6(port + 1, port)]);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("t.pcap");
+    let told = one.json(&["trace", file.to_str().unwrap(), "--count", "30"]);
+    assert_eq!((&told["frames"], &told["lost_frames"]), (&30.into(), &0.into()));
+    let decode = format!("udp.port=={port},tipc");
+    let tshark = |filter: &str| {
+        let output = Command::new("tshark")
+            .args(["-r", file.to_str().unwrap(), "-d", &decode, "-Y", filter])
+            .args(["-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"])
+            .stderr(Stdio::null())
+            .output();
+        output.ok().map(|o| String::from_utf8_lossy(&o.stdout).lines().count())
+    };
+    let Some(all) = tshark("tipc") else {
+        eprintln!("SKIP the dissector's verdict: tshark is missing; install it");
+        return;
+    };
+    assert_eq!(all, 30);
+    assert_eq!(tshark("_ws.malformed"), Some(0));
+    assert_eq!(tshark("ip.checksum.status == 0 or udp.checksum.status == 0"), Some(0));
+    assert_eq!(
+        tshark(&format!("ip.src == {} and ip.dst == {}", host(30), host(31))).map(|n| n > 0),
+        Some(true)
+    );
+    assert_eq!(tshark("ipv6").map(|n| n > 0), Some(true), "both bearers are in it");
+}
+
+#[test]
+fn a_full_disk_and_a_missing_tipcd_are_told() {
+    let (one, _two) = pair(40);
+    let error = one.error(&["trace", "/dev/full"]);
+    assert!(error.contains("/dev/full") && error.contains("the disk is full"), "{error}");
+    let error = one.error(&["trace", "/nowhere/t.pcap"]);
+    assert!(error.contains("cannot create /nowhere/t.pcap"), "{error}");
+    let output =
+        program().args(["tipc", "--socket", "/nowhere/tipcd.sock", "node"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("start `crossway tipcd --socket /nowhere/tipcd.sock`"), "{error}");
+}
+
+#[test]
+fn top_is_plain_when_nobody_looks() {
+    let (one, _two) = pair(50);
+    let text = one.text(&["top", "-n", "1", "--interval", "0.1"]);
+    assert!(!text.contains('\x1b') && text.contains("alpha:udp0-beta:udp0"), "{text}");
+    let lines = one.text(&["top", "-n", "2", "--interval", "0.1", "--json"]);
+    let looks: Vec<Value> = lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(looks.len(), 2);
+    assert_eq!(looks[1]["links"][0]["name"], "alpha:udp0-beta:udp0");
+    assert!(looks[1]["elapsed_s"].as_f64().unwrap() >= 0.1);
+}
+
+#[test]
+fn others_than_root_and_the_owner_are_not_obeyed() {
+    if !crossway_sys::proc::is_root() {
+        eprintln!("SKIP others are not obeyed: needs another user; run as root");
+        return;
+    }
+    let site = Site::with(&["--mode", "0666"]);
+    let open = |path: &Path, mode| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    open(site.path().parent().unwrap(), 0o755);
+    // The program itself may lie where that user may not look.
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path(), 0o755);
+    let copy = dir.path().join("crossway");
+    std::fs::copy(assert_cmd::cargo::cargo_bin!("crossway"), &copy).unwrap();
+    let output = Command::new("setpriv")
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .arg(&copy)
+        .args(["tipc", "node", "--socket"])
+        .arg(site.path())
+        .output();
+    let Ok(output) = output else {
+        eprintln!("SKIP others are not obeyed: setpriv is missing; install util-linux");
+        return;
+    };
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("obeys only root and the user who started it"), "{error}");
+}

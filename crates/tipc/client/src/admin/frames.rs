@@ -1,0 +1,176 @@
+//! Frames as a tipcd hands them out to be looked at.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_sys::{Errno, socket};
+
+/// Octets before a frame: time (8), lost before it (8), direction, medium, 2 unused, two addresses of 20.
+const HEADER_LEN: usize = 60;
+const ADDRESS_LEN: usize = 20;
+/// Largest frame: a UDP datagram.
+const FRAME_LEN_MAX: usize = 65_536;
+
+/// A station on a medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Station {
+    /// A hardware address.
+    Ethernet([u8; 6]),
+    /// An address and a port.
+    Udp(SocketAddr),
+}
+
+/// A frame that went over a bearer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TracedFrame {
+    /// When, in nanoseconds since 1970.
+    pub at_ns: u64,
+    /// Frames before it that were not handed out because the reader was slow, since the trace began.
+    pub lost: u64,
+    /// It came in.
+    pub inward: bool,
+    /// Who sent it.
+    pub from: Station,
+    /// To whom.
+    pub to: Station,
+    /// TIPC's octets.
+    pub octets: Vec<u8>,
+}
+
+fn put(station: Station, out: &mut [u8]) {
+    match station {
+        Station::Ethernet(mac) => out[..6].copy_from_slice(&mac),
+        Station::Udp(address) => {
+            match address.ip() {
+                IpAddr::V4(ip) => {
+                    out[0] = 4;
+                    out[4..8].copy_from_slice(&ip.octets());
+                }
+                IpAddr::V6(ip) => {
+                    out[0] = 6;
+                    out[4..20].copy_from_slice(&ip.octets());
+                }
+            }
+            out[2..4].copy_from_slice(&address.port().to_ne_bytes());
+        }
+    }
+}
+
+fn take(ethernet: bool, raw: &[u8; ADDRESS_LEN]) -> Station {
+    if ethernet {
+        return Station::Ethernet([raw[0], raw[1], raw[2], raw[3], raw[4], raw[5]]);
+    }
+    let mut ip = [0; 16];
+    ip.copy_from_slice(&raw[4..]);
+    let address = if raw[0] == 6 {
+        IpAddr::V6(Ipv6Addr::from(ip))
+    } else {
+        IpAddr::V4(Ipv4Addr::new(ip[0], ip[1], ip[2], ip[3]))
+    };
+    Station::Udp(SocketAddr::new(address, u16::from_ne_bytes([raw[2], raw[3]])))
+}
+
+impl TracedFrame {
+    /// As one record, appended to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        encode_frame(self.at_ns, self.lost, self.inward, (self.from, self.to), &self.octets, out);
+    }
+
+    /// From one record; `None` for what is none.
+    pub fn decode(record: &[u8]) -> Option<Self> {
+        let (header, octets) = record.split_first_chunk::<HEADER_LEN>()?;
+        let number = |at: usize| header[at..at + 8].first_chunk().map(|n| u64::from_ne_bytes(*n));
+        let ethernet = header[17] != 0;
+        Some(Self {
+            at_ns: number(0)?,
+            lost: number(8)?,
+            inward: header[16] != 0,
+            from: take(ethernet, header[20..40].first_chunk()?),
+            to: take(ethernet, header[40..60].first_chunk()?),
+            octets: octets.to_vec(),
+        })
+    }
+}
+
+/// Writes a record of a frame; see [`TracedFrame`] for the fields.
+pub fn encode_frame(
+    at_ns: u64,
+    lost: u64,
+    inward: bool,
+    (from, to): (Station, Station),
+    octets: &[u8],
+    out: &mut Vec<u8>,
+) {
+    let mut header = [0; HEADER_LEN];
+    header[..8].copy_from_slice(&at_ns.to_ne_bytes());
+    header[8..16].copy_from_slice(&lost.to_ne_bytes());
+    header[16] = inward.into();
+    header[17] = matches!(from, Station::Ethernet(_)).into();
+    put(from, &mut header[20..40]);
+    put(to, &mut header[40..60]);
+    out.extend_from_slice(&header);
+    out.extend_from_slice(octets);
+}
+
+/// The frames of a trace.
+#[derive(Debug)]
+pub struct Frames {
+    fd: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Frames {
+    pub(super) fn new(fd: OwnedFd) -> Self {
+        Self { fd, buffer: vec![0; HEADER_LEN + FRAME_LEN_MAX] }
+    }
+
+    /// The next frame that is there; `None` when there is none yet.
+    ///
+    /// # Errors
+    /// [`Errno::PIPE`] when the tipcd ended.
+    pub fn try_next(&mut self) -> Result<Option<TracedFrame>, Errno> {
+        match socket::recv(&self.fd, &mut self.buffer, true) {
+            Ok(0) => Err(Errno::PIPE),
+            Ok(len) => Ok(TracedFrame::decode(&self.buffer[..len])),
+            Err(Errno::AGAIN) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Waits for a frame, at most until this moment; false when none came.
+    ///
+    /// # Errors
+    /// [`Errno`] of poll.
+    pub fn wait(&self, until: Option<std::time::Instant>) -> Result<bool, Errno> {
+        wait_ready(&self.fd, Interest::Readable, until)
+    }
+}
+
+impl AsFd for Frames {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_back_from_their_records() {
+        let udp = |text: &str| Station::Udp(text.parse().unwrap());
+        for (from, to) in [
+            (Station::Ethernet([1, 2, 3, 4, 5, 6]), Station::Ethernet([0xff; 6])),
+            (udp("10.0.0.1:6118"), udp("228.0.18.103:6118")),
+            (udp("[fd00::1]:7000"), udp("[ff02::4711]:6118")),
+        ] {
+            let octets = b"frame".to_vec();
+            let frame = TracedFrame { at_ns: 5, lost: 6, inward: true, from, to, octets };
+            let mut record = Vec::new();
+            frame.encode(&mut record);
+            assert_eq!(TracedFrame::decode(&record), Some(frame));
+        }
+        assert_eq!(TracedFrame::decode(&[0; HEADER_LEN - 1]), None);
+    }
+}

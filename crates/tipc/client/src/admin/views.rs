@@ -1,0 +1,218 @@
+//! What a tipcd tells an operator. Every view is a flat object of JSON; integers have their unit last in the name.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// The node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// Its 128-bit identity, as text where it is text; absent until a bearer or the configuration supplied one.
+    pub identity: Option<String>,
+    /// Its 32-bit address, in hexadecimal; absent while it is tried or there is no bearer.
+    pub address: Option<String>,
+    /// Number of the cluster.
+    pub netid: u32,
+    /// What it announces to its peers.
+    pub capabilities: Vec<String>,
+    /// Version of the tipcd.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Programs that use it.
+    pub programs: u64,
+    /// Sockets that they have.
+    pub sockets: u64,
+    /// Bindings in the name table.
+    pub bindings: u64,
+    /// Peers in contact.
+    pub peers_up: u64,
+    /// Octets held in the queues of links and sockets.
+    pub held_octets: u64,
+    /// Messages between sockets of this node, which no link counts.
+    pub local: TrafficView,
+    /// Messages of programs that reached nobody and were not to be returned.
+    pub undelivered_messages: u64,
+    /// Frames that a medium did not take.
+    pub unsent_frames: u64,
+    /// What was dropped, by reason.
+    pub drops: BTreeMap<String, u64>,
+}
+
+/// Messages and their octets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrafficView {
+    /// Messages.
+    pub messages: u64,
+    /// Octets.
+    pub octets: u64,
+}
+
+/// A bearer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BearerView {
+    /// Medium and interface: `eth:eth0`, `udp:udp0`.
+    pub name: String,
+    /// This node's address on the medium.
+    pub address: String,
+    /// Largest packet.
+    pub mtu_octets: u64,
+    /// Priority of its links.
+    pub priority: u8,
+    /// Silence after which its links fail.
+    pub tolerance_ms: u64,
+    /// Largest send window of its links.
+    pub window_packets: u16,
+    /// Of a UDP bearer: where discovery and broadcasts go, a multicast group or remotes.
+    pub remotes: Vec<SocketAddr>,
+    /// Remotes that were removed, whose discovery is not heard.
+    pub removed: Vec<String>,
+    /// Frames that came.
+    pub received_frames: u64,
+    /// Frames sent.
+    pub sent_frames: u64,
+}
+
+/// A link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkView {
+    /// `OWN:INTERFACE-PEER:INTERFACE`, as the kernel's tool names it.
+    pub name: String,
+    /// The peer's address, in hexadecimal.
+    pub peer: String,
+    /// The bearer's name.
+    pub bearer: String,
+    /// The peer's address on the medium.
+    pub remote: String,
+    /// It is up.
+    pub up: bool,
+    /// It carries traffic; one that is up and does not stands by.
+    pub active: bool,
+    /// Its state by name.
+    pub state: String,
+    /// Network plane, `A` to `H`.
+    pub plane: String,
+    /// Largest packet.
+    pub mtu_octets: u64,
+    /// Priority.
+    pub priority: u8,
+    /// Silence after which it fails.
+    pub tolerance_ms: u64,
+    /// Largest send window.
+    pub window_packets: u16,
+    /// Send window now.
+    pub window_now_packets: u16,
+    /// Smoothed round trip; absent until one was measured.
+    pub round_trip_us: Option<u64>,
+    /// Sequenced packets accepted.
+    pub received_packets: u64,
+    /// Their octets.
+    pub received_octets: u64,
+    /// Sequenced packets sent for the first time.
+    pub sent_packets: u64,
+    /// Octets of all frames sent.
+    pub sent_octets: u64,
+    /// Packets sent again.
+    pub resent_packets: u64,
+    /// Packets that came before their turn.
+    pub early_packets: u64,
+    /// Packets that had come before.
+    pub duplicate_packets: u64,
+    /// STATE messages received.
+    pub received_states: u64,
+    /// STATE messages sent.
+    pub sent_states: u64,
+    /// Probes sent.
+    pub sent_probes: u64,
+    /// Gap reports received.
+    pub received_naks: u64,
+    /// Gap reports sent.
+    pub sent_naks: u64,
+    /// How often it came up.
+    pub ups: u64,
+}
+
+/// A binding.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NameView {
+    /// Service type.
+    #[serde(rename = "type")]
+    pub service: u32,
+    /// First instance.
+    pub lower: u32,
+    /// Last instance.
+    pub upper: u32,
+    /// `cluster` or `node`.
+    pub scope: String,
+    /// The port bound to it.
+    pub port: u32,
+    /// The port's node, in hexadecimal.
+    pub node: String,
+}
+
+/// Where the next page of the name table begins: behind this range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamePlace {
+    /// Service type.
+    pub service: u32,
+    /// First instance.
+    pub lower: u32,
+    /// Last instance.
+    pub upper: u32,
+}
+
+/// A page of the name table: whole ranges, at least as many bindings as fill it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamePage {
+    /// The bindings, by type and range.
+    pub bindings: Vec<NameView>,
+    /// Where the next page begins, if there is more.
+    pub next: Option<NamePlace>,
+}
+
+/// A socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketView {
+    /// Its port.
+    pub port: u32,
+    /// `rdm`, `dgram`, `seqpacket` or `stream`.
+    pub kind: String,
+    /// The other end of its connection: `PORT@NODE`.
+    pub connected_to: Option<String>,
+    /// What it has bound.
+    pub bindings: Vec<NameView>,
+    /// The process that opened it.
+    pub pid: Option<u32>,
+    /// That process's command, unless it is gone.
+    pub command: Option<String>,
+    /// Its user.
+    pub uid: Option<u32>,
+    /// Importance of its messages, 0 to 3.
+    pub importance: u8,
+    /// Messages that wait in the node.
+    pub queued_messages: u64,
+    /// Octets that these count.
+    pub queued_octets: u64,
+    /// Messages sent.
+    pub sent: TrafficView,
+    /// Messages received.
+    pub received: TrafficView,
+}
+
+/// Another node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerView {
+    /// Its identity.
+    pub identity: String,
+    /// Its address, in hexadecimal.
+    pub address: String,
+    /// There is contact.
+    pub up: bool,
+    /// Names of the links to it.
+    pub links: Vec<String>,
+    /// Bindings it has.
+    pub bindings: u64,
+    /// What it announced.
+    pub capabilities: Vec<String>,
+}

@@ -1,0 +1,174 @@
+//! Carries out an operator's orders.
+
+mod views;
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use crossway_sys::epoll::Epoll;
+use crossway_sys::{Errno, shm};
+use crossway_tipc_client::admin::{Order, Outcome, Settings};
+use crossway_tipc_proto::addr::{BearerId, MediaAddr};
+use crossway_tipc_proto::link::LinkSettings;
+
+use crate::daemon::watch_bearer;
+use crate::runner::{Runner, now};
+use crate::service::Service;
+use crate::spec::BearerSpec;
+use crate::tap::Tap;
+
+/// The descriptors that answer an order: of its outcome as JSON, and one more if that is what was asked.
+pub(crate) fn carry_out(
+    runner: &mut Runner,
+    service: &Service,
+    epoll: &Epoll,
+    order: &[u8],
+) -> Result<Vec<OwnedFd>, Errno> {
+    let order = serde_json::from_slice(order).map_err(|_| Errno::PROTO)?;
+    let mut more = None;
+    let outcome = match order {
+        Order::Node => Ok(Outcome::Node(Box::new(views::node(runner, service)))),
+        Order::Bearers => Ok(Outcome::Bearers(views::bearers(runner))),
+        Order::Links => Ok(Outcome::Links(views::links(runner))),
+        Order::Names { behind } => Ok(Outcome::Names(views::names(runner.node(), behind))),
+        Order::Sockets => Ok(Outcome::Sockets(views::sockets(runner.node(), service))),
+        Order::Peers => Ok(Outcome::Peers(views::peers(runner))),
+        Order::EnableBearer { bearer, name, settings } => {
+            enable(runner, epoll, &bearer, name, settings)
+        }
+        Order::DisableBearer { name } => disable(runner, &name),
+        Order::AddRemote { name, remote } => add_remote(runner, &name, remote),
+        Order::RemoveRemote { name, remote } => remove_remote(runner, &name, remote),
+        Order::SetBearer { name, settings } => set_bearer(runner, &name, settings),
+        Order::SetLink { name, settings } => set_link(runner, &name, settings),
+        Order::Trace => Tap::new().map_err(|e| e.to_string()).map(|(tap, theirs)| {
+            runner.tap(tap);
+            more = Some(theirs);
+            Outcome::Done
+        }),
+    };
+    let outcome = outcome.unwrap_or_else(Outcome::Refused);
+    let text = serde_json::to_vec(&outcome).map_err(|_| Errno::PROTO)?;
+    let file =
+        File::from(shm::create_sealed("tipcd-outcome", text.len()).map_err(|_| Errno::NOMEM)?);
+    file.write_all_at(&text, 0).map_err(|_| Errno::NOMEM)?;
+    Ok([file.into()].into_iter().chain(more).collect())
+}
+
+fn settings(of: Settings) -> LinkSettings {
+    LinkSettings {
+        tolerance: of.tolerance_ms.map(|ms| Duration::from_millis(ms.into())),
+        priority: of.priority,
+        window_max: of.window_packets,
+    }
+}
+
+/// The bearer of a name, which may be with or without its medium.
+fn find(runner: &mut Runner, name: &str) -> Result<BearerId, String> {
+    let bearers = views::bearer_names(runner);
+    let meant = |full: &str| full == name || full.split_once(':').is_some_and(|(_, n)| n == name);
+    if let Some((id, _)) = bearers.iter().find(|(_, full)| meant(full)) {
+        return Ok(*id);
+    }
+    let names: Vec<_> = bearers.into_iter().map(|(_, name)| name).collect();
+    Err(match names.len() {
+        0 => format!("no bearer {name}: this node has none; enable one first"),
+        _ => format!("no bearer {name}: there is {}", names.join(" and ")),
+    })
+}
+
+fn enable(
+    runner: &mut Runner,
+    epoll: &Epoll,
+    bearer: &str,
+    name: Option<String>,
+    with: Settings,
+) -> Result<Outcome, String> {
+    let spec: BearerSpec = bearer.parse().map_err(|e| format!("{e}"))?;
+    let taken = views::bearer_names(runner);
+    let is_free = |name: &str| {
+        taken.iter().all(|(_, full)| full.split_once(':').is_none_or(|(_, n)| n != name))
+    };
+    let name = match (name, &spec) {
+        (Some(name), _) => name,
+        (None, BearerSpec::Ethernet { device }) => device.clone(),
+        (None, BearerSpec::Udp { .. }) => {
+            (0..).map(|n| format!("udp{n}")).find(|name| is_free(name)).unwrap_or_default()
+        }
+    };
+    if name.is_empty() || name.len() > 15 || !is_free(&name) {
+        return Err(format!(
+            "bearer name {name:?}: give one of 1 to 15 octets that no other bearer has"
+        ));
+    }
+    let with = settings(with);
+    // Checked before anything is opened, by setting nothing.
+    let id = runner.enable(&spec, &name).map_err(|e| e.to_string())?;
+    let undo = |runner: &mut Runner, why: String| {
+        let _ = runner.disable(id);
+        Err(why)
+    };
+    if let Err(error) = runner.node().set_bearer(id, with) {
+        return undo(runner, error.to_string());
+    }
+    let watched = match runner.bearers().find(|b| b.id == id) {
+        Some(attached) => watch_bearer(epoll, attached).map_err(|e| e.to_string()),
+        None => Err("it is gone".to_owned()),
+    };
+    match watched {
+        Ok(()) => Ok(Outcome::Done),
+        Err(why) => undo(runner, why),
+    }
+}
+
+fn disable(runner: &mut Runner, name: &str) -> Result<Outcome, String> {
+    let id = find(runner, name)?;
+    runner.disable(id).map_err(|e| e.to_string())?;
+    Ok(Outcome::Done)
+}
+
+fn add_remote(runner: &mut Runner, name: &str, remote: SocketAddr) -> Result<Outcome, String> {
+    let id = find(runner, name)?;
+    let udp = runner.bearer(id).and_then(|b| b.as_udp());
+    let udp = udp.ok_or_else(|| format!("bearer {name} is none over UDP and has no remotes"))?;
+    udp.add_remote(remote).map_err(|e| format!("remote {remote}: {e}"))?;
+    let station = MediaAddr::Udp { ip: remote.ip(), port: remote.port() };
+    runner.node().meet(now(), id, station);
+    Ok(Outcome::Done)
+}
+
+fn remove_remote(runner: &mut Runner, name: &str, remote: SocketAddr) -> Result<Outcome, String> {
+    let id = find(runner, name)?;
+    let station = MediaAddr::Udp { ip: remote.ip(), port: remote.port() };
+    let udp = runner.bearer(id).and_then(|b| b.as_udp());
+    let udp = udp.ok_or_else(|| format!("bearer {name} is none over UDP and has no remotes"))?;
+    udp.remove_remote(remote).map_err(|e| format!("remote {remote}: {e}"))?;
+    // The peer is told by the link's last word, which still goes out.
+    runner.node().part_from(now(), id, station).map_err(|e| e.to_string())?;
+    Ok(Outcome::Done)
+}
+
+fn set_bearer(runner: &mut Runner, name: &str, with: Settings) -> Result<Outcome, String> {
+    let id = find(runner, name)?;
+    runner.node().set_bearer(id, settings(with)).map_err(|e| e.to_string())?;
+    Ok(Outcome::Done)
+}
+
+fn set_link(runner: &mut Runner, name: &str, with: Settings) -> Result<Outcome, String> {
+    let links = views::link_places(runner);
+    let Some((peer, bearer, _)) = links.iter().find(|(_, _, full)| full == name) else {
+        let names: Vec<_> = links.into_iter().map(|(_, _, name)| name).collect();
+        return Err(match names.len() {
+            0 => format!("no link {name}: this node has none"),
+            _ => format!("no link {name}: there is {}", names.join(" and ")),
+        });
+    };
+    runner
+        .node()
+        .set_link(now(), *peer, *bearer, settings(with))
+        .map_err(|e| format!("link {name}: {e}"))?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,267 @@
+//! The views of an operator, made from what the node and its service report.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crossway_tipc_client::admin::{
+    BearerView, LinkView, NamePage, NamePlace, NameView, NodeView, PeerView, SocketView,
+    TrafficView,
+};
+use crossway_tipc_proto::addr::{BearerId, MediaAddr, NodeAddr, Scope, ServiceRange};
+use crossway_tipc_proto::link::LinkState;
+use crossway_tipc_proto::name_table::Binding;
+use crossway_tipc_proto::node::{BearerReport, LinkReport, Node, PeerReport, Traffic};
+use crossway_tipc_proto::socket::SocketKind;
+use crossway_tipc_proto::wire::{Capabilities, InterfaceName};
+
+use crate::runner::Runner;
+use crate::service::Service;
+
+/// Bindings that fill a page of the name table: a few milliseconds of work, so that links do not wait for it.
+const PAGE: usize = 4_096;
+
+fn hex(addr: NodeAddr) -> String {
+    format!("{addr}")
+}
+
+fn text(name: &InterfaceName) -> String {
+    String::from_utf8_lossy(name.as_bytes()).into_owned()
+}
+
+fn media(addr: &MediaAddr) -> String {
+    match addr {
+        MediaAddr::Ethernet(mac) => mac.map(|octet| format!("{octet:02x}")).join(":"),
+        MediaAddr::Udp { ip, port } => std::net::SocketAddr::new(*ip, *port).to_string(),
+    }
+}
+
+fn traffic(t: Traffic) -> TrafficView {
+    TrafficView { messages: t.messages, octets: t.octets }
+}
+
+fn capabilities(of: Capabilities) -> Vec<String> {
+    const NAMES: [(Capabilities, &str); 12] = [
+        (Capabilities::SYN, "syn"),
+        (Capabilities::BCAST_SYNCH, "bcast-synch"),
+        (Capabilities::BCAST_STATE_NACK, "bcast-state-nack"),
+        (Capabilities::BLOCK_FLOWCTL, "block-flowctl"),
+        (Capabilities::BCAST_RCAST, "bcast-rcast"),
+        (Capabilities::NODE_ID128, "node-id128"),
+        (Capabilities::LINK_PROTO_SEQNO, "link-proto-seqno"),
+        (Capabilities::MCAST_RBCTL, "mcast-rbctl"),
+        (Capabilities::GAP_ACK_BLOCK, "gap-ack-block"),
+        (Capabilities::TUNNEL_ENHANCED, "tunnel-enhanced"),
+        (Capabilities::NAGLE, "nagle"),
+        (Capabilities::NAMED_BCAST, "named-bcast"),
+    ];
+    NAMES.iter().filter(|(one, _)| of.has(*one)).map(|(_, name)| (*name).to_owned()).collect()
+}
+
+pub(super) fn node(runner: &mut Runner, service: &Service) -> NodeView {
+    let unsent_frames = runner.unsent();
+    let node = runner.node();
+    NodeView {
+        identity: node.id().map(|id| id.to_string()),
+        address: node.addr().map(hex),
+        netid: node.network().0,
+        capabilities: capabilities(node.capabilities()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        programs: service.clients() as u64,
+        sockets: service.sockets() as u64,
+        bindings: node.names().len() as u64,
+        peers_up: node.peers().filter(|p| p.up).count() as u64,
+        held_octets: node.octets() as u64,
+        local: traffic(node.local_traffic()),
+        undelivered_messages: service.undelivered(),
+        unsent_frames,
+        drops: node.drops().iter().map(|(why, count)| (why.name().to_owned(), count)).collect(),
+    }
+}
+
+fn bearer_name(bearer: &BearerReport) -> String {
+    let medium = match bearer.addr {
+        MediaAddr::Ethernet(_) => "eth",
+        MediaAddr::Udp { .. } => "udp",
+    };
+    format!("{medium}:{}", text(&bearer.name))
+}
+
+pub(super) fn bearer_names(runner: &mut Runner) -> Vec<(BearerId, String)> {
+    runner.node().bearers().map(|bearer| (bearer.id, bearer_name(&bearer))).collect()
+}
+
+pub(super) fn bearers(runner: &mut Runner) -> Vec<BearerView> {
+    let reports: Vec<_> = runner.node().bearers().collect();
+    let attached = |id| runner.bearers().find(|b| b.id == id);
+    let view = |report: &BearerReport| {
+        let attached = attached(report.id)?;
+        Some(BearerView {
+            name: bearer_name(report),
+            address: media(&report.addr),
+            mtu_octets: report.mtu as u64,
+            priority: report.priority,
+            tolerance_ms: report.tolerance.as_millis() as u64,
+            window_packets: report.window_max,
+            remotes: attached.bearer.remotes().to_vec(),
+            removed: report.removed.iter().map(media).collect(),
+            received_frames: attached.traffic.frames_received,
+            sent_frames: attached.traffic.frames_sent,
+        })
+    };
+    reports.iter().filter_map(view).collect()
+}
+
+/// `OWN:INTERFACE-PEER:INTERFACE`; the peer's interface is unknown until it has answered.
+fn link_name(node: &Node, peer: &PeerReport, link: &LinkReport) -> String {
+    let own = node.id().map(|id| id.to_string()).unwrap_or_default();
+    let bearer = node.bearers().find(|b| b.id == link.bearer);
+    let interface = bearer.map(|b| text(&b.name)).unwrap_or_default();
+    let theirs = match text(&link.peer_interface) {
+        name if name.is_empty() => "unknown".to_owned(),
+        name => name,
+    };
+    format!("{own}:{interface}-{}:{theirs}", peer.id)
+}
+
+pub(super) fn link_places(runner: &mut Runner) -> Vec<(NodeAddr, BearerId, String)> {
+    let node = &*runner.node();
+    let links = node.peers().flat_map(|peer| {
+        let name = |link: &LinkReport| (peer.addr, link.bearer, link_name(node, &peer, link));
+        peer.links.iter().map(name).collect::<Vec<_>>()
+    });
+    links.collect()
+}
+
+pub(super) fn links(runner: &mut Runner) -> Vec<LinkView> {
+    let node = &*runner.node();
+    let of_peer = |peer: PeerReport| {
+        peer.links.iter().map(|link| link_view(node, &peer, link)).collect::<Vec<_>>()
+    };
+    node.peers().flat_map(of_peer).collect()
+}
+
+fn link_view(node: &Node, peer: &PeerReport, link: &LinkReport) -> LinkView {
+    let s = &link.stats;
+    let bearer = node.bearers().find(|b| b.id == link.bearer);
+    LinkView {
+        name: link_name(node, peer, link),
+        peer: hex(peer.addr),
+        bearer: bearer.map(|b| bearer_name(&b)).unwrap_or_default(),
+        remote: media(&link.media),
+        up: link.state == LinkState::Established,
+        active: link.active && link.state == LinkState::Established,
+        state: match link.state {
+            LinkState::Reset => "reset",
+            LinkState::Establishing => "establishing",
+            LinkState::Established => "established",
+            LinkState::FailingOver => "failing-over",
+        }
+        .to_owned(),
+        plane: char::from(b'A' + link.plane.min(7)).to_string(),
+        mtu_octets: link.mtu as u64,
+        priority: link.priority,
+        tolerance_ms: link.tolerance.as_millis() as u64,
+        window_packets: link.window_max,
+        window_now_packets: link.window,
+        round_trip_us: link.round_trip.map(|t| t.as_micros() as u64),
+        received_packets: s.packets_received,
+        received_octets: s.octets_received,
+        sent_packets: s.packets_sent,
+        sent_octets: s.octets_sent,
+        resent_packets: s.packets_resent,
+        early_packets: s.packets_early,
+        duplicate_packets: s.packets_duplicate,
+        received_states: s.states_received,
+        sent_states: s.states_sent,
+        sent_probes: s.probes_sent,
+        received_naks: s.gaps_received,
+        sent_naks: s.gaps_sent,
+        ups: s.ups,
+    }
+}
+
+fn name_view(binding: &Binding) -> NameView {
+    NameView {
+        service: binding.range.service,
+        lower: binding.range.lower,
+        upper: binding.range.upper,
+        scope: match binding.scope {
+            Scope::Cluster => "cluster",
+            Scope::Node => "node",
+        }
+        .to_owned(),
+        port: binding.socket.port.0,
+        node: hex(binding.socket.node),
+    }
+}
+
+pub(super) fn names(node: &Node, behind: Option<NamePlace>) -> NamePage {
+    let place =
+        |at: NamePlace| ServiceRange { service: at.service, lower: at.lower, upper: at.upper };
+    let mut page = NamePage::default();
+    let mut last: Option<ServiceRange> = None;
+    for binding in node.names().behind(behind.map(place)) {
+        if page.bindings.len() >= PAGE && last.is_some_and(|last| last != binding.range) {
+            page.next =
+                last.map(|r| NamePlace { service: r.service, lower: r.lower, upper: r.upper });
+            break;
+        }
+        last = Some(binding.range);
+        page.bindings.push(name_view(&binding));
+    }
+    page
+}
+
+/// What the process of this number calls itself; `None` when it is gone.
+fn command(pid: u32) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
+}
+
+pub(super) fn sockets(node: &Node, service: &Service) -> Vec<SocketView> {
+    let mut bindings: BTreeMap<_, Vec<NameView>> = BTreeMap::new();
+    for binding in node.own_bindings() {
+        bindings.entry(binding.socket.port).or_default().push(name_view(&binding));
+    }
+    let mut commands: HashMap<u32, Option<String>> = HashMap::new();
+    let mut views = Vec::new();
+    for port in node.ports() {
+        let Ok(report) = node.socket_report(port) else { continue };
+        let owner = service.owner(port);
+        views.push(SocketView {
+            port: port.0,
+            kind: match report.kind {
+                SocketKind::Rdm => "rdm",
+                SocketKind::Dgram => "dgram",
+                SocketKind::Seqpacket => "seqpacket",
+                SocketKind::Stream => "stream",
+            }
+            .to_owned(),
+            connected_to: report.peer.map(|peer| format!("{}@{}", peer.port.0, peer.node)),
+            bindings: bindings.remove(&port).unwrap_or_default(),
+            pid: owner.map(|o| o.pid),
+            command: owner
+                .and_then(|o| commands.entry(o.pid).or_insert_with(|| command(o.pid)).clone()),
+            uid: owner.map(|o| o.uid),
+            importance: report.options.importance as u8,
+            queued_messages: report.queued_messages as u64,
+            queued_octets: report.queued_octets as u64,
+            sent: traffic(report.sent),
+            received: traffic(report.received),
+        });
+    }
+    views
+}
+
+pub(super) fn peers(runner: &mut Runner) -> Vec<PeerView> {
+    let node = &*runner.node();
+    let view = |peer: PeerReport| PeerView {
+        identity: peer.id.to_string(),
+        address: hex(peer.addr),
+        up: peer.up,
+        links: peer.links.iter().map(|link| link_name(node, &peer, link)).collect(),
+        bindings: node.names().count_of(peer.addr) as u64,
+        capabilities: capabilities(peer.capabilities),
+    };
+    node.peers().map(view).collect()
+}
