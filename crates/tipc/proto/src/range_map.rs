@@ -17,7 +17,6 @@ const FAN_OUT: usize = 32;
 const MERGE_AT: usize = FAN_OUT / 2;
 
 type Bounds<P> = (P, P);
-
 /// Values by range; points are compared as `P` orders them.
 #[derive(Clone, Debug)]
 pub(crate) struct RangeMap<P, V> {

@@ -47,6 +47,9 @@ fn print(s: &SocketView, statistics: bool) {
     for b in &s.bindings {
         println!("  bound to {{{},{},{}}} {}", b.service, b.lower, b.upper, b.scope);
     }
+    if let Some(g) = &s.group {
+        println!("  member {} of group {}", g.instance, g.group);
+    }
     if statistics {
         println!("  RX messages:{} octets:{}", s.received.messages, s.received.octets);
         println!("  TX messages:{} octets:{}", s.sent.messages, s.sent.octets);

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use frames::{Frames, Station, TracedFrame, encode_frame};
 pub use views::{
-    BearerView, LinkView, NamePage, NamePlace, NameView, NodeView, PeerView, SocketView,
+    BearerView, GroupView, LinkView, NamePage, NamePlace, NameView, NodeView, PeerView, SocketView,
     TrafficView,
 };
 

@@ -171,6 +171,16 @@ pub struct NamePage {
     pub next: Option<NamePlace>,
 }
 
+/// A socket's membership in a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupView {
+    /// The group's service type.
+    #[serde(rename = "type")]
+    pub group: u32,
+    /// The number under which the member is addressed.
+    pub instance: u32,
+}
+
 /// A socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketView {
@@ -182,6 +192,8 @@ pub struct SocketView {
     pub connected_to: Option<String>,
     /// What it has bound.
     pub bindings: Vec<NameView>,
+    /// The group that it is a member of, and its number there.
+    pub group: Option<GroupView>,
     /// The process that opened it.
     pub pid: Option<u32>,
     /// That process's command, unless it is gone.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crossway_tipc_client::admin::{
-    BearerView, LinkView, NamePage, NamePlace, NameView, NodeView, PeerView, SocketView,
+    BearerView, GroupView, LinkView, NamePage, NamePlace, NameView, NodeView, PeerView, SocketView,
     TrafficView,
 };
 use crossway_tipc_proto::addr::{BearerId, MediaAddr, NodeAddr, Scope, ServiceRange};
@@ -239,6 +239,7 @@ pub(super) fn sockets(node: &Node, service: &Service) -> Vec<SocketView> {
             .to_owned(),
             connected_to: report.peer.map(|peer| format!("{}@{}", peer.port.0, peer.node)),
             bindings: bindings.remove(&port).unwrap_or_default(),
+            group: report.group.map(|g| GroupView { group: g.group, instance: g.instance }),
             pid: owner.map(|o| o.pid),
             command: owner
                 .and_then(|o| commands.entry(o.pid).or_insert_with(|| command(o.pid)).clone()),
