@@ -1,8 +1,8 @@
 //! Hosts: a host is a command prefix that runs `crossway agent`, which plays roles, reads meters and speaks over its standard
 //! input and output.
 //!
-//! `agent -> controller` and `controller -> agent` each begin with one line of text, the [`greeting`], whose form never
-//! changes, so that any two versions can tell each other apart; then frames of JSON follow ([`frames`]). The agent ends, and
+//! `agent -> controller` and `controller -> agent` each begin with one line of text, the `greeting`, whose form never
+//! changes, so that any two versions can tell each other apart; then frames of JSON follow (`frames`). The agent ends, and
 //! everything it started with it, when its standard input closes.
 
 mod clock;
