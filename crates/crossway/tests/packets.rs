@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crossway_lab::record::{Record, Status, Transport};
 use crossway_lab::records_io::read_records;
@@ -150,6 +151,24 @@ impl Capture {
     }
 }
 
+/// A port at which nobody listens: a call there is the capture's last.
+const LAST_CALL: &str = "9";
+
+impl Capture {
+    /// Ends the capture when it has all that went over the link so far. tshark gets packets by the block, and what is in
+    /// an unfinished block when it is told to end is lost; so a last connection is tried, and waited for in the file.
+    fn finish(self, lab: &Lab, host: &str, other: &str, file: &Path) {
+        let call = format!("exec 3<>/dev/tcp/{other}/{LAST_CALL}");
+        let refused = lab.host(host).unwrap().command("bash").args(["-c", &call]).output().unwrap();
+        assert!(!refused.status.success(), "somebody listens at port {LAST_CALL} of {other}");
+        let until = Instant::now() + Duration::from_secs(20);
+        while fields(file, &format!("tcp.port == {LAST_CALL}")).is_empty() {
+            assert!(Instant::now() < until, "the capture never saw the last call");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
 impl Drop for Capture {
     fn drop(&mut self) {
         let _ = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
@@ -159,15 +178,21 @@ impl Drop for Capture {
 
 /// Frames of each TCP connection, in the order of the connections.
 fn connections(file: &Path) -> Vec<u64> {
-    let told = Command::new("tshark")
-        .args(["-r", file.to_str().unwrap(), "-T", "fields", "-e", "tcp.stream"])
-        .output()
-        .unwrap();
     let mut frames = BTreeMap::<u64, u64>::new();
-    for line in String::from_utf8_lossy(&told.stdout).lines() {
-        *frames.entry(line.trim().parse().unwrap()).or_default() += 1;
+    for stream in fields(file, &format!("!(tcp.port == {LAST_CALL})")) {
+        *frames.entry(stream).or_default() += 1;
     }
     frames.into_values().collect()
+}
+
+/// The connection of each captured frame that the display filter lets through.
+fn fields(file: &Path, filter: &str) -> Vec<u64> {
+    let told = Command::new("tshark")
+        .args(["-r", file.to_str().unwrap(), "-Y", filter, "-T", "fields", "-e", "tcp.stream"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&told.stdout);
+    text.lines().map(|line| line.trim().parse().unwrap()).collect()
 }
 
 /// Study item C5: an exchange on a connection of its own takes TCP at least seven packets.
@@ -185,7 +210,7 @@ fn an_exchange_s_packets_are_those_that_tshark_sees() {
         let file = folder.path().join(format!("{attempt}.pcap"));
         let Some(capture) = Capture::start(&lab, "a", &file) else { return };
         let Some(records) = measure(PLAN, &["--hosts", &hosts]) else { return };
-        drop(capture);
+        capture.finish(&lab, "a", "10.77.0.2", &file);
         let [record] = &records[..] else { panic!("one trial, not {}", records.len()) };
         let metered = record.packets.expect("two hosts tell the ways apart").per_msg;
         let all = connections(&file);
