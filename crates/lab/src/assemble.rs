@@ -11,7 +11,9 @@ use hdrhistogram::Histogram;
 use crate::control::Outcome;
 use crate::histogram;
 use crate::inputs::Workload;
-use crate::record::{Cost, Counts, Latency, Pacing, Record, RoleMeters, Span, Status, Throughput};
+use crate::record::{
+    Cost, Counts, Latency, Pacing, Record, RoleMeters, ServerMeters, Span, Status, Throughput,
+};
 use crate::trial::{Brought, sender_wall_ns, wall_ns};
 
 /// CPU time that grows by as much as this at once is counted by the kernel's timer ticks.
@@ -19,9 +21,6 @@ const TICK_NS: f64 = 500_000.0;
 
 /// CPU time of fewer ticks is not told: by chance it is some per cent off at this number, and anything below.
 const TICKS_PER_COST: f64 = 50.0;
-
-/// Mechanisms whose work a third process does: the sum over the roles would flatter them.
-const SERVED: &str = "tipc-node-";
 
 /// Steal above this share of the roles' time spoils a figure.
 const STEAL_SHARE: f64 = 0.05;
@@ -46,6 +45,7 @@ pub(crate) fn enter(
     record.warnings.extend(brought.warnings.iter().cloned());
     let counts = counts(record.inputs.workload, &brought);
     record.roles = roles(&brought);
+    record.servers = servers(&brought);
     for outcome in &brought.outcomes {
         if let Some(why) = &outcome.counters.missing {
             for field in ["cycles", "instructions", "cache_misses"] {
@@ -165,6 +165,25 @@ fn roles(brought: &Brought) -> Vec<RoleMeters> {
         .collect()
 }
 
+/// Each server once. Several roles see the same one, each over its own window: the longest reading covers the most of the trial.
+fn servers(brought: &Brought) -> Vec<ServerMeters> {
+    let mut servers: Vec<ServerMeters> = Vec::new();
+    for (outcome, host) in brought.outcomes.iter().zip(&brought.role_hosts) {
+        let Some(used) = outcome.server else { continue };
+        match servers.iter_mut().find(|s| s.host == *host && s.pid == used.pid) {
+            Some(known) => known.cpu_ns = known.cpu_ns.max(used.cpu_ns),
+            None => {
+                servers.push(ServerMeters {
+                    host: host.clone(),
+                    pid: used.pid,
+                    cpu_ns: used.cpu_ns,
+                });
+            }
+        }
+    }
+    servers
+}
+
 /// All distributions of a trial; tear-down comes from both ends' stamps.
 fn histograms(outcomes: &[Outcome]) -> Vec<(Span, Histogram<u64>)> {
     let mut all: Vec<(Span, Histogram<u64>)> = outcomes
@@ -212,12 +231,11 @@ fn cost(record: &Record, counts: &Counts) -> Result<Cost, String> {
     if counts.received == 0 {
         return Err("no message arrived".to_owned());
     }
-    if record.mechanism.starts_with(SERVED) {
-        return Err("a tipcd works for both ends, and its CPU time is not among the roles'; the host's own load is, where \
-                    hosts are metered"
-            .to_owned());
-    }
-    let cpu_ns: u64 = record.roles.iter().map(|r| r.user_ns + r.system_ns).sum();
+    let Some(servers_ns) = record.servers.iter().map(|s| s.cpu_ns).sum::<Option<u64>>() else {
+        return Err("a process works for the ends whose CPU time could not be read".to_owned());
+    };
+    let roles_ns: u64 = record.roles.iter().map(|r| r.user_ns + r.system_ns).sum();
+    let cpu_ns = roles_ns + servers_ns;
     if let Some(step_ns) = record.calibration.cpu_clock_step_ns
         && step_ns >= TICK_NS
         && (cpu_ns as f64) < TICKS_PER_COST * step_ns
@@ -287,12 +305,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_third_process_does_leaves_no_cost_of_two() {
-        let mut record = crate::samples::ping_pong("pipe", 64, 0, 5000, 1000.0);
+    fn what_a_third_process_does_is_a_part_of_the_cost() {
+        let mut record = crate::samples::ping_pong("tipc-node-stream", 64, 0, 5000, 1000.0);
         let counts = record.counts.unwrap();
-        assert!(cost(&record, &counts).is_ok());
-        record.mechanism = "tipc-node-stream".to_owned();
-        assert!(cost(&record, &counts).unwrap_err().contains("tipcd"));
+        let roles_alone = cost(&record, &counts).unwrap().cpu_ns_per_msg;
+        let server = |pid, cpu_ns| ServerMeters { host: "local".to_owned(), pid, cpu_ns };
+        record.servers =
+            vec![server(7, Some(1_000 * counts.received)), server(8, Some(500 * counts.received))];
+        let with_servers = cost(&record, &counts).unwrap().cpu_ns_per_msg;
+        assert!((with_servers - roles_alone - 1_500.0).abs() < 1e-6, "{with_servers}");
+        record.servers[1].cpu_ns = None;
+        assert!(cost(&record, &counts).unwrap_err().contains("could not be read"));
     }
 
     #[test]

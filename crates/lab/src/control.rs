@@ -231,6 +231,9 @@ pub struct Outcome {
     pub faults_major: u64,
     /// Hardware counters.
     pub counters: Counters,
+    /// The third process that works for the channel, where there is one.
+    #[serde(default)]
+    pub server: Option<ServerUse>,
     /// Histograms by span: HDR V2, base64, nanoseconds.
     pub histograms: Vec<(crate::record::Span, String)>,
     /// Instants on CLOCK_MONOTONIC that the controller pairs with the peer's: begin of closing at the client, end of
@@ -245,6 +248,15 @@ pub struct Outcome {
     /// What the ends know once messages have gone through them.
     #[serde(default)]
     pub facts: crossway_mech::Facts,
+}
+
+/// What a process that works for both ends used during a role's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerUse {
+    /// The process.
+    pub pid: u32,
+    /// Its CPU time, nanoseconds; null where it could not be read.
+    pub cpu_ns: Option<u64>,
 }
 
 /// Hardware counters of a role; null where there are none.

@@ -166,12 +166,23 @@ pub struct RoleMeters {
     pub longest_wait_ns: Option<u64>,
 }
 
+/// What a process that works for the ends beside them, such as a `tipcd`, used in the measured part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerMeters {
+    /// The host that it ran on.
+    pub host: String,
+    /// Its process number.
+    pub pid: u32,
+    /// Its CPU time in user and kernel mode, nanoseconds; null where it could not be read.
+    pub cpu_ns: Option<u64>,
+}
+
 /// What the roles' CPU time bought.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// CPU-nanoseconds of all roles per message (round trips count as one).
+    /// CPU-nanoseconds of all roles and servers per message (round trips count as one).
     pub cpu_ns_per_msg: f64,
-    /// Payload bits per CPU-second of all roles (E10's Mbpc/s, in bits).
+    /// Payload bits per CPU-second of all roles and servers (E10's Mbpc/s, in bits).
     pub bits_per_cpu_s: f64,
     /// Busy time of the whole host per message, nanoseconds; includes soft interrupts and strangers.
     pub host_ns_per_msg: Option<f64>,
@@ -268,6 +279,9 @@ pub struct Record {
     pub pacing: Option<Pacing>,
     /// Each role's use.
     pub roles: Vec<RoleMeters>,
+    /// Processes that work for the roles' channels; empty where the kernel or the roles themselves do all of it.
+    #[serde(default)]
+    pub servers: Vec<ServerMeters>,
     /// Each host's CPU time; schema 1 had one entry, without a list and without the host's name.
     #[serde(default, deserialize_with = "hosts::one_or_several")]
     pub host_cpu: Vec<HostMeters>,

@@ -105,6 +105,7 @@ pub(crate) fn ping_pong(
                 longest_wait_ns: None,
             })
             .collect(),
+        servers: Vec::new(),
         host_cpu: Vec::new(),
         cost: Some(Cost {
             cpu_ns_per_msg: cpu_ns,

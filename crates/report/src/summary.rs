@@ -567,6 +567,11 @@ fn role_shares(used: &[&Record]) -> Vec<RoleShare> {
         for role in &record.roles {
             *sums.entry(kind(&role.role)).or_insert(0) += role.user_ns + role.system_ns;
         }
+        if let Some(cpu_ns) = record.servers.iter().map(|s| s.cpu_ns).sum::<Option<u64>>()
+            && !record.servers.is_empty()
+        {
+            sums.insert("tipcd".to_owned(), cpu_ns);
+        }
         for (role, cpu_ns) in sums {
             by_kind.entry(role).or_default().push(cpu_ns as f64 / wall);
         }

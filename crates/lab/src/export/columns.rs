@@ -195,7 +195,9 @@ pub const COLUMNS: &[Column] = columns! {
         |r| r.host_cpu.first()?.load();
     "receiver_host_load" Real "the same of the receiver's or server's host"
         |r| r.host_cpu.last()?.load();
-    "cpu_ns_per_msg" Real "CPU time of all roles per message" |r| r.cost.map(|c| c.cpu_ns_per_msg);
+    "servers_cpu_ns" Count "CPU time of the processes that work for the roles' channels; null where there are none"
+        |r| (!r.servers.is_empty()).then(|| r.servers.iter().map(|s| s.cpu_ns).sum::<Option<u64>>()).flatten();
+    "cpu_ns_per_msg" Real "CPU time of all roles and servers per message" |r| r.cost.map(|c| c.cpu_ns_per_msg);
     "bits_per_cpu_s" Real "payload bits per CPU-second of all roles" |r| r.cost.map(|c| c.bits_per_cpu_s);
     "host_ns_per_msg" Real "busy time of all hosts per message" |r| r.cost.and_then(|c| c.host_ns_per_msg);
     "interfaces" Text "interfaces that carried it, separated by spaces"

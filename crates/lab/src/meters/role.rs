@@ -2,10 +2,11 @@
 
 use std::sync::OnceLock;
 
+use crossway_mech::mechanisms::tipc_node;
 use crossway_sys::perf;
-use crossway_sys::usage::Usage;
+use crossway_sys::usage::{Usage, process_cpu_ns};
 
-use crate::control::{Counters, Outcome};
+use crate::control::{Counters, Outcome, ServerUse};
 
 /// The hardware counters of this process. They count threads that start after them, so a role opens them first of all.
 static COUNTERS: OnceLock<Result<perf::Counters, String>> = OnceLock::new();
@@ -26,18 +27,27 @@ fn count() -> Result<perf::Counted, String> {
 /// A role's meters, running.
 pub(crate) struct RoleMeter {
     usage: Usage,
+    /// The process that works for the channel, and its CPU time at the start.
+    server: Option<(u32, Option<u64>)>,
     counted: Result<perf::Counted, String>,
 }
 
 impl RoleMeter {
     /// Reads them; the first instant of the window should come right after.
     pub(crate) fn start() -> Self {
-        RoleMeter { counted: count(), usage: Usage::now() }
+        let server = tipc_node::served_by().map(|pid| (pid, process_cpu_ns(pid)));
+        RoleMeter { counted: count(), server, usage: Usage::now() }
     }
 
     /// Reads them again and enters the difference.
     pub(crate) fn stop(self, outcome: &mut Outcome) {
         let used = Usage::now().since(&self.usage);
+        outcome.server = self.server.map(|(pid, before)| ServerUse {
+            pid,
+            cpu_ns: before
+                .zip(process_cpu_ns(pid))
+                .map(|(before, after)| after.saturating_sub(before)),
+        });
         outcome.counters = match (self.counted, count()) {
             (Ok(before), Ok(after)) => Counters {
                 cycles: Some(after.cycles.saturating_sub(before.cycles)),

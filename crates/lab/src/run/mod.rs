@@ -451,6 +451,7 @@ impl Running<'_> {
             latency_ns: Vec::new(),
             pacing: None,
             roles: Vec::new(),
+            servers: Vec::new(),
             host_cpu: Vec::new(),
             cost: None,
             net: Vec::new(),

@@ -7,6 +7,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crossway_sys::{Errno, OsError, socket};
@@ -57,6 +58,15 @@ pub fn variable() -> Option<(&'static str, PathBuf)> {
     on_demand().lone.as_ref().map(|lone| (SOCKET_VARIABLE, lone.path().to_owned()))
 }
 
+/// The process of the node that works for this process's sockets, 0 before the first.
+static SERVED_BY: AtomicU32 = AtomicU32::new(0);
+
+/// The process of the node that works for this process's channels: its CPU time is a part of what they cost. `None` while there was
+/// no channel, and where the node lives in a process namespace that this process does not see.
+pub fn served_by() -> Option<u32> {
+    Some(SERVED_BY.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
+}
+
 /// Where the node is.
 fn node() -> Result<PathBuf, Error> {
     let path = default_path();
@@ -79,6 +89,8 @@ fn node() -> Result<PathBuf, Error> {
 /// A socket on the node.
 pub(super) fn node_socket(kind: Kind, spec: &Spec) -> Result<NodeSocket, OpenError> {
     let fd = node().and_then(|path| NodeSocket::open(&path, kind)).map_err(open_error)?;
+    // The node made the pair of descriptors of which this is one.
+    SERVED_BY.store(socket::peer_credentials(&fd)?.pid, Ordering::Relaxed);
     if let Some(bytes) = spec.socket_buffer_bytes {
         socket::set_buffers(&fd, bytes)?;
     }

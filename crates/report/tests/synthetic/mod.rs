@@ -326,6 +326,7 @@ pub(crate) fn trial(
         latency_ns: latencies,
         pacing,
         roles,
+        servers: Vec::new(),
         host_cpu: Vec::new(),
         cost: Some(Cost {
             cpu_ns_per_msg,
