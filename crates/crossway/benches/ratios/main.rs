@@ -1,11 +1,13 @@
 //! Crossway against hand-written C loops, public tools and the machine's limits, as ratios.
 //!
 //! `make bench`, or `cargo bench -p crossway --bench ratios -- --json ratios.json`. Trials are paired and interleaved: each
-//! of Crossway's is followed at once by the reference's, in a seeded random order of cases, so that what drifts hits both.
+//! of Crossway's and the reference's stand side by side, each first in every other pair, in a seeded random order of cases, so
+//! that what drifts hits both.
 //! A benchmark, not a test: misses are printed plainly and the exit status is 0.
 
 mod comparison;
 mod network;
+mod pairs;
 mod reference;
 mod tools;
 
@@ -15,12 +17,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Parser;
 use comparison::{Comparison, Target};
-use crossway_lab::launcher::Launcher;
 use crossway_lab::limits::{Ask, CopyLimit, Limits};
 use crossway_lab::plan::Plan;
-use crossway_lab::record::{Record, Status};
-use crossway_lab::run::{self, Event, Options};
-use crossway_lab::{case, inputs::Workload, shutdown, stats};
+use crossway_lab::record::Record;
+use crossway_lab::{case, inputs::Workload, stats};
 use crossway_mech::Wait;
 use crossway_sys::topology::Topology;
 use reference::Reference;
@@ -166,62 +166,33 @@ fn limits(topology: &Topology, pair: (u32, u32)) -> anyhow::Result<Limits> {
     Ok(Limits::measure(topology, &ask, |what| eprintln!("limits: {what}"))?)
 }
 
-/// Runs the plan; after each trial of Crossway's, the C loop's with as many messages.
+/// Runs the plan; before or after each trial of Crossway's, the C loop's with as many messages.
 fn measure(
     args: &Args,
     plan: &Plan,
     out: PathBuf,
     reference: Option<&Reference>,
 ) -> anyhow::Result<BTreeMap<Key, Figures>> {
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_crossway"));
-    let launcher = Launcher {
-        program: program.clone(),
-        args: vec!["role".to_owned()],
-        interrupt: Some(shutdown::listen()?),
-    };
-    let options = Options {
-        out,
-        filters: args.filter.clone(),
-        resume: None,
-        hosts: None,
-        agent_program: None,
-        reaper: Some((program, vec!["reaper".to_owned()])),
-    };
     let mut figures = BTreeMap::<Key, Figures>::new();
-    let mut trials = (0, 0);
-    run::measure(plan, &options, &launcher, |event| match event {
-        Event::Begin { trials: all, findings, .. } => {
-            trials.1 = all;
-            for finding in findings {
-                eprintln!("{}; {}", finding.what, finding.next_step);
-            }
+    let with_loop = |record: &Record| record.group == "loops" && reference.is_some();
+    let counterpart = |record: &Record| match reference {
+        Some(reference) if record.group == "loops" => reference.run(record).map(Some),
+        _ => Ok(None),
+    };
+    pairs::run(plan, &args.filter, out, counterpart, |record, theirs| {
+        let (Some(key), Some(figure)) = (key(record), figure(record)) else { return };
+        // A trial whose counterpart failed would have none to be paired with.
+        if with_loop(record) && theirs.is_none() {
+            return;
         }
-        Event::Written { record } => {
-            trials.0 += 1;
-            eprint!("\r{} of {} trials", trials.0, trials.1);
-            if record.status == Status::Failed || record.status == Status::Skipped {
-                eprintln!("\n{}: {}", record.case, record.reason.as_deref().unwrap_or("failed"));
-                return;
-            }
-            let (Some(key), Some(figure)) = (key(record), figure(record)) else { return };
-            let of_case = figures.entry(key).or_default();
-            of_case.crossway.push(figure);
-            let lines =
-                [record.calibration.cache_line_before_ns, record.calibration.cache_line_after_ns];
-            let lines: Vec<f64> = lines.into_iter().flatten().collect();
-            of_case.cache_line_ns.extend(stats::median(&lines));
-            if record.group == "loops"
-                && let Some(reference) = reference
-            {
-                match reference.run(record) {
-                    Ok(figure) => of_case.reference.push(figure),
-                    Err(error) => eprintln!("\n{}: C loop: {error:#}", record.case),
-                }
-            }
-        }
-        _ => {}
+        let of_case = figures.entry(key).or_default();
+        of_case.crossway.push(figure);
+        of_case.reference.extend(theirs);
+        let lines =
+            [record.calibration.cache_line_before_ns, record.calibration.cache_line_after_ns];
+        let lines: Vec<f64> = lines.into_iter().flatten().collect();
+        of_case.cache_line_ns.extend(stats::median(&lines));
     })?;
-    eprintln!();
     Ok(figures)
 }
 

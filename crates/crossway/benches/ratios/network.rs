@@ -3,20 +3,16 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use crossway_lab::case;
 use crossway_lab::inputs::Workload;
-use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::Plan;
-use crossway_lab::record::{Record, Status};
-use crossway_lab::run::{self, Event, Options};
-use crossway_lab::shutdown;
+use crossway_lab::record::Record;
 use crossway_netlab::{Lab, Link, Offloads, Topology as Network};
 use crossway_sys::topology::Topology;
 
 use crate::comparison::{Comparison, Target};
 use crate::tools::{self, Ends};
-use crate::{Args, figure};
+use crate::{Args, figure, pairs};
 
 /// As long as a run of the tools.
 const MEASURE_MS: u64 = 1_000;
@@ -99,18 +95,18 @@ size_bytes = 64
     };
     let mut rates = (Vec::new(), Vec::new());
     let mut round_trips = (Vec::new(), Vec::new());
-    run(&plan, args, out, |record| {
-        let (figures, theirs) = match record.inputs.workload {
-            Workload::Throughput => (&mut rates, tools::iperf3_messages_per_s(&ends)),
-            _ => (&mut round_trips, tools::sockperf_round_trip_ns(&ends)),
+    let counterpart = |record: &Record| match record.inputs.workload {
+        Workload::Throughput => tools::iperf3_messages_per_s(&ends).map(Some),
+        _ => tools::sockperf_round_trip_ns(&ends).map(Some),
+    };
+    pairs::run(&plan, &args.filter, out, counterpart, |record, theirs| {
+        let figures = match record.inputs.workload {
+            Workload::Throughput => &mut rates,
+            _ => &mut round_trips,
         };
-        match (figure(record), theirs) {
-            (Some(ours), Ok(theirs)) => {
-                figures.0.push(ours);
-                figures.1.push(theirs);
-            }
-            (_, Err(error)) => eprintln!("\n{}: {error:#}", record.case),
-            (None, _) => {}
+        if let (Some(ours), Some(theirs)) = (figure(record), theirs) {
+            figures.0.push(ours);
+            figures.1.push(theirs);
         }
     })?;
     let mut add = |what: &str, (ours, theirs): (Vec<f64>, Vec<f64>), target| {
@@ -167,9 +163,15 @@ measure_ms = {SLOW_MEASURE_MS}
         return Ok(());
     }
     let mut bits = Vec::new();
-    run(&plan, args, out, |record| {
-        bits.extend(record.throughput.map(|t| t.bytes_per_s * 8.0));
-    })?;
+    pairs::run(
+        &plan,
+        &args.filter,
+        out,
+        |_| Ok(None),
+        |record, _| {
+            bits.extend(record.throughput.map(|t| t.bytes_per_s * 8.0));
+        },
+    )?;
     if bits.is_empty() {
         anyhow::bail!("no trial gave a figure");
     }
@@ -178,41 +180,5 @@ measure_ms = {SLOW_MEASURE_MS}
         "{mechanism} between {kind} at {SLOW}: bits per second / {payload}/{FRAME_BYTES} of the rate"
     );
     found.push(Comparison::paired(name, &bits, &most, Target::AtLeast(0.99)));
-    Ok(())
-}
-
-/// Runs a plan and passes on the records that have figures.
-fn run(
-    plan: &Plan,
-    args: &Args,
-    out: PathBuf,
-    mut each: impl FnMut(&Record),
-) -> anyhow::Result<()> {
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_crossway"));
-    let launcher = Launcher {
-        program: program.clone(),
-        args: vec!["role".to_owned()],
-        interrupt: Some(shutdown::listen()?),
-    };
-    let options = Options {
-        out,
-        filters: args.filter.clone(),
-        resume: None,
-        hosts: None,
-        agent_program: None,
-        reaper: Some((program, vec!["reaper".to_owned()])),
-    };
-    run::measure(plan, &options, &launcher, |event| {
-        if let Event::Written { record } = event {
-            match record.status {
-                Status::Failed | Status::Skipped => {
-                    let why = record.reason.as_deref().unwrap_or("failed");
-                    println!("{}: {why}", record.case);
-                }
-                _ => each(record),
-            }
-        }
-    })
-    .context("the run did not come to its end")?;
     Ok(())
 }

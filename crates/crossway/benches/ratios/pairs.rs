@@ -1,0 +1,75 @@
+//! Runs a plan so that each trial of Crossway's has a counterpart's beside it.
+//!
+//! Who goes first changes from trial to trial: what the first of two leaves behind (a warm core, a clock that was raised, a
+//! hypervisor that has just looked this way) would otherwise always serve, or hurt, the same one.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use crossway_lab::launcher::Launcher;
+use crossway_lab::plan::Plan;
+use crossway_lab::record::{Record, Status};
+use crossway_lab::run::{self, Event, Options};
+use crossway_lab::shutdown;
+
+/// Runs a plan. `counterpart` measures the other side of a pair, given a record of the same case: this trial's, or, where the
+/// counterpart goes first, the former trial's. `each` takes every record that has figures, with the counterpart's figure.
+pub(crate) fn run(
+    plan: &Plan,
+    filters: &[String],
+    out: PathBuf,
+    mut counterpart: impl FnMut(&Record) -> anyhow::Result<Option<f64>>,
+    mut each: impl FnMut(&Record, Option<f64>),
+) -> anyhow::Result<()> {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_crossway"));
+    let launcher = Launcher {
+        program: program.clone(),
+        args: vec!["role".to_owned()],
+        interrupt: Some(shutdown::listen()?),
+    };
+    let options = Options {
+        out,
+        filters: filters.to_owned(),
+        resume: None,
+        hosts: None,
+        agent_program: None,
+        reaper: Some((program, vec!["reaper".to_owned()])),
+    };
+    let mut measured = |record: &Record| {
+        counterpart(record).unwrap_or_else(|error| {
+            eprintln!("\n{}: the counterpart: {error:#}", record.case);
+            None
+        })
+    };
+    let (mut done, mut all) = (0, 0);
+    let mut former = BTreeMap::<String, Record>::new();
+    let mut first = None;
+    run::measure(plan, &options, &launcher, |event| match event {
+        Event::Begin { trials, findings, .. } => {
+            all = trials;
+            for finding in findings {
+                eprintln!("{}; {}", finding.what, finding.next_step);
+            }
+        }
+        Event::Trial { case, trial } => {
+            let of_case = former.get(&case.full_id()).filter(|_| trial % 2 == 1);
+            first = of_case.map(&mut measured);
+        }
+        Event::Written { record } => {
+            done += 1;
+            eprint!("\r{done} of {all} trials");
+            if matches!(record.status, Status::Failed | Status::Skipped) {
+                eprintln!("\n{}: {}", record.case, record.reason.as_deref().unwrap_or("failed"));
+                return;
+            }
+            let figure = first.take().unwrap_or_else(|| measured(record));
+            each(record, figure);
+            former.insert(format!("{}/{}", record.group, record.case), record.clone());
+        }
+        _ => {}
+    })
+    .context("the run did not come to its end")?;
+    eprintln!();
+    Ok(())
+}
