@@ -13,12 +13,32 @@ use crate::{Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Probe,
 /// Connections that may wait for [`Listener::accept`]; the kernel clamps it to net.core.somaxconn.
 pub(super) const BACKLOG: i32 = 1024;
 
+/// A socket as listening and dialling need it.
+pub trait Endpoint: AsFd + Send + Sized + 'static {
+    /// Where such a socket is.
+    type Address;
+
+    /// Takes the next connection of this listening socket; `mechanism` names it in errors.
+    fn accept_until(&self, mechanism: &'static str, until: Deadline) -> Result<Self, OpenError>;
+
+    /// Connects within `limit`; `offer` is what led to `address`.
+    fn connect_within(
+        &self,
+        mechanism: &'static str,
+        address: &Self::Address,
+        offer: &Offer,
+        limit: Duration,
+    ) -> Result<(), OpenError>;
+}
+
 /// A family of connected sockets.
 pub trait ConnectionFamily: Send + Sized + 'static {
     /// The mechanism's id, [`Mechanism::ID`].
     const NAME: &'static str;
     /// One line for people.
     const SUMMARY: &'static str;
+    /// The socket.
+    type Socket: Endpoint;
     /// The sending half.
     type Sender: Tx;
     /// The receiving half.
@@ -28,13 +48,16 @@ pub trait ConnectionFamily: Send + Sized + 'static {
     fn capabilities() -> Caps;
 
     /// A bound and listening socket, and the words that lead to it.
-    fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError>;
+    fn listening(spec: &Spec) -> Result<(Self::Socket, Offer), OpenError>;
 
     /// A socket of the family and the address to connect it to.
-    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError>;
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<Self::Socket>, OpenError>;
 
     /// The halves of a channel over a connected socket.
-    fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError>;
+    fn channel(
+        spec: &Spec,
+        socket: Self::Socket,
+    ) -> Result<(Self::Sender, Self::Receiver), OpenError>;
 
     /// Whether it works here.
     fn try_here() -> Result<(), String> {
@@ -47,9 +70,17 @@ pub trait ConnectionFamily: Send + Sized + 'static {
     /// What brings the family here when it is missing.
     fn remedy() -> &'static str;
 
+    /// The version of what provides it.
+    fn version() -> String {
+        super::kernel_version()
+    }
+
     /// Values read back beside the buffers.
     fn add_facts(_fd: BorrowedFd<'_>, _facts: &mut Facts) {}
 }
+
+/// A socket that is to be connected, and where to.
+pub type Dialling<S> = (S, <S as Endpoint>::Address);
 
 /// One direction of a connected socket; the two halves of a channel share it.
 #[derive(Debug)]
@@ -142,10 +173,9 @@ pub(super) fn buffer_facts(fd: BorrowedFd<'_>) -> Facts {
 
 /// The listening side; gives a channel for every connection.
 #[derive(Debug)]
-pub struct ConnectionListener<F> {
-    fd: OwnedFd,
+pub struct ConnectionListener<F: ConnectionFamily> {
+    socket: F::Socket,
     spec: Spec,
-    family: std::marker::PhantomData<fn() -> F>,
 }
 
 impl<F: ConnectionFamily> Listener for ConnectionListener<F> {
@@ -153,7 +183,7 @@ impl<F: ConnectionFamily> Listener for ConnectionListener<F> {
     type Rx = F::Receiver;
 
     fn accept(&mut self, until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        F::channel(&self.spec, accept_until(F::NAME, self.fd.as_fd(), until)?)
+        F::channel(&self.spec, self.socket.accept_until(F::NAME, until)?)
     }
 }
 
@@ -170,63 +200,60 @@ impl<F: ConnectionFamily> Mechanism for F {
 
     fn probe() -> Probe {
         match F::try_here() {
-            Ok(()) => Probe::Ready { version: super::kernel_version() },
+            Ok(()) => Probe::Ready { version: F::version() },
             Err(why) => Probe::Missing { why, remedy: F::remedy().to_owned() },
         }
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
-        let (fd, offer) = F::listening(spec)?;
-        let family = std::marker::PhantomData;
-        Ok((ConnectionListener { fd, spec: spec.clone(), family }, offer))
+        let (socket, offer) = F::listening(spec)?;
+        Ok((ConnectionListener { socket, spec: spec.clone() }, offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        let (fd, address) = F::dialling(spec, offer)?;
-        connect_within(F::NAME, fd.as_fd(), &address, offer, spec.open_timeout)?;
-        F::channel(spec, fd)
+        let (socket, address) = F::dialling(spec, offer)?;
+        socket.connect_within(F::NAME, &address, offer, spec.open_timeout)?;
+        F::channel(spec, socket)
     }
 }
 
-/// Takes the next connection of `listener`.
-fn accept_until(
-    mechanism: &'static str,
-    listener: BorrowedFd<'_>,
-    until: Deadline,
-) -> Result<OwnedFd, OpenError> {
-    if until.is_some() {
-        let start = Instant::now();
-        let came = wait_ready(listener, Interest::Readable, until)
-            .map_err(|e| OsError::new("poll", "listening socket", e))?;
-        if !came {
-            return Err(OpenError::TimedOut { mechanism, waited: start.elapsed() });
-        }
-    }
-    Ok(socket::accept(listener).map_err(|e| OsError::new("accept", "", e))?)
-}
+impl Endpoint for OwnedFd {
+    type Address = socket::Address;
 
-/// Connects within the time that the spec gives.
-fn connect_within(
-    mechanism: &'static str,
-    fd: BorrowedFd<'_>,
-    address: &socket::Address,
-    offer: &Offer,
-    limit: Duration,
-) -> Result<(), OpenError> {
-    // The timeout stays set: a blocking send that runs into it goes on (waiting.rs), and taking it off again would
-    // be a system call that an ordinary program does not make.
-    socket::set_send_timeout(fd, Some(limit.max(Duration::from_millis(1))))
-        .map_err(|e| OsError::new("setsockopt(SO_SNDTIMEO)", "", e))?;
-    let outcome = socket::connect(fd, address);
-    outcome.map_err(|errno| match errno {
-        Errno::AGAIN | Errno::INPROGRESS | Errno::TIMEDOUT => {
-            OpenError::TimedOut { mechanism, waited: limit }
+    fn accept_until(&self, mechanism: &'static str, until: Deadline) -> Result<Self, OpenError> {
+        if until.is_some() {
+            let start = Instant::now();
+            let came = wait_ready(self, Interest::Readable, until)
+                .map_err(|e| OsError::new("poll", "listening socket", e))?;
+            if !came {
+                return Err(OpenError::TimedOut { mechanism, waited: start.elapsed() });
+            }
         }
-        errno => {
-            let words: Vec<_> = offer.words.values().map(String::as_str).collect();
-            OsError::new("connect", words.join(" "), errno).into()
-        }
-    })
+        Ok(socket::accept(self).map_err(|e| OsError::new("accept", "", e))?)
+    }
+
+    fn connect_within(
+        &self,
+        mechanism: &'static str,
+        address: &socket::Address,
+        offer: &Offer,
+        limit: Duration,
+    ) -> Result<(), OpenError> {
+        // The timeout stays set: a blocking send that runs into it goes on (waiting.rs), and taking it off again would
+        // be a system call that an ordinary program does not make.
+        socket::set_send_timeout(self, Some(limit.max(Duration::from_millis(1))))
+            .map_err(|e| OsError::new("setsockopt(SO_SNDTIMEO)", "", e))?;
+        let outcome = socket::connect(self, address);
+        outcome.map_err(|errno| match errno {
+            Errno::AGAIN | Errno::INPROGRESS | Errno::TIMEDOUT => {
+                OpenError::TimedOut { mechanism, waited: limit }
+            }
+            errno => {
+                let words: Vec<_> = offer.words.values().map(String::as_str).collect();
+                OsError::new("connect", words.join(" "), errno).into()
+            }
+        })
+    }
 }
 
 /// Opens a channel to itself and sends one byte through it.

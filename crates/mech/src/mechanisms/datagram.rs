@@ -1,6 +1,6 @@
 //! Connectionless message sockets: each direction is a socket that sends and one that receives.
 //!
-//! (AF_UNIX and UDP; TIPC has one socket for both, tipc_kernel_message.rs.)
+//! (AF_UNIX and UDP; TIPC has one socket for both, tipc_port.rs.)
 //!
 //! The receiving socket is bound and not connected, so that several senders can feed it; the sending one is connected,
 //! so that the plain `send` does, `poll` knows about room at the receiver, and the kernel can report that the receiver is
@@ -8,7 +8,7 @@
 //! where it receives.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::socket::{self, Address};
@@ -24,6 +24,33 @@ use crate::{
 
 /// What a connecting end says at the door.
 const HELLO: &[u8] = b"crossway";
+
+/// A socket that receives, as the greeting at the door needs it.
+pub trait Inbox: AsFd + Send + 'static {
+    /// Where such a socket is.
+    type Address: Clone + Send + 'static;
+
+    /// Says `word` at `door`, without waiting for longer than `within`.
+    fn greet(&self, door: &Self::Address, word: &[u8], within: Duration) -> Result<(), Errno>;
+
+    /// Takes what was said here: its whole length and who said it, if that can be answered. EAGAIN when there is nothing.
+    fn hear(&self, buf: &mut [u8]) -> Result<(usize, Option<Self::Address>), Errno>;
+}
+
+impl Inbox for OwnedFd {
+    type Address = Address;
+
+    fn greet(&self, door: &Address, word: &[u8], _within: Duration) -> Result<(), Errno> {
+        socket::send_to(self, word, door, true).map(drop)
+    }
+
+    fn hear(&self, buf: &mut [u8]) -> Result<(usize, Option<Address>), Errno> {
+        socket::recv_message_from(self, buf, true)
+    }
+}
+
+/// Where the sockets of family `F` are.
+pub type AddressOf<F> = <<F as DatagramFamily>::Inbox as Inbox>::Address;
 
 /// A family of connectionless sockets.
 pub trait DatagramFamily: Send + Sized + 'static {
@@ -47,32 +74,36 @@ pub trait DatagramFamily: Send + Sized + 'static {
     const HELLOS: usize;
     /// What to do about the limit of a message.
     const ADVICE: &'static str;
+    /// What receives.
+    type Inbox: Inbox;
     /// Where messages go in.
     type Sink: MessageSink;
     /// Where they come out.
     type Source: MessageSource;
 
     /// A socket to receive with at the listening end, and the word for its address.
-    fn inbox_to_offer(spec: &Spec) -> Result<(OwnedFd, String), OpenError>;
+    fn inbox_to_offer(spec: &Spec) -> Result<(Self::Inbox, String), OpenError>;
 
     /// A socket to receive with at the connecting end, to which `to` can send.
-    fn inbox_for(spec: &Spec, to: &Address) -> Result<OwnedFd, OpenError>;
+    fn inbox_for(spec: &Spec, to: &AddressOf<Self>) -> Result<Self::Inbox, OpenError>;
 
     /// The address in a word of the offer.
-    fn address(offer: &Offer, name: &str) -> Result<Address, OpenError>;
-
-    /// An address for people.
-    fn describe(address: &Address) -> String;
+    fn address(offer: &Offer, name: &str) -> Result<AddressOf<Self>, OpenError>;
 
     /// The two directions, and the largest message to send.
     fn halves(
         spec: &Spec,
-        inbox: OwnedFd,
-        to: &Address,
+        inbox: Self::Inbox,
+        to: &AddressOf<Self>,
     ) -> Result<(Self::Sink, Self::Source, usize), OpenError>;
 
     /// What brings the family here when it is missing.
     fn remedy() -> &'static str;
+
+    /// The version of what provides it.
+    fn version() -> String {
+        super::kernel_version()
+    }
 }
 
 /// A socket that sends, or one that receives.
@@ -83,14 +114,15 @@ pub struct DatagramSocket {
 }
 
 impl DatagramSocket {
-    /// The two directions over two sockets; `outbox` is connected to `to` here.
-    pub(super) fn both<F: DatagramFamily>(
+    /// The two directions over two sockets; `outbox` is connected to `to` here, which errors call `name`.
+    pub(super) fn both(
         outbox: OwnedFd,
         inbox: OwnedFd,
         to: &Address,
+        name: String,
         add_facts: fn(BorrowedFd<'_>, &mut Facts),
     ) -> Result<(Self, Self), OpenError> {
-        socket::connect(&outbox, to).map_err(|e| OsError::new("connect", F::describe(to), e))?;
+        socket::connect(&outbox, to).map_err(|e| OsError::new("connect", name, e))?;
         Ok((DatagramSocket { fd: outbox, add_facts }, DatagramSocket { fd: inbox, add_facts }))
     }
 
@@ -144,8 +176,8 @@ pub type DatagramRx<F> = MessageRx<<F as DatagramFamily>::Source>;
 
 fn halves<F: DatagramFamily>(
     spec: &Spec,
-    inbox: OwnedFd,
-    to: &Address,
+    inbox: F::Inbox,
+    to: &AddressOf<F>,
 ) -> Result<(DatagramTx<F>, DatagramRx<F>), OpenError> {
     let (sink, source, max) = F::halves(spec, inbox, to)?;
     check_limit(F::NAME, spec, max, F::ADVICE)?;
@@ -154,11 +186,10 @@ fn halves<F: DatagramFamily>(
 
 /// The listening side: one channel, fed by everyone who connects; it sends to who connected first.
 #[derive(Debug)]
-pub struct DatagramListener<F> {
-    inbox: Option<OwnedFd>,
-    door: OwnedFd,
+pub struct DatagramListener<F: DatagramFamily> {
+    inbox: Option<F::Inbox>,
+    door: F::Inbox,
     spec: Spec,
-    family: std::marker::PhantomData<fn() -> F>,
 }
 
 impl<F: DatagramFamily> Listener for DatagramListener<F> {
@@ -177,7 +208,7 @@ impl<F: DatagramFamily> Listener for DatagramListener<F> {
                 return Err(OpenError::TimedOut { mechanism: F::NAME, waited: start.elapsed() });
             }
             let mut word = [0; HELLO.len()];
-            match socket::recv_message_from(&self.door, &mut word, true) {
+            match self.door.hear(&mut word) {
                 // Whatever else comes to the door is a stranger's.
                 Ok((len, Some(who))) if len == HELLO.len() && word == *HELLO => break who,
                 Ok(_) | Err(Errno::AGAIN) => {}
@@ -226,7 +257,7 @@ impl<F: DatagramFamily> Mechanism for Datagram<F> {
 
     fn probe() -> Probe {
         match super::connection::exchange_a_byte::<Self>() {
-            Ok(()) => Probe::Ready { version: super::kernel_version() },
+            Ok(()) => Probe::Ready { version: F::version() },
             Err(why) => Probe::Missing { why, remedy: F::remedy().to_owned() },
         }
     }
@@ -235,8 +266,7 @@ impl<F: DatagramFamily> Mechanism for Datagram<F> {
         let (inbox, inbox_word) = F::inbox_to_offer(spec)?;
         let (door, door_word) = F::inbox_to_offer(spec)?;
         let offer = Offer::new().with_word("inbox", inbox_word).with_word("door", door_word);
-        let (inbox, family) = (Some(inbox), std::marker::PhantomData);
-        Ok((DatagramListener { inbox, door, spec: spec.clone(), family }, offer))
+        Ok((DatagramListener { inbox: Some(inbox), door, spec: spec.clone() }, offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
@@ -246,7 +276,7 @@ impl<F: DatagramFamily> Mechanism for Datagram<F> {
         for _ in 0..F::HELLOS {
             // A door that is full or gone has had its first visitor; that somebody receives is what connecting to
             // the inbox shows.
-            let _ = socket::send_to(&inbox, HELLO, &door, true);
+            let _ = inbox.greet(&door, HELLO, spec.open_timeout);
         }
         halves::<F>(spec, inbox, &to)
     }

@@ -30,6 +30,7 @@ pub mod tipc_kernel_multicast;
 pub mod tipc_node;
 pub mod tipc_node_connection;
 pub mod tipc_node_message;
+pub mod tipc_port;
 pub mod udp;
 pub mod uds_dgram;
 pub mod uds_seqpacket;

@@ -8,7 +8,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use crossway_sys::socket::{self, Inet};
 
-use super::connection::ConnectionFamily;
+use super::connection::{ConnectionFamily, Dialling};
 use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use super::tcp;
 use crate::{Caps, Facts, Offer, OpenError, Privilege, Spec};
@@ -20,6 +20,7 @@ pub struct Mptcp;
 impl ConnectionFamily for Mptcp {
     const NAME: &'static str = "mptcp";
     const SUMMARY: &'static str = "Multipath TCP (IPPROTO_MPTCP)";
+    type Socket = OwnedFd;
     type Sender = SocketTx<Self>;
     type Receiver = SocketRx<Self>;
     const SENDER_IS_TOLD: bool = false;
@@ -32,7 +33,7 @@ impl ConnectionFamily for Mptcp {
         tcp::listening(Inet::Mptcp, spec)
     }
 
-    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
         tcp::dialling(Self::NAME, Inet::Mptcp, spec, offer)
     }
 

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crossway_sys::Errno;
 use crossway_sys::socket::{self, Inet};
 
-use super::connection::{ConnectionFamily, SocketHalf};
+use super::connection::{ConnectionFamily, Dialling, SocketHalf};
 use super::message_socket::{
     MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
 };
@@ -73,6 +73,7 @@ pub struct OneToOne<D>(PhantomData<fn() -> D>);
 impl<D: Delaying> ConnectionFamily for OneToOne<D> {
     const NAME: &'static str = D::NAME;
     const SUMMARY: &'static str = D::SUMMARY;
+    type Socket = OwnedFd;
     type Sender = MessageTx<SocketHalf<Self>>;
     type Receiver = MessageRx<SctpSource<D>>;
 
@@ -88,7 +89,7 @@ impl<D: Delaying> ConnectionFamily for OneToOne<D> {
         Ok((fd, offer))
     }
 
-    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
         let (fd, address) = tcp::dialling(Self::NAME, Inet::Sctp, spec, offer)?;
         hurry::<D>(&fd)?;
         Ok((fd, address))

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crossway_sys::socket::{self, Inet};
 
-use super::connection::{BACKLOG, ConnectionFamily, set_buffers};
+use super::connection::{BACKLOG, ConnectionFamily, Dialling, set_buffers};
 use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use crate::{Caps, Facts, Offer, OpenError, Privilege, Spec};
 
@@ -16,6 +16,7 @@ pub struct Tcp;
 impl ConnectionFamily for Tcp {
     const NAME: &'static str = "tcp";
     const SUMMARY: &'static str = "TCP, default options: Nagle's algorithm on (ipc-bench: tcp)";
+    type Socket = OwnedFd;
     type Sender = SocketTx<Self>;
     type Receiver = SocketRx<Self>;
 
@@ -31,7 +32,7 @@ impl ConnectionFamily for Tcp {
         listening(Inet::Tcp, spec)
     }
 
-    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
         dialling(Self::NAME, Inet::Tcp, spec, offer)
     }
 
@@ -72,7 +73,7 @@ pub(super) fn dialling(
     protocol: Inet,
     spec: &Spec,
     offer: &Offer,
-) -> Result<(OwnedFd, socket::Address), OpenError> {
+) -> Result<Dialling<OwnedFd>, OpenError> {
     let address: SocketAddr = offer.word(mechanism, "address")?;
     let fd = socket::inet(protocol, address)?;
     set_buffers(fd.as_fd(), spec)?;

@@ -4,7 +4,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use crossway_sys::socket::{self, Inet};
 
-use super::connection::ConnectionFamily;
+use super::connection::{ConnectionFamily, Dialling};
 use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use super::tcp;
 use crate::{Caps, Facts, Offer, OpenError, Privilege, Spec};
@@ -17,6 +17,7 @@ impl ConnectionFamily for TcpNodelay {
     const NAME: &'static str = "tcp-nodelay";
     const SUMMARY: &'static str =
         "TCP with TCP_NODELAY: Nagle's algorithm off (ipc-bench: tcp_nodelay)";
+    type Socket = OwnedFd;
     type Sender = SocketTx<Self>;
     type Receiver = SocketRx<Self>;
 
@@ -35,7 +36,7 @@ impl ConnectionFamily for TcpNodelay {
         Ok((fd, offer))
     }
 
-    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
         let (fd, address) = tcp::dialling(Self::NAME, Inet::Tcp, spec, offer)?;
         socket::set_tcp_nodelay(&fd, true)?;
         Ok((fd, address))

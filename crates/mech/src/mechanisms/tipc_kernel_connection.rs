@@ -6,12 +6,14 @@ use crossway_sys::Errno;
 use crossway_sys::socket::{self, Kind};
 use crossway_sys::tipc::{self, TipcMessage};
 
-use super::connection::{BACKLOG, ConnectionFamily, SocketHalf};
+use super::connection::{BACKLOG, ConnectionFamily, Dialling, SocketHalf};
 use super::message_socket::{
     MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
 };
 use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use super::tipc_kernel::{REMEDY, offered, publish, tipc_socket};
+use super::tipc_kernel_message::KernelTipc;
+use super::tipc_port::Tipc;
 use crate::{Boundaries, Caps, Facts, Offer, OpenError, Privilege, Spec};
 
 fn listening(kind: Kind, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
@@ -27,7 +29,7 @@ fn dialling(
     kind: Kind,
     spec: &Spec,
     offer: &Offer,
-) -> Result<(OwnedFd, socket::Address), OpenError> {
+) -> Result<Dialling<OwnedFd>, OpenError> {
     let fd = tipc_socket(kind, spec)?;
     // Connecting ends when the other side has accepted, and does not heed SO_SNDTIMEO.
     tipc::set_connect_timeout(&fd, spec.open_timeout)?;
@@ -41,6 +43,7 @@ pub struct TipcKernelStream;
 impl ConnectionFamily for TipcKernelStream {
     const NAME: &'static str = "tipc-kernel-stream";
     const SUMMARY: &'static str = "the kernel's TIPC, connected byte stream (AF_TIPC)";
+    type Socket = OwnedFd;
     type Sender = SocketTx<Self>;
     type Receiver = SocketRx<Self>;
 
@@ -52,7 +55,7 @@ impl ConnectionFamily for TipcKernelStream {
         listening(Kind::Stream, spec)
     }
 
-    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
         dialling(Self::NAME, Kind::Stream, spec, offer)
     }
 
@@ -72,6 +75,7 @@ pub struct TipcKernelSeqpacket;
 impl ConnectionFamily for TipcKernelSeqpacket {
     const NAME: &'static str = "tipc-kernel-seqpacket";
     const SUMMARY: &'static str = "the kernel's TIPC, connected messages (AF_TIPC)";
+    type Socket = OwnedFd;
     type Sender = MessageTx<SocketHalf<Self>>;
     type Receiver = MessageRx<SeqpacketSource>;
 
@@ -88,7 +92,7 @@ impl ConnectionFamily for TipcKernelSeqpacket {
         listening(Kind::Seqpacket, spec)
     }
 
-    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
         check(spec)?;
         dialling(Self::NAME, Kind::Seqpacket, spec, offer)
     }
@@ -108,12 +112,7 @@ impl ConnectionFamily for TipcKernelSeqpacket {
 }
 
 fn check(spec: &Spec) -> Result<(), OpenError> {
-    check_limit(
-        TipcKernelSeqpacket::NAME,
-        spec,
-        tipc::MAX_MESSAGE_BYTES,
-        "this is TIPC's own limit; use tipc-kernel-stream for more",
-    )
+    check_limit(TipcKernelSeqpacket::NAME, spec, tipc::MAX_MESSAGE_BYTES, KernelTipc::ADVICE)
 }
 
 impl MessageSink for SocketHalf<TipcKernelSeqpacket> {

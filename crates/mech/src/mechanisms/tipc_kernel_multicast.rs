@@ -16,7 +16,8 @@ use crossway_sys::tipc::{self, TipcAddress};
 
 use super::datagram::{Datagram, DatagramFamily};
 use super::tipc_kernel::{REMEDY, offered, publish, service_of, tipc_socket};
-use super::tipc_kernel_message::{PortSink, PortSource, port_halves};
+use super::tipc_kernel_message::KernelTipc;
+use super::tipc_port::{PortSink, PortSource, Tipc, port_halves};
 use crate::{Offer, OpenError, Privilege, Reliability, Spec};
 
 /// Service multicast over RDM sockets.
@@ -35,13 +36,14 @@ impl DatagramFamily for ServiceMulticast {
     const RELIABILITY: Reliability = Reliability::Lossy;
     const CARRIES_EMPTY: bool = false;
     const FAN_OUT: bool = true;
-    const LARGEST: Option<usize> = Some(tipc::MAX_MESSAGE_BYTES);
+    const LARGEST: Option<usize> = Some(KernelTipc::LARGEST);
     const CROSSES_HOSTS: bool = true;
-    const PRIVILEGE: Privilege = Privilege::Module;
+    const PRIVILEGE: Privilege = KernelTipc::PRIVILEGE;
     const HELLOS: usize = 1;
-    const ADVICE: &'static str = "this is TIPC's own limit; use tipc-kernel-stream for more";
-    type Sink = PortSink;
-    type Source = PortSource;
+    const ADVICE: &'static str = KernelTipc::ADVICE;
+    type Inbox = OwnedFd;
+    type Sink = PortSink<OwnedFd>;
+    type Source = PortSource<OwnedFd>;
 
     fn inbox_to_offer(spec: &Spec) -> Result<(OwnedFd, String), OpenError> {
         let fd = tipc_socket(Kind::Rdm, spec)?;
@@ -60,15 +62,11 @@ impl DatagramFamily for ServiceMulticast {
         offered(Self::NAME, offer, name)
     }
 
-    fn describe(address: &Address) -> String {
-        TipcAddress::from_any(address).map(|address| address.to_string()).unwrap_or_default()
-    }
-
     fn halves(
         spec: &Spec,
         inbox: OwnedFd,
         to: &Address,
-    ) -> Result<(PortSink, PortSource, usize), OpenError> {
+    ) -> Result<(Self::Sink, Self::Source, usize), OpenError> {
         // Who connects knows the other end's service; who listens learned a socket at the door, and sends to all such.
         let to = match TipcAddress::from_any(to) {
             Some(service @ TipcAddress::Service { .. }) => service,
@@ -82,8 +80,8 @@ impl DatagramFamily for ServiceMulticast {
             return Err(OpenError::TimedOut { mechanism: Self::NAME, waited: spec.open_timeout });
         }
         let all = TipcAddress::Range { kind, lower: instance, upper: instance };
-        let (sink, source) = port_halves(spec, inbox, &all.into());
-        Ok((sink, source, tipc::MAX_MESSAGE_BYTES))
+        let (sink, source) = port_halves(inbox, all.into(), KernelTipc::overflow(spec));
+        Ok((sink, source, KernelTipc::LARGEST))
     }
 
     fn remedy() -> &'static str {

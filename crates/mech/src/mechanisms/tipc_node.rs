@@ -15,7 +15,7 @@ use crossway_tipc_client::{
     Address, Error, Kind, LoneTipcd, NodeSocket, SOCKET_VARIABLE, Scope, ServiceRange, default_path,
 };
 
-use crate::{Offer, OpenError, Probe, Spec};
+use crate::{Offer, OpenError, Spec};
 
 pub use super::tipc_node_connection::{TipcNodeSeqpacket, TipcNodeStream};
 pub use super::tipc_node_message::{TipcNodeDgram, TipcNodeRdm};
@@ -32,7 +32,7 @@ pub(super) const CONN_TIMEOUT: u32 = 130;
 const DEST_DROPPABLE: u32 = 129;
 
 /// What brings a node here.
-const REMEDY: &str =
+pub(super) const REMEDY: &str =
     "start a node: crossway tipcd & (no privilege needed with --socket PATH and TIPCD_SOCKET=PATH)";
 
 /// How a lone node is started, and the one that was.
@@ -125,13 +125,7 @@ fn open_error(error: Error) -> OpenError {
     OsError::new("open", "TIPC node", std::io::Error::other(error)).into()
 }
 
-/// Whether a mechanism works here, from what trying it said.
-pub(super) fn probed(outcome: Result<(), String>) -> Probe {
-    match outcome {
-        Ok(()) => {
-            let version = crossway_tipc_client::protocol::VERSION;
-            Probe::Ready { version: format!("tipcd, local protocol {version}") }
-        }
-        Err(why) => Probe::Missing { why, remedy: REMEDY.to_owned() },
-    }
+/// The version of what provides it.
+pub(super) fn version() -> String {
+    format!("tipcd, local protocol {}", crossway_tipc_client::protocol::VERSION)
 }

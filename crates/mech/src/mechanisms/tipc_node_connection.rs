@@ -1,26 +1,24 @@
 //! TIPC's STREAM and SEQPACKET through a node in user space.
 
-use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossway_sys::Errno;
-use crossway_tipc_client::{Event, Kind, NodeSocket, Patience};
+use crossway_tipc_client::{Address, Event, Kind, NodeSocket, Patience};
 
 use super::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
-use super::connection::{buffer_facts, exchange_a_byte};
+use super::connection::{ConnectionFamily, Dialling, Endpoint, buffer_facts};
 use super::message_socket::{
     MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
 };
 use super::stream_socket::stream_caps;
 use super::tipc_node::{
-    CONN_TIMEOUT, MAX_MESSAGE_BYTES, call, node_socket, offered, probed, publish,
+    CONN_TIMEOUT, MAX_MESSAGE_BYTES, REMEDY, call, node_socket, offered, publish, version,
 };
-use crate::{
-    Boundaries, Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Privilege, Probe, Rx,
-    Spec, Tx,
-};
+use super::tipc_node_message::NodeTipc;
+use super::tipc_port::Tipc;
+use crate::{Boundaries, Caps, Deadline, Facts, Offer, OpenError, Privilege, Spec};
 
 /// A connected socket, as either direction uses it. The last half to go closes it: TIPC has no half-closed connection.
 #[derive(Debug)]
@@ -100,40 +98,60 @@ impl MessageSource for NodeSource {
     }
 }
 
-/// What tells the two kinds of connection apart.
-pub trait ConnectionKind: Send + Sized + 'static {
-    /// The mechanism's id.
-    const NAME: &'static str;
-    /// One line for people.
-    const SUMMARY: &'static str;
-    /// The socket's type.
-    const KIND: Kind;
-    /// The sending half.
-    type Sender: Tx;
-    /// The receiving half.
-    type Receiver: Rx;
+impl Endpoint for NodeSocket {
+    type Address = Address;
 
-    /// What it can do.
-    fn capabilities() -> Caps;
-
-    /// Whether it can do what the spec asks.
-    fn check(_spec: &Spec) -> Result<(), OpenError> {
-        Ok(())
+    fn accept_until(&self, mechanism: &'static str, until: Deadline) -> Result<Self, OpenError> {
+        let start = Instant::now();
+        match self.accept(Patience::from_deadline(until)) {
+            Ok((socket, _)) => Ok(socket),
+            Err(Errno::AGAIN) => Err(OpenError::TimedOut { mechanism, waited: start.elapsed() }),
+            Err(errno) => Err(call("accept", errno)),
+        }
     }
 
-    /// The halves of a channel over a connected socket.
-    fn halves(spec: &Spec, socket: NodeSocket) -> (Self::Sender, Self::Receiver);
+    fn connect_within(
+        &self,
+        mechanism: &'static str,
+        address: &Address,
+        _offer: &Offer,
+        limit: Duration,
+    ) -> Result<(), OpenError> {
+        let ms = limit.as_millis().clamp(1, u16::MAX.into()) as u32;
+        self.set_option(CONN_TIMEOUT, ms).map_err(|e| call("setsockopt(SOL_TIPC)", e))?;
+        match self.connect(Some(*address), Patience::Forever) {
+            Err(Errno::TIMEDOUT) => Err(OpenError::TimedOut { mechanism, waited: limit }),
+            outcome => outcome.map_err(|errno| call("connect", errno)),
+        }
+    }
+}
+
+fn listening(kind: Kind, spec: &Spec) -> Result<(NodeSocket, Offer), OpenError> {
+    let socket = node_socket(kind, spec)?;
+    // Listen before bind: binding publishes the name at once, and who came before listen would be refused.
+    socket.listen().map_err(|e| call("listen", e))?;
+    let service = publish(&socket)?;
+    Ok((socket, Offer::new().with_word("service", service)))
+}
+
+fn dialling(
+    mechanism: &'static str,
+    kind: Kind,
+    spec: &Spec,
+    offer: &Offer,
+) -> Result<Dialling<NodeSocket>, OpenError> {
+    Ok((node_socket(kind, spec)?, offered(mechanism, offer, "service")?))
 }
 
 /// A byte stream between services.
 #[derive(Debug)]
-pub struct Stream;
+pub struct TipcNodeStream;
 
-impl ConnectionKind for Stream {
+impl ConnectionFamily for TipcNodeStream {
     const NAME: &'static str = "tipc-node-stream";
     const SUMMARY: &'static str =
         "TIPC through a node in user space (tipcd), connected byte stream";
-    const KIND: Kind = Kind::Stream;
+    type Socket = NodeSocket;
     type Sender = StreamTx<NodeHalf>;
     type Receiver = StreamRx<NodeHalf>;
 
@@ -141,21 +159,40 @@ impl ConnectionKind for Stream {
         stream_caps(true, Privilege::None)
     }
 
-    fn halves(spec: &Spec, socket: NodeSocket) -> (Self::Sender, Self::Receiver) {
+    fn listening(spec: &Spec) -> Result<(NodeSocket, Offer), OpenError> {
+        listening(Kind::Stream, spec)
+    }
+
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<NodeSocket>, OpenError> {
+        dialling(Self::NAME, Kind::Stream, spec, offer)
+    }
+
+    fn channel(
+        spec: &Spec,
+        socket: NodeSocket,
+    ) -> Result<(Self::Sender, Self::Receiver), OpenError> {
         let socket = Arc::new(socket);
         let tx = StreamTx::new(NodeHalf(socket.clone()), spec.wait);
-        (tx, StreamRx::new(NodeHalf(socket), spec.wait))
+        Ok((tx, StreamRx::new(NodeHalf(socket), spec.wait)))
+    }
+
+    fn remedy() -> &'static str {
+        REMEDY
+    }
+
+    fn version() -> String {
+        version()
     }
 }
 
 /// A connection that keeps message boundaries.
 #[derive(Debug)]
-pub struct Seqpacket;
+pub struct TipcNodeSeqpacket;
 
-impl ConnectionKind for Seqpacket {
+impl ConnectionFamily for TipcNodeSeqpacket {
     const NAME: &'static str = "tipc-node-seqpacket";
     const SUMMARY: &'static str = "TIPC through a node in user space (tipcd), connected messages";
-    const KIND: Kind = Kind::Seqpacket;
+    type Socket = NodeSocket;
     type Sender = MessageTx<NodeHalf>;
     type Receiver = MessageRx<NodeSource>;
 
@@ -167,88 +204,34 @@ impl ConnectionKind for Seqpacket {
         }
     }
 
-    fn check(spec: &Spec) -> Result<(), OpenError> {
-        let advice = "this is TIPC's own limit; use tipc-node-stream for more";
-        check_limit(Self::NAME, spec, MAX_MESSAGE_BYTES, advice)
+    fn listening(spec: &Spec) -> Result<(NodeSocket, Offer), OpenError> {
+        check(spec)?;
+        listening(Kind::Seqpacket, spec)
     }
 
-    fn halves(spec: &Spec, socket: NodeSocket) -> (Self::Sender, Self::Receiver) {
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<NodeSocket>, OpenError> {
+        check(spec)?;
+        dialling(Self::NAME, Kind::Seqpacket, spec, offer)
+    }
+
+    fn channel(
+        spec: &Spec,
+        socket: NodeSocket,
+    ) -> Result<(Self::Sender, Self::Receiver), OpenError> {
         let socket = Arc::new(socket);
         let tx = MessageTx::new(NodeHalf(socket.clone()), spec.wait, MAX_MESSAGE_BYTES);
-        (tx, MessageRx::new(NodeSource { socket }, spec.wait))
+        Ok((tx, MessageRx::new(NodeSource { socket }, spec.wait)))
+    }
+
+    fn remedy() -> &'static str {
+        REMEDY
+    }
+
+    fn version() -> String {
+        version()
     }
 }
 
-/// The listening side; gives a channel for every connection.
-#[derive(Debug)]
-pub struct NodeListener<K> {
-    socket: NodeSocket,
-    spec: Spec,
-    kind: PhantomData<fn() -> K>,
-}
-
-impl<K: ConnectionKind> Listener for NodeListener<K> {
-    type Tx = K::Sender;
-    type Rx = K::Receiver;
-
-    fn accept(&mut self, until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        let start = Instant::now();
-        match self.socket.accept(Patience::from_deadline(until)) {
-            Ok((socket, _)) => Ok(K::halves(&self.spec, socket)),
-            Err(Errno::AGAIN) => {
-                Err(OpenError::TimedOut { mechanism: K::NAME, waited: start.elapsed() })
-            }
-            Err(errno) => Err(call("accept", errno)),
-        }
-    }
-}
-
-/// The mechanism over one kind of connection.
-#[derive(Debug)]
-pub struct NodeConnection<K>(PhantomData<fn() -> K>);
-
-/// A byte stream between services.
-pub type TipcNodeStream = NodeConnection<Stream>;
-/// A connection that keeps message boundaries.
-pub type TipcNodeSeqpacket = NodeConnection<Seqpacket>;
-
-impl<K: ConnectionKind> Mechanism for NodeConnection<K> {
-    const ID: &'static str = K::NAME;
-    const ABOUT: &'static str = K::SUMMARY;
-    type Tx = K::Sender;
-    type Rx = K::Receiver;
-    type Listener = NodeListener<K>;
-
-    fn caps() -> Caps {
-        K::capabilities()
-    }
-
-    fn probe() -> Probe {
-        probed(exchange_a_byte::<Self>())
-    }
-
-    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
-        K::check(spec)?;
-        let socket = node_socket(K::KIND, spec)?;
-        // Listen before bind: binding publishes the name at once, and who came before listen would be refused.
-        socket.listen().map_err(|e| call("listen", e))?;
-        let service = publish(&socket)?;
-        let listener = NodeListener { socket, spec: spec.clone(), kind: PhantomData };
-        Ok((listener, Offer::new().with_word("service", service)))
-    }
-
-    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        K::check(spec)?;
-        let socket = node_socket(K::KIND, spec)?;
-        let to = offered(K::NAME, offer, "service")?;
-        let ms = spec.open_timeout.as_millis().clamp(1, u16::MAX.into()) as u32;
-        socket.set_option(CONN_TIMEOUT, ms).map_err(|e| call("setsockopt(SOL_TIPC)", e))?;
-        match socket.connect(Some(to), Patience::Forever) {
-            Ok(()) => Ok(K::halves(spec, socket)),
-            Err(Errno::TIMEDOUT) => {
-                Err(OpenError::TimedOut { mechanism: K::NAME, waited: spec.open_timeout })
-            }
-            Err(errno) => Err(call("connect", errno)),
-        }
-    }
+fn check(spec: &Spec) -> Result<(), OpenError> {
+    check_limit(TipcNodeSeqpacket::NAME, spec, MAX_MESSAGE_BYTES, NodeTipc::ADVICE)
 }

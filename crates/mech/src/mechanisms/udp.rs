@@ -31,6 +31,7 @@ impl DatagramFamily for UdpDatagrams {
     const CROSSES_HOSTS: bool = true;
     const HELLOS: usize = 3;
     const ADVICE: &'static str = "UDP's own limit; send less at a time";
+    type Inbox = OwnedFd;
     type Sink = DatagramSocket;
     type Source = DatagramSocket;
 
@@ -56,17 +57,14 @@ impl DatagramFamily for UdpDatagrams {
         Ok(socket::inet_address(address))
     }
 
-    fn describe(address: &Address) -> String {
-        socket::as_inet(address).map(|address| address.to_string()).unwrap_or_default()
-    }
-
     fn halves(
         spec: &Spec,
         inbox: OwnedFd,
         to: &Address,
     ) -> Result<(DatagramSocket, DatagramSocket, usize), OpenError> {
         let outbox = socket_towards(spec, to)?;
-        let (sink, source) = DatagramSocket::both::<Self>(outbox, inbox, to, add_facts)?;
+        let name = socket::as_inet(to).map(|address| address.to_string()).unwrap_or_default();
+        let (sink, source) = DatagramSocket::both(outbox, inbox, to, name, add_facts)?;
         let max = match socket::as_inet(to) {
             Some(SocketAddr::V6(_)) => LARGEST_OVER_IPV6,
             _ => LARGEST_OVER_IPV4,

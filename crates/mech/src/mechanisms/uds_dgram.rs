@@ -25,6 +25,7 @@ impl DatagramFamily for UnixDatagrams {
     const CROSSES_HOSTS: bool = false;
     const HELLOS: usize = 1;
     const ADVICE: &'static str = LARGER;
+    type Inbox = OwnedFd;
     type Sink = DatagramSocket;
     type Source = DatagramSocket;
 
@@ -43,11 +44,6 @@ impl DatagramFamily for UnixDatagrams {
         Ok(socket::abstract_address(word.as_bytes())?)
     }
 
-    fn describe(address: &Address) -> String {
-        let name = socket::abstract_name(address).unwrap_or_default();
-        format!("abstract {}", String::from_utf8_lossy(&name))
-    }
-
     fn halves(
         spec: &Spec,
         inbox: OwnedFd,
@@ -56,7 +52,9 @@ impl DatagramFamily for UnixDatagrams {
         let outbox = socket::unix(Kind::Dgram)?;
         set_buffers(outbox.as_fd(), spec)?;
         let max = max_message(&outbox)?;
-        let (sink, source) = DatagramSocket::both::<Self>(outbox, inbox, to, |_, _| {})?;
+        let name = socket::abstract_name(to).unwrap_or_default();
+        let name = format!("abstract {}", String::from_utf8_lossy(&name));
+        let (sink, source) = DatagramSocket::both(outbox, inbox, to, name, |_, _| {})?;
         Ok((sink, source, max))
     }
 

@@ -6,7 +6,7 @@ use crossway_sys::poll::is_hung_up;
 use crossway_sys::socket::{self, Kind};
 use crossway_sys::{Errno, OsError};
 
-use super::connection::{BACKLOG, ConnectionFamily, SocketHalf, set_buffers};
+use super::connection::{BACKLOG, ConnectionFamily, Dialling, SocketHalf, set_buffers};
 use super::message_socket::{
     MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
 };
@@ -89,6 +89,7 @@ pub(super) fn max_message(fd: impl AsFd) -> Result<usize, OsError> {
 impl ConnectionFamily for UdsSeqpacket {
     const NAME: &'static str = "uds-seqpacket";
     const SUMMARY: &'static str = "UNIX-domain socket that keeps message boundaries";
+    type Socket = OwnedFd;
     type Sender = MessageTx<SocketHalf<Self>>;
     type Receiver = MessageRx<SeqpacketSource>;
 
@@ -120,7 +121,7 @@ impl ConnectionFamily for UdsSeqpacket {
         Ok((fd, offer))
     }
 
-    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
         let fd = socket::unix(Kind::Seqpacket)?;
         set_buffers(fd.as_fd(), spec)?;
         socket::bind(&fd, &socket::unnamed_address(), "a free abstract address")?;

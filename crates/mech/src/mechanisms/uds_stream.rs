@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use crossway_sys::socket::{self, Kind};
 
-use super::connection::{BACKLOG, ConnectionFamily, set_buffers};
+use super::connection::{BACKLOG, ConnectionFamily, Dialling, set_buffers};
 use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use crate::{Caps, Offer, OpenError, Privilege, Spec};
 
@@ -15,6 +15,7 @@ pub struct UdsStream;
 impl ConnectionFamily for UdsStream {
     const NAME: &'static str = "uds-stream";
     const SUMMARY: &'static str = "UNIX-domain stream socket (ipc-bench: domain)";
+    type Socket = OwnedFd;
     type Sender = SocketTx<Self>;
     type Receiver = SocketRx<Self>;
 
@@ -34,7 +35,7 @@ impl ConnectionFamily for UdsStream {
         Ok((fd, offer))
     }
 
-    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
         let fd = socket::unix(Kind::Stream)?;
         set_buffers(fd.as_fd(), spec)?;
         Ok((fd, offered_address(Self::NAME, offer)?))

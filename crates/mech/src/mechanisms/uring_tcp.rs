@@ -3,9 +3,7 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use crossway_sys::socket;
-
-use super::connection::{ConnectionFamily, SocketHalf, exchange_a_byte};
+use super::connection::{ConnectionFamily, Dialling, SocketHalf, exchange_a_byte};
 use super::stream_socket::stream_caps;
 use super::tcp::Tcp;
 use super::uring_stream::{UringRx, UringTx, halves, missing_ring};
@@ -18,6 +16,7 @@ pub struct UringTcp;
 impl ConnectionFamily for UringTcp {
     const NAME: &'static str = "uring-tcp";
     const SUMMARY: &'static str = "TCP, default options, by io_uring requests";
+    type Socket = OwnedFd;
     type Sender = UringTx<SocketHalf<Self>>;
     type Receiver = UringRx<SocketHalf<Self>>;
 
@@ -34,7 +33,7 @@ impl ConnectionFamily for UringTcp {
         Tcp::listening(spec)
     }
 
-    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
         Tcp::dialling(spec, offer)
     }
 

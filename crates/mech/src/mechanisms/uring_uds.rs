@@ -3,9 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crossway_sys::socket;
-
-use super::connection::{ConnectionFamily, SocketHalf, exchange_a_byte, set_buffers};
+use super::connection::{ConnectionFamily, Dialling, SocketHalf, exchange_a_byte, set_buffers};
 use super::stream_socket::stream_caps;
 use super::uds_stream::UdsStream;
 use super::uring_stream::{UringRx, UringTx, halves, missing_ring};
@@ -18,6 +16,7 @@ pub struct UringUds;
 impl ConnectionFamily for UringUds {
     const NAME: &'static str = "uring-uds";
     const SUMMARY: &'static str = "UNIX-domain stream socket by io_uring requests";
+    type Socket = OwnedFd;
     type Sender = UringTx<SocketHalf<Self>>;
     type Receiver = UringRx<SocketHalf<Self>>;
 
@@ -36,7 +35,7 @@ impl ConnectionFamily for UringUds {
         UdsStream::listening(spec)
     }
 
-    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
         UdsStream::dialling(spec, offer)
     }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use crossway_sys::socket::{self, Kind};
 use crossway_sys::vsock::VsockAddress;
 
-use super::connection::{BACKLOG, ConnectionFamily, set_buffers};
+use super::connection::{BACKLOG, ConnectionFamily, Dialling, set_buffers};
 use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use crate::{Caps, Offer, OpenError, Privilege, Spec};
 
@@ -22,6 +22,7 @@ fn stream_socket(spec: &Spec) -> Result<OwnedFd, OpenError> {
 impl ConnectionFamily for Vsock {
     const NAME: &'static str = "vsock";
     const SUMMARY: &'static str = "VM socket over its loopback (VMADDR_CID_LOCAL)";
+    type Socket = OwnedFd;
     type Sender = SocketTx<Self>;
     type Receiver = SocketRx<Self>;
 
@@ -37,7 +38,7 @@ impl ConnectionFamily for Vsock {
         Ok((fd, Offer::new().with_word("port", address.port)))
     }
 
-    fn dialling(spec: &Spec, offer: &Offer) -> Result<(OwnedFd, socket::Address), OpenError> {
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
         let address =
             VsockAddress { port: offer.word(Self::NAME, "port")?, ..VsockAddress::LOCAL_ANY_PORT };
         Ok((stream_socket(spec)?, address.into()))
