@@ -17,7 +17,7 @@ pub(super) fn round_trip(summary: &Summary, limits: &Limits) -> Option<Chart> {
                 continue;
             }
             let levels = limits
-                .round_trip_levels()
+                .round_trip_levels(summary)
                 .into_iter()
                 .map(|(name, ns)| Level { name, x: Vec::new(), y: vec![ns * 1e-9] })
                 .collect();
