@@ -76,6 +76,9 @@ fn parse_filter(text: &str) -> Result<Filter, String> {
         .map(Filter)
 }
 
+/// Cases of one run only that are listed before their number must do.
+const CASES_LISTED: usize = 10;
+
 impl Filter {
     fn of<'a>(&self, records: &'a [Record]) -> Vec<&'a Record> {
         records
@@ -133,8 +136,17 @@ impl Run for Compare {
         warnings.append(&mut report.warnings);
         report.warnings = warnings;
         let failures = self.fail_on.map_or(Vec::new(), |gate| gate.failures(&report));
-        if self.fail_on.is_some() && report.comparisons.is_empty() && failures.is_empty() {
-            bail!("no case is in both A and B: a gate that compares nothing cannot pass");
+        if report.comparisons.is_empty() && failures.is_empty() {
+            let example =
+                |cases: &[String]| cases.first().map_or("none", String::as_str).to_owned();
+            bail!(
+                "nothing to compare: no case has figures in both A and B (only in A, {}: {} ...; only in B, {}: {} ...); give two \
+                 runs of one plan, or name with --a and --b the input in which the parts are to differ",
+                report.only_in_a.len(),
+                example(&report.only_in_a),
+                report.only_in_b.len(),
+                example(&report.only_in_b)
+            );
         }
         let failed = !failures.is_empty();
         if self.json {
@@ -216,8 +228,11 @@ impl Compare {
             report.count(Verdict::Unclear)
         );
         let list = |what: &str, cases: &[String]| {
-            for case in cases {
+            for case in cases.iter().take(CASES_LISTED) {
                 println!("{} {case}", ui.paint("2", what));
+            }
+            if let Some(more) = cases.len().checked_sub(CASES_LISTED).filter(|n| *n > 0) {
+                println!("{} {more} more; --json lists all", ui.paint("2", what));
             }
         };
         list("only in A:", &report.only_in_a);
