@@ -18,6 +18,7 @@ use crate::protocol::control::Kind;
 const BACKLOG: i32 = 128;
 /// The options that take no value.
 const WITHOUT_VALUE: [u32; 3] = [133, 134, 136];
+const CONN_TIMEOUT: u32 = 130;
 const GROUP_JOIN: u32 = 135;
 const GROUP_LEAVE: u32 = 136;
 
@@ -110,7 +111,12 @@ impl KernelSocket {
         if asked != Err(Errno::INPROGRESS) || patience == Patience::Now {
             return asked;
         }
-        let timeout = Duration::from_millis(self.option(130)?.into());
+        self.await_connection(patience)
+    }
+
+    /// Waits for the answer to a request, at most for the connection time-out.
+    fn await_connection(&self, patience: Patience) -> Result<(), Errno> {
+        let timeout = Duration::from_millis(self.option(CONN_TIMEOUT)?.into());
         let until = Instant::now() + timeout;
         let until = patience.left().map_or(until, |left| until.min(Instant::now() + left));
         match wait_ready(&self.fd, Interest::Writable, Some(until))? {
@@ -132,9 +138,18 @@ impl KernelSocket {
         patience: Patience,
     ) -> Result<usize, Errno> {
         let raw = to.map(Address::encode);
-        patiently(&self.fd, Interest::Writable, patience, |nonblocking| {
+        let sent = patiently(&self.fd, Interest::Writable, patience, |nonblocking| {
             tipc_raw::send(&self.fd, payload, raw.as_ref(), nonblocking)
-        })
+        })?;
+        // A request with its first message: without waiting the kernel returns before the answer, with a deadline this must not.
+        let asks = to.is_some() && self.kind.is_connected_kind();
+        if asks && matches!(patience, Patience::Until(_)) && self.peer_address().is_err() {
+            match self.await_connection(patience) {
+                Ok(()) | Err(Errno::INPROGRESS) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(sent)
     }
 
     #[inline]

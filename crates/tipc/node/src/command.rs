@@ -108,6 +108,7 @@ fn describe(event: &Event) -> String {
             "published {{{}, {}, {}}} by {}:{}",
             b.range.service, b.range.lower, b.range.upper, b.socket.node, b.socket.port.0
         ),
+        Event::GroupShrank { group } => format!("a member of group {group} is gone"),
         Event::SocketReady(port) => format!("socket {} has news", port.0),
         Event::ConnectFailed { port, error } => {
             format!("socket {}: connection failed: {error}", port.0)

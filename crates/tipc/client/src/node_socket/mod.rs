@@ -6,7 +6,7 @@ mod send;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ use crate::protocol::{MESSAGE_LEN_MAX, epoch};
 /// A destination that was reachable at some count of its epoch.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    address: Address,
+    address: Option<Address>,
     epoch: u64,
 }
 
@@ -52,8 +52,8 @@ pub struct NodeSocket {
     memory: Mutex<Memory>,
     /// This end shut the connection down.
     shut: AtomicBool,
-    /// The socket is a member of a group.
-    member: AtomicBool,
+    /// The group that the socket is a member of; 0 without.
+    group: AtomicU32,
 }
 
 impl AsFd for NodeSocket {
@@ -82,9 +82,8 @@ impl NodeSocket {
     }
 
     fn new(fd: OwnedFd, kind: Kind, opened: Opened, daemon: Arc<Daemon>) -> Self {
-        let (memory, shut, member) =
-            (Mutex::default(), AtomicBool::new(false), AtomicBool::new(false));
-        Self { fd, kind, opened, daemon, memory, shut, member }
+        let (memory, shut, group) = (Mutex::default(), AtomicBool::new(false), AtomicU32::new(0));
+        Self { fd, kind, opened, daemon, memory, shut, group }
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -218,7 +217,9 @@ impl NodeSocket {
     /// As the kernel's TIPC_GROUP_JOIN.
     pub fn join(&self, group: [u32; 4]) -> Result<(), Errno> {
         self.ask(&Request::Join { token: self.opened.token, group })?;
-        self.member.store(true, Ordering::Relaxed);
+        // What was known to be reachable was so for a socket in no group.
+        self.memory().known.clear();
+        self.group.store(group[0], Ordering::Relaxed);
         Ok(())
     }
 
@@ -228,7 +229,8 @@ impl NodeSocket {
     /// EINVAL when the socket is in none.
     pub fn leave(&self) -> Result<(), Errno> {
         self.ask(&Request::Leave { token: self.opened.token })?;
-        self.member.store(false, Ordering::Relaxed);
+        self.memory().known.clear();
+        self.group.store(0, Ordering::Relaxed);
         Ok(())
     }
 }

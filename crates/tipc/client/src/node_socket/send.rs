@@ -5,15 +5,21 @@ use super::*;
 /// Destinations of a socket that are remembered as reachable.
 const KNOWN_MAX: usize = 8;
 
+/// Where a message goes; zeros are all of a group, or the other end of a connection.
+fn encoded(to: Option<Address>) -> [u8; SEND_HEADER_LEN] {
+    to.map_or([0; SEND_HEADER_LEN], Address::encode)
+}
+
 impl NodeSocket {
-    /// Whether a destination is reachable: asked once, then known until something goes that it may depend on.
-    fn check_reachable(&self, to: Address) -> Result<(), Errno> {
-        let now = self.daemon.epoch(epoch::of(to));
+    /// Whether a destination is reachable: asked once, then known until something of its epoch goes. A member's destinations are in
+    /// its group; `None` is all of that.
+    fn check_reachable(&self, to: Option<Address>, epoch: usize) -> Result<(), Errno> {
+        let now = self.daemon.epoch(epoch);
         let mut memory = self.memory();
         if memory.known.iter().any(|k| k.address == to && k.epoch == now) {
             return Ok(());
         }
-        self.ask(&Request::Resolve { token: self.opened.token, address: to.encode() })?;
+        self.ask(&Request::Resolve { token: self.opened.token, address: encoded(to) })?;
         let known = Known { address: to, epoch: now };
         if let Some(old) = memory.known.iter_mut().find(|k| k.address == to) {
             *old = known;
@@ -42,8 +48,9 @@ impl NodeSocket {
         if self.kind.is_connected_kind() {
             return self.send_connected(payload, to, patience);
         }
-        if self.member.load(Ordering::Relaxed) {
-            return self.send_to_group(payload, to, patience);
+        let group = self.group.load(Ordering::Relaxed);
+        if group != 0 {
+            return self.send_to_group(group, payload, to, patience);
         }
         let to = match to {
             Some(to) => to,
@@ -52,7 +59,7 @@ impl NodeSocket {
         if payload.len() > MESSAGE_LEN_MAX {
             return Err(Errno::MSGSIZE);
         }
-        self.check_reachable(to)?;
+        self.check_reachable(Some(to), epoch::of(to))?;
         // The empty message is taken and goes nowhere.
         if payload.is_empty() {
             return Ok(0);
@@ -63,9 +70,10 @@ impl NodeSocket {
         })
     }
 
-    /// Sends within the group; without an address to all its members. That nobody is there is known to the node only.
+    /// Sends within the group; without an address to all its members.
     fn send_to_group(
         &self,
+        group: u32,
         payload: &[u8],
         to: Option<Address>,
         patience: Patience,
@@ -73,8 +81,8 @@ impl NodeSocket {
         if payload.len() > MESSAGE_LEN_MAX {
             return Err(Errno::MSGSIZE);
         }
-        let header = to.map_or([0; SEND_HEADER_LEN], Address::encode);
-        self.put(&header, payload, patience)
+        self.check_reachable(to, epoch::of_service(group))?;
+        self.put(&encoded(to), payload, patience)
     }
 
     #[inline]

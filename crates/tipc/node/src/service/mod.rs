@@ -201,7 +201,11 @@ impl Service {
     pub(crate) fn handle_events(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll) {
         while let Some(event) = node.poll_event() {
             self.handle_event(now, node, epoll, &event);
-            if !matches!(event, Event::SocketReady(_) | Event::ConnectFailed { .. }) {
+            let of_a_socket = matches!(
+                event,
+                Event::SocketReady(_) | Event::ConnectFailed { .. } | Event::GroupShrank { .. }
+            );
+            if !of_a_socket {
                 self.told.push_back(event);
             }
         }
@@ -220,6 +224,7 @@ impl Service {
                 }
             }
             Event::Withdrawn(binding) => self.age(epoch::of_service(binding.range.service)),
+            Event::GroupShrank { group } => self.age(epoch::of_service(*group)),
             Event::PeerDown { peer } => self.age(epoch::of_node(peer.0)),
             _ => {}
         }

@@ -171,10 +171,10 @@ impl Service {
                 }
                 Err(errno) => Answer::error(errno),
             },
-            Request::Resolve { address, .. } => Answer::of(match proto_address(&address) {
-                None => Err(Errno::INVAL),
-                Some(dest) => node.check_destination(dest).map_err(errno),
-            }),
+            Request::Resolve { address, .. } => {
+                let dest = proto_address(&address);
+                Answer::of(node.check_destination_for(port, dest).map_err(errno))
+            }
             Request::Join { group, .. } => Answer::of(join(now, node, port, group)),
             Request::Leave { .. } => Answer::of(node.leave(now, port).map_err(errno)),
             Request::Hello { .. } | Request::Open { .. } | Request::Administer { .. } => {

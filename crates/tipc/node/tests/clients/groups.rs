@@ -23,6 +23,11 @@ fn members_meet_send_in_four_ways_and_part() {
     let site = Site::lone();
     let mut buf = [0; 16];
     let one = member(&site, 1, EVENTS);
+    // Nobody else is there yet.
+    let own = one.local_address().unwrap();
+    for to in [None, Some(Address::service(GROUP, 1)), Some(own.into())] {
+        assert_eq!(one.send(b"x", to, Patience::Forever), Err(Errno::HOSTUNREACH));
+    }
     let two = member(&site, 2, EVENTS);
     for (socket, other, instance) in [(&one, &two, 2), (&two, &one, 1)] {
         let news = next(socket, &mut buf);
@@ -51,6 +56,16 @@ fn members_meet_send_in_four_ways_and_part() {
     assert_eq!(two.leave(), Err(Errno::INVAL));
     let news = next(&one, &mut buf);
     assert_eq!((news.event, news.member, news.from), (Event::MemberDown, Some(2), second));
+    let to_two = [Some(Address::service(GROUP, 2)), Some(second.into())];
+    for to in to_two {
+        assert_eq!(one.send(b"x", to, Patience::Forever), Err(Errno::HOSTUNREACH));
+    }
+    assert_eq!(one.send(b"three", None, Patience::Forever), Ok(5), "the third is still there");
+    let got = next(&three, &mut buf);
+    assert_eq!((&buf[..got.len], got.member), (&b"three"[..], Some(1)));
+    drop(three);
+    assert_eq!(next(&one, &mut buf).event, Event::MemberDown);
+    assert_eq!(one.send(b"x", None, Patience::Forever), Err(Errno::HOSTUNREACH));
     let fresh = site.socket(Kind::Rdm);
     assert_eq!(fresh.join([63, 1, 2, 0]), Err(Errno::ACCESS), "a reserved type");
     assert_eq!(fresh.join([GROUP, 1, 4, 0]), Err(Errno::INVAL), "no such scope");

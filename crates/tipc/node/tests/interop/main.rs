@@ -6,6 +6,7 @@
 
 mod capture;
 mod planes;
+mod programs;
 mod remote;
 mod user_side;
 
@@ -280,7 +281,7 @@ fn loss_and_recovery() -> Result<(), NetError> {
 
 type Test = (&'static str, fn() -> Result<(), NetError>);
 
-const TESTS: [Test; 13] = [
+const TESTS: [Test; 15] = [
     ("udp_over_ipv4_with_multicast", || all_checks("cwt4", Medium::UdpV4)),
     ("udp_over_ipv4_with_unicast_only", || all_checks("cwtu", Medium::UdpV4Unicast)),
     ("udp_over_ipv6", || all_checks("cwt6", Medium::UdpV6)),
@@ -289,6 +290,10 @@ const TESTS: [Test; 13] = [
     ("sockets_over_ethernet", || sockets(Medium::Ethernet)),
     ("an_address_that_a_kernel_has_is_given_up", taken_address),
     ("streams_of_100_megabytes", long_streams),
+    ("programs_on_a_tipcd_and_on_a_kernel_over_udp", || programs::both("cwtp", Medium::UdpV4)),
+    ("programs_on_a_tipcd_and_on_a_kernel_over_ethernet", || {
+        programs::both("cwtq", Medium::Ethernet)
+    }),
     ("loss_and_recovery", loss_and_recovery),
     ("two_links_over_udp_and_ethernet", planes::over_udp_and_ethernet),
     ("two_links_over_udp", planes::over_two_udp),
@@ -357,6 +362,10 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        ["talk", ..] => {
+            programs::talk(&words[1..]);
+            ExitCode::SUCCESS
+        }
         [role @ ("user-side" | "user-side-planes" | "remote"), bearer, id] => {
             let run = match role {
                 "remote" => remote::run,

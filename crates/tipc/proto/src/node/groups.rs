@@ -1,8 +1,8 @@
 //! Communication groups: a socket's membership joined to names, links and the application.
 
-use super::Node;
 use super::names::BindError;
 use super::send::plain;
+use super::{Event, Node};
 use crate::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
 use crate::drops::DropReason;
 use crate::limits::MESSAGE_LEN_MAX;
@@ -214,6 +214,12 @@ impl Node {
         }
         out.dropped.into_iter().for_each(|reason| self.drops.count(reason));
         let Some(socket) = self.sockets.get_mut(&port) else { return };
+        // Told before the news of the member, after which a sender must not take it for reachable.
+        if let Some(group) = &mut socket.group
+            && group.take_shrank()
+        {
+            self.events.push_back(Event::GroupShrank { group: group.request.group });
+        }
         let mut changed = out.wake;
         let events = socket.group.as_ref().is_some_and(|g| g.request.events);
         for item in out.queue {

@@ -164,11 +164,26 @@ impl Node {
         }
     }
 
-    /// Whether a message sent there now would find somebody, as far as this node knows.
+    /// Whether a message that this socket sent there now would find somebody, as far as this node knows. A member of a group sends within
+    /// it, and without a destination to all.
     ///
     /// # Errors
-    /// [`SocketError::Unreachable`]; [`SocketError::Invalid`] for a range in the wrong order.
-    pub fn check_destination(&self, dest: Address) -> Result<(), SocketError> {
+    /// [`SocketError::Unreachable`]; [`SocketError::Invalid`] for a range in the wrong order and no destination outside a group.
+    pub fn check_destination_for(
+        &self,
+        port: Port,
+        dest: Option<Address>,
+    ) -> Result<(), SocketError> {
+        match (&self.sockets.get(&port).ok_or(SocketError::Invalid)?.group, dest) {
+            (Some(group), dest) if group.reaches(dest) => Ok(()),
+            (Some(_), _) => Err(SocketError::Unreachable),
+            (None, Some(dest)) => self.check_destination(dest),
+            (None, None) => Err(SocketError::Invalid),
+        }
+    }
+
+    /// The same for a socket that is in no group.
+    fn check_destination(&self, dest: Address) -> Result<(), SocketError> {
         let found = match dest {
             Address::Socket(to) => self.is_reachable(to.node),
             Address::Service { service, instance, domain } if domain == Default::default() => {

@@ -160,6 +160,11 @@ pub enum Event {
     Published(Binding),
     /// A binding left the table.
     Withdrawn(Binding),
+    /// A member of a group can no longer be sent to by some socket of this node.
+    GroupShrank {
+        /// The group.
+        group: u32,
+    },
     /// Something changed for a socket: ask what it can do now.
     SocketReady(Port),
     /// A request for a connection failed.

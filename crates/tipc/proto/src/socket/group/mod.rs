@@ -17,6 +17,7 @@ use crate::limits::{
     GROUP_WINDOW_IDLE,
 };
 use crate::seq::Seq;
+use crate::socket::Address;
 use crate::wire::{GroupProtocolKind, MCAST_HEADER_LEN};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -124,6 +125,8 @@ pub(crate) struct Group {
     open: bool,
     /// A broadcast found no room, and none has been sent since.
     held_up: Option<HeldUp>,
+    /// Somebody who could be sent to cannot be any more, and nobody has been told yet.
+    shrank: bool,
 }
 
 impl Group {
@@ -144,7 +147,24 @@ impl Group {
             turn: SocketAddr::default(),
             open: false,
             held_up: None,
+            shrank: false,
         }
+    }
+
+    /// Whether there is somebody to send to.
+    pub(crate) fn reaches(&self, dest: Option<Address>) -> bool {
+        let mut receivers = self.members.values().filter(|m| m.is_receiver());
+        match dest {
+            None => receivers.next().is_some(),
+            Some(Address::Socket(to)) => receivers.any(|m| m.addr == to),
+            Some(Address::Service { instance, .. }) => receivers.any(|m| m.instance == instance),
+            Some(Address::Range(range)) => receivers.any(|m| m.instance == range.lower),
+        }
+    }
+
+    /// Whether somebody was lost since it was last asked.
+    pub(crate) const fn take_shrank(&mut self) -> bool {
+        core::mem::replace(&mut self.shrank, false)
     }
 
     /// The binding by which the others find this member.
@@ -292,6 +312,7 @@ impl Group {
             self.active_count -= 1;
         }
         m.state = MemberState::Leaving;
+        self.shrank = true;
         self.active.retain(|a| *a != addr);
         self.pending.retain(|a| *a != addr);
         self.ackers.remove(&addr);
@@ -304,6 +325,7 @@ impl Group {
             out.queue.push(news);
         }
         let Some(m) = self.members.remove(&addr) else { return };
+        self.shrank = true;
         self.promote(out);
         // A binding that stays while another is owed its farewell: this was the other's.
         let mut new = m.reborn;

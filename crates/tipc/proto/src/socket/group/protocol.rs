@@ -116,6 +116,7 @@ impl Group {
                     self.shift(from, -1);
                 } else {
                     self.members.remove(&from);
+                    self.shrank = true;
                 }
                 return;
             }

@@ -1,0 +1,73 @@
+//! A group with a member on either node: found, sent to in four ways, answered, left.
+
+use crossway_tipc_client::{Errno, Event, Kind, Message, Socket};
+
+use super::{Part, octets, soon};
+
+const EVENTS: u32 = 2;
+const CLUSTER: u32 = 2;
+/// Broadcasts each way: more than a member's window.
+const BROADCASTS: u32 = 200;
+
+fn joined(part: &Part<'_>, instance: u32) -> Socket {
+    let socket = part.socket(Kind::Rdm);
+    socket.join([part.service, instance, CLUSTER, EVENTS]).unwrap();
+    socket
+}
+
+/// The next from the other, whose instance is `from`.
+fn next(socket: &Socket, from: u32, buf: &mut [u8]) -> Message {
+    let message = socket.recv_message(buf, soon()).unwrap();
+    assert_eq!(message.member, Some(from), "{message:?}");
+    message
+}
+
+fn broadcast(socket: &Socket) {
+    for n in 0..BROADCASTS {
+        socket.send(&octets(n as usize * 15 + 1, n), None, soon()).unwrap();
+    }
+    socket.send(&octets(66_000, 1), None, soon()).unwrap();
+}
+
+fn heard(socket: &Socket, from: u32, buf: &mut [u8]) {
+    for n in 0..BROADCASTS {
+        let got = next(socket, from, buf);
+        assert_eq!((got.event, got.len), (Event::Data, n as usize * 15 + 1));
+        assert!(buf[..got.len] == octets(got.len, n));
+    }
+    let got = next(socket, from, buf);
+    assert!(buf[..got.len] == octets(66_000, 1));
+}
+
+/// Meets the other, hears it in all four ways, answers all at once, and leaves.
+pub(super) fn first(part: &Part<'_>) {
+    let socket = joined(part, 1);
+    let mut buf = vec![0; 66_000];
+    let news = next(&socket, 2, &mut buf);
+    assert_eq!(news.event, Event::MemberUp);
+    heard(&socket, 2, &mut buf);
+    for way in [&b"anycast"[..], b"multicast", b"unicast"] {
+        let got = next(&socket, 2, &mut buf);
+        assert_eq!((got.event, &buf[..got.len], got.from), (Event::Data, way, news.from));
+    }
+    broadcast(&socket);
+    assert_eq!(next(&socket, 2, &mut buf).len, 4, "it has heard all");
+    socket.leave().unwrap();
+    assert_eq!(socket.send(b"x", None, soon()), Err(Errno::DESTADDRREQ), "no member any more");
+}
+
+pub(super) fn second(part: &Part<'_>) {
+    let socket = joined(part, 2);
+    let mut buf = vec![0; 66_000];
+    let news = next(&socket, 1, &mut buf);
+    assert_eq!(news.event, Event::MemberUp);
+    broadcast(&socket);
+    socket.send(b"anycast", part.name(0), soon()).unwrap();
+    socket.send(b"multicast", part.range(0, 1, 1), soon()).unwrap();
+    socket.send(b"unicast", Some(news.from.into()), soon()).unwrap();
+    heard(&socket, 1, &mut buf);
+    socket.send(b"done", Some(news.from.into()), soon()).unwrap();
+    let news = next(&socket, 1, &mut buf);
+    assert_eq!(news.event, Event::MemberDown);
+    assert_eq!(socket.send(b"x", part.name(0), soon()), Err(Errno::HOSTUNREACH), "nobody left");
+}

@@ -1,0 +1,171 @@
+//! A program on a `tipcd` and a program on a kernel's AF_TIPC in a guest talk to each other, both through the client library and
+//! both by the same code: every check is run with either of them as the server.
+
+mod connections;
+mod groups;
+mod messages;
+mod topology;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crossway_netlab::NetError;
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_tipc_client::{
+    Address, Backend, Kind, LoneTipcd, Patience, Scope, ServiceRange, Socket, SocketAddress,
+};
+
+use super::{Medium, Site};
+use topology::Subscriber;
+
+/// No single step takes so long unless something hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Nor all of them together, in seconds.
+const WATCHDOG: &str = "240";
+/// Service of the first check; each check and each direction has its own.
+const FIRST_SERVICE: u32 = 18_000;
+/// Services that a check may use.
+const SERVICES: u32 = 10;
+/// DEST_DROPPABLE: 0 has messages that nobody took come back.
+const DEST_DROPPABLE: u32 = 129;
+
+fn soon() -> Patience {
+    Patience::Until(Instant::now() + PATIENCE)
+}
+
+/// Waits until something holds.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < PATIENCE, "{what} does not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn is_readable(socket: &Socket) -> bool {
+    wait_ready(socket, Interest::Readable, Some(Instant::now())).unwrap()
+}
+
+/// `len` octets that differ from those of other seeds.
+fn octets(len: usize, seed: u32) -> Vec<u8> {
+    (0..len as u32).map(|n| ((n ^ seed).wrapping_mul(0x9e37_79b9) >> 11) as u8).collect()
+}
+
+/// One of the two programs, in one check.
+struct Part<'a> {
+    backend: &'a Backend,
+    /// First of the services that this check may use.
+    service: u32,
+}
+
+impl Part<'_> {
+    fn socket(&self, kind: Kind) -> Socket {
+        Socket::open_on(self.backend, kind).unwrap()
+    }
+
+    fn bound(&self, kind: Kind, service: u32, lower: u32, upper: u32) -> Socket {
+        let socket = self.socket(kind);
+        // Found is connected to, so listen before bind.
+        if kind.is_connected_kind() {
+            socket.listen().unwrap();
+        }
+        let range = ServiceRange { service: self.service + service, lower, upper };
+        socket.bind(range, Scope::Cluster).unwrap();
+        socket
+    }
+
+    fn range(&self, service: u32, lower: u32, upper: u32) -> Option<Address> {
+        Some(ServiceRange { service: self.service + service, lower, upper }.into())
+    }
+
+    fn name(&self, service: u32) -> Option<Address> {
+        Some(Address::service(self.service + service, 1))
+    }
+
+    /// Who serves, once this node knows it.
+    fn server(&self, service: u32) -> SocketAddress {
+        Subscriber::at(self, 0, self.service + service).published().2
+    }
+
+    fn connected(&self, kind: Kind, service: u32) -> Socket {
+        self.server(service);
+        let socket = self.socket(kind);
+        socket.connect(self.name(service), soon()).unwrap();
+        socket
+    }
+
+    fn accepted(&self, kind: Kind, service: u32) -> Socket {
+        self.bound(kind, service, 1, 1).accept(soon()).unwrap().0
+    }
+}
+
+/// What is checked: by name, what the server does and what the client.
+type Check = (&'static str, fn(&Part<'_>), fn(&Part<'_>));
+
+const CHECKS: [Check; 9] = [
+    ("RDM messages of 1 to 66,000 octets, one and many", messages::echo, messages::call),
+    ("multicast by all ways", messages::members, messages::multicast),
+    ("returned messages", messages::deaf, messages::returned),
+    ("SEQPACKET of 1 to 66,000 octets", connections::answer, connections::ask),
+    ("a stream of 100 MB", connections::sink, connections::source),
+    ("refusals and resets", connections::refuser, connections::refused),
+    ("first message in the request", connections::accepter, connections::implied),
+    ("a group", groups::first, groups::second),
+    ("topology subscriptions at both nodes", topology::subject, topology::observer),
+];
+
+/// The program: `words` are `kernel` or `node` with the tipcd's socket, and then which of the two it is, 0 or 1.
+pub(crate) fn talk(words: &[&str]) {
+    let (backend, place) = match words {
+        ["kernel", place] => (Backend::Kernel, place),
+        ["node", path, place] => (Backend::Node((*path).into()), place),
+        other => panic!("expected kernel or node, not {other:?}"),
+    };
+    let place: u32 = place.parse().expect("0 or 1");
+    for (n, (name, serve, ask)) in (0..).zip(CHECKS) {
+        for direction in 0..2 {
+            let service = FIRST_SERVICE + SERVICES * (2 * n + direction);
+            let part = Part { backend: &backend, service };
+            let begin = Instant::now();
+            if direction == place {
+                serve(&part)
+            } else {
+                ask(&part)
+            }
+            let role = if direction == place { "server" } else { "client" };
+            eprintln!("  {} {role}: {name}, {} ms", words[0], begin.elapsed().as_millis());
+        }
+    }
+    println!("all checks held");
+}
+
+/// Runs both programs until both have ended.
+pub(crate) fn both(name: &str, medium: Medium) -> Result<(), NetError> {
+    let site = Site::up(name)?;
+    let bearer = site.bearers(medium);
+    let user = site.lab.host("user")?;
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut tipcd = user.command(env!("CARGO_BIN_EXE_tipcd"));
+    tipcd.args([&bearer, "--id", "user-space"]);
+    let tipcd = LoneTipcd::start(tipcd, &dir.path().join("tipcd.sock")).expect("tipcd serves");
+    let own = std::env::current_exe().expect("this program has a file");
+    let own = own.to_str().expect("a path in UTF-8");
+    let words = ["timeout", WATCHDOG, own, "talk"];
+    let path = tipcd.path().to_str().expect("a path in UTF-8");
+    let mut one = Command::new(words[0]);
+    one.args(&words[1..]).args(["node", path, "0"]);
+    let mut two = site.in_guest(&words);
+    two.args(["kernel", "1"]);
+    let ends = [one, two].map(|mut command| {
+        command.stdin(std::process::Stdio::null());
+        std::thread::spawn(move || command.output().expect("the program starts"))
+    });
+    // The first to fail takes the other along, so what both said is of interest.
+    let outputs = ends.map(|end| end.join().expect("no panic"));
+    let held = outputs.iter().all(|o| o.status.success() && o.stdout == b"all checks held\n");
+    for output in &outputs {
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert!(held, "the programs ended with {:?}", outputs.map(|output| output.status));
+    Ok(())
+}
