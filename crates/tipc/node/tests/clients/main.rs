@@ -1,9 +1,6 @@
-//! Programs on a `tipcd` that is a process of its own: everything that a socket can do, errors included.
+//! Programs on a `tipcd` that is a process of its own: across nodes, dying, flooding, hostile. What a socket does in peace is checked
+//! by the `sockets` suite of `crates/conformance`, on this back end and on the kernel's.
 
-mod connections;
-mod groups;
 mod hostile;
-mod messages;
 mod site;
-mod topology;
 mod two_nodes;

@@ -1,7 +1,4 @@
 //! A private tipcd, and waiting with a watchdog.
-//!
-//! With `CROSSWAY_TEST_KERNEL_TIPC` set the same tests run on the kernel's TIPC (in a guest that has it, one at a time): both back ends
-//! are held to the same answers.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,21 +16,13 @@ pub(crate) fn soon() -> Patience {
 
 /// A tipcd that ends with this value.
 pub(crate) struct Site {
-    tipcd: Option<LoneTipcd>,
+    tipcd: LoneTipcd,
     _dir: tempfile::TempDir,
 }
 
-/// Whether the tests are to run on the kernel's TIPC.
-pub(crate) fn on_kernel() -> bool {
-    std::env::var_os("CROSSWAY_TEST_KERNEL_TIPC").is_some()
-}
-
 impl Site {
-    /// A lone node, or the kernel.
+    /// A lone node.
     pub(crate) fn lone() -> Self {
-        if on_kernel() {
-            return Self { tipcd: None, _dir: tempfile::tempdir().unwrap() };
-        }
         Self::with(&[])
     }
 
@@ -42,11 +31,11 @@ impl Site {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tipcd"));
         command.args(args);
         let tipcd = LoneTipcd::start(command, &dir.path().join("tipcd.sock")).unwrap();
-        Self { tipcd: Some(tipcd), _dir: dir }
+        Self { tipcd, _dir: dir }
     }
 
     pub(crate) fn tipcd(&self) -> &LoneTipcd {
-        self.tipcd.as_ref().expect("a node, not the kernel")
+        &self.tipcd
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -54,16 +43,9 @@ impl Site {
     }
 
     pub(crate) fn socket(&self, kind: Kind) -> Socket {
-        let backend = match &self.tipcd {
-            Some(tipcd) => Backend::Node(tipcd.path().to_owned()),
-            None => Backend::Kernel,
-        };
+        let backend = Backend::Node(self.path().to_owned());
         Socket::open_on(&backend, kind).unwrap()
     }
-}
-
-pub(crate) fn is_readable(socket: &Socket) -> bool {
-    wait_ready(socket, Interest::Readable, Some(Instant::now())).unwrap()
 }
 
 pub(crate) fn is_writable(socket: &Socket) -> bool {

@@ -1,0 +1,67 @@
+//! A private tipcd or the kernel, and waiting with a watchdog.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_tipc_client::{Backend, Kind, LoneTipcd, Patience, Socket};
+
+/// Long enough for a busy machine; reached only when something is wrong.
+pub(crate) const WATCHDOG: Duration = Duration::from_secs(30);
+
+pub(crate) fn soon() -> Patience {
+    Patience::Until(Instant::now() + WATCHDOG)
+}
+
+/// A tipcd that ends with this value.
+pub(crate) struct Site {
+    tipcd: Option<LoneTipcd>,
+    _dir: tempfile::TempDir,
+}
+
+/// Set where the tests are to run on the kernel's TIPC.
+pub(crate) const KERNEL_VARIABLE: &str = "CROSSWAY_TEST_KERNEL_TIPC";
+
+/// Whether they are.
+pub(crate) fn on_kernel() -> bool {
+    std::env::var_os(KERNEL_VARIABLE).is_some()
+}
+
+impl Site {
+    /// A lone node, or the kernel.
+    pub(crate) fn lone() -> Self {
+        if on_kernel() {
+            return Self { tipcd: None, _dir: tempfile::tempdir().unwrap() };
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conformance-guest-part"));
+        command.arg("tipcd");
+        let tipcd = LoneTipcd::start(command, &dir.path().join("tipcd.sock")).unwrap();
+        Self { tipcd: Some(tipcd), _dir: dir }
+    }
+
+    pub(crate) fn socket(&self, kind: Kind) -> Socket {
+        let backend = match &self.tipcd {
+            Some(tipcd) => Backend::Node(tipcd.path().to_owned()),
+            None => Backend::Kernel,
+        };
+        Socket::open_on(&backend, kind).unwrap()
+    }
+}
+
+pub(crate) fn is_readable(socket: &Socket) -> bool {
+    wait_ready(socket, Interest::Readable, Some(Instant::now())).unwrap()
+}
+
+pub(crate) fn is_writable(socket: &Socket) -> bool {
+    wait_ready(socket, Interest::Writable, Some(Instant::now())).unwrap()
+}
+
+/// Waits until something holds.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < WATCHDOG, "{what} does not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
