@@ -12,6 +12,7 @@ mod guest;
 mod leftovers;
 mod limits;
 mod older;
+mod opening;
 mod peer;
 mod sharing;
 mod waiting;
@@ -47,6 +48,7 @@ macro_rules! instantiate {
                 dying::a_peer_killed_while_sending_into_a_full_channel_is_noticed,
                 dying::a_peer_killed_amid_traffic_is_noticed,
                 dying::a_peer_killed_while_it_writes_in_place_is_noticed,
+                opening::a_name_that_comes_late_is_waited_for_and_one_that_never_comes_is_told,
                 leftovers::nothing_is_left_behind,
                 sharing::an_offer_gives_as_many_channels_as_claimed,
                 sharing::several_senders_feed_one_receiver_where_claimed,

@@ -1,5 +1,6 @@
 //! JSON behind a 32-bit big-endian length, over byte streams. Reading takes what is there and never waits for the rest, so
-//! that a line that stalls in mid-frame holds up nobody.
+//! that a line that stalls in mid-frame holds up nobody. Every body ends with a line feed: a prefix may pass on whole lines
+//! only and keep the rest until more comes, as Slurm does with the output of its jobs.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -79,7 +80,8 @@ impl Frames {
 
 /// Sends a message.
 pub(crate) fn send(mut to: &File, what: &impl Serialize) -> Result<(), ControlError> {
-    let body = serde_json::to_vec(what).map_err(|e| ControlError::Nonsense(e.to_string()))?;
+    let mut body = serde_json::to_vec(what).map_err(|e| ControlError::Nonsense(e.to_string()))?;
+    body.push(b'\n');
     let mut frame = (body.len() as u32).to_be_bytes().to_vec();
     frame.extend(body);
     to.write_all(&frame).map_err(|e| match e.kind() {

@@ -1,34 +1,21 @@
 //! The controller's side of a host: starts its agent, knows what there is, and starts another agent when one is lost.
 
-use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{Read, Write};
 use std::net::IpAddr;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::process::{Child, ChildStderr, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use crossway_sys::clock::monotonic_ns;
-use crossway_sys::{poll, proc};
 
-use super::frames::{self, Frames};
 use super::greeting::{self, Version};
+use super::line::Line;
 use super::{About, FromAgent, HostError, ToAgent};
 use crate::control::ControlError;
-use crate::launcher::obituary;
 use crate::testbed::HostWords;
 
 /// How long an agent may take to greet: a connection, or a job's start.
 const GREETING_LIMIT: Duration = Duration::from_secs(60);
 /// How long an agent may take to tell of itself (probes and calibration take a second on an idle machine).
-const ABOUT_LIMIT: Duration = Duration::from_secs(60);
-/// How long an agent may take to end once its line is closed.
-const END_LIMIT: Duration = Duration::from_secs(3);
-/// How long the command may take to end once its output is closed, and its last words to come.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-/// So much of a command's standard error is kept.
-const KEPT_ERRORS: usize = 4096;
+pub(super) const ABOUT_LIMIT: Duration = Duration::from_secs(60);
 /// So much of nonsense is quoted.
 const QUOTED_NONSENSE: usize = 80;
 
@@ -56,21 +43,6 @@ pub struct Host {
     /// The last loss.
     last_loss: Option<HostError>,
     next_role: u32,
-}
-
-/// A running agent.
-#[derive(Debug)]
-struct Line {
-    child: Child,
-    to: Option<File>,
-    frames: Frames,
-    errors: Arc<Mutex<Vec<u8>>>,
-    inbox: VecDeque<FromAgent>,
-    /// Its clock minus ours at the same instant, nanoseconds, to within the line's delay.
-    offset_ns: i64,
-    /// The longest time in which it answered.
-    delay_ns: u64,
-    greeted: bool,
 }
 
 impl Host {
@@ -123,36 +95,12 @@ impl Host {
             program: words[0].clone(),
             why,
         };
-        let mut command = Command::new(&words[0]);
-        command
-            .args(&words[1..])
-            .env("PATH", search_path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        proc::own_session(&mut command);
-        proc::die_with_parent(&mut command);
-        let mut child = command.spawn().map_err(|e| fail(e.to_string()))?;
-        let (Some(to), Some(from), Some(errors)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
-        else {
-            return Err(fail("its standard streams are not there".to_owned()));
-        };
-        let to = File::from(OwnedFd::from(to));
+        let line = Line::start(&words).map_err(fail)?;
         // An agent that is gone already shows at its output.
-        let _ = (&to).write_all(greeting::line(greeting::CONTROLLER).as_bytes());
+        let _ = line.write(greeting::line(greeting::CONTROLLER).as_bytes());
         let mechanisms = self.plan.mechanisms.clone();
-        let _ = frames::send(&to, &ToAgent::Introduce { mechanisms });
-        self.line = Some(Line {
-            child,
-            to: Some(to),
-            frames: Frames::new(from.into()),
-            errors: keep_errors(errors),
-            inbox: VecDeque::new(),
-            offset_ns: 0,
-            delay_ns: 0,
-            greeted: false,
-        });
+        let _ = line.say(&ToAgent::Introduce { mechanisms });
+        self.line = Some(line);
         Ok(())
     }
 
@@ -220,7 +168,7 @@ impl Host {
     /// Closes the line's way there, which ends the agent; dropping the host waits for that.
     pub(crate) fn hang_up(&mut self) {
         if let Some(line) = &mut self.line {
-            line.to = None;
+            line.hang_up();
         }
     }
 
@@ -254,10 +202,7 @@ impl Host {
 
     /// Tells the agent something.
     pub(crate) fn say(&mut self, what: &ToAgent) -> Result<(), HostError> {
-        let sent = match self.line.as_ref().and_then(|line| line.to.as_ref()) {
-            Some(to) => frames::send(to, what),
-            None => Err(ControlError::Closed),
-        };
+        let sent = self.line.as_ref().map_or(Err(ControlError::Closed), |line| line.say(what));
         sent.map_err(|error| self.lose(&error))
     }
 
@@ -378,109 +323,4 @@ impl Host {
             (None, None) => Vec::new(),
         }
     }
-}
-
-/// The address at which `to` can be reached by `from`, really tried.
-pub(crate) fn find_address(
-    from: &mut Host,
-    to: &mut Host,
-    interrupt: Option<BorrowedFd<'_>>,
-) -> Result<IpAddr, HostError> {
-    let (caller, callee) = (from.name().to_owned(), to.name().to_owned());
-    let unreachable = |why: String| HostError::Unreachable { from: caller, to: callee, why };
-    to.say(&ToAgent::Listen)?;
-    let (port, password) = to.expect(ABOUT_LIMIT, interrupt, |message| match message {
-        FromAgent::Listening { port, password } => Some((port, password)),
-        _ => None,
-    })?;
-    let outcome = match port {
-        Ok(port) => {
-            from.say(&ToAgent::Reach { addresses: to.addresses(), port, password })?;
-            from.expect(ABOUT_LIMIT, interrupt, |message| match message {
-                FromAgent::Reached { outcome } => Some(outcome),
-                _ => None,
-            })?
-        }
-        Err(why) => Err(why),
-    };
-    to.say(&ToAgent::StopListening)?;
-    outcome.map_err(unreachable)
-}
-
-impl Line {
-    /// Waits until there is something to read; `false`: the time is up.
-    fn wait(&self, until: Instant, interrupt: Option<BorrowedFd<'_>>) -> Result<bool, HostError> {
-        let fds: Vec<_> = [Some(self.frames.fd()), interrupt].into_iter().flatten().collect();
-        match poll::any_readable(&fds, Some(until)) {
-            Ok(ready) if ready.get(1) == Some(&true) => Err(HostError::Interrupted),
-            Ok(ready) => Ok(ready[0]),
-            // The read that follows says what is wrong.
-            Err(_) => Ok(true),
-        }
-    }
-
-    /// How the command ended, once its output is closed.
-    fn end(&mut self) -> String {
-        self.to = None;
-        let until = Instant::now() + LAST_WORDS;
-        let status = self.wait_end(until).unwrap_or_else(|| self.kill());
-        let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-        obituary(status, &String::from_utf8_lossy(&errors))
-    }
-
-    /// Kills the command and what it started: it leads a process group of its own.
-    fn kill(&mut self) -> std::io::Result<std::process::ExitStatus> {
-        proc::kill_group(self.child.id());
-        let _ = self.child.kill();
-        self.child.wait()
-    }
-
-    /// Its status if it ends in time and its last words have been read.
-    fn wait_end(&mut self, until: Instant) -> Option<std::io::Result<std::process::ExitStatus>> {
-        loop {
-            match self.child.try_wait() {
-                // The thread that reads its errors holds the other reference until they end.
-                Ok(Some(status)) if Arc::strong_count(&self.errors) == 1 => {
-                    return Some(Ok(status));
-                }
-                Ok(Some(status)) if Instant::now() >= until => return Some(Ok(status)),
-                Ok(_) if Instant::now() >= until => return None,
-                Ok(_) => std::thread::sleep(Duration::from_millis(2)),
-                Err(e) => return Some(Err(e)),
-            }
-        }
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        // The end of its input tells the agent to end everything there; the command then ends of itself.
-        self.to = None;
-        if self.wait_end(Instant::now() + END_LIMIT).is_none() {
-            let _ = self.kill();
-        }
-    }
-}
-
-/// Reads a command's standard error for as long as it is open and keeps the end of it, so that the command never waits for
-/// a reader.
-fn keep_errors(mut from: ChildStderr) -> Arc<Mutex<Vec<u8>>> {
-    let kept = Arc::new(Mutex::new(Vec::new()));
-    let ours = Arc::clone(&kept);
-    std::thread::spawn(move || {
-        let mut bytes = [0; 1024];
-        while let Ok(count @ 1..) = from.read(&mut bytes) {
-            let mut all = ours.lock().unwrap_or_else(PoisonError::into_inner);
-            all.extend_from_slice(&bytes[..count]);
-            let excess = all.len().saturating_sub(KEPT_ERRORS);
-            all.drain(..excess);
-        }
-    });
-    kept
-}
-
-/// The tools of a network are where an ordinary user's PATH may not lead.
-fn search_path() -> String {
-    let own = std::env::var("PATH").unwrap_or_default();
-    format!("{own}:/usr/local/sbin:/usr/sbin:/sbin")
 }

@@ -5,11 +5,13 @@
 //! changes, so that any two versions can tell each other apart; then frames of JSON follow (`frames`). The agent ends, and
 //! everything it started with it, when its standard input closes.
 
+mod address;
 mod clock;
 mod errors;
 mod frames;
 mod greeting;
 mod host;
+mod line;
 mod reach;
 mod serve;
 
@@ -20,9 +22,9 @@ use crossway_sys::clock::Ticker;
 use crossway_sys::topology::Topology;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use address::find_address;
 pub(crate) use clock::own as own_clock;
 pub use errors::HostError;
-pub(crate) use host::find_address;
 pub use host::{Host, HostPlan};
 pub use serve::main;
 
@@ -32,7 +34,7 @@ use crate::meters::{HostAsk, HostReading};
 use crate::record::Calibration;
 
 /// The protocol's version: raised by any change of [`ToAgent`], [`FromAgent`] or what they carry.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 2;
 
 /// From the controller to an agent.
 #[derive(Debug, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::{Errno, OsError, socket};
 
+use super::arrival::{await_name, tried_for};
 use crate::{Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Probe, Rx, Spec, Tx};
 
 /// Connections that may wait for [`Listener::accept`]; the kernel clamps it to net.core.somaxconn.
@@ -21,14 +22,12 @@ pub trait Endpoint: AsFd + Send + Sized + 'static {
     /// Takes the next connection of this listening socket; `mechanism` names it in errors.
     fn accept_until(&self, mechanism: &'static str, until: Deadline) -> Result<Self, OpenError>;
 
-    /// Connects within `limit`; `offer` is what led to `address`.
+    /// Connects within `limit`; EAGAIN, EINPROGRESS or ETIMEDOUT when it is over.
     fn connect_within(
         &self,
-        mechanism: &'static str,
         address: &Self::Address,
-        offer: &Offer,
         limit: Duration,
-    ) -> Result<(), OpenError>;
+    ) -> Result<Result<(), Errno>, OpenError>;
 }
 
 /// A family of connected sockets.
@@ -74,6 +73,9 @@ pub trait ConnectionFamily: Send + Sized + 'static {
     fn version() -> String {
         super::kernel_version()
     }
+
+    /// How connecting fails while the listening end's name is not known here yet; it is then tried again.
+    const NOT_YET: &'static [Errno] = &[];
 
     /// Values read back beside the buffers.
     fn add_facts(_fd: BorrowedFd<'_>, _facts: &mut Facts) {}
@@ -211,8 +213,25 @@ impl<F: ConnectionFamily> Mechanism for F {
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        let (socket, address) = F::dialling(spec, offer)?;
-        socket.connect_within(F::NAME, &address, offer, spec.open_timeout)?;
+        let limit = spec.open_timeout;
+        let outcome = await_name(limit, F::NOT_YET, |left| {
+            // A socket that was refused once stays so.
+            let attempt = Spec { open_timeout: left, ..spec.clone() };
+            let (socket, address) = F::dialling(&attempt, offer)?;
+            Ok(socket.connect_within(&address, left)?.map(|()| socket))
+        })?;
+        let socket = outcome.map_err(|errno| match errno {
+            Errno::AGAIN | Errno::INPROGRESS | Errno::TIMEDOUT => {
+                OpenError::TimedOut { mechanism: F::NAME, waited: limit }
+            }
+            errno => {
+                let mut words: Vec<_> = offer.words.values().cloned().collect();
+                if F::NOT_YET.contains(&errno) {
+                    words.push(tried_for(limit));
+                }
+                OsError::new("connect", words.join(" "), errno).into()
+            }
+        })?;
         F::channel(spec, socket)
     }
 }
@@ -234,25 +253,14 @@ impl Endpoint for OwnedFd {
 
     fn connect_within(
         &self,
-        mechanism: &'static str,
         address: &socket::Address,
-        offer: &Offer,
         limit: Duration,
-    ) -> Result<(), OpenError> {
+    ) -> Result<Result<(), Errno>, OpenError> {
         // The timeout stays set: a blocking send that runs into it goes on (waiting.rs), and taking it off again would
         // be a system call that an ordinary program does not make.
         socket::set_send_timeout(self, Some(limit.max(Duration::from_millis(1))))
             .map_err(|e| OsError::new("setsockopt(SO_SNDTIMEO)", "", e))?;
-        let outcome = socket::connect(self, address);
-        outcome.map_err(|errno| match errno {
-            Errno::AGAIN | Errno::INPROGRESS | Errno::TIMEDOUT => {
-                OpenError::TimedOut { mechanism, waited: limit }
-            }
-            errno => {
-                let words: Vec<_> = offer.words.values().map(String::as_str).collect();
-                OsError::new("connect", words.join(" "), errno).into()
-            }
-        })
+        Ok(socket::connect(self, address))
     }
 }
 

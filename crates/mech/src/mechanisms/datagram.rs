@@ -14,6 +14,7 @@ use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::socket::{self, Address};
 use crossway_sys::{Errno, OsError};
 
+use super::arrival::{await_name, tried_for};
 use super::message_socket::{
     MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
 };
@@ -72,6 +73,8 @@ pub trait DatagramFamily: Send + Sized + 'static {
     const PRIVILEGE: Privilege = Privilege::None;
     /// How often an end introduces itself: more than once where the network may lose it.
     const HELLOS: usize;
+    /// How that fails while the listening end's name is not known here yet; it is then tried again.
+    const NOT_YET: &'static [Errno] = &[];
     /// What to do about the limit of a message.
     const ADVICE: &'static str;
     /// What receives.
@@ -274,9 +277,19 @@ impl<F: DatagramFamily> Mechanism for Datagram<F> {
         let door = F::address(offer, "door")?;
         let inbox = F::inbox_for(spec, &to)?;
         for _ in 0..F::HELLOS {
-            // A door that is full or gone has had its first visitor; that somebody receives is what connecting to
-            // the inbox shows.
-            let _ = inbox.greet(&door, HELLO, spec.open_timeout);
+            let greeted = await_name(spec.open_timeout, F::NOT_YET, |left| {
+                Ok(inbox.greet(&door, HELLO, left))
+            })?;
+            match greeted {
+                Err(errno) if F::NOT_YET.contains(&errno) => {
+                    let door = offer.words.get("door").map_or("", String::as_str);
+                    let door = format!("{door} {}", tried_for(spec.open_timeout));
+                    return Err(OsError::new("send", door, errno).into());
+                }
+                // A door that is full or gone has had its first visitor; that somebody receives is what connecting to
+                // the inbox shows.
+                _ => {}
+            }
         }
         halves::<F>(spec, inbox, &to)
     }

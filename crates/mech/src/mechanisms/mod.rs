@@ -1,5 +1,6 @@
 //! One file per mechanism, and the plumbing that some share.
 
+mod arrival;
 pub mod byte_stream;
 pub mod cma;
 mod complete;

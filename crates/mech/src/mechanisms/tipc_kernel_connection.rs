@@ -6,6 +6,7 @@ use crossway_sys::Errno;
 use crossway_sys::socket::{self, Kind};
 use crossway_sys::tipc::{self, TipcMessage};
 
+use super::arrival;
 use super::connection::{BACKLOG, ConnectionFamily, Dialling, SocketHalf};
 use super::message_socket::{
     MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
@@ -43,6 +44,7 @@ pub struct TipcKernelStream;
 impl ConnectionFamily for TipcKernelStream {
     const NAME: &'static str = "tipc-kernel-stream";
     const SUMMARY: &'static str = "the kernel's TIPC, connected byte stream (AF_TIPC)";
+    const NOT_YET: &'static [Errno] = arrival::CONNECTION;
     type Socket = OwnedFd;
     type Sender = SocketTx<Self>;
     type Receiver = SocketRx<Self>;
@@ -75,6 +77,7 @@ pub struct TipcKernelSeqpacket;
 impl ConnectionFamily for TipcKernelSeqpacket {
     const NAME: &'static str = "tipc-kernel-seqpacket";
     const SUMMARY: &'static str = "the kernel's TIPC, connected messages (AF_TIPC)";
+    const NOT_YET: &'static [Errno] = arrival::CONNECTION;
     type Socket = OwnedFd;
     type Sender = MessageTx<SocketHalf<Self>>;
     type Receiver = MessageRx<SeqpacketSource>;

@@ -10,10 +10,11 @@
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use crossway_sys::OsError;
 use crossway_sys::socket::{self, Address, Kind};
 use crossway_sys::tipc::{self, TipcAddress};
+use crossway_sys::{Errno, OsError};
 
+use super::arrival;
 use super::datagram::{Datagram, DatagramFamily};
 use super::tipc_kernel::{REMEDY, offered, publish, service_of, tipc_socket};
 use super::tipc_kernel_message::KernelTipc;
@@ -40,6 +41,7 @@ impl DatagramFamily for ServiceMulticast {
     const CROSSES_HOSTS: bool = true;
     const PRIVILEGE: Privilege = KernelTipc::PRIVILEGE;
     const HELLOS: usize = 1;
+    const NOT_YET: &'static [Errno] = arrival::MESSAGE;
     const ADVICE: &'static str = KernelTipc::ADVICE;
     type Inbox = OwnedFd;
     type Sink = PortSink<OwnedFd>;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crossway_sys::Errno;
 use crossway_tipc_client::{Address, Event, Kind, NodeSocket, Patience};
 
+use super::arrival;
 use super::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
 use super::connection::{ConnectionFamily, Dialling, Endpoint, buffer_facts};
 use super::message_socket::{
@@ -112,17 +113,12 @@ impl Endpoint for NodeSocket {
 
     fn connect_within(
         &self,
-        mechanism: &'static str,
         address: &Address,
-        _offer: &Offer,
         limit: Duration,
-    ) -> Result<(), OpenError> {
+    ) -> Result<Result<(), Errno>, OpenError> {
         let ms = limit.as_millis().clamp(1, u16::MAX.into()) as u32;
         self.set_option(CONN_TIMEOUT, ms).map_err(|e| call("setsockopt(SOL_TIPC)", e))?;
-        match self.connect(Some(*address), Patience::Forever) {
-            Err(Errno::TIMEDOUT) => Err(OpenError::TimedOut { mechanism, waited: limit }),
-            outcome => outcome.map_err(|errno| call("connect", errno)),
-        }
+        Ok(self.connect(Some(*address), Patience::Forever))
     }
 }
 
@@ -151,6 +147,7 @@ impl ConnectionFamily for TipcNodeStream {
     const NAME: &'static str = "tipc-node-stream";
     const SUMMARY: &'static str =
         "TIPC through a node in user space (tipcd), connected byte stream";
+    const NOT_YET: &'static [Errno] = arrival::CONNECTION;
     type Socket = NodeSocket;
     type Sender = StreamTx<NodeHalf>;
     type Receiver = StreamRx<NodeHalf>;
@@ -192,6 +189,7 @@ pub struct TipcNodeSeqpacket;
 impl ConnectionFamily for TipcNodeSeqpacket {
     const NAME: &'static str = "tipc-node-seqpacket";
     const SUMMARY: &'static str = "TIPC through a node in user space (tipcd), connected messages";
+    const NOT_YET: &'static [Errno] = arrival::CONNECTION;
     type Socket = NodeSocket;
     type Sender = MessageTx<NodeHalf>;
     type Receiver = MessageRx<NodeSource>;

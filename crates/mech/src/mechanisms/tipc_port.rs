@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crossway_sys::Errno;
 use crossway_tipc_client::Kind;
 
+use super::arrival;
 use super::connection::buffer_facts;
 use super::datagram::{AddressOf, DatagramFamily, Inbox};
 use super::message_socket::{MessageSink, MessageSource, Received, check_limit};
@@ -201,6 +202,7 @@ impl<T: MessageType> DatagramFamily for TipcMessages<T> {
     const CROSSES_HOSTS: bool = true;
     const PRIVILEGE: Privilege = T::Tipc::PRIVILEGE;
     const HELLOS: usize = 1;
+    const NOT_YET: &'static [Errno] = arrival::MESSAGE;
     const ADVICE: &'static str = T::Tipc::ADVICE;
     type Inbox = SocketOf<T>;
     type Sink = PortSink<SocketOf<T>>;

@@ -1,0 +1,34 @@
+//! Where one host reaches another: the one listens, the other tries all its addresses.
+
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+
+use super::host::ABOUT_LIMIT;
+use super::{FromAgent, Host, HostError, ToAgent};
+
+/// The address at which `to` can be reached by `from`, really tried.
+pub(crate) fn find_address(
+    from: &mut Host,
+    to: &mut Host,
+    interrupt: Option<BorrowedFd<'_>>,
+) -> Result<IpAddr, HostError> {
+    let (caller, callee) = (from.name().to_owned(), to.name().to_owned());
+    let unreachable = |why: String| HostError::Unreachable { from: caller, to: callee, why };
+    to.say(&ToAgent::Listen)?;
+    let (port, password) = to.expect(ABOUT_LIMIT, interrupt, |message| match message {
+        FromAgent::Listening { port, password } => Some((port, password)),
+        _ => None,
+    })?;
+    let outcome = match port {
+        Ok(port) => {
+            from.say(&ToAgent::Reach { addresses: to.addresses(), port, password })?;
+            from.expect(ABOUT_LIMIT, interrupt, |message| match message {
+                FromAgent::Reached { outcome } => Some(outcome),
+                _ => None,
+            })?
+        }
+        Err(why) => Err(why),
+    };
+    to.say(&ToAgent::StopListening)?;
+    outcome.map_err(unreachable)
+}

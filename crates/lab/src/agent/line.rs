@@ -1,0 +1,166 @@
+//! The line to an agent: the command that was started, its three streams, and how it ends.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossway_sys::{poll, proc};
+
+use super::frames::{self, Frames};
+use super::{FromAgent, HostError, ToAgent};
+use crate::control::ControlError;
+use crate::launcher::obituary;
+
+/// How long an agent may take to end once its line is closed.
+const END_LIMIT: Duration = Duration::from_secs(3);
+/// How long the command may take to end once its output is closed, and its last words to come.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// So much of a command's standard error is kept.
+const KEPT_ERRORS: usize = 4096;
+
+/// A running agent.
+#[derive(Debug)]
+pub(super) struct Line {
+    child: Child,
+    to: Option<File>,
+    pub(super) frames: Frames,
+    errors: Arc<Mutex<Vec<u8>>>,
+    /// What was heard and not yet taken.
+    pub(super) inbox: VecDeque<FromAgent>,
+    /// Its clock minus ours at the same instant, nanoseconds, to within the line's delay.
+    pub(super) offset_ns: i64,
+    /// The longest time in which it answered.
+    pub(super) delay_ns: u64,
+    pub(super) greeted: bool,
+}
+
+impl Line {
+    /// Runs the command; why not, if it cannot be.
+    pub(super) fn start(words: &[String]) -> Result<Line, String> {
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .env("PATH", search_path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        // Without a terminal nothing in it can ask for a password, and Ctrl-C reaches the controller only.
+        proc::own_session(&mut command);
+        proc::die_with_parent(&mut command);
+        let mut child = command.spawn().map_err(|e| e.to_string())?;
+        let (Some(to), Some(from), Some(errors)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err("its standard streams are not there".to_owned());
+        };
+        Ok(Line {
+            child,
+            to: Some(File::from(OwnedFd::from(to))),
+            frames: Frames::new(from.into()),
+            errors: keep_errors(errors),
+            inbox: VecDeque::new(),
+            offset_ns: 0,
+            delay_ns: 0,
+            greeted: false,
+        })
+    }
+
+    /// Sends bytes as they are.
+    pub(super) fn write(&self, bytes: &[u8]) -> std::io::Result<()> {
+        self.to.as_ref().map_or(Ok(()), |mut to| to.write_all(bytes))
+    }
+
+    /// Sends a message.
+    pub(super) fn say(&self, what: &ToAgent) -> Result<(), ControlError> {
+        self.to.as_ref().map_or(Err(ControlError::Closed), |to| frames::send(to, what))
+    }
+
+    /// Closes the way there.
+    pub(super) fn hang_up(&mut self) {
+        self.to = None;
+    }
+
+    /// Waits until there is something to read; `false`: the time is up.
+    pub(super) fn wait(
+        &self,
+        until: Instant,
+        interrupt: Option<BorrowedFd<'_>>,
+    ) -> Result<bool, HostError> {
+        let fds: Vec<_> = [Some(self.frames.fd()), interrupt].into_iter().flatten().collect();
+        match poll::any_readable(&fds, Some(until)) {
+            Ok(ready) if ready.get(1) == Some(&true) => Err(HostError::Interrupted),
+            Ok(ready) => Ok(ready[0]),
+            // The read that follows says what is wrong.
+            Err(_) => Ok(true),
+        }
+    }
+
+    /// How the command ended, once its output is closed.
+    pub(super) fn end(&mut self) -> String {
+        self.to = None;
+        let until = Instant::now() + LAST_WORDS;
+        let status = self.wait_end(until).unwrap_or_else(|| self.kill());
+        let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        obituary(status, &String::from_utf8_lossy(&errors))
+    }
+
+    /// Kills the command and what it started: it leads a process group of its own.
+    fn kill(&mut self) -> std::io::Result<std::process::ExitStatus> {
+        proc::kill_group(self.child.id());
+        let _ = self.child.kill();
+        self.child.wait()
+    }
+
+    /// Its status if it ends in time and its last words have been read.
+    fn wait_end(&mut self, until: Instant) -> Option<std::io::Result<std::process::ExitStatus>> {
+        loop {
+            match self.child.try_wait() {
+                // The thread that reads its errors holds the other reference until they end.
+                Ok(Some(status)) if Arc::strong_count(&self.errors) == 1 => {
+                    return Some(Ok(status));
+                }
+                Ok(Some(status)) if Instant::now() >= until => return Some(Ok(status)),
+                Ok(_) if Instant::now() >= until => return None,
+                Ok(_) => std::thread::sleep(Duration::from_millis(2)),
+                Err(e) => return Some(Err(e)),
+            }
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        // The end of its input tells the agent to end everything there; the command then ends of itself.
+        self.to = None;
+        if self.wait_end(Instant::now() + END_LIMIT).is_none() {
+            let _ = self.kill();
+        }
+    }
+}
+
+/// Reads a command's standard error for as long as it is open and keeps the end of it, so that the command never waits for
+/// a reader.
+fn keep_errors(mut from: ChildStderr) -> Arc<Mutex<Vec<u8>>> {
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let ours = Arc::clone(&kept);
+    std::thread::spawn(move || {
+        let mut bytes = [0; 1024];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            let mut all = ours.lock().unwrap_or_else(PoisonError::into_inner);
+            all.extend_from_slice(&bytes[..count]);
+            let excess = all.len().saturating_sub(KEPT_ERRORS);
+            all.drain(..excess);
+        }
+    });
+    kept
+}
+
+/// The tools of a network are where an ordinary user's PATH may not lead.
+fn search_path() -> String {
+    let own = std::env::var("PATH").unwrap_or_default();
+    format!("{own}:/usr/local/sbin:/usr/sbin:/sbin")
+}
