@@ -13,6 +13,8 @@ use crate::NetError;
 
 /// In place of a request: end the guest.
 pub(crate) const END: &str = "end";
+/// In place of a request: does the guest run?
+pub(crate) const LIVES: &str = "lives";
 
 /// How a command in a guest ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

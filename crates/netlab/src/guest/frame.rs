@@ -48,6 +48,10 @@ pub(crate) enum Frame {
     Received { bytes: u32 },
     /// The command has ended; how, as JSON.
     Exit { session: u32, report: Vec<u8> },
+    /// Say something, to show that you live.
+    Ping,
+    /// Something.
+    Pong,
 }
 
 /// Kind, lane, session, length of the payload: little-endian.
@@ -65,6 +69,8 @@ impl Frame {
             Frame::Kill { session } => (7, Lane::Input, *session, &[]),
             Frame::Received { .. } => (9, Lane::Input, 0, &[]),
             Frame::Exit { session, report } => (8, Lane::Input, *session, report),
+            Frame::Ping => (10, Lane::Input, 0, &[]),
+            Frame::Pong => (11, Lane::Input, 0, &[]),
         }
     }
 
@@ -117,6 +123,8 @@ impl Frame {
             7 => Frame::Kill { session },
             8 => Frame::Exit { session, report: payload },
             9 => Frame::Received { bytes: number(&payload)? },
+            10 => Frame::Ping,
+            11 => Frame::Pong,
             other => return Err(broken(format!("a frame of kind {other}"))),
         }))
     }
@@ -167,6 +175,8 @@ mod tests {
             Frame::Kill { session: 3 },
             Frame::Received { bytes: 1024 },
             Frame::Exit { session: 3, report: Vec::new() },
+            Frame::Ping,
+            Frame::Pong,
         ];
         let mut line = b"Core dump limits :\n\x00\x00cross\x00".to_vec();
         line.extend(PREAMBLE);
@@ -185,7 +195,7 @@ mod tests {
     #[test]
     fn what_is_no_frame_is_an_error() {
         for bad in [
-            [10, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            [12, 0, 0, 0, 0, 0, 0, 0, 0, 0],
             [4, 3, 0, 0, 0, 0, 0, 0, 0, 0],
             [4, 0, 0, 0, 0, 0, 255, 255, 255, 255],
             [6, 0, 0, 0, 0, 0, 0, 0, 0, 0],

@@ -196,6 +196,7 @@ fn serve() -> std::io::Result<()> {
                     session.errors.close();
                 }
             }
+            Frame::Ping => wire.send(&Frame::Pong),
             // The others are said by a guest, not to it.
             _ => {}
         }

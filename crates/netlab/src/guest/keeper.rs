@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,6 +20,7 @@ use crossway_sys::lifeline::Lifeline;
 
 use super::frame::{Frame, Lane, skip_to_preamble};
 use super::message::{Boot, Outcome};
+use super::pulse::Pulse;
 use super::record::{self, GuestFiles};
 use super::relay::{Place, Window, Wire, lock, pump, sink};
 use super::{GuestRecord, KERNEL, LINE_WORDS, SETUP_VARIABLE, tunables};
@@ -100,12 +101,21 @@ fn converse(
     say(&Boot::Ready(facts));
     let (wire, room) = Wire::bounded(File::from(OwnedFd::from(line)));
     let sessions = Sessions::default();
-    serve_callers(listener, kernel, wire, Arc::clone(&sessions));
+    let pulse = Arc::new(Pulse::new());
+    let (watcher, line) = (Arc::clone(&pulse), wire.clone());
+    std::thread::spawn(move || watcher.watch(kernel, &line));
+    let ended = Arc::new(AtomicBool::new(false));
+    serve_callers(listener, kernel, wire, Arc::clone(&sessions), Arc::clone(&ended));
     while let Ok(Some(frame)) = Frame::read(&mut reader) {
+        pulse.beat();
         deliver(&sessions, &room, frame);
     }
+    ended.store(true, Ordering::Release);
     room.close();
-    let why = format!("guest '{name}' ended{}", files.console_tail_after(": "));
+    let why = match pulse.verdict() {
+        Some(verdict) => format!("guest '{name}' was ended: {verdict}"),
+        None => format!("guest '{name}' ended{}", files.console_tail_after(": ")),
+    };
     for (_, session) in lock(&sessions).drain() {
         session.input.close();
         let _ = session.done.send(Outcome::Failed(why.clone()));
@@ -253,19 +263,30 @@ fn say(word: &Boot) {
     let _ = out.flush();
 }
 
-fn serve_callers(listener: UnixListener, kernel: Process, wire: Wire, sessions: Sessions) {
+fn serve_callers(
+    listener: UnixListener,
+    kernel: Process,
+    wire: Wire,
+    sessions: Sessions,
+    ended: Arc<AtomicBool>,
+) {
     let numbers = Arc::new(AtomicU32::new(1));
     std::thread::spawn(move || {
         for caller in listener.incoming().flatten() {
             let (wire, sessions) = (wire.clone(), Arc::clone(&sessions));
+            let ended = Arc::clone(&ended);
             let session = numbers.fetch_add(1, Ordering::Relaxed);
             std::thread::spawn(move || {
                 let mut reply = match caller.try_clone() {
                     Ok(reply) => reply,
                     Err(_) => return,
                 };
-                let outcome = serve_caller(caller, session, kernel, &wire, &sessions)
-                    .unwrap_or_else(Outcome::Failed);
+                let outcome = if ended.load(Ordering::Acquire) {
+                    Outcome::Failed("the guest has ended".to_owned())
+                } else {
+                    serve_caller(caller, session, kernel, &wire, &sessions)
+                        .unwrap_or_else(Outcome::Failed)
+                };
                 let _ = serde_json::to_writer(&mut reply, &outcome);
                 let _ = reply.shutdown(std::net::Shutdown::Both);
             });
@@ -284,6 +305,9 @@ fn serve_caller(
     let (request, fds) = receive(&caller)?;
     if request == super::exec::END.as_bytes() {
         kernel.kill();
+        return Ok(Outcome::Exited(0));
+    }
+    if request == super::exec::LIVES.as_bytes() {
         return Ok(Outcome::Exited(0));
     }
     let [stdin, stdout, stderr] = <[OwnedFd; 3]>::try_from(fds)

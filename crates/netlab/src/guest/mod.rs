@@ -9,6 +9,7 @@ mod init;
 mod keeper;
 mod message;
 mod modules;
+mod pulse;
 mod record;
 mod relay;
 
@@ -29,7 +30,7 @@ use crate::network::Network;
 use crate::registry::Process;
 use crate::topology::check_name;
 use crate::{HostKind, NetError, Offloads, tool};
-use message::{Boot, Interface, Setup};
+use message::{Boot, Interface, Outcome, Setup};
 use record::GuestFiles;
 
 /// The kernel's program.
@@ -206,6 +207,13 @@ impl Guest {
     /// What it says of itself.
     pub fn facts(&self) -> &GuestFacts {
         &self.facts
+    }
+
+    /// Whether it runs, as far as its keeper knows. One that has just died counts as running until that shows, within
+    /// seconds.
+    pub fn lives(&mut self) -> bool {
+        matches!(self.keeper.try_wait(), Ok(None))
+            && matches!(exec::ask(&self.record.name, exec::LIVES, &[]), Ok(Outcome::Exited(0)))
     }
 
     /// The words that, put before a command, run it in the guest.

@@ -1,0 +1,161 @@
+//! Whether a guest still lives. One that keeps silent is asked to say something; if it does not, what its processes do tells a
+//! busy guest from a dead one: a busy guest computes, or waits for a CPU. A guest one of whose processes was killed may keep
+//! its console line open for ever and do nothing.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::sync::Mutex;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+use super::frame::Frame;
+use super::relay::{Wire, lock};
+use crate::registry::Process;
+
+/// A guest that was silent for so long is asked. While it is measured it speaks more often than that.
+const ASK_AFTER: Duration = Duration::from_secs(2);
+/// One that was silent for so long and does nothing is dead.
+const IDLE_AND_SILENT: Duration = Duration::from_secs(5);
+/// One that was silent for so long is of no use to anybody, whatever it does.
+const SILENT: Duration = Duration::from_secs(30);
+/// How often it is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// The last so many looks say what it does.
+const LOOKS: usize = 6;
+/// A guest that uses less than this share of one CPU does nothing: an idle kernel's timers take about a hundredth.
+const IDLE_SHARE: f64 = 0.1;
+/// Ticks of `/proc/PID/stat` per second (USER_HZ, the same on all machines).
+const TICKS_PER_S: f64 = 100.0;
+
+/// When a guest was last heard, and why it was given up.
+pub(super) struct Pulse {
+    heard: Mutex<Instant>,
+    verdict: Mutex<Option<String>>,
+}
+
+impl Pulse {
+    pub(super) fn new() -> Pulse {
+        Pulse { heard: Mutex::new(Instant::now()), verdict: Mutex::new(None) }
+    }
+
+    /// It has said something.
+    pub(super) fn beat(&self) {
+        *lock(&self.heard) = Instant::now();
+    }
+
+    /// Why it was given up, if it was.
+    pub(super) fn verdict(&self) -> Option<String> {
+        lock(&self.verdict).clone()
+    }
+
+    /// Watches until the guest's kernel is gone; kills a guest that is dead.
+    pub(super) fn watch(&self, kernel: Process, wire: &Wire) {
+        // In a thread of its own, since a line that nobody reads holds up whoever writes.
+        let (ask, asked) = sync_channel::<()>(1);
+        let line = wire.clone();
+        std::thread::spawn(move || asked.iter().for_each(|()| line.send(&Frame::Ping)));
+        let mut lately: VecDeque<Activity> = VecDeque::new();
+        while kernel.is_alive() {
+            std::thread::sleep(LOOK_EVERY);
+            let silent = lock(&self.heard).elapsed();
+            if silent < ASK_AFTER {
+                lately.clear();
+                continue;
+            }
+            let _ = ask.try_send(());
+            lately.push_back(Activity::of(kernel.pid));
+            if lately.len() > LOOKS {
+                lately.pop_front();
+            }
+            let idle = is_idle(lately.make_contiguous());
+            if silent >= SILENT || (silent >= IDLE_AND_SILENT && idle) {
+                let does = if idle { "does nothing" } else { "is busy with something else" };
+                *lock(&self.verdict) = Some(format!(
+                    "it has not answered for {} s and {does}; one of its processes may have been killed or stopped",
+                    silent.as_secs()
+                ));
+                kernel.kill();
+                return;
+            }
+        }
+    }
+}
+
+/// What the processes of a guest do.
+#[derive(Clone, Copy)]
+struct Activity {
+    at: Instant,
+    /// Processor time of all of them, user and system, in ticks.
+    ticks: u64,
+    /// One of them runs or could, or waits for a disk.
+    waits_for_cpu: bool,
+}
+
+impl Activity {
+    fn of(pid: u32) -> Activity {
+        let mut all = Activity { at: Instant::now(), ticks: 0, waits_for_cpu: false };
+        all.add(pid);
+        all
+    }
+
+    fn add(&mut self, pid: u32) {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let (state, ticks) = state_and_ticks(&stat);
+        self.ticks += ticks;
+        self.waits_for_cpu |= matches!(state, 'R' | 'D');
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        for child in children.unwrap_or_default().split_ascii_whitespace() {
+            if let Ok(child) = child.parse() {
+                self.add(child);
+            }
+        }
+    }
+}
+
+/// Whether a guest did nothing while these looks were taken: it hardly used a CPU, and did not wait for one at most of them.
+fn is_idle(looks: &[Activity]) -> bool {
+    let [first, .., last] = looks else { return false };
+    let used = last.ticks.saturating_sub(first.ticks) as f64 / TICKS_PER_S;
+    let span = (last.at - first.at).as_secs_f64();
+    let waiting = looks.iter().filter(|look| look.waits_for_cpu).count();
+    used < span * IDLE_SHARE && 2 * waiting < looks.len()
+}
+
+/// The state, and user and system time in ticks, of a line of `/proc/PID/stat`. The name in it may hold anything but comes
+/// before the last parenthesis.
+fn state_and_ticks(stat: &str) -> (char, u64) {
+    let fields: Vec<&str> =
+        stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().collect();
+    let state = fields.first().and_then(|word| word.chars().next()).unwrap_or('X');
+    let time = |at: usize| fields.get(at).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+    (state, time(11) + time(12))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stat_line_is_read_whatever_the_name() {
+        let line = "77 (a) R (b) S 1 2 3 4 5 6 7 8 9 10 120 45 0 0 20 0 1 0 5 6 7";
+        assert_eq!(state_and_ticks(line), ('S', 165));
+        assert_eq!(state_and_ticks(""), ('X', 0));
+    }
+
+    #[test]
+    fn who_computes_or_could_is_not_idle() {
+        let at = Instant::now();
+        let looks = |each: &[(u64, bool)]| -> Vec<Activity> {
+            let look = |(s, &(ticks, waits_for_cpu)): (usize, &(u64, bool))| Activity {
+                at: at + Duration::from_secs(s as u64),
+                ticks,
+                waits_for_cpu,
+            };
+            each.iter().enumerate().map(look).collect()
+        };
+        assert!(is_idle(&looks(&[(1000, false), (1001, true), (1003, false)])));
+        assert!(!is_idle(&looks(&[(1000, true), (1001, true), (1003, false)])));
+        assert!(!is_idle(&looks(&[(1000, false), (1050, false), (1100, false)])));
+        assert!(!is_idle(&looks(&[(1000, false)])), "one look tells nothing");
+    }
+}
