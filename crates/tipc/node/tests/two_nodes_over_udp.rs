@@ -153,9 +153,9 @@ fn many_frames_cost_few_system_calls() {
     let sender = one.node().open(SocketKind::Rdm).unwrap();
     let to = Address::Socket(SocketAddr { port: receiver, node: NodeAddr(4) });
     let now = Nanos(crossway_sys::clock::monotonic_ns());
-    // Less than the smallest window: all go out at once.
+    // Less than the smallest window: all go out at once. No two fit into a packet.
     for n in 0..40_u8 {
-        one.node().send(now, sender, Some(to), &[n; 64]).unwrap();
+        one.node().send(now, sender, Some(to), &[n; 8_000]).unwrap();
     }
     let (out, into) = (one.traffic(BearerId(0)).unwrap(), two.traffic(BearerId(0)).unwrap());
     one.turn(&[], Duration::ZERO).unwrap();
@@ -168,6 +168,17 @@ fn many_frames_cost_few_system_calls() {
     assert!(into_after.frames_received - into.frames_received >= 40, "{into_after:?}");
     assert!(into_after.receive_calls - into.receive_calls <= 2, "{into:?} {into_after:?}");
     assert_eq!((out_after.refused_calls, out_after.frames_unsent), (0, 0));
+    for n in 0..40_u8 {
+        assert_eq!(two.node().recv(now, receiver, 8_000).unwrap().payload, [n; 8_000]);
+    }
+    // Small ones share a packet.
+    for n in 0..40_u8 {
+        one.node().send(now, sender, Some(to), &[n; 64]).unwrap();
+    }
+    one.turn(&[], Duration::ZERO).unwrap();
+    two.turn(&[], Duration::from_secs(10)).unwrap();
+    let frames = one.traffic(BearerId(0)).unwrap().frames_sent - out_after.frames_sent;
+    assert!((1..4).contains(&frames), "{frames}");
     for n in 0..40_u8 {
         assert_eq!(two.node().recv(now, receiver, 100).unwrap().payload, [n; 64]);
     }

@@ -1,4 +1,4 @@
-//! Messages that wait for the send window, cut and merged into packets.
+//! Messages that were not handed to the medium yet, cut and merged into packets. Those beyond the send window are bounded.
 
 use crate::addr::NodeAddr;
 use crate::limits::{BACKLOG_LOW, BACKLOG_SYSTEM};
@@ -23,7 +23,7 @@ struct Waiting {
     content: Content,
 }
 
-/// The queue behind a full window: first come, first served, with a bound per importance.
+/// The queue before the send window: first come, first served, with a bound per importance on what the window has no room for.
 #[derive(Clone, Debug)]
 pub(crate) struct Backlog {
     own: NodeAddr,
@@ -62,14 +62,17 @@ impl Backlog {
         }
     }
 
-    /// Whether a message of this level may enter.
-    pub(crate) fn admit(&self, level: usize) -> Result<(), Congested> {
-        if self.counts[level] < Self::limit(level) { Ok(()) } else { Err(Congested) }
+    /// Whether a message of this level may enter while the window has room for `free` packets.
+    pub(crate) fn admit(&self, level: usize, free: usize) -> Result<(), Congested> {
+        if self.counts[level] < Self::limit(level) + free { Ok(()) } else { Err(Congested) }
     }
 
-    /// Packets of this level that may still enter.
-    pub(crate) fn room(&self, level: usize) -> usize {
-        Self::limit(level).saturating_sub(self.counts[level])
+    /// Packets of this level that may still enter while the window has room for `free` packets, once what the window has no room
+    /// for has drained to half: a sender woken for each packet that leaves would find the backlog full again.
+    pub(crate) fn room(&self, level: usize, free: usize) -> usize {
+        let limit = Self::limit(level);
+        let room = (limit + free).saturating_sub(self.counts[level]);
+        if room * 2 >= limit { room } else { 0 }
     }
 
     /// Packets that wait.
@@ -126,10 +129,8 @@ impl Backlog {
         let packet = match waiting.content {
             Content::Packet(packet) => packet,
             Content::Bundle(bundle) => {
-                let mut packet = Vec::new();
                 let link = LinkFields { sender: self.own, ..LinkFields::default() };
-                bundle.bundle(self.dest, waiting.level as u8).encode(&link, &mut packet);
-                packet
+                bundle.into_packet(&link, self.dest, waiting.level as u8)
             }
         };
         Some((waiting.level, packet))
@@ -206,11 +207,14 @@ mod tests {
     fn each_importance_has_its_own_bound() {
         let mut backlog = Backlog::new(NodeAddr(2), NodeAddr(1));
         for _ in 0..Backlog::limit(0) {
-            backlog.admit(0).unwrap();
+            backlog.admit(0, 0).unwrap();
             backlog.push(0, small(), 0);
         }
-        assert_eq!(backlog.admit(0), Err(Congested));
-        assert_eq!(backlog.admit(1), Ok(()));
+        assert_eq!(backlog.admit(0, 0), Err(Congested));
+        assert_eq!(backlog.admit(1, 0), Ok(()));
+        assert_eq!(backlog.admit(0, 1), Ok(()), "the first of them may be sent");
+        assert_eq!(backlog.room(0, Backlog::limit(0) / 2 - 1), 0, "not yet half empty");
+        assert_eq!(backlog.room(0, Backlog::limit(0) / 2), Backlog::limit(0) / 2);
     }
 
     #[test]

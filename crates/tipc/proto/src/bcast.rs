@@ -38,7 +38,7 @@ impl BcastSender {
 
     /// Last broadcast that went out.
     pub(crate) fn last_sent(&self) -> Seq {
-        self.tx.next_unsent().prev()
+        self.tx.next().prev()
     }
 
     pub(crate) fn octets(&self) -> usize {
@@ -48,52 +48,50 @@ impl BcastSender {
     /// Takes a message for all peers.
     pub(crate) fn send(&mut self, message: Vec<u8>) -> Result<(), Congested> {
         let level = View::parse(&message).map_or(SYSTEM, |view| level_of(&view));
-        self.backlog.admit(level)?;
+        self.backlog.admit(level, self.free())?;
         let mut packets = Vec::new();
         split(message, self.mtu, NodeAddr(0), self.own, &mut packets);
         for packet in packets {
             self.backlog.push(level, packet, self.mtu);
         }
-        self.fill();
         Ok(())
     }
 
     /// Whether a message of this level would be taken now.
     pub(crate) fn has_room(&self, level: usize) -> bool {
-        self.backlog.admit(level).is_ok()
+        self.backlog.admit(level, self.free()).is_ok()
     }
 
     /// Packets of this level that may still enter, once the backlog has drained to half.
     pub(crate) fn room(&self, level: usize) -> usize {
-        let room = self.backlog.room(level);
-        if room * 2 >= Backlog::limit(level) { room } else { 0 }
+        self.backlog.room(level, self.free())
     }
 
-    fn fill(&mut self) {
-        while self.tx.len() < usize::from(BCAST_WINDOW) {
-            let Some(mut packet) = self.backlog.pop() else { break };
-            set_sequence(&mut packet, self.own, self.tx.next());
-            // Non-sequenced, and the network's number in place of a port.
-            packet[1] |= 0x10;
-            packet[20..24].copy_from_slice(&self.network.0.to_be_bytes());
-            self.tx.push(packet);
-        }
+    /// Packets that the window has room for.
+    fn free(&self) -> usize {
+        usize::from(BCAST_WINDOW).saturating_sub(self.tx.len())
     }
 
     /// Every peer has everything up to `ack`; with no peer there is nobody to wait for.
     pub(crate) fn release(&mut self, ack: Option<Seq>) {
         let ack = ack.unwrap_or_else(|| self.last_sent());
         self.tx.ack(ack);
-        if self.tx.in_flight() == 0 {
+        if self.tx.len() == 0 {
             self.probe_at = None;
         }
-        self.fill();
     }
 
     /// The next broadcast that was not sent yet, appended to `out`.
     pub(crate) fn poll_transmit(&mut self, now: Nanos, out: &mut Vec<u8>) -> bool {
-        let Some((packet, _)) = self.tx.pop_output(now) else { return false };
-        out.extend_from_slice(&packet.bytes);
+        if self.free() == 0 {
+            return false;
+        }
+        let Some(mut packet) = self.backlog.pop() else { return false };
+        set_sequence(&mut packet, self.own, self.tx.next());
+        // Non-sequenced, and the network's number in place of a port.
+        packet[1] |= 0x10;
+        packet[20..24].copy_from_slice(&self.network.0.to_be_bytes());
+        out.extend_from_slice(&self.tx.push(now, packet).bytes);
         self.probe_at = Some(now + BCAST_REPAIR);
         true
     }

@@ -1,4 +1,6 @@
 //! Packets on their way: kept until acknowledged, sent again when reported missing.
+//!
+//! A packet gets its number when it is handed to the medium, not before: until then it can take further messages.
 
 use crate::limits::RESEND_PER_REPORT_MAX;
 use crate::seq::Seq;
@@ -25,11 +27,7 @@ pub(crate) struct SendQueue {
     /// Number of the front packet.
     base: Seq,
     packets: VecDeque<SentPacket>,
-    /// Packets from this index on were never sent.
-    unsent: usize,
     resend: VecDeque<Seq>,
-    /// Packets from this number on must wait, when there is such a number.
-    limit: Option<Seq>,
 }
 
 /// What an acknowledgement brought.
@@ -41,23 +39,12 @@ pub(crate) struct Acked {
 
 impl SendQueue {
     pub(crate) const fn new(first: Seq) -> Self {
-        Self {
-            base: first,
-            packets: VecDeque::new(),
-            unsent: 0,
-            resend: VecDeque::new(),
-            limit: None,
-        }
+        Self { base: first, packets: VecDeque::new(), resend: VecDeque::new() }
     }
 
-    /// Number of the next packet to be added.
+    /// Number of the next packet to be sent.
     pub(crate) fn next(&self) -> Seq {
         self.base.add(self.packets.len() as u16)
-    }
-
-    /// Number after the last packet that was sent at least once.
-    pub(crate) fn next_unsent(&self) -> Seq {
-        self.base.add(self.unsent as u16)
     }
 
     /// Number of the oldest packet not acknowledged.
@@ -65,33 +52,14 @@ impl SendQueue {
         self.base
     }
 
-    /// Packets not acknowledged, sent or not.
+    /// Packets sent and not acknowledged.
     pub(crate) fn len(&self) -> usize {
         self.packets.len()
     }
 
-    /// Packets sent and not acknowledged.
-    pub(crate) const fn in_flight(&self) -> usize {
-        self.unsent
-    }
-
-    /// Whether something waits to go out.
-    pub(crate) fn has_output(&self) -> bool {
-        !self.resend.is_empty() || self.may_send_new()
-    }
-
-    fn may_send_new(&self) -> bool {
-        self.unsent < self.packets.len() && self.limit.is_none_or(|l| self.next_unsent().before(l))
-    }
-
-    /// Packets from this number on wait from now on; with `None` nothing waits.
-    pub(crate) const fn set_limit(&mut self, limit: Option<Seq>) {
-        self.limit = limit;
-    }
-
-    /// Takes back the packets that were never sent, oldest first.
-    pub(crate) fn take_unsent(&mut self) -> impl Iterator<Item = Vec<u8>> + use<'_> {
-        self.packets.drain(self.unsent..).map(|p| p.bytes)
+    /// Whether something waits to be sent again.
+    pub(crate) fn has_resend(&self) -> bool {
+        !self.resend.is_empty()
     }
 
     /// All packets, oldest first, acknowledged by a gap-ack block or not.
@@ -99,27 +67,25 @@ impl SendQueue {
         self.packets.into_iter().map(|p| p.bytes)
     }
 
-    /// Adds a packet that already carries its number.
-    pub(crate) fn push(&mut self, bytes: Vec<u8>) {
-        let never = Nanos::default();
-        let packet = SentPacket {
+    /// Keeps a packet that carries the next number and is sent now.
+    pub(crate) fn push(&mut self, now: Nanos, bytes: Vec<u8>) -> &SentPacket {
+        self.packets.push_back(SentPacket {
             bytes,
-            last_sent: never,
+            last_sent: now,
             first_resent: None,
             resend_queued: false,
             arrived: false,
-        };
-        self.packets.push_back(packet);
+        });
+        &self.packets[self.packets.len() - 1]
     }
 
     /// Releases everything up to and including `ack`. Numbers that were never sent acknowledge nothing.
     pub(crate) fn ack(&mut self, ack: Seq) -> Acked {
         let count = usize::from(ack.next().distance_from(self.base));
-        if count > self.unsent {
+        if count > self.packets.len() {
             return Acked::default();
         }
         self.packets.drain(..count);
-        self.unsent -= count;
         self.base = ack.next();
         Acked { count }
     }
@@ -128,7 +94,7 @@ impl SendQueue {
     pub(crate) fn mark_arrived(&mut self, from: Seq, to: Seq) {
         let start = usize::from(from.distance_from(self.base));
         let end = usize::from(to.next().distance_from(self.base));
-        if start < end && end <= self.unsent {
+        if start < end && end <= self.packets.len() {
             for packet in self.packets.range_mut(start..end) {
                 packet.arrived = true;
             }
@@ -145,7 +111,7 @@ impl SendQueue {
             (from, count)
         };
         let start = usize::from(from.distance_from(self.base));
-        let end = (start + usize::from(count)).min(self.unsent);
+        let end = (start + usize::from(count)).min(self.packets.len());
         let mut queued = 0;
         for index in start..end {
             let packet = &mut self.packets[index];
@@ -161,31 +127,25 @@ impl SendQueue {
         queued
     }
 
-    /// The next packet to go out: one to be sent again, else a new one. The flag is true for the former.
-    pub(crate) fn pop_output(&mut self, now: Nanos) -> Option<(&mut SentPacket, bool)> {
+    /// The next packet to be sent again.
+    pub(crate) fn pop_resend(&mut self, now: Nanos) -> Option<&mut SentPacket> {
         while let Some(seq) = self.resend.pop_front() {
             let index = usize::from(seq.distance_from(self.base));
             // Acknowledged meanwhile: the distance of a number that was passed is huge.
-            if index < self.unsent && !self.packets[index].arrived {
+            if index < self.packets.len() && !self.packets[index].arrived {
                 let packet = &mut self.packets[index];
                 packet.resend_queued = false;
                 packet.last_sent = now;
-                return Some((packet, true));
+                return Some(packet);
             }
         }
-        if !self.may_send_new() {
-            return None;
-        }
-        let packet = self.packets.get_mut(self.unsent)?;
-        self.unsent += 1;
-        packet.last_sent = now;
-        Some((packet, false))
+        None
     }
 
     /// A copy of one packet that is on its way, for a receiver that asked for it alone.
     pub(crate) fn get(&self, seq: Seq) -> Option<&[u8]> {
         let index = usize::from(seq.distance_from(self.base));
-        (index < self.unsent).then(|| &self.packets[index].bytes[..])
+        (index < self.packets.len()).then(|| &self.packets[index].bytes[..])
     }
 
     /// When the oldest packet was first sent again, if it was.
@@ -209,8 +169,7 @@ mod tests {
     fn queue(first: u16, sent: u16) -> SendQueue {
         let mut q = SendQueue::new(Seq(first));
         for n in 0..sent {
-            q.push(vec![n as u8]);
-            q.pop_output(Nanos(1)).unwrap();
+            q.push(Nanos(1), vec![n as u8]);
         }
         q
     }
@@ -232,7 +191,7 @@ mod tests {
         assert_eq!(q.resend(Nanos(2), Seq(1), 4, HOLDOFF), 3);
         assert_eq!(q.resend(Nanos(2), Seq(1), 4, HOLDOFF), 0, "queued already");
         let mut again = Vec::new();
-        while let Some((packet, true)) = q.pop_output(Nanos(3)) {
+        while let Some(packet) = q.pop_resend(Nanos(3)) {
             again.push(packet.bytes[0]);
         }
         assert_eq!(again, [0, 1, 3]);
@@ -240,6 +199,6 @@ mod tests {
         assert_eq!(q.resend(Nanos(3) + HOLDOFF, Seq(1), 1, HOLDOFF), 1);
         assert_eq!(q.stuck_since(), Some(Nanos(2)));
         assert_eq!(q.ack(Seq(1)).count, 1);
-        assert!(q.pop_output(Nanos(9)).is_none(), "what was acknowledged is not sent again");
+        assert!(q.pop_resend(Nanos(9)).is_none(), "what was acknowledged is not sent again");
     }
 }

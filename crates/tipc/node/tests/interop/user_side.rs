@@ -147,9 +147,11 @@ impl Services {
                     *count += rest.len() as u64;
                 });
                 if head.len() == 8 && *count == u64::from_be_bytes(head[..].try_into().unwrap()) {
-                    node.send(now, port, None, &crc.clone().finalize().to_be_bytes())
-                        .expect("send");
-                    head.push(0);
+                    // While a plane is silent there may be no room; then it is tried again.
+                    match node.send(now, port, None, &crc.clone().finalize().to_be_bytes()) {
+                        Ok(_) => head.push(0),
+                        Err(error) => assert_eq!(error, SocketError::WouldBlock),
+                    }
                 }
                 over
             }

@@ -164,6 +164,8 @@ pub(crate) struct Link {
 
     tx: SendQueue,
     backlog: Backlog,
+    /// New packets from this number on must wait, when there is such a number.
+    limit: Option<Seq>,
     window: Window,
 
     rx: ReceiveQueue,
@@ -211,6 +213,7 @@ impl Link {
             stats: LinkStats::default(),
             tx: SendQueue::new(Seq(1)),
             backlog: Backlog::new(cfg.own, cfg.peer),
+            limit: None,
             window: Window::new(cfg.window_max),
             rx: ReceiveQueue::new(Seq(1)),
             reassembly: Reassembly::default(),

@@ -150,7 +150,7 @@ impl Link {
         let announced =
             || Reset { max_packet: self.cfg.mtu / 4 * 4, interface: self.cfg.interface.clone() };
         let mut body = Vec::new();
-        let mut seq = Seq(self.tx.next_unsent().0.wrapping_add(32767));
+        let mut seq = Seq(self.tx.next().0.wrapping_add(32767));
         let (mut peer_stopping, mut tolerance_ms, mut priority) = (false, 0, 0);
         let kind = match due {
             Due::Reset { stopping } => {
@@ -197,7 +197,7 @@ impl Link {
             seq,
             bcast_ack: if bcast.open { bcast.ack } else { Seq(0) },
             last_bcast: bcast.last_sent,
-            next_sent: self.tx.next_unsent(),
+            next_sent: self.tx.next(),
             bcast_ack_invalid: !bcast.open,
             peer_stopping,
             redundant_link: bcast.open || bcast.contact,

@@ -18,7 +18,7 @@ impl Link {
         drops: &mut DropCounters,
     ) -> Option<LinkEvent> {
         // Data carries no session number, but it acknowledges: what was never sent in this session was received in an earlier one.
-        if view.ack().after(self.tx.next_unsent().prev()) {
+        if view.ack().after(self.tx.next().prev()) {
             drops.count(DropReason::WrongSession);
             return None;
         }

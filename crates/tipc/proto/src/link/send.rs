@@ -1,7 +1,7 @@
-//! Packets to the peer: admitted, cut, merged, numbered, kept until acknowledged.
+//! Packets to the peer: admitted, cut, merged, numbered when they are sent, kept until acknowledged.
 
 use super::{BcastReport, Link};
-use crate::backlog::{Backlog, Congested, SYSTEM, level_of, split};
+use crate::backlog::{Congested, SYSTEM, level_of, split};
 use crate::limits::{PROBE_FIRST, PROBE_MARGIN, RESEND_HOLDOFF};
 use crate::seq::Seq;
 use crate::time::Nanos;
@@ -17,7 +17,7 @@ impl Link {
     /// [`Congested`] when the backlog of its importance is full; the message is handed back.
     pub(crate) fn send(&mut self, message: Vec<u8>) -> Result<(), (Congested, Vec<u8>)> {
         let level = View::parse(&message).map_or(SYSTEM, |view| level_of(&view));
-        if let Err(congested) = self.backlog.admit(level) {
+        if let Err(congested) = self.backlog.admit(level, self.free()) {
             return Err((congested, message));
         }
         self.queue(level, message);
@@ -31,6 +31,9 @@ impl Link {
     }
 
     fn queue(&mut self, level: usize, message: Vec<u8>) {
+        if message.len() <= self.packet_max() {
+            return self.enqueue(level, message);
+        }
         let mut packets = Vec::new();
         split(message, self.packet_max(), self.cfg.peer, self.cfg.own, &mut packets);
         for packet in packets {
@@ -38,14 +41,23 @@ impl Link {
         }
     }
 
-    /// Puts a packet behind all others.
+    /// Puts a packet behind all others. It leaves with the next [`Link::poll_transmit`], if the window allows; until then small
+    /// messages share it.
     pub(super) fn enqueue(&mut self, level: usize, packet: Vec<u8>) {
-        if self.backlog.is_empty() && self.tx.len() < usize::from(self.window.size()) {
-            self.number(packet);
-        } else {
-            let packet_max = self.packet_max();
-            self.backlog.push(level, packet, packet_max);
-        }
+        let packet_max = self.packet_max();
+        self.backlog.push(level, packet, packet_max);
+    }
+
+    /// Packets that the window has room for.
+    fn free(&self) -> usize {
+        usize::from(self.window.size()).saturating_sub(self.tx.len())
+    }
+
+    /// Whether a new packet may be sent and there is one.
+    fn may_send_new(&self) -> bool {
+        !self.backlog.is_empty()
+            && self.free() > 0
+            && self.limit.is_none_or(|limit| self.tx.next().before(limit))
     }
 
     /// The largest packet that is sent. A peer that cannot put cut packets together again must be able to get each whole through
@@ -58,37 +70,27 @@ impl Link {
         }
     }
 
-    fn number(&mut self, mut packet: Vec<u8>) {
-        set_sequence(&mut packet, self.cfg.own, self.tx.next());
-        self.tx.push(packet);
-    }
-
-    /// Packets of this level that the backlog still takes, once it has drained to half: a sender woken for each packet that leaves
-    /// would find the backlog full again.
+    /// Packets of this level that may still enter; none before the backlog has drained to half.
     pub(crate) fn room(&self, level: usize) -> usize {
-        let room = self.backlog.room(level);
-        if room * 2 >= Backlog::limit(level) { room } else { 0 }
+        self.backlog.room(level, self.free())
     }
 
     /// Whether a message of this level would be taken now.
     pub(crate) fn has_room(&self, level: usize) -> bool {
-        self.backlog.admit(level).is_ok()
+        self.backlog.admit(level, self.free()).is_ok()
     }
 
     /// The peer has everything up to `ack`.
     pub(super) fn handle_ack(&mut self, now: Nanos, ack: Seq) {
-        let full = self.tx.len() >= usize::from(self.window.size());
+        // The window was in use, if only by what is about to be sent.
+        let full = self.free() <= self.backlog.len();
         let released = self.tx.ack(ack).count;
         if released == 0 {
             return;
         }
         self.window.on_ack(released, self.tx.base(), full);
-        while self.tx.len() < usize::from(self.window.size()) {
-            let Some(packet) = self.backlog.pop() else { break };
-            self.number(packet);
-        }
         self.probe_wait = self.tail_wait();
-        self.probe_at = (self.tx.in_flight() > 0).then(|| now + self.probe_wait);
+        self.probe_at = (self.tx.len() > 0).then(|| now + self.probe_wait);
     }
 
     /// The peer misses `gap` packets after `ack`, and what the runs leave out.
@@ -107,7 +109,7 @@ impl Link {
             run_start = run.ack.add(run.gap).next();
         }
         if resent > 0 {
-            self.window.on_loss(self.tx.base(), self.tx.next_unsent());
+            self.window.on_loss(self.tx.base(), self.tx.next());
         }
     }
 
@@ -122,16 +124,20 @@ impl Link {
         if !self.encode_due(now, bcast, out) {
             let ack = self.acked();
             let bcast_ack = if bcast.open { bcast.ack } else { Seq(0) };
-            let Some((packet, again)) = self.tx.pop_output(now) else { return false };
-            refresh_link_fields(&mut packet.bytes, ack, bcast_ack);
-            out.extend_from_slice(&packet.bytes);
-            self.unacked = 0;
-            if again {
+            if let Some(packet) = self.tx.pop_resend(now) {
+                refresh_link_fields(&mut packet.bytes, ack, bcast_ack);
+                out.extend_from_slice(&packet.bytes);
                 self.stats.packets_resent += 1;
             } else {
+                let next = if self.may_send_new() { self.backlog.pop() } else { None };
+                let Some(mut packet) = next else { return false };
+                set_sequence(&mut packet, self.cfg.own, self.tx.next());
+                refresh_link_fields(&mut packet, ack, bcast_ack);
+                out.extend_from_slice(&self.tx.push(now, packet).bytes);
                 self.stats.packets_sent += 1;
             }
-            if self.tx.in_flight() == 1 {
+            self.unacked = 0;
+            if self.tx.len() == 1 {
                 self.probe_wait = self.tail_wait();
             }
             self.probe_at = Some(now + self.probe_wait);
@@ -142,7 +148,7 @@ impl Link {
 
     /// Whether [`Link::poll_transmit`] has something.
     pub(crate) fn has_output(&self) -> bool {
-        self.due.is_some() || self.tx.has_output()
+        self.due.is_some() || self.tx.has_resend() || self.may_send_new()
     }
 
     fn tail_wait(&self) -> core::time::Duration {
@@ -151,7 +157,7 @@ impl Link {
 
     /// Packets are under way and nothing was heard of them: ask, less and less often.
     pub(super) fn probe_tail(&mut self, now: Nanos) {
-        if self.tx.in_flight() == 0 {
+        if self.tx.len() == 0 {
             self.probe_at = None;
             return;
         }

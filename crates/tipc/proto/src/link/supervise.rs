@@ -51,11 +51,11 @@ impl Link {
         {
             return self.fail(now, LinkDownReason::ResendFailed);
         }
-        let next = self.tx.next_unsent();
+        let next = self.tx.next();
         let idle = next == self.tick_next_sent;
         self.tick_next_sent = next;
         let probe = self.silent_ticks > 0 || self.rx.early_count() > 0 || idle;
-        if probe || self.unacked > 0 || bcast_pending || self.tx.in_flight() > 0 {
+        if probe || self.unacked > 0 || bcast_pending || self.tx.len() > 0 {
             self.want_state(probe, probe);
         }
         self.silent_ticks += 1;

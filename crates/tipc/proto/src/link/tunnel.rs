@@ -86,7 +86,8 @@ impl Link {
         &mut self.reassembly
     }
 
-    /// Number of the last packet that was accepted for sending, sent or not.
+    /// Number of the last packet that was accepted for sending, sent or not. Packets that wait are numbered in the order in which they
+    /// came and none goes between them, so that the number stands already, although more messages may come into the last of them.
     pub(crate) fn last_queued(&self) -> Seq {
         self.tx.next().add(self.backlog.len() as u16).prev()
     }
@@ -125,12 +126,12 @@ impl Link {
         let mut packet = Vec::new();
         tunnel.encode(&link, &mut packet);
         self.enqueue(SYSTEM, packet);
-        self.tx.set_limit(point.after(acked).then(|| self.tx.next()));
+        self.limit = point.after(acked).then(|| self.last_queued().next());
     }
 
     /// What waited since [`Link::synchronize`] may go.
     pub(crate) const fn open(&mut self) {
-        self.tx.set_limit(None);
+        self.limit = None;
     }
 
     /// Carries what another link held, packet by packet in its own numbers. Ahead of what waits since [`Link::synchronize`], because
@@ -159,7 +160,6 @@ impl Link {
         let count = packets.iter().map(pieces).sum::<usize>() as u16;
         let mut later: Vec<(usize, Vec<u8>)> = Vec::new();
         if ahead {
-            later.extend(self.tx.take_unsent().map(|packet| (SYSTEM, packet)));
             while let Some(waiting) = self.backlog.pop_with_level() {
                 later.push(waiting);
             }

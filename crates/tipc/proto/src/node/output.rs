@@ -27,6 +27,7 @@ impl Node {
             return Some(Transmit { bearer, dest: Destination::Broadcast });
         }
         while self.bcast.poll_transmit(now, frame) {
+            self.wake_broadcasters();
             let bearers = self.broadcast_bearers();
             if let Some((first, others)) = bearers.split_first() {
                 self.bcast_copies.extend(others.iter().map(|id| (*id, frame.clone())));

@@ -41,11 +41,15 @@ impl<'a> Bundle<'a> {
 
     /// Appends the bundle to `out`.
     pub fn encode(&self, link: &LinkFields, out: &mut Vec<u8>) {
+        self.header(link).write(&[self.body], out);
+    }
+
+    fn header(&self, link: &LinkFields) -> HeaderWords {
         let mut h = HeaderWords::new(User::Bundler, 0, super::NAMED_HEADER_LEN);
         h.set_word(6, link.sender.0).set_word(7, self.dest.0);
         h.set(9, 16, 0xffff, self.count.into()).set(9, 0, 7, self.importance.into());
         link.write(&mut h);
-        h.write(&[self.body], out);
+        h
     }
 
     /// The messages in order. Ends after `count` of them or at the first that is malformed, which is reported.
@@ -81,34 +85,51 @@ impl<'a> Iterator for BundleItems<'a> {
     }
 }
 
-/// Collects messages into the body of a bundle.
+/// Room that a bundle begins with: a packet of Ethernet's size.
+const CAPACITY_FIRST: usize = 1_500;
+
+/// Collects messages into a bundle, in the packet that it will be.
 #[derive(Clone, Debug, Default)]
 pub struct BundleBuilder {
-    body: Vec<u8>,
+    /// Empty, or room for the header and the messages behind it.
+    packet: Vec<u8>,
     count: u16,
 }
 
 impl BundleBuilder {
     /// Adds a message if header, padding and message stay within `packet_max` octets; `false` leaves the bundle as it was.
     pub fn try_push(&mut self, message: &[u8], packet_max: usize) -> bool {
-        let start = self.body.len().next_multiple_of(4);
-        if super::NAMED_HEADER_LEN + start + message.len() > packet_max || self.count == u16::MAX {
+        let start = self.packet.len().next_multiple_of(4).max(super::NAMED_HEADER_LEN);
+        if start + message.len() > packet_max || self.count == u16::MAX {
             return false;
         }
-        self.body.resize(start, 0);
-        self.body.extend_from_slice(message);
+        if self.packet.is_empty() {
+            self.packet.reserve(packet_max.min(CAPACITY_FIRST));
+        }
+        self.packet.resize(start, 0);
+        self.packet.extend_from_slice(message);
         self.count += 1;
         true
     }
 
-    /// Octets of the messages so far, padding included.
-    pub fn octets(&self) -> usize {
-        self.body.len()
+    /// Octets of the bundle so far, header and padding included.
+    pub const fn octets(&self) -> usize {
+        self.packet.len()
     }
 
     /// The bundle for this node.
     pub fn bundle(&self, dest: NodeAddr, importance: u8) -> Bundle<'_> {
-        Bundle { dest, importance, count: self.count, body: &self.body }
+        let body = self.packet.get(super::NAMED_HEADER_LEN..).unwrap_or(&[]);
+        Bundle { dest, importance, count: self.count, body }
+    }
+
+    /// The packet for this node.
+    pub fn into_packet(mut self, link: &LinkFields, dest: NodeAddr, importance: u8) -> Vec<u8> {
+        let mut header = self.bundle(dest, importance).header(link);
+        let len = self.packet.len().max(super::NAMED_HEADER_LEN);
+        self.packet.resize(len, 0);
+        header.write_over(&mut self.packet);
+        self.packet
     }
 }
 
@@ -129,6 +150,9 @@ mod tests {
         let bundle = builder.bundle(NodeAddr(1), 0);
         let items: Vec<_> = bundle.items().map(|v| v.unwrap().bytes().to_vec()).collect();
         assert_eq!(items, [message.clone(), message]);
+        let (mut encoded, link) = (Vec::new(), LinkFields::default());
+        bundle.encode(&link, &mut encoded);
+        assert_eq!(builder.clone().into_packet(&link, NodeAddr(1), 0), encoded);
     }
 
     #[test]

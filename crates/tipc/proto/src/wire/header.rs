@@ -226,6 +226,16 @@ impl HeaderWords {
         self
     }
 
+    /// Writes the header over the beginning of a packet whose body is there already. Shorter input than the header is left alone.
+    pub fn write_over(&mut self, packet: &mut [u8]) {
+        self.set(0, 0, 0x1_ffff, packet.len() as u32);
+        if packet.len() >= self.count * 4 {
+            for (octets, word) in packet.chunks_exact_mut(4).zip(&self.words[..self.count]) {
+                octets.copy_from_slice(&word.to_be_bytes());
+            }
+        }
+    }
+
     /// Appends header and body to `out`, with the size field filled in.
     pub fn write(&mut self, body: &[&[u8]], out: &mut Vec<u8>) {
         let size = self.count * 4 + body.iter().map(|b| b.len()).sum::<usize>();
