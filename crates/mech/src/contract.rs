@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::Offer;
+use crate::{Caps, Offer, Probe};
 
 /// The instant at which a blocking call gives up; `None` waits for ever, with the plain system call.
 pub type Deadline = Option<Instant>;
@@ -47,106 +47,6 @@ pub enum Access {
     Copy,
     /// The sender writes the payload where the mechanism holds it ([`Tx::send_in_place`]).
     InPlace,
-}
-
-/// Whether one send is one receive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Boundaries {
-    /// A message sent is a message received, the empty one included where [`Caps::carries_empty`].
-    Message,
-    /// Bytes in order; [`Rx::recv`] collects as many as the buffer holds, over short reads. An empty send
-    /// transfers nothing.
-    Stream,
-}
-
-/// Whether messages arrive in the order in which they were sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Order {
-    /// First in, first out.
-    Fifo,
-    /// No promise.
-    None,
-}
-
-/// Whether a message that was accepted arrives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reliability {
-    /// Arrives, or an end is told.
-    Reliable,
-    /// A full receiver drops silently (UDP).
-    Lossy,
-}
-
-/// What a process needs to use the mechanism.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Privilege {
-    /// Nothing.
-    None,
-    /// Permission to trace the peer (`CAP_SYS_PTRACE`, or same user and a permissive `ptrace_scope`).
-    Ptrace,
-    /// A kernel module that only root can load.
-    Module,
-}
-
-/// What a mechanism can do, stated once and checked by the conformance suite.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Caps {
-    /// Message or stream.
-    pub boundaries: Boundaries,
-    /// Largest message in bytes that any configuration here can carry; `None`: bounded by memory only. What
-    /// one channel carries is [`Facts`]' `max_message_bytes`.
-    pub max_message: Option<usize>,
-    /// Whether [`Spec::max_message`] of any size up to `max_message` can be asked for, or the limit is fixed.
-    pub order: Order,
-    /// Delivery.
-    pub reliability: Reliability,
-    /// The empty message is a message: it arrives. Never so for streams. TIPC's connectionless sockets drop it.
-    pub carries_empty: bool,
-    /// The sender can write in place ([`Tx::send_in_place`]) and the receiver read in place.
-    pub in_place: bool,
-    /// [`Rx::wait_fd`] gives a descriptor for poll and epoll.
-    pub waitable_fd: bool,
-    /// Several [`Mechanism::connect`]s to one [`Offer`] feed one [`Rx`].
-    pub fan_in: bool,
-    /// One send of the [`Listener`]'s [`Tx`] reaches every end that connected to its [`Offer`].
-    pub fan_out: bool,
-    /// [`Listener::accept`] and [`Mechanism::connect`] can be repeated on one offer, each giving a channel of
-    /// its own.
-    pub reconnects: bool,
-    /// The ends may be on different hosts; the offer is then text only.
-    pub crosses_hosts: bool,
-    /// Waiting ends may sleep ([`Wait::Block`]).
-    pub can_block: bool,
-    /// Waiting ends may spin ([`Wait::Spin`], [`Wait::Hybrid`]).
-    pub can_spin: bool,
-    /// An end learns that its peer died, even by `kill -9`.
-    pub detects_peer_death: bool,
-    /// A send can wait with a deadline.
-    pub send_deadline: bool,
-    /// What it takes to use it.
-    pub privilege: Privilege,
-}
-
-/// Whether a mechanism works here.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "state")]
-pub enum Probe {
-    /// It was tried and works; the version of what provides it is the receipt.
-    Ready {
-        /// E.g. `linux 6.1.0`.
-        version: String,
-    },
-    /// It does not work here.
-    Missing {
-        /// What is missing, in one sentence.
-        why: String,
-        /// The exact step that mends it, or why nothing can.
-        remedy: String,
-    },
 }
 
 /// What is asked of a channel; both ends are given the same.
@@ -182,6 +82,15 @@ impl Default for Spec {
 /// Values read back from the system after opening: `so_sndbuf_bytes`, `so_rcvbuf_bytes`, `pipe_bytes`,
 /// `queue_messages`, `max_message_bytes`, `mtu_bytes`, `tcp_nodelay` ... Units are in the name.
 pub type Facts = std::collections::BTreeMap<String, i64>;
+
+/// Sizes and counts as facts; what no fact can hold is left out.
+#[cfg(not(loom))]
+pub(crate) fn facts_of<const N: usize>(counts: [(&str, usize); N]) -> Facts {
+    counts
+        .into_iter()
+        .filter_map(|(name, n)| Some((name.to_owned(), i64::try_from(n).ok()?)))
+        .collect()
+}
 
 /// Why a channel could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -6,17 +6,25 @@
 
 #![deny(unsafe_code)]
 
+pub mod caps;
+#[cfg(not(loom))]
+mod complete;
 pub mod contract;
 #[cfg(not(loom))]
 pub mod mechanisms;
 pub mod offer;
+pub mod probe;
 #[cfg(not(loom))]
 pub mod registry;
 pub mod ring;
+#[cfg(not(loom))]
+mod self_test;
 pub mod sync;
 
+pub use caps::{Boundaries, Caps, Order, Privilege, Reliability};
 pub use contract::{
-    Access, Boundaries, Caps, Deadline, Facts, Listener, Mechanism, OpenError, Order, Privilege,
-    Probe, RecvError, Reliability, Rx, SendError, Spec, Tx, Wait,
+    Access, Deadline, Facts, Listener, Mechanism, OpenError, RecvError, Rx, SendError, Spec, Tx,
+    Wait,
 };
 pub use offer::Offer;
+pub use probe::Probe;

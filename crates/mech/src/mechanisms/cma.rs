@@ -22,13 +22,9 @@ use crossway_sys::poll::is_hung_up;
 use crossway_sys::socket::{self, Kind};
 use crossway_sys::{Errno, OsError, cma, shm};
 
-use super::complete::Complete;
-use super::kernel_version;
 use super::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker, os_error};
-use crate::{
-    Boundaries, Caps, Mechanism, Offer, OpenError, Order, Privilege, Probe, RecvError, Reliability,
-    Spec,
-};
+use crate::complete::Complete;
+use crate::{Caps, Mechanism, Offer, OpenError, Privilege, Probe, RecvError, Spec};
 
 /// Bytes of a slot before its payload: the stamp, and the rest of its cache line.
 const HEADER: usize = 64;
@@ -185,34 +181,13 @@ impl Mechanism for Cma {
     type Listener = Complete<Self::Tx, Self::Rx>;
 
     fn caps() -> Caps {
-        Caps {
-            boundaries: Boundaries::Message,
-            max_message: None,
-            order: Order::Fifo,
-            reliability: Reliability::Reliable,
-            carries_empty: true,
-            in_place: true,
-            waitable_fd: true,
-            fan_in: false,
-            fan_out: false,
-            reconnects: false,
-            crosses_hosts: false,
-            can_block: true,
-            can_spin: true,
-            detects_peer_death: true,
-            send_deadline: true,
-            privilege: Privilege::Ptrace,
-        }
+        Caps { in_place: true, waitable_fd: true, privilege: Privilege::Ptrace, ..Caps::PLAIN }
     }
 
     fn probe() -> Probe {
-        match cma::try_here() {
-            Ok(()) => Probe::Ready { version: kernel_version() },
-            Err(errno) => Probe::Missing {
-                why: format!("a process may not read another's memory: process_vm_readv: {errno}"),
-                remedy: remedy(errno),
-            },
-        }
+        let tried = cma::try_here();
+        let why = |e| format!("a process may not read another's memory: process_vm_readv: {e}");
+        Probe::of_kernel(tried.map_err(why), &tried.map_or_else(remedy, |()| String::new()))
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {

@@ -60,7 +60,7 @@ pub trait ConnectionFamily: Send + Sized + 'static {
 
     /// Whether it works here.
     fn try_here() -> Result<(), String> {
-        exchange_a_byte::<Self>()
+        crate::self_test::exchange_a_byte::<Self>()
     }
 
     /// Whether sending to a peer that has closed fails of itself, sooner or later.
@@ -71,7 +71,7 @@ pub trait ConnectionFamily: Send + Sized + 'static {
 
     /// The version of what provides it.
     fn version() -> String {
-        super::kernel_version()
+        crate::self_test::kernel_version()
     }
 
     /// How connecting fails while the listening end's name is not known here yet; it is then tried again.
@@ -201,10 +201,7 @@ impl<F: ConnectionFamily> Mechanism for F {
     }
 
     fn probe() -> Probe {
-        match F::try_here() {
-            Ok(()) => Probe::Ready { version: F::version() },
-            Err(why) => Probe::Missing { why, remedy: F::remedy().to_owned() },
-        }
+        Probe::of(F::try_here(), F::version, F::remedy())
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
@@ -262,23 +259,6 @@ impl Endpoint for OwnedFd {
             .map_err(|e| OsError::new("setsockopt(SO_SNDTIMEO)", "", e))?;
         Ok(socket::connect(self, address))
     }
-}
-
-/// Opens a channel to itself and sends one byte through it.
-pub(super) fn exchange_a_byte<M: Mechanism>() -> Result<(), String> {
-    let limit = Duration::from_secs(2);
-    let spec = Spec { open_timeout: limit, max_message: 1024, ..Spec::default() };
-    let until = Some(Instant::now() + limit);
-    let (mut listener, mut offer) = M::listen(&spec).map_err(|e| e.to_string())?;
-    // In a thread, because TIPC's connect ends only with the other side's accept.
-    let connecting = std::thread::spawn(move || M::connect(&spec, &mut offer));
-    let accepted = listener.accept(until);
-    let connected = connecting.join().map_err(|_| "connecting panicked".to_owned())?;
-    let (mut tx, _rx) = connected.map_err(|e| e.to_string())?;
-    let (_tx, mut rx) = accepted.map_err(|e| e.to_string())?;
-    tx.send(b"?", until).map_err(|error| error.to_string())?;
-    let mut byte = [0];
-    rx.recv(&mut byte, until).map(drop).map_err(|error| error.to_string())
 }
 
 /// Applies [`Spec::socket_buffer_bytes`]; for TCP this must come before listen and connect.

@@ -19,8 +19,8 @@ use super::message_socket::{
     MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
 };
 use crate::{
-    Boundaries, Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Order, Privilege,
-    Probe, Reliability, Spec,
+    Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Privilege, Probe, Reliability,
+    Spec,
 };
 
 /// What a connecting end says at the door.
@@ -105,7 +105,7 @@ pub trait DatagramFamily: Send + Sized + 'static {
 
     /// The version of what provides it.
     fn version() -> String {
-        super::kernel_version()
+        crate::self_test::kernel_version()
     }
 }
 
@@ -201,7 +201,7 @@ impl<F: DatagramFamily> Listener for DatagramListener<F> {
 
     fn accept(&mut self, until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
         if self.inbox.is_none() {
-            return Err(super::no_second_channel(F::NAME));
+            return Err(crate::complete::no_second_channel(F::NAME));
         }
         let start = Instant::now();
         let who = loop {
@@ -219,7 +219,7 @@ impl<F: DatagramFamily> Listener for DatagramListener<F> {
             }
         };
         let Some(inbox) = self.inbox.take() else {
-            return Err(super::no_second_channel(F::NAME));
+            return Err(crate::complete::no_second_channel(F::NAME));
         };
         halves::<F>(&self.spec, inbox, &who)
     }
@@ -238,31 +238,22 @@ impl<F: DatagramFamily> Mechanism for Datagram<F> {
 
     fn caps() -> Caps {
         Caps {
-            boundaries: Boundaries::Message,
             max_message: F::LARGEST,
-            order: Order::Fifo,
             reliability: F::RELIABILITY,
             carries_empty: F::CARRIES_EMPTY,
-            in_place: false,
             waitable_fd: true,
             fan_in: true,
             fan_out: F::FAN_OUT,
-            reconnects: false,
             crosses_hosts: F::CROSSES_HOSTS,
-            can_block: true,
-            can_spin: true,
             // A sender is told (ECONNREFUSED), a receiver never: nothing is connected to it.
             detects_peer_death: false,
-            send_deadline: true,
             privilege: F::PRIVILEGE,
+            ..Caps::PLAIN
         }
     }
 
     fn probe() -> Probe {
-        match super::connection::exchange_a_byte::<Self>() {
-            Ok(()) => Probe::Ready { version: F::version() },
-            Err(why) => Probe::Missing { why, remedy: F::remedy().to_owned() },
-        }
+        Probe::of(crate::self_test::exchange_a_byte::<Self>(), F::version, F::remedy())
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {

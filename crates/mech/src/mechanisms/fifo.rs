@@ -106,7 +106,8 @@ impl Listener for FifoListener {
     type Rx = StreamRx<FifoEnd>;
 
     fn accept(&mut self, until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        let (write, read) = self.ends.take().ok_or_else(|| super::no_second_channel(Fifo::ID))?;
+        let (write, read) =
+            self.ends.take().ok_or_else(|| crate::complete::no_second_channel(Fifo::ID))?;
         // A writer without readers polls as an error. That it has one cannot be slept for, so this asks again and
         // again, ever less often.
         let start = Instant::now();
@@ -135,13 +136,10 @@ impl Mechanism for Fifo {
     }
 
     fn probe() -> Probe {
-        match super::connection::exchange_a_byte::<Self>() {
-            Ok(()) => Probe::Ready { version: super::kernel_version() },
-            Err(why) => Probe::Missing {
-                why,
-                remedy: "a temporary directory (TMPDIR) where FIFOs can be made".to_owned(),
-            },
-        }
+        Probe::of_kernel(
+            crate::self_test::exchange_a_byte::<Self>(),
+            "a temporary directory (TMPDIR) where FIFOs can be made",
+        )
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {

@@ -13,13 +13,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crossway_sys::pages::{Pages, View, read_at};
 use crossway_sys::socket::{self, Kind};
 
-use super::complete::Complete;
-use super::kernel_version;
 use super::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker};
-use crate::{
-    Boundaries, Caps, Mechanism, Offer, OpenError, Order, Privilege, Probe, RecvError, Reliability,
-    Spec,
-};
+use crate::complete::{self, Complete};
+use crate::{Caps, Mechanism, Offer, OpenError, Probe, RecvError, Spec};
 
 /// Every descriptor under way counts against the user's RLIMIT_NOFILE.
 const MOST_MEMFDS: usize = 16;
@@ -128,51 +124,26 @@ impl Mechanism for Memfd {
     type Listener = Complete<Self::Tx, Self::Rx>;
 
     fn caps() -> Caps {
-        Caps {
-            boundaries: Boundaries::Message,
-            max_message: None,
-            order: Order::Fifo,
-            reliability: Reliability::Reliable,
-            carries_empty: true,
-            in_place: true,
-            waitable_fd: true,
-            fan_in: false,
-            fan_out: false,
-            reconnects: false,
-            crosses_hosts: false,
-            can_block: true,
-            can_spin: true,
-            detects_peer_death: true,
-            send_deadline: true,
-            privilege: Privilege::None,
-        }
+        Caps { in_place: true, waitable_fd: true, ..Caps::PLAIN }
     }
 
     fn probe() -> Probe {
         let tried = Pages::new("crossway-memfd", 1)
             .and_then(|pages| View::new(pages.as_fd(), pages.len(), 1).map(drop))
             .and_then(|()| socket::unix_pair(Kind::Seqpacket).map(drop));
-        match tried {
-            Ok(()) => Probe::Ready { version: kernel_version() },
-            Err(error) => Probe::Missing {
-                why: error.to_string(),
-                remedy: "a kernel of 3.17 or later with CONFIG_MEMFD_CREATE, and room for open files (ulimit -n)"
-                    .to_owned(),
-            },
-        }
+        Probe::of_kernel(
+            tried,
+            "a kernel of 3.17 or later with CONFIG_MEMFD_CREATE, and room for open files (ulimit -n)",
+        )
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
-        let (there_here, there_peer) = socket::unix_pair(Kind::Seqpacket)?;
-        let (back_here, back_peer) = socket::unix_pair(Kind::Seqpacket)?;
-        let offer = Offer::new().with_fd("read", there_peer).with_fd("write", back_peer);
-        Ok((Complete::new(Self::ID, channel(spec, there_here, back_here)?), offer))
+        let pair = || socket::unix_pair(Kind::Seqpacket);
+        complete::listen(Self::ID, pair()?, pair()?, |write, read| channel(spec, write, read))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        let write = offer.take_fd(Self::ID, "write")?;
-        let read = offer.take_fd(Self::ID, "read")?;
-        channel(spec, write, read)
+        complete::connect(Self::ID, offer, |write, read| channel(spec, write, read))
     }
 }
 

@@ -3,7 +3,6 @@
 mod arrival;
 pub mod byte_stream;
 pub mod cma;
-mod complete;
 pub mod connection;
 pub mod datagram;
 pub mod fifo;
@@ -43,18 +42,3 @@ pub mod uring_uds;
 pub mod vmsplice;
 pub mod vsock;
 mod waiting;
-
-use crate::OpenError;
-
-/// The version of what provides the kernel's own mechanisms.
-fn kernel_version() -> String {
-    format!("linux {}", crossway_sys::kernel::release())
-}
-
-/// The answer to a second accept where one offer makes one channel.
-fn no_second_channel(mechanism: &'static str) -> OpenError {
-    OpenError::Unsupported {
-        mechanism,
-        why: "one offer makes one channel; listen again for another".to_owned(),
-    }
-}

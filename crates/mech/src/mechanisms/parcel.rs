@@ -13,6 +13,7 @@ use crossway_sys::{Errno, OsError, fdpass, socket};
 
 use super::byte_stream::{recv_error, send_error};
 use super::waiting::{Attempt, Patience, Stop, wait_for};
+use crate::contract::facts_of;
 use crate::{Deadline, Facts, RecvError, Rx, SendError, Spec, Tx, Wait};
 
 /// Bytes of slots in a direction, unless a capacity is asked for or this would be too few slots.
@@ -46,10 +47,7 @@ impl Layout {
     }
 
     fn facts(self) -> Facts {
-        [("max_message_bytes", self.max), ("queue_messages", self.slots)]
-            .into_iter()
-            .filter_map(|(name, n)| Some((name.to_owned(), i64::try_from(n).ok()?)))
-            .collect()
+        facts_of([("max_message_bytes", self.max), ("queue_messages", self.slots)])
     }
 }
 

@@ -6,12 +6,8 @@ use crossway_sys::Errno;
 use crossway_sys::pipe::{PipeEnd, ignore_sigpipe, pipe};
 
 use super::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
-use super::complete::Complete;
-use super::kernel_version;
-use crate::{
-    Boundaries, Caps, Facts, Mechanism, Offer, OpenError, Order, Privilege, Probe, Reliability,
-    Spec,
-};
+use crate::complete::{self, Complete};
+use crate::{Boundaries, Caps, Facts, Mechanism, Offer, OpenError, Probe, Spec};
 
 /// pipe(2).
 #[derive(Debug)]
@@ -84,24 +80,12 @@ pub(super) fn ends(
 
 /// What every pipe can do, anonymous or named.
 pub(super) fn pipe_caps() -> Caps {
-    Caps {
-        boundaries: Boundaries::Stream,
-        max_message: None,
-        order: Order::Fifo,
-        reliability: Reliability::Reliable,
-        carries_empty: false,
-        in_place: false,
-        waitable_fd: true,
-        fan_in: false,
-        fan_out: false,
-        reconnects: false,
-        crosses_hosts: false,
-        can_block: true,
-        can_spin: true,
-        detects_peer_death: true,
-        send_deadline: true,
-        privilege: Privilege::None,
-    }
+    Caps { boundaries: Boundaries::Stream, carries_empty: false, waitable_fd: true, ..Caps::PLAIN }
+}
+
+/// Whether there are pipes to be had.
+pub(super) fn probe_pipe() -> Probe {
+    Probe::of_kernel(pipe(), "raise the limit of open files (ulimit -n)")
 }
 
 impl Mechanism for Pipe {
@@ -116,26 +100,15 @@ impl Mechanism for Pipe {
     }
 
     fn probe() -> Probe {
-        match pipe() {
-            Ok(_) => Probe::Ready { version: kernel_version() },
-            Err(error) => Probe::Missing {
-                why: error.to_string(),
-                remedy: "raise the limit of open files (ulimit -n)".to_owned(),
-            },
-        }
+        probe_pipe()
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
-        let (there_reads, here_writes) = pipe()?;
-        let (here_reads, there_writes) = pipe()?;
-        let offer = Offer::new().with_fd("read", there_reads).with_fd("write", there_writes);
-        Ok((Complete::new(Self::ID, halves(spec, here_writes, here_reads)?), offer))
+        complete::listen(Self::ID, pipe()?, pipe()?, |write, read| halves(spec, write, read))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        let write = offer.take_fd(Self::ID, "write")?;
-        let read = offer.take_fd(Self::ID, "read")?;
-        halves(spec, write, read)
+        complete::connect(Self::ID, offer, |write, read| halves(spec, write, read))
     }
 }
 

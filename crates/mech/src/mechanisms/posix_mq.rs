@@ -17,12 +17,12 @@ use crossway_sys::patience::Patience;
 use crossway_sys::peer_watch::{self, Event, PeerWatch};
 use crossway_sys::{Errno, OsError};
 
-use super::complete::Complete;
-use super::kernel_version;
 use super::queue_wait::wait_for;
+use crate::complete::Complete;
+use crate::contract::facts_of;
 use crate::{
-    Boundaries, Caps, Deadline, Facts, Mechanism, Offer, OpenError, Order, Privilege, Probe,
-    RecvError, Reliability, Rx, SendError, Spec, Tx, Wait,
+    Caps, Deadline, Facts, Mechanism, Offer, OpenError, Probe, RecvError, Rx, SendError, Spec, Tx,
+    Wait,
 };
 
 /// Messages have this priority, the note that nobody sends any more the one below.
@@ -219,10 +219,10 @@ impl Rx for MqRx {
 
 fn queue_facts(queue: &MessageQueue) -> Facts {
     let Ok(attributes) = queue.attributes() else { return Facts::new() };
-    [("queue_messages", attributes.messages), ("max_message_bytes", attributes.message_bytes)]
-        .into_iter()
-        .filter_map(|(name, n)| Some((name.to_owned(), i64::try_from(n).ok()?)))
-        .collect()
+    facts_of([
+        ("queue_messages", attributes.messages),
+        ("max_message_bytes", attributes.message_bytes),
+    ])
 }
 
 /// Two queues for what the spec asks. Room is cut to what the system grants; the largest message is not.
@@ -290,24 +290,7 @@ impl Mechanism for PosixMq {
     type Listener = Complete<Self::Tx, Self::Rx>;
 
     fn caps() -> Caps {
-        Caps {
-            boundaries: Boundaries::Message,
-            max_message: Some(largest_message_bytes()),
-            order: Order::Fifo,
-            reliability: Reliability::Reliable,
-            carries_empty: true,
-            in_place: false,
-            waitable_fd: true,
-            fan_in: false,
-            fan_out: false,
-            reconnects: false,
-            crosses_hosts: false,
-            can_block: true,
-            can_spin: true,
-            detects_peer_death: true,
-            send_deadline: true,
-            privilege: Privilege::None,
-        }
+        Caps { max_message: Some(largest_message_bytes()), waitable_fd: true, ..Caps::PLAIN }
     }
 
     fn remedy_for_size(len: usize) -> Option<String> {
@@ -324,21 +307,13 @@ impl Mechanism for PosixMq {
             let received = sent.and_then(|_| queue.receive(&mut buf, Patience::Now));
             received.map_err(|errno| OsError::new("mq_timedreceive", "", errno).into())
         });
-        match tried {
-            Ok(_) => Probe::Ready { version: kernel_version() },
+        let remedy = match &tried {
             Err(OpenError::Os(error)) if error.errno() == Errno::NOSYS.raw_os_error() => {
-                Probe::Missing {
-                    why: error.to_string(),
-                    remedy: "a kernel with CONFIG_POSIX_MQUEUE".to_owned(),
-                }
+                "a kernel with CONFIG_POSIX_MQUEUE"
             }
-            Err(error) => Probe::Missing {
-                why: error.to_string(),
-                remedy:
-                    "raise the limits: ulimit -q unlimited; sysctl -w fs.mqueue.queues_max=1024"
-                        .to_owned(),
-            },
-        }
+            _ => "raise the limits: ulimit -q unlimited; sysctl -w fs.mqueue.queues_max=1024",
+        };
+        Probe::of_kernel(tried, remedy)
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {

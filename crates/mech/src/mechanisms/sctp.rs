@@ -106,7 +106,7 @@ impl<D: Delaying> ConnectionFamily for OneToOne<D> {
         // Without the protocol there is no address to try.
         socket::inet(Inet::Sctp, SocketAddr::from(([127, 0, 0, 1], 0)))
             .map_err(|e| e.to_string())?;
-        super::connection::exchange_a_byte::<Self>()
+        crate::self_test::exchange_a_byte::<Self>()
     }
 
     fn remedy() -> &'static str {

@@ -8,8 +8,9 @@ use crossway_sys::OsError;
 use crossway_sys::eventfd::EventFd;
 use crossway_sys::lifeline::{Lifeline, Woken};
 
+use crate::complete::Complete;
 use crate::ring::asymmetry::Fences;
-use crate::ring::channel::{OneChannel, Shared, probe, ring_caps};
+use crate::ring::channel::{Shared, probe, ring_caps};
 use crate::ring::layout::ASLEEP;
 use crate::ring::region::{Direction, SharedRing};
 use crate::ring::{Bell, RingMemory, RingRx, RingTx};
@@ -140,7 +141,7 @@ impl Mechanism for ShmEventfd {
     const ABOUT: &'static str = "ring in shared memory, woken through eventfds that can be polled";
     type Tx = ShmEventfdTx;
     type Rx = ShmEventfdRx;
-    type Listener = OneChannel<ShmEventfdTx, ShmEventfdRx>;
+    type Listener = Complete<ShmEventfdTx, ShmEventfdRx>;
 
     fn caps() -> Caps {
         Caps { waitable_fd: true, ..ring_caps() }
@@ -167,7 +168,7 @@ impl Mechanism for ShmEventfd {
             RingTx::new(shared.ring(out), tx, spec.wait),
             RingRx::new(shared.ring(into), rx, spec.wait),
         );
-        Ok((OneChannel::new(Self::ID, ends), offer))
+        Ok((Complete::new(Self::ID, ends), offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {

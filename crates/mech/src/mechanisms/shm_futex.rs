@@ -6,9 +6,10 @@ use std::time::Duration;
 use crossway_sys::lifeline::Lifeline;
 use crossway_sys::{OsError, futex};
 
+use crate::complete::Complete;
 use crate::ring::asymmetry::Fences;
 use crate::ring::bell::SLICE;
-use crate::ring::channel::{OneChannel, Shared, probe, ring_caps};
+use crate::ring::channel::{Shared, probe, ring_caps};
 use crate::ring::region::{Direction, SharedRing};
 use crate::ring::{Bell, RingRx, RingTx};
 use crate::sync::AtomicU32;
@@ -57,7 +58,7 @@ impl Mechanism for ShmFutex {
     const ABOUT: &'static str = "ring in shared memory, sleeping on a futex (ipc-bench's mempipe)";
     type Tx = ShmFutexTx;
     type Rx = ShmFutexRx;
-    type Listener = OneChannel<ShmFutexTx, ShmFutexRx>;
+    type Listener = Complete<ShmFutexTx, ShmFutexRx>;
 
     fn caps() -> Caps {
         Caps { can_block: true, can_spin: true, ..ring_caps() }
@@ -71,7 +72,7 @@ impl Mechanism for ShmFutex {
         let (shared, offer) = Shared::listen(Self::ID, spec)?;
         let (fences, offer) = Fences::offer(offer);
         let ends = ends(&shared, spec, fences, Direction::FromListener, Direction::FromConnector);
-        Ok((OneChannel::new(Self::ID, ends), offer))
+        Ok((Complete::new(Self::ID, ends), offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {

@@ -4,7 +4,7 @@
 //! the receiver blocks in reading that pipe, as with any pipe. Freed room is told by a shared word; a sender that waits
 //! for it blocks in reading a second pipe. Pipes tell of the peer's death by themselves.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use crossway_sys::pipe::{PipeEnd, ignore_sigpipe, pipe};
@@ -12,8 +12,10 @@ use crossway_sys::poll::{Interest, is_hung_up, wait_ready};
 use crossway_sys::{Errno, OsError};
 
 use super::waiting::{Attempt, Patience, Stop, wait_for};
+use crate::complete::Complete;
+use crate::contract::facts_of;
 use crate::ring::RingMemory;
-use crate::ring::channel::{OneChannel, Shared, probe, ring_caps};
+use crate::ring::channel::{Shared, probe, ring_caps};
 use crate::ring::heap::{DamagedHead, HeapReader, HeapWriter};
 use crate::ring::region::{Direction, SharedRing};
 use crate::{
@@ -276,8 +278,10 @@ fn copy(from: &[u8], to: &mut [u8]) -> usize {
 
 fn facts(heap: &SharedRing, tickets: &PipeEnd) -> Facts {
     let mut facts = super::pipe::pipe_facts(tickets);
-    facts.insert("ring_bytes".into(), heap.capacity() as i64);
-    facts.insert("max_message_bytes".into(), heap.max_message() as i64);
+    facts.extend(facts_of([
+        ("ring_bytes", heap.capacity()),
+        ("max_message_bytes", heap.max_message()),
+    ]));
     facts
 }
 
@@ -287,7 +291,7 @@ impl Mechanism for ShmPipe {
         "payload in shared memory, its place through a pipe (ipc-bench's shmem_pipe)";
     type Tx = ShmPipeTx;
     type Rx = ShmPipeRx;
-    type Listener = OneChannel<ShmPipeTx, ShmPipeRx>;
+    type Listener = Complete<ShmPipeTx, ShmPipeRx>;
 
     fn caps() -> Caps {
         Caps { waitable_fd: true, ..ring_caps() }
@@ -312,7 +316,7 @@ impl Mechanism for ShmPipe {
             .with_fd("room", their_in_room);
         let tx = tx(&shared, Direction::FromListener, spec, our_tickets, our_room)?;
         let rx = rx(&shared, Direction::FromConnector, spec, in_tickets, our_freed)?;
-        Ok((OneChannel::new(Self::ID, (tx, rx)), offer))
+        Ok((Complete::new(Self::ID, (tx, rx)), offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
@@ -331,8 +335,8 @@ fn tx(
     shared: &Shared,
     direction: Direction,
     spec: &Spec,
-    tickets: std::os::fd::OwnedFd,
-    room: std::os::fd::OwnedFd,
+    tickets: OwnedFd,
+    room: OwnedFd,
 ) -> Result<ShmPipeTx, OsError> {
     ignore_sigpipe();
     Ok(ShmPipeTx {
@@ -347,8 +351,8 @@ fn rx(
     shared: &Shared,
     direction: Direction,
     spec: &Spec,
-    tickets: std::os::fd::OwnedFd,
-    room: std::os::fd::OwnedFd,
+    tickets: OwnedFd,
+    room: OwnedFd,
 ) -> Result<ShmPipeRx, OsError> {
     ignore_sigpipe();
     Ok(ShmPipeRx {

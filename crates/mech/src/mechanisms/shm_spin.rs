@@ -7,7 +7,8 @@ use std::time::Duration;
 use crossway_sys::OsError;
 use crossway_sys::lifeline::Lifeline;
 
-use crate::ring::channel::{OneChannel, Shared, probe, ring_caps};
+use crate::complete::Complete;
+use crate::ring::channel::{Shared, probe, ring_caps};
 use crate::ring::region::{Direction, SharedRing};
 use crate::ring::{Bell, RingRx, RingTx};
 use crate::sync::AtomicU32;
@@ -52,7 +53,7 @@ impl Mechanism for ShmSpin {
         "ring in shared memory, spinning; each end owns a core (ipc-bench's mempipe_spin)";
     type Tx = ShmSpinTx;
     type Rx = ShmSpinRx;
-    type Listener = OneChannel<ShmSpinTx, ShmSpinRx>;
+    type Listener = Complete<ShmSpinTx, ShmSpinRx>;
 
     fn caps() -> Caps {
         Caps { can_block: false, can_spin: true, ..ring_caps() }
@@ -66,7 +67,7 @@ impl Mechanism for ShmSpin {
         check_wait(spec)?;
         let (shared, offer) = Shared::listen(Self::ID, spec)?;
         let ends = ends(&shared, Direction::FromListener, Direction::FromConnector);
-        Ok((OneChannel::new(Self::ID, ends), offer))
+        Ok((Complete::new(Self::ID, ends), offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {

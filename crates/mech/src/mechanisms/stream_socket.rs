@@ -6,7 +6,7 @@ use crossway_sys::{Errno, socket};
 
 use super::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
 use super::connection::{ConnectionFamily, SocketHalf};
-use crate::{Boundaries, Caps, Facts, OpenError, Order, Privilege, Reliability, Spec};
+use crate::{Boundaries, Caps, Facts, OpenError, Privilege, Spec};
 
 /// The sending half of family `F`'s streams.
 pub type SocketTx<F> = StreamTx<SocketHalf<F>>;
@@ -66,20 +66,11 @@ pub(super) fn channel<F: ConnectionFamily>(
 pub(super) fn stream_caps(crosses_hosts: bool, privilege: Privilege) -> Caps {
     Caps {
         boundaries: Boundaries::Stream,
-        max_message: None,
-        order: Order::Fifo,
-        reliability: Reliability::Reliable,
         carries_empty: false,
-        in_place: false,
         waitable_fd: true,
-        fan_in: false,
-        fan_out: false,
         reconnects: true,
         crosses_hosts,
-        can_block: true,
-        can_spin: true,
-        detects_peer_death: true,
-        send_deadline: true,
         privilege,
+        ..Caps::PLAIN
     }
 }

@@ -17,12 +17,12 @@ use crossway_sys::peer_watch::{self, Event, PeerWatch};
 use crossway_sys::sysv_queue::{Envelope, Limits, Received, Sent, SysvQueue};
 use crossway_sys::{Errno, OsError};
 
-use super::complete::Complete;
-use super::kernel_version;
 use super::queue_wait::wait_for;
+use crate::complete::Complete;
+use crate::contract::facts_of;
 use crate::{
-    Boundaries, Caps, Deadline, Facts, Mechanism, Offer, OpenError, Order, Privilege, Probe,
-    RecvError, Reliability, Rx, SendError, Spec, Tx, Wait,
+    Caps, Deadline, Facts, Mechanism, Offer, OpenError, Probe, RecvError, Rx, SendError, Spec, Tx,
+    Wait,
 };
 
 /// Messages have this type; the note that nobody sends any more has the next, which is received last.
@@ -242,10 +242,7 @@ impl Rx for SysvRx {
 
 fn queue_facts(queue: SysvQueue, max: usize) -> Facts {
     let Ok(status) = queue.status() else { return Facts::new() };
-    [("queue_bytes", status.queue_bytes), ("max_message_bytes", max)]
-        .into_iter()
-        .filter_map(|(name, n)| Some((name.to_owned(), i64::try_from(n).ok()?)))
-        .collect()
+    facts_of([("queue_bytes", status.queue_bytes), ("max_message_bytes", max)])
 }
 
 /// A queue for what the spec asks, with the lease on it and its key.
@@ -310,24 +307,7 @@ impl Mechanism for SysvMq {
     type Listener = Complete<Self::Tx, Self::Rx>;
 
     fn caps() -> Caps {
-        Caps {
-            boundaries: Boundaries::Message,
-            max_message: Limits::read().map(|limits| limits.message_bytes),
-            order: Order::Fifo,
-            reliability: Reliability::Reliable,
-            carries_empty: true,
-            in_place: false,
-            waitable_fd: false,
-            fan_in: false,
-            fan_out: false,
-            reconnects: false,
-            crosses_hosts: false,
-            can_block: true,
-            can_spin: true,
-            detects_peer_death: true,
-            send_deadline: true,
-            privilege: Privilege::None,
-        }
+        Caps { max_message: Limits::read().map(|limits| limits.message_bytes), ..Caps::PLAIN }
     }
 
     fn remedy_for_size(len: usize) -> Option<String> {
@@ -349,15 +329,10 @@ impl Mechanism for SysvMq {
                     .map_err(|errno| OsError::new("msgrcv", queue.id(), errno).into())
             },
         );
-        match tried {
-            Ok(_) => Probe::Ready { version: kernel_version() },
-            Err(error) => Probe::Missing {
-                why: error.to_string(),
-                remedy: "a kernel with CONFIG_SYSVIPC; if its table is full: ipcs -q, ipcrm, or sysctl -w \
-                         kernel.msgmni=32000"
-                    .to_owned(),
-            },
-        }
+        Probe::of_kernel(
+            tried,
+            "a kernel with CONFIG_SYSVIPC; if its table is full: ipcs -q, ipcrm, or sysctl -w kernel.msgmni=32000",
+        )
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {

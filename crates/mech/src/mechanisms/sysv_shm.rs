@@ -12,12 +12,13 @@ use crossway_sys::lifeline::Lifeline;
 use crossway_sys::sysv::{Segment, Semaphores};
 use crossway_sys::{Errno, OsError, shm};
 
-use super::kernel_version;
+use crate::complete::Complete;
 use crate::ring::asymmetry::Fences;
 use crate::ring::bell::SLICE;
-use crate::ring::channel::{OneChannel, dimensions, probe, ring_caps};
+use crate::ring::channel::{dimensions, ring_caps};
 use crate::ring::region::{Dimensions, Direction, SharedRing};
 use crate::ring::{Bell, RingRx, RingTx};
+use crate::self_test::round_trip;
 use crate::sync::AtomicU32;
 use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec, Wait};
 
@@ -175,22 +176,18 @@ impl Mechanism for SysvShm {
     const ABOUT: &'static str = "ring in System V shared memory, sleeping on System V semaphores";
     type Tx = SysvShmTx;
     type Rx = SysvShmRx;
-    type Listener = OneChannel<SysvShmTx, SysvShmRx>;
+    type Listener = Complete<SysvShmTx, SysvShmRx>;
 
     fn caps() -> Caps {
         ring_caps()
     }
 
     fn probe() -> Probe {
-        match probe::<Self>(Wait::Block) {
-            Probe::Missing { why, .. } => Probe::Missing {
-                why,
-                remedy: "raise kernel.shmmni, kernel.shmall and kernel.sem, remove stale objects \
-                         (ipcs, ipcrm), or use a kernel with CONFIG_SYSVIPC"
-                    .into(),
-            },
-            Probe::Ready { .. } => Probe::Ready { version: kernel_version() },
-        }
+        Probe::of_kernel(
+            round_trip::<Self>(Wait::Block),
+            "raise kernel.shmmni, kernel.shmall and kernel.sem, remove stale objects (ipcs, ipcrm), or use a kernel with \
+             CONFIG_SYSVIPC",
+        )
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
@@ -218,7 +215,7 @@ impl Mechanism for SysvShm {
             channel.tx(Direction::FromListener, Nth::ListenerRoom, Nth::ToConnector),
             channel.rx(Direction::FromConnector, Nth::ToListener, Nth::ConnectorRoom),
         );
-        Ok((OneChannel::new(Self::ID, ends), offer))
+        Ok((Complete::new(Self::ID, ends), offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {

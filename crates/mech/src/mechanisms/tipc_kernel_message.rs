@@ -71,7 +71,7 @@ impl Tipc for KernelTipc {
     }
 
     fn version() -> String {
-        super::kernel_version()
+        crate::self_test::kernel_version()
     }
 }
 

@@ -11,7 +11,7 @@ use super::message_socket::{
     MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
 };
 use super::uds_stream::{bound, offered_address};
-use crate::{Boundaries, Caps, Facts, Offer, OpenError, Order, Privilege, Reliability, Spec};
+use crate::{Caps, Facts, Offer, OpenError, Spec};
 
 /// unix(7), SOCK_SEQPACKET.
 #[derive(Debug)]
@@ -94,24 +94,7 @@ impl ConnectionFamily for UdsSeqpacket {
     type Receiver = MessageRx<SeqpacketSource>;
 
     fn capabilities() -> Caps {
-        Caps {
-            boundaries: Boundaries::Message,
-            max_message: None,
-            order: Order::Fifo,
-            reliability: Reliability::Reliable,
-            carries_empty: true,
-            in_place: false,
-            waitable_fd: true,
-            fan_in: false,
-            fan_out: false,
-            reconnects: true,
-            crosses_hosts: false,
-            can_block: true,
-            can_spin: true,
-            detects_peer_death: true,
-            send_deadline: true,
-            privilege: Privilege::None,
-        }
+        Caps { waitable_fd: true, reconnects: true, ..Caps::PLAIN }
     }
 
     fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {

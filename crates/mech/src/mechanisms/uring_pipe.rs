@@ -6,10 +6,9 @@ use std::os::fd::OwnedFd;
 
 use crossway_sys::pipe::{PipeEnd, pipe};
 
-use super::complete::Complete;
-use super::kernel_version;
-use super::pipe::{ends, pipe_caps};
+use super::pipe::{ends, pipe_caps, probe_pipe};
 use super::uring_stream::{UringRx, UringTx, halves, missing_ring};
+use crate::complete::{self, Complete};
 use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec};
 
 /// pipe(2) by io_uring(7).
@@ -31,26 +30,15 @@ impl Mechanism for UringPipe {
         if let Some((why, remedy)) = missing_ring() {
             return Probe::Missing { why, remedy: remedy.to_owned() };
         }
-        match pipe() {
-            Ok(_) => Probe::Ready { version: kernel_version() },
-            Err(error) => Probe::Missing {
-                why: error.to_string(),
-                remedy: "raise the limit of open files (ulimit -n)".to_owned(),
-            },
-        }
+        probe_pipe()
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
-        let (there_reads, here_writes) = pipe()?;
-        let (here_reads, there_writes) = pipe()?;
-        let offer = Offer::new().with_fd("read", there_reads).with_fd("write", there_writes);
-        Ok((Complete::new(Self::ID, channel(spec, here_writes, here_reads)?), offer))
+        complete::listen(Self::ID, pipe()?, pipe()?, |write, read| channel(spec, write, read))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        let write = offer.take_fd(Self::ID, "write")?;
-        let read = offer.take_fd(Self::ID, "read")?;
-        channel(spec, write, read)
+        complete::connect(Self::ID, offer, |write, read| channel(spec, write, read))
     }
 }
 

@@ -3,10 +3,11 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use super::connection::{ConnectionFamily, Dialling, SocketHalf, exchange_a_byte};
+use super::connection::{ConnectionFamily, Dialling, SocketHalf};
 use super::stream_socket::stream_caps;
 use super::tcp::Tcp;
 use super::uring_stream::{UringRx, UringTx, halves, missing_ring};
+use crate::self_test::exchange_a_byte;
 use crate::{Caps, Facts, Offer, OpenError, Privilege, Spec};
 
 /// tcp(7) by io_uring(7).

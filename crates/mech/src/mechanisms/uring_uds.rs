@@ -3,10 +3,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::connection::{ConnectionFamily, Dialling, SocketHalf, exchange_a_byte, set_buffers};
+use super::connection::{ConnectionFamily, Dialling, SocketHalf, set_buffers};
 use super::stream_socket::stream_caps;
 use super::uds_stream::UdsStream;
 use super::uring_stream::{UringRx, UringTx, halves, missing_ring};
+use crate::self_test::exchange_a_byte;
 use crate::{Caps, Facts, Offer, OpenError, Privilege, Spec};
 
 /// unix(7), SOCK_STREAM, by io_uring(7).

@@ -20,10 +20,10 @@ use crossway_sys::shm::page_len;
 use crossway_sys::vmsplice::splice;
 
 use super::byte_stream::{StreamRx, send_error};
-use super::complete::Complete;
-use super::kernel_version;
 use super::pipe::{ends, pipe_caps, pipe_facts};
 use super::waiting::{Attempt, Patience, wait_for};
+use crate::complete::{self, Complete};
+use crate::contract::facts_of;
 use crate::{Caps, Deadline, Facts, Mechanism, Offer, OpenError, Probe, SendError, Spec, Tx, Wait};
 
 /// vmsplice(2) into a pipe.
@@ -240,13 +240,11 @@ impl Tx for VmspliceTx {
 
     fn facts(&self) -> Facts {
         let mut facts = pipe_facts(&self.end);
-        for (name, value) in [
+        facts.extend(facts_of([
             ("piece_bytes", self.max),
             ("pipe_slots", self.rotation.pages - 2 * self.max.div_ceil(self.page_len)),
             ("pool_bytes", self.pages.len()),
-        ] {
-            facts.extend(i64::try_from(value).ok().map(|n| (name.to_owned(), n)));
-        }
+        ]));
         facts
     }
 }
@@ -273,28 +271,18 @@ impl Mechanism for Vmsplice {
             let mut read = PipeEnd::new(read).map_err(|e| e.to_string())?;
             read.read(&mut [0], true).map(drop).map_err(|e| format!("read: {e}"))
         };
-        match tried() {
-            Ok(()) => Probe::Ready { version: kernel_version() },
-            Err(why) => Probe::Missing {
-                why,
-                remedy: "a system that allows vmsplice and memfd_create (seccomp filters may not), and room for open \
-                         files (ulimit -n)"
-                    .to_owned(),
-            },
-        }
+        Probe::of_kernel(
+            tried(),
+            "a system that allows vmsplice and memfd_create (seccomp filters may not), and room for open files (ulimit -n)",
+        )
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
-        let (there_reads, here_writes) = pipe()?;
-        let (here_reads, there_writes) = pipe()?;
-        let offer = Offer::new().with_fd("read", there_reads).with_fd("write", there_writes);
-        Ok((Complete::new(Self::ID, channel(spec, here_writes, here_reads)?), offer))
+        complete::listen(Self::ID, pipe()?, pipe()?, |write, read| channel(spec, write, read))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        let write = offer.take_fd(Self::ID, "write")?;
-        let read = offer.take_fd(Self::ID, "read")?;
-        channel(spec, write, read)
+        complete::connect(Self::ID, offer, |write, read| channel(spec, write, read))
     }
 }
 

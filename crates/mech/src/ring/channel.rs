@@ -10,9 +10,11 @@ use crossway_sys::shm::{self, Mapping};
 use super::layout::{LINE, MAX_PAYLOAD};
 use super::region::{Dimensions, Direction, SharedRing};
 use super::{Bell, RingMemory, RingRx, RingTx};
+use crate::contract::facts_of;
+use crate::self_test::round_trip;
 use crate::{
-    Boundaries, Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Order, Privilege,
-    Probe, RecvError, Reliability, Rx, SendError, Spec, Tx, Wait,
+    Caps, Deadline, Facts, Mechanism, Offer, OpenError, Probe, RecvError, Rx, SendError, Spec, Tx,
+    Wait,
 };
 
 /// What both halves of one end share.
@@ -70,78 +72,17 @@ impl Shared {
     }
 }
 
-/// The listening side of a channel that is complete with its offer.
-pub struct OneChannel<T, R> {
-    id: &'static str,
-    ends: Option<(T, R)>,
-}
-
-impl<T, R> OneChannel<T, R> {
-    /// Holds the ends until they are asked for. `id` names the mechanism in errors.
-    pub fn new(id: &'static str, ends: (T, R)) -> Self {
-        OneChannel { id, ends: Some(ends) }
-    }
-}
-
-impl<T: Tx, R: Rx> Listener for OneChannel<T, R> {
-    type Tx = T;
-    type Rx = R;
-
-    fn accept(&mut self, _until: Deadline) -> Result<(T, R), OpenError> {
-        self.ends.take().ok_or_else(|| OpenError::Unsupported {
-            mechanism: self.id,
-            why: "one offer makes one channel; listen again for another".into(),
-        })
-    }
-}
-
 /// What all rings can do; the mechanisms change what differs.
 pub fn ring_caps() -> Caps {
-    Caps {
-        boundaries: Boundaries::Message,
-        max_message: Some(MAX_PAYLOAD),
-        order: Order::Fifo,
-        reliability: Reliability::Reliable,
-        carries_empty: true,
-        in_place: true,
-        waitable_fd: false,
-        fan_in: false,
-        fan_out: false,
-        reconnects: false,
-        crosses_hosts: false,
-        can_block: true,
-        can_spin: true,
-        detects_peer_death: true,
-        send_deadline: true,
-        privilege: Privilege::None,
-    }
+    Caps { max_message: Some(MAX_PAYLOAD), in_place: true, ..Caps::PLAIN }
 }
 
-/// Opens a small channel, sends a byte each way, and closes it.
+/// Whether a ring works here.
 pub fn probe<M: Mechanism>(wait: Wait) -> Probe {
-    let spec = Spec { max_message: 64, wait, ..Spec::default() };
-    let attempt = || -> Result<(), String> {
-        let text = |e: &dyn std::fmt::Display| e.to_string();
-        let (mut listener, mut offer) = M::listen(&spec).map_err(|e| text(&e))?;
-        let (mut our_tx, mut our_rx) = listener.accept(None).map_err(|e| text(&e))?;
-        let (mut tx, mut rx) = M::connect(&spec, &mut offer).map_err(|e| text(&e))?;
-        let mut byte = [0];
-        tx.send(b"?", None).map_err(|e| text(&e))?;
-        our_rx.recv(&mut byte, None).map_err(|e| text(&e))?;
-        our_tx.send(&byte, None).map_err(|e| text(&e))?;
-        rx.recv(&mut byte, None).map_err(|e| text(&e))?;
-        if byte == *b"?" { Ok(()) } else { Err("the byte came back changed".into()) }
-    };
-    match attempt() {
-        Ok(()) => Probe::Ready { version: format!("linux {}", crossway_sys::kernel::release()) },
-        Err(why) => Probe::Missing {
-            why,
-            remedy:
-                "allow shared memory and its wake-up calls to this process: look at its seccomp \
-                     profile and its memory limits"
-                    .into(),
-        },
-    }
+    Probe::of_kernel(
+        round_trip::<M>(wait),
+        "allow shared memory and its wake-up calls to this process: look at its seccomp profile and its memory limits",
+    )
 }
 
 /// The rings' sizes for a spec. `id` names the mechanism in errors.
@@ -241,10 +182,10 @@ fn copy(from: &[u8], to: &mut [u8]) -> usize {
 }
 
 fn facts(memory: &impl RingMemory, (sleeps, wakes): (u64, u64)) -> Facts {
-    Facts::from([
-        ("ring_bytes".into(), memory.capacity() as i64),
-        ("max_message_bytes".into(), memory.max_message() as i64),
-        ("ring_sleeps".into(), sleeps as i64),
-        ("ring_wakes".into(), wakes as i64),
+    facts_of([
+        ("ring_bytes", memory.capacity()),
+        ("max_message_bytes", memory.max_message()),
+        ("ring_sleeps", sleeps as usize),
+        ("ring_wakes", wakes as usize),
     ])
 }

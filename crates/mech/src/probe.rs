@@ -1,0 +1,21 @@
+//! Whether a mechanism works here.
+
+use serde::{Deserialize, Serialize};
+
+/// Whether a mechanism works here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "state")]
+pub enum Probe {
+    /// It was tried and works; the version of what provides it is the receipt.
+    Ready {
+        /// E.g. `linux 6.1.0`.
+        version: String,
+    },
+    /// It does not work here.
+    Missing {
+        /// What is missing, in one sentence.
+        why: String,
+        /// The exact step that mends it, or why nothing can.
+        remedy: String,
+    },
+}

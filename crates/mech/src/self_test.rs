@@ -1,0 +1,62 @@
+//! Trying a mechanism within one process, and what that says of it.
+
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+use crate::{Listener, Mechanism, Probe, Rx, Spec, Tx, Wait};
+
+impl Probe {
+    /// What trying a mechanism of the kernel's own said.
+    pub(crate) fn of_kernel<T, E: Display>(tried: Result<T, E>, remedy: &str) -> Self {
+        Self::of(tried, kernel_version, remedy)
+    }
+
+    /// What trying a mechanism said; `version` tells that of what provides it.
+    pub(crate) fn of<T, E: Display>(
+        tried: Result<T, E>,
+        version: impl FnOnce() -> String,
+        remedy: &str,
+    ) -> Self {
+        match tried {
+            Ok(_) => Probe::Ready { version: version() },
+            Err(why) => Probe::Missing { why: why.to_string(), remedy: remedy.to_owned() },
+        }
+    }
+}
+
+/// The version of what provides the kernel's own mechanisms.
+pub(crate) fn kernel_version() -> String {
+    format!("linux {}", crossway_sys::kernel::release())
+}
+
+/// Opens a channel to itself and sends one byte through it.
+pub(crate) fn exchange_a_byte<M: Mechanism>() -> Result<(), String> {
+    let limit = Duration::from_secs(2);
+    let spec = Spec { open_timeout: limit, max_message: 1024, ..Spec::default() };
+    let until = Some(Instant::now() + limit);
+    let (mut listener, mut offer) = M::listen(&spec).map_err(|e| e.to_string())?;
+    // In a thread, because TIPC's connect ends only with the other side's accept.
+    let connecting = std::thread::spawn(move || M::connect(&spec, &mut offer));
+    let accepted = listener.accept(until);
+    let connected = connecting.join().map_err(|_| "connecting panicked".to_owned())?;
+    let (mut tx, _rx) = connected.map_err(|e| e.to_string())?;
+    let (_tx, mut rx) = accepted.map_err(|e| e.to_string())?;
+    tx.send(b"?", until).map_err(|error| error.to_string())?;
+    let mut byte = [0];
+    rx.recv(&mut byte, until).map(drop).map_err(|error| error.to_string())
+}
+
+/// Opens a small channel, sends a byte each way, and closes it.
+pub(crate) fn round_trip<M: Mechanism>(wait: Wait) -> Result<(), String> {
+    let spec = Spec { max_message: 64, wait, ..Spec::default() };
+    let text = |e: &dyn Display| e.to_string();
+    let (mut listener, mut offer) = M::listen(&spec).map_err(|e| text(&e))?;
+    let (mut our_tx, mut our_rx) = listener.accept(None).map_err(|e| text(&e))?;
+    let (mut tx, mut rx) = M::connect(&spec, &mut offer).map_err(|e| text(&e))?;
+    let mut byte = [0];
+    tx.send(b"?", None).map_err(|e| text(&e))?;
+    our_rx.recv(&mut byte, None).map_err(|e| text(&e))?;
+    our_tx.send(&byte, None).map_err(|e| text(&e))?;
+    rx.recv(&mut byte, None).map_err(|e| text(&e))?;
+    if byte == *b"?" { Ok(()) } else { Err("the byte came back changed".into()) }
+}
