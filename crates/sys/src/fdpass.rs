@@ -4,13 +4,14 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    SendAncillaryMessage, recvmsg, sendmsg,
 };
 
 use crate::OsError;
+use crate::socket::{recv_flags, send_flags};
 
 /// The most descriptors that travel with one call; the kernel's SCM_MAX_FD is 253.
 pub const MOST_FDS: usize = 64;
@@ -41,14 +42,8 @@ fn transmit(
     if !fds.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(fds));
     }
-    let wait = if nonblocking { SendFlags::DONTWAIT } else { SendFlags::empty() };
-    let flags = SendFlags::NOSIGNAL | wait;
-    loop {
-        match sendmsg(socket.as_fd(), &[IoSlice::new(bytes)], &mut control, flags) {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
+    let (parts, flags) = ([IoSlice::new(bytes)], send_flags(nonblocking));
+    retry_on_intr(|| sendmsg(socket.as_fd(), &parts, &mut control, flags))
 }
 
 /// Receives bytes and the descriptors that came with them (closed on exec); returns how many bytes came, 0 at the end.
@@ -65,8 +60,7 @@ pub fn receive(
 ) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let wait = if nonblocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
-    let flags = RecvFlags::CMSG_CLOEXEC | wait;
+    let flags = RecvFlags::CMSG_CLOEXEC | recv_flags(nonblocking);
     let message = loop {
         match recvmsg(socket.as_fd(), &mut [IoSliceMut::new(bytes)], &mut control, flags) {
             Err(Errno::INTR) => {}

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Once;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::PipeFlags;
 
 use crate::OsError;
@@ -51,24 +51,14 @@ impl PipeEnd {
     #[inline]
     pub fn write(&mut self, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno> {
         self.set_mode(nonblocking)?;
-        loop {
-            match rustix::io::write(&self.fd, bytes) {
-                Err(Errno::INTR) => {}
-                done => return done,
-            }
-        }
+        retry_on_intr(|| rustix::io::write(&self.fd, bytes))
     }
 
     /// Reads what is there, at most `buf`; EAGAIN only if `nonblocking`, 0 when no writer is left.
     #[inline]
     pub fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
         self.set_mode(nonblocking)?;
-        loop {
-            match rustix::io::read(&self.fd, &mut *buf) {
-                Err(Errno::INTR) => {}
-                done => return done,
-            }
-        }
+        retry_on_intr(|| rustix::io::read(&self.fd, &mut *buf))
     }
 
     /// The capacity in bytes (F_GETPIPE_SZ).

@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice};
 
-use crate::OsError;
 use crate::error::last_errno;
 use crate::packet::bind_to_interface;
+use crate::{OsError, socket};
 
 /// `ETH_P_ALL`: every protocol.
 const EVERY_PROTOCOL: u16 = libc::ETH_P_ALL as u16;
@@ -73,22 +73,9 @@ impl Port {
     }
 
     fn switch_on(&self, option: i32, name: &'static str) -> Result<(), OsError> {
-        let on: libc::c_int = 1;
-        // SAFETY: the value is an int that outlives the call, and its size is stated.
-        let failed = unsafe {
-            libc::setsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_PACKET,
-                option,
-                (&raw const on).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            ) != 0
-        };
-        if failed {
-            Err(OsError::last("setsockopt", format!("{name} on {}", self.name)))
-        } else {
-            Ok(())
-        }
+        let on = 1_i32.to_ne_bytes();
+        socket::set_raw(&self.fd, libc::SOL_PACKET, option, Some(&on))
+            .map_err(|e| OsError::new("setsockopt", format!("{name} on {}", self.name), e))
     }
 
     /// Takes the frames that lie ready, as many as fit; returns how many. 0: none.

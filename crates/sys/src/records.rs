@@ -4,13 +4,13 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, recvmsg, sendmsg,
 };
 
 use crate::error::last_errno;
-use crate::socket::Address;
+use crate::socket::{Address, recv_flags, send_flags};
 
 /// The most messages of one call.
 pub const MOST: usize = 32;
@@ -24,14 +24,10 @@ pub fn send(fd: impl AsFd, header: &[u8], body: &[u8], nonblocking: bool) -> Res
 /// Sends octets from several places; never raises SIGPIPE.
 #[inline]
 pub fn send_parts(fd: impl AsFd, parts: &[IoSlice<'_>], nonblocking: bool) -> Result<usize, Errno> {
-    let wait = if nonblocking { SendFlags::DONTWAIT } else { SendFlags::empty() };
-    loop {
+    retry_on_intr(|| {
         let control = &mut SendAncillaryBuffer::default();
-        match sendmsg(fd.as_fd(), parts, control, SendFlags::NOSIGNAL | wait) {
-            Err(Errno::INTR) => {}
-            done => return done,
-        }
-    }
+        sendmsg(fd.as_fd(), parts, control, send_flags(nonblocking))
+    })
 }
 
 /// What one receiving call found.
@@ -52,10 +48,7 @@ pub fn recv(
     nonblocking: bool,
     peek: bool,
 ) -> Result<Came, Errno> {
-    let mut flags = RecvFlags::TRUNC;
-    if nonblocking {
-        flags |= RecvFlags::DONTWAIT;
-    }
+    let mut flags = RecvFlags::TRUNC | recv_flags(nonblocking);
     if peek {
         flags |= RecvFlags::PEEK;
     }

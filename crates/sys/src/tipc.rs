@@ -9,24 +9,23 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
-use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
+use rustix::net::addr::SocketAddrArg;
 
 use crate::poll::{Interest, wait_ready};
-use crate::{OsError, socket};
+use crate::tipc_raw::{ADDRESS_LEN, ERRINFO, Raw, SOL_TIPC};
+use crate::{OsError, socket, tipc_raw};
 
 /// AF_TIPC.
 pub const FAMILY: u16 = 30;
 /// The largest message of every type but stream (TIPC_MAX_USER_MSG_SIZE).
 pub const MAX_MESSAGE_BYTES: usize = 66_000;
 
-const SOL_TIPC: i32 = 271;
-const DEST_DROPPABLE: i32 = 129;
-const CONN_TIMEOUT: i32 = 130;
+const DEST_DROPPABLE: u32 = 129;
+const CONN_TIMEOUT: u32 = 130;
 const SERVICE_RANGE: u8 = 1;
 const SERVICE_ADDR: u8 = 2;
 const SOCKET_ADDR: u8 = 3;
 const CLUSTER_SCOPE: u8 = 2;
-const ERRINFO: i32 = 1;
 
 /// Where a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,11 +66,7 @@ impl TipcAddress {
 
     /// The AF_TIPC address in `any`.
     pub fn from_any(any: &SocketAddrAny) -> Option<Self> {
-        if any.address_family().as_raw() != FAMILY || (any.addr_len() as usize) < 16 {
-            return None;
-        }
-        // SAFETY: the storage holds at least 16 initialised bytes, as its length says.
-        let raw = unsafe { any.as_ptr().cast::<[u8; 16]>().read() };
+        let raw = tipc_raw::octets(any).ok()?;
         let word = |at: usize| u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
         match raw[2] {
             SERVICE_RANGE => {
@@ -84,13 +79,13 @@ impl TipcAddress {
     }
 
     /// struct sockaddr_tipc: family, kind of address, scope, and three words.
-    fn encode(self) -> [u8; 16] {
+    fn encode(self) -> [u8; ADDRESS_LEN] {
         let (kind, a, b, c) = match self {
             TipcAddress::Service { kind, instance } => (SERVICE_ADDR, kind, instance, 0),
             TipcAddress::Range { kind, lower, upper } => (SERVICE_RANGE, kind, lower, upper),
             TipcAddress::Socket { port, node } => (SOCKET_ADDR, port, node, 0),
         };
-        let mut raw = [0; 16];
+        let mut raw = [0; ADDRESS_LEN];
         raw[..2].copy_from_slice(&FAMILY.to_ne_bytes());
         raw[2] = kind;
         raw[3] = CLUSTER_SCOPE;
@@ -101,20 +96,9 @@ impl TipcAddress {
     }
 }
 
-// SAFETY: the closure gets 16 initialised bytes that live until it returns.
-unsafe impl SocketAddrArg for TipcAddress {
-    unsafe fn with_sockaddr<R>(
-        &self,
-        f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
-    ) -> R {
-        let raw = self.encode();
-        f(raw.as_ptr().cast(), raw.len() as SocketAddrLen)
-    }
-}
-
 impl From<TipcAddress> for SocketAddrAny {
     fn from(address: TipcAddress) -> Self {
-        address.as_any()
+        Raw(address.encode(), true).as_any()
     }
 }
 
@@ -153,18 +137,9 @@ impl FromStr for TipcAddress {
     }
 }
 
-fn set_option(fd: impl AsFd, name: i32, value: u32) -> Result<(), OsError> {
-    // SAFETY: the pointer and the length describe a live integer, which the kernel copies.
-    let outcome = unsafe {
-        libc::setsockopt(
-            fd.as_fd().as_raw_fd(),
-            SOL_TIPC,
-            name,
-            (&raw const value).cast(),
-            size_of::<u32>() as libc::socklen_t,
-        )
-    };
-    if outcome == 0 { Ok(()) } else { Err(OsError::last("setsockopt(SOL_TIPC)", name)) }
+fn set_option(fd: impl AsFd, name: u32, value: u32) -> Result<(), OsError> {
+    tipc_raw::set_option(fd, name, Some(&value.to_ne_bytes()))
+        .map_err(|e| OsError::new("setsockopt(SOL_TIPC)", name, e))
 }
 
 /// Has messages that cannot be delivered come back to their sender instead of vanishing.

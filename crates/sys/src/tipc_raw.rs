@@ -2,9 +2,9 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
-use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketAddrAny, SocketFlags};
+use rustix::net::{Shutdown, SocketAddrAny, SocketFlags};
 
 use crate::OsError;
 use crate::error::last_errno;
@@ -14,14 +14,14 @@ use crate::tipc::FAMILY;
 /// Octets of struct sockaddr_tipc.
 pub const ADDRESS_LEN: usize = 16;
 
-const SOL_TIPC: i32 = 271;
-const ERRINFO: i32 = 1;
+pub(crate) const SOL_TIPC: i32 = 271;
+pub(crate) const ERRINFO: i32 = 1;
 const RETDATA: i32 = 2;
 const DESTNAME: i32 = 3;
 
 /// struct sockaddr_tipc, or none at all (a length of 0).
 #[derive(Clone, Copy, Debug)]
-struct Raw([u8; ADDRESS_LEN], bool);
+pub(crate) struct Raw(pub(crate) [u8; ADDRESS_LEN], pub(crate) bool);
 
 // SAFETY: the closure gets 16 initialised bytes that live until it returns, or is told that there are none.
 unsafe impl SocketAddrArg for Raw {
@@ -33,7 +33,7 @@ unsafe impl SocketAddrArg for Raw {
     }
 }
 
-fn octets(any: &SocketAddrAny) -> Result<[u8; ADDRESS_LEN], Errno> {
+pub(crate) fn octets(any: &SocketAddrAny) -> Result<[u8; ADDRESS_LEN], Errno> {
     if any.address_family().as_raw() != FAMILY || (any.addr_len() as usize) < ADDRESS_LEN {
         return Err(Errno::AFNOSUPPORT);
     }
@@ -64,14 +64,6 @@ pub fn bind(fd: impl AsFd, address: Option<&[u8; ADDRESS_LEN]>) -> Result<(), Er
 /// The errno of the call; EINPROGRESS on a descriptor that does not wait.
 pub fn connect(fd: impl AsFd, address: Option<&[u8; ADDRESS_LEN]>) -> Result<(), Errno> {
     rustix::net::connect(fd, &Raw(address.copied().unwrap_or_default(), true))
-}
-
-/// Has the descriptor wait, or not (O_NONBLOCK).
-///
-/// # Errors
-/// The errno of the call.
-pub fn set_waiting(fd: impl AsFd, waits: bool) -> Result<(), Errno> {
-    rustix::io::ioctl_fionbio(fd, !waits)
 }
 
 /// The errno of a request for a connection that failed (SO_ERROR), once.
@@ -127,33 +119,9 @@ pub fn send(
     to: Option<&[u8; ADDRESS_LEN]>,
     nonblocking: bool,
 ) -> Result<usize, Errno> {
-    let wait = if nonblocking { SendFlags::DONTWAIT } else { SendFlags::empty() };
-    let flags = SendFlags::NOSIGNAL | wait;
-    loop {
-        let outcome = match to {
-            Some(to) => rustix::net::sendto(&fd, bytes, flags, &Raw(*to, true)),
-            None => rustix::net::send(&fd, bytes, flags),
-        };
-        match outcome {
-            Err(Errno::INTR) => {}
-            done => return done,
-        }
-    }
-}
-
-/// recv.
-///
-/// # Errors
-/// The errno of the call.
-#[inline]
-pub fn recv(fd: impl AsFd, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
-    let flags = if nonblocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
-    loop {
-        match rustix::net::recv(&fd, &mut *buf, flags) {
-            Err(Errno::INTR) => {}
-            done => return done.map(|(_, len)| len),
-        }
-    }
+    let Some(to) = to else { return socket::send(fd, bytes, nonblocking) };
+    let (to, flags) = (Raw(*to, true), socket::send_flags(nonblocking));
+    retry_on_intr(|| rustix::net::sendto(&fd, bytes, flags, &to))
 }
 
 /// What a receive call found.
@@ -263,18 +231,7 @@ pub fn recv_message(
 /// # Errors
 /// The errno of the call.
 pub fn set_option(fd: impl AsFd, name: u32, value: Option<&[u8]>) -> Result<(), Errno> {
-    let (start, len) = value.map_or((std::ptr::null(), 0), |v| (v.as_ptr(), v.len()));
-    // SAFETY: the pointer and the length describe live octets, or none, which the kernel copies.
-    let outcome = unsafe {
-        libc::setsockopt(
-            fd.as_fd().as_raw_fd(),
-            SOL_TIPC,
-            name.cast_signed(),
-            start.cast(),
-            len as libc::socklen_t,
-        )
-    };
-    if outcome == 0 { Ok(()) } else { Err(last_errno()) }
+    socket::set_raw(fd, SOL_TIPC, name.cast_signed(), value)
 }
 
 /// Reads an option of level SOL_TIPC.
@@ -282,17 +239,5 @@ pub fn set_option(fd: impl AsFd, name: u32, value: Option<&[u8]>) -> Result<(), 
 /// # Errors
 /// The errno of the call.
 pub fn option(fd: impl AsFd, name: u32) -> Result<u32, Errno> {
-    let mut value = 0_u32;
-    let mut len = size_of::<u32>() as libc::socklen_t;
-    // SAFETY: value and len outlive the call, and len says how many octets value has.
-    let outcome = unsafe {
-        libc::getsockopt(
-            fd.as_fd().as_raw_fd(),
-            SOL_TIPC,
-            name.cast_signed(),
-            (&raw mut value).cast(),
-            &mut len,
-        )
-    };
-    if outcome == 0 { Ok(value) } else { Err(last_errno()) }
+    socket::get_int(fd, SOL_TIPC, name.cast_signed())
 }

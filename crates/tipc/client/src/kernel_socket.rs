@@ -89,11 +89,11 @@ impl KernelSocket {
         patiently(&self.fd, Interest::Readable, patience, |nonblocking| {
             // accept knows no flag for not waiting.
             if nonblocking {
-                tipc_raw::set_waiting(&self.fd, false)?;
+                socket::set_waiting(&self.fd, false)?;
             }
             let outcome = tipc_raw::accept(&self.fd);
             if nonblocking {
-                tipc_raw::set_waiting(&self.fd, true)?;
+                socket::set_waiting(&self.fd, true)?;
             }
             let (fd, from) = outcome?;
             Ok((Self { fd, kind: self.kind }, decode(&from)))
@@ -105,9 +105,9 @@ impl KernelSocket {
         if patience == Patience::Forever || !self.kind.is_connected_kind() {
             return tipc_raw::connect(&self.fd, raw.as_ref());
         }
-        tipc_raw::set_waiting(&self.fd, false)?;
+        socket::set_waiting(&self.fd, false)?;
         let asked = tipc_raw::connect(&self.fd, raw.as_ref());
-        tipc_raw::set_waiting(&self.fd, true)?;
+        socket::set_waiting(&self.fd, true)?;
         if asked != Err(Errno::INPROGRESS) || patience == Patience::Now {
             return asked;
         }
@@ -155,7 +155,7 @@ impl KernelSocket {
     #[inline]
     pub(crate) fn recv(&self, buf: &mut [u8], patience: Patience) -> Result<usize, Errno> {
         patiently(&self.fd, Interest::Readable, patience, |nonblocking| {
-            tipc_raw::recv(&self.fd, buf, nonblocking)
+            socket::recv(&self.fd, buf, nonblocking)
         })
     }
 

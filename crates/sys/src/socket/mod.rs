@@ -1,0 +1,192 @@
+//! Sockets of every kind used here: making, naming, sending, receiving, options.
+//!
+//! Calls on the measured path return the bare [`Errno`]: EAGAIN is an everyday answer there and must cost nothing.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{self};
+use rustix::net::{
+    AddressFamily, Protocol, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType,
+    ipproto,
+};
+
+use crate::OsError;
+
+mod option;
+mod transfer;
+
+pub use option::*;
+pub use transfer::*;
+
+/// A socket address of any family.
+pub type Address = SocketAddrAny;
+
+/// What one socket type promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// SOCK_STREAM.
+    Stream,
+    /// SOCK_DGRAM.
+    Dgram,
+    /// SOCK_SEQPACKET.
+    Seqpacket,
+    /// SOCK_RDM.
+    Rdm,
+}
+
+impl Kind {
+    fn raw(self) -> SocketType {
+        match self {
+            Kind::Stream => SocketType::STREAM,
+            Kind::Dgram => SocketType::DGRAM,
+            Kind::Seqpacket => SocketType::SEQPACKET,
+            Kind::Rdm => SocketType::RDM,
+        }
+    }
+}
+
+/// Which protocol of the Internet family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inet {
+    /// IPPROTO_TCP.
+    Tcp,
+    /// IPPROTO_MPTCP.
+    Mptcp,
+    /// IPPROTO_UDP.
+    Udp,
+    /// IPPROTO_SCTP, one-to-one style.
+    Sctp,
+}
+
+fn make(
+    family: AddressFamily,
+    kind: Kind,
+    protocol: Option<Protocol>,
+    object: &str,
+) -> Result<OwnedFd, OsError> {
+    rustix::net::socket_with(family, kind.raw(), SocketFlags::CLOEXEC, protocol)
+        .map_err(|e| OsError::new("socket", object, e))
+}
+
+/// An AF_UNIX socket.
+pub fn unix(kind: Kind) -> Result<OwnedFd, OsError> {
+    make(AddressFamily::UNIX, kind, None, "AF_UNIX")
+}
+
+/// Two AF_UNIX sockets that are connected to each other.
+pub fn unix_pair(kind: Kind) -> Result<(OwnedFd, OwnedFd), OsError> {
+    rustix::net::socketpair(AddressFamily::UNIX, kind.raw(), SocketFlags::CLOEXEC, None)
+        .map_err(|e| OsError::new("socketpair", "AF_UNIX", e))
+}
+
+/// An AF_INET or AF_INET6 socket, after the family of `address`.
+pub fn inet(protocol: Inet, address: SocketAddr) -> Result<OwnedFd, OsError> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let (kind, number, name) = match protocol {
+        Inet::Tcp => (Kind::Stream, ipproto::TCP, "TCP"),
+        Inet::Mptcp => (Kind::Stream, ipproto::MPTCP, "MPTCP"),
+        Inet::Udp => (Kind::Dgram, ipproto::UDP, "UDP"),
+        Inet::Sctp => (Kind::Stream, ipproto::SCTP, "SCTP"),
+    };
+    make(family, kind, Some(number), name)
+}
+
+/// A socket of a family that is known by its number only; the protocol is 0.
+pub fn of_family(family: u16, kind: Kind, object: &str) -> Result<OwnedFd, OsError> {
+    make(AddressFamily::from_raw(family), kind, None, object)
+}
+
+/// An abstract AF_UNIX address; its name vanishes with the last socket that is bound to it.
+pub fn abstract_address(name: &[u8]) -> Result<Address, OsError> {
+    SocketAddrUnix::new_abstract_name(name)
+        .map(Into::into)
+        .map_err(|e| OsError::new("sockaddr_un", String::from_utf8_lossy(name), e))
+}
+
+/// The address without a name: binding to it lets the kernel choose a free abstract one (autobind, unix(7)).
+pub fn unnamed_address() -> Address {
+    SocketAddrUnix::new_unnamed().into()
+}
+
+/// The abstract name in `address`, if it has one.
+pub fn abstract_name(address: &Address) -> Option<Vec<u8>> {
+    let unix = SocketAddrUnix::try_from(address.clone()).ok()?;
+    unix.abstract_name().map(<[u8]>::to_vec)
+}
+
+/// An AF_UNIX address in the file system; at most 107 octets.
+pub fn path_address(path: &std::path::Path) -> Result<Address, OsError> {
+    SocketAddrUnix::new(path)
+        .map(Into::into)
+        .map_err(|e| OsError::new("sockaddr_un", path.display(), e))
+}
+
+/// An Internet address as the calls here take it.
+pub fn inet_address(address: SocketAddr) -> Address {
+    address.into()
+}
+
+/// The Internet address in `address`, if it is one.
+pub fn as_inet(address: &Address) -> Option<SocketAddr> {
+    SocketAddr::try_from(address.clone()).ok()
+}
+
+/// Gives the socket its own address.
+pub fn bind(fd: impl AsFd, address: &Address, object: &str) -> Result<(), OsError> {
+    rustix::net::bind(fd, address).map_err(|e| OsError::new("bind", object, e))
+}
+
+/// The socket's own address.
+pub fn local_address(fd: impl AsFd) -> Result<Address, OsError> {
+    rustix::net::getsockname(fd).map_err(|e| OsError::new("getsockname", "", e))
+}
+
+/// Connects. A timeout set with [`set_send_timeout`] bounds it: EINPROGRESS or EAGAIN then.
+pub fn connect(fd: impl AsFd, address: &Address) -> Result<(), Errno> {
+    match rustix::net::connect(&fd, address) {
+        // The handshake goes on after a signal; calling connect again would answer EALREADY, so wait for its end.
+        Err(Errno::INTR) => {
+            crate::poll::wait_ready(&fd, crate::poll::Interest::Writable, None)?;
+            sockopt::socket_error(&fd)?
+        }
+        outcome => outcome,
+    }
+}
+
+/// Waits for connections, so many of them at once.
+pub fn listen(fd: impl AsFd, backlog: i32) -> Result<(), OsError> {
+    rustix::net::listen(fd, backlog).map_err(|e| OsError::new("listen", "", e))
+}
+
+/// Takes the next connection, waiting for it.
+pub fn accept(fd: impl AsFd) -> Result<OwnedFd, Errno> {
+    loop {
+        match rustix::net::accept_with(&fd, SocketFlags::CLOEXEC) {
+            // ECONNABORTED: that one gave up before it was taken; the next may come.
+            Err(Errno::INTR | Errno::CONNABORTED) => {}
+            done => return done,
+        }
+    }
+}
+
+/// Takes the next connection of a socket that does not wait ([`set_nonblocking`]).
+pub fn try_accept(fd: impl AsFd) -> Result<OwnedFd, Errno> {
+    loop {
+        match rustix::net::accept_with(&fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Err(Errno::INTR | Errno::CONNABORTED) => {}
+            done => return done,
+        }
+    }
+}
+
+/// Says that nothing more will be sent. Errors are of no interest: the peer may be gone.
+pub fn shutdown_send(fd: impl AsFd) {
+    let _ = rustix::net::shutdown(fd, Shutdown::Write);
+}
+
+/// Says that nothing more will be received. AF_UNIX tells the peer, TCP does not.
+pub fn shutdown_recv(fd: impl AsFd) {
+    let _ = rustix::net::shutdown(fd, Shutdown::Read);
+}

@@ -1,0 +1,91 @@
+//! Sending and receiving.
+
+use std::io::IoSliceMut;
+use std::os::fd::AsFd;
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendFlags};
+
+use super::Address;
+
+/// Waits or not, and never raises SIGPIPE.
+#[inline]
+pub(crate) fn send_flags(nonblocking: bool) -> SendFlags {
+    if nonblocking { SendFlags::NOSIGNAL | SendFlags::DONTWAIT } else { SendFlags::NOSIGNAL }
+}
+
+/// Waits or not.
+#[inline]
+pub(crate) fn recv_flags(nonblocking: bool) -> RecvFlags {
+    if nonblocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() }
+}
+
+/// Sends to the connected peer; never raises SIGPIPE.
+#[inline]
+pub fn send(fd: impl AsFd, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno> {
+    retry_on_intr(|| rustix::net::send(&fd, bytes, send_flags(nonblocking)))
+}
+
+/// Sends a message to `to`.
+#[inline]
+pub fn send_to(
+    fd: impl AsFd,
+    bytes: &[u8],
+    to: &Address,
+    nonblocking: bool,
+) -> Result<usize, Errno> {
+    retry_on_intr(|| rustix::net::sendto(&fd, bytes, send_flags(nonblocking), to))
+}
+
+/// Receives what is there of a stream, at most `buf`; 0 at its end.
+#[inline]
+pub fn recv(fd: impl AsFd, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
+    let (_, len) = retry_on_intr(|| rustix::net::recv(&fd, &mut *buf, recv_flags(nonblocking)))?;
+    Ok(len)
+}
+
+/// Receives a piece of a message, at most `buf`, and whether it is the last one (MSG_EOR); a length of 0 is the end of the
+/// connection. For protocols that keep messages apart and hand large ones over in pieces.
+#[inline]
+pub fn recv_piece(
+    fd: impl AsFd,
+    buf: &mut [u8],
+    nonblocking: bool,
+) -> Result<(usize, bool), Errno> {
+    let mut parts = [IoSliceMut::new(buf)];
+    let got = retry_on_intr(|| {
+        let control = &mut RecvAncillaryBuffer::default();
+        let got = rustix::net::recvmsg(&fd, &mut parts, control, recv_flags(nonblocking))?;
+        Ok((got.bytes, got.flags))
+    })?;
+    Ok((got.0, got.1.contains(ReturnFlags::EOR)))
+}
+
+/// Receives one message and tells its full length, which is larger than `buf` if it was cut (MSG_TRUNC).
+#[inline]
+pub fn recv_message(fd: impl AsFd, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
+    let flags = recv_flags(nonblocking) | RecvFlags::TRUNC;
+    let (_, len) = retry_on_intr(|| rustix::net::recv(&fd, &mut *buf, flags))?;
+    Ok(len)
+}
+
+/// As [`recv_message`], and tells who sent it; `None` where the sender has no address or there was no message.
+#[inline]
+pub fn recv_message_from(
+    fd: impl AsFd,
+    buf: &mut [u8],
+    nonblocking: bool,
+) -> Result<(usize, Option<Address>), Errno> {
+    let flags = recv_flags(nonblocking) | RecvFlags::TRUNC;
+    let (_, len, from) = retry_on_intr(|| rustix::net::recvfrom(&fd, &mut *buf, flags))?;
+    Ok((len, from))
+}
+
+/// Whether there is a message to receive, be it empty; told by its sender's address, which the end of the data has not.
+pub fn has_message(fd: impl AsFd) -> Result<bool, Errno> {
+    match rustix::net::recvfrom(&fd, &mut [0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((_, len, from)) => Ok(len > 0 || from.is_some()),
+        Err(Errno::AGAIN) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
