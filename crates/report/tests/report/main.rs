@@ -1,5 +1,7 @@
 //! From records to words, tables and the page.
 
+mod page;
+#[path = "../synthetic/mod.rs"]
 mod synthetic;
 
 use std::path::Path;
@@ -12,6 +14,7 @@ use crossway_lab::record::{
 use crossway_report::histograms::Histograms;
 use crossway_report::raw::{Raw, TRIALS_MAX};
 use crossway_report::{Run, RunError, charts, html, json, limits, svg, terminal};
+use page::page;
 use synthetic::{Ask, MADE, Noise};
 
 /// Trials of a mechanism with these round trips.
@@ -173,42 +176,6 @@ fn sections_without_data_are_left_out() {
     assert_eq!(ids, ["round-trip", "trade-off", "cpu", "distribution"]);
 }
 
-fn page(run: &Run) -> String {
-    let mut out = Vec::new();
-    html::write(run, &mut out).expect("the page can be made");
-    String::from_utf8(out).expect("the page is text")
-}
-
-#[test]
-fn hostile_text_stays_text() {
-    const NAME: &str = "</script><script>alert(1)</script>";
-    const REASON: &str = "\"><img src=x onerror=alert(2)>\x1b[2J| `x`";
-    let mut records = round_trips(NAME, Wait::Block, &FAST);
-    records[0].warnings.push(REASON.to_owned());
-    records.push(synthetic::skipped(NAME, REASON, "</style><base href=//evil>"));
-    let mut run = run_of(vec![records]);
-    run.notices.push(REASON.to_owned());
-    run.plan = Some("</pre></script>".to_owned());
-    let page = page(&run);
-    for raw in ["<script>alert", "<img", "<base", "</pre></script>"] {
-        assert!(!page.contains(raw), "{raw} reached the page");
-    }
-    // Three scripts are the page's own: the data, plotly and the page's.
-    assert_eq!(page.matches("</script>").count(), 3);
-    assert!(page.contains("default-src &#x27;none&#x27;; script-src &#x27;sha256-"));
-    assert!(!terminal::terminal(&run, false).contains('\x1b'));
-    assert!(!terminal::markdown(&run).contains("<script>"));
-    let mut three = Vec::new();
-    for size in [64, 128] {
-        for mut record in round_trips(NAME, Wait::Block, &FAST) {
-            record.inputs.size_bytes = size;
-            three.push(record);
-        }
-    }
-    let chart = svg::chart(&run_of(vec![three]), "round-trip").expect("there are round trips");
-    assert!(chart.contains("&lt;script&gt;") && !chart.contains("<script"));
-}
-
 #[test]
 fn figures_stand_beside_the_limit_that_binds_them() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -240,65 +207,6 @@ fn figures_stand_beside_the_limit_that_binds_them() {
     assert_eq!(*level, ("cache-line round trip".to_owned(), 96.0));
     assert!(run.machine.line.starts_with("SYNTHETIC processor"), "{}", run.machine.line);
     assert_eq!(run.notices, [""; 0]);
-}
-
-#[test]
-fn latency_curves_come_from_the_histograms_of_all_trials() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut records = round_trips("pipe", Wait::Block, &FAST[..2]);
-    for (at, record) in records.iter_mut().enumerate() {
-        let mut histogram = crossway_lab::histogram::empty();
-        for ns in 1..=1000u64 {
-            histogram.record(ns * 100 * (at as u64 + 1)).expect("within an hour");
-        }
-        let name = format!("{at}.hlog");
-        let mut file = std::fs::File::create(dir.path().join(&name)).expect("room");
-        crossway_lab::histogram::write_log(&mut file, 1, 1, &[(Span::RoundTrip, histogram)])
-            .expect("room");
-        record.latency_ns[0].histogram = Some(name);
-    }
-    let files: Vec<String> =
-        records.iter().filter_map(|r| r.latency_ns[0].histogram.clone()).collect();
-    let histograms = Histograms::of_run(dir.path(), files.len());
-    let curve = histograms.curve(Span::RoundTrip, &files).expect("both files are there");
-    let (last, _) = curve[curve.len() - 1];
-    assert!(2000.0 * (1.0 - last) >= 9.9, "ten of 2000 samples lie beyond {last}");
-    let at_90 = curve.iter().find(|(q, _)| (q - 0.9).abs() < 1e-9).expect("90 % is a point").1;
-    // Of both trials together a tenth lies above 160 µs: the upper fifth of the slower trial.
-    assert!((at_90 - 160_000.0).abs() < 1_000.0, "{at_90}");
-    for outside in ["/etc/hostname", "../x.hlog"] {
-        assert_eq!(histograms.curve(Span::RoundTrip, &[outside.to_owned()]), None);
-    }
-}
-
-#[test]
-fn the_page_names_no_other_host_outside_the_vendored_library() {
-    let run = run_of(vec![round_trips("pipe", Wait::Block, &FAST)]);
-    let page = page(&run);
-    let plotly = include_str!("../vendor/plotly-cartesian.min.js");
-    let own = page.replace(plotly, "");
-    assert!(own.len() < page.len(), "plotly is embedded unchanged");
-    let addresses: Vec<&str> = own
-        .match_indices("http")
-        .map(|(at, _)| &own[at..own.len().min(at + 40)])
-        .filter(|a| a.starts_with("http://") || a.starts_with("https://"))
-        .filter(|a| !a.starts_with("http://www.w3.org/2000/svg"))
-        .collect();
-    assert_eq!(addresses, [""; 0]);
-}
-
-#[test]
-fn a_large_run_embeds_one_row_per_case_and_stays_small() {
-    let asks: Vec<Ask> = (1..=30).map(|n| Ask::idle(Workload::Throughput, n * 512)).collect();
-    let records = synthetic::run(&MADE, &asks, 20, 9);
-    assert!(records.len() > TRIALS_MAX);
-    let run = Run::of_records(Path::new("run"), records);
-    let raw = Raw::of(&run);
-    assert_eq!(raw.rows.len(), MADE.len() * asks.len());
-    let bytes = serde_json::to_string(&raw).expect("JSON").len();
-    assert!(bytes / raw.rows.len() < 250, "{} bytes per row", bytes / raw.rows.len());
-    let document = json::document(&run);
-    assert_eq!(document["cases"].as_array().map(Vec::len), Some(raw.rows.len()));
 }
 
 #[test]

@@ -1,0 +1,158 @@
+//! Start-up cost and bandwidth: time as a straight line over the size.
+
+use std::collections::BTreeMap;
+
+use crossway_lab::fit::{self, Point};
+use crossway_lab::inputs::Workload;
+use crossway_lab::record::{Span, Status};
+
+use super::Section;
+use crate::run::Run;
+use crate::sheet::{Cell, Row, Sheet};
+use crate::units::{self, Quantity, three_digits};
+
+/// Settings beyond the first get no fit: a sweep over core pairs would fill the page.
+const FIT_SETTINGS_MAX: usize = 1;
+
+pub(super) fn fits(run: &Run) -> Option<Section> {
+    let mut points: BTreeMap<(usize, bool, usize), Vec<Point>> = BTreeMap::new();
+    for record in run.records.iter().filter(|r| r.status == Status::Ok) {
+        let round_trip = record.inputs.workload == Workload::PingPong;
+        if !round_trip && record.inputs.workload != Workload::Throughput {
+            continue;
+        }
+        let Some((contender, setting)) = run.summary.place_of(record) else { continue };
+        if setting >= FIT_SETTINGS_MAX {
+            continue;
+        }
+        let time_ns = if round_trip {
+            record.latency_ns.iter().find(|l| l.span == Span::RoundTrip).map(|l| l.p50 as f64)
+        } else {
+            record.throughput.map(|t| 1e9 / t.msgs_per_s)
+        };
+        if let Some(time_ns) = time_ns {
+            points
+                .entry((setting, !round_trip, contender))
+                .or_default()
+                .push(Point { size_bytes: record.inputs.size_bytes as f64, time_ns });
+        }
+    }
+    let mut tables: Vec<Sheet> = Vec::new();
+    let mut thinned_any = false;
+    for ((setting, one_way, contender), points) in &points {
+        let used = thinned(points);
+        thinned_any |= used.len() < points.len();
+        let Some(fit) = fit::fit(&used) else { continue };
+        let title = format!(
+            "{}, {}",
+            if *one_way { "One way" } else { "Round trip" },
+            run.summary.settings[*setting].label()
+        );
+        if tables.last().is_none_or(|t| t.title != title) {
+            tables.push(Sheet {
+                title,
+                heads: ["Mechanism", "Start-up", "Per KiB", "Bandwidth", "Worst misfit"]
+                    .map(str::to_owned)
+                    .to_vec(),
+                rows: Vec::new(),
+                sortable: true,
+            });
+        }
+        let with = |quantity: Quantity, value: f64, low: f64, high: f64| Cell {
+            text: quantity.show(value),
+            note: Some(quantity.show_interval(value, low, high)),
+            sort: Some(value),
+            ..Cell::default()
+        };
+        let (start, byte) = (fit.startup_interval_ns, fit.per_byte_interval_ns);
+        let bandwidth = match (fit.bandwidth_bytes_per_s, fit.bandwidth_interval_bytes_per_s) {
+            (Some(b), Some(i)) => with(Quantity::ByteRate, b, i.low, i.high),
+            _ => Cell::text("not resolved"),
+        };
+        let row = Row {
+            class: None,
+            cells: vec![
+                Cell::text(run.summary.contenders[*contender].label()),
+                with(Quantity::Duration, fit.startup_ns, start.low, start.high),
+                with(
+                    Quantity::Duration,
+                    fit.per_byte_ns * 1024.0,
+                    byte.low * 1024.0,
+                    byte.high * 1024.0,
+                ),
+                bandwidth,
+                Cell {
+                    text: format!("{} %", three_digits(fit.worst_relative_residual * 100.0)),
+                    note: Some(format!("at {}", units::size(fit.worst_at_bytes as u64))),
+                    sort: Some(fit.worst_relative_residual),
+                    ..Cell::default()
+                },
+            ],
+        };
+        if let Some(table) = tables.last_mut() {
+            table.rows.push(row);
+        }
+    }
+    let rule = thinned_any.then(|| {
+        format!(
+            "To keep large reports quick, a line is fitted to at most {FIT_SIZES_MAX} sizes, spread over those measured, and the \
+             first {FIT_TRIALS_MAX} trials of each."
+        )
+    });
+    (!tables.is_empty()).then(|| Section {
+        id: "fits",
+        title: "Start-up cost and bandwidth",
+        paragraphs: [Some(
+            "Time as a straight line over the message size: what a message costs before its first byte, and what each further byte \
+             costs. Small intervals hold 95 %. Where the worst misfit is above a quarter, a straight line is the wrong form (a \
+             cache ends, a buffer fills), and the chart tells more than the fit."
+                .to_owned()),
+            rule,
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+        tables,
+        ..Section::default()
+    })
+}
+
+/// Sizes and trials that a fit is given at most: resampling a few hundred points a thousand times for every contender takes a
+/// second, thousands of points half a minute.
+const FIT_SIZES_MAX: usize = 16;
+const FIT_TRIALS_MAX: usize = 8;
+
+/// At most so many of the sizes, spread evenly with the least and the greatest among them, and of the trials of each.
+fn thinned(points: &[Point]) -> Vec<Point> {
+    let mut by_size: BTreeMap<u64, Vec<Point>> = BTreeMap::new();
+    for point in points {
+        by_size.entry(point.size_bytes as u64).or_default().push(*point);
+    }
+    let sizes: Vec<Vec<Point>> = by_size.into_values().collect();
+    let kept = sizes.len().min(FIT_SIZES_MAX);
+    (0..kept)
+        .map(|at| if kept > 1 { at * (sizes.len() - 1) / (kept - 1) } else { 0 })
+        .flat_map(|at| sizes[at].iter().take(FIT_TRIALS_MAX).copied())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fit_is_given_a_bounded_number_of_points_and_both_ends_of_the_sizes() {
+        let points: Vec<Point> = (1..=100u64)
+            .flat_map(|n| {
+                (0..20).map(move |_| Point { size_bytes: (n * 512) as f64, time_ns: 1.0 })
+            })
+            .collect();
+        let used = thinned(&points);
+        assert_eq!(used.len(), FIT_SIZES_MAX * FIT_TRIALS_MAX);
+        assert_eq!(used[0].size_bytes, 512.0);
+        assert_eq!(used[used.len() - 1].size_bytes, 51_200.0);
+        // Few points are all used.
+        assert_eq!(thinned(&points[..40]).len(), 16);
+        assert_eq!(thinned(&points[..5]), &points[..5]);
+    }
+}

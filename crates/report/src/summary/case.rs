@@ -1,0 +1,296 @@
+//! A case: all trials of the same inputs, each figure with its interval.
+
+use std::collections::BTreeMap;
+
+use crossway_lab::inputs::Workload;
+use crossway_lab::record::{IfaceMeters, LOCAL, Latency, Record, Span, Status};
+
+use super::Key;
+use crate::estimate::Estimate;
+use crate::wire::Wire;
+
+/// A latency's percentiles over trials, nanoseconds.
+#[derive(Clone, Debug)]
+pub struct LatencySummary {
+    /// What is timed.
+    pub span: Span,
+    /// Samples of all trials.
+    pub samples: u64,
+    /// Least of all.
+    pub min: u64,
+    /// Median.
+    pub p50: Estimate,
+    /// 90th percentile.
+    pub p90: Estimate,
+    /// 99th percentile, where every trial has it.
+    pub p99: Option<Estimate>,
+    /// 99.9th percentile, where every trial has it.
+    pub p999: Option<Estimate>,
+    /// 99.99th percentile, where every trial has it.
+    pub p9999: Option<Estimate>,
+    /// Largest of all.
+    pub max: u64,
+    /// Histogram files, relative to the run directory.
+    pub histograms: Vec<String>,
+}
+
+impl LatencySummary {
+    fn of(span: Span, trials: &[&Latency]) -> Option<Self> {
+        let estimate = |get: &dyn Fn(&Latency) -> Option<u64>| {
+            let values: Option<Vec<f64>> =
+                trials.iter().map(|l| get(l).map(|v| v as f64)).collect();
+            values.and_then(|v| Estimate::of(&v))
+        };
+        Some(LatencySummary {
+            span,
+            samples: trials.iter().map(|l| l.n).sum(),
+            min: trials.iter().map(|l| l.min).min()?,
+            p50: estimate(&|l| Some(l.p50))?,
+            p90: estimate(&|l| Some(l.p90))?,
+            p99: estimate(&|l| l.p99),
+            p999: estimate(&|l| l.p999),
+            p9999: estimate(&|l| l.p9999),
+            max: trials.iter().map(|l| l.max).max()?,
+            histograms: trials.iter().filter_map(|l| l.histogram.clone()).collect(),
+        })
+    }
+}
+
+/// CPU use of the roles of one kind, as a share of one CPU.
+#[derive(Clone, Debug)]
+pub struct RoleShare {
+    /// `sender`, `receiver`, `client`, `server`.
+    pub role: String,
+    /// CPU time over wall time.
+    pub share: Estimate,
+}
+
+/// Packets of the interfaces that carried a case, per message.
+#[derive(Clone, Debug)]
+pub struct Packets {
+    /// Interface.
+    pub interface: String,
+    /// Packets sent per message.
+    pub tx_per_msg: Estimate,
+    /// Packets received per message.
+    pub rx_per_msg: Estimate,
+    /// Bytes on the interface per byte of payload.
+    pub bytes_per_payload_byte: Estimate,
+}
+
+/// Pacing over trials.
+#[derive(Clone, Debug)]
+pub struct PacingSummary {
+    /// Rate intended, payload bits per second.
+    pub intended_bits_per_s: f64,
+    /// Share of bursts that began late.
+    pub late_share: Estimate,
+    /// Rate reached over rate intended.
+    pub reached_share: Estimate,
+}
+
+/// Sharing between several roles over trials.
+#[derive(Clone, Debug)]
+pub struct FairnessSummary {
+    /// Jain's index.
+    pub jain: Estimate,
+    /// Mean share of each role.
+    pub shares: Vec<f64>,
+    /// Longest wait of any role in any trial, nanoseconds.
+    pub longest_wait_ns: u64,
+    /// Wake-ups of the senders that were in vain, at least, per message.
+    pub wasted_wakeups_per_msg: Option<Estimate>,
+}
+
+/// All trials of the same inputs.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Index into [`Summary::contenders`].
+    pub contender: usize,
+    /// Index into [`Summary::settings`].
+    pub setting: usize,
+    /// What was done.
+    pub workload: Workload,
+    /// Message size.
+    pub size_bytes: u64,
+    /// The case's name in the records, by which it can be repeated.
+    pub name: String,
+    /// Whether every figure stands on degraded trials only; such a case is shown and marked, never ranked.
+    pub degraded: bool,
+    /// Messages per second.
+    pub msgs_per_s: Option<Estimate>,
+    /// Payload bytes per second.
+    pub bytes_per_s: Option<Estimate>,
+    /// Latencies by span.
+    pub latencies: Vec<LatencySummary>,
+    /// CPU-nanoseconds of all roles per message.
+    pub cpu_ns_per_msg: Option<Estimate>,
+    /// Payload bits per CPU-second.
+    pub bits_per_cpu_s: Option<Estimate>,
+    /// CPU share by role.
+    pub role_shares: Vec<RoleShare>,
+    /// Voluntary context switches of all roles per message.
+    pub switches_per_msg: Option<Estimate>,
+    /// Packets by interface.
+    pub packets: Vec<Packets>,
+    /// Hosts and wires.
+    pub wire: Wire,
+    /// Pacing.
+    pub pacing: Option<PacingSummary>,
+    /// Sharing.
+    pub fairness: Option<FairnessSummary>,
+    /// Cache-line round trip between the roles' cores before the trials, nanoseconds.
+    pub cache_line_ns: Option<Estimate>,
+    /// Logical CPU of each role in the last trial.
+    pub cpus: Vec<u32>,
+    /// Values read back from the system in the last trial.
+    pub facts: BTreeMap<String, i64>,
+}
+
+impl Case {
+    /// The latency of a span.
+    pub fn latency(&self, span: Span) -> Option<&LatencySummary> {
+        self.latencies.iter().find(|l| l.span == span)
+    }
+}
+
+pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Record]) -> Case {
+    let degraded = trials.iter().all(|r| r.status == Status::Degraded);
+    // Degraded trials are kept and listed, but averaged in only where there is nothing else to show.
+    let used: Vec<&Record> =
+        trials.iter().copied().filter(|r| degraded || r.status == Status::Ok).collect();
+    let over = |get: &dyn Fn(&Record) -> Option<f64>| {
+        let values: Vec<f64> = used.iter().filter_map(|r| get(r)).collect();
+        Estimate::of(&values)
+    };
+    let messages = |r: &Record| r.counts.map(|c| c.received as f64).filter(|n| *n > 0.0);
+
+    let mut spans: Vec<Span> = Vec::new();
+    for latency in used.iter().flat_map(|r| &r.latency_ns) {
+        if !spans.contains(&latency.span) {
+            spans.push(latency.span);
+        }
+    }
+    let latencies = spans
+        .into_iter()
+        .filter_map(|span| {
+            let trials: Vec<&Latency> =
+                used.iter().flat_map(|r| r.latency_ns.iter().filter(|l| l.span == span)).collect();
+            LatencySummary::of(span, &trials)
+        })
+        .collect();
+
+    let last = used.last();
+    let interfaces: Vec<(&str, &str)> = last
+        .map(|r| r.net.iter().map(|i| (i.host.as_str(), i.name.as_str())).collect())
+        .unwrap_or_default();
+    let packets = interfaces
+        .into_iter()
+        .filter_map(|(host, name)| {
+            let is_it = |i: &&IfaceMeters| i.name == name && i.host == host;
+            let per_msg = |get: &dyn Fn(&IfaceMeters) -> u64| {
+                over(&|r| {
+                    let iface = r.net.iter().find(is_it)?;
+                    Some(get(iface) as f64 / messages(r)?)
+                })
+            };
+            Some(Packets {
+                interface: match host {
+                    LOCAL => name.to_owned(),
+                    host => format!("{host}/{name}"),
+                },
+                tx_per_msg: per_msg(&|i| i.tx_packets)?,
+                rx_per_msg: per_msg(&|i| i.rx_packets)?,
+                bytes_per_payload_byte: over(&|r| {
+                    let iface = r.net.iter().find(is_it)?;
+                    let bytes = r.counts.map(|c| c.bytes as f64).filter(|b| *b > 0.0)?;
+                    Some(iface.tx_bytes as f64 / bytes)
+                })?,
+            })
+        })
+        .collect();
+
+    let fairness = last.and_then(|r| r.fairness.as_ref()).and_then(|f| {
+        let n = f.shares.len();
+        let with: Vec<_> = used
+            .iter()
+            .filter_map(|r| r.fairness.as_ref())
+            .filter(|f| f.shares.len() == n)
+            .collect();
+        Some(FairnessSummary {
+            jain: over(&|r| r.fairness.as_ref().map(|f| f.jain))?,
+            shares: (0..n)
+                .map(|i| with.iter().map(|f| f.shares[i]).sum::<f64>() / with.len() as f64)
+                .collect(),
+            longest_wait_ns: with.iter().map(|f| f.longest_wait_ns).max()?,
+            wasted_wakeups_per_msg: over(&|r| r.fairness.as_ref()?.wasted_wakeups_per_msg),
+        })
+    });
+    let pacing = last.and_then(|r| r.pacing).and_then(|p| {
+        Some(PacingSummary {
+            intended_bits_per_s: p.intended_bits_per_s,
+            late_share: over(&|r| {
+                r.pacing.filter(|p| p.bursts > 0).map(|p| p.late_bursts as f64 / p.bursts as f64)
+            })?,
+            reached_share: over(&|r| {
+                r.pacing
+                    .filter(|p| p.intended_bits_per_s > 0.0)
+                    .map(|p| p.reached_bits_per_s / p.intended_bits_per_s)
+            })?,
+        })
+    });
+
+    Case {
+        contender,
+        setting,
+        workload: key.workload,
+        size_bytes: key.size_bytes,
+        name: trials[0].case.clone(),
+        degraded,
+        msgs_per_s: over(&|r| r.throughput.map(|t| t.msgs_per_s)),
+        bytes_per_s: over(&|r| r.throughput.map(|t| t.bytes_per_s)),
+        latencies,
+        cpu_ns_per_msg: over(&|r| r.cost.map(|c| c.cpu_ns_per_msg)),
+        bits_per_cpu_s: over(&|r| r.cost.map(|c| c.bits_per_cpu_s)),
+        role_shares: role_shares(&used),
+        switches_per_msg: over(&|r| {
+            let switches: u64 = r.roles.iter().map(|role| role.switches_voluntary).sum();
+            (!r.roles.is_empty()).then_some(switches as f64 / messages(r)?)
+        }),
+        packets,
+        wire: Wire::of(&used),
+        pacing,
+        fairness,
+        cache_line_ns: over(&|r| r.calibration.cache_line_before_ns),
+        cpus: last.map(|r| r.inputs.cpus.clone()).unwrap_or_default(),
+        facts: last.map(|r| r.facts.clone()).unwrap_or_default(),
+    }
+}
+
+fn role_shares(used: &[&Record]) -> Vec<RoleShare> {
+    // `sender-0`, `sender-1` ... are one kind; their CPU time is summed.
+    let kind = |role: &str| role.split('-').next().unwrap_or(role).to_owned();
+    let mut by_kind: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    // Without a cost the roles' CPU time is too coarse to tell anything.
+    for record in used.iter().filter(|r| r.cost.is_some()) {
+        let Some(wall) = record.throughput.map(|t| t.wall_ns as f64).filter(|w| *w > 0.0) else {
+            continue;
+        };
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        for role in &record.roles {
+            *sums.entry(kind(&role.role)).or_insert(0) += role.user_ns + role.system_ns;
+        }
+        if let Some(cpu_ns) = record.servers.iter().map(|s| s.cpu_ns).sum::<Option<u64>>()
+            && !record.servers.is_empty()
+        {
+            sums.insert("tipcd".to_owned(), cpu_ns);
+        }
+        for (role, cpu_ns) in sums {
+            by_kind.entry(role).or_default().push(cpu_ns as f64 / wall);
+        }
+    }
+    by_kind
+        .into_iter()
+        .filter_map(|(role, shares)| Some(RoleShare { role, share: Estimate::of(&shares)? }))
+        .collect()
+}

@@ -1,0 +1,193 @@
+//! Records to cases: trials of the same inputs together, each figure with its interval.
+
+mod case;
+mod setting;
+mod workload;
+
+use std::collections::{BTreeMap, HashMap};
+
+use crossway_lab::inputs::Workload;
+use crossway_lab::rank::{Reversal, rank};
+use crossway_lab::record::{LOCAL, Record, Status};
+
+use crate::contender::Contender;
+
+use case::case;
+pub use case::{Case, FairnessSummary, LatencySummary, PacingSummary, Packets, RoleShare};
+pub use setting::{Setting, load_name, placement_name};
+pub use workload::workload_name;
+pub(crate) use workload::workload_rank;
+
+/// What did not give a figure, trials of the same cause together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Trouble {
+    /// How it ended.
+    pub status: Status,
+    /// The mechanism.
+    pub mechanism: String,
+    /// Why.
+    pub reason: String,
+    /// What mends it.
+    pub remedy: Option<String>,
+    /// Cases concerned.
+    pub cases: usize,
+    /// Trials concerned.
+    pub trials: usize,
+}
+
+/// All a run's records, aggregated.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Who competed, by family and name.
+    pub contenders: Vec<Contender>,
+    /// Where and under what, the one with most cases first.
+    pub settings: Vec<Setting>,
+    /// The cases, in the order of contenders, workloads, sizes, settings.
+    pub cases: Vec<Case>,
+    /// Skipped, failed and degraded.
+    pub troubles: Vec<Trouble>,
+    /// Warnings with the number of trials that carry them, most frequent first.
+    pub warnings: Vec<(String, usize)>,
+    /// Mechanisms that change places under load.
+    pub reversals: Vec<Reversal>,
+    /// Trials by status: ok, degraded, failed, skipped.
+    pub trials_by_status: BTreeMap<Status, usize>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    contender: Contender,
+    workload: Workload,
+    size_bytes: u64,
+    setting: Setting,
+}
+
+impl Summary {
+    /// Aggregates. Linear in the number of records.
+    pub fn of(records: &[Record]) -> Summary {
+        let mut groups: HashMap<Key, Vec<&Record>> = HashMap::new();
+        type Cause<'a> = (Status, &'a str, &'a str, Option<&'a str>);
+        let mut troubles: BTreeMap<Cause<'_>, (Vec<&str>, usize)> = BTreeMap::new();
+        let mut warnings: HashMap<&str, usize> = HashMap::new();
+        let mut trials_by_status = BTreeMap::new();
+        for record in records {
+            *trials_by_status.entry(record.status).or_insert(0) += 1;
+            for warning in &record.warnings {
+                *warnings.entry(warning).or_insert(0) += 1;
+            }
+            if record.status != Status::Ok {
+                let reason = record.reason.as_deref().unwrap_or("no reason was recorded");
+                let (cases, trials) = troubles
+                    .entry((record.status, &record.mechanism, reason, record.remedy.as_deref()))
+                    .or_default();
+                cases.push(&record.case);
+                *trials += 1;
+            }
+            if matches!(record.status, Status::Ok | Status::Degraded) {
+                groups.entry(key(record)).or_default().push(record);
+            }
+        }
+
+        let mut contenders: Vec<Contender> = groups
+            .keys()
+            .map(|k| k.contender.clone())
+            .collect::<std::collections::HashSet<_>>()
+            .into_iter()
+            .collect();
+        contenders.sort_by_key(Contender::sort_key);
+        let mut by_setting: HashMap<&Setting, usize> = HashMap::new();
+        for k in groups.keys() {
+            *by_setting.entry(&k.setting).or_insert(0) += 1;
+        }
+        let mut settings: Vec<(Setting, usize)> =
+            by_setting.into_iter().map(|(s, n)| (s.clone(), n)).collect();
+        settings.sort_by_cached_key(|(s, n)| (!s.load.is_idle(), std::cmp::Reverse(*n), s.label()));
+        let settings: Vec<Setting> = settings.into_iter().map(|(s, _)| s).collect();
+        let contender_at: HashMap<&Contender, usize> =
+            contenders.iter().enumerate().map(|(i, c)| (c, i)).collect();
+        let setting_at: HashMap<&Setting, usize> =
+            settings.iter().enumerate().map(|(i, s)| (s, i)).collect();
+
+        let mut cases: Vec<Case> = groups
+            .iter()
+            .map(|(k, trials)| case(contender_at[&k.contender], setting_at[&k.setting], k, trials))
+            .collect();
+        cases.sort_by_cached_key(|c| {
+            (c.contender, workload_rank(c.workload), c.size_bytes, c.setting, c.name.clone())
+        });
+
+        let troubles = troubles
+            .into_iter()
+            .map(|((status, mechanism, reason, remedy), (mut cases, trials))| {
+                cases.sort_unstable();
+                cases.dedup();
+                Trouble {
+                    status,
+                    mechanism: mechanism.to_owned(),
+                    reason: reason.to_owned(),
+                    remedy: remedy.map(str::to_owned),
+                    cases: cases.len(),
+                    trials,
+                }
+            })
+            .collect();
+        let mut warnings: Vec<(String, usize)> =
+            warnings.into_iter().map(|(w, n)| (w.to_owned(), n)).collect();
+        warnings.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        // Ranking all records again is worth it only where there is load to compare with.
+        let loaded = settings.iter().any(|s| !s.load.is_idle());
+        let reversals = if loaded { rank(records).reversals } else { Vec::new() };
+        Summary { contenders, settings, cases, troubles, warnings, reversals, trials_by_status }
+    }
+
+    /// Indices of the contender and the setting of a record that gave a figure.
+    pub fn place_of(&self, record: &Record) -> Option<(usize, usize)> {
+        let key = key(record);
+        let contender = self.contenders.iter().position(|c| *c == key.contender)?;
+        let setting = self.settings.iter().position(|s| *s == key.setting)?;
+        Some((contender, setting))
+    }
+
+    /// Trials that ended so.
+    pub fn trials(&self, status: Status) -> usize {
+        self.trials_by_status.get(&status).copied().unwrap_or(0)
+    }
+
+    /// Mechanisms that gave no figure at all and were skipped.
+    pub fn skipped_mechanisms(&self) -> Vec<&str> {
+        let mut ids: Vec<&str> = self
+            .troubles
+            .iter()
+            .filter(|t| t.status == Status::Skipped)
+            .map(|t| t.mechanism.as_str())
+            .filter(|id| !self.contenders.iter().any(|c| c.mechanism == **id))
+            .collect();
+        ids.dedup();
+        ids
+    }
+
+    /// The message sizes of cases that satisfy `wanted`, ascending.
+    pub fn sizes(&self, wanted: impl Fn(&Case) -> bool) -> Vec<u64> {
+        let mut sizes: Vec<u64> =
+            self.cases.iter().filter(|c| wanted(c)).map(|c| c.size_bytes).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+}
+
+fn key(record: &Record) -> Key {
+    Key {
+        contender: Contender {
+            mechanism: record.mechanism.clone(),
+            wait: record.inputs.wait,
+            access: record.inputs.access,
+            // On a testbed the hosts belong to the setting: what competes, competes between the same hosts.
+            host: (record.host != LOCAL && record.inputs.testbed.is_none())
+                .then(|| record.host.clone()),
+        },
+        workload: record.inputs.workload,
+        size_bytes: record.inputs.size_bytes,
+        setting: Setting::of(record),
+    }
+}

@@ -1,0 +1,81 @@
+//! Where and under what a case ran, and its words.
+
+use crossway_lab::inputs::{Ends, Load, Placement};
+use crossway_lab::record::Record;
+
+use crate::units;
+
+/// Where and under what a case ran: what is held equal when contenders are compared.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Setting {
+    /// Testbed and hosts, in words; `None`: this machine.
+    pub place: Option<String>,
+    /// Where the roles ran.
+    pub placement: Placement,
+    /// Background work.
+    pub load: Load,
+    /// Socket buffer asked for.
+    pub socket_buffer_bytes: Option<u64>,
+    /// Capacity asked for.
+    pub capacity_bytes: Option<u64>,
+}
+
+impl Setting {
+    pub(super) fn of(record: &Record) -> Self {
+        let inputs = &record.inputs;
+        Setting {
+            place: inputs.testbed.as_ref().map(|testbed| match inputs.ends {
+                Ends::Between => format!("{testbed}: {}", record.host),
+                Ends::Within => format!("{testbed}: within {}", record.host),
+            }),
+            placement: inputs.placement,
+            load: inputs.load,
+            socket_buffer_bytes: inputs.socket_buffer_bytes,
+            capacity_bytes: inputs.capacity_bytes,
+        }
+    }
+
+    /// The same, without the background work.
+    pub fn idle(&self) -> Setting {
+        Setting { load: Load::default(), ..self.clone() }
+    }
+
+    /// The setting in words.
+    pub fn label(&self) -> String {
+        let mut parts: Vec<String> = self.place.iter().cloned().collect();
+        parts.extend([placement_name(self.placement), load_name(self.load)]);
+        if let Some(bytes) = self.socket_buffer_bytes {
+            parts.push(format!("socket buffer {}", units::size(bytes)));
+        }
+        if let Some(bytes) = self.capacity_bytes {
+            parts.push(format!("capacity {}", units::size(bytes)));
+        }
+        parts.join(", ")
+    }
+}
+
+/// A placement in words.
+pub fn placement_name(placement: Placement) -> String {
+    match placement {
+        Placement::SameCore => "same core".to_owned(),
+        Placement::SmtSibling => "two threads of one core".to_owned(),
+        Placement::SharedCache => "two cores, shared cache".to_owned(),
+        Placement::OtherCore => "two cores".to_owned(),
+        Placement::CrossSocket => "two sockets".to_owned(),
+        Placement::Cpus { a, b } => format!("CPU {a} and {b}"),
+        Placement::Unpinned => "unpinned".to_owned(),
+    }
+}
+
+/// Background work in words.
+pub fn load_name(load: Load) -> String {
+    if load.is_idle() {
+        return "idle".to_owned();
+    }
+    let parts: Vec<String> = [(load.cpu, "CPU"), (load.memory, "memory"), (load.io, "I/O")]
+        .into_iter()
+        .filter(|(workers, _)| *workers > 0)
+        .map(|(workers, kind)| format!("{workers} {kind}"))
+        .collect();
+    format!("loaded ({} workers)", parts.join(", "))
+}

@@ -1,0 +1,41 @@
+//! Workloads in words, and their order.
+
+use crossway_lab::inputs::Workload;
+
+use crate::units;
+
+/// A workload in words.
+pub fn workload_name(workload: Workload, size: u64) -> String {
+    match workload {
+        Workload::Throughput => "one way".to_owned(),
+        Workload::PingPong => "round trip".to_owned(),
+        Workload::Exchange => "exchange".to_owned(),
+        Workload::Pairs { pairs } => format!("{pairs} pairs"),
+        Workload::FanIn { senders, receiver_us: 0 } => format!("{senders} senders to one"),
+        Workload::FanIn { senders, receiver_us } => {
+            format!("{senders} senders to one that takes {receiver_us} µs a message")
+        }
+        Workload::FanOut { receivers } => format!("one to {receivers} receivers"),
+        Workload::Paced { burst_bytes, period_us } => {
+            let period = units::Quantity::Duration.show(period_us as f64 * 1e3);
+            if burst_bytes == size {
+                format!("one message every {period}")
+            } else {
+                format!("{} every {period}", units::size(burst_bytes))
+            }
+        }
+    }
+}
+
+/// The order in which workloads are shown, and their parameters.
+pub(crate) fn workload_rank(workload: Workload) -> (u8, u64, u64) {
+    match workload {
+        Workload::PingPong => (0, 0, 0),
+        Workload::Throughput => (1, 0, 0),
+        Workload::Paced { burst_bytes, period_us } => (2, burst_bytes, u64::MAX - period_us),
+        Workload::Exchange => (3, 0, 0),
+        Workload::Pairs { pairs } => (4, pairs.into(), 0),
+        Workload::FanIn { senders, receiver_us } => (5, senders.into(), receiver_us.into()),
+        Workload::FanOut { receivers } => (6, receivers.into(), 0),
+    }
+}

@@ -1,0 +1,185 @@
+//! The findings of Sun, Jin and Yin (cluster).
+
+use super::*;
+
+fn exchanges(made: &mut Made, ends: Ends, sizes: &[u64], does: impl Fn(u64) -> (Does, Does)) {
+    for bytes in sizes {
+        let (tcp, tipc) = does(*bytes);
+        made.both(Workload::Exchange, ends, *bytes, tcp, tipc);
+    }
+}
+
+const SMALL: [u64; 5] = [64, 256, 1024, 2048, 4096];
+
+#[test]
+fn c1_fits_a_line() {
+    let line = |bytes: u64| Does { ns: 100_000.0 + 40.0 * bytes as f64, ..DOES };
+    judged("C1", Confirmed, "farthest from its line", |m| {
+        exchanges(m, Ends::Between, &SMALL, |b| (line(b), line(b)));
+    });
+    judged("C1", NotConfirmed, "% off", |m| {
+        let bent = |b: u64| Does { ns: if b == 1024 { 400_000.0 } else { line(b).ns }, ..DOES };
+        exchanges(m, Ends::Between, &SMALL, |b| (line(b), bent(b)));
+    });
+    judged("C1", NotMeasurable, "scatter across it", |m| {
+        exchanges(m, Ends::Between, &SMALL, |b| (line(b), line(b)));
+        // One size's median lies a third off, but its trials lie on both sides of the line.
+        let wild = m.records.iter_mut().filter(|r| r.inputs.size_bytes == 1024);
+        for (r, factor) in wild.zip([0.6, 0.62, 0.65, 1.3, 1.4].into_iter().cycle()) {
+            let throughput = r.throughput.as_mut().expect("timed");
+            throughput.msgs_per_s = 1e9 / (line(1024).ns * factor);
+        }
+    });
+    judged("C1", NotMeasurable, "three sizes", |m| {
+        exchanges(m, Ends::Between, &SMALL[..2], |b| (line(b), line(b)));
+    });
+    without_records("C1", "cluster");
+}
+
+fn buffers(made: &mut Made, scatter: f64, jump: impl Fn(u64, u64) -> f64) {
+    for length in [4096u64, 16_384] {
+        for power in 11..=17 {
+            let asked = 1u64 << power;
+            let does = Does { ns: 30_000.0 / jump(asked, length), scatter, ..DOES };
+            for r in made.add("tcp", Workload::Throughput, Ends::Between, length, does) {
+                r.inputs.socket_buffer_bytes = Some(asked);
+                r.facts.insert("so_sndbuf_bytes".to_owned(), 2 * asked as i64);
+            }
+        }
+    }
+}
+
+#[test]
+fn c3_looks_for_the_jump_at_w_equal_l() {
+    judged("C3", Confirmed, "from the next smaller W to W = L", |m| {
+        buffers(m, 0.02, |w, l| if w < l { 0.4 } else { 1.0 });
+    });
+    judged("C3", NotConfirmed, "4 KiB: 1.0", |m| buffers(m, 0.02, |_, _| 1.0));
+    judged("C3", NotMeasurable, "from the next smaller", |m| {
+        buffers(m, 0.8, |w, l| if w < l { 0.85 } else { 1.0 });
+    });
+    without_records("C3", "cluster");
+    let mut made = Made::new();
+    buffers(&mut made, 0.02, |w, l| if w < l { 0.4 } else { 1.0 });
+    let told = &made.finding("C3").figures[0].what;
+    assert!(
+        told.contains(
+            "L 4 KiB: nine tenths of the plateau from W 4 KiB (read back 8 KiB) on, W/L 1.00"
+        ),
+        "{told}"
+    );
+}
+
+fn faster(by: impl Fn(u64) -> f64, scatter: f64) -> impl Fn(u64) -> (Does, Does) {
+    move |bytes| {
+        let tcp = Does { scatter, ..DOES };
+        (tcp, Does { ns: tcp.ns / by(bytes), ..tcp })
+    }
+}
+
+#[test]
+fn c4_asks_for_the_lead_its_best_and_its_fall() {
+    let falling = |bytes: u64| 2.6 - bytes as f64 / 4096.0;
+    judged("C4", Confirmed, "at best twice: yes", |m| {
+        exchanges(m, Ends::Between, &SMALL, faster(falling, 0.02));
+    });
+    judged("C4", NotConfirmed, "at least 15 % wider: no", |m| {
+        exchanges(m, Ends::Between, &SMALL, faster(|_| 0.9, 0.02));
+    });
+    judged("C4", NotMeasurable, "do not tell", |m| {
+        exchanges(m, Ends::Between, &SMALL, faster(|_| 2.0, 0.3));
+    });
+    without_records("C4", "cluster");
+}
+
+#[test]
+fn c5_counts_the_packets_of_an_exchange() {
+    let with = |tcp: f64, tipc: f64| {
+        move |_| {
+            let does = |each: f64| Does { packets: (each / 2.0, each / 2.0), ..DOES };
+            (does(tcp), does(tipc))
+        }
+    };
+    judged("C5", Confirmed, "TCP takes 9.00 packets, TIPC 4.00", |m| {
+        exchanges(m, Ends::Between, &[64], with(9.0, 4.0));
+    });
+    judged("C5", NotConfirmed, "TIPC 8.00", |m| exchanges(m, Ends::Between, &[64], with(9.0, 8.0)));
+    judged("C5", NotMeasurable, "no packets were counted", |m| {
+        exchanges(m, Ends::Between, &[64], with(9.0, 4.0));
+        m.records.iter_mut().for_each(|r| r.net.clear());
+    });
+    without_records("C5", "cluster");
+}
+
+#[test]
+fn c6_takes_the_largest_receive() {
+    let largest = |m: &mut Made, bytes: i64| {
+        for r in m.add("tcp", Workload::Throughput, Ends::Between, 16_384, DOES) {
+            r.facts.insert("largest_recv_bytes".to_owned(), bytes);
+        }
+    };
+    judged("C6", Confirmed, "4344", |m| largest(m, 4344));
+    judged("C6", NotConfirmed, "16384", |m| largest(m, 16_384));
+    without_records("C6", "cluster");
+}
+
+#[test]
+fn c7_needs_both_sides_of_tipcs_limit() {
+    let refused = |bytes: u64| {
+        let why = "its largest message here is 66000 bytes";
+        let mut r = synthetic::skipped("tipc-kernel-seqpacket", why, "a smaller size");
+        r.inputs.size_bytes = bytes;
+        r
+    };
+    judged("C7 TIPC", Confirmed, "carried 66,000", |m| {
+        m.add("tipc-kernel-seqpacket", Workload::Throughput, Ends::Between, 66_000, DOES);
+        m.records.push(refused(66_001));
+    });
+    judged("C7 TIPC", NotConfirmed, "66,001 bytes were carried", |m| {
+        m.add("tipc-kernel-seqpacket", Workload::Throughput, Ends::Between, 66_001, DOES);
+    });
+    judged("C7 TIPC", NotConfirmed, "66,000 bytes were refused", |m| {
+        m.records.push(refused(66_000));
+    });
+    without_records("C7 TIPC", "cluster");
+    // A skip for another reason is no refusal, and the reason is told.
+    judged("C7 TIPC", NotMeasurable, "no guest kernel", |m| {
+        let mut r = synthetic::skipped(
+            "tipc-kernel-stream",
+            "no guest kernel",
+            "apt-get install user-mode-linux",
+        );
+        r.inputs.size_bytes = 66_001;
+        m.records.push(r);
+    });
+}
+
+#[test]
+fn c7_looks_whether_tcps_bandwidth_goes_on_rising() {
+    let rising = |m: &mut Made, by: f64, scatter: f64| {
+        for (bytes, ns) in [(16_384, 400_000.0), (65_536, 1_600_000.0 / by)] {
+            m.add("tcp", Workload::Exchange, Ends::Between, bytes, Does { ns, scatter, ..DOES });
+        }
+    };
+    judged("C7 TCP", Confirmed, "rises no more", |m| rising(m, 0.9, 0.02));
+    judged("C7 TCP", NotConfirmed, "goes on rising", |m| rising(m, 1.8, 0.02));
+    judged("C7 TCP", NotMeasurable, "do not tell", |m| rising(m, 1.1, 0.6));
+    without_records("C7 TCP", "cluster");
+}
+
+#[test]
+fn c8_wants_twice_within_a_node() {
+    judged("C8", Confirmed, "as many exchanges", |m| {
+        exchanges(m, Ends::Within, &SMALL, faster(|_| 2.6, 0.02));
+    });
+    judged("C8", NotConfirmed, "TIPC makes 1.", |m| {
+        exchanges(m, Ends::Within, &SMALL, faster(|_| 1.5, 0.02));
+    });
+    judged("C8", NotMeasurable, "TIPC makes", |m| {
+        exchanges(m, Ends::Within, &SMALL, faster(|_| 2.0, 0.5));
+    });
+    // Exchanges between hosts say nothing of one.
+    judged("C8", NotMeasurable, "crossway measure cluster", |m| {
+        exchanges(m, Ends::Between, &SMALL, faster(|_| 2.6, 0.02));
+    });
+}

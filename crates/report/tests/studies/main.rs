@@ -1,0 +1,187 @@
+//! Findings of the studies: each judged in all three ways by synthetic records, and shown in every form.
+
+mod cluster;
+#[path = "../synthetic/mod.rs"]
+mod synthetic;
+mod toshiba;
+
+use std::path::Path;
+
+use crossway_lab::inputs::{Ends, Wait, Workload};
+use crossway_lab::record::{HostMeters, IfaceMeters, Record, Span, Status};
+use crossway_report::steps::Shapes;
+use crossway_report::studies::{self, Finding, Verdict};
+use crossway_report::{Run, html, json, terminal};
+use synthetic::{Ask, MADE, Noise};
+
+use Verdict::{Confirmed, NotConfirmed, NotMeasurable};
+
+const STREAM: Workload = Workload::Paced { burst_bytes: 262_144, period_us: 80_000 };
+
+/// How one protocol does with one size.
+#[derive(Clone, Copy)]
+struct Does {
+    /// Nanoseconds per message, round trip or exchange.
+    ns: f64,
+    /// Packets forward and back per message.
+    packets: (f64, f64),
+    /// Busy share of the sender's and of the receiver's host.
+    load: (f64, f64),
+    /// Bytes on the wire per byte of payload.
+    overhead: f64,
+    /// Scatter of the trials.
+    scatter: f64,
+}
+
+const DOES: Does =
+    Does { ns: 100_000.0, packets: (1.0, 0.5), load: (0.2, 0.2), overhead: 1.05, scatter: 0.01 };
+
+/// Five trials of each of the two on a testbed.
+struct Made {
+    records: Vec<Record>,
+    noise: Noise,
+}
+
+impl Made {
+    fn new() -> Made {
+        Made { records: Vec::new(), noise: Noise::new(77) }
+    }
+
+    fn add(
+        &mut self,
+        mechanism: &str,
+        workload: Workload,
+        ends: Ends,
+        bytes: u64,
+        does: Does,
+    ) -> &mut [Record] {
+        let ask = Ask::idle(workload, bytes);
+        let first = self.records.len();
+        for trial in 0..5 {
+            let mut r = synthetic::trial(&MADE[0], &ask, trial, 5, trial, &mut self.noise);
+            let ns = does.ns * self.noise.around(does.scatter);
+            r.plan = "own".to_owned();
+            r.mechanism = mechanism.to_owned();
+            r.case = format!("{mechanism}/{workload:?}/{bytes}/{ends:?}");
+            r.inputs.wait = Wait::Block;
+            (r.status, r.reason, r.remedy) = (Status::Ok, None, None);
+            r.inputs.testbed = Some("ethernet".to_owned());
+            r.inputs.ends = ends;
+            r.inputs.testbed_spec = Some(
+                serde_json::from_value(serde_json::json!({
+                    "name": "ethernet", "kind": "guests", "rate": "100mbit", "mtu_bytes": 1500, "offloads": "off",
+                    "tipc": ["kernel"],
+                }))
+                .expect("a testbed"),
+            );
+            r.host = "a to b".to_owned();
+            let messages = 1000;
+            let counts = r.counts.as_mut().expect("counted");
+            (counts.sent, counts.received, counts.bytes) = (messages, messages, messages * bytes);
+            let throughput = r.throughput.as_mut().expect("timed");
+            throughput.wall_ns = (ns * messages as f64) as u64;
+            throughput.msgs_per_s = 1e9 / ns;
+            throughput.bytes_per_s = throughput.msgs_per_s * bytes as f64;
+            for latency in r.latency_ns.iter_mut().filter(|l| l.span == Span::RoundTrip) {
+                latency.p50 = ns as u64;
+            }
+            let wall = throughput.wall_ns;
+            let there = if ends == Ends::Between { "b" } else { "a" };
+            (r.roles[0].host, r.roles[1].host) = ("a".to_owned(), there.to_owned());
+            r.host_cpu = [("a", does.load.0), ("b", does.load.1)]
+                .into_iter()
+                .map(|(host, share)| HostMeters {
+                    host: host.to_owned(),
+                    busy_ns: (share * wall as f64 * self.noise.around(does.scatter)) as u64,
+                    softirq_ns: 0,
+                    irq_ns: 0,
+                    steal_ns: 0,
+                    cpus: 1,
+                    span_ns: Some(wall),
+                })
+                .collect();
+            r.net = [("a", does.packets.0), ("b", does.packets.1)]
+                .into_iter()
+                .map(|(host, packets)| IfaceMeters {
+                    host: host.to_owned(),
+                    name: "eth0".to_owned(),
+                    tx_packets: (packets * messages as f64) as u64,
+                    tx_bytes: (does.overhead * (messages * bytes) as f64) as u64,
+                    ..IfaceMeters::default()
+                })
+                .collect();
+            self.records.push(r);
+        }
+        &mut self.records[first..]
+    }
+
+    fn both(
+        &mut self,
+        workload: Workload,
+        ends: Ends,
+        bytes: u64,
+        tcp: Does,
+        tipc: Does,
+    ) -> &mut Made {
+        self.add("tcp", workload, ends, bytes, tcp);
+        self.add("tipc-kernel-stream", workload, ends, bytes, tipc);
+        self
+    }
+
+    fn finding(&self, id: &str) -> Finding {
+        let mut records = self.records.clone();
+        if records.is_empty() {
+            records.push(synthetic::skipped("cma", "not asked for", "nothing"));
+        }
+        // The plan's name makes a study shown even where nothing of it is decided.
+        let plan = if id.starts_with('T') { "toshiba" } else { "cluster" };
+        records.iter_mut().for_each(|r| r.plan = plan.to_owned());
+        let run = Run::of_records(Path::new("run"), records);
+        let all = studies::all(&run, &Shapes::of(&run));
+        let mut found = all.into_iter().flat_map(|s| s.findings).filter(|f| f.id == id);
+        found.next().expect("the finding is listed")
+    }
+}
+
+/// The verdict on what was made, and a word that its reason must hold.
+fn judged(id: &str, verdict: Verdict, word: &str, make: impl FnOnce(&mut Made)) {
+    let mut made = Made::new();
+    make(&mut made);
+    let finding = made.finding(id);
+    assert_eq!(finding.verdict, verdict, "{finding:?}");
+    assert!(finding.why.contains(word), "'{word}' is not in: {}", finding.why);
+}
+
+/// Without records each finding names the plan that takes them.
+fn without_records(id: &str, plan: &str) {
+    judged(id, NotMeasurable, &format!("crossway measure {plan}"), |_| {});
+}
+
+#[test]
+fn findings_are_in_every_form_and_only_where_they_belong() {
+    let mut made = Made::new();
+    round_trips(&mut made, 1.08, 0.02);
+    for r in &mut made.records {
+        (r.inputs.messages, r.inputs.study_messages) = (Some(200), Some(10_000));
+    }
+    let run = Run::of_records(Path::new("run"), made.records.clone());
+    let text = terminal::terminal(&run, false);
+    assert!(text.contains("- T7 Latency: confirmed."), "{text}");
+    assert!(!text.contains("cluster)"), "the other study has nothing to say: {text}");
+    let markdown = terminal::markdown(&run);
+    assert!(markdown.contains("| T7 Latency | Ping-pong: the round trips"), "{markdown}");
+    let document = json::document(&run);
+    let findings = document["studies"][0]["findings"].as_array().expect("findings");
+    let t7 = findings.iter().find(|f| f["id"] == "T7").expect("T7");
+    assert_eq!(t7["verdict"], "confirmed");
+    assert!(t7["measured"][0]["low"].as_f64() < t7["measured"][0]["high"].as_f64());
+    let mut page = Vec::new();
+    html::write(&run, &mut page).expect("the page can be made");
+    let page = String::from_utf8(page).expect("text");
+    assert!(page.contains("id=\"study-toshiba\"") && !page.contains("id=\"study-cluster\""));
+    assert!(page.contains("200 for the study&#x27;s 10,000"), "the factor is shown");
+    // A run that has nothing to do with the studies has no such section.
+    let run =
+        Run::of_records(Path::new("run"), vec![synthetic::skipped("vsock", "none", "modprobe")]);
+    assert_eq!(studies::all(&run, &Shapes::of(&run)).len(), 0);
+}
