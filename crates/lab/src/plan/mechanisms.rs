@@ -4,7 +4,7 @@ use crossway_mech::registry::{self, Entry};
 use crossway_mech::{Boundaries, Reliability};
 
 use super::PlanError;
-use super::syntax::At;
+use super::at::At;
 
 type Tag = (&'static str, fn(&Entry) -> bool);
 

@@ -3,6 +3,8 @@
 //! A plan has groups; each group is a cross product of axes. An unknown key or value is an error that names the file, the key
 //! and what is allowed.
 
+mod at;
+mod axes;
 mod mechanisms;
 mod repeat;
 mod sizes;

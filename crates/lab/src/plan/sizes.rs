@@ -3,7 +3,7 @@
 use toml::{Table, Value};
 
 use super::PlanError;
-use super::syntax::{At, kind};
+use super::at::{At, kind};
 
 /// Larger messages would make a trial's memory the subject.
 const LARGEST: u64 = 1 << 30;

@@ -1,10 +1,12 @@
 //! From TOML to a [`Plan`], key by key, so that each error can say where and what else.
 
-use crossway_mech::{Access, Wait};
+use crossway_mech::Access;
 use toml::{Table, Value};
 
-use super::{Group, PlacementAxis, Plan, PlanError, mechanisms, sizes, testbeds};
-use crate::inputs::{Ends, Load, Placement, Workload};
+use super::at::{At, kind};
+use super::axes::{access, bytes_or_default, ends, load, placement, wait, workload};
+use super::{Group, Plan, PlanError, mechanisms, sizes, testbeds};
+use crate::inputs::{Ends, Load};
 use crate::testbed::Testbed;
 
 const DEFAULT_SEED: u64 = 2026;
@@ -27,95 +29,13 @@ const GROUP_KEYS: &[&str] = &[
     "warmup_ms",
     "measure_ms",
 ];
-const MOST_PEERS: u64 = 64;
-
-/// A place in a plan, for errors.
-#[derive(Clone, Debug)]
-pub(super) struct At<'a> {
-    file: &'a str,
-    key: String,
-}
-
-impl<'a> At<'a> {
-    pub(super) fn key(&self, key: &str) -> At<'a> {
-        let key = if self.key.is_empty() { key.to_owned() } else { format!("{}.{key}", self.key) };
-        At { file: self.file, key }
-    }
-
-    pub(super) fn bad(&self, why: impl Into<String>) -> PlanError {
-        PlanError::Bad { file: self.file.to_owned(), key: self.key.clone(), why: why.into() }
-    }
-
-    /// Refuses keys that are not in the list.
-    pub(super) fn only(&self, table: &Table, allowed: &[&str]) -> Result<(), PlanError> {
-        match table.keys().find(|key| !allowed.contains(&key.as_str())) {
-            None => Ok(()),
-            Some(key) => {
-                Err(self.key(key).bad(format!("unknown key; allowed: {}", allowed.join(", "))))
-            }
-        }
-    }
-
-    pub(super) fn table<'v>(&self, value: &'v Value) -> Result<&'v Table, PlanError> {
-        value.as_table().ok_or_else(|| self.bad(format!("a table is needed, not {}", kind(value))))
-    }
-
-    pub(super) fn text<'v>(&self, value: &'v Value) -> Result<&'v str, PlanError> {
-        value.as_str().ok_or_else(|| self.bad(format!("a string is needed, not {}", kind(value))))
-    }
-
-    /// A number within bounds.
-    pub(super) fn number(&self, value: &Value, least: u64, most: u64) -> Result<u64, PlanError> {
-        let number = value
-            .as_integer()
-            .ok_or_else(|| self.bad(format!("a whole number is needed, not {}", kind(value))))?;
-        u64::try_from(number)
-            .ok()
-            .filter(|n| (least..=most).contains(n))
-            .ok_or_else(|| self.bad(format!("{number} is not between {least} and {most}")))
-    }
-
-    /// A required number below this table.
-    pub(super) fn field(
-        &self,
-        table: &Table,
-        name: &str,
-        least: u64,
-        most: u64,
-    ) -> Result<u64, PlanError> {
-        let value = table.get(name).ok_or_else(|| self.bad(format!("'{name}' is missing")))?;
-        self.key(name).number(value, least, most)
-    }
-
-    /// One value or a list of them; a list must not be empty.
-    pub(super) fn axis<T>(
-        &self,
-        value: &Value,
-        mut read: impl FnMut(&At<'a>, &Value) -> Result<T, PlanError>,
-    ) -> Result<Vec<T>, PlanError> {
-        match value {
-            Value::Array(values) if values.is_empty() => Err(self.bad("the list is empty")),
-            Value::Array(values) => values.iter().map(|v| read(self, v)).collect(),
-            one => Ok(vec![read(self, one)?]),
-        }
-    }
-}
-
-pub(super) fn kind(value: &Value) -> String {
-    match value {
-        Value::String(text) => format!("'{text}'"),
-        Value::Array(_) => "a list".to_owned(),
-        Value::Table(_) => "a table".to_owned(),
-        other => other.to_string(),
-    }
-}
 
 pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanError> {
     let top: Table = toml::from_str(text).map_err(|e| PlanError::NotToml {
         file: file.to_owned(),
         why: e.to_string().trim_end().replace('\n', "\n  "),
     })?;
-    let at = At { file, key: String::new() };
+    let at = At::top(file);
     at.only(&top, &["about", "seed", "scale", "defaults", "testbed", "group"])?;
     let about = top.get("about").map(|v| at.key("about").text(v)).transpose()?;
     let seed = match top.get("seed") {
@@ -277,142 +197,4 @@ fn share(at: &At<'_>, value: &Value) -> Result<f64, PlanError> {
 /// begin so at the top.
 pub(super) fn is_scale(line: &str) -> bool {
     line.strip_prefix("scale").is_some_and(|rest| rest.trim_start().starts_with('='))
-}
-
-fn ends(at: &At<'_>, value: &Value) -> Result<Ends, PlanError> {
-    match at.text(value)? {
-        "between" => Ok(Ends::Between),
-        "within" => Ok(Ends::Within),
-        word => Err(at.bad(format!("unknown ends '{word}'; allowed: between, within"))),
-    }
-}
-
-fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError> {
-    const ALLOWED: &str = "throughput, ping-pong, exchange, { paced = { burst_bytes, period_us } }, \
-                           { pairs = { pairs } }, { fan-in = { senders, receiver_us? } }, { fan-out = { receivers } }";
-    if let Some(word) = value.as_str() {
-        return match word {
-            "throughput" => Ok(Workload::Throughput),
-            "ping-pong" => Ok(Workload::PingPong),
-            "exchange" => Ok(Workload::Exchange),
-            _ => Err(at.bad(format!("unknown workload '{word}'; allowed: {ALLOWED}"))),
-        };
-    }
-    let (name, table, at) = one_entry(at, value, ALLOWED)?;
-    let count = |key: &str| -> Result<u32, PlanError> {
-        at.only(table, &[key])?;
-        Ok(at.field(table, key, 2, MOST_PEERS)? as u32)
-    };
-    match name {
-        "paced" => {
-            at.only(table, &["burst_bytes", "period_us"])?;
-            Ok(Workload::Paced {
-                burst_bytes: at.field(table, "burst_bytes", 1, 1 << 30)?,
-                period_us: at.field(table, "period_us", 10, 3_600_000_000)?,
-            })
-        }
-        "pairs" => Ok(Workload::Pairs { pairs: count("pairs")? }),
-        "fan-in" => {
-            at.only(table, &["senders", "receiver_us"])?;
-            let senders = at.field(table, "senders", 2, MOST_PEERS)? as u32;
-            let receiver_us = match table.get("receiver_us") {
-                Some(value) => at.key("receiver_us").number(value, 0, 1_000_000)? as u32,
-                None => 0,
-            };
-            Ok(Workload::FanIn { senders, receiver_us })
-        }
-        "fan-out" => Ok(Workload::FanOut { receivers: count("receivers")? }),
-        _ => Err(at.bad(format!("unknown workload; allowed: {ALLOWED}"))),
-    }
-}
-
-/// A table with one entry that is a table: a value with arguments.
-fn one_entry<'a, 'v>(
-    at: &At<'a>,
-    value: &'v Value,
-    allowed: &str,
-) -> Result<(&'v str, &'v Table, At<'a>), PlanError> {
-    let entry = value.as_table().filter(|table| table.len() == 1).and_then(|t| t.iter().next());
-    let Some((name, arguments)) = entry else {
-        return Err(at.bad(format!("{} is not allowed here; allowed: {allowed}", kind(value))));
-    };
-    let here = at.key(name);
-    Ok((name, here.table(arguments)?, here))
-}
-
-fn wait(at: &At<'_>, value: &Value) -> Result<Option<Wait>, PlanError> {
-    const ALLOWED: &str = "natural, block, spin, { hybrid = { spin_us } }";
-    match value.as_str() {
-        Some("natural") => Ok(None),
-        Some("block") => Ok(Some(Wait::Block)),
-        Some("spin") => Ok(Some(Wait::Spin)),
-        Some(word) => Err(at.bad(format!("unknown wait '{word}'; allowed: {ALLOWED}"))),
-        None => {
-            let (name, table, here) = one_entry(at, value, ALLOWED)?;
-            if name != "hybrid" {
-                return Err(here.bad(format!("unknown wait; allowed: {ALLOWED}")));
-            }
-            here.only(table, &["spin_us"])?;
-            let spin_us = here.field(table, "spin_us", 1, 1_000_000)? as u32;
-            Ok(Some(Wait::Hybrid { spin_us }))
-        }
-    }
-}
-
-fn access(at: &At<'_>, value: &Value) -> Result<Access, PlanError> {
-    match at.text(value)? {
-        "copy" => Ok(Access::Copy),
-        "in-place" => Ok(Access::InPlace),
-        word => Err(at.bad(format!("unknown access '{word}'; allowed: copy, in-place"))),
-    }
-}
-
-fn placement(at: &At<'_>, value: &Value) -> Result<PlacementAxis, PlanError> {
-    const ALLOWED: &str = "same-core, smt-sibling, shared-cache, other-core, cross-socket, unpinned, \
-                           every-pair, { cpus = { a, b } }";
-    let one = |placement| Ok(PlacementAxis::One(placement));
-    match value.as_str() {
-        Some("same-core") => one(Placement::SameCore),
-        Some("smt-sibling") => one(Placement::SmtSibling),
-        Some("shared-cache") => one(Placement::SharedCache),
-        Some("other-core") => one(Placement::OtherCore),
-        Some("cross-socket") => one(Placement::CrossSocket),
-        Some("unpinned") => one(Placement::Unpinned),
-        Some("every-pair") => Ok(PlacementAxis::EveryPair),
-        Some(word) => Err(at.bad(format!("unknown placement '{word}'; allowed: {ALLOWED}"))),
-        None => {
-            let (name, table, here) = one_entry(at, value, ALLOWED)?;
-            if name != "cpus" {
-                return Err(here.bad(format!("unknown placement; allowed: {ALLOWED}")));
-            }
-            here.only(table, &["a", "b"])?;
-            let cpu = |key| here.field(table, key, 0, 8191).map(|n| n as u32);
-            one(Placement::Cpus { a: cpu("a")?, b: cpu("b")? })
-        }
-    }
-}
-
-fn load(at: &At<'_>, value: &Value) -> Result<Load, PlanError> {
-    const ALLOWED: &str = "idle, { cpu, memory, io } (numbers of workers)";
-    match value.as_str() {
-        Some("idle") => return Ok(Load::default()),
-        Some(word) => return Err(at.bad(format!("unknown load '{word}'; allowed: {ALLOWED}"))),
-        None => {}
-    }
-    let table = value.as_table().ok_or_else(|| {
-        at.bad(format!("{} is not allowed here; allowed: {ALLOWED}", kind(value)))
-    })?;
-    at.only(table, &["cpu", "memory", "io"])?;
-    let workers = |key: &str| match table.get(key) {
-        Some(value) => at.key(key).number(value, 0, 1024).map(|n| n as u32),
-        None => Ok(0),
-    };
-    Ok(Load { cpu: workers("cpu")?, memory: workers("memory")?, io: workers("io")? })
-}
-
-fn bytes_or_default(at: &At<'_>, value: &Value) -> Result<Option<u64>, PlanError> {
-    if value.as_str() == Some("default") {
-        return Ok(None);
-    }
-    sizes::bytes(at, value, 1).map(Some)
 }

@@ -4,7 +4,7 @@ use crossway_mech::registry;
 use crossway_netlab::{Link, Offloads, Rate, Topology};
 use toml::{Table, Value};
 
-use super::syntax::At;
+use super::at::At;
 use super::{Plan, PlanError};
 use crate::inputs::{Ends, Load};
 use crate::record::LOCAL;

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use crossway_sys::OsError;
 use serde::{Deserialize, Serialize};
 
-use super::{Done, Options};
+use super::Options;
+use super::running::Done;
 use crate::plan::{Plan, PlanError};
 use crate::record::Record;
 use crate::records_io::{self, RESULTS, ReadError};

@@ -1,0 +1,156 @@
+//! One end of a control channel: whole messages, with their descriptors where it is a socket.
+
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crossway_sys::{OsError, fdpass};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// Longest message in bytes; an exchange trial's stamps are the longest ones.
+pub(crate) const LONGEST: usize = 64 << 20;
+
+/// What goes wrong on the control channel.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// The other side is gone.
+    #[error("the other side closed the control channel")]
+    Closed,
+    /// It says what cannot be understood.
+    #[error("the control channel carried nonsense: {0}")]
+    Nonsense(String),
+    /// Descriptors cannot go where only bytes go.
+    #[error(
+        "a role that is reached by bytes only cannot be given descriptors; use a mechanism that crosses hosts"
+    )]
+    NoDescriptors,
+    /// A system call failed.
+    #[error("control channel: {0}")]
+    Os(#[from] OsError),
+}
+
+/// One end of a control channel.
+#[derive(Debug)]
+pub struct Wire {
+    from: OwnedFd,
+    to: OwnedFd,
+    passes_fds: bool,
+}
+
+impl Wire {
+    /// Over a UNIX socket: descriptors go too.
+    pub fn socket(socket: OwnedFd) -> Result<Wire, ControlError> {
+        let to = socket.try_clone().map_err(|e| OsError::new("dup", "control socket", e))?;
+        Ok(Wire { from: socket, to, passes_fds: true })
+    }
+
+    /// Over a pair of byte streams: words only.
+    pub fn bytes(from: OwnedFd, to: OwnedFd) -> Wire {
+        Wire { from, to, passes_fds: false }
+    }
+
+    /// What polls readable when the other side said something or is gone.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.from.as_fd()
+    }
+
+    /// Says something, with descriptors.
+    pub fn say(
+        &mut self,
+        what: &impl Serialize,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), ControlError> {
+        let body = serde_json::to_vec(what).map_err(|e| ControlError::Nonsense(e.to_string()))?;
+        let mut frame = (body.len() as u32).to_be_bytes().to_vec();
+        frame.extend(body);
+        if !self.passes_fds {
+            if !fds.is_empty() {
+                return Err(ControlError::NoDescriptors);
+            }
+            let fd = self.to.try_clone().map_err(|e| OsError::new("dup", "control stream", e))?;
+            return std::fs::File::from(fd)
+                .write_all(&frame)
+                .map_err(|e| OsError::new("write", "control stream", e).into());
+        }
+        let mut sent = fdpass::send(&self.to, &frame, fds).map_err(gone)?;
+        while sent < frame.len() {
+            sent += fdpass::send(&self.to, &frame[sent..], &[]).map_err(gone)?;
+        }
+        Ok(())
+    }
+
+    /// Hears what the other side says, and the descriptors that came along; waits for ever.
+    pub fn hear<T: DeserializeOwned>(&mut self) -> Result<(T, Vec<OwnedFd>), ControlError> {
+        let mut fds = Vec::new();
+        let mut length = [0; 4];
+        self.read_exactly(&mut length, &mut fds)?;
+        let length = u32::from_be_bytes(length) as usize;
+        if length > LONGEST {
+            return Err(ControlError::Nonsense(format!("a message of {length} bytes")));
+        }
+        let mut body = vec![0; length];
+        self.read_exactly(&mut body, &mut fds)?;
+        let what =
+            serde_json::from_slice(&body).map_err(|e| ControlError::Nonsense(e.to_string()))?;
+        Ok((what, fds))
+    }
+
+    fn read_exactly(
+        &mut self,
+        bytes: &mut [u8],
+        fds: &mut Vec<OwnedFd>,
+    ) -> Result<(), ControlError> {
+        let mut have = 0;
+        while have < bytes.len() {
+            let n = if self.passes_fds {
+                fdpass::recv(&self.from, &mut bytes[have..], fds).map_err(gone)?
+            } else {
+                let fd = self.from.try_clone().map_err(|e| OsError::new("dup", "", e))?;
+                std::fs::File::from(fd)
+                    .read(&mut bytes[have..])
+                    .map_err(|e| OsError::new("read", "control stream", e))?
+            };
+            if n == 0 {
+                return Err(ControlError::Closed);
+            }
+            have += n;
+        }
+        Ok(())
+    }
+}
+
+fn gone(error: OsError) -> ControlError {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+    match error.source.kind() {
+        BrokenPipe | ConnectionReset => ControlError::Closed,
+        _ => ControlError::Os(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::control::Order;
+
+    #[test]
+    fn a_closed_or_talking_nonsense_side_is_an_error_and_no_hang() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let mut wire = Wire::socket(b.into()).unwrap();
+        (&a).write_all(&[0, 0, 0, 2, b'{', b']']).unwrap();
+        assert!(matches!(wire.hear::<Order>(), Err(ControlError::Nonsense(_))));
+        (&a).write_all(&[0xff; 4]).unwrap();
+        assert!(matches!(wire.hear::<Order>(), Err(ControlError::Nonsense(_))));
+        drop(a);
+        assert!(matches!(wire.hear::<Order>(), Err(ControlError::Closed)));
+    }
+
+    #[test]
+    fn descriptors_are_refused_where_only_bytes_go() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let spare = a.try_clone().unwrap();
+        let mut wire = Wire::bytes(a.into(), b.into());
+        let said = wire.say(&Order::Accept, &[spare.as_fd()]);
+        assert!(matches!(said, Err(ControlError::NoDescriptors)));
+    }
+}

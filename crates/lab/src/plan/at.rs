@@ -1,0 +1,91 @@
+//! A place in a plan: what stands there, and what is wrong with it.
+
+use toml::{Table, Value};
+
+use super::PlanError;
+
+/// A place in a plan, for errors.
+#[derive(Clone, Debug)]
+pub(super) struct At<'a> {
+    file: &'a str,
+    key: String,
+}
+
+impl<'a> At<'a> {
+    /// The whole plan.
+    pub(super) fn top(file: &'a str) -> At<'a> {
+        At { file, key: String::new() }
+    }
+
+    pub(super) fn key(&self, key: &str) -> At<'a> {
+        let key = if self.key.is_empty() { key.to_owned() } else { format!("{}.{key}", self.key) };
+        At { file: self.file, key }
+    }
+
+    pub(super) fn bad(&self, why: impl Into<String>) -> PlanError {
+        PlanError::Bad { file: self.file.to_owned(), key: self.key.clone(), why: why.into() }
+    }
+
+    /// Refuses keys that are not in the list.
+    pub(super) fn only(&self, table: &Table, allowed: &[&str]) -> Result<(), PlanError> {
+        match table.keys().find(|key| !allowed.contains(&key.as_str())) {
+            None => Ok(()),
+            Some(key) => {
+                Err(self.key(key).bad(format!("unknown key; allowed: {}", allowed.join(", "))))
+            }
+        }
+    }
+
+    pub(super) fn table<'v>(&self, value: &'v Value) -> Result<&'v Table, PlanError> {
+        value.as_table().ok_or_else(|| self.bad(format!("a table is needed, not {}", kind(value))))
+    }
+
+    pub(super) fn text<'v>(&self, value: &'v Value) -> Result<&'v str, PlanError> {
+        value.as_str().ok_or_else(|| self.bad(format!("a string is needed, not {}", kind(value))))
+    }
+
+    /// A number within bounds.
+    pub(super) fn number(&self, value: &Value, least: u64, most: u64) -> Result<u64, PlanError> {
+        let number = value
+            .as_integer()
+            .ok_or_else(|| self.bad(format!("a whole number is needed, not {}", kind(value))))?;
+        u64::try_from(number)
+            .ok()
+            .filter(|n| (least..=most).contains(n))
+            .ok_or_else(|| self.bad(format!("{number} is not between {least} and {most}")))
+    }
+
+    /// A required number below this table.
+    pub(super) fn field(
+        &self,
+        table: &Table,
+        name: &str,
+        least: u64,
+        most: u64,
+    ) -> Result<u64, PlanError> {
+        let value = table.get(name).ok_or_else(|| self.bad(format!("'{name}' is missing")))?;
+        self.key(name).number(value, least, most)
+    }
+
+    /// One value or a list of them; a list must not be empty.
+    pub(super) fn axis<T>(
+        &self,
+        value: &Value,
+        mut read: impl FnMut(&At<'a>, &Value) -> Result<T, PlanError>,
+    ) -> Result<Vec<T>, PlanError> {
+        match value {
+            Value::Array(values) if values.is_empty() => Err(self.bad("the list is empty")),
+            Value::Array(values) => values.iter().map(|v| read(self, v)).collect(),
+            one => Ok(vec![read(self, one)?]),
+        }
+    }
+}
+
+pub(super) fn kind(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("'{text}'"),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Table(_) => "a table".to_owned(),
+        other => other.to_string(),
+    }
+}

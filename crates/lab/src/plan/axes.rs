@@ -1,0 +1,148 @@
+//! The values of the axes, one at a time.
+
+use crossway_mech::{Access, Wait};
+use toml::{Table, Value};
+
+use super::at::{At, kind};
+use super::{PlacementAxis, PlanError, sizes};
+use crate::inputs::{Ends, Load, Placement, Workload};
+
+const MOST_PEERS: u64 = 64;
+
+pub(super) fn ends(at: &At<'_>, value: &Value) -> Result<Ends, PlanError> {
+    match at.text(value)? {
+        "between" => Ok(Ends::Between),
+        "within" => Ok(Ends::Within),
+        word => Err(at.bad(format!("unknown ends '{word}'; allowed: between, within"))),
+    }
+}
+
+pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError> {
+    const ALLOWED: &str = "throughput, ping-pong, exchange, { paced = { burst_bytes, period_us } }, \
+                           { pairs = { pairs } }, { fan-in = { senders, receiver_us? } }, { fan-out = { receivers } }";
+    if let Some(word) = value.as_str() {
+        return match word {
+            "throughput" => Ok(Workload::Throughput),
+            "ping-pong" => Ok(Workload::PingPong),
+            "exchange" => Ok(Workload::Exchange),
+            _ => Err(at.bad(format!("unknown workload '{word}'; allowed: {ALLOWED}"))),
+        };
+    }
+    let (name, table, at) = one_entry(at, value, ALLOWED)?;
+    let count = |key: &str| -> Result<u32, PlanError> {
+        at.only(table, &[key])?;
+        Ok(at.field(table, key, 2, MOST_PEERS)? as u32)
+    };
+    match name {
+        "paced" => {
+            at.only(table, &["burst_bytes", "period_us"])?;
+            Ok(Workload::Paced {
+                burst_bytes: at.field(table, "burst_bytes", 1, 1 << 30)?,
+                period_us: at.field(table, "period_us", 10, 3_600_000_000)?,
+            })
+        }
+        "pairs" => Ok(Workload::Pairs { pairs: count("pairs")? }),
+        "fan-in" => {
+            at.only(table, &["senders", "receiver_us"])?;
+            let senders = at.field(table, "senders", 2, MOST_PEERS)? as u32;
+            let receiver_us = match table.get("receiver_us") {
+                Some(value) => at.key("receiver_us").number(value, 0, 1_000_000)? as u32,
+                None => 0,
+            };
+            Ok(Workload::FanIn { senders, receiver_us })
+        }
+        "fan-out" => Ok(Workload::FanOut { receivers: count("receivers")? }),
+        _ => Err(at.bad(format!("unknown workload; allowed: {ALLOWED}"))),
+    }
+}
+
+/// A table with one entry that is a table: a value with arguments.
+fn one_entry<'a, 'v>(
+    at: &At<'a>,
+    value: &'v Value,
+    allowed: &str,
+) -> Result<(&'v str, &'v Table, At<'a>), PlanError> {
+    let entry = value.as_table().filter(|table| table.len() == 1).and_then(|t| t.iter().next());
+    let Some((name, arguments)) = entry else {
+        return Err(at.bad(format!("{} is not allowed here; allowed: {allowed}", kind(value))));
+    };
+    let here = at.key(name);
+    Ok((name, here.table(arguments)?, here))
+}
+
+pub(super) fn wait(at: &At<'_>, value: &Value) -> Result<Option<Wait>, PlanError> {
+    const ALLOWED: &str = "natural, block, spin, { hybrid = { spin_us } }";
+    match value.as_str() {
+        Some("natural") => Ok(None),
+        Some("block") => Ok(Some(Wait::Block)),
+        Some("spin") => Ok(Some(Wait::Spin)),
+        Some(word) => Err(at.bad(format!("unknown wait '{word}'; allowed: {ALLOWED}"))),
+        None => {
+            let (name, table, here) = one_entry(at, value, ALLOWED)?;
+            if name != "hybrid" {
+                return Err(here.bad(format!("unknown wait; allowed: {ALLOWED}")));
+            }
+            here.only(table, &["spin_us"])?;
+            let spin_us = here.field(table, "spin_us", 1, 1_000_000)? as u32;
+            Ok(Some(Wait::Hybrid { spin_us }))
+        }
+    }
+}
+
+pub(super) fn access(at: &At<'_>, value: &Value) -> Result<Access, PlanError> {
+    match at.text(value)? {
+        "copy" => Ok(Access::Copy),
+        "in-place" => Ok(Access::InPlace),
+        word => Err(at.bad(format!("unknown access '{word}'; allowed: copy, in-place"))),
+    }
+}
+
+pub(super) fn placement(at: &At<'_>, value: &Value) -> Result<PlacementAxis, PlanError> {
+    const ALLOWED: &str = "same-core, smt-sibling, shared-cache, other-core, cross-socket, unpinned, \
+                           every-pair, { cpus = { a, b } }";
+    let one = |placement| Ok(PlacementAxis::One(placement));
+    match value.as_str() {
+        Some("same-core") => one(Placement::SameCore),
+        Some("smt-sibling") => one(Placement::SmtSibling),
+        Some("shared-cache") => one(Placement::SharedCache),
+        Some("other-core") => one(Placement::OtherCore),
+        Some("cross-socket") => one(Placement::CrossSocket),
+        Some("unpinned") => one(Placement::Unpinned),
+        Some("every-pair") => Ok(PlacementAxis::EveryPair),
+        Some(word) => Err(at.bad(format!("unknown placement '{word}'; allowed: {ALLOWED}"))),
+        None => {
+            let (name, table, here) = one_entry(at, value, ALLOWED)?;
+            if name != "cpus" {
+                return Err(here.bad(format!("unknown placement; allowed: {ALLOWED}")));
+            }
+            here.only(table, &["a", "b"])?;
+            let cpu = |key| here.field(table, key, 0, 8191).map(|n| n as u32);
+            one(Placement::Cpus { a: cpu("a")?, b: cpu("b")? })
+        }
+    }
+}
+
+pub(super) fn load(at: &At<'_>, value: &Value) -> Result<Load, PlanError> {
+    const ALLOWED: &str = "idle, { cpu, memory, io } (numbers of workers)";
+    match value.as_str() {
+        Some("idle") => return Ok(Load::default()),
+        Some(word) => return Err(at.bad(format!("unknown load '{word}'; allowed: {ALLOWED}"))),
+        None => {}
+    }
+    let table = value.as_table().ok_or_else(|| {
+        at.bad(format!("{} is not allowed here; allowed: {ALLOWED}", kind(value)))
+    })?;
+    at.only(table, &["cpu", "memory", "io"])?;
+    let workers = |key: &str| match table.get(key) {
+        Some(value) => at.key(key).number(value, 0, 1024).map(|n| n as u32),
+        None => Ok(0),
+    };
+    Ok(Load { cpu: workers("cpu")?, memory: workers("memory")?, io: workers("io")? })
+}
+
+pub(super) fn bytes_or_default(at: &At<'_>, value: &Value) -> Result<Option<u64>, PlanError> {
+    if value.as_str() == Some("default") {
+        return Ok(None);
+    }
+    sizes::bytes(at, value, 1).map(Some)
+}

@@ -1,0 +1,296 @@
+//! A run under way: what is tried, kept and given up, trial by trial.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crossway_mech::{Caps, Probe, registry};
+use crossway_sys::topology::Topology;
+use crossway_sys::{OsError, clock, lease};
+
+use super::Event;
+use super::beds::{self, Beds};
+use super::cores;
+use super::folder::{Folder, RunError};
+use super::order::Slot;
+use crate::calibrate::Instruments;
+use crate::case::Case;
+use crate::inputs::Load;
+use crate::launcher::{LaunchError, Launcher, Stage};
+use crate::load::{LoadError, RunningLoad};
+use crate::plan::Plan;
+use crate::record::{LOCAL, Record, SCHEMA, Status};
+use crate::trial::{self, Setting};
+use crate::{assemble, shutdown};
+
+/// After so many failures in a row the rest of a case's trials is left out.
+const FAILURES_ENOUGH: u32 = 2;
+/// Working set of the payload where the caches' sizes are unknown.
+const USUAL_WORKING_SET: u64 = 4 << 20;
+/// A run under way.
+pub(super) struct Running<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) launcher: &'a Launcher,
+    pub(super) leases: &'a lease::Run,
+    pub(super) instruments: Instruments,
+    pub(super) topology: &'a Topology,
+    pub(super) cases: &'a [Case],
+    pub(super) ready: BTreeMap<&'static str, Probe>,
+    pub(super) beds: Beds,
+    pub(super) folder: Folder,
+    pub(super) verified: BTreeSet<usize>,
+    pub(super) failures: BTreeMap<usize, u32>,
+    /// Cases that turned out to be impossible; one record says so.
+    pub(super) unsupported: BTreeSet<usize>,
+    pub(super) load: Option<(Load, RunningLoad)>,
+    pub(super) cores: cores::Cores,
+    pub(super) loads_failed: BTreeMap<String, LoadError>,
+    pub(super) by_status: BTreeMap<Status, usize>,
+}
+
+/// Group, case and trial of what is written already.
+pub(super) type Done = BTreeSet<(String, String, u32)>;
+
+impl Running<'_> {
+    /// Why a case cannot run here, and what mends it.
+    fn obstacle(&self, case: &Case) -> Option<(String, String)> {
+        if case.inputs.testbed.is_some() {
+            let excluded = case.excluded.as_ref().map(|e| (e.why.clone(), e.remedy.clone()));
+            return excluded.or_else(|| self.beds.obstacle(case));
+        }
+        if let Some(Probe::Missing { why, remedy }) = self.ready.get(case.mechanism) {
+            return Some((why.clone(), remedy.clone()));
+        }
+        case.excluded.as_ref().map(|e| (e.why.clone(), e.remedy.clone()))
+    }
+
+    pub(super) fn is_open(&self, slot: &Slot, done: &Done) -> bool {
+        let case = &self.cases[slot.case];
+        self.obstacle(case).is_none()
+            && !self.unsupported.contains(&slot.case)
+            && !done.contains(&(case.group.clone(), case.id.clone(), slot.trial))
+    }
+
+    /// One record per case that cannot run here.
+    pub(super) fn write_impossible(
+        &mut self,
+        done: &Done,
+        tell: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), RunError> {
+        for at in 0..self.cases.len() {
+            let case = &self.cases[at];
+            let Some((why, remedy)) = self.obstacle(case) else { continue };
+            if done.contains(&(case.group.clone(), case.id.clone(), 0)) {
+                continue;
+            }
+            let mut record = self.blank(case, 0, 0);
+            (record.status, record.reason) = (Status::Skipped, Some(why));
+            record.remedy = Some(remedy);
+            self.write(record, tell)?;
+        }
+        Ok(())
+    }
+
+    /// All open trials in their order; tells whether it was interrupted.
+    pub(super) fn run_slots(
+        &mut self,
+        slots: &[Slot],
+        done: &Done,
+        tell: &mut impl FnMut(Event<'_>),
+    ) -> Result<bool, RunError> {
+        for slot in slots {
+            if !self.is_open(slot, done) {
+                continue;
+            }
+            if shutdown::asked(self.launcher.interrupt.as_ref()) {
+                return Ok(true);
+            }
+            let case = &self.cases[slot.case];
+            tell(Event::Trial { case, trial: slot.trial });
+            match self.run_one(slot)? {
+                Some(record) => self.write(record, tell)?,
+                None => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Runs one trial; `None` when it was interrupted.
+    fn run_one(&mut self, slot: &Slot) -> Result<Option<Record>, RunError> {
+        let case = &self.cases[slot.case];
+        let mut record = self.blank(case, slot.trial, slot.order);
+        let failed = self.failures.get(&slot.case).copied().unwrap_or(0);
+        if failed >= FAILURES_ENOUGH {
+            record.status = Status::Skipped;
+            record.reason = Some(format!("{failed} trials of this case failed before this one"));
+            record.remedy = Some("see the reason of the failed trials".to_owned());
+            return Ok(Some(record));
+        }
+        if let Some((why, remedy)) = self.beds.given_up(&case.inputs) {
+            record.status = Status::Skipped;
+            (record.reason, record.remedy) = (Some(why), Some(remedy));
+            return Ok(Some(record));
+        }
+        if let Err(error) = self.set_load(case.inputs.load) {
+            record.status = Status::Skipped;
+            let (why, remedy) = match error {
+                LoadError::Missing { why, remedy } => (why, remedy),
+                LoadError::Failed(why) => (why, "run stress-ng by hand to see why".to_owned()),
+            };
+            (record.reason, record.remedy) = (Some(why), Some(remedy));
+            return Ok(Some(record));
+        }
+        let Some(entry) = registry::find(case.mechanism) else { return Ok(None) };
+        self.cores.before(&mut record);
+        let caps: Caps = (entry.caps)();
+        let inputs = record.inputs.clone();
+        let topology = self.beds.topology(&inputs).unwrap_or(self.topology);
+        let mut setting = Setting {
+            mechanism: case.mechanism,
+            caps,
+            inputs: &inputs,
+            ticker: self.instruments.ticker,
+            clock_step_ns: record.calibration.clock_step_ns,
+            working_set_bytes: working_set(topology, &inputs.cpus),
+            verify: !self.verified.contains(&slot.case),
+            bind_address: None,
+        };
+        let stage = if inputs.testbed.is_none() {
+            Ok(Stage::Here { launcher: self.launcher, run: self.leases })
+        } else {
+            self.beds.stage(&inputs, self.launcher.interrupt()).map(|(stage, address)| {
+                setting.bind_address = address;
+                stage
+            })
+        };
+        match stage.and_then(|stage| trial::run(&setting, stage)) {
+            Ok(brought) => {
+                let name = format!("{:06}", slot.order);
+                assemble::enter(&mut record, brought, &caps, self.folder.dir(), &name)
+                    .map_err(|e| OsError::new("write histogram", self.folder.dir().display(), e))?;
+                self.verified.insert(slot.case);
+                self.beds.note_success(&inputs);
+            }
+            Err(LaunchError::Interrupted) => return Ok(None),
+            Err(LaunchError::Unsupported(why)) => {
+                self.unsupported.insert(slot.case);
+                record.status = Status::Skipped;
+                let (why, remedy) = split_remedy(&why);
+                (record.reason, record.remedy) = (Some(why), Some(remedy));
+                return Ok(Some(record));
+            }
+            Err(LaunchError::Host(error)) => {
+                record.status = Status::Failed;
+                record.reason = Some(error.to_string());
+                record.remedy = Some(error.remedy());
+            }
+            Err(error) => {
+                record.status = Status::Failed;
+                record.reason = Some(error.to_string());
+            }
+        }
+        if record.status == Status::Failed {
+            *self.failures.entry(slot.case).or_default() += 1;
+        } else {
+            self.failures.remove(&slot.case);
+        }
+        if let Some((_, load)) = &mut self.load
+            && !load.is_running()
+            && record.status == Status::Ok
+        {
+            record.status = Status::Degraded;
+            record.reason = Some("the background load ended during the trial".to_owned());
+            self.load = None;
+        }
+        self.cores.after(&mut record);
+        Ok(Some(record))
+    }
+
+    /// Starts and stops background work so that this load, and no other, runs.
+    fn set_load(&mut self, wanted: Load) -> Result<(), LoadError> {
+        if self.load.as_ref().map_or(Load::default(), |(load, _)| *load) == wanted {
+            return Ok(());
+        }
+        self.load = None;
+        let key = format!("{wanted:?}");
+        if let Some(LoadError::Missing { why, remedy }) = self.loads_failed.get(&key) {
+            return Err(LoadError::Missing { why: why.clone(), remedy: remedy.clone() });
+        }
+        match RunningLoad::start(&wanted, &[]) {
+            Ok(Some(running)) => self.load = Some((wanted, running)),
+            Ok(None) => {}
+            Err(LoadError::Missing { why, remedy }) => {
+                let again = LoadError::Missing { why: why.clone(), remedy: remedy.clone() };
+                self.loads_failed.insert(key, again);
+                return Err(LoadError::Missing { why, remedy });
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// A record with everything that is known before the trial.
+    fn blank(&self, case: &Case, trial: u32, order: u32) -> Record {
+        let mut inputs = case.inputs.clone();
+        (inputs.trial, inputs.order) = (trial, order);
+        let version = match self.ready.get(case.mechanism) {
+            Some(Probe::Ready { version }) => Some(version.clone()),
+            _ => None,
+        };
+        let host = beds::host_label(&inputs).unwrap_or_else(|| LOCAL.to_owned());
+        let mut record = Record {
+            schema: SCHEMA,
+            run: self.folder.run().to_owned(),
+            plan: self.plan.name.clone(),
+            group: case.group.clone(),
+            case: case.id.clone(),
+            mechanism: case.mechanism.to_owned(),
+            mechanism_version: version,
+            host,
+            hosts: Vec::new(),
+            inputs,
+            status: Status::Ok,
+            reason: None,
+            remedy: None,
+            started_unix_ms: clock::unix_ms(),
+            counts: None,
+            throughput: None,
+            latency_ns: Vec::new(),
+            pacing: None,
+            roles: Vec::new(),
+            servers: Vec::new(),
+            host_cpu: Vec::new(),
+            cost: None,
+            net: Vec::new(),
+            packets: None,
+            packet_series: Vec::new(),
+            retransmissions: Vec::new(),
+            fairness: None,
+            calibration: self.instruments.calibration,
+            facts: BTreeMap::new(),
+            nulls: BTreeMap::new(),
+            warnings: Vec::new(),
+        };
+        self.beds.enter(&mut record);
+        record
+    }
+
+    fn write(&mut self, record: Record, tell: &mut impl FnMut(Event<'_>)) -> Result<(), RunError> {
+        self.folder.append(&record)?;
+        *self.by_status.entry(record.status).or_default() += 1;
+        tell(Event::Written { record: &record });
+        Ok(())
+    }
+}
+
+/// An error's cause and, behind the semicolon, what mends it.
+fn split_remedy(why: &str) -> (String, String) {
+    match why.split_once("; ") {
+        Some((why, remedy)) => (why.to_owned(), remedy.to_owned()),
+        None => (why.to_owned(), "ask for what the mechanism can do".to_owned()),
+    }
+}
+
+/// Twice the sender's private caches.
+fn working_set(topology: &Topology, cpus: &[u32]) -> u64 {
+    let cpu = cpus.first().copied().or_else(|| topology.allowed().first().copied());
+    cpu.and_then(|cpu| topology.private_cache_bytes(cpu)).map_or(USUAL_WORKING_SET, |b| 2 * b)
+}

@@ -1,0 +1,172 @@
+//! From nothing to verified channels, and back.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crossway_mech::Facts;
+
+use super::{HeldOffer, Play, STEP_LIMIT, unexpected};
+use crate::cast::Cast;
+use crate::control::{Answer, OfferText, Order, Task};
+use crate::launcher::{CLOSE_LIMIT, Held, LaunchError};
+
+impl Play<'_> {
+    /// Gives every role its task, relays the offers and completes the channels.
+    pub(super) fn open(&mut self) -> Result<(Facts, Vec<String>), LaunchError> {
+        self.troupe.phase("opening");
+        for role in self.all() {
+            let task = Box::new(self.task(role));
+            self.troupe.order(role, &Order::Begin { task }, Vec::new())?;
+        }
+        let mut offers = Vec::new();
+        let mut warnings = Vec::new();
+        for (answer, fds) in self.troupe.answers(&self.all(), STEP_LIMIT)? {
+            let Answer::Offers { offers: texts, warnings: said } = answer else {
+                return Err(unexpected(&answer));
+            };
+            warnings.extend(said.into_iter().filter(|w| !warnings.contains(w)).collect::<Vec<_>>());
+            offers.push(split(texts, fds));
+        }
+        for role in self.all() {
+            let links: Vec<_> =
+                self.cast.links.iter().filter(|l| l.connector == role).copied().collect();
+            if !links.is_empty() {
+                let mut texts = Vec::new();
+                let mut fds = Vec::new();
+                for link in links {
+                    let (text, taken) = hand_over(&mut offers[link.listener][link.offer]);
+                    texts.push(text);
+                    fds.extend(taken);
+                }
+                self.troupe.order(role, &Order::Connect { offers: texts }, fds)?;
+            } else {
+                self.troupe.order(role, &Order::Accept, Vec::new())?;
+            }
+        }
+        drop(offers);
+        let mut facts = Facts::new();
+        for (answer, _) in self.troupe.answers(&self.all(), STEP_LIMIT)? {
+            let Answer::Opened { facts: here } = answer else { return Err(unexpected(&answer)) };
+            merge(&mut facts, here);
+        }
+        Ok((facts, warnings))
+    }
+
+    pub(super) fn task(&self, role: usize) -> Task {
+        let character = &self.cast.roles[role];
+        Task {
+            mechanism: self.setting.mechanism.to_owned(),
+            inputs: self.setting.inputs.clone(),
+            part: character.part,
+            index: character.index,
+            cpu: character.cpu,
+            listeners: character.listeners,
+            peers: character.peers,
+            first_peer: character.first_peer,
+            ticker: Some(self.setting.ticker),
+            working_set_bytes: self.setting.working_set_bytes,
+            leases: self.troupe.leases().map(Path::to_owned),
+            bind_address: self.setting.bind_address,
+        }
+    }
+
+    /// Proves each direction that the workload uses.
+    pub(super) fn verify(&mut self) -> Result<(), LaunchError> {
+        self.troupe.phase("verifying");
+        let both_ways = Cast::both_ways(self.setting.inputs.workload);
+        for link in self.cast.links.clone() {
+            // Who connects is who sends first, in every cast.
+            let (here, there) = (link.connector, link.listener);
+            let sender = self.cast.roles[here].index;
+            self.verify_one((there, link.channel_there), (here, link.channel_here), sender)?;
+            if both_ways {
+                let sender = self.cast.roles[there].index;
+                self.verify_one((here, link.channel_here), (there, link.channel_there), sender)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn verify_one(
+        &mut self,
+        to: (usize, u16),
+        from: (usize, u16),
+        sender: u16,
+    ) -> Result<(), LaunchError> {
+        for ((role, channel), sends) in [(to, false), (from, true)] {
+            self.troupe.order(role, &Order::Verify { channel, sends, sender }, Vec::new())?;
+        }
+        let mut seen = Vec::new();
+        for (answer, _) in self.troupe.answers(&[to.0, from.0], STEP_LIMIT)? {
+            let Answer::Verified { messages, crc } = answer else {
+                return Err(unexpected(&answer));
+            };
+            seen.push((messages, crc));
+        }
+        if seen[0] != seen[1] {
+            let why = "verification: the receiver's checksum is not the sender's";
+            return Err(LaunchError::Role(why.to_owned()));
+        }
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self) -> Result<(), LaunchError> {
+        self.troupe.phase("closing");
+        for role in self.all() {
+            self.troupe.order(role, &Order::Close, Vec::new())?;
+        }
+        for (answer, _) in self.troupe.answers(&self.all(), CLOSE_LIMIT)? {
+            let Answer::Closed = answer else { return Err(unexpected(&answer)) };
+        }
+        Ok(())
+    }
+}
+
+/// Gives each offer its own descriptors out of those that came together.
+fn split(texts: Vec<OfferText>, fds: Vec<Held>) -> Vec<HeldOffer> {
+    let mut fds = fds.into_iter();
+    texts
+        .into_iter()
+        .map(|text| {
+            let own = fds.by_ref().take(text.fds.len()).collect();
+            (text, own)
+        })
+        .collect()
+}
+
+/// The words as often as asked, the descriptors once.
+fn hand_over(offer: &mut HeldOffer) -> HeldOffer {
+    let fds = std::mem::take(&mut offer.1);
+    let mut text = offer.0.clone();
+    text.fds.truncate(fds.len());
+    (text, fds)
+}
+
+/// Values of both ends; where they differ, the later one's get a prefix.
+fn merge(facts: &mut BTreeMap<String, i64>, more: Facts) {
+    for (name, value) in more {
+        match facts.get(&name) {
+            Some(&known) if known != value => {
+                facts.insert(format!("peer_{name}"), value);
+            }
+            Some(_) => {}
+            None => {
+                facts.insert(name, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_that_differ_are_both_kept() {
+        let mut facts = Facts::from([("a".to_owned(), 1), ("b".to_owned(), 2)]);
+        merge(&mut facts, Facts::from([("a".to_owned(), 1), ("b".to_owned(), 3)]));
+        assert_eq!(facts["b"], 2);
+        assert_eq!(facts["peer_b"], 3);
+        assert!(!facts.contains_key("peer_a"));
+    }
+}

@@ -1,0 +1,40 @@
+//! How long a window took, by whose clock.
+
+use crate::cast::Cast;
+use crate::control::Outcome;
+use crate::inputs::Workload;
+
+/// Workloads that run until an instant instead of for a number of messages.
+pub(crate) fn timed(workload: Workload) -> bool {
+    matches!(workload, Workload::Pairs { .. } | Workload::FanIn { .. } | Workload::FanOut { .. })
+}
+
+/// First act to last, over all roles. Who listens starts earlier, waiting, so that the others' start counts. Without a clock
+/// in common: the receivers' own interval, first to last receipt; where replies flow, or the first receipt was not taken, that
+/// of those who send first.
+pub(crate) fn wall_ns(cast: &Cast, outcomes: &[Outcome], one_clock: bool) -> u64 {
+    let those = |listening: bool| {
+        let pairs = cast.roles.iter().zip(outcomes);
+        pairs.filter(move |(role, _)| (role.listeners > 0) == listening).map(|(_, o)| o)
+    };
+    if !one_clock {
+        let first = those(true).filter_map(|o| o.first_receipt_ns).min();
+        let last = those(true).map(|o| o.end_ns).max();
+        return match (first, last) {
+            (Some(first), Some(last)) if last > first => last - first,
+            _ => sender_wall_ns(cast, outcomes),
+        };
+    }
+    let start = those(false).map(|o| o.start_ns).min().unwrap_or(0);
+    let end = outcomes.iter().map(|o| o.end_ns).max().unwrap_or(0);
+    end.saturating_sub(start)
+}
+
+/// The interval of those who send first, on their own clock.
+pub(crate) fn sender_wall_ns(cast: &Cast, outcomes: &[Outcome]) -> u64 {
+    let active = cast.roles.iter().zip(outcomes).filter(|(role, _)| role.listeners == 0);
+    let (start, end) = active.fold((u64::MAX, 0), |(start, end), (_, outcome)| {
+        (start.min(outcome.start_ns), end.max(outcome.end_ns))
+    });
+    end.saturating_sub(start)
+}

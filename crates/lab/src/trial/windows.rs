@@ -1,0 +1,201 @@
+//! Windows: warming up until the rate holds, then the one that counts.
+
+use std::time::Duration;
+
+use crossway_sys::clock::monotonic_ns;
+
+use super::{Play, STEP_LIMIT, timed, unexpected, wall_ns};
+use crate::control::{Answer, Order, Outcome, Window};
+use crate::inputs::Workload;
+use crate::launcher::LaunchError;
+use crate::meters::{HostAsk, HostReading};
+use crate::record::Transport;
+use crate::workload::messages_per_burst;
+
+/// A window may take so many times what was expected, and this on top.
+const PATIENCE_FACTOR: u64 = 20;
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Paced and timed windows begin so long after the order, so that all roles are there.
+const LEAD_NS: u64 = 3_000_000;
+/// Messages in the first warm-up window.
+const FIRST_WINDOW: u64 = 8;
+/// A warm-up window is at most so many times the former.
+const GROWTH: u64 = 16;
+/// How often the measured window may be repeated because it was too short, and by how much its rate may be corrected at once.
+const ATTEMPTS: u32 = 4;
+const MOST_CORRECTION: f64 = 100.0;
+/// Two windows agree when their rates differ by less than this.
+const AGREEMENT: f64 = 0.05;
+/// Below so many steps of the clock per message, several are timed together.
+const STEPS_PER_SAMPLE: f64 = 20.0;
+
+/// The window that counts.
+pub(super) struct Measured {
+    pub(super) window: Window,
+    pub(super) outcomes: Vec<Outcome>,
+    pub(super) hosts: Vec<HostReading>,
+    /// Messages of windows that were too short to count.
+    pub(super) discarded: u64,
+}
+
+impl Play<'_> {
+    /// Runs windows until two agree or the limit is reached; returns the messages spent and the rate, messages per
+    /// second.
+    pub(super) fn warm_up(&mut self) -> Result<(u64, f64), LaunchError> {
+        self.troupe.phase("warming up");
+        let inputs = self.setting.inputs;
+        let limit_ns = inputs.warmup_ms * 1_000_000;
+        if let Workload::Paced { period_us, burst_bytes } = inputs.workload {
+            let per_burst = messages_per_burst(burst_bytes, inputs.size_bytes);
+            let bursts = (inputs.warmup_ms * 1_000 / period_us.max(1)).max(1);
+            let rate = per_burst as f64 * 1e6 / period_us.max(1) as f64;
+            let window = self.next_window(bursts * per_burst, 1, false);
+            self.prepare(&window)?;
+            self.go(&window, rate)?;
+            return Ok((window.messages, rate));
+        }
+        if timed(inputs.workload) {
+            let window = self.next_window(0, 1, false);
+            self.prepare(&window)?;
+            let outcomes = self.go(&window, 0.0)?;
+            return Ok((outcomes.iter().map(|o| o.sent).sum(), 0.0));
+        }
+        let begun = monotonic_ns();
+        let target_ns = (limit_ns / 5).max(100_000) as f64;
+        let mut messages = FIRST_WINDOW;
+        let mut spent = 0;
+        let mut former: Option<f64> = None;
+        let mut rate = 0.0;
+        loop {
+            let window = self.next_window(messages, 1, false);
+            self.prepare(&window)?;
+            let outcomes = self.go(&window, rate)?;
+            let wall_ns = self.wall_ns(&outcomes).max(1);
+            spent += messages;
+            rate = messages as f64 * 1e9 / wall_ns as f64;
+            let long_enough = wall_ns as f64 >= target_ns / 2.0;
+            let agreed = former.is_some_and(|f| (f / rate - 1.0).abs() < AGREEMENT);
+            if (long_enough && agreed) || monotonic_ns() - begun >= limit_ns {
+                return Ok((spent, rate));
+            }
+            former = long_enough.then_some(rate);
+            let wanted = (rate * target_ns / 1e9) as u64;
+            messages = wanted.clamp(1, messages * GROWTH);
+        }
+    }
+
+    fn next_window(&mut self, messages: u64, batch: u32, measured: bool) -> Window {
+        self.window += 1;
+        Window { number: self.window, messages, batch, measured }
+    }
+
+    /// The window that counts, from the rate seen.
+    fn measured_window(&mut self, rate: f64) -> Window {
+        let inputs = self.setting.inputs;
+        let by_time = || (rate * inputs.measure_ms as f64 / 1e3) as u64;
+        match inputs.workload {
+            w if timed(w) => self.next_window(0, 1, true),
+            Workload::Paced { burst_bytes, period_us } => {
+                let per_burst = messages_per_burst(burst_bytes, inputs.size_bytes);
+                let bursts = (inputs.measure_ms * 1_000 / period_us.max(1)).max(1);
+                self.next_window(inputs.messages.unwrap_or(bursts * per_burst), 1, true)
+            }
+            Workload::PingPong => {
+                let messages = inputs.messages.unwrap_or_else(by_time).max(1);
+                let round_trip_ns = 1e9 / rate;
+                let batch = (STEPS_PER_SAMPLE * self.setting.clock_step_ns / round_trip_ns).ceil();
+                let batch = (batch as u64).clamp(1, messages);
+                let messages = messages.next_multiple_of(batch);
+                self.next_window(messages, batch as u32, true)
+            }
+            _ => self.next_window(inputs.messages.unwrap_or_else(by_time).max(1), 1, true),
+        }
+    }
+
+    /// The window that counts. A disturbance while warming up makes the rate too low and the window too short; it is then
+    /// discarded and done again with the rate that it showed.
+    pub(super) fn measure(&mut self, mut rate: f64) -> Result<Measured, LaunchError> {
+        let inputs = self.setting.inputs;
+        let least_ns = inputs.measure_ms * 1_000_000 / 2;
+        let by_rate = inputs.messages.is_none()
+            && matches!(
+                inputs.workload,
+                Workload::Throughput | Workload::PingPong | Workload::Exchange
+            );
+        let mut discarded = 0;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let window = self.measured_window(rate);
+            self.prepare(&window)?;
+            let outcomes = self.go(&window, rate)?;
+            let hosts = self.troupe.read_meters()?;
+            let wall_ns = self.wall_ns(&outcomes).max(1);
+            if !by_rate || wall_ns >= least_ns || attempt == ATTEMPTS {
+                return Ok(Measured { window, outcomes, hosts, discarded });
+            }
+            discarded += window.messages;
+            let seen = window.messages as f64 * 1e9 / wall_ns as f64;
+            rate = seen.min(rate * MOST_CORRECTION);
+        }
+    }
+
+    fn wall_ns(&self, outcomes: &[Outcome]) -> u64 {
+        wall_ns(&self.cast, outcomes, self.troupe.one_clock())
+    }
+
+    /// Both barriers' first half: every role is ready. The hosts' meters start here.
+    fn prepare(&mut self, window: &Window) -> Result<(), LaunchError> {
+        for role in self.all() {
+            self.troupe.order(role, &Order::Prepare { window: *window }, Vec::new())?;
+        }
+        for (answer, _) in self.troupe.answers(&self.all(), STEP_LIMIT)? {
+            let Answer::Ready = answer else { return Err(unexpected(&answer)) };
+        }
+        self.troupe.start_meters(&self.host_ask(window))
+    }
+
+    /// What the host's meters read around a window: all there is around the one that counts.
+    fn host_ask(&self, window: &Window) -> HostAsk {
+        let counts = window.measured && self.setting.caps.crosses_hosts;
+        HostAsk {
+            interfaces: counts,
+            transport: Transport::of(self.setting.mechanism).filter(|_| counts),
+            series_ms: self.setting.inputs.packet_series_ms.filter(|_| counts),
+            own_cpus_only: false,
+        }
+    }
+
+    /// The second barrier, and the window itself. Who waits is told first.
+    fn go(&mut self, window: &Window, rate: f64) -> Result<Vec<Outcome>, LaunchError> {
+        let inputs = self.setting.inputs;
+        let span_ms = if window.measured { inputs.measure_ms } else { inputs.warmup_ms };
+        let mut lead_ns = LEAD_NS;
+        let mut expected = Duration::ZERO;
+        if timed(inputs.workload) {
+            lead_ns += span_ms * 1_000_000;
+            expected = Duration::from_millis(span_ms);
+        } else if rate > 0.0 {
+            expected = Duration::from_secs_f64((window.messages as f64 / rate).min(1e6));
+        }
+        if window.measured {
+            self.troupe.phase("measuring");
+        }
+        let listening = |role: &usize| self.cast.roles[*role].listeners > 0;
+        let (waiting, active): (Vec<_>, Vec<_>) = self.all().into_iter().partition(listening);
+        let instants_ns = self.troupe.instants_ns(lead_ns);
+        for role in waiting.into_iter().chain(active) {
+            let at_ns = instants_ns[role];
+            self.troupe.order(role, &Order::Go { at_ns }, Vec::new())?;
+        }
+        let limit = PATIENCE + expected * PATIENCE_FACTOR as u32;
+        let answers = self.troupe.answers(&self.all(), limit)?;
+        answers
+            .into_iter()
+            .map(|(answer, _)| match answer {
+                Answer::Done { outcome } => Ok(*outcome),
+                other => Err(unexpected(&other)),
+            })
+            .collect()
+    }
+}
