@@ -13,6 +13,7 @@ use crossway_report::steps::Shapes;
 use crossway_report::studies::{self, Finding, Verdict};
 use crossway_report::{Run, html, json, terminal};
 use synthetic::{Ask, MADE, Noise};
+use toshiba::round_trips;
 
 use Verdict::{Confirmed, NotConfirmed, NotMeasurable};
 

@@ -137,7 +137,7 @@ fn t6_weighs_the_packets_back() {
     without_records("T6", "toshiba");
 }
 
-fn round_trips(made: &mut Made, factor: f64, scatter: f64) {
+pub(super) fn round_trips(made: &mut Made, factor: f64, scatter: f64) {
     for bytes in [16, 512, 4096, 16_384] {
         let tcp = Does { scatter, ..DOES };
         made.both(

@@ -5,86 +5,14 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::time::{Duration, Instant};
 
 use crossway_tipc_client::address::{Address, Binding, SocketAddress};
-use crossway_tipc_client::{
-    Backend, Errno, ErrorCode, Event, Kind, Patience, ServiceRange, Socket,
-};
+use crossway_tipc_client::{Backend, Errno, ErrorCode, Event, Kind, ServiceRange, Socket};
 
-/// A socket.
-pub struct CtipcSocket(Socket);
-
-/// The layout of struct sockaddr_tipc.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct CtipcAddress {
-    family: u16,
-    form: u8,
-    scope: i8,
-    a: u32,
-    b: u32,
-    c: u32,
-}
-
-/// What a receive call tells beside the payload.
-#[repr(C)]
-pub struct CtipcMessage {
-    from: CtipcAddress,
-    event: u32,
-    error: u32,
-    truncated: u32,
-    has_service: u32,
-    service: u32,
-    lower: u32,
-    upper: u32,
-    has_member: u32,
-    member: u32,
-}
+use crate::layout::{CtipcAddress, CtipcMessage, CtipcSocket, count, done, negative, patience};
 
 thread_local! {
     static WHY: RefCell<CString> = RefCell::default();
-}
-
-impl CtipcAddress {
-    fn octets(self) -> [u8; 16] {
-        let mut raw = [0; 16];
-        raw[..2].copy_from_slice(&self.family.to_ne_bytes());
-        (raw[2], raw[3]) = (self.form, self.scope.cast_unsigned());
-        for (place, word) in raw[4..].chunks_exact_mut(4).zip([self.a, self.b, self.c]) {
-            place.copy_from_slice(&word.to_ne_bytes());
-        }
-        raw
-    }
-
-    fn of(socket: SocketAddress) -> Self {
-        Self { family: 30, form: 3, scope: 0, a: socket.port, b: socket.node, c: 0 }
-    }
-}
-
-fn negative(errno: Errno) -> c_int {
-    -errno.raw_os_error()
-}
-
-fn done(outcome: Result<(), Errno>) -> c_int {
-    outcome.map_or_else(negative, |()| 0)
-}
-
-fn count(outcome: Result<usize, Errno>) -> i64 {
-    match outcome {
-        Ok(len) => i64::try_from(len).unwrap_or(i64::MAX),
-        Err(errno) => negative(errno).into(),
-    }
-}
-
-fn patience(timeout_ms: i64) -> Patience {
-    match u64::try_from(timeout_ms) {
-        Err(_) => Patience::Forever,
-        Ok(0) => Patience::Now,
-        Ok(ms) => Instant::now()
-            .checked_add(Duration::from_millis(ms))
-            .map_or(Patience::Forever, Patience::Until),
-    }
 }
 
 /// The address behind a pointer, `None` for NULL.

@@ -4,3 +4,4 @@
 //! A socket may be used by several threads at a time; who closes it must be the last.
 
 pub mod ffi;
+mod layout;

@@ -1,16 +1,18 @@
 //! The two ends of a System V message queue.
 
-use super::super::queue_wait::wait_for;
-use super::{MESSAGE, NOTE};
-use crate::contract::facts_of;
-use crate::{Deadline, Facts, OpenError, RecvError, Rx, SendError, Tx, Wait};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use crossway_sys::lease::Lease;
 use crossway_sys::patience::Patience;
 use crossway_sys::peer_watch::{Event, PeerWatch};
 use crossway_sys::sysv_queue::{Envelope, Received, Sent, SysvQueue};
 use crossway_sys::{Errno, OsError};
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+
+use super::super::queue_wait::wait_for;
+use super::{MESSAGE, NOTE};
+use crate::contract::facts_of;
+use crate::{Deadline, Facts, OpenError, RecvError, Rx, SendError, Tx, Wait};
 
 /// The sending half.
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 //! then fields and descriptors as the request has them. An errno of [`VERSION_MISMATCH`] answers a hello of another version, and the two
 //! versions follow.
 
+pub use super::fields::{Reader, Writer};
 use crate::address::{ENCODED_LEN, SocketAddress};
 
 /// Largest request or answer: a connection request with a whole message.
@@ -172,70 +173,6 @@ pub struct Report {
     pub queued_messages: u32,
     /// Their octets.
     pub queued_octets: u32,
-}
-
-/// Writes integers one behind the other.
-#[derive(Debug, Default)]
-pub struct Writer(Vec<u8>);
-
-impl Writer {
-    /// Begins an answer.
-    pub fn answer(errno: i32) -> Self {
-        Self(errno.to_ne_bytes().to_vec())
-    }
-
-    /// Adds an integer.
-    pub fn u32(mut self, number: u32) -> Self {
-        self.0.extend_from_slice(&number.to_ne_bytes());
-        self
-    }
-
-    /// Adds a long integer.
-    pub fn u64(mut self, number: u64) -> Self {
-        self.0.extend_from_slice(&number.to_ne_bytes());
-        self
-    }
-
-    fn octets(mut self, octets: &[u8]) -> Self {
-        self.0.extend_from_slice(octets);
-        self
-    }
-
-    /// The octets written.
-    pub fn finish(self) -> Vec<u8> {
-        self.0
-    }
-}
-
-/// Reads integers one behind the other.
-#[derive(Debug)]
-pub struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    /// Over these octets.
-    pub const fn new(octets: &'a [u8]) -> Self {
-        Self(octets)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (first, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    /// The next integer.
-    pub fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_ne_bytes)
-    }
-
-    /// The next long integer.
-    pub fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_ne_bytes)
-    }
-
-    fn rest(&mut self) -> &'a [u8] {
-        std::mem::take(&mut self.0)
-    }
 }
 
 impl<'a> Request<'a> {

@@ -10,6 +10,7 @@
 
 pub mod control;
 pub mod epoch;
+mod fields;
 pub mod record;
 pub mod slot;
 
