@@ -58,11 +58,18 @@ impl Site {
         String::from_utf8(output.stderr).unwrap()
     }
 
+    /// The links, without the broadcast link.
+    fn links(&self) -> Value {
+        let Value::Array(mut links) = self.json(&["link", "list"]) else { panic!("an array") };
+        assert_eq!(name(&links.remove(0)), "broadcast-link");
+        Value::Array(links)
+    }
+
     /// Waits until the links that are up lead to exactly these nodes.
     fn linked_to(&self, peers: &[&str]) -> Value {
         let begin = Instant::now();
         loop {
-            let links = self.json(&["link", "list"]);
+            let links = self.links();
             let up: Vec<_> = links.as_array().unwrap().iter().filter(|l| l["up"] == true).collect();
             let is_to = |peer: &&str| up.iter().any(|l| name(l).contains(&format!("-{peer}:")));
             if up.len() == peers.len() && peers.iter().all(is_to) {
@@ -135,7 +142,7 @@ fn links_and_peers_are_shown_and_a_setting_reaches_the_other_end() {
     let links = one.linked_to(&["beta"]);
     let link = name(&links[0]);
     assert_eq!(link, "alpha:udp0-beta:udp0");
-    assert_eq!(one.text(&["link", "list"]), "alpha:udp0-beta:udp0: up\n");
+    assert_eq!(one.text(&["link", "list"]), "broadcast-link: up\nalpha:udp0-beta:udp0: up\n");
     assert_eq!(one.text(&["bearer", "list"]), "udp:udp0\n");
     let peers = one.json(&["peer", "list"]);
     assert_eq!((&peers[0]["identity"], &peers[0]["up"]), (&"beta".into(), &true.into()));
@@ -147,7 +154,7 @@ fn links_and_peers_are_shown_and_a_setting_reaches_the_other_end() {
     let set = ["link", "set", link, "--tolerance", "800", "--priority", "20", "--window", "40"];
     assert_eq!(one.text(&set), "");
     let has = |site: &Site, tolerance: u64, priority: u64| {
-        let links = site.json(&["link", "statistics"]);
+        let links = site.links();
         links[0]["tolerance_ms"] == tolerance
             && links[0]["priority"] == priority
             && links[0]["up"] == true
@@ -171,6 +178,59 @@ fn links_and_peers_are_shown_and_a_setting_reaches_the_other_end() {
         let error = one.error(&set);
         assert!(error.contains(said), "{error}");
     }
+}
+
+#[test]
+fn links_count_fragments_bundles_and_broadcasts() {
+    let (one, two) = pair(60);
+    // Whatever comes while a packet is under way shares the next.
+    let link = "alpha:udp0-beta:udp0";
+    one.text(&["link", "set", link, "--window", "1"]);
+    let soon = || Patience::Until(Instant::now() + WATCHDOG);
+    let server = NodeSocket::open(two.path(), Kind::Rdm).unwrap();
+    let range = ServiceRange { service: 1000, lower: 1, upper: 1 };
+    server.bind(range, Scope::Cluster).unwrap();
+    let client = NodeSocket::open(one.path(), Kind::Rdm).unwrap();
+    let to = Some(Address::service(1000, 1));
+    let begin = Instant::now();
+    while client.send(&[7; 66_000], to, soon()).is_err() {
+        assert!(begin.elapsed() < WATCHDOG, "the name does not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut buffer = vec![0; 66_000];
+    assert_eq!(server.recv(&mut buffer, soon()), Ok(66_000));
+    for n in 0..300 {
+        client.send(&[n as u8; 40], to, soon()).unwrap();
+    }
+    for _ in 0..300 {
+        assert_eq!(server.recv(&mut buffer, soon()), Ok(40));
+    }
+    let of = |site: &Site, link: &str, counters: [&str; 4]| {
+        let link = site.json(&["link", "statistics", link]);
+        counters.map(|counter| link[counter].as_u64().expect(counter))
+    };
+    let [fragments, fragmented, bundles, bundled] =
+        of(&one, link, ["sent_fragments", "sent_fragmented", "sent_bundles", "sent_bundled"]);
+    assert_eq!((fragments, fragmented), (5, 1), "66,000 octets in packets of 14,000");
+    assert!(bundles > 0 && bundled >= 2 * bundles, "{bundles} {bundled}");
+    let received =
+        ["received_fragments", "received_fragmented", "received_bundles", "received_bundled"];
+    let there = of(&two, "beta:udp0-alpha:udp0", received);
+    assert_eq!(there, [fragments, fragmented, bundles, bundled]);
+    let profile = &one.json(&["link", "statistics", link])["profile"];
+    assert_eq!((&profile[6], profile[1].as_u64() >= Some(300)), (&1.into(), true), "{profile}");
+    // The binding was told by the broadcast link.
+    let told = of(
+        &two,
+        "broadcast-link",
+        ["sent_packets", "profile_messages", "listeners", "queue_max_packets"],
+    );
+    assert_eq!(told, [1, 1, 1, 1]);
+    let heard = ["received_packets", "received_fragments", "received_naks", "duplicate_packets"];
+    assert_eq!(of(&one, "broadcast-link", heard), [1, 0, 0, 0]);
+    let text = one.text(&["link", "statistics"]);
+    assert!(text.starts_with("Link <broadcast-link>\n"), "{text}");
+    assert!(text.contains("fragments:5/1 bundles:") && text.contains("-66000:"), "{text}");
 }
 
 #[test]

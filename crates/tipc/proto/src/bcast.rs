@@ -4,7 +4,7 @@ use crate::addr::{NetworkId, NodeAddr};
 use crate::backlog::{Backlog, Congested, SYSTEM, level_of, split};
 use crate::drops::{DropCounters, DropReason};
 use crate::limits::{ACK_EVERY, BCAST_REPAIR, BCAST_WINDOW};
-use crate::link::BcastReport;
+use crate::link::{BcastReport, LinkStats};
 use crate::reassembly::Reassembly;
 use crate::receive_queue::ReceiveQueue;
 use crate::send_queue::SendQueue;
@@ -23,17 +23,30 @@ pub(crate) struct BcastSender {
     mtu: usize,
     /// When peers that have not acknowledged are asked.
     probe_at: Option<Nanos>,
+    /// Of both sides.
+    pub(crate) stats: LinkStats,
 }
 
 impl BcastSender {
-    pub(crate) const fn new(own: NodeAddr, network: NetworkId, mtu: usize) -> Self {
-        let tx = SendQueue::new(Seq(1));
-        Self { own, network, tx, backlog: Backlog::new(own, NodeAddr(0)), mtu, probe_at: None }
+    pub(crate) fn new(own: NodeAddr, network: NetworkId, mtu: usize) -> Self {
+        Self {
+            own,
+            network,
+            tx: SendQueue::new(Seq(1)),
+            backlog: Backlog::new(own, NodeAddr(0)),
+            mtu,
+            probe_at: None,
+            stats: LinkStats::default(),
+        }
     }
 
     /// The smallest packet of all bearers bounds a broadcast.
     pub(crate) const fn set_mtu(&mut self, mtu: usize) {
         self.mtu = mtu;
+    }
+
+    pub(crate) const fn mtu(&self) -> usize {
+        self.mtu
     }
 
     /// Last broadcast that went out.
@@ -48,7 +61,11 @@ impl BcastSender {
     /// Takes a message for all peers.
     pub(crate) fn send(&mut self, message: Vec<u8>) -> Result<(), Congested> {
         let level = View::parse(&message).map_or(SYSTEM, |view| level_of(&view));
-        self.backlog.admit(level, self.free())?;
+        if let Err(congested) = self.backlog.admit(level, self.free()) {
+            self.stats.congestions += 1;
+            return Err(congested);
+        }
+        self.stats.count_message(message.len());
         let mut packets = Vec::new();
         split(message, self.mtu, NodeAddr(0), self.own, &mut packets);
         for packet in packets {
@@ -91,7 +108,11 @@ impl BcastSender {
         // Non-sequenced, and the network's number in place of a port.
         packet[1] |= 0x10;
         packet[20..24].copy_from_slice(&self.network.0.to_be_bytes());
-        out.extend_from_slice(&self.tx.push(now, packet).bytes);
+        let packet = &self.tx.push(now, packet).bytes;
+        out.extend_from_slice(packet);
+        self.stats.count_sent(packet);
+        self.stats.octets_sent += packet.len() as u64;
+        self.stats.look_at_queue(self.tx.len());
         self.probe_at = Some(now + BCAST_REPAIR);
         true
     }
@@ -159,6 +180,7 @@ impl BcastReceiver {
         view: &View<'_>,
         messages: &mut Vec<Vec<u8>>,
         drops: &mut DropCounters,
+        stats: &mut LinkStats,
     ) -> bool {
         let Some(open) = &mut self.link else {
             drops.count(DropReason::BcastClosed);
@@ -167,8 +189,11 @@ impl BcastReceiver {
         let (before, mut packets) = (open.rx.next(), Vec::new());
         if let Err(reason) = open.rx.accept(view.seq(), view.bytes(), &mut packets) {
             drops.count(reason);
+            stats.packets_duplicate += u64::from(reason == DropReason::Duplicate);
             return false;
         }
+        stats.count_received(view);
+        stats.packets_early += u64::from(packets.is_empty());
         for packet in packets {
             if open.reassembly.accept(packet, messages, drops).is_err() {
                 open.reassembly = Reassembly::default();

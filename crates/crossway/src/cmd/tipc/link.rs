@@ -2,9 +2,13 @@
 
 use std::process::ExitCode;
 
-use crossway_tipc_client::admin::{LinkView, Order};
+use crossway_tipc_client::admin::{BroadcastView, CounterView, LinkView, Order};
+use serde::ser::{Serialize, SerializeSeq, Serializer};
 
 use super::{SetArguments, Site, ask};
+
+/// What the kernel calls it.
+const BROADCAST_LINK: &str = "broadcast-link";
 
 #[derive(clap::Args)]
 pub(super) struct Link {
@@ -16,7 +20,7 @@ pub(super) struct Link {
 enum What {
     /// The links and whether each is up
     List,
-    /// Counters of all links, or of one
+    /// Counters of all links, or of one; the broadcast link is `broadcast-link`
     #[command(visible_alias = "stat")]
     Statistics {
         /// The link's name, as `link list` has it
@@ -40,16 +44,22 @@ impl Link {
     pub(super) fn run(self, site: &Site<'_>) -> anyhow::Result<ExitCode> {
         match self.what {
             What::List => {
-                let links = ask!(site, Order::Links, Links);
-                site.show(&links, |links| {
-                    for link in links {
-                        println!("{}: {}", link.name, if link.up { "up" } else { "down" });
+                let all = All::of(site)?;
+                site.show(&all, |all| {
+                    let broadcast = (&all.0.name, all.0.up);
+                    for (name, up) in
+                        std::iter::once(broadcast).chain(all.1.iter().map(|l| (&l.name, l.up)))
+                    {
+                        println!("{name}: {}", if up { "up" } else { "down" });
                     }
                 })
             }
-            What::Statistics { link: None } => {
-                let links = ask!(site, Order::Links, Links);
-                site.show(&links, |links| links.iter().for_each(print_statistics))
+            What::Statistics { link: None } => site.show(&All::of(site)?, |all| {
+                print_broadcast(&all.0);
+                all.1.iter().for_each(print_statistics);
+            }),
+            What::Statistics { link: Some(name) } if name == BROADCAST_LINK => {
+                site.show(&*ask!(site, Order::Broadcast, Broadcast), print_broadcast)
             }
             What::Statistics { link: Some(name) } => {
                 site.show(&one(site, &name)?, print_statistics)
@@ -64,6 +74,26 @@ impl Link {
                 site.carry_out(&Order::SetLink { name: link, settings: settings.settings() })
             }
         }
+    }
+}
+
+/// The broadcast link and the others, which is also their order in JSON.
+struct All(Box<BroadcastView>, Vec<LinkView>);
+
+impl All {
+    fn of(site: &Site<'_>) -> anyhow::Result<Self> {
+        Ok(Self(ask!(site, Order::Broadcast, Broadcast), ask!(site, Order::Links, Links)))
+    }
+}
+
+impl Serialize for All {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(self.1.len() + 1))?;
+        list.serialize_element(&self.0)?;
+        for link in &self.1 {
+            list.serialize_element(link)?;
+        }
+        list.end()
     }
 }
 
@@ -89,16 +119,71 @@ fn print_statistics(link: &LinkView) {
         "  Plane:{}  Remote:{}  Round trip:{round_trip}  Window now:{} packets",
         link.plane, link.remote, link.window_now_packets
     );
-    println!("  RX packets:{} octets:{}", link.received_packets, link.received_octets);
-    println!("  TX packets:{} octets:{}", link.sent_packets, link.sent_octets);
+    let c = &link.counters;
+    print_packets(c);
+    println!("  RX octets:{}", c.received_octets);
+    println!("  TX octets:{}", c.sent_octets);
+    print_profile(c);
     println!(
-        "  RX states:{} naks:{} defs:{} dups:{}",
-        link.received_states, link.received_naks, link.early_packets, link.duplicate_packets
+        "  RX states:{} probes:{} naks:{} defs:{} dups:{}",
+        c.received_states, c.received_probes, c.received_naks, c.early_packets, c.duplicate_packets
     );
     println!(
-        "  TX states:{} probes:{} naks:{} retrans:{}",
-        link.sent_states, link.sent_probes, link.sent_naks, link.resent_packets
+        "  TX states:{} probes:{} naks:{} acks:{} retrans:{}",
+        c.sent_states, c.sent_probes, c.sent_naks, c.sent_acks, c.resent_packets
     );
+    print_congestion(c);
     println!("  Came up:{}", link.ups);
     println!();
+}
+
+fn print_broadcast(link: &BroadcastView) {
+    println!("Link <{}>", link.name);
+    println!(
+        "  MTU:{}  Window:{} packets  Listeners:{}",
+        link.mtu_octets, link.window_packets, link.listeners
+    );
+    let c = &link.counters;
+    print_packets(c);
+    println!("  RX octets:{}", c.received_octets);
+    println!("  TX octets:{}", c.sent_octets);
+    print_profile(c);
+    println!("  RX naks:{} defs:{} dups:{}", c.received_naks, c.early_packets, c.duplicate_packets);
+    println!("  TX naks:{} acks:{} retrans:{}", c.sent_naks, c.sent_acks, c.resent_packets);
+    print_congestion(c);
+    println!();
+}
+
+fn print_packets(c: &CounterView) {
+    let line = |way: &str, packets, fragments: [u64; 2], bundles: [u64; 2]| {
+        println!(
+            "  {way} packets:{packets} fragments:{}/{} bundles:{}/{}",
+            fragments[0], fragments[1], bundles[0], bundles[1]
+        );
+    };
+    let fragments = [c.received_fragments, c.received_fragmented];
+    line("RX", c.received_packets, fragments, [c.received_bundles, c.received_bundled]);
+    let fragments = [c.sent_fragments, c.sent_fragmented];
+    line("TX", c.sent_packets, fragments, [c.sent_bundles, c.sent_bundled]);
+}
+
+/// The classes as the kernel's tool names them; every message is counted, not one in a while.
+fn print_profile(c: &CounterView) {
+    const CLASSES: [&str; 7] = ["0-64", "-256", "-1024", "-4096", "-16384", "-32768", "-66000"];
+    let all = c.profile_messages.max(1);
+    println!(
+        "  TX profile sample:{} packets average:{} octets",
+        c.profile_messages,
+        c.profile_octets / all
+    );
+    let share = |(name, count): (&str, u64)| format!("{name}:{}%", count * 100 / all);
+    let shares: Vec<String> = CLASSES.into_iter().zip(c.profile).map(share).collect();
+    println!("  {}", shares.join(" "));
+}
+
+fn print_congestion(c: &CounterView) {
+    println!(
+        "  Congestion link:{}  Send queue max:{} avg:{}",
+        c.congestions, c.queue_max_packets, c.queue_average_packets
+    );
 }

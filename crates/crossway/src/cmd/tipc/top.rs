@@ -142,11 +142,11 @@ fn rates(before: &Look, now: &Look, most: usize) -> Rates {
             active: new.active,
             window_now_packets: new.window_now_packets,
             round_trip_us: new.round_trip_us,
-            received_packets_per_s: of(|l| l.received_packets),
-            sent_packets_per_s: of(|l| l.sent_packets),
-            received_octets_per_s: of(|l| l.received_octets),
-            sent_octets_per_s: of(|l| l.sent_octets),
-            resent_packets_per_s: of(|l| l.resent_packets),
+            received_packets_per_s: of(|l| l.counters.received_packets),
+            sent_packets_per_s: of(|l| l.counters.sent_packets),
+            received_octets_per_s: of(|l| l.counters.received_octets),
+            sent_octets_per_s: of(|l| l.counters.sent_octets),
+            resent_packets_per_s: of(|l| l.counters.resent_packets),
         }
     });
     let links = links.collect();

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 pub use frames::{Frames, Station, TracedFrame, encode_frame};
 pub use views::{
-    BearerView, GroupView, LinkView, NamePage, NamePlace, NameView, NodeView, PeerView, SocketView,
-    TrafficView,
+    BearerView, BroadcastView, CounterView, GroupView, LinkView, NamePage, NamePlace, NameView,
+    NodeView, PeerView, SocketView, TrafficView,
 };
 
 use crate::daemon::Daemon;
@@ -47,6 +47,8 @@ pub enum Order {
     Bearers,
     /// The links: [`Outcome::Links`].
     Links,
+    /// The broadcast link: [`Outcome::Broadcast`].
+    Broadcast,
     /// A page of the name table, the first or that behind a place: [`Outcome::Names`].
     Names {
         /// Behind this range.
@@ -116,6 +118,8 @@ pub enum Outcome {
     Bearers(Vec<BearerView>),
     /// The links.
     Links(Vec<LinkView>),
+    /// The broadcast link.
+    Broadcast(Box<BroadcastView>),
     /// Bindings.
     Names(NamePage),
     /// The sockets.

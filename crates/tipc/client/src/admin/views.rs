@@ -105,16 +105,66 @@ pub struct LinkView {
     pub window_now_packets: u16,
     /// Smoothed round trip; absent until one was measured.
     pub round_trip_us: Option<u64>,
+    /// What it counted.
+    #[serde(flatten)]
+    pub counters: CounterView,
+    /// How often it came up.
+    pub ups: u64,
+}
+
+/// The broadcast link: one for all peers, whose links carry its acknowledgements and repairs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BroadcastView {
+    /// `broadcast-link`, as the kernel's tool names it.
+    pub name: String,
+    /// It is up: the node has an address.
+    pub up: bool,
+    /// Peers that get this node's broadcasts.
+    pub listeners: u64,
+    /// Largest packet.
+    pub mtu_octets: u64,
+    /// Send window.
+    pub window_packets: u16,
+    /// What it counted; of STATE messages those that carried something for it.
+    #[serde(flatten)]
+    pub counters: CounterView,
+}
+
+/// Counters of a link.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CounterView {
     /// Sequenced packets accepted.
     pub received_packets: u64,
     /// Their octets.
     pub received_octets: u64,
+    /// Those that carried a part of a message.
+    pub received_fragments: u64,
+    /// Messages that had been cut into these.
+    pub received_fragmented: u64,
+    /// Those that carried several messages.
+    pub received_bundles: u64,
+    /// Messages in these.
+    pub received_bundled: u64,
     /// Sequenced packets sent for the first time.
     pub sent_packets: u64,
     /// Octets of all frames sent.
     pub sent_octets: u64,
+    /// Packets that carried a part of a message.
+    pub sent_fragments: u64,
+    /// Messages that were cut into these.
+    pub sent_fragmented: u64,
+    /// Packets that carried several messages.
+    pub sent_bundles: u64,
+    /// Messages in these.
+    pub sent_bundled: u64,
     /// Packets sent again.
     pub resent_packets: u64,
+    /// Messages taken for sending.
+    pub profile_messages: u64,
+    /// Their octets, headers of TIPC included.
+    pub profile_octets: u64,
+    /// How many there were by size: up to 64, 256, 1024, 4096, 16384, 32768 octets, and larger.
+    pub profile: [u64; 7],
     /// Packets that came before their turn.
     pub early_packets: u64,
     /// Packets that had come before.
@@ -123,14 +173,22 @@ pub struct LinkView {
     pub received_states: u64,
     /// STATE messages sent.
     pub sent_states: u64,
+    /// Probes received.
+    pub received_probes: u64,
     /// Probes sent.
     pub sent_probes: u64,
     /// Gap reports received.
     pub received_naks: u64,
     /// Gap reports sent.
     pub sent_naks: u64,
-    /// How often it came up.
-    pub ups: u64,
+    /// Acknowledgements sent that were neither probes nor gap reports.
+    pub sent_acks: u64,
+    /// How often a message was not taken because too many waited.
+    pub congestions: u64,
+    /// Most packets that were not acknowledged at once.
+    pub queue_max_packets: u64,
+    /// Packets that were not acknowledged, on average.
+    pub queue_average_packets: u64,
 }
 
 /// A binding.

@@ -33,6 +33,7 @@ pub(crate) fn carry_out(
         Order::Node => Ok(Outcome::Node(Box::new(views::node(runner, service)))),
         Order::Bearers => Ok(Outcome::Bearers(views::bearers(runner))),
         Order::Links => Ok(Outcome::Links(views::links(runner))),
+        Order::Broadcast => Ok(Outcome::Broadcast(Box::new(views::broadcast(runner)))),
         Order::Names { behind } => Ok(Outcome::Names(views::names(runner.node(), behind))),
         Order::Sockets => Ok(Outcome::Sockets(views::sockets(runner.node(), service))),
         Order::Peers => Ok(Outcome::Peers(views::peers(runner))),

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crossway_tipc_client::admin::{
-    BearerView, GroupView, LinkView, NamePage, NamePlace, NameView, NodeView, PeerView, SocketView,
-    TrafficView,
+    BearerView, BroadcastView, CounterView, GroupView, LinkView, NamePage, NamePlace, NameView,
+    NodeView, PeerView, SocketView, TrafficView,
 };
 use crossway_tipc_proto::addr::{BearerId, MediaAddr, NodeAddr, Scope, ServiceRange};
-use crossway_tipc_proto::link::LinkState;
+use crossway_tipc_proto::link::{LinkState, LinkStats};
 use crossway_tipc_proto::name_table::Binding;
 use crossway_tipc_proto::node::{BearerReport, LinkReport, Node, PeerReport, Traffic};
 use crossway_tipc_proto::socket::SocketKind;
@@ -141,7 +141,6 @@ pub(super) fn links(runner: &mut Runner) -> Vec<LinkView> {
 }
 
 fn link_view(node: &Node, peer: &PeerReport, link: &LinkReport) -> LinkView {
-    let s = &link.stats;
     let bearer = node.bearers().find(|b| b.id == link.bearer);
     LinkView {
         name: link_name(node, peer, link),
@@ -164,19 +163,54 @@ fn link_view(node: &Node, peer: &PeerReport, link: &LinkReport) -> LinkView {
         window_packets: link.window_max,
         window_now_packets: link.window,
         round_trip_us: link.round_trip.map(|t| t.as_micros() as u64),
+        counters: counters(&link.stats),
+        ups: link.stats.ups,
+    }
+}
+
+fn counters(s: &LinkStats) -> CounterView {
+    CounterView {
         received_packets: s.packets_received,
         received_octets: s.octets_received,
+        received_fragments: s.fragments_received,
+        received_fragmented: s.fragmented_received,
+        received_bundles: s.bundles_received,
+        received_bundled: s.bundled_received,
         sent_packets: s.packets_sent,
         sent_octets: s.octets_sent,
+        sent_fragments: s.fragments_sent,
+        sent_fragmented: s.fragmented_sent,
+        sent_bundles: s.bundles_sent,
+        sent_bundled: s.bundled_sent,
         resent_packets: s.packets_resent,
+        profile_messages: s.profile.iter().sum(),
+        profile_octets: s.profile_octets,
+        profile: s.profile,
         early_packets: s.packets_early,
         duplicate_packets: s.packets_duplicate,
         received_states: s.states_received,
         sent_states: s.states_sent,
+        received_probes: s.probes_received,
         sent_probes: s.probes_sent,
         received_naks: s.gaps_received,
         sent_naks: s.gaps_sent,
-        ups: s.ups,
+        sent_acks: s.acks_sent,
+        congestions: s.congestions,
+        queue_max_packets: s.queue_max,
+        queue_average_packets: s.queue_average(),
+    }
+}
+
+pub(super) fn broadcast(runner: &mut Runner) -> BroadcastView {
+    let node = &*runner.node();
+    let report = node.broadcast_link();
+    BroadcastView {
+        name: "broadcast-link".to_owned(),
+        up: node.addr().is_some(),
+        listeners: report.listeners as u64,
+        mtu_octets: report.mtu as u64,
+        window_packets: report.window,
+        counters: counters(&report.stats),
     }
 }
 

@@ -8,10 +8,12 @@ mod protocol;
 mod receive;
 mod send;
 mod settings;
+mod stats;
 mod supervise;
 mod tunnel;
 
 pub use settings::LinkSettings;
+pub use stats::{LinkStats, PROFILE_BOUNDS};
 pub(crate) use tunnel::Remains;
 
 use crate::addr::{BearerId, NodeAddr};
@@ -90,37 +92,6 @@ pub enum LinkDownReason {
 pub(crate) enum LinkEvent {
     Up,
     Down(LinkDownReason),
-}
-
-/// Counters of one link since it was created.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LinkStats {
-    /// Sequenced packets sent for the first time.
-    pub packets_sent: u64,
-    /// Octets of all frames sent, headers of TIPC included.
-    pub octets_sent: u64,
-    /// Packets sent again.
-    pub packets_resent: u64,
-    /// Sequenced packets accepted.
-    pub packets_received: u64,
-    /// Octets of the accepted packets.
-    pub octets_received: u64,
-    /// Packets that came before their turn.
-    pub packets_early: u64,
-    /// Packets that had come before.
-    pub packets_duplicate: u64,
-    /// STATE messages sent.
-    pub states_sent: u64,
-    /// STATE messages received.
-    pub states_received: u64,
-    /// Probes sent.
-    pub probes_sent: u64,
-    /// Gap reports sent.
-    pub gaps_sent: u64,
-    /// Gap reports received.
-    pub gaps_received: u64,
-    /// How often the link came up.
-    pub ups: u64,
 }
 
 /// What the broadcast link has to report to the peer in a STATE message.

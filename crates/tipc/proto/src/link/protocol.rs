@@ -100,6 +100,7 @@ impl Link {
     ) {
         self.silent_ticks = 0;
         self.stats.states_received += 1;
+        self.stats.probes_received += u64::from(state.probe);
         self.impose(m.tolerance_ms);
         if m.priority != 0 && m.priority != self.priority {
             self.priority = m.priority;
@@ -175,6 +176,7 @@ impl Link {
                 (tolerance_ms, priority) = self.told_in_state();
                 self.stats.states_sent += 1;
                 self.stats.gaps_sent += u64::from(gap > 0);
+                self.stats.acks_sent += u64::from(gap == 0 && !probe);
                 if probe {
                     self.stats.probes_sent += 1;
                     self.probe_sent = Some(now);

@@ -45,8 +45,7 @@ impl Link {
         }
         // Only what belongs to the running sequence is a sign of life: a peer that lost the session sends duplicates.
         self.silent_ticks = 0;
-        self.stats.packets_received += 1;
-        self.stats.octets_received += view.size() as u64;
+        self.stats.count_received(view);
         self.handle_ack(now, view.ack());
         let advanced = self.rx.next().distance_from(before);
         let early = self.rx.early_count();

@@ -18,6 +18,7 @@ impl Link {
     pub(crate) fn send(&mut self, message: Vec<u8>) -> Result<(), (Congested, Vec<u8>)> {
         let level = View::parse(&message).map_or(SYSTEM, |view| level_of(&view));
         if let Err(congested) = self.backlog.admit(level, self.free()) {
+            self.stats.congestions += 1;
             return Err((congested, message));
         }
         self.queue(level, message);
@@ -31,6 +32,7 @@ impl Link {
     }
 
     fn queue(&mut self, level: usize, message: Vec<u8>) {
+        self.stats.count_message(message.len());
         if message.len() <= self.packet_max() {
             return self.enqueue(level, message);
         }
@@ -134,7 +136,8 @@ impl Link {
                 set_sequence(&mut packet, self.cfg.own, self.tx.next());
                 refresh_link_fields(&mut packet, ack, bcast_ack);
                 out.extend_from_slice(&self.tx.push(now, packet).bytes);
-                self.stats.packets_sent += 1;
+                self.stats.count_sent(&out[start..]);
+                self.stats.note_queue(self.tx.len());
             }
             self.unacked = 0;
             if self.tx.len() == 1 {

@@ -51,6 +51,7 @@ impl Link {
         {
             return self.fail(now, LinkDownReason::ResendFailed);
         }
+        self.stats.look_at_queue(self.tx.len());
         let next = self.tx.next();
         let idle = next == self.tick_next_sent;
         self.tick_next_sent = next;

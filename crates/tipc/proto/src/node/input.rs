@@ -83,6 +83,7 @@ impl Node {
             peer.bcast_rx.note_last_sent(now, m.last_bcast);
             if !m.bcast_ack_invalid && peer.listens() {
                 released = peer.listener.handle_ack(m.bcast_ack, last_sent);
+                self.bcast.stats.gaps_received += u64::from(state.bcast_gap > 0);
                 let runs = &handled.blocks.bcast;
                 peer.listener.handle_gaps(now, m.bcast_ack, state.bcast_gap, runs, last_sent);
             }
@@ -147,7 +148,9 @@ impl Node {
             return Err(DropReason::BcastClosed);
         }
         let mut messages = Vec::new();
-        if peer.bcast_rx.handle_packet(now, own, view, &mut messages, &mut self.drops) {
+        let (drops, stats) = (&mut self.drops, &mut self.bcast.stats);
+        if peer.bcast_rx.handle_packet(now, own, view, &mut messages, drops, stats) {
+            stats.acks_sent += 1;
             let bearer = if peer.is_link_up(bearer) { Some(bearer) } else { peer.slots[0] };
             if let Some(over) = bearer.and_then(|b| peer.link_mut(b)) {
                 over.link.want_state(false, false);
@@ -225,6 +228,7 @@ impl Node {
             return;
         }
         if peer.bcast_rx.handle_timeout(now) {
+            self.bcast.stats.gaps_sent += 1;
             peer.want_state(false, false);
         }
         let wants_ack = peer.bcast_rx.wants_ack();

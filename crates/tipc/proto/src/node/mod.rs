@@ -44,7 +44,7 @@ pub use administer::{BearerReport, SettingError, Traffic};
 pub use bearer::{BearerConfig, BearerError};
 pub use handover::{ConnectionRequest, Incoming, Taken};
 pub use options::option;
-pub use report::{LinkReport, PeerReport};
+pub use report::{BroadcastReport, LinkReport, PeerReport};
 pub use sockets::SocketReport;
 
 use crate::addr::{BearerId, MediaAddr, NetworkId, NodeAddr, NodeId, Port};

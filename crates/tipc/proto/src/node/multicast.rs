@@ -110,6 +110,7 @@ impl Node {
             if self.bcast.has_room(level) {
                 return Ok(());
             }
+            self.bcast.stats.congestions += 1;
             if !self.bcast_waiting.contains(&(port, level)) {
                 self.bcast_waiting.push_back((port, level));
             }

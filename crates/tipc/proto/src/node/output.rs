@@ -74,6 +74,7 @@ impl Node {
                 && let Some(over) = peer.slots[0].and_then(|b| peer.link(b))
             {
                 frame.extend_from_slice(bytes);
+                self.bcast.stats.packets_resent += 1;
                 refresh_link_fields(frame, over.link.acked(), report.ack);
                 let dest = Destination::Unicast(over.media);
                 transmit = Some(Transmit { bearer: over.link.bearer(), dest });

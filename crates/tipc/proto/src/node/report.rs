@@ -3,6 +3,7 @@
 use super::Node;
 use super::peer::{Peer, PeerLink};
 use crate::addr::{BearerId, MediaAddr, NodeAddr, NodeId};
+use crate::limits::BCAST_WINDOW;
 use crate::link::{LinkState, LinkStats};
 use crate::wire::{Capabilities, InterfaceName};
 use alloc::vec::Vec;
@@ -56,7 +57,30 @@ pub struct LinkReport {
     pub stats: LinkStats,
 }
 
+/// The broadcast link: one for the whole node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BroadcastReport {
+    /// Peers that get this node's broadcasts.
+    pub listeners: usize,
+    /// Send window, in packets.
+    pub window: u16,
+    /// Largest packet, in octets.
+    pub mtu: usize,
+    /// Counters of both sides.
+    pub stats: LinkStats,
+}
+
 impl Node {
+    /// The broadcast link.
+    pub fn broadcast_link(&self) -> BroadcastReport {
+        BroadcastReport {
+            listeners: self.peers.values().filter(|p| p.listener.acked.is_some()).count(),
+            window: BCAST_WINDOW,
+            mtu: self.bcast.mtu(),
+            stats: self.bcast.stats,
+        }
+    }
+
     /// All peers by address.
     pub fn peers(&self) -> impl Iterator<Item = PeerReport> + '_ {
         self.peers.iter().map(|(addr, peer)| PeerReport {
