@@ -1,15 +1,29 @@
 # make measure   set up, build, measure this machine, write a report
 # make test      set up, check and test everything
 # make bench     Crossway against hand-written C loops, public tools and the machine's limits, as ratios
-# make install   install the program, its man pages and shell completions below PREFIX
+# make install   install crossway, tipcd, the C library, man pages, completions and a systemd unit below PREFIX
+# make uninstall remove them
 
 PREFIX ?= /usr/local
 CARGO  ?= cargo
 PLAN   ?= quick
+BUILT  ?= target/release
+
+# Where what is installed goes.
+BIN      = $(DESTDIR)$(PREFIX)/bin
+MAN      = $(DESTDIR)$(PREFIX)/share/man/man1
+LIB      = $(DESTDIR)$(PREFIX)/lib
+INCLUDE  = $(DESTDIR)$(PREFIX)/include
+EXAMPLES = $(DESTDIR)$(PREFIX)/share/doc/crossway/examples
+BASH     = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSH      = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+FISH     = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+UNITS    = $(DESTDIR)$(PREFIX)/lib/systemd/system
+VERSION  = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: measure build test check bench loom install clean
+.PHONY: measure build test check bench loom install install-built uninstall clean
 
 measure: build
 	target/release/crossway measure $(PLAN)
@@ -41,11 +55,31 @@ bench:
 	$(CARGO) bench --locked -p crossway-tipc-node --bench goodput
 
 install: build
-	install -Dm755 target/release/crossway $(DESTDIR)$(PREFIX)/bin/crossway
-	target/release/crossway man $(DESTDIR)$(PREFIX)/share/man/man1
-	target/release/crossway completions bash > /dev/null
-	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	target/release/crossway completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/crossway
+	$(CARGO) build --release --locked -p crossway-tipc-node -p crossway-tipc-capi
+	$(MAKE) install-built
+
+# What is built already in $(BUILT), without building: packagers and the test of this use it.
+install-built:
+	install -d $(BIN) $(MAN) $(LIB)/pkgconfig $(INCLUDE) $(EXAMPLES) $(BASH) $(ZSH) $(FISH) $(UNITS)
+	install -m755 $(BUILT)/crossway $(BUILT)/tipcd $(BIN)
+	install -m755 $(BUILT)/libcrossway_tipc.so $(LIB)
+	install -m644 $(BUILT)/libcrossway_tipc.a $(LIB)
+	install -m644 crates/tipc/capi/include/crossway_tipc.h $(INCLUDE)
+	install -m644 crates/tipc/capi/examples/echo.c $(EXAMPLES)
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/tipc/capi/crossway-tipc.pc.in > $(LIB)/pkgconfig/crossway-tipc.pc
+	sed 's|@PREFIX@|$(PREFIX)|' crates/tipc/node/tipcd.service.in > $(UNITS)/tipcd.service
+	$(BUILT)/crossway man $(MAN)
+	echo '.so man1/crossway-tipcd.1' > $(MAN)/tipcd.1
+	$(BUILT)/crossway completions bash > $(BASH)/crossway
+	$(BUILT)/crossway completions zsh > $(ZSH)/_crossway
+	$(BUILT)/crossway completions fish > $(FISH)/crossway.fish
+
+uninstall:
+	rm -f $(BIN)/crossway $(BIN)/tipcd $(LIB)/libcrossway_tipc.so $(LIB)/libcrossway_tipc.a
+	rm -f $(LIB)/pkgconfig/crossway-tipc.pc $(INCLUDE)/crossway_tipc.h $(UNITS)/tipcd.service
+	rm -f $(MAN)/crossway.1 $(MAN)/crossway-*.1 $(MAN)/tipcd.1
+	rm -f $(BASH)/crossway $(ZSH)/_crossway $(FISH)/crossway.fish
+	rm -rf $(DESTDIR)$(PREFIX)/share/doc/crossway
 
 clean:
 	$(CARGO) clean

@@ -17,7 +17,7 @@ build_wants=(stress-ng:stress-ng)
 test_wants=(
   stress-ng:stress-ng perf:linux-perf ip:iproute2 tc:iproute2 ethtool:ethtool tshark:tshark
   chromium:chromium linux.uml:user-mode-linux insmod:kmod strace:strace python3:python3
-  unshare:util-linux pgrep:procps
+  unshare:util-linux pgrep:procps pkg-config:pkgconf
 )
 bench_wants=(sockperf:sockperf iperf3:iperf3)
 

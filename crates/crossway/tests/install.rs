@@ -1,0 +1,104 @@
+//! `make install`: what it puts where, that a C program finds it by pkg-config and runs on the installed tipcd, and `make uninstall`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crossway_tipc_client::LoneTipcd;
+
+const PREFIX: &str = "/opt/crossway";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+/// Everything below a directory but the directories.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found
+}
+
+fn succeeds(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
+    for tool in ["make", "cc", "pkg-config"] {
+        if Command::new(tool).arg("--version").output().is_err() {
+            return eprintln!(
+                "SKIP make install: {tool} is missing; install make, gcc and pkgconf"
+            );
+        }
+    }
+    succeeds(
+        Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "-p", "crossway-tipc-capi", "-p", "crossway-tipc-node"])
+            .current_dir(root()),
+    );
+    let built = assert_cmd::cargo::cargo_bin!("crossway").parent().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let dest = dir.path().join("dest");
+    let make = |goal: &str| {
+        succeeds(
+            Command::new("make")
+                .current_dir(root())
+                // This test's own make must not speak for that one.
+                .env_remove("MAKEFLAGS")
+                .args(["--no-print-directory", goal])
+                .arg(format!("BUILT={}", built.display()))
+                .arg(format!("DESTDIR={}", dest.display()))
+                .arg(format!("PREFIX={PREFIX}")),
+        )
+    };
+    make("install-built");
+    let at = |path: &str| dest.join(&PREFIX[1..]).join(path);
+    for path in [
+        "share/man/man1/crossway.1",
+        "share/man/man1/crossway-tipcd.1",
+        "share/man/man1/tipcd.1",
+        "share/bash-completion/completions/crossway",
+        "share/zsh/site-functions/_crossway",
+        "share/fish/vendor_completions.d/crossway.fish",
+        "lib/systemd/system/tipcd.service",
+    ] {
+        let text = std::fs::read_to_string(at(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
+        assert!(text.contains("tipcd"), "{path}");
+    }
+    let unit = std::fs::read_to_string(at("lib/systemd/system/tipcd.service")).unwrap();
+    assert!(unit.contains(&format!("ExecStart={PREFIX}/bin/tipcd ")), "{unit}");
+    succeeds(Command::new(at("bin/crossway")).arg("--version"));
+
+    let pkg_config = |word: &str| {
+        let text = succeeds(
+            Command::new("pkg-config")
+                .args([word, "crossway-tipc"])
+                .env("PKG_CONFIG_SYSROOT_DIR", &dest)
+                .env("PKG_CONFIG_PATH", at("lib/pkgconfig")),
+        );
+        text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(pkg_config("--modversion"), [env!("CARGO_PKG_VERSION")]);
+    let example = at("share/doc/crossway/examples/echo.c");
+    let program = dir.path().join("echo");
+    succeeds(
+        Command::new("cc")
+            .args(["-Wall", "-Wextra", "-Werror", "-std=c99", "-o"])
+            .args([&program, &example])
+            .args(pkg_config("--cflags"))
+            .args(pkg_config("--libs")),
+    );
+    let tipcd =
+        LoneTipcd::start(Command::new(at("bin/tipcd")), &dir.path().join("tipcd.sock")).unwrap();
+    let said = succeeds(Command::new(&program).arg(tipcd.path()).env("LD_LIBRARY_PATH", at("lib")));
+    assert_eq!(said, "hello\nnobody: No route to host\n");
+
+    make("uninstall");
+    assert_eq!(files(&dest), Vec::<PathBuf>::new());
+}
