@@ -1,6 +1,9 @@
 //! A testbed: a named place, other than this machine itself, where cases run. docs/PLANS.md explains the keys.
 
 mod bed;
+mod error;
+mod making;
+mod revival;
 mod tipc;
 
 use std::net::IpAddr;
@@ -8,7 +11,9 @@ use std::net::IpAddr;
 use crossway_netlab::{Link, Offloads, Rate};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use bed::{Bed, BedError, Making};
+pub(crate) use bed::Bed;
+pub(crate) use error::BedError;
+pub(crate) use making::Making;
 
 use crate::inputs::Ends;
 use crate::record::LOCAL;

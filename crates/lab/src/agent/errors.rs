@@ -77,6 +77,16 @@ pub enum HostError {
         /// What happened at each address.
         why: String,
     },
+    /// The machine itself is gone.
+    #[error("host '{host}': {why}; {remedy}")]
+    Gone {
+        /// The host.
+        host: String,
+        /// What happened to it.
+        why: String,
+        /// The next step.
+        remedy: String,
+    },
     /// Asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -105,6 +115,7 @@ impl HostError {
                 "open the hosts' firewalls to each other, or say which address leads there: 'PREFIX=ADDRESS'"
                     .to_owned()
             }
+            HostError::Gone { remedy, .. } => remedy.clone(),
             HostError::Interrupted => "start again".to_owned(),
         }
     }

@@ -14,6 +14,10 @@ use crate::testbed::HostWords;
 
 /// How long an agent may take to greet: a connection, or a job's start.
 const GREETING_LIMIT: Duration = Duration::from_secs(60);
+/// A further agent may take so many times what the first one took, and at least this: who knows how long a host takes need
+/// not wait for a minute to know that it is gone.
+const AGAIN_FACTOR: u32 = 10;
+const AGAIN_AT_LEAST: Duration = Duration::from_secs(10);
 /// How long an agent may take to tell of itself (probes and calibration take a second on an idle machine).
 pub(super) const ABOUT_LIMIT: Duration = Duration::from_secs(60);
 /// So much of nonsense is quoted.
@@ -43,12 +47,22 @@ pub struct Host {
     /// The last loss.
     last_loss: Option<HostError>,
     next_role: u32,
+    /// How long the first agent took to greet.
+    greeted_after: Option<Duration>,
 }
 
 impl Host {
     /// A host that is not yet spoken to.
     pub fn new(plan: HostPlan) -> Host {
-        Host { plan, line: None, about: None, losses: 0, last_loss: None, next_role: 0 }
+        Host {
+            plan,
+            line: None,
+            about: None,
+            losses: 0,
+            last_loss: None,
+            next_role: 0,
+            greeted_after: None,
+        }
     }
 
     /// Its name.
@@ -125,7 +139,12 @@ impl Host {
     }
 
     fn hear_greeting(&mut self, interrupt: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
-        let until = Instant::now() + GREETING_LIMIT;
+        let begun = Instant::now();
+        let limit = match self.greeted_after {
+            Some(first) => (first * AGAIN_FACTOR).clamp(AGAIN_AT_LEAST, GREETING_LIMIT),
+            None => GREETING_LIMIT,
+        };
+        let until = begun + limit;
         let shown = self.shown();
         let host = self.name().to_owned();
         let Some(line) = &mut self.line else {
@@ -136,7 +155,7 @@ impl Host {
                 break said;
             }
             if !line.wait(until, interrupt)? {
-                return Err(HostError::Silent { host, command: shown, limit: GREETING_LIMIT });
+                return Err(HostError::Silent { host, command: shown, limit });
             }
             if line.frames.read_some().is_err() {
                 let leftover = line.frames.leftover();
@@ -152,7 +171,11 @@ impl Host {
             return Err(HostError::Nonsense { host, command: shown, said });
         };
         let here = Version::own();
-        if there == here { Ok(()) } else { Err(HostError::OtherVersion { host, there, here }) }
+        if there != here {
+            return Err(HostError::OtherVersion { host, there, here });
+        }
+        self.greeted_after.get_or_insert_with(|| begun.elapsed());
+        Ok(())
     }
 
     /// Sees to it that an agent runs: this one, or another one if it was lost.
@@ -177,9 +200,20 @@ impl Host {
         self.last_loss.as_ref()
     }
 
-    fn note_loss(&mut self, error: &HostError) {
+    /// Whether an agent runs, as far as is known.
+    pub(crate) fn has_line(&self) -> bool {
+        self.line.is_some()
+    }
+
+    /// No further agent is tried.
+    pub(crate) fn give_up(&mut self, error: &HostError) {
+        self.losses = u32::MAX;
+        self.last_loss = Some(error.clone());
+    }
+
+    pub(crate) fn note_loss(&mut self, error: &HostError) {
         if *error != HostError::Interrupted {
-            self.losses += 1;
+            self.losses = self.losses.saturating_add(1);
             self.last_loss = Some(error.clone());
         }
     }

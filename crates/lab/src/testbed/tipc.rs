@@ -8,14 +8,17 @@ use std::time::{Duration, Instant};
 use crossway_netlab::Guest;
 use crossway_sys::proc;
 
-use super::bed::BedError;
+use super::error::BedError;
 
 /// How long two kernels may take to find each other; they do it within a second.
 const LINK_LIMIT: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Puts every guest's kernel on the network as a TIPC node and waits until each has a link to the other.
-pub(super) fn join_kernels(guests: &[Guest]) -> Result<(), BedError> {
+/// Where a guest's `tipcd` serves: each guest has a /run of its own.
+pub(super) const GUEST_SOCKET: &str = "/run/tipcd.sock";
+
+/// Puts each of these guests' kernels on the network as a TIPC node and waits until it has a link to another.
+pub(super) fn join_kernels(guests: &[&Guest]) -> Result<(), BedError> {
     for guest in guests {
         let words = ["tipc", "bearer", "enable", "media", "eth", "device", "eth0"];
         let done = run(guest, &words)?;

@@ -114,7 +114,9 @@ fn converse(
     room.close();
     let why = match pulse.verdict() {
         Some(verdict) => format!("guest '{name}' was ended: {verdict}"),
-        None => format!("guest '{name}' ended{}", files.console_tail_after(": ")),
+        None => {
+            format!("guest '{name}' ended{}", files.console_end_after("; its console ends with: "))
+        }
     };
     for (_, session) in lock(&sessions).drain() {
         session.input.close();

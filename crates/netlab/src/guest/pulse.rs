@@ -1,6 +1,6 @@
 //! Whether a guest still lives. One that keeps silent is asked to say something; if it does not, what its processes do tells a
 //! busy guest from a dead one: a busy guest computes, or waits for a CPU. A guest one of whose processes was killed may keep
-//! its console line open for ever and do nothing.
+//! its console line open for ever and do nothing, or turn in circles: one that had the CPU for seconds could have answered.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -16,6 +16,9 @@ use crate::registry::Process;
 const ASK_AFTER: Duration = Duration::from_secs(2);
 /// One that was silent for so long and does nothing is dead.
 const IDLE_AND_SILENT: Duration = Duration::from_secs(5);
+/// One that was silent while it had so much processor time is dead, too: whatever runs in it, its scheduler would have given
+/// the answering thread its turn.
+const BUSY_AND_SILENT: Duration = Duration::from_secs(3);
 /// One that was silent for so long is of no use to anybody, whatever it does.
 const SILENT: Duration = Duration::from_secs(30);
 /// How often it is looked at.
@@ -55,24 +58,28 @@ impl Pulse {
         let line = wire.clone();
         std::thread::spawn(move || asked.iter().for_each(|()| line.send(&Frame::Ping)));
         let mut lately: VecDeque<Activity> = VecDeque::new();
+        let mut asked_at: Option<Activity> = None;
         while kernel.is_alive() {
             std::thread::sleep(LOOK_EVERY);
             let silent = lock(&self.heard).elapsed();
             if silent < ASK_AFTER {
                 lately.clear();
+                asked_at = None;
                 continue;
             }
             let _ = ask.try_send(());
-            lately.push_back(Activity::of(kernel.pid));
+            let now = Activity::of(kernel.pid);
+            let had = now.seconds_since(*asked_at.get_or_insert(now));
+            lately.push_back(now);
             if lately.len() > LOOKS {
                 lately.pop_front();
             }
-            let idle = is_idle(lately.make_contiguous());
-            if silent >= SILENT || (silent >= IDLE_AND_SILENT && idle) {
-                let does = if idle { "does nothing" } else { "is busy with something else" };
+            let idle = silent >= IDLE_AND_SILENT && is_idle(lately.make_contiguous());
+            if silent >= SILENT || idle || had >= BUSY_AND_SILENT.as_secs_f64() {
                 *lock(&self.verdict) = Some(format!(
-                    "it has not answered for {} s and {does}; one of its processes may have been killed or stopped",
-                    silent.as_secs()
+                    "it has not answered for {} s, in which it had {had:.1} s of processor time; one of its processes may have been \
+                     killed or stopped",
+                    silent.as_secs(),
                 ));
                 kernel.kill();
                 return;
@@ -92,6 +99,11 @@ struct Activity {
 }
 
 impl Activity {
+    /// Processor time that the guest had since then. Processes that ended take theirs along.
+    fn seconds_since(&self, before: Activity) -> f64 {
+        self.ticks.saturating_sub(before.ticks) as f64 / TICKS_PER_S
+    }
+
     fn of(pid: u32) -> Activity {
         let mut all = Activity { at: Instant::now(), ticks: 0, waits_for_cpu: false };
         all.add(pid);
@@ -115,7 +127,7 @@ impl Activity {
 /// Whether a guest did nothing while these looks were taken: it hardly used a CPU, and did not wait for one at most of them.
 fn is_idle(looks: &[Activity]) -> bool {
     let [first, .., last] = looks else { return false };
-    let used = last.ticks.saturating_sub(first.ticks) as f64 / TICKS_PER_S;
+    let used = last.seconds_since(*first);
     let span = (last.at - first.at).as_secs_f64();
     let waiting = looks.iter().filter(|look| look.waits_for_cpu).count();
     used < span * IDLE_SHARE && 2 * waiting < looks.len()

@@ -118,10 +118,10 @@ impl GuestFiles {
         lines[lines.len().saturating_sub(8)..].join("\n")
     }
 
-    /// The same on one line behind `separator`, or nothing.
-    pub(crate) fn console_tail_after(&self, separator: &str) -> String {
+    /// The last of them behind `separator`, or nothing.
+    pub(crate) fn console_end_after(&self, separator: &str) -> String {
         let tail = self.console_tail();
-        if tail.is_empty() { tail } else { format!("{separator}{}", tail.replace('\n', " | ")) }
+        tail.lines().last().map_or_else(String::new, |line| format!("{separator}{line}"))
     }
 }
 

@@ -1,0 +1,109 @@
+//! Measuring between hosts: agents behind command prefixes of every kind, and what happens when they fail.
+
+mod jobs;
+mod lost;
+#[path = "../place/mod.rs"]
+mod place;
+mod plain;
+mod ssh;
+mod testbeds;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use crossway_lab::inputs::Ends;
+use crossway_lab::record::{Record, Span, Status};
+use place::{Place, await_that, signal};
+
+pub(crate) const CROSSWAY: &str = env!("CARGO_BIN_EXE_crossway");
+
+/// What crosses hosts, and what does not.
+pub(crate) const PLAN: &str = r#"
+[testbed.pair]
+kind = "hosts"
+[defaults]
+size_bytes = [64, 4096]
+trials = 1
+warmup_ms = 5
+measure_ms = 10
+[group.between]
+testbed = "pair"
+mechanisms = ["tcp", "udp"]
+workload = ["throughput", "ping-pong", { paced = { burst_bytes = 64, period_us = 1000 } }]
+[group.within]
+testbed = "pair"
+ends = "within"
+mechanisms = ["pipe", "shm-futex", "tcp"]
+workload = ["throughput", "ping-pong", { fan-in = { senders = 2 } }]
+"#;
+
+pub(crate) fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The records of a run that went to its end, all verified.
+pub(crate) fn measured(place: &Place, output: &Output) -> Vec<Record> {
+    assert!(output.status.success(), "{:?}: {}", output.status, errors(output));
+    let records = place.records();
+    for record in &records {
+        let spoiled = record.status == Status::Degraded;
+        assert!(record.status == Status::Ok || spoiled, "{}: {:?}", record.case, record.reason);
+        let counts = record.counts.expect("counts");
+        assert!(counts.received > 0 && counts.corrupt == 0, "{}: {counts:?}", record.case);
+        assert!(record.throughput.expect("a speed").wall_ns > 0);
+    }
+    records
+}
+
+/// Hosts, roles and meters of each record fit together.
+pub(crate) fn check_hosts(records: &[Record], first: &str, last: &str) {
+    for record in records {
+        let names: Vec<&str> = record.hosts.iter().map(|host| host.name.as_str()).collect();
+        let (roles, meters) = (&record.roles, &record.host_cpu);
+        assert_eq!(roles[0].host, first, "{}", record.case);
+        let metered: Vec<&str> = meters.iter().map(|cpu| cpu.host.as_str()).collect();
+        assert_eq!(metered, names);
+        match record.inputs.ends {
+            Ends::Between => {
+                assert_eq!(names, [first, last]);
+                assert_eq!(record.host, format!("{first} to {last}"));
+                assert_eq!(roles[roles.len() - 1].host, last);
+            }
+            Ends::Within => {
+                assert_eq!(names, [first]);
+                assert!(roles.iter().all(|role| role.host == first));
+            }
+        }
+    }
+}
+
+pub(crate) fn await_nothing_left(place: &Place) {
+    await_that("the end of everything", || place.leftovers().is_empty());
+}
+
+/// Whether this machine can make networks; else it says why not.
+pub(crate) fn can_make_networks(test: &str) -> bool {
+    let up = Command::new(CROSSWAY).args(["net", "up", "--hosts", "a", "--json"]).output().unwrap();
+    if !up.status.success() {
+        eprintln!("SKIP {test}: {}", errors(&up));
+        return false;
+    }
+    let network: serde_json::Value = serde_json::from_slice(&up.stdout).unwrap();
+    let name = network["name"].as_str().unwrap();
+    Command::new(CROSSWAY).args(["net", "down", name]).status().unwrap().success()
+}
+
+/// Trials long enough to kill something in their midst.
+pub(crate) const LONG: &str = r#"
+[testbed.pair]
+kind = "hosts"
+[group.x]
+testbed = "pair"
+mechanisms = "tcp"
+workload = "ping-pong"
+size_bytes = [64, 65, 66]
+trials = 3
+warmup_ms = 5
+measure_ms = 300
+"#;

@@ -1,0 +1,125 @@
+//! Hosts behind an sshd of the test's own.
+
+use super::*;
+
+/// An sshd of its own: keys, configuration and port below the place; it ends with the value.
+struct Sshd {
+    server: Child,
+    client: String,
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// Starts sshd on `address` behind the words of `prefix`; `None` where there is none.
+fn sshd(place: &Place, prefix: &[&str], address: &str, port: u16) -> Option<Sshd> {
+    if !Path::new("/usr/sbin/sshd").exists() {
+        eprintln!("SKIP ssh: no /usr/sbin/sshd; sudo apt-get install openssh-server");
+        return None;
+    }
+    let dir = place.dir.path();
+    let file = |name: &str| dir.join(name).display().to_string();
+    for key in ["host", "user"] {
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-f", &file(key)])
+            .status()
+            .expect("ssh-keygen");
+        assert!(made.success());
+    }
+    fs::create_dir_all("/run/sshd").expect("sshd's empty folder; needs root");
+    let server = format!(
+        "Port {port}\nListenAddress {address}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\n\
+         UsePAM no\nPidFile none\nPermitRootLogin yes\nPrintMotd no\n",
+        file("host"),
+        file("user.pub"),
+    );
+    fs::write(dir.join("sshd_config"), server).unwrap();
+    let client = format!(
+        "Host there\n  HostName {address}\n  Port {port}\n  IdentityFile {}\n  IdentitiesOnly yes\n  \
+         StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n  BatchMode yes\n",
+        file("user"),
+    );
+    fs::write(dir.join("ssh_config"), client).unwrap();
+    let words: Vec<&str> = prefix.iter().copied().chain(["/usr/sbin/sshd"]).collect();
+    let server = Command::new(words[0])
+        .args(&words[1..])
+        .args(["-D", "-f", &file("sshd_config")])
+        // Not in the place's folder, where a process counts as left over.
+        .current_dir("/")
+        .spawn()
+        .expect("sshd");
+    let sshd = Sshd { server, client: format!("ssh -F {} there", file("ssh_config")) };
+    let mut login: Vec<&str> = prefix.to_vec();
+    login.extend(sshd.client.split(' '));
+    await_that("a login", || {
+        let output = Command::new(login[0]).args(&login[1..]).arg("true").output().unwrap();
+        output.status.success()
+    });
+    Some(sshd)
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn ssh_on_loopback_is_a_host() {
+    let place = Place::new(PLAN);
+    let Some(sshd) = sshd(&place, &[], "127.0.0.1", free_port()) else { return };
+    let hosts = format!("local,{}", sshd.client);
+    let output = place.measure(&["--hosts", &hosts, "--agent-program", CROSSWAY]);
+    let records = measured(&place, &output);
+    check_hosts(&records, "local", &sshd.client);
+    assert!(records.iter().all(|r| r.hosts.last().unwrap().prefix_kind != "env"));
+    assert_eq!(place.leftovers(), Vec::<String>::new());
+
+    // Not in the PATH there.
+    let output = place.measure(&["--hosts", &hosts, "--agent-program", "/no/crossway"]);
+    let told = errors(&output);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("ended with code 127") && told.contains("--agent-program"), "{told}");
+}
+
+#[test]
+fn ssh_between_two_namespaces_finds_the_link_s_address() {
+    if !can_make_networks("ssh_between_two_namespaces") {
+        return;
+    }
+    let up = Command::new(CROSSWAY).args(["net", "up", "--json"]).output().unwrap();
+    let network: serde_json::Value = serde_json::from_slice(&up.stdout).unwrap();
+    let name = network["name"].as_str().unwrap().to_owned();
+    struct Down(String);
+    impl Drop for Down {
+        fn drop(&mut self) {
+            let _ = Command::new(CROSSWAY).args(["net", "down", &self.0]).status();
+        }
+    }
+    let down = Down(name.clone());
+    let (a, b) = (format!("cw-{name}-a"), format!("cw-{name}-b"));
+    let place = Place::new(PLAN);
+    let Some(sshd) = sshd(&place, &["ip", "netns", "exec", &b], "0.0.0.0", 2222) else { return };
+    // From a, over the link, to b.
+    let config = place.dir.path().join("ssh_config");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text.replace("HostName 0.0.0.0", "HostName 10.77.0.2")).unwrap();
+    let there = format!("ip netns exec {a} {}", sshd.client);
+    let hosts = format!("ip netns exec {a},{there}");
+    let output = place.measure(&["--hosts", &hosts, "--agent-program", CROSSWAY]);
+    let records = measured(&place, &output);
+    check_hosts(&records, &format!("ip netns exec {a}"), &there);
+    for record in records.iter().filter(|r| r.inputs.ends == Ends::Between) {
+        let packets = |at: usize| {
+            let host = &record.hosts[at].name;
+            let eth0 = record.net.iter().find(|i| i.host == *host && i.name == "eth0");
+            eth0.map_or(0, |i| i.tx_packets)
+        };
+        assert!(packets(0) > 0 && packets(1) > 0, "{}: {:?}", record.case, record.net);
+    }
+    drop(sshd);
+    drop(down);
+    assert_eq!(place.leftovers(), Vec::<String>::new());
+}

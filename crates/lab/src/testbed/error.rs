@@ -1,0 +1,47 @@
+//! Why a testbed cannot be used.
+
+use crossway_netlab::NetError;
+use crossway_sys::OsError;
+
+use crate::agent::HostError;
+
+/// Why a testbed cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum BedError {
+    /// Its network or its guests cannot be made, or a host cannot be placed: reason and remedy.
+    #[error("{0}; {1}")]
+    Obstacle(String, String),
+    /// A host cannot be used.
+    #[error("{0}")]
+    Host(#[from] HostError),
+}
+
+impl BedError {
+    /// Reason and remedy.
+    pub(crate) fn split(&self) -> (String, String) {
+        match self {
+            BedError::Obstacle(why, remedy) => (why.clone(), remedy.clone()),
+            BedError::Host(error) => {
+                let (remedy, whole) = (error.remedy(), error.to_string());
+                let why = whole.strip_suffix(&format!("; {remedy}")).unwrap_or(&whole).to_owned();
+                (why, remedy)
+            }
+        }
+    }
+}
+
+impl From<NetError> for BedError {
+    fn from(error: NetError) -> Self {
+        let text = error.to_string();
+        match text.split_once("; ") {
+            Some((why, remedy)) => BedError::Obstacle(why.to_owned(), remedy.to_owned()),
+            None => BedError::Obstacle(text, "try by hand: crossway net up".to_owned()),
+        }
+    }
+}
+
+impl From<OsError> for BedError {
+    fn from(error: OsError) -> Self {
+        BedError::Obstacle(error.to_string(), "make XDG_RUNTIME_DIR or /tmp writable".to_owned())
+    }
+}
