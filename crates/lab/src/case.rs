@@ -239,14 +239,14 @@ fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceab
 fn id(mechanism: &str, inputs: &Inputs) -> String {
     let mut parts = vec![
         mechanism.to_owned(),
-        workload_id(inputs.workload),
+        inputs.workload.word(),
         inputs.size_bytes.to_string(),
         match inputs.wait {
             Wait::Block => "block".to_owned(),
             Wait::Spin => "spin".to_owned(),
             Wait::Hybrid { spin_us } => format!("hybrid{spin_us}"),
         },
-        placement_id(inputs.placement),
+        inputs.placement.word(),
     ];
     if inputs.access == Access::InPlace {
         parts.push("in-place".to_owned());
@@ -271,29 +271,4 @@ fn id(mechanism: &str, inputs: &Inputs) -> String {
         }
     }
     parts.join("/")
-}
-
-fn workload_id(workload: Workload) -> String {
-    match workload {
-        Workload::Throughput => "throughput".to_owned(),
-        Workload::PingPong => "ping-pong".to_owned(),
-        Workload::Paced { burst_bytes, period_us } => format!("paced-{burst_bytes}B-{period_us}us"),
-        Workload::Exchange => "exchange".to_owned(),
-        Workload::Pairs { pairs } => format!("pairs-{pairs}"),
-        Workload::FanIn { senders, receiver_us: 0 } => format!("fan-in-{senders}"),
-        Workload::FanIn { senders, receiver_us } => format!("fan-in-{senders}-slow{receiver_us}us"),
-        Workload::FanOut { receivers } => format!("fan-out-{receivers}"),
-    }
-}
-
-fn placement_id(placement: Placement) -> String {
-    match placement {
-        Placement::SameCore => "same-core".to_owned(),
-        Placement::SmtSibling => "smt-sibling".to_owned(),
-        Placement::SharedCache => "shared-cache".to_owned(),
-        Placement::OtherCore => "other-core".to_owned(),
-        Placement::CrossSocket => "cross-socket".to_owned(),
-        Placement::Cpus { a, b } => format!("cpus-{a}-{b}"),
-        Placement::Unpinned => "unpinned".to_owned(),
-    }
 }

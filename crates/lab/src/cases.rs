@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crossway_mech::Wait;
 
-use crate::inputs::{Load, Placement, Workload};
+use crate::inputs::Load;
 use crate::limits::cores_moved;
 use crate::record::{LOCAL, Latency, Record, Span, Status};
 
@@ -47,14 +47,14 @@ impl CaseKey {
             inputs.testbed.as_ref().map_or(String::new(), |_| inputs.ends.name().to_owned()),
             record.host.clone(),
             record.mechanism.clone(),
-            workload_name(&inputs.workload),
+            inputs.workload.word(),
             inputs.size_bytes.to_string(),
             wait_name(&inputs.wait),
             match inputs.access {
                 crossway_mech::Access::Copy => "copy".to_owned(),
                 crossway_mech::Access::InPlace => "in-place".to_owned(),
             },
-            placement_name(&inputs.placement),
+            inputs.placement.word(),
             load_name(&inputs.load),
             bytes(inputs.socket_buffer_bytes),
             bytes(inputs.capacity_bytes),
@@ -95,39 +95,12 @@ impl CaseKey {
     }
 }
 
-/// The word for a workload.
-pub fn workload_name(workload: &Workload) -> String {
-    match workload {
-        Workload::Throughput => "throughput".to_owned(),
-        Workload::PingPong => "ping-pong".to_owned(),
-        Workload::Paced { burst_bytes, period_us } => format!("paced-{burst_bytes}B-{period_us}us"),
-        Workload::Exchange => "exchange".to_owned(),
-        Workload::Pairs { pairs } => format!("pairs-{pairs}"),
-        Workload::FanIn { senders, receiver_us: 0 } => format!("fan-in-{senders}"),
-        Workload::FanIn { senders, receiver_us } => format!("fan-in-{senders}-slow{receiver_us}us"),
-        Workload::FanOut { receivers } => format!("fan-out-{receivers}"),
-    }
-}
-
 /// The word for a wait.
 pub fn wait_name(wait: &Wait) -> String {
     match wait {
         Wait::Block => "block".to_owned(),
         Wait::Spin => "spin".to_owned(),
         Wait::Hybrid { spin_us } => format!("hybrid-{spin_us}us"),
-    }
-}
-
-/// The word for a placement.
-pub fn placement_name(placement: &Placement) -> String {
-    match placement {
-        Placement::SameCore => "same-core".to_owned(),
-        Placement::SmtSibling => "smt-sibling".to_owned(),
-        Placement::SharedCache => "shared-cache".to_owned(),
-        Placement::OtherCore => "other-core".to_owned(),
-        Placement::CrossSocket => "cross-socket".to_owned(),
-        Placement::Cpus { a, b } => format!("cpus-{a}-{b}"),
-        Placement::Unpinned => "unpinned".to_owned(),
     }
 }
 
@@ -209,6 +182,7 @@ pub fn latency(record: &Record, span: Span) -> Option<&Latency> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inputs::Workload;
     use crate::samples;
 
     #[test]
@@ -250,7 +224,7 @@ mod tests {
     fn loads_and_workloads_have_words() {
         assert_eq!(load_name(&Load { cpu: 2, memory: 0, io: 1 }), "cpu-2+io-1");
         let paced = Workload::Paced { burst_bytes: 262_144, period_us: 80_000 };
-        assert_eq!(workload_name(&paced), "paced-262144B-80000us");
+        assert_eq!(paced.word(), "paced-262144B-80000us");
         assert_eq!(wait_name(&Wait::Hybrid { spin_us: 20 }), "hybrid-20us");
     }
 }

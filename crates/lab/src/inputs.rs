@@ -43,6 +43,22 @@ pub enum Workload {
     },
 }
 
+impl Workload {
+    /// The word for it in names of cases and in exports.
+    pub fn word(&self) -> String {
+        match self {
+            Self::Throughput => "throughput".to_owned(),
+            Self::PingPong => "ping-pong".to_owned(),
+            Self::Paced { burst_bytes, period_us } => format!("paced-{burst_bytes}B-{period_us}us"),
+            Self::Exchange => "exchange".to_owned(),
+            Self::Pairs { pairs } => format!("pairs-{pairs}"),
+            Self::FanIn { senders, receiver_us: 0 } => format!("fan-in-{senders}"),
+            Self::FanIn { senders, receiver_us } => format!("fan-in-{senders}-slow{receiver_us}us"),
+            Self::FanOut { receivers } => format!("fan-out-{receivers}"),
+        }
+    }
+}
+
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
@@ -71,6 +87,21 @@ pub enum Placement {
     },
     /// Wherever the scheduler puts them.
     Unpinned,
+}
+
+impl Placement {
+    /// The word for it in names of cases and in exports.
+    pub fn word(&self) -> String {
+        match self {
+            Self::SameCore => "same-core".to_owned(),
+            Self::SmtSibling => "smt-sibling".to_owned(),
+            Self::SharedCache => "shared-cache".to_owned(),
+            Self::OtherCore => "other-core".to_owned(),
+            Self::CrossSocket => "cross-socket".to_owned(),
+            Self::Cpus { a, b } => format!("cpus-{a}-{b}"),
+            Self::Unpinned => "unpinned".to_owned(),
+        }
+    }
 }
 
 /// Where the two ends of a channel are on a testbed.

@@ -16,6 +16,7 @@ pub mod machine;
 pub mod ranking;
 pub mod raw;
 pub mod run;
+pub mod section;
 pub mod sections;
 pub mod sheet;
 pub mod steps;

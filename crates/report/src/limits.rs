@@ -8,7 +8,7 @@ use crate::contender::{Contender, Family};
 use crate::estimate::Estimate;
 use crate::ranking::Metric;
 use crate::run::Run;
-use crate::sections::Section;
+use crate::section::Section;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::{Case, Summary};
 use crate::units::{self, Quantity, three_digits};

@@ -3,7 +3,7 @@
 use crossway_lab::env::Environment;
 use crossway_lab::record::Record;
 
-use crate::sections::{Block, Section};
+use crate::section::{Block, Section};
 use crate::sheet::{Cell, Row, Sheet};
 use crate::units;
 
@@ -37,7 +37,7 @@ impl Machine {
         };
         let kernel = format!("Linux {}", e.kernel.release);
         let line =
-            format!("{model} · {} · {kernel} · {place}", crate::run::count(cpus, "CPU", "CPUs"));
+            format!("{model} · {} · {kernel} · {place}", crate::units::count(cpus, "CPU", "CPUs"));
 
         let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "not said".to_owned());
         let listed = |items: Vec<String>| {
@@ -64,9 +64,9 @@ impl Machine {
                 "Topology",
                 format!(
                     "{} in {}, {}",
-                    crate::run::count(cpus, "CPU", "CPUs"),
-                    crate::run::count(sockets.len().max(1), "socket", "sockets"),
-                    crate::run::count(e.topology.nodes.len().max(1), "NUMA node", "NUMA nodes")
+                    crate::units::count(cpus, "CPU", "CPUs"),
+                    crate::units::count(sockets.len().max(1), "socket", "sockets"),
+                    crate::units::count(e.topology.nodes.len().max(1), "NUMA node", "NUMA nodes")
                 ),
             ),
             ("Caches", listed(caches)),

@@ -12,6 +12,7 @@ use crate::histograms::Histograms;
 use crate::limits::Limits;
 use crate::machine::Machine;
 use crate::summary::Summary;
+use crate::units::count;
 use crate::verdict::Verdict;
 
 /// The file of what would have spoiled the figures, found before the run.
@@ -167,9 +168,4 @@ impl Run {
         parts.extend(self.started_unix_ms().map(utc_minute));
         parts.join(" · ")
     }
-}
-
-/// `1 trial`, `5 trials`.
-pub(crate) fn count(n: usize, one: &str, many: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { many })
 }

@@ -6,11 +6,12 @@ use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle,
 };
 
-use crate::run::{Run, count};
+use crate::run::Run;
 use crate::sheet::{Sheet, comparison};
 use crate::steps::{self, Shapes};
 use crate::studies;
 use crate::summary::Summary;
+use crate::units::count;
 use crate::verdict::list;
 use crossway_lab::rank::WaitClass;
 

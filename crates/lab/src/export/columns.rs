@@ -113,14 +113,14 @@ pub const COLUMNS: &[Column] = columns! {
     "reason" Text "why it was skipped, failed or degraded" |r| r.reason.clone();
     "remedy" Text "what mends it" |r| r.remedy.clone();
     "started_unix_ms" Count "start, milliseconds since 1970 UTC" |r| Some(r.started_unix_ms);
-    "workload" Text "what was done" |r| Some(cases::workload_name(&r.inputs.workload));
+    "workload" Text "what was done" |r| Some(r.inputs.workload.word());
     "size_bytes" Count "message size" |r| Some(r.inputs.size_bytes);
     "wait" Text "how waiting ends waited" |r| Some(cases::wait_name(&r.inputs.wait));
     "access" Text "copy or in-place" |r| Some(match r.inputs.access {
         Access::Copy => "copy",
         Access::InPlace => "in-place",
     }.to_owned());
-    "placement" Text "where the roles should run" |r| Some(cases::placement_name(&r.inputs.placement));
+    "placement" Text "where the roles should run" |r| Some(r.inputs.placement.word());
     "cpus" Text "logical CPU per role, separated by spaces; null when unpinned"
         |r| (!r.inputs.cpus.is_empty()).then(|| {
             r.inputs.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")

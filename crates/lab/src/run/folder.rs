@@ -9,10 +9,12 @@ use crossway_sys::OsError;
 use serde::{Deserialize, Serialize};
 
 use super::Options;
-use super::running::Done;
 use crate::plan::{Plan, PlanError};
 use crate::record::Record;
 use crate::records_io::{self, RESULTS, ReadError};
+
+/// Group, case and trial of what is written already.
+pub(super) type Done = BTreeSet<(String, String, u32)>;
 
 const PLAN: &str = "plan.toml";
 const RUN: &str = "run.json";

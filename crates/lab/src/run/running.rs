@@ -9,7 +9,7 @@ use crossway_sys::{OsError, clock, lease};
 use super::Event;
 use super::beds::{self, Beds};
 use super::cores;
-use super::folder::{Folder, RunError};
+use super::folder::{Done, Folder, RunError};
 use super::order::Slot;
 use crate::calibrate::Instruments;
 use crate::case::Case;
@@ -45,9 +45,6 @@ pub(super) struct Running<'a> {
     pub(super) loads_failed: BTreeMap<String, LoadError>,
     pub(super) by_status: BTreeMap<Status, usize>,
 }
-
-/// Group, case and trial of what is written already.
-pub(super) type Done = BTreeSet<(String, String, u32)>;
 
 impl Running<'_> {
     /// Why a case cannot run here, and what mends it.

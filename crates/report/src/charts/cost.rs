@@ -3,7 +3,6 @@
 use super::{Axis, Chart, Kind, Scale, Series, View, compact, lines_over_size, settings_with};
 use crate::ranking::Metric;
 use crate::summary::Summary;
-use crate::units;
 
 pub(super) fn trade_off(summary: &Summary) -> Option<Chart> {
     let mut views = Vec::new();
@@ -38,19 +37,7 @@ pub(super) fn trade_off(summary: &Summary) -> Option<Chart> {
                         Some(point)
                     })
                     .collect();
-                if !series.is_empty() {
-                    views.push(View {
-                        label: format!(
-                            "{name}, {}, {}",
-                            units::size(size),
-                            summary.settings[setting].label()
-                        ),
-                        value_axis: Some(axis.clone()),
-                        size_bytes: Some(size),
-                        series,
-                        ..View::default()
-                    });
-                }
+                views.extend(View::of_size(summary, (name, &axis), (size, setting), series));
             }
         }
     }

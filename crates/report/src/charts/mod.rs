@@ -18,6 +18,7 @@ use crate::estimate::Estimate;
 use crate::histograms::Histograms;
 use crate::limits::Limits;
 use crate::summary::{Case, Summary};
+use crate::units;
 
 /// Most views offered for one chart; what goes beyond is in the data.
 const VIEWS_MAX: usize = 60;
@@ -232,6 +233,24 @@ pub struct View {
     /// The matrix of a heat map.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matrix: Option<Matrix>,
+}
+
+impl View {
+    /// What `name` showed of one size in one setting, if it showed anything.
+    fn of_size(
+        summary: &Summary,
+        (name, axis): (&str, &Axis),
+        (size, setting): (u64, usize),
+        series: Vec<Series>,
+    ) -> Option<View> {
+        (!series.is_empty()).then(|| View {
+            label: format!("{name}, {}, {}", units::size(size), summary.settings[setting].label()),
+            value_axis: Some(axis.clone()),
+            size_bytes: Some(size),
+            series,
+            ..View::default()
+        })
+    }
 }
 
 /// A chart with all that is said about it.

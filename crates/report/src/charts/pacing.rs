@@ -6,7 +6,6 @@ use crossway_lab::record::Span;
 use super::{Axis, Chart, Kind, Scale, Series, View, compact};
 use crate::estimate::Estimate;
 use crate::summary::{Case, Summary};
-use crate::units;
 
 /// Messages per second of a paced workload.
 fn rate(workload: Workload, size: u64) -> Option<f64> {
@@ -65,19 +64,7 @@ pub(super) fn by_rate(summary: &Summary) -> Option<Chart> {
                         line.push(compact(rate), &value, factor, case.degraded);
                     }
                 }
-                if !series.is_empty() {
-                    views.push(View {
-                        label: format!(
-                            "{name}, {}, {}",
-                            units::size(size),
-                            summary.settings[setting].label()
-                        ),
-                        value_axis: Some(axis.clone()),
-                        size_bytes: Some(size),
-                        series,
-                        ..View::default()
-                    });
-                }
+                views.extend(View::of_size(summary, (name, &axis), (size, setting), series));
             }
         }
     }

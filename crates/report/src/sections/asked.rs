@@ -2,10 +2,9 @@
 
 use crossway_lab::record::Record;
 
-use super::Block;
-use super::Section;
 use super::troubles::status_name;
 use crate::run::Run;
+use crate::section::{Block, Section};
 use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::workload_name;
 use crate::units::{self};

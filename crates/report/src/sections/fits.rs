@@ -6,8 +6,8 @@ use crossway_lab::fit::{self, Point};
 use crossway_lab::inputs::Workload;
 use crossway_lab::record::{Span, Status};
 
-use super::Section;
 use crate::run::Run;
+use crate::section::Section;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::units::{self, Quantity, three_digits};
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use crossway_lab::record::{Record, Status};
 
-use super::Section;
-use crate::run::{Run, count};
+use crate::run::Run;
+use crate::section::Section;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::units::Quantity;
+use crate::units::count;
 
 pub(super) fn method(run: &Run) -> Section {
     let mut paragraphs: Vec<String> = [

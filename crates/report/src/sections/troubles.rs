@@ -2,8 +2,8 @@
 
 use crossway_lab::record::Status;
 
-use super::Section;
 use crate::run::Run;
+use crate::section::Section;
 use crate::sheet::{Cell, Row, Sheet};
 
 pub(super) fn troubles(run: &Run) -> Option<Section> {

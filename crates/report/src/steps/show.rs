@@ -6,7 +6,7 @@ use super::find::{Found, Shape, Shapes};
 use super::series::Over;
 use crate::charts::{Chart, Mark};
 use crate::run::Run;
-use crate::sections::Section;
+use crate::section::Section;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::{Summary, workload_name};
 use crate::units::{self, Quantity, three_digits};
@@ -24,7 +24,7 @@ pub fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
     let mut paragraphs = vec![format!(
         "{} of this run have enough places to look for jumps that a smooth curve does not explain, for staircases of the periods \
          that the facts of the machine name, and for the buffer from which on throughput stays at nine tenths of its plateau. Told is what noise alone would give with a chance below 1 % in the whole run; on smooth curves that is nothing.",
-        crate::run::count(shapes.series, "series", "series")
+        crate::units::count(shapes.series, "series", "series")
     )];
     if shapes.found.is_empty() {
         paragraphs.push(
