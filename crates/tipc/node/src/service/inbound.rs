@@ -12,6 +12,7 @@ use crossway_tipc_proto::socket::{Address, SocketError};
 use crossway_tipc_proto::time::Nanos;
 
 use super::Service;
+use super::limits::BATCHES_PER_TURN;
 use super::local::{AfterLinger, Local, Phase, Stalled, local_socket, proto_address};
 use super::token::Place;
 
@@ -28,7 +29,7 @@ enum Sent {
 }
 
 impl Service {
-    /// Reads one batch of a socket, if it may.
+    /// Reads from a socket, if it may, as much as a turn allows.
     pub(super) fn read(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
         let Some(local) = self.sockets.get(place) else { return };
         if !local.may_read() {
@@ -37,7 +38,14 @@ impl Service {
         match (&local.phase, local.kind) {
             (Phase::Offered { .. }, _) => self.read_answer(now, node, epoll, place),
             (_, Kind::Stream) => self.read_stream(now, node, epoll, place),
-            _ => self.read_messages(now, node, epoll, place),
+            _ => {
+                for _ in 0..BATCHES_PER_TURN {
+                    self.read_messages(now, node, epoll, place);
+                    if !self.sockets.get(place).is_some_and(Local::may_read) {
+                        break;
+                    }
+                }
+            }
         }
     }
 

@@ -36,5 +36,9 @@ pub(super) const OUT_OCTETS: usize = 128 << 10;
 /// Octets read from a stream at a time: the largest message that is one packet of every kernel's choice.
 pub(super) const STREAM_READ_OCTETS: usize = 64 << 10;
 
+/// Full batches of messages that are read from a descriptor before others get their turn and what was read leaves: small messages share
+/// packets, and large ones never fill a batch, because the descriptor holds too few of them.
+pub(super) const BATCHES_PER_TURN: usize = 4;
+
 /// Batches that are read from a descriptor before a request about its socket is answered. The descriptor holds less.
 pub(super) const BATCHES_BEFORE_REQUEST: usize = 64;

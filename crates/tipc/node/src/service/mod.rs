@@ -184,7 +184,7 @@ impl Service {
         }
     }
 
-    /// Reads one batch of each socket that has something, in turn, so that nobody keeps the others waiting.
+    /// Reads a few batches of each socket that has something, in turn, so that nobody keeps the others waiting.
     pub(crate) fn read_ready(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll) {
         for _ in 0..self.ready.len() {
             let Some(place) = self.ready.pop_front() else { return };
