@@ -1,7 +1,9 @@
 //! Programs on two nodes, over UDP.
 
 use std::net::UdpSocket;
+use std::process::Command;
 
+use crossway_tipc_client::admin::{Administration, Order, Outcome};
 use crossway_tipc_client::{Address, Errno, Kind, Patience, Scope, ServiceRange};
 
 use crate::site::{Site, is_writable, soon, until};
@@ -81,4 +83,51 @@ fn messages_and_connections_cross_and_a_killed_node_is_noticed() {
     until("the loss", || client.send(b"x", to, Patience::Now) == Err(Errno::HOSTUNREACH));
     assert_eq!(server.send(b"x", to, Patience::Now), Err(Errno::NETDOWN));
     assert_eq!(server.recv(&mut buf, Patience::Now), Err(Errno::NETDOWN));
+}
+
+/// Bundles that a node has sent, and the messages in them.
+fn bundles(site: &Site) -> (u64, u64) {
+    let outcome = Administration::at(site.path()).unwrap().order(&Order::Links).unwrap();
+    let Outcome::Links(links) = outcome else { panic!("{outcome:?}") };
+    let sum = |of: fn(&crossway_tipc_client::admin::CounterView) -> u64| {
+        links.iter().map(|link| of(&link.counters)).sum()
+    };
+    (sum(|c| c.sent_bundles), sum(|c| c.sent_bundled))
+}
+
+#[test]
+fn what_a_program_sent_before_its_tipcd_turned_to_it_leaves_in_one_packet() {
+    let (here, there) = two_sites("92");
+    let server = there.socket(Kind::Rdm);
+    server.bind(ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
+    let client = here.socket(Kind::Rdm);
+    let to = Some(Address::service(1000, 1));
+    until("the link", || client.send(b"hello", to, Patience::Forever).is_ok());
+    let mut buf = vec![0; 100];
+    assert_eq!(server.recv(&mut buf, soon()), Ok(5));
+    let before = bundles(&here);
+
+    let pid = here.tipcd().pid();
+    let signal = |name: &str| {
+        let done = Command::new("kill").args([name, &pid.to_string()]).status().unwrap();
+        assert!(done.success());
+    };
+    signal("-STOP");
+    until("the stop", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit(") ").next().unwrap().starts_with('T')
+    });
+    // Four batches of tipcd's reading, less than a packet of UDP.
+    for n in 0..128_u8 {
+        assert_eq!(client.send(&[n; 64], to, Patience::Now), Ok(64));
+    }
+    signal("-CONT");
+    for n in 0..128_u8 {
+        assert_eq!(server.recv(&mut buf, soon()), Ok(64));
+        assert_eq!(buf[..64], [n; 64]);
+    }
+    let after = bundles(&here);
+    // In two only if it was stopped between its looking and its reading.
+    assert!((1..=2).contains(&(after.0 - before.0)), "{before:?} {after:?}");
+    assert_eq!(after.1 - before.1, 128);
 }
