@@ -105,9 +105,9 @@ pub struct FairnessSummary {
 /// All trials of the same inputs.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Index into [`Summary::contenders`].
+    /// Index into [`Summary::contenders`](super::Summary::contenders).
     pub contender: usize,
-    /// Index into [`Summary::settings`].
+    /// Index into [`Summary::settings`](super::Summary::settings).
     pub setting: usize,
     /// What was done.
     pub workload: Workload,
