@@ -23,6 +23,7 @@ pub mod mqueue;
 pub mod multicast;
 pub mod netns;
 pub mod packet;
+pub mod packet_ring;
 pub mod pages;
 pub mod patience;
 pub mod peer_watch;

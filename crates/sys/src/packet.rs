@@ -9,16 +9,18 @@ use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, netdevice};
 use crate::OsError;
 use crate::socket::{self, Address};
 
-/// A socket for the frames of one EtherType, and what it is attached to. The kernel adds and strips the Ethernet header.
+/// A socket for the frames of one EtherType, and what it is attached to. Frames pass with their Ethernet header.
 #[derive(Debug)]
 pub struct EtherSocket {
     /// The socket; bound to the interface.
     pub fd: OwnedFd,
     /// The interface's hardware address.
     pub mac: [u8; 6],
-    interface: u32,
     ether_type: u16,
 }
+
+/// Octets of an Ethernet header: two addresses and the type.
+pub const ETHERNET_HEADER_LEN: usize = 14;
 
 struct LinkLayer(libc::sockaddr_ll);
 
@@ -33,19 +35,15 @@ unsafe impl SocketAddrArg for LinkLayer {
     }
 }
 
-fn link_layer(interface: u32, ether_type: u16, mac: Option<[u8; 6]>) -> Address {
-    let mut hardware = [0; 8];
-    if let Some(mac) = mac {
-        hardware[..6].copy_from_slice(&mac);
-    }
+fn link_layer(interface: u32, ether_type: u16) -> Address {
     LinkLayer(libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
         sll_protocol: ether_type.to_be(),
         sll_ifindex: interface as i32,
         sll_hatype: 0,
         sll_pkttype: 0,
-        sll_halen: if mac.is_some() { 6 } else { 0 },
-        sll_addr: hardware,
+        sll_halen: 0,
+        sll_addr: [0; 8],
     })
     .as_any()
 }
@@ -56,7 +54,7 @@ impl EtherSocket {
         let protocol = NonZeroU32::new(u32::from(ether_type.to_be())).map(Protocol::from_raw);
         let fd = rustix::net::socket_with(
             AddressFamily::PACKET,
-            SocketType::DGRAM,
+            SocketType::RAW,
             SocketFlags::CLOEXEC,
             protocol,
         )
@@ -67,12 +65,17 @@ impl EtherSocket {
         let mac = hardware_address(&socket::local_address(&fd)?).ok_or_else(|| {
             OsError::new("getsockname(AF_PACKET)", interface, rustix::io::Errno::AFNOSUPPORT)
         })?;
-        Ok(Self { fd, mac, interface: index, ether_type })
+        Ok(Self { fd, mac, ether_type })
     }
 
-    /// The address of a station on this interface, for [`socket::send_to`].
-    pub fn station(&self, mac: [u8; 6]) -> Address {
-        link_layer(self.interface, self.ether_type, Some(mac))
+    /// What stands before a frame to a station. With it every frame says itself where it goes, and the kernel need not look up and check
+    /// an address for each.
+    pub fn header_to(&self, station: [u8; 6]) -> [u8; ETHERNET_HEADER_LEN] {
+        let mut header = [0; ETHERNET_HEADER_LEN];
+        header[..6].copy_from_slice(&station);
+        header[6..12].copy_from_slice(&self.mac);
+        header[12..].copy_from_slice(&self.ether_type.to_be_bytes());
+        header
     }
 }
 
@@ -83,7 +86,7 @@ pub(crate) fn bind_to_interface(
     ether_type: u16,
     name: &str,
 ) -> Result<(), OsError> {
-    socket::bind(fd, &link_layer(index, ether_type, None), name)
+    socket::bind(fd, &link_layer(index, ether_type), name)
 }
 
 /// The hardware address in an AF_PACKET address; `None` for another family or another length than Ethernet's.
@@ -105,9 +108,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_station_address_keeps_its_hardware_address() {
-        let address = link_layer(3, 0x88ca, Some([2, 0, 0, 0, 10, 1]));
-        assert_eq!(hardware_address(&address), Some([2, 0, 0, 0, 10, 1]));
+    fn only_an_address_of_six_octets_is_a_hardware_address() {
+        assert_eq!(hardware_address(&link_layer(3, 0x88ca)), None, "bound, not addressed");
         assert_eq!(hardware_address(&socket::unnamed_address()), None);
     }
 

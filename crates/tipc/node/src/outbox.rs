@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crossway_sys::Errno;
+use crossway_sys::packet_ring::PacketRing;
 use crossway_sys::records::MOST;
-use crossway_sys::socket::Address;
 use crossway_tipc_proto::addr::BearerId;
 use crossway_tipc_proto::node::{Node, Transmit};
 use crossway_tipc_proto::time::Nanos;
 
-use crate::bearer::Bearer;
+use crate::bearer::{Bearer, Recipient};
 use crate::guard::Guard;
 use crate::tap::Tap;
 
@@ -35,7 +35,7 @@ pub struct Traffic {
     pub frames_unsent: u64,
     /// Frames that came.
     pub frames_received: u64,
-    /// Calls that brought them.
+    /// Calls that brought them, or times that a ring was looked through.
     pub receive_calls: u64,
 }
 
@@ -44,6 +44,8 @@ pub struct Traffic {
 pub(crate) struct Attached {
     pub(crate) id: BearerId,
     pub(crate) bearer: Bearer,
+    /// Where its frames come, when that is a ring.
+    pub(crate) ring: Option<PacketRing>,
     /// UDP port on which it receives a multicast group.
     pub(crate) group_port: Option<u16>,
     pub(crate) traffic: Traffic,
@@ -56,7 +58,7 @@ struct Message {
     bearer: usize,
     /// Index of the frame's octets.
     frame: usize,
-    to: Address,
+    to: Recipient,
 }
 
 /// Frames that were taken from the protocol and have not all gone.
@@ -145,7 +147,7 @@ impl Outbox {
                 bearers[index].traffic.frames_unsent += 1;
                 continue;
             }
-            let to = bearers[index].bearer.addresses(&dest);
+            let to = bearers[index].bearer.recipients(&dest);
             self.messages.extend(to.map(|to| Message { bearer: index, frame, to }));
         }
         self.more = true;

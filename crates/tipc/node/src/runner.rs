@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use crossway_sys::records::{Inbox, MOST};
-use crossway_sys::{Errno, clock, poll};
+use crossway_sys::{Errno, clock, packet_ring, poll};
 use crossway_tipc_proto::addr::BearerId;
 use crossway_tipc_proto::node::{BearerConfig, BearerError, Config, Event, Node};
 use crossway_tipc_proto::time::Nanos;
@@ -142,7 +142,7 @@ impl<G: Guard> Runner<G> {
         {
             return Err(RunnerError::SharedPort { spec: written(), port });
         }
-        let bearer = Bearer::open(spec, self.network)
+        let mut bearer = Bearer::open(spec, self.network)
             .map_err(|source| RunnerError::Open { spec: written(), source })?;
         let mut cfg = BearerConfig::new(name, bearer.addr(), bearer.mtu() - G::OVERHEAD);
         cfg.broadcasts = bearer.broadcasts();
@@ -150,6 +150,7 @@ impl<G: Guard> Runner<G> {
         let id = self.node.enable_bearer(now(), cfg).map_err(refused)?;
         self.bearers.push(Attached {
             id,
+            ring: bearer.take_ring(),
             bearer,
             group_port: spec.group_port(),
             traffic: Traffic::default(),
@@ -215,11 +216,36 @@ impl<G: Guard> Runner<G> {
 
     /// Takes frames from a bearer, as many as one turn allows.
     pub(crate) fn receive(&mut self, id: BearerId) {
-        let Some(Attached { id, bearer, traffic, .. }) =
+        let Some(Attached { id, bearer, ring, traffic, .. }) =
             self.bearers.iter_mut().find(|b| b.id == id)
         else {
             return;
         };
+        let mut passage = Passage {
+            node: &mut self.node,
+            guard: &mut self.guard,
+            taps: &mut self.taps,
+            not_genuine: &mut self.not_genuine,
+            bearer,
+            id: *id,
+        };
+        if let Some(ring) = ring {
+            let at = now();
+            let mut count = 0;
+            while count < BATCHES_PER_TURN * MOST
+                && let Some(mut frame) = ring.take()
+            {
+                passage.take(at, frame.octets());
+                count += 1;
+            }
+            traffic.frames_received += count as u64;
+            traffic.receive_calls += 1;
+            if count == 0 {
+                // A device that went down polls readable until somebody has taken note.
+                let _ = packet_ring::take_error(bearer.fd());
+            }
+            return;
+        }
         for _ in 0..BATCHES_PER_TURN {
             // EAGAIN ends the turn; other errors are those of frames sent earlier (an unreachable remote) and no reason to stop.
             let Ok(count) = bearer.try_receive(&mut self.inbox) else { break };
@@ -229,15 +255,7 @@ impl<G: Guard> Runner<G> {
             for n in 0..count {
                 // Beyond the largest frame there are none.
                 let Some(packet) = self.inbox.get_mut(n) else { continue };
-                let Some(frame) = self.guard.open(packet) else {
-                    self.not_genuine += 1;
-                    continue;
-                };
-                if !self.taps.is_empty() {
-                    let from = self.node.station_of(*id, frame);
-                    self.taps.retain_mut(|tap| tap.show_received(bearer, from.as_ref(), frame));
-                }
-                self.node.handle_frame(at, *id, frame);
+                passage.take(at, packet);
             }
             if count < MOST {
                 break;
@@ -273,5 +291,29 @@ impl<G: Guard> Runner<G> {
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.node.poll_event()
+    }
+}
+
+/// The way of a bearer's frames into the node.
+struct Passage<'a, G> {
+    node: &'a mut Node,
+    guard: &'a mut G,
+    taps: &'a mut Vec<Tap>,
+    not_genuine: &'a mut u64,
+    bearer: &'a Bearer,
+    id: BearerId,
+}
+
+impl<G: Guard> Passage<'_, G> {
+    fn take(&mut self, at: Nanos, packet: &mut [u8]) {
+        let Some(frame) = self.guard.open(packet) else {
+            *self.not_genuine += 1;
+            return;
+        };
+        if !self.taps.is_empty() {
+            let from = self.node.station_of(self.id, frame);
+            self.taps.retain_mut(|tap| tap.show_received(self.bearer, from.as_ref(), frame));
+        }
+        self.node.handle_frame(at, self.id, frame);
     }
 }

@@ -2,11 +2,14 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crossway_sys::packet::EtherSocket;
-use crossway_sys::socket::Address;
+use crossway_sys::packet::{ETHERNET_HEADER_LEN, EtherSocket};
+use crossway_sys::packet_ring::PacketRing;
 use crossway_tipc_proto::addr::MediaAddr;
 
 use super::{BearerOpenError, set_buffers};
+
+/// Octets of the ring that holds what came until it is read.
+const RING_OCTETS: usize = 8 << 20;
 
 const ETHER_TYPE: u16 = 0x88ca;
 pub(crate) const BROADCAST: [u8; 6] = [0xff; 6];
@@ -16,6 +19,8 @@ pub(crate) const BROADCAST: [u8; 6] = [0xff; 6];
 pub struct EthernetBearer {
     socket: EtherSocket,
     mtu: usize,
+    /// Until it is taken.
+    ring: Option<PacketRing>,
 }
 
 impl EthernetBearer {
@@ -26,7 +31,8 @@ impl EthernetBearer {
         let text =
             std::fs::read_to_string(format!("/sys/class/net/{device}/mtu")).map_err(failed)?;
         let mtu = text.trim().parse().map_err(|e| failed(std::io::Error::other(e)))?;
-        Ok(Self { socket, mtu })
+        let ring = Some(PacketRing::attach(&socket.fd, mtu, RING_OCTETS)?);
+        Ok(Self { socket, mtu, ring })
     }
 
     pub(super) const fn addr(&self) -> MediaAddr {
@@ -41,11 +47,11 @@ impl EthernetBearer {
         self.socket.fd.as_fd()
     }
 
-    pub(super) fn station(&self, mac: [u8; 6]) -> Address {
-        self.socket.station(mac)
+    pub(super) const fn take_ring(&mut self) -> Option<PacketRing> {
+        self.ring.take()
     }
 
-    pub(super) fn everybody(&self) -> Address {
-        self.socket.station(BROADCAST)
+    pub(super) fn header_to(&self, station: [u8; 6]) -> [u8; ETHERNET_HEADER_LEN] {
+        self.socket.header_to(station)
     }
 }

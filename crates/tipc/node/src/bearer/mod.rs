@@ -6,7 +6,9 @@ mod udp;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use crossway_sys::records::{Inbox, send_many_to};
+use crossway_sys::packet::ETHERNET_HEADER_LEN;
+use crossway_sys::packet_ring::PacketRing;
+use crossway_sys::records::{Inbox, send_many, send_many_to};
 use crossway_sys::socket::{self, Address};
 use crossway_sys::{Errno, OsError};
 use crossway_tipc_proto::addr::{MediaAddr, NetworkId};
@@ -46,6 +48,15 @@ pub enum BearerOpenError {
         /// Why.
         source: std::io::Error,
     },
+}
+
+/// Where a frame is to go, as its medium wants it.
+#[derive(Clone, Debug)]
+pub enum Recipient {
+    /// An address for the socket.
+    Udp(Address),
+    /// What stands before the frame.
+    Station([u8; ETHERNET_HEADER_LEN]),
 }
 
 /// A medium that is open.
@@ -119,27 +130,40 @@ impl Bearer {
         }
     }
 
-    /// Takes frames that have come, without waiting; tells how many. Fewer than an inbox holds: there are no more for now.
+    /// The ring through which an Ethernet bearer's frames come, the first time; whoever has it reads them. Other media have none.
+    pub const fn take_ring(&mut self) -> Option<PacketRing> {
+        match self {
+            Self::Ethernet(b) => b.take_ring(),
+            Self::Udp(_) => None,
+        }
+    }
+
+    /// Takes frames that have come, without waiting; tells how many. Fewer than an inbox holds: there are no more for now. Not for a
+    /// bearer with a ring.
     pub fn try_receive(&self, inbox: &mut Inbox) -> Result<usize, Errno> {
         inbox.receive(self.fd())
     }
 
     /// Where a frame is to be sent on this medium: one address, or that of each remote; none for an address of another medium, which
     /// discovery never lets in.
-    pub fn addresses(&self, dest: &Destination) -> impl Iterator<Item = Address> + use<'_> {
+    pub fn recipients(&self, dest: &Destination) -> impl Iterator<Item = Recipient> + use<'_> {
+        let station = |b: &EthernetBearer, mac| Some(Recipient::Station(b.header_to(mac)));
         let (one, many) = match (self, dest) {
             (Self::Udp(b), Destination::Broadcast) => (None, b.remotes()),
             (Self::Udp(_), Destination::Unicast(MediaAddr::Udp { ip, port })) => {
-                (Some(socket::inet_address(SocketAddr::new(*ip, *port))), &[][..])
+                let address = socket::inet_address(SocketAddr::new(*ip, *port));
+                (Some(Recipient::Udp(address)), &[][..])
             }
             (Self::Ethernet(b), Destination::Unicast(MediaAddr::Ethernet(mac))) => {
-                (Some(b.station(*mac)), &[][..])
+                (station(b, *mac), &[][..])
             }
-            (Self::Ethernet(b), Destination::Broadcast) => (Some(b.everybody()), &[][..]),
+            (Self::Ethernet(b), Destination::Broadcast) => {
+                (station(b, ETHERNET_BROADCAST), &[][..])
+            }
             (Self::Udp(_), Destination::Unicast(MediaAddr::Ethernet(_)))
             | (Self::Ethernet(_), Destination::Unicast(MediaAddr::Udp { .. })) => (None, &[][..]),
         };
-        one.into_iter().chain(many.iter().cloned())
+        one.into_iter().chain(many.iter().cloned().map(Recipient::Udp))
     }
 
     /// Sends frames by one call, without waiting, at most [`crossway_sys::records::MOST`]; tells how many went. What does not go out is
@@ -149,8 +173,24 @@ impl Bearer {
     /// EAGAIN and ENOBUFS: no room for the first frame, for now. Others: the first frame cannot go.
     pub fn try_send<'a>(
         &self,
-        frames: impl Iterator<Item = (&'a Address, &'a [u8])>,
+        frames: impl Iterator<Item = (&'a Recipient, &'a [u8])>,
     ) -> Result<usize, Errno> {
-        send_many_to(self.fd(), frames)
+        // A recipient of another medium cannot come up: each is made by the bearer that is given it.
+        match self {
+            Self::Udp(b) => send_many_to(
+                b.fd(),
+                frames.filter_map(|(to, frame)| match to {
+                    Recipient::Udp(address) => Some((address, frame)),
+                    Recipient::Station(_) => None,
+                }),
+            ),
+            Self::Ethernet(b) => send_many(
+                b.fd(),
+                frames.filter_map(|(to, frame)| match to {
+                    Recipient::Station(header) => Some((header, frame)),
+                    Recipient::Udp(_) => None,
+                }),
+            ),
+        }
     }
 }

@@ -1,0 +1,205 @@
+//! The receive ring of a packet socket (packet(7), PACKET_RX_RING in version 2): frames are read where the kernel put them, without a
+//! call for each or a copy of each.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::net::sockopt;
+
+use crate::shm::Mapping;
+use crate::{Errno, OsError};
+
+/// What the kernel puts before a frame's own octets: its record, the sender's address and the hardware header.
+const BEFORE_FRAME: usize = 96;
+
+/// Least octets of one piece of the ring's memory; a frame never crosses from one piece into the next.
+const BLOCK_OCTETS: usize = 64 << 10;
+
+/// A ring of frames that came and were not read yet. When it is full the kernel drops what comes.
+#[derive(Debug)]
+pub struct PacketRing {
+    mapping: Mapping,
+    block_octets: usize,
+    slot_octets: usize,
+    slots_per_block: usize,
+    slots: usize,
+    next: usize,
+}
+
+/// A frame in its ring; the kernel gets the place back when this is dropped.
+#[derive(Debug)]
+pub struct RingFrame<'a> {
+    slot: NonNull<u8>,
+    octets: &'a mut [u8],
+}
+
+impl PacketRing {
+    /// Gives a packet socket a ring of about `octets` for frames of up to `largest` octets without hardware header. From then on the
+    /// socket's frames come through it alone.
+    ///
+    /// # Errors
+    /// [`OsError`]: there is not so much memory (ENOMEM), or this is no packet socket.
+    pub fn attach(socket: &OwnedFd, largest: usize, octets: usize) -> Result<Self, OsError> {
+        let slot_octets = (BEFORE_FRAME + largest).next_multiple_of(64);
+        let block_octets = BLOCK_OCTETS.max(slot_octets.next_power_of_two());
+        let slots_per_block = block_octets / slot_octets;
+        let blocks = octets.div_ceil(block_octets).max(2);
+        let slots = blocks * slots_per_block;
+        set_option(socket, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V2 as i32))
+            .map_err(|e| OsError::new("setsockopt(PACKET_VERSION)", "version 2", e))?;
+        let request = libc::tpacket_req {
+            tp_block_size: block_octets as u32,
+            tp_block_nr: blocks as u32,
+            tp_frame_size: slot_octets as u32,
+            tp_frame_nr: slots as u32,
+        };
+        set_option(socket, libc::PACKET_RX_RING, &request).map_err(|e| {
+            OsError::new("setsockopt(PACKET_RX_RING)", format!("{slots} frames of {largest}"), e)
+        })?;
+        let mapping = Mapping::lazily(socket, blocks * block_octets, true)?;
+        Ok(Self { mapping, block_octets, slot_octets, slots_per_block, slots, next: 0 })
+    }
+
+    /// The oldest frame that came, without its hardware header; `None` when there is none. One longer than the ring's largest is skipped.
+    pub fn take(&mut self) -> Option<RingFrame<'_>> {
+        loop {
+            let (block, place) =
+                (self.next / self.slots_per_block, self.next % self.slots_per_block);
+            let offset = block * self.block_octets + place * self.slot_octets;
+            // SAFETY: `next` is below `slots`, so that the whole slot lies within the mapping.
+            let slot = unsafe { self.mapping.start().add(offset) };
+            if status(&slot).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+                return None;
+            }
+            self.next = (self.next + 1) % self.slots;
+            // SAFETY: slots are aligned to 16 octets and begin with this record, which the kernel wrote before it set the status that
+            // was just read, and does not touch until the status is set back.
+            let record = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
+            let (from, hardware) = (usize::from(record.tp_net), usize::from(record.tp_mac));
+            let until = hardware + record.tp_snaplen as usize;
+            if record.tp_snaplen < record.tp_len || from > until || until > self.slot_octets {
+                status(&slot).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+                continue;
+            }
+            // SAFETY: within the slot, as just checked, and behind the status word; only this process touches it until the
+            // `RingFrame` that holds the slice sets the status back, and no other can be made before that, since it borrows the ring.
+            let octets =
+                unsafe { std::slice::from_raw_parts_mut(slot.add(from).as_ptr(), until - from) };
+            return Some(RingFrame { slot, octets });
+        }
+    }
+}
+
+impl RingFrame<'_> {
+    /// The frame.
+    pub const fn octets(&mut self) -> &mut [u8] {
+        self.octets
+    }
+}
+
+impl Drop for RingFrame<'_> {
+    fn drop(&mut self) {
+        status(&self.slot).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+    }
+}
+
+/// Whose turn a slot is.
+const fn status(slot: &NonNull<u8>) -> &AtomicU32 {
+    // SAFETY: every slot begins with this word, aligned to 16 octets; both sides only access it as a whole. The mapping outlives the
+    // borrow, which is that of a pointer made within `PacketRing::take` or kept by a `RingFrame` that borrows the ring.
+    unsafe { slot.cast::<AtomicU32>().as_ref() }
+}
+
+/// Takes away a socket's pending error, such as that of a device that went down; a descriptor with one polls readable.
+pub fn take_error(socket: impl AsFd) -> Option<Errno> {
+    sockopt::socket_error(socket).ok()?.err()
+}
+
+fn set_option<T>(socket: &OwnedFd, option: i32, value: &T) -> Result<(), Errno> {
+    // SAFETY: pointer and length describe a live value, which the kernel copies; both options take plain numbers.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            option,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if outcome == 0 { Ok(()) } else { Err(crate::error::last_errno()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{ETHERNET_HEADER_LEN, EtherSocket};
+    use crate::poll;
+    use crate::records::send_many;
+    use std::time::{Duration, Instant};
+
+    /// For experiments (IEEE 802), so that nobody else's frames come in between.
+    const ETHER_TYPE: u16 = 0x88b5;
+
+    fn on_loopback() -> Option<EtherSocket> {
+        match EtherSocket::open("lo", ETHER_TYPE) {
+            Ok(socket) => Some(socket),
+            Err(e) => {
+                eprintln!("SKIP packet ring: {e}; run as root");
+                None
+            }
+        }
+    }
+
+    fn wait(socket: &EtherSocket) {
+        let until = Instant::now() + Duration::from_secs(10);
+        assert_eq!(poll::any_readable(&[socket.fd.as_fd()], Some(until)), Ok(vec![true]));
+    }
+
+    #[test]
+    fn frames_come_in_order_round_the_ring_and_each_place_is_used_again() {
+        let Some(socket) = on_loopback() else { return };
+        let mut ring = PacketRing::attach(&socket.fd, 1000, 1).unwrap();
+        let header: [u8; ETHERNET_HEADER_LEN] = socket.header_to(socket.mac);
+        assert!(ring.slots < 200, "three times round is more than this test sends");
+        assert!(ring.take().is_none());
+        for round in 0..30u8 {
+            let frames: Vec<Vec<u8>> = (0..20).map(|n| vec![n; 900 + usize::from(round)]).collect();
+            assert_eq!(send_many(&socket.fd, frames.iter().map(|f| (&header, &f[..]))), Ok(20));
+            for frame in &frames {
+                wait(&socket);
+                let mut came = ring.take().unwrap();
+                assert_eq!(came.octets(), frame, "round {round}");
+            }
+            assert!(ring.take().is_none());
+        }
+    }
+
+    #[test]
+    fn a_full_ring_loses_what_comes_last_and_a_frame_too_long_is_skipped() {
+        let Some(socket) = on_loopback() else { return };
+        let mut ring = PacketRing::attach(&socket.fd, 1000, 1).unwrap();
+        let header = socket.header_to(socket.mac);
+        let long = vec![1; 3 * ring.slot_octets];
+        let body = [2; 64];
+        let room = ring.slots - 1;
+        assert_eq!(send_many(&socket.fd, [(&header, &long[..])].into_iter()), Ok(1));
+        for n in 0..ring.slots + 20 {
+            let tail = [&[n as u8][..], &body].concat();
+            assert_eq!(send_many(&socket.fd, [(&header, &tail[..])].into_iter()), Ok(1));
+        }
+        wait(&socket);
+        for n in 0..room {
+            let mut frame = ring.take().unwrap();
+            assert_eq!(frame.octets()[0], n as u8);
+        }
+        assert!(ring.take().is_none(), "there was no place for more");
+    }
+
+    #[test]
+    fn other_sockets_get_no_ring() {
+        let socket = OwnedFd::from(std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        let error = PacketRing::attach(&socket, 1500, 1 << 20).unwrap_err();
+        assert!(error.to_string().contains("PACKET_VERSION"), "{error}");
+    }
+}
