@@ -12,8 +12,11 @@ use crate::socket::{self, Address};
 /// A socket for the frames of one EtherType, and what it is attached to. Frames pass with their Ethernet header.
 #[derive(Debug)]
 pub struct EtherSocket {
-    /// The socket; bound to the interface.
+    /// Where frames come; bound to the interface.
     pub fd: OwnedFd,
+    /// Through which they are sent. It receives nothing: whoever waits at a socket is woken for every frame of its own that has gone
+    /// out, and at this one nobody waits.
+    pub sender: OwnedFd,
     /// The interface's hardware address.
     pub mac: [u8; 6],
     ether_type: u16,
@@ -51,21 +54,22 @@ fn link_layer(interface: u32, ether_type: u16) -> Address {
 impl EtherSocket {
     /// Opens the frames of `ether_type` on the interface of this name.
     pub fn open(interface: &str, ether_type: u16) -> Result<Self, OsError> {
+        let socket = |protocol| {
+            let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
+            rustix::net::socket_with(family, SocketType::RAW, flags, protocol)
+                .map_err(|e| OsError::new("socket(AF_PACKET)", interface, e))
+        };
         let protocol = NonZeroU32::new(u32::from(ether_type.to_be())).map(Protocol::from_raw);
-        let fd = rustix::net::socket_with(
-            AddressFamily::PACKET,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            protocol,
-        )
-        .map_err(|e| OsError::new("socket(AF_PACKET)", interface, e))?;
+        let (fd, sender) = (socket(protocol)?, socket(None)?);
         let index = netdevice::name_to_index(&fd, interface)
             .map_err(|e| OsError::new("ioctl(SIOCGIFINDEX)", interface, e))?;
         bind_to_interface(&fd, index, ether_type, interface)?;
+        // Without a type of its own nothing is received.
+        bind_to_interface(&sender, index, 0, interface)?;
         let mac = hardware_address(&socket::local_address(&fd)?).ok_or_else(|| {
             OsError::new("getsockname(AF_PACKET)", interface, rustix::io::Errno::AFNOSUPPORT)
         })?;
-        Ok(Self { fd, mac, ether_type })
+        Ok(Self { fd, sender, mac, ether_type })
     }
 
     /// What stands before a frame to a station. With it every frame says itself where it goes, and the kernel need not look up and check

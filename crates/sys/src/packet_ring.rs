@@ -165,7 +165,7 @@ mod tests {
         assert!(ring.take().is_none());
         for round in 0..30u8 {
             let frames: Vec<Vec<u8>> = (0..20).map(|n| vec![n; 900 + usize::from(round)]).collect();
-            assert_eq!(send_many(&socket.fd, frames.iter().map(|f| (&header, &f[..]))), Ok(20));
+            assert_eq!(send_many(&socket.sender, frames.iter().map(|f| (&header, &f[..]))), Ok(20));
             for frame in &frames {
                 wait(&socket);
                 let mut came = ring.take().unwrap();
@@ -183,10 +183,10 @@ mod tests {
         let long = vec![1; 3 * ring.slot_octets];
         let body = [2; 64];
         let room = ring.slots - 1;
-        assert_eq!(send_many(&socket.fd, [(&header, &long[..])].into_iter()), Ok(1));
+        assert_eq!(send_many(&socket.sender, [(&header, &long[..])].into_iter()), Ok(1));
         for n in 0..ring.slots + 20 {
             let tail = [&[n as u8][..], &body].concat();
-            assert_eq!(send_many(&socket.fd, [(&header, &tail[..])].into_iter()), Ok(1));
+            assert_eq!(send_many(&socket.sender, [(&header, &tail[..])].into_iter()), Ok(1));
         }
         wait(&socket);
         for n in 0..room {

@@ -12,8 +12,11 @@ use rustix::net::{
 use crate::error::last_errno;
 use crate::socket::{Address, recv_flags, send_flags};
 
-/// The most messages of one call.
+/// The most messages that one call receives.
 pub const MOST: usize = 32;
+
+/// The most messages that one call sends: what a message of 64 KiB is on a medium of 1500 octets fits into one.
+pub const MOST_SENT: usize = 64;
 
 /// Sends one message of two parts; never raises SIGPIPE.
 #[inline]
@@ -142,16 +145,18 @@ impl Inbox {
     }
 }
 
-/// Sends many messages of two parts each, at most [`MOST`], without waiting; tells how many went. EAGAIN when not even the first
+/// Sends many messages of two parts each, at most [`MOST_SENT`], without waiting; tells how many went. EAGAIN when not even the first
 /// did.
 pub fn send_many<'a, H: AsRef<[u8]> + 'a>(
     fd: impl AsFd,
     messages: impl Iterator<Item = (&'a H, &'a [u8])>,
 ) -> Result<usize, Errno> {
-    let mut parts: [MaybeUninit<[libc::iovec; 2]>; MOST] = [const { MaybeUninit::uninit() }; MOST];
-    let mut headers: [MaybeUninit<libc::mmsghdr>; MOST] = [const { MaybeUninit::uninit() }; MOST];
+    let mut parts: [MaybeUninit<[libc::iovec; 2]>; MOST_SENT] =
+        [const { MaybeUninit::uninit() }; MOST_SENT];
+    let mut headers: [MaybeUninit<libc::mmsghdr>; MOST_SENT] =
+        [const { MaybeUninit::uninit() }; MOST_SENT];
     let mut count = 0;
-    for (n, (header, body)) in messages.take(MOST).enumerate() {
+    for (n, (header, body)) in messages.take(MOST_SENT).enumerate() {
         let part = |octets: &[u8]| libc::iovec {
             iov_base: octets.as_ptr().cast_mut().cast(),
             iov_len: octets.len(),
@@ -167,16 +172,18 @@ pub fn send_many<'a, H: AsRef<[u8]> + 'a>(
     unsafe { send_headers(fd, &mut headers, count) }
 }
 
-/// Sends many messages to an address each, at most [`MOST`], without waiting; tells how many went. An error is that of the first;
+/// Sends many messages to an address each, at most [`MOST_SENT`], without waiting; tells how many went. An error is that of the first;
 /// one that befalls a later message ends the call before it, and comes with the next call.
 pub fn send_many_to<'a>(
     fd: impl AsFd,
     messages: impl Iterator<Item = (&'a Address, &'a [u8])>,
 ) -> Result<usize, Errno> {
-    let mut parts: [MaybeUninit<libc::iovec>; MOST] = [const { MaybeUninit::uninit() }; MOST];
-    let mut headers: [MaybeUninit<libc::mmsghdr>; MOST] = [const { MaybeUninit::uninit() }; MOST];
+    let mut parts: [MaybeUninit<libc::iovec>; MOST_SENT] =
+        [const { MaybeUninit::uninit() }; MOST_SENT];
+    let mut headers: [MaybeUninit<libc::mmsghdr>; MOST_SENT] =
+        [const { MaybeUninit::uninit() }; MOST_SENT];
     let mut count = 0;
-    for (n, (to, octets)) in messages.take(MOST).enumerate() {
+    for (n, (to, octets)) in messages.take(MOST_SENT).enumerate() {
         let part = parts[n].write(libc::iovec {
             iov_base: octets.as_ptr().cast_mut().cast(),
             iov_len: octets.len(),
@@ -200,7 +207,7 @@ pub fn send_many_to<'a>(
 /// These headers are initialised, and what they lead to is readable until the call returns; the kernel only reads it.
 unsafe fn send_headers(
     fd: impl AsFd,
-    headers: &mut [MaybeUninit<libc::mmsghdr>; MOST],
+    headers: &mut [MaybeUninit<libc::mmsghdr>; MOST_SENT],
     count: usize,
 ) -> Result<usize, Errno> {
     loop {

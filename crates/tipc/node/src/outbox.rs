@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crossway_sys::Errno;
 use crossway_sys::packet_ring::PacketRing;
-use crossway_sys::records::MOST;
+use crossway_sys::records::MOST_SENT;
 use crossway_tipc_proto::addr::BearerId;
 use crossway_tipc_proto::node::{Node, Transmit};
 use crossway_tipc_proto::time::Nanos;
@@ -14,7 +14,7 @@ use crate::guard::Guard;
 use crate::tap::Tap;
 
 /// Frames taken from the protocol before other work gets its turn.
-const FRAMES_PER_TURN: usize = 2 * MOST;
+const FRAMES_PER_TURN: usize = MOST_SENT;
 
 /// A medium without room is asked again after so long: a few packets' time at 100 Mbit/s, much less than its queue holds.
 const RETRY: Duration = Duration::from_micros(250);
@@ -128,7 +128,7 @@ impl Outbox {
     ) -> usize {
         self.messages.clear();
         self.next = 0;
-        for frame in 0..MOST {
+        for frame in 0..FRAMES_PER_TURN {
             if frame == self.frames.len() {
                 self.frames.push(Vec::new());
             }
@@ -151,7 +151,7 @@ impl Outbox {
             self.messages.extend(to.map(|to| Message { bearer: index, frame, to }));
         }
         self.more = true;
-        MOST
+        FRAMES_PER_TURN
     }
 
     /// Hands the batch to the system, neighbours of one bearer in one call.

@@ -22,6 +22,9 @@ const FRAME_LEN_MAX: usize = 65_536;
 /// Batches of frames taken from one bearer before the others and the timers get their turn.
 const BATCHES_PER_TURN: usize = 2;
 
+/// As many frames where they do not come in batches.
+const FRAMES_PER_TURN: usize = BATCHES_PER_TURN * MOST;
+
 /// A medium without room delays the end of the node by no more than this.
 const STOP_LIMIT: Duration = Duration::from_millis(100);
 
@@ -232,7 +235,7 @@ impl<G: Guard> Runner<G> {
         if let Some(ring) = ring {
             let at = now();
             let mut count = 0;
-            while count < BATCHES_PER_TURN * MOST
+            while count < FRAMES_PER_TURN
                 && let Some(mut frame) = ring.take()
             {
                 passage.take(at, frame.octets());

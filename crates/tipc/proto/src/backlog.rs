@@ -197,7 +197,7 @@ mod tests {
         while let Some(packet) = backlog.pop() {
             assert!(packet.len() <= 200);
             packets += 1;
-            Reassembly::default().accept(packet, &mut got, &mut drops).unwrap();
+            Reassembly::default().accept(packet.into(), &mut got, &mut drops).unwrap();
         }
         assert_eq!((packets, got.len()), (2, 7), "four messages of 40 octets in 40 + 160");
         assert!(backlog.is_empty() && backlog.counts == [0; 5]);
@@ -229,7 +229,7 @@ mod tests {
         let (mut r, mut got, mut drops) =
             (Reassembly::default(), Vec::new(), DropCounters::default());
         for packet in packets {
-            r.accept(packet, &mut got, &mut drops).unwrap();
+            r.accept(packet.into(), &mut got, &mut drops).unwrap();
         }
         assert_eq!(got, [message]);
     }

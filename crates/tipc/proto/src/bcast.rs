@@ -11,6 +11,7 @@ use crate::send_queue::SendQueue;
 use crate::seq::Seq;
 use crate::time::{Nanos, earliest};
 use crate::wire::{View, set_sequence};
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 /// Sending side, shared by all peers.
@@ -186,15 +187,19 @@ impl BcastReceiver {
             drops.count(DropReason::BcastClosed);
             return false;
         };
-        let (before, mut packets) = (open.rx.next(), Vec::new());
-        if let Err(reason) = open.rx.accept(view.seq(), view.bytes(), &mut packets) {
-            drops.count(reason);
-            stats.packets_duplicate += u64::from(reason == DropReason::Duplicate);
-            return false;
-        }
+        let (before, mut behind) = (open.rx.next(), Vec::new());
+        let in_order = match open.rx.accept(view.seq(), view.bytes(), &mut behind) {
+            Ok(in_order) => in_order,
+            Err(reason) => {
+                drops.count(reason);
+                stats.packets_duplicate += u64::from(reason == DropReason::Duplicate);
+                return false;
+            }
+        };
         stats.count_received(view);
-        stats.packets_early += u64::from(packets.is_empty());
-        for packet in packets {
+        stats.packets_early += u64::from(!in_order);
+        let first = in_order.then_some(Cow::Borrowed(view.bytes()));
+        for packet in first.into_iter().chain(behind.into_iter().map(Cow::Owned)) {
             if open.reassembly.accept(packet, messages, drops).is_err() {
                 open.reassembly = Reassembly::default();
             }

@@ -3,6 +3,7 @@
 use crate::drops::{DropCounters, DropReason};
 use crate::limits::WIRE_MESSAGE_LEN_MAX;
 use crate::wire::{Bundle, Fragment, FragmentKind, User, View};
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 /// The fragments of one message so far. There is one per link, because fragments of two messages never mix on a link.
@@ -19,7 +20,7 @@ impl Reassembly {
     /// Takes the next in-sequence packet and appends the messages that it completes.
     pub(crate) fn accept(
         &mut self,
-        packet: Vec<u8>,
+        packet: Cow<'_, [u8]>,
         messages: &mut Vec<Vec<u8>>,
         drops: &mut DropCounters,
     ) -> Result<(), OutOfStep> {
@@ -44,7 +45,7 @@ impl Reassembly {
             }
             Some(User::Fragmenter) => self.fragment(&view, messages, drops),
             _ => {
-                messages.push(packet);
+                messages.push(packet.into_owned());
                 Ok(())
             }
         }
@@ -66,7 +67,15 @@ impl Reassembly {
         };
         match (fragment.kind, &mut self.message) {
             (FragmentKind::First, None) => {
-                self.message = Some(fragment.body.to_vec());
+                // Room for the whole message, which its header promises in the first place.
+                let promised = fragment.body.first_chunk().map_or(0, |w| u32::from_be_bytes(*w));
+                let mut message = Vec::with_capacity(
+                    ((promised & 0x1_ffff) as usize)
+                        .min(WIRE_MESSAGE_LEN_MAX)
+                        .max(fragment.body.len()),
+                );
+                message.extend_from_slice(fragment.body);
+                self.message = Some(message);
                 return Ok(());
             }
             (FragmentKind::First, Some(_)) | (_, None) => {
@@ -82,11 +91,13 @@ impl Reassembly {
             }
         }
         if fragment.kind == FragmentKind::Last {
-            let message = self.message.take().unwrap_or_default();
+            let mut message = self.message.take().unwrap_or_default();
             // A fragment inside a fragment would let a peer nest without end.
             match View::parse(&message) {
                 Ok(inner) if !matches!(inner.user(), Some(User::Fragmenter | User::Bundler)) => {
-                    let message = with_sender(&inner, view);
+                    let size = inner.size();
+                    message.truncate(size);
+                    set_sender(&mut message, view);
                     messages.push(message);
                 }
                 _ => return bad(drops),
@@ -104,8 +115,12 @@ impl Reassembly {
 /// An inner message has no valid link fields of its own; its sender is that of the packet around it.
 fn with_sender(inner: &View<'_>, outer: &View<'_>) -> Vec<u8> {
     let mut message = inner.bytes().to_vec();
-    message[12..16].copy_from_slice(&outer.prev_node().0.to_be_bytes());
+    set_sender(&mut message, outer);
     message
+}
+
+fn set_sender(message: &mut [u8], outer: &View<'_>) {
+    message[12..16].copy_from_slice(&outer.prev_node().0.to_be_bytes());
 }
 
 #[cfg(test)]
@@ -151,7 +166,7 @@ mod tests {
             (FragmentKind::Middle, &whole[50..80]),
             (FragmentKind::Last, &whole[80..]),
         ] {
-            assert_eq!(r.accept(fragment(kind, body), &mut got, &mut drops), Ok(()));
+            assert_eq!(r.accept(fragment(kind, body).into(), &mut got, &mut drops), Ok(()));
         }
         assert_eq!(got, [whole]);
         assert_eq!(r.octets(), 0);
@@ -163,13 +178,13 @@ mod tests {
         let (mut r, mut got, mut drops) =
             (Reassembly::default(), Vec::new(), DropCounters::default());
         let last = fragment(FragmentKind::Last, &whole[80..]);
-        assert_eq!(r.accept(last.clone(), &mut got, &mut drops), Err(OutOfStep));
+        assert_eq!(r.accept((&last).into(), &mut got, &mut drops), Err(OutOfStep));
         let first = fragment(FragmentKind::First, &whole[..50]);
-        assert_eq!(r.accept(first.clone(), &mut got, &mut drops), Ok(()));
-        assert_eq!(r.accept(first.clone(), &mut got, &mut drops), Err(OutOfStep));
-        assert_eq!(r.accept(first, &mut got, &mut drops), Ok(()));
+        assert_eq!(r.accept((&first).into(), &mut got, &mut drops), Ok(()));
+        assert_eq!(r.accept((&first).into(), &mut got, &mut drops), Err(OutOfStep));
+        assert_eq!(r.accept(first.into(), &mut got, &mut drops), Ok(()));
         assert_eq!(
-            r.accept(last, &mut got, &mut drops),
+            r.accept(last.into(), &mut got, &mut drops),
             Err(OutOfStep),
             "50 and 20 octets are not 124"
         );

@@ -38,13 +38,13 @@ impl ReceiveQueue {
         self.early_octets
     }
 
-    /// Takes a packet and appends those that are now in order.
+    /// Takes a packet. True: its turn is now, and it is the caller's; those that waited for it are appended to `behind`. False: it is kept.
     pub(crate) fn accept(
         &mut self,
         seq: Seq,
         packet: &[u8],
-        in_order: &mut Vec<Vec<u8>>,
-    ) -> Result<(), DropReason> {
+        behind: &mut Vec<Vec<u8>>,
+    ) -> Result<bool, DropReason> {
         let ahead = seq.distance_from(self.next);
         if ahead >= 0x8000 {
             return Err(DropReason::Duplicate);
@@ -53,16 +53,15 @@ impl ReceiveQueue {
             return Err(DropReason::BeyondWindow);
         }
         if ahead == 0 {
-            in_order.push(packet.to_vec());
             self.next = self.next.next();
             while let Some(slot) = self.early.pop_front() {
                 let Some(packet) = slot else { break };
                 self.early_count -= 1;
                 self.early_octets -= packet.len();
-                in_order.push(packet);
+                behind.push(packet);
                 self.next = self.next.next();
             }
-            return Ok(());
+            return Ok(true);
         }
         let index = usize::from(ahead) - 1;
         if self.early.get(index).is_some_and(Option::is_some) {
@@ -77,7 +76,7 @@ impl ReceiveQueue {
         self.early[index] = Some(packet.to_vec());
         self.early_count += 1;
         self.early_octets += packet.len();
-        Ok(())
+        Ok(false)
     }
 
     /// Packets missing from the next expected one on: up to the first that waits, or up to `sent_to` (exclusive) when none waits.
@@ -129,8 +128,8 @@ mod tests {
 
     fn accept(queue: &mut ReceiveQueue, seq: u16) -> Result<Vec<u8>, DropReason> {
         let mut out = Vec::new();
-        queue.accept(Seq(seq), &[seq as u8], &mut out)?;
-        Ok(out.into_iter().map(|p| p[0]).collect())
+        let now = queue.accept(Seq(seq), &[seq as u8], &mut out)?;
+        Ok(now.then_some(seq as u8).into_iter().chain(out.into_iter().map(|p| p[0])).collect())
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub struct EthernetBearer {
 impl EthernetBearer {
     pub(super) fn open(device: &str) -> Result<Self, BearerOpenError> {
         let socket = EtherSocket::open(device, ETHER_TYPE)?;
-        set_buffers(&socket.fd)?;
+        set_buffers(&socket.sender)?;
         let failed = |source| BearerOpenError::Mtu { device: device.to_owned(), source };
         let text =
             std::fs::read_to_string(format!("/sys/class/net/{device}/mtu")).map_err(failed)?;
@@ -45,6 +45,10 @@ impl EthernetBearer {
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.socket.fd.as_fd()
+    }
+
+    pub(super) fn sender(&self) -> BorrowedFd<'_> {
+        self.socket.sender.as_fd()
     }
 
     pub(super) const fn take_ring(&mut self) -> Option<PacketRing> {

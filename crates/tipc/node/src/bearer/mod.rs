@@ -166,7 +166,7 @@ impl Bearer {
         one.into_iter().chain(many.iter().cloned().map(Recipient::Udp))
     }
 
-    /// Sends frames by one call, without waiting, at most [`crossway_sys::records::MOST`]; tells how many went. What does not go out is
+    /// Sends frames by one call, without waiting, at most [`crossway_sys::records::MOST_SENT`]; tells how many went. What does not go out is
     /// lost like any frame on a medium, unless it is sent again; the protocol repairs it.
     ///
     /// # Errors
@@ -185,7 +185,7 @@ impl Bearer {
                 }),
             ),
             Self::Ethernet(b) => send_many(
-                b.fd(),
+                b.sender(),
                 frames.filter_map(|(to, frame)| match to {
                     Recipient::Station(header) => Some((header, frame)),
                     Recipient::Udp(_) => None,

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 
 use crossway_sys::epoll::Epoll;
-use crossway_sys::records::{self, MOST};
+use crossway_sys::records::{self, MOST_SENT};
 use crossway_sys::{Errno, socket};
 use crossway_tipc_client::protocol::control::Kind;
 use crossway_tipc_client::protocol::record::{Header, Kind as RecordKind};
@@ -71,7 +71,7 @@ impl Service {
 /// Takes messages out of the node up to a batch.
 fn fill(now: Nanos, node: &mut Node, local: &mut Local, port: Port) {
     let mut octets = 0;
-    while local.out.len() < MOST && octets < OUT_OCTETS && local.end.is_none() {
+    while local.out.len() < MOST_SENT && octets < OUT_OCTETS && local.end.is_none() {
         let Ok(taken) = node.take(now, port) else { return };
         let incoming = taken.incoming();
         let returned = incoming.error != ErrorCode::Ok;
@@ -118,13 +118,13 @@ fn write_messages(local: &mut Local) -> Result<(), Errno> {
 }
 
 fn write_octets(local: &mut Local) -> Result<(), Errno> {
-    let mut parts = [IoSlice::new(&[]); MOST];
+    let mut parts = [IoSlice::new(&[]); MOST_SENT];
     let mut skip = local.out_sent;
     for (part, outgoing) in parts.iter_mut().zip(&local.out) {
         *part = IoSlice::new(&outgoing.taken.payload()[skip..]);
         skip = 0;
     }
-    let count = local.out.len().min(MOST);
+    let count = local.out.len().min(MOST_SENT);
     let mut sent = records::send_parts(&local.fd, &parts[..count], true)?;
     while let Some(first) = local.out.front() {
         let left = first.taken.payload().len() - local.out_sent;

@@ -8,41 +8,44 @@ use crate::wire::View;
 use alloc::vec::Vec;
 
 impl Link {
-    /// Takes a sequenced packet and appends the packets whose turn it now is. Each goes through [`Link::reassembly`],
-    /// unless it belongs to another link.
+    /// Takes a sequenced packet. The flag says that its turn is now; packets that waited for it are appended. Each goes through
+    /// [`Link::reassembly`], unless it belongs to another link.
     pub(crate) fn handle_packet(
         &mut self,
         now: Nanos,
         view: &View<'_>,
-        packets: &mut Vec<Vec<u8>>,
+        behind: &mut Vec<Vec<u8>>,
         drops: &mut DropCounters,
-    ) -> Option<LinkEvent> {
+    ) -> (Option<LinkEvent>, bool) {
         // Data carries no session number, but it acknowledges: what was never sent in this session was received in an earlier one.
         if view.ack().after(self.tx.next().prev()) {
             drops.count(DropReason::WrongSession);
-            return None;
+            return (None, false);
         }
         let mut event = None;
         match self.state {
             LinkState::Reset | LinkState::FailingOver => {
                 drops.count(DropReason::LinkDown);
-                return None;
+                return (None, false);
             }
             // The peer sends data, so it regards the link as up.
             LinkState::Establishing => event = Some(self.establish(now)),
             LinkState::Established => {}
         }
         let (before, early_before) = (self.rx.next(), self.rx.early_count());
-        if let Err(reason) = self.rx.accept(view.seq(), view.bytes(), packets) {
-            drops.count(reason);
-            if reason == DropReason::Duplicate {
-                self.stats.packets_duplicate += 1;
-                // The peer sends it again because our acknowledgement was lost: repeat it.
-                self.unacked = self.unacked.saturating_add(1);
-                self.ack_if_due();
+        let in_order = match self.rx.accept(view.seq(), view.bytes(), behind) {
+            Ok(in_order) => in_order,
+            Err(reason) => {
+                drops.count(reason);
+                if reason == DropReason::Duplicate {
+                    self.stats.packets_duplicate += 1;
+                    // The peer sends it again because our acknowledgement was lost: repeat it.
+                    self.unacked = self.unacked.saturating_add(1);
+                    self.ack_if_due();
+                }
+                return (event, false);
             }
-            return event;
-        }
+        };
         // Only what belongs to the running sequence is a sign of life: a peer that lost the session sends duplicates.
         self.silent_ticks = 0;
         self.stats.count_received(view);
@@ -63,7 +66,7 @@ impl Link {
                 self.want_state(false, false);
             }
         }
-        event
+        (event, in_order)
     }
 
     fn ack_if_due(&mut self) {

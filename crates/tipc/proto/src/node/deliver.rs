@@ -32,14 +32,14 @@ enum Verdict {
 }
 
 impl Node {
-    /// A data message for a socket of this node.
+    /// A data message for a socket of this node. When it is to be queued as it is, it is left to the caller: for which port.
     pub(super) fn deliver(
         &mut self,
         now: Nanos,
         sender: NodeAddr,
         m: &DataMessage<'_>,
         bytes: &[u8],
-    ) {
+    ) -> Option<Port> {
         match m.kind {
             DataKind::Mcast { range, .. } => {
                 let own = self.own();
@@ -58,8 +58,12 @@ impl Node {
             {
                 self.look_up_again(now, sender, m, service, instance, bytes);
             }
-            _ => self.deliver_to(now, sender, m.dest_port, m, bytes),
+            _ => {
+                let port = m.dest_port;
+                return self.admits(now, sender, port, m, bytes).then_some(port);
+            }
         }
+        None
     }
 
     /// One socket's copy of a multicast: in its turn, when its sender changes between broadcast and replicast.
@@ -139,14 +143,18 @@ impl Node {
         let again = self.encode(&DataMessage { reroutes: 1, dest_port: to.port, kind, ..*m });
         if to.node == own {
             let Ok(view) = View::parse(&again) else { return };
-            if let Ok(m) = DataMessage::decode(&view, m.importance) {
-                self.deliver_to(now, sender, to.port, &m, &again);
+            if let Ok(m) = DataMessage::decode(&view, m.importance)
+                && self.admits(now, sender, to.port, &m, &again)
+            {
+                let octets = m.payload.len();
+                self.queue(to.port, again, octets);
             }
         } else if self.route(to.node, again).is_err() {
             self.refuse(sender, bytes, ErrorCode::NoName);
         }
     }
 
+    /// Gives a socket a copy of a message.
     fn deliver_to(
         &mut self,
         now: Nanos,
@@ -155,22 +163,44 @@ impl Node {
         m: &DataMessage<'_>,
         bytes: &[u8],
     ) {
+        if self.admits(now, sender, port, m, bytes) {
+            self.queue(port, bytes.to_vec(), m.payload.len());
+        }
+    }
+
+    /// Whether a message is to wait for a socket's reader. Otherwise it was dealt with: consumed, refused or dropped.
+    fn admits(
+        &mut self,
+        now: Nanos,
+        sender: NodeAddr,
+        port: Port,
+        m: &DataMessage<'_>,
+        bytes: &[u8],
+    ) -> bool {
         match self.judge(now, sender, port, m) {
-            Verdict::Done => {}
-            Verdict::Refuse(error) => self.refuse(sender, bytes, error),
-            Verdict::Queue => {
-                let Some(socket) = self.sockets.get_mut(&port) else { return };
-                if !socket.has_room(m.importance) {
-                    self.refuse(sender, bytes, ErrorCode::Overload);
-                    return;
-                }
-                let was_empty = socket.front().is_none();
-                socket.push(bytes.to_vec());
-                socket.received.count(m.payload.len());
-                if was_empty {
-                    self.socket_changed(port);
-                }
+            Verdict::Done => false,
+            Verdict::Refuse(error) => {
+                self.refuse(sender, bytes, error);
+                false
             }
+            Verdict::Queue => {
+                let fits = self.sockets.get(&port).is_some_and(|s| s.has_room(m.importance));
+                if !fits {
+                    self.refuse(sender, bytes, ErrorCode::Overload);
+                }
+                fits
+            }
+        }
+    }
+
+    /// Puts a message that was admitted behind those that wait.
+    pub(super) fn queue(&mut self, port: Port, bytes: Vec<u8>, payload_len: usize) {
+        let Some(socket) = self.sockets.get_mut(&port) else { return };
+        let was_empty = socket.front().is_none();
+        socket.push(bytes);
+        socket.received.count(payload_len);
+        if was_empty {
+            self.socket_changed(port);
         }
     }
 

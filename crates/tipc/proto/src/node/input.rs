@@ -113,8 +113,8 @@ impl Node {
             return Err(DropReason::PeerLeaving);
         }
         over.heard_at = now;
-        let mut packets = Vec::new();
-        let event = over.link.handle_packet(now, view, &mut packets, &mut self.drops);
+        let mut behind = Vec::new();
+        let (event, in_order) = over.link.handle_packet(now, view, &mut behind, &mut self.drops);
         // Up is told before what comes with it.
         self.link_event(now, sender, bearer, event);
         if let Some(peer) = self.peers.get_mut(&sender)
@@ -124,7 +124,7 @@ impl Node {
         {
             self.release_broadcasts();
         }
-        self.take_packets(now, sender, bearer, packets);
+        self.take_packets(now, sender, bearer, in_order.then_some(view.bytes()), behind);
         self.touch(sender);
         Ok(())
     }
@@ -183,7 +183,12 @@ impl Node {
                 }
             }
             Message::Names(names) => self.handle_names(sender, names),
-            Message::Data(m) => self.deliver(now, sender, m, &bytes),
+            Message::Data(m) => {
+                let octets = m.payload.len();
+                if let Some(port) = self.deliver(now, sender, m, &bytes) {
+                    self.queue(port, bytes, octets);
+                }
+            }
             Message::Conn(m) => self.handle_conn(sender, m, &bytes),
             Message::Group(m) => self.handle_group(sender, m),
             Message::Tunnel(_) => self.drops.count(DropReason::NotSpoken),

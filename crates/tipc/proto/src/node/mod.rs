@@ -223,6 +223,8 @@ pub struct Node {
     topology: Topology,
     /// The node works on its own sockets' messages.
     serving: bool,
+    /// Room for the messages that a packet completes, empty between packets.
+    assembled: Vec<Vec<u8>>,
     /// Messages between sockets of this node.
     local: VecDeque<Vec<u8>>,
     /// What went that way.
@@ -262,6 +264,7 @@ impl Node {
             woken: VecDeque::new(),
             topology: Topology::default(),
             serving: false,
+            assembled: Vec::new(),
             local: VecDeque::new(),
             local_traffic: Traffic::default(),
             events: VecDeque::new(),

@@ -16,6 +16,7 @@ use crate::receive_queue::ReceiveQueue;
 use crate::seq::Seq;
 use crate::time::Nanos;
 use crate::wire::{Capabilities, ErrorCode, Tunnel, TunnelKind, User, View};
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 /// A link that sends nothing until another has brought everything up to a point.
@@ -98,15 +99,17 @@ fn is_filler(view: &View<'_>) -> bool {
 }
 
 impl Node {
-    /// Packets in order from a link.
+    /// Packets in order from a link: the one that has come, when its turn is now, and those that waited for it.
     pub(super) fn take_packets(
         &mut self,
         now: Nanos,
         sender: NodeAddr,
         bearer: BearerId,
-        packets: Vec<Vec<u8>>,
+        first: Option<&[u8]>,
+        behind: Vec<Vec<u8>>,
     ) {
-        for packet in packets {
+        let first = first.map(Cow::Borrowed);
+        for packet in first.into_iter().chain(behind.into_iter().map(Cow::Owned)) {
             // Each of them can end the contact.
             if !self.peers.get(&sender).is_some_and(|p| p.is_link_up(bearer)) {
                 return;
@@ -116,7 +119,13 @@ impl Node {
         self.release_if_due(now, sender);
     }
 
-    fn take_packet(&mut self, now: Nanos, sender: NodeAddr, bearer: BearerId, packet: Vec<u8>) {
+    fn take_packet(
+        &mut self,
+        now: Nanos,
+        sender: NodeAddr,
+        bearer: BearerId,
+        packet: Cow<'_, [u8]>,
+    ) {
         let Ok(view) = View::parse(&packet) else {
             self.drops.count(DropReason::Malformed);
             return;
@@ -132,7 +141,7 @@ impl Node {
         if let Some(held) = &mut peer.held {
             if held.link == bearer {
                 held.octets += packet.len();
-                held.packets.push(packet);
+                held.packets.push(packet.into_owned());
                 if held.octets > HELD_OCTETS_MAX {
                     self.lose_peer(now, sender, LinkDownReason::Overrun);
                 }
@@ -146,7 +155,7 @@ impl Node {
     }
 
     /// Delivers what the next packet of a link, living or dead, completes.
-    fn assemble(&mut self, now: Nanos, sender: NodeAddr, bearer: BearerId, packet: Vec<u8>) {
+    fn assemble(&mut self, now: Nanos, sender: NodeAddr, bearer: BearerId, packet: Cow<'_, [u8]>) {
         let Some(peer) = self.peers.get_mut(&sender).filter(|p| p.is_up()) else { return };
         let reassembly = match &mut peer.failover {
             Some(failover) if failover.dead == bearer => &mut failover.reassembly,
@@ -155,11 +164,12 @@ impl Node {
                 None => return,
             },
         };
-        let mut messages = Vec::new();
+        let mut messages = core::mem::take(&mut self.assembled);
         let result = reassembly.accept(packet, &mut messages, &mut self.drops);
-        for message in messages {
+        for message in messages.drain(..) {
             self.handle_message(now, sender, message);
         }
+        self.assembled = messages;
         if result == Err(OutOfStep) {
             self.lose_peer(now, sender, LinkDownReason::OutOfStep);
         }
@@ -210,16 +220,17 @@ impl Node {
         let end = seq.add(tunnel.count.max(1)).prev();
         let end = *failover.end.get_or_insert(end);
         let dead = failover.dead;
-        let mut packets = Vec::new();
+        let (mut first, mut behind) = (None, Vec::new());
         match failover.unwrap(tunnel) {
             Ok(None) => {}
             Ok(Some(inner)) => {
                 let result = match View::parse(&inner) {
-                    Ok(view) => failover.rx.accept(view.seq(), view.bytes(), &mut packets),
+                    Ok(view) => failover.rx.accept(view.seq(), view.bytes(), &mut behind),
                     Err(error) => Err(error.into()),
                 };
-                if let Err(reason) = result {
-                    self.drops.count(reason);
+                match result {
+                    Ok(in_order) => first = in_order.then_some(inner),
+                    Err(reason) => self.drops.count(reason),
                 }
             }
             Err(OutOfStep) => {
@@ -228,7 +239,7 @@ impl Node {
                 return;
             }
         }
-        for packet in packets {
+        for packet in first.into_iter().chain(behind) {
             let Ok(view) = View::parse(&packet) else { continue };
             // What was held from the dead link is older than what follows; what was held behind it may now be its turn.
             let held = self.peers.get(&sender).and_then(|p| p.held.as_ref());
@@ -238,7 +249,7 @@ impl Node {
                 self.release(now, sender);
             }
             if !is_filler(&view) {
-                self.assemble(now, sender, dead, packet);
+                self.assemble(now, sender, dead, packet.into());
             }
         }
         self.release_if_due(now, sender);
@@ -326,7 +337,7 @@ impl Node {
     fn release(&mut self, now: Nanos, addr: NodeAddr) {
         let Some(held) = self.peers.get_mut(&addr).and_then(|p| p.held.take()) else { return };
         for packet in held.packets {
-            self.assemble(now, addr, held.link, packet);
+            self.assemble(now, addr, held.link, packet.into());
         }
     }
 }
