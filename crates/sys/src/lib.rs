@@ -15,6 +15,7 @@ pub mod eventfd;
 pub mod fallback;
 pub mod fdpass;
 pub mod futex;
+pub mod heap;
 pub mod interrupt;
 pub mod kernel;
 pub mod lease;

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use crossway_sys::heap;
 use crossway_tipc_client::default_path;
 use crossway_tipc_proto::addr::{NetworkId, NodeAddr, NodeId};
 use crossway_tipc_proto::node::{Config, Event};
@@ -16,6 +17,12 @@ use crate::daemon::Daemon;
 use crate::runner::Runner;
 use crate::service::{Service, ServiceLimits};
 use crate::spec::BearerSpec;
+
+/// Freed memory that a tipcd keeps for the next large messages.
+const HEAP_KEPT_OCTETS: u32 = 8 << 20;
+
+/// Memory that it takes from the system at a time.
+const HEAP_STEP_OCTETS: u32 = 1 << 20;
 
 /// The arguments of a tipcd.
 #[derive(Debug, clap::Args)]
@@ -125,6 +132,7 @@ fn describe(event: &Event) -> String {
 /// # Errors
 /// What cannot be opened, by name and with what to do.
 pub fn run_tipcd(options: &TipcdOptions) -> anyhow::Result<()> {
+    heap::keep_freed(HEAP_KEPT_OCTETS, HEAP_STEP_OCTETS);
     let mut daemon = open(options)?;
     let (signalled, signal) = UnixStream::pair().context("cannot make the pipe for signals")?;
     for number in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
