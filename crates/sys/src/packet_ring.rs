@@ -1,14 +1,12 @@
 //! The receive ring of a packet socket (packet(7), PACKET_RX_RING in version 2): frames are read where the kernel put them, without a
 //! call for each or a copy of each.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::net::sockopt;
-
 use crate::shm::Mapping;
-use crate::{Errno, OsError};
+use crate::{OsError, socket};
 
 /// What the kernel puts before a frame's own octets: its record, the sender's address and the hardware header.
 const BEFORE_FRAME: usize = 96;
@@ -40,24 +38,32 @@ impl PacketRing {
     ///
     /// # Errors
     /// [`OsError`]: there is not so much memory (ENOMEM), or this is no packet socket.
-    pub fn attach(socket: &OwnedFd, largest: usize, octets: usize) -> Result<Self, OsError> {
+    pub fn attach(fd: &OwnedFd, largest: usize, octets: usize) -> Result<Self, OsError> {
         let slot_octets = (BEFORE_FRAME + largest).next_multiple_of(64);
         let block_octets = BLOCK_OCTETS.max(slot_octets.next_power_of_two());
         let slots_per_block = block_octets / slot_octets;
         let blocks = octets.div_ceil(block_octets).max(2);
         let slots = blocks * slots_per_block;
-        set_option(socket, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V2 as i32))
+        let version = (libc::tpacket_versions::TPACKET_V2 as i32).to_ne_bytes();
+        socket::set_raw(fd, libc::SOL_PACKET, libc::PACKET_VERSION, Some(&version))
             .map_err(|e| OsError::new("setsockopt(PACKET_VERSION)", "version 2", e))?;
-        let request = libc::tpacket_req {
-            tp_block_size: block_octets as u32,
-            tp_block_nr: blocks as u32,
-            tp_frame_size: slot_octets as u32,
-            tp_frame_nr: slots as u32,
-        };
-        set_option(socket, libc::PACKET_RX_RING, &request).map_err(|e| {
-            OsError::new("setsockopt(PACKET_RX_RING)", format!("{slots} frames of {largest}"), e)
-        })?;
-        let mapping = Mapping::lazily(socket, blocks * block_octets, true)?;
+        // A tpacket_req: octets of a block, blocks, octets of a slot, slots.
+        let mut request = [0; size_of::<libc::tpacket_req>()];
+        for (field, value) in
+            request.chunks_exact_mut(4).zip([block_octets, blocks, slot_octets, slots])
+        {
+            field.copy_from_slice(&(value as u32).to_ne_bytes());
+        }
+        socket::set_raw(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, Some(&request)).map_err(
+            |e| {
+                OsError::new(
+                    "setsockopt(PACKET_RX_RING)",
+                    format!("{slots} frames of {largest}"),
+                    e,
+                )
+            },
+        )?;
+        let mapping = Mapping::lazily(fd, blocks * block_octets, true)?;
         Ok(Self { mapping, block_octets, slot_octets, slots_per_block, slots, next: 0 })
     }
 
@@ -111,31 +117,13 @@ const fn status(slot: &NonNull<u8>) -> &AtomicU32 {
     unsafe { slot.cast::<AtomicU32>().as_ref() }
 }
 
-/// Takes away a socket's pending error, such as that of a device that went down; a descriptor with one polls readable.
-pub fn take_error(socket: impl AsFd) -> Option<Errno> {
-    sockopt::socket_error(socket).ok()?.err()
-}
-
-fn set_option<T>(socket: &OwnedFd, option: i32, value: &T) -> Result<(), Errno> {
-    // SAFETY: pointer and length describe a live value, which the kernel copies; both options take plain numbers.
-    let outcome = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            option,
-            std::ptr::from_ref(value).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    };
-    if outcome == 0 { Ok(()) } else { Err(crate::error::last_errno()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::packet::{ETHERNET_HEADER_LEN, EtherSocket};
     use crate::poll;
     use crate::records::send_many;
+    use std::os::fd::AsFd;
     use std::time::{Duration, Instant};
 
     /// For experiments (IEEE 802), so that nobody else's frames come in between.

@@ -66,14 +66,6 @@ pub fn connect(fd: impl AsFd, address: Option<&[u8; ADDRESS_LEN]>) -> Result<(),
     rustix::net::connect(fd, &Raw(address.copied().unwrap_or_default(), true))
 }
 
-/// The errno of a request for a connection that failed (SO_ERROR), once.
-///
-/// # Errors
-/// The errno of the call.
-pub fn take_error(fd: impl AsFd) -> Result<Option<Errno>, Errno> {
-    rustix::net::sockopt::socket_error(fd).map(Result::err)
-}
-
 /// Takes the next connection and tells who asked, if there is one and the descriptor does not wait.
 ///
 /// # Errors

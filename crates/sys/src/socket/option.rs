@@ -116,6 +116,14 @@ pub fn tcp_max_segment_bytes(fd: impl AsFd) -> Result<u32, OsError> {
         .map_err(|e| OsError::new("getsockopt(TCP_MAXSEG)", "", e))
 }
 
+/// Takes a descriptor's pending error (SO_ERROR) away, such as that of a device that went down; one with an error polls readable.
+///
+/// # Errors
+/// The errno of the call.
+pub fn take_error(fd: impl AsFd) -> Result<Option<Errno>, Errno> {
+    sockopt::socket_error(fd).map(Result::err)
+}
+
 /// Sets an option that rustix does not know; `None` for those that take no value.
 pub(crate) fn set_raw(
     fd: impl AsFd,

@@ -120,14 +120,14 @@ impl KernelSocket {
         let until = Instant::now() + timeout;
         let until = patience.left().map_or(until, |left| until.min(Instant::now() + left));
         match wait_ready(&self.fd, Interest::Writable, Some(until))? {
-            true => tipc_raw::take_error(&self.fd)?.map_or(Ok(()), Err),
+            true => socket::take_error(&self.fd)?.map_or(Ok(()), Err),
             false if patience.is_over() => Err(Errno::INPROGRESS),
             false => Err(Errno::TIMEDOUT),
         }
     }
 
     pub(crate) fn take_error(&self) -> Option<Errno> {
-        tipc_raw::take_error(&self.fd).ok().flatten()
+        socket::take_error(&self.fd).ok().flatten()
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use crossway_sys::records::{Inbox, MOST};
-use crossway_sys::{Errno, clock, packet_ring, poll};
+use crossway_sys::{Errno, clock, poll, socket};
 use crossway_tipc_proto::addr::BearerId;
 use crossway_tipc_proto::node::{BearerConfig, BearerError, Config, Event, Node};
 use crossway_tipc_proto::time::Nanos;
@@ -245,7 +245,7 @@ impl<G: Guard> Runner<G> {
             traffic.receive_calls += 1;
             if count == 0 {
                 // A device that went down polls readable until somebody has taken note.
-                let _ = packet_ring::take_error(bearer.fd());
+                let _ = socket::take_error(bearer.fd());
             }
             return;
         }
