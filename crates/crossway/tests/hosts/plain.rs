@@ -62,7 +62,7 @@ fn hosts_that_cannot_be_used_are_one_clear_error_each() {
         (
             "ssh -o BatchMode=yes -o ConnectTimeout=5 -p 1 127.0.0.1",
             "Connection refused",
-            "--agent-program",
+            "see that the machine is up",
         ),
         ("sh -c 'echo Welcome to x; cat'", "said 'Welcome to x'", "print nothing"),
         ("sh -c 'printf half; exit 3'", "said 'half'", "print nothing"),

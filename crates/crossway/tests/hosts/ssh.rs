@@ -123,3 +123,48 @@ fn ssh_between_two_namespaces_finds_the_link_s_address() {
     drop(down);
     assert_eq!(place.leftovers(), Vec::<String>::new());
 }
+
+#[test]
+fn a_login_that_cannot_be_is_one_clear_error_and_nobody_is_asked() {
+    let place = Place::new(PLAN);
+    let port = free_port();
+    let Some(sshd) = sshd(&place, &[], "127.0.0.1", port) else { return };
+    let key = place.dir.path().join("user").display().to_string();
+    // Without the configuration that the others use; a window must not be opened either.
+    let bare = format!("ssh -F none -p {port}");
+    let unasked = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null";
+    let login = format!("{bare} {unasked} -i {key} 127.0.0.1");
+    for (host, says, remedy) in [
+        (format!("{bare} no-such-host.invalid"), "Could not resolve", "correct the host's name"),
+        (
+            format!("{bare} -o UserKnownHostsFile=/dev/null 127.0.0.1"),
+            "Host key verification failed",
+            "confirm the host's key",
+        ),
+        (
+            format!("{bare} {unasked} -o IdentityFile=none 127.0.0.1"),
+            "Permission denied",
+            "must not need a password",
+        ),
+        (format!("{login} 'echo Welcome;'"), "said 'Welcome'", "print nothing"),
+        (
+            format!("{login} 'echo crossway-agent protocol=1 version=0.0.1 records=1; cat; :'"),
+            "runs crossway 0.0.1 (protocol 1, records 1)",
+            "install the same version",
+        ),
+        (login, "ended with code 127", "--agent-program PATH"),
+    ] {
+        let mut command =
+            place.command(&["measure", "plan.toml", "--agent-program", "no-crossway"]);
+        command.args(["--hosts", &format!("{host},local")]);
+        command.env("DISPLAY", ":99").env("SSH_ASKPASS", "/bin/cat").stdin(Stdio::null());
+        let output = command.output().unwrap();
+        let told = errors(&output);
+        assert_eq!(output.status.code(), Some(2), "{host}: {told}");
+        let last = told.lines().last().unwrap_or_default();
+        assert!(last.contains(says) && last.contains(remedy), "{host}: {told}");
+        assert_eq!(place.leftovers(), Vec::<String>::new(), "{host}");
+    }
+    assert!(!place.dir.path().join("out").exists(), "a run was begun");
+    drop(sshd);
+}

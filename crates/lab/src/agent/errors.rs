@@ -99,10 +99,10 @@ impl HostError {
             HostError::NoProgram { program, .. } => {
                 format!("install it, or correct the words of --hosts; try: {program} --version")
             }
-            HostError::NoAgent { command, .. } => format!(
-                "try it by hand: {command} --version; where crossway is not in the PATH there, say so: \
-                 --agent-program PATH"
-            ),
+            HostError::NoAgent { command, how, .. } => {
+                let step = step_after(how);
+                format!("{step}; try it by hand: {command} --version")
+            }
             HostError::Nonsense { .. } => "a shell's start-up files must print nothing when there is no terminal, \
                                            and the prefix must pass bytes unchanged (no ssh -t)"
                 .to_owned(),
@@ -118,5 +118,23 @@ impl HostError {
             HostError::Gone { remedy, .. } => remedy.clone(),
             HostError::Interrupted => "start again".to_owned(),
         }
+    }
+}
+
+/// What mends it, from what a command said that brought no agent: the usual complaints of ssh and shells.
+fn step_after(how: &str) -> &'static str {
+    let said = |words: &str| how.contains(words);
+    if said("ended with code 127") {
+        "install crossway there, or say where it is: --agent-program PATH"
+    } else if said("Host key verification failed") {
+        "log in by hand once and confirm the host's key"
+    } else if said("Permission denied") {
+        "logging in must not need a password: set up a key (ssh-copy-id), and let an agent hold its passphrase"
+    } else if said("Could not resolve") || said("not known") {
+        "correct the host's name in --hosts"
+    } else if said("timed out") || said("No route to host") || said("Connection refused") {
+        "see that the machine is up and lets you log in"
+    } else {
+        "see that these words run a command there; where crossway is not in the PATH there: --agent-program PATH"
     }
 }

@@ -91,6 +91,22 @@ impl Host {
         self.plan.words.prefix.iter().cloned().chain(own).collect()
     }
 
+    /// The same with what makes `ssh` fail in seconds where it would wait for somebody at a keyboard, a window of its own
+    /// included, or for a machine that is off. What the prefix says itself about these holds.
+    fn command_to_run(&self) -> Vec<String> {
+        let mut words = self.command();
+        if words[0] == "ssh" || words[0].ends_with("/ssh") {
+            let prefix = self.plan.words.prefix.join(" ").to_ascii_lowercase();
+            for option in ["ConnectTimeout=15", "BatchMode=yes"] {
+                let (name, _) = option.split_once('=').unwrap_or((option, ""));
+                if !prefix.contains(&name.to_ascii_lowercase()) {
+                    words.splice(1..1, ["-o".to_owned(), option.to_owned()]);
+                }
+            }
+        }
+        words
+    }
+
     /// What was run, for people: without `agent`, so that a word can be added.
     fn shown(&self) -> String {
         let mut words = self.command();
@@ -109,7 +125,7 @@ impl Host {
             program: words[0].clone(),
             why,
         };
-        let line = Line::start(&words).map_err(fail)?;
+        let line = Line::start(&self.command_to_run()).map_err(fail)?;
         // An agent that is gone already shows at its output.
         let _ = line.write(greeting::line(greeting::CONTROLLER).as_bytes());
         let mechanisms = self.plan.mechanisms.clone();
