@@ -229,6 +229,35 @@ fn a_closed_connection_is_reset_after_what_was_sent() {
 }
 
 #[test]
+fn a_connection_that_ends_as_soon_as_it_is_made_was_made() {
+    const TRIES: usize = 30;
+    let site = Site::lone();
+    for kind in BOTH {
+        let listener = listening(&site, kind);
+        std::thread::scope(|scope| {
+            let clients = scope.spawn(|| {
+                for n in 0..TRIES {
+                    let client = site.socket(kind);
+                    assert_eq!(client.connect(Some(SERVICE), soon()), Ok(()));
+                    let mut buf = [0; 8];
+                    if n % 2 == 0 {
+                        assert_eq!(client.recv(&mut buf, soon()), Ok(3));
+                    }
+                    assert_eq!(client.recv(&mut buf, soon()), Err(Errno::CONNRESET));
+                }
+            });
+            for n in 0..TRIES {
+                let (server, _) = listener.accept(soon()).unwrap();
+                if n % 2 == 0 {
+                    server.send(b"bye", None, soon()).unwrap();
+                }
+            }
+            clients.join().unwrap();
+        });
+    }
+}
+
+#[test]
 fn a_closed_listener_refuses_those_who_wait() {
     let site = Site::lone();
     for kind in BOTH {

@@ -117,6 +117,9 @@ fn describe(event: &Event) -> String {
         ),
         Event::GroupShrank { group } => format!("a member of group {group} is gone"),
         Event::SocketReady(port) => format!("socket {} has news", port.0),
+        Event::Connected { port, peer } => {
+            format!("socket {} is connected to {}:{}", port.0, peer.node, peer.port.0)
+        }
         Event::ConnectFailed { port, error } => {
             format!("socket {}: connection failed: {error}", port.0)
         }

@@ -125,7 +125,14 @@ impl NodeSocket {
             match self.state().phase {
                 Phase::Connecting => {}
                 Phase::Connected => return Ok(()),
-                _ => return Err(self.take_error().unwrap_or(Errno::CONNREFUSED)),
+                phase => {
+                    return match self.take_error() {
+                        Some(errno) => Err(errno),
+                        // Accepted, and over before anybody looked: the end is what is received next, as from a kernel.
+                        None if phase == Phase::Disconnected && self.peer().port != 0 => Ok(()),
+                        None => Err(Errno::CONNREFUSED),
+                    };
+                }
             }
             let glance = Instant::now() + CONNECT_GLANCE;
             let until = match patience {

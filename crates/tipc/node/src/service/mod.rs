@@ -32,7 +32,7 @@ use crossway_tipc_client::protocol::control::Kind;
 use crossway_tipc_client::protocol::record::SEND_HEADER_LEN;
 use crossway_tipc_client::protocol::slot::{self, Phase as SharedPhase, State};
 use crossway_tipc_client::protocol::{MESSAGE_LEN_MAX, epoch};
-use crossway_tipc_proto::addr::Port;
+use crossway_tipc_proto::addr::{Port, SocketAddr};
 use crossway_tipc_proto::node::{Event, Node};
 use crossway_tipc_proto::socket::SocketError;
 use crossway_tipc_proto::time::Nanos;
@@ -203,7 +203,10 @@ impl Service {
             self.handle_event(now, node, epoll, &event);
             let of_a_socket = matches!(
                 event,
-                Event::SocketReady(_) | Event::ConnectFailed { .. } | Event::GroupShrank { .. }
+                Event::SocketReady(_)
+                    | Event::Connected { .. }
+                    | Event::ConnectFailed { .. }
+                    | Event::GroupShrank { .. }
             );
             if !of_a_socket {
                 self.told.push_back(event);
@@ -216,6 +219,11 @@ impl Service {
             Event::SocketReady(port) => {
                 if let Some(place) = self.by_port.get(port).copied() {
                     self.socket_changed(now, node, epoll, place);
+                }
+            }
+            Event::Connected { port, peer } => {
+                if let Some(place) = self.by_port.get(port).copied() {
+                    self.connected(now, node, epoll, place, *peer);
                 }
             }
             Event::ConnectFailed { port, error } => {
@@ -245,39 +253,41 @@ impl Service {
     fn socket_changed(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         let Some(port) = local.port else { return };
-        match local.phase {
-            Phase::Connecting => {
-                if let Ok(report) = node.socket_report(port)
-                    && let Some(peer) = report.peer
-                {
-                    local.phase = Phase::Connected;
-                    (local.holds, local.readable) = (false, true);
-                    let word = u64::from(peer.port.0) << 32 | u64::from(peer.node.0);
-                    if let Some(client) = self.clients.get(local.client) {
-                        client.store(local.slot, slot::PEER, word);
-                        let state = State { phase: SharedPhase::Connected, end: 0 };
-                        client.set_state(local.slot, state);
-                    }
-                    // What filled the descriptor goes, so that it polls writable.
-                    self.read(now, node, epoll, place);
-                    self.list(place);
-                }
+        if matches!(local.phase, Phase::Connected) && node.readiness(port).is_ok_and(|r| r.hangup) {
+            local.phase = Phase::Disconnected;
+            local.stalled.clear();
+            // Who sends now is told EPIPE by the state, and who waits for room gets it: what comes is thrown away. Who reads
+            // still gets everything before the end.
+            local.readable = true;
+            self.list(place);
+            if let Some(local) = self.sockets.get(place) {
+                self.set_state(local, SharedPhase::Disconnected, 0);
             }
-            Phase::Connected if node.readiness(port).is_ok_and(|r| r.hangup) => {
-                local.phase = Phase::Disconnected;
-                local.stalled.clear();
-                // Who sends now is told EPIPE by the state, and who waits for room gets it: what comes is thrown away. Who reads
-                // still gets everything before the end.
-                local.readable = true;
-                self.list(place);
-                if let Some(local) = self.sockets.get(place) {
-                    self.set_state(local, SharedPhase::Disconnected, 0);
-                }
-            }
-            _ => {}
         }
         self.retry(now, node, epoll, place);
         self.deliver(now, node, epoll, place);
+    }
+
+    /// A request was accepted. The connection may be over already; that is told next.
+    fn connected(
+        &mut self,
+        now: Nanos,
+        node: &mut Node,
+        epoll: &Epoll,
+        place: Place,
+        peer: SocketAddr,
+    ) {
+        let Some(local) = self.sockets.get_mut(place) else { return };
+        local.phase = Phase::Connected;
+        (local.holds, local.readable) = (false, true);
+        let word = u64::from(peer.port.0) << 32 | u64::from(peer.node.0);
+        if let Some(client) = self.clients.get(local.client) {
+            client.store(local.slot, slot::PEER, word);
+            client.set_state(local.slot, State { phase: SharedPhase::Connected, end: 0 });
+        }
+        // What filled the descriptor goes, so that it polls writable.
+        self.read(now, node, epoll, place);
+        self.list(place);
     }
 
     fn connect_failed(

@@ -232,6 +232,8 @@ impl Node {
                     core::mem::replace(&mut socket.state, SocketState::Connected(connection));
                 self.clear_socket_timer(port, &state);
                 self.set_socket_timer(port, now + CONNECTION_PROBE);
+                // By the time that somebody looks the connection may have ended, and be like one that never was.
+                self.events.push_back(Event::Connected { port, peer: from });
                 self.socket_changed(port);
                 if m.payload.is_empty() { Verdict::Done } else { Verdict::Queue }
             }

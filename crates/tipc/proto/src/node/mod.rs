@@ -47,7 +47,7 @@ pub use options::option;
 pub use report::{BroadcastReport, LinkReport, PeerReport};
 pub use sockets::SocketReport;
 
-use crate::addr::{BearerId, MediaAddr, NetworkId, NodeAddr, NodeId, Port};
+use crate::addr::{BearerId, MediaAddr, NetworkId, NodeAddr, NodeId, Port, SocketAddr};
 use crate::bcast::BcastSender;
 use crate::drops::DropCounters;
 use crate::limits::BEARERS_MAX;
@@ -167,6 +167,13 @@ pub enum Event {
     },
     /// Something changed for a socket: ask what it can do now.
     SocketReady(Port),
+    /// A request for a connection was accepted.
+    Connected {
+        /// The socket that asked.
+        port: Port,
+        /// Who accepted.
+        peer: SocketAddr,
+    },
     /// A request for a connection failed.
     ConnectFailed {
         /// The socket that asked.
