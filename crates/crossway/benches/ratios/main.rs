@@ -25,6 +25,9 @@ use crossway_mech::Wait;
 use crossway_sys::topology::Topology;
 use reference::Reference;
 
+/// Until a virtual machine's wake-ups have settled: in the first milliseconds they are up to half faster.
+const WARMUP_MS: u64 = 100;
+
 #[derive(Parser)]
 struct Args {
     /// Pairs of trials per case
@@ -47,7 +50,7 @@ struct Args {
 /// Every case once; those of `loops` have a C loop beside them.
 fn plan(args: &Args) -> anyhow::Result<Plan> {
     let common = format!(
-        "placement = \"other-core\"\ntrials = {}\nwarmup_ms = 30\nmeasure_ms = {}\n",
+        "placement = \"other-core\"\ntrials = {}\nwarmup_ms = {WARMUP_MS}\nmeasure_ms = {}\n",
         args.pairs, args.measure_ms
     );
     let text = format!(

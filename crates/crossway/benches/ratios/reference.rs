@@ -46,7 +46,7 @@ impl Reference {
         Ok(Reference { dir: dir.to_owned(), working_set_bytes })
     }
 
-    /// Repeats a trial: the same size, CPUs and number of messages. Returns messages per second or the median round trip
+    /// Repeats a trial: the same size, CPUs and numbers of messages, before the measured part and in it. Returns messages per second or the median round trip
     /// in nanoseconds.
     pub(crate) fn run(&self, record: &Record) -> anyhow::Result<f64> {
         let program = self.dir.join(record.mechanism.replace('-', "_"));
@@ -55,15 +55,23 @@ impl Reference {
             Workload::PingPong => ("ping-pong", record.latency_ns.first().map_or(1, |l| l.batch)),
             _ => ("throughput", 1),
         };
-        let messages = record.counts.context("the trial counted no messages")?.received.max(8);
+        let counts = record.counts.context("the trial counted no messages")?;
+        let messages = counts.received.max(8);
         let [a, b] = inputs.cpus[..] else { bail!("the trial was not pinned to two CPUs") };
         let told = Command::new("timeout")
             .arg("60")
             .arg(&program)
             .arg(workload)
             .args(
-                [inputs.size_bytes, messages, a.into(), b.into(), self.working_set_bytes]
-                    .map(|n: u64| n.to_string()),
+                [
+                    inputs.size_bytes,
+                    messages,
+                    a.into(),
+                    b.into(),
+                    self.working_set_bytes,
+                    counts.warmup,
+                ]
+                .map(|n: u64| n.to_string()),
             )
             .arg(batch.to_string())
             .output()
