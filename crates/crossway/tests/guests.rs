@@ -316,7 +316,8 @@ fn a_guest_s_kernel_measures_every_mechanism_that_it_has() {
         }
     }
     for id in ["pipe", "uring-pipe", "shm-futex", "tipc-kernel-stream", "tipc-kernel-rdm"] {
-        let measured = |r: &&Record| r.mechanism == id && r.status == Status::Ok;
+        let done = |r: &&Record| matches!(r.status, Status::Ok | Status::Degraded);
+        let measured = |r: &&Record| r.mechanism == id && done(r);
         assert!(records.iter().any(|r| measured(&r)), "{id} was not measured");
     }
 }

@@ -5,6 +5,8 @@
 mod connections;
 mod groups;
 mod guest;
+#[path = "../in_guest/mod.rs"]
+mod in_guest;
 mod messages;
 mod site;
 mod topology;

@@ -1,12 +1,11 @@
 //! The mechanisms that this machine's kernel lacks, in a guest whose kernel has them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::process::Stdio;
 
 use crossway_mech::Probe;
 use crossway_mech::registry;
-use crossway_netlab::{Guest, GuestSpec, NetError};
+
+use crate::in_guest::run_self;
 
 /// What the guest's kernel has and others may lack, by the beginning of the id.
 const KERNELS_OWN: [&str; 2] = ["tipc-kernel-", "sctp"];
@@ -31,34 +30,11 @@ fn what_only_another_kernel_has_passes_in_a_guest() {
     if missing.is_empty() {
         return;
     }
-    let spec = GuestSpec {
-        // Two runs of the suite on one machine must not meet.
-        name: format!("cf{:x}", std::process::id()),
-        memory_mib: 512,
-        program: PathBuf::from(env!("CARGO_BIN_EXE_conformance-guest-part")),
-    };
-    let guest = match Guest::boot(&spec, None) {
-        Ok(guest) => guest,
-        Err(why @ (NetError::NoPrivilege | NetError::MissingTool { .. })) => {
-            return eprintln!("SKIP {missing:?} in a guest: {why}");
-        }
-        Err(why) => panic!("{why}"),
-    };
-    let prefix = guest.prefix();
-    let suite = std::env::current_exe().unwrap();
-    let output = std::process::Command::new(&prefix[0])
-        .args(&prefix[1..])
-        .args(["timeout", WATCHDOG])
-        .arg(suite)
-        // Most of the time of most checks is waiting.
-        .args(["--show-output", "--test-threads=8"])
-        .args(missing.iter().map(|id| type_name(id) + "::"))
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{text}{errors}");
+    // Most of the time of most checks is waiting.
+    let args = ["--show-output", "--test-threads=8"].map(str::to_owned).into_iter();
+    let args = args.chain(missing.iter().map(|id| type_name(id) + "::"));
+    let what = format!("{missing:?}");
+    let Some(text) = run_self("cf", &what, &["timeout", WATCHDOG], args) else { return };
     let mut passed = BTreeMap::new();
     for line in text.lines().filter(|line| line.ends_with("... ok")) {
         let of = line.trim_start_matches("test ").split("::").next().unwrap();

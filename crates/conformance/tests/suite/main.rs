@@ -9,6 +9,8 @@ mod closing;
 mod content;
 mod dying;
 mod guest;
+#[path = "../in_guest/mod.rs"]
+mod in_guest;
 mod leftovers;
 mod limits;
 mod older;
