@@ -3,6 +3,7 @@
 pub use crossway_mech::{Access, Wait};
 use serde::{Deserialize, Serialize};
 
+pub use crate::testbed::Ends;
 use crate::testbed::Testbed;
 
 /// What the two (or more) processes do.
@@ -100,29 +101,6 @@ impl Placement {
             Self::CrossSocket => "cross-socket".to_owned(),
             Self::Cpus { a, b } => format!("cpus-{a}-{b}"),
             Self::Unpinned => "unpinned".to_owned(),
-        }
-    }
-}
-
-/// Where the two ends of a channel are on a testbed.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Ends {
-    /// On two hosts.
-    Between,
-    /// Both on one host; so it is without a testbed.
-    #[default]
-    Within,
-}
-
-impl Ends {
-    /// Its word in plans and records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Ends::Between => "between",
-            Ends::Within => "within",
         }
     }
 }

@@ -36,6 +36,7 @@ pub mod run;
 #[cfg(test)]
 mod samples;
 pub mod shutdown;
+mod stage;
 pub mod stats;
 pub mod steps;
 pub mod testbed;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::inputs::Inputs;
+pub use crate::testbed::LOCAL;
 
 mod hosts;
 
@@ -16,9 +17,6 @@ pub use hosts::{
 
 /// The schema's version; a reader refuses a larger one.
 pub const SCHEMA: u32 = 2;
-
-/// The name of this machine in records without a testbed.
-pub const LOCAL: &str = "local";
 
 fn local() -> String {
     LOCAL.to_owned()

@@ -15,8 +15,34 @@ pub(crate) use bed::Bed;
 pub(crate) use error::BedError;
 pub(crate) use making::Making;
 
-use crate::inputs::Ends;
-use crate::record::LOCAL;
+/// The name of this machine in records without a testbed.
+pub const LOCAL: &str = "local";
+
+/// The names of the hosts of testbeds on this machine.
+const NAMES: [&str; 2] = ["a", "b"];
+
+/// Where the two ends of a channel are on a testbed.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ends {
+    /// On two hosts.
+    Between,
+    /// Both on one host; so it is without a testbed.
+    #[default]
+    Within,
+}
+
+impl Ends {
+    /// Its word in plans and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ends::Between => "between",
+            Ends::Within => "within",
+        }
+    }
+}
 
 /// A place where cases run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -198,6 +224,17 @@ impl HostWords {
         HostWords::parse(text).map_or_else(|_| text.to_owned(), |host| host.name)
     }
 
+    /// The first word of a prefix, without its path; our own program's second: `guest`, `net`.
+    pub(crate) fn prefix_kind(&self) -> String {
+        let Some(first) = self.prefix.first() else { return LOCAL.to_owned() };
+        let name = first.rsplit('/').next().unwrap_or(first);
+        match self.prefix.get(1).map(String::as_str) {
+            Some(second @ ("guest" | "net")) => second.to_owned(),
+            Some("netns") => "netns".to_owned(),
+            _ => name.to_owned(),
+        }
+    }
+
     /// The hosts of a list: separated by commas outside of quotes.
     ///
     /// # Errors
@@ -309,5 +346,14 @@ mod tests {
             ["srun -w n1 to srun -w n2", "srun -w n1 to srun -w n3", "srun -w n2 to srun -w n3"]
         );
         assert_eq!(labels(Ends::Within), ["srun -w n1"]);
+    }
+
+    #[test]
+    fn prefixes_have_kinds() {
+        let kind = |text: &str| HostWords::parse(text).unwrap().prefix_kind();
+        assert_eq!(kind(""), "local");
+        assert_eq!(kind("ip netns exec n"), "netns");
+        assert_eq!(kind("/x/crossway guest exec g --"), "guest");
+        assert_eq!(kind("/usr/bin/ssh a"), "ssh");
     }
 }

@@ -4,7 +4,7 @@
 use crossway_mech::{Mechanism, Rx, Tx};
 
 use crate::payload::next_random;
-use crate::role::{RoleError, Stage};
+use crate::stage::{RoleError, Stage};
 
 const MOST_MESSAGES: usize = 64;
 const LEAST_MESSAGES: usize = 8;

@@ -12,11 +12,10 @@ use rustix::net::SocketAddrAny;
 use rustix::net::addr::SocketAddrArg;
 
 use crate::poll::{Interest, wait_ready};
+pub use crate::tipc_raw::FAMILY;
 use crate::tipc_raw::{ADDRESS_LEN, ERRINFO, Raw, SOL_TIPC};
 use crate::{OsError, socket, tipc_raw};
 
-/// AF_TIPC.
-pub const FAMILY: u16 = 30;
 /// The largest message of every type but stream (TIPC_MAX_USER_MSG_SIZE).
 pub const MAX_MESSAGE_BYTES: usize = 66_000;
 

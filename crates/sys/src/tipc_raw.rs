@@ -9,7 +9,9 @@ use rustix::net::{Shutdown, SocketAddrAny, SocketFlags};
 use crate::OsError;
 use crate::error::last_errno;
 use crate::socket::{self, Kind};
-use crate::tipc::FAMILY;
+
+/// AF_TIPC.
+pub const FAMILY: u16 = 30;
 
 /// Octets of struct sockaddr_tipc.
 pub const ADDRESS_LEN: usize = 16;

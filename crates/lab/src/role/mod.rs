@@ -1,39 +1,17 @@
 //! A role: one end of a measured channel, in a process of its own. It knows its task and nothing else.
 
-mod samples;
-mod stage;
-
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
 use crossway_mech::registry::{self, Visitor};
-use crossway_mech::{Mechanism, OpenError, RecvError, SendError};
+use crossway_mech::{Mechanism, OpenError};
 use crossway_sys::{affinity, lease, proc};
-
-pub(crate) use samples::{Distribution, Samples};
-pub(crate) use stage::{Stage, sleeps};
 
 use crate::control::{
     Answer, ControlError, Order, Task, Window, Wire, offers_from_text, offers_to_text,
 };
+use crate::stage::{RoleError, Stage};
 use crate::{meters, verify, workload};
-
-/// Why a role gives up.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RoleError {
-    #[error("{0}")]
-    Open(#[from] OpenError),
-    #[error("sending: {0}")]
-    Send(#[from] SendError),
-    #[error("receiving: {0}")]
-    Recv(#[from] RecvError),
-    #[error("{0}")]
-    Control(#[from] ControlError),
-    #[error("{0}")]
-    Os(#[from] crossway_sys::OsError),
-    #[error("{0}")]
-    Wrong(String),
-}
 
 /// The hidden subcommand's whole life: orders from standard input until it closes.
 pub fn main() -> ExitCode {

@@ -3,25 +3,31 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
 
 use crossway_mech::Probe;
-use crossway_netlab::{Guest, Lab};
+use crossway_netlab::{Guest, GuestSpec, Lab, NetError};
 
-use super::HostWords;
 use super::error::BedError;
-use super::making::prefix_kind;
-use super::revival::Again;
 use super::tipc::Tipcd;
+use super::{HostWords, Tipc};
 use crate::agent::{Host, HostError, find_address};
 use crate::env::Environment;
 use crate::inputs::{Ends, Inputs};
 use crate::placement::{self, Unplaceable};
 use crate::record::HostRef;
 
-/// The names of the hosts of testbeds on this machine.
-pub(super) const NAMES: [&str; 2] = ["a", "b"];
 /// After so many agents lost in a row a host is given up.
 const MOST_LOSSES: u32 = 3;
+
+/// What it takes to boot a guest again.
+#[derive(Debug)]
+pub(super) struct Again {
+    pub(super) program: PathBuf,
+    pub(super) tipc: Vec<Tipc>,
+    /// How often that was done, by host.
+    pub(super) boots: [u32; 2],
+}
 
 /// A testbed that is up. Dropping it ends the agents, then the guests, then the network.
 #[derive(Debug)]
@@ -51,7 +57,7 @@ impl Bed {
             let Some(about) = host.about() else { continue };
             self.refs.push(HostRef {
                 name: host.name().to_owned(),
-                prefix_kind: prefix_kind(host.words()),
+                prefix_kind: host.words().prefix_kind(),
                 kernel: about.environment.kernel.release.clone(),
                 environment: about.environment.machine_id.clone(),
             });
@@ -183,6 +189,14 @@ impl Bed {
         these.sort_by_key(|(at, _)| on.iter().position(|o| o == at));
         these.into_iter().map(|(_, host)| host).collect()
     }
+}
+
+/// A guest in the place of the host `name`, kept by `program`, which need not be the one that runs.
+pub(super) fn boot_one(lab: &Lab, program: &Path, name: &str) -> Result<Guest, NetError> {
+    let network = lab.network();
+    let mut spec = GuestSpec::new(&format!("{}-{name}", network.name))?;
+    program.clone_into(&mut spec.program);
+    Guest::boot(&spec, Some((network, name)))
 }
 
 impl Drop for Bed {

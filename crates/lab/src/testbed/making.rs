@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use crossway_netlab::{Guest, GuestSpec, HostSpec, Lab, NetError, Topology};
+use crossway_netlab::{Guest, HostSpec, Lab, NetError, Topology};
 use crossway_sys::lease;
 
-use super::bed::{Bed, NAMES};
+use super::bed::{Again, Bed, boot_one};
 use super::error::BedError;
-use super::revival::Again;
 use super::tipc::{self, GUEST_SOCKET, Tipcd};
-use super::{HostWords, Kind, Testbed, Tipc};
+use super::{HostWords, Kind, NAMES, Testbed, Tipc};
 use crate::agent::{Host, HostPlan};
-use crate::record::LOCAL;
 
 /// Leads programs to a `tipcd`.
 const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";
@@ -160,14 +158,6 @@ fn boot(lab: &Lab, program: &Path) -> Result<Vec<Guest>, BedError> {
     Ok(booted.into_iter().collect::<Result<_, _>>()?)
 }
 
-/// A guest in the place of the host `name`, kept by `program`, which need not be the one that runs.
-pub(super) fn boot_one(lab: &Lab, program: &Path, name: &str) -> Result<Guest, NetError> {
-    let network = lab.network();
-    let mut spec = GuestSpec::new(&format!("{}-{name}", network.name))?;
-    program.clone_into(&mut spec.program);
-    Guest::boot(&spec, Some((network, name)))
-}
-
 /// The agent's program: as told; behind ssh what the other machine's PATH has; else this program, whose file the prefix can
 /// see (namespaces, guests, and clusters with a file system in common).
 fn agent_program(words: &HostWords, told: Option<&str>, own: &str) -> String {
@@ -175,17 +165,6 @@ fn agent_program(words: &HostWords, told: Option<&str>, own: &str) -> String {
         (Some(told), Some(_)) => told.to_owned(),
         (None, Some(first)) if first == "ssh" || first.ends_with("/ssh") => "crossway".to_owned(),
         _ => own.to_owned(),
-    }
-}
-
-/// The first word of a prefix, without its path; our own program's second: `guest`, `net`.
-pub(super) fn prefix_kind(words: &HostWords) -> String {
-    let Some(first) = words.prefix.first() else { return LOCAL.to_owned() };
-    let name = first.rsplit('/').next().unwrap_or(first);
-    match words.prefix.get(1).map(String::as_str) {
-        Some(second @ ("guest" | "net")) => second.to_owned(),
-        Some("netns") => "netns".to_owned(),
-        _ => name.to_owned(),
     }
 }
 
@@ -202,14 +181,5 @@ mod tests {
         assert_eq!(program("/usr/bin/ssh a", Some("/opt/crossway")), "/opt/crossway");
         assert_eq!(program("mpirun -np 1", None), "/here/crossway");
         assert_eq!(program("local", Some("/opt/crossway")), "/here/crossway");
-    }
-
-    #[test]
-    fn prefixes_have_kinds() {
-        let kind = |text: &str| prefix_kind(&HostWords::parse(text).unwrap());
-        assert_eq!(kind(""), "local");
-        assert_eq!(kind("ip netns exec n"), "netns");
-        assert_eq!(kind("/x/crossway guest exec g --"), "guest");
-        assert_eq!(kind("/usr/bin/ssh a"), "ssh");
     }
 }

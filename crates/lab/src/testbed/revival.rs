@@ -1,28 +1,17 @@
 //! A guest that died during the run is booted again, so that the trials that follow go on.
 
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
 
 use crossway_netlab::Guest;
 
-use super::Tipc;
-use super::bed::{Bed, NAMES};
+use super::bed::{Bed, boot_one};
 use super::error::BedError;
-use super::making::boot_one;
 use super::tipc::{self, GUEST_SOCKET, Tipcd};
+use super::{NAMES, Tipc};
 use crate::agent::HostError;
 
 /// So often a guest is booted again in one run: more is no accident.
 const MOST_BOOTS: u32 = 2;
-
-/// What it takes to boot a guest again.
-#[derive(Debug)]
-pub(super) struct Again {
-    pub(super) program: PathBuf,
-    pub(super) tipc: Vec<Tipc>,
-    /// How often that was done, by host.
-    pub(super) boots: [u32; 2],
-}
 
 impl Bed {
     /// Sees to it that agents run on these hosts, and the guests that the agents run in.

@@ -7,7 +7,7 @@ use crossway_sys::clock::monotonic_ns;
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, Window};
 use crate::record::Span;
-use crate::role::{Distribution, RoleError, Stage};
+use crate::stage::{Distribution, RoleError, Stage};
 
 pub(super) fn ask<M: Mechanism>(
     stage: &mut Stage<M>,

@@ -15,7 +15,7 @@ use crate::control::{Outcome, Part, Window};
 use crate::inputs::Workload;
 use crate::meters::RoleMeter;
 use crate::payload::{Checker, Seen, Source, write_in_place};
-use crate::role::{RoleError, Stage};
+use crate::stage::{RoleError, Stage};
 
 /// Does this role's part of one window.
 pub(crate) fn run<M: Mechanism>(

@@ -8,7 +8,7 @@ use super::throughput::{acknowledge, end_lossy, receive_lossy};
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, PaceSeen, Window};
 use crate::record::Span;
-use crate::role::{Distribution, RoleError, Stage};
+use crate::stage::{Distribution, RoleError, Stage};
 
 /// A burst that begins so much after its instant is late, or after a tenth of the period if that is less.
 const LATE_NS: u64 = 1_000_000;

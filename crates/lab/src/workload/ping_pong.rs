@@ -5,7 +5,7 @@ use crossway_mech::{Mechanism, Tx};
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, Window};
 use crate::record::Span;
-use crate::role::{RoleError, Stage};
+use crate::stage::{RoleError, Stage};
 
 pub(super) fn ask<M: Mechanism>(
     stage: &mut Stage<M>,

@@ -13,7 +13,7 @@ use super::{ByCopy, InPlace, Put, enter, metered};
 use crate::control::Outcome;
 use crate::inputs::Workload;
 use crate::payload::{Checker, SENDER_SHIFT, Seen, sender_of};
-use crate::role::{RoleError, Stage, sleeps};
+use crate::stage::{RoleError, Stage, sleeps};
 
 /// Messages taken from one channel before the next gets its turn.
 const TURN: u32 = 16;

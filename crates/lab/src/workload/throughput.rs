@@ -9,7 +9,7 @@ use crossway_sys::clock::{instant_at, monotonic_ns, sleep_until_ns};
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, Window};
 use crate::payload::{END_MARK, Seen};
-use crate::role::{RoleError, Stage};
+use crate::stage::{RoleError, Stage};
 
 /// Time between two end marks.
 const MARK_PERIOD_NS: u64 = 1_000_000;

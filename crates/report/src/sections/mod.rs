@@ -2,10 +2,10 @@
 
 mod asked;
 mod fits;
+mod limits;
 mod method;
 mod troubles;
 
-use crate::limits;
 use crate::run::Run;
 use crate::section::Section;
 use crate::steps::{self, Shapes};
@@ -16,7 +16,7 @@ pub use troubles::status_name;
 pub fn all(run: &Run, shapes: &Shapes) -> Vec<Section> {
     [
         steps::section(run, shapes),
-        limits::section(run),
+        limits::limits(run),
         fits::fits(run),
         troubles::troubles(run),
         asked::asked(run),

@@ -13,7 +13,8 @@ use crossway_lab::record::{
 };
 use crossway_report::histograms::Histograms;
 use crossway_report::raw::{Raw, TRIALS_MAX};
-use crossway_report::{Run, RunError, charts, html, json, limits, svg, terminal};
+use crossway_report::steps::Shapes;
+use crossway_report::{Run, RunError, charts, html, json, sections, svg, terminal};
 use page::page;
 use synthetic::{Ask, MADE, Noise};
 
@@ -190,7 +191,8 @@ fn figures_stand_beside_the_limit_that_binds_them() {
     synthetic::write(dir.path(), &records);
     synthetic::write_surroundings(dir.path());
     let run = Run::read(dir.path()).expect("it was written above");
-    let section = limits::section(&run).expect("there are limits");
+    let sections = sections::all(&run, &Shapes::of(&run));
+    let section = sections.iter().find(|s| s.id == "limits").expect("there are limits");
     let beside = &section.tables[0];
     let ratio = |mechanism: &str| {
         let row = beside.rows.iter().find(|r| r.cells[0].text == mechanism).expect("a row");

@@ -1,13 +1,19 @@
 //! What a role has at hand while it works: its ends, its messages, its account.
 
+mod error;
+mod samples;
+
+use std::time::Duration;
+
 use crossway_mech::{
     Access, Boundaries, Caps, Facts, Listener, Mechanism, Offer, Reliability, Rx, Spec, Tx, Wait,
 };
 use crossway_sys::clock::{Ticker, instant_at, monotonic_ns};
 use crossway_sys::proc;
-use std::time::Duration;
 
-use super::{RoleError, Samples};
+pub(crate) use error::RoleError;
+pub(crate) use samples::{Distribution, Samples};
+
 use crate::control::{Part, Task, Window};
 use crate::inputs::Workload;
 use crate::line_buffer::LineBuffer;

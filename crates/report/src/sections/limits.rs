@@ -1,0 +1,203 @@
+//! Physical limits, and every figure beside the limit that binds it.
+
+use crossway_lab::limits::{Limits as Measured, Spread, WakeKind};
+use crossway_lab::record::Span;
+
+use crate::limits::estimate;
+use crate::ranking::Metric;
+use crate::run::Run;
+use crate::section::Section;
+use crate::sheet::{Cell, Row, Sheet};
+use crate::summary::Case;
+use crate::units::{self, Quantity, three_digits};
+
+/// With more pairs than this the heat map says it better than a list.
+const PAIRS_SHOWN: usize = 6;
+
+/// The section of limits and of figures beside them.
+pub(super) fn limits(run: &Run) -> Option<Section> {
+    let mut tables: Vec<Sheet> = beside(run).into_iter().collect();
+    tables.extend(run.limits.0.iter().flat_map(measured));
+    (!tables.is_empty()).then(|| Section {
+        id: "limits",
+        title: "Physical limits",
+        paragraphs: vec![
+            "What no mechanism on this machine can beat, measured with nothing in the way, and every figure beside the limit that \
+             binds it. A ratio near 1 leaves nothing to gain; a large one is the price of what the mechanism does besides moving \
+             the message. Small ranges hold the middle 80 % of the samples."
+                .to_owned(),
+        ],
+        tables,
+        ..Section::default()
+    })
+}
+
+fn beside(run: &Run) -> Option<Sheet> {
+    let summary = &run.summary;
+    let small = {
+        let sizes = summary.sizes(|c| c.setting == 0 && Metric::RoundTripP50.of(c).is_some());
+        sizes.iter().find(|s| **s == 64).or(sizes.first()).copied()
+    };
+    let large =
+        summary.sizes(|c| c.setting == 0 && Metric::ByteRate.of(c).is_some()).last().copied();
+    let rows: Vec<Row> = summary
+        .contenders
+        .iter()
+        .enumerate()
+        .filter_map(|(index, contender)| {
+            let case = |size: Option<u64>, metric: Metric| {
+                let of = |c: &&Case| c.contender == index && c.setting == 0 && !c.degraded;
+                summary
+                    .cases
+                    .iter()
+                    .filter(of)
+                    .find(|c| Some(c.size_bytes) == size && metric.of(c).is_some())
+            };
+            let mut cells = vec![Cell::text(contender.label())];
+            let mut known = false;
+            let trip = case(small, Metric::RoundTripP50).and_then(|c| {
+                let figure = c.latency(Span::RoundTrip)?.p50;
+                Some((figure, run.limits.round_trip_limit(contender, c)?))
+            });
+            match trip {
+                Some((figure, (name, limit))) => {
+                    known = true;
+                    cells.push(Cell::figure(Quantity::Duration, Some(figure)));
+                    cells.push(Cell::text(format!("{name}, {}", Quantity::Duration.show(limit))));
+                    cells.push(Cell {
+                        text: format!("{} ×", three_digits(figure.value / limit)),
+                        sort: Some(figure.value / limit),
+                        ..Cell::default()
+                    });
+                }
+                None => cells.extend(["–", "–", "–"].map(Cell::text)),
+            }
+            let carried = case(large, Metric::ByteRate).and_then(|c| {
+                let figure = Metric::ByteRate.of(c)?;
+                Some((figure, run.limits.throughput_limit(contender, c.size_bytes)?))
+            });
+            match carried {
+                Some((figure, (name, limit))) => {
+                    known = true;
+                    cells.push(Cell::figure(Quantity::ByteRate, Some(figure)));
+                    cells.push(Cell::text(format!("{name}, {}", Quantity::ByteRate.show(limit))));
+                    cells.push(Cell {
+                        text: Quantity::Share.show(figure.value / limit),
+                        sort: Some(figure.value / limit),
+                        ..Cell::default()
+                    });
+                }
+                None => cells.extend(["–", "–", "–"].map(Cell::text)),
+            }
+            known.then_some(Row { class: None, cells })
+        })
+        .collect();
+    let named = |size: Option<u64>| size.map(units::size).unwrap_or_default();
+    (!rows.is_empty()).then(|| Sheet {
+        title: "Figures beside the limit that binds them".to_owned(),
+        heads: vec![
+            "Mechanism".to_owned(),
+            format!("Round trip, {}", named(small)),
+            "Bound by".to_owned(),
+            "Ratio".to_owned(),
+            format!("Throughput, {}", named(large)),
+            "Bound by".to_owned(),
+            "Reached".to_owned(),
+        ],
+        rows,
+        sortable: true,
+    })
+}
+
+fn measured(limits: &Measured) -> Vec<Sheet> {
+    let duration = |name: String, spread: &Spread| Row {
+        class: None,
+        cells: vec![Cell::text(name), Cell::figure(Quantity::Duration, Some(estimate(spread)))],
+    };
+    let mut rows = vec![
+        duration("System call (getppid)".to_owned(), &limits.system_call_ns),
+        duration("Reading the clock (CLOCK_MONOTONIC)".to_owned(), &limits.clock_read_ns),
+        duration("Reading the time stamp counter".to_owned(), &limits.counter_read_ns),
+    ];
+    for pair in limits.cache_lines.iter().take(PAIRS_SHOWN) {
+        let near =
+            if pair.relation.is_empty() { String::new() } else { format!(" ({})", pair.relation) };
+        let between = format!("between CPU {} and {}{near}", pair.a, pair.b);
+        rows.push(duration(format!("Round trip on one cache line {between}"), &pair.one_line_ns));
+        rows.push(duration(format!("On two cache lines {between}"), &pair.two_lines_ns));
+    }
+    for wake in &limits.wakes {
+        let kind = match wake.kind {
+            WakeKind::Futex => "futex",
+            WakeKind::Eventfd => "eventfd",
+        };
+        rows.push(duration(
+            format!(
+                "Waking a {kind} sleeper, CPU {} to {}, after {}",
+                wake.a,
+                wake.b,
+                Quantity::Duration.show(wake.idle_us as f64 * 1e3)
+            ),
+            &wake.wake_to_run_ns,
+        ));
+    }
+    let mut sheets = vec![Sheet {
+        title: "Time".to_owned(),
+        heads: ["Limit", "Median"].map(str::to_owned).to_vec(),
+        rows,
+        sortable: false,
+    }];
+    let mut copies: Vec<Row> = limits
+        .memcpy
+        .iter()
+        .map(|m| Row {
+            class: None,
+            cells: vec![
+                Cell::text("memcpy on one CPU"),
+                Cell {
+                    text: units::size(m.size_bytes),
+                    sort: Some(m.size_bytes as f64),
+                    ..Cell::default()
+                },
+                Cell::figure(Quantity::ByteRate, Some(estimate(&m.bytes_per_s))),
+            ],
+        })
+        .collect();
+    copies.extend(limits.copies.iter().map(|c| Row {
+        class: None,
+        cells: vec![
+            Cell::text(format!(
+                "{} between CPU {} and {}",
+                if c.copies == 1 { "One copy" } else { "Two copies" },
+                c.a,
+                c.b
+            )),
+            Cell {
+                text: units::size(c.size_bytes),
+                sort: Some(c.size_bytes as f64),
+                ..Cell::default()
+            },
+            Cell::figure(Quantity::ByteRate, Some(estimate(&c.bytes_per_s))),
+        ],
+    }));
+    if !copies.is_empty() {
+        sheets.push(Sheet {
+            title: "Copying".to_owned(),
+            heads: ["Limit", "Size", "Median"].map(str::to_owned).to_vec(),
+            rows: copies,
+            sortable: true,
+        });
+    }
+    if !limits.gaps.is_empty() {
+        sheets.push(Sheet {
+            title: "Limits not measured".to_owned(),
+            rows: limits
+                .gaps
+                .iter()
+                .map(|gap| Row { class: None, cells: vec![Cell::text(gap)] })
+                .collect(),
+            ..Sheet::default()
+        });
+    }
+    sheets
+}
