@@ -19,6 +19,7 @@ BASH     = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 ZSH      = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 FISH     = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 UNITS    = $(DESTDIR)$(PREFIX)/lib/systemd/system
+ABI      = $(shell sed -n 's/^const ABI: u32 = \(.*\);/\1/p' crates/tipc/capi/build.rs)
 VERSION  = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
@@ -62,7 +63,9 @@ install: build
 install-built:
 	install -d $(BIN) $(MAN) $(LIB)/pkgconfig $(INCLUDE) $(EXAMPLES) $(BASH) $(ZSH) $(FISH) $(UNITS)
 	install -m755 $(BUILT)/crossway $(BUILT)/tipcd $(BIN)
-	install -m755 $(BUILT)/libcrossway_tipc.so $(LIB)
+	install -m755 $(BUILT)/libcrossway_tipc.so $(LIB)/libcrossway_tipc.so.$(VERSION)
+	ln -sf libcrossway_tipc.so.$(VERSION) $(LIB)/libcrossway_tipc.so.$(ABI)
+	ln -sf libcrossway_tipc.so.$(ABI) $(LIB)/libcrossway_tipc.so
 	install -m644 $(BUILT)/libcrossway_tipc.a $(LIB)
 	install -m644 crates/tipc/capi/include/crossway_tipc.h $(INCLUDE)
 	install -m644 crates/tipc/capi/examples/echo.c $(EXAMPLES)
@@ -75,7 +78,8 @@ install-built:
 	$(BUILT)/crossway completions fish > $(FISH)/crossway.fish
 
 uninstall:
-	rm -f $(BIN)/crossway $(BIN)/tipcd $(LIB)/libcrossway_tipc.so $(LIB)/libcrossway_tipc.a
+	rm -f $(BIN)/crossway $(BIN)/tipcd
+	rm -f $(LIB)/libcrossway_tipc.a $(LIB)/libcrossway_tipc.so $(LIB)/libcrossway_tipc.so.$(ABI) $(LIB)/libcrossway_tipc.so.$(VERSION)
 	rm -f $(LIB)/pkgconfig/crossway-tipc.pc $(INCLUDE)/crossway_tipc.h $(UNITS)/tipcd.service
 	rm -f $(MAN)/crossway.1 $(MAN)/crossway-*.1 $(MAN)/tipcd.1
 	rm -f $(BASH)/crossway $(ZSH)/_crossway $(FISH)/crossway.fish

@@ -76,9 +76,11 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
     succeeds(Command::new(at("bin/crossway")).arg("--version"));
 
     let pkg_config = |word: &str| {
+        let words = if word == "--static" { "--static --libs" } else { word };
         let text = succeeds(
             Command::new("pkg-config")
-                .args([word, "crossway-tipc"])
+                .args(words.split(' '))
+                .arg("crossway-tipc")
                 .env("PKG_CONFIG_SYSROOT_DIR", &dest)
                 .env("PKG_CONFIG_PATH", at("lib/pkgconfig")),
         );
@@ -94,10 +96,27 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
             .args(pkg_config("--cflags"))
             .args(pkg_config("--libs")),
     );
+    // A program binds to the name that says the ABI; the library without it can be built in as well.
+    let lib = at("lib");
+    let target = |name: &str| std::fs::read_link(lib.join(name)).unwrap();
+    let file = format!("libcrossway_tipc.so.{}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(target("libcrossway_tipc.so").to_str(), Some("libcrossway_tipc.so.0"));
+    assert_eq!(target("libcrossway_tipc.so.0").to_str(), Some(&file[..]));
+    let fixed = dir.path().join("echo-static");
+    let libs: Vec<_> =
+        pkg_config("--static").into_iter().filter(|word| word != "-lcrossway_tipc").collect();
+    succeeds(
+        Command::new("cc")
+            .args(["-o".as_ref(), fixed.as_os_str(), example.as_os_str()])
+            .args(pkg_config("--cflags"))
+            .arg(lib.join("libcrossway_tipc.a"))
+            .args(libs),
+    );
     let tipcd =
         LoneTipcd::start(Command::new(at("bin/tipcd")), &dir.path().join("tipcd.sock")).unwrap();
     let said = succeeds(Command::new(&program).arg(tipcd.path()).env("LD_LIBRARY_PATH", at("lib")));
     assert_eq!(said, "hello\nnobody: No route to host\n");
+    assert_eq!(succeeds(Command::new(&fixed).arg(tipcd.path())), said);
 
     make("uninstall");
     assert_eq!(files(&dest), Vec::<PathBuf>::new());

@@ -6,8 +6,8 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 
-use crossway_tipc_client::address::{Address, Binding, SocketAddress};
-use crossway_tipc_client::{Backend, Errno, ErrorCode, Event, Kind, ServiceRange, Socket};
+use crossway_tipc_client::address::{Address, SocketAddress};
+use crossway_tipc_client::{Backend, Errno, Kind, Message, Socket};
 
 use crate::layout::{CtipcAddress, CtipcMessage, CtipcSocket, count, done, negative, patience};
 
@@ -15,7 +15,10 @@ thread_local! {
     static WHY: RefCell<CString> = RefCell::default();
 }
 
-/// The address behind a pointer, `None` for NULL.
+/// AF_UNSPEC: no address.
+const UNSPECIFIED: u16 = 0;
+
+/// The address behind a pointer, `None` for NULL and AF_UNSPEC.
 ///
 /// # Safety
 /// NULL, or an address that lives.
@@ -23,6 +26,7 @@ unsafe fn address(pointer: *const CtipcAddress) -> Result<Option<Address>, Errno
     // SAFETY: as the caller promises.
     match unsafe { pointer.as_ref() } {
         None => Ok(None),
+        Some(address) if address.family == UNSPECIFIED => Ok(None),
         Some(address) => Address::decode(&address.octets()).map(Some).map_err(|_| Errno::INVAL),
     }
 }
@@ -47,9 +51,11 @@ pub unsafe extern "C" fn ctipc_open(
     out: *mut *mut CtipcSocket,
 ) -> c_int {
     let Some(kind) = u32::try_from(kind).ok().and_then(Kind::from_number) else {
+        WHY.set(c"not a kind of TIPC socket: give CTIPC_STREAM, _DGRAM, _RDM or _SEQPACKET".into());
         return negative(Errno::PROTOTYPE);
     };
     if out.is_null() {
+        WHY.set(c"no place for the new socket: `out` is NULL".into());
         return negative(Errno::FAULT);
     }
     let backend = if path.is_null() {
@@ -113,11 +119,7 @@ pub unsafe extern "C" fn ctipc_bind(s: *const CtipcSocket, address: *const Ctipc
     let (s, address) = unsafe { (socket(s), address.as_ref()) };
     done(s.and_then(|s| match address {
         None => s.unbind_all(),
-        // Nonsense is told before anything is asked.
-        Some(address) => {
-            Binding::decode(&address.octets()).map_err(|_| Errno::INVAL)?;
-            s.bind_raw(&address.octets())
-        }
+        Some(address) => s.bind_raw(&address.octets()),
     }))
 }
 
@@ -188,8 +190,10 @@ pub unsafe extern "C" fn ctipc_send(
     to: *const CtipcAddress,
     timeout_ms: i64,
 ) -> i64 {
-    let data = if data.is_null() || len == 0 {
+    let data = if len == 0 {
         &[]
+    } else if data.is_null() {
+        return negative(Errno::FAULT).into();
     } else {
         // SAFETY: so many octets, as the caller promises.
         unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) }
@@ -211,6 +215,48 @@ pub unsafe extern "C" fn ctipc_recv(
     message: *mut CtipcMessage,
     timeout_ms: i64,
 ) -> i64 {
+    // SAFETY: as the caller promises.
+    unsafe {
+        receive(s, data, len, message, |s, buf| match message.is_null() {
+            true => s.recv(buf, patience(timeout_ms)).map(Got::Octets),
+            false => s.recv_message(buf, patience(timeout_ms)).map(Got::Message),
+        })
+    }
+}
+
+/// As ctipc_recv with a `message`, which may be NULL here; what was found stays to be received.
+///
+/// # Safety
+/// As for [`ctipc_recv`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_peek(
+    s: *const CtipcSocket,
+    data: *mut c_void,
+    len: usize,
+    message: *mut CtipcMessage,
+    timeout_ms: i64,
+) -> i64 {
+    // SAFETY: as the caller promises.
+    unsafe {
+        receive(s, data, len, message, |s, buf| s.peek(buf, patience(timeout_ms)).map(Got::Message))
+    }
+}
+
+/// What a receive call of the library gave.
+enum Got {
+    Octets(usize),
+    Message(Message),
+}
+
+/// # Safety
+/// As for [`ctipc_recv`].
+unsafe fn receive(
+    s: *const CtipcSocket,
+    data: *mut c_void,
+    len: usize,
+    message: *mut CtipcMessage,
+    call: impl FnOnce(&Socket, &mut [u8]) -> Result<Got, Errno>,
+) -> i64 {
     if data.is_null() || len == 0 {
         return negative(Errno::INVAL).into();
     }
@@ -220,38 +266,15 @@ pub unsafe extern "C" fn ctipc_recv(
         std::slice::from_raw_parts_mut(data.cast::<u8>(), len)
     };
     // SAFETY: as the caller promises.
-    let s = match unsafe { socket(s) } {
-        Ok(s) => s,
-        Err(errno) => return negative(errno).into(),
-    };
-    if message.is_null() {
-        return count(s.recv(buf, patience(timeout_ms)));
-    }
-    count(s.recv_message(buf, patience(timeout_ms)).map(|got| {
-        let (event, error) = match got.event {
-            Event::Data => (0, None),
-            Event::Returned(code) => (1, Some(code)),
-            Event::End(code) => (2, Some(code)),
-            Event::MemberUp => (3, None),
-            Event::MemberDown => (4, None),
-        };
-        let service = got.service.unwrap_or(ServiceRange { service: 0, lower: 0, upper: 0 });
-        // SAFETY: can be written to, as the caller promises.
-        unsafe {
-            message.write(CtipcMessage {
-                from: CtipcAddress::of(got.from),
-                event,
-                error: error.map_or(0, ErrorCode::number).into(),
-                truncated: got.truncated.into(),
-                has_service: got.service.is_some().into(),
-                service: service.service,
-                lower: service.lower,
-                upper: service.upper,
-                has_member: got.member.is_some().into(),
-                member: got.member.unwrap_or(0),
-            });
+    count(unsafe { socket(s) }.and_then(|s| call(s, buf)).map(|got| match got {
+        Got::Octets(len) => len,
+        Got::Message(got) => {
+            if !message.is_null() {
+                // SAFETY: can be written to, as the caller promises.
+                unsafe { message.write(CtipcMessage::of(&got)) };
+            }
+            got.len
         }
-        got.len
     }))
 }
 
@@ -326,4 +349,40 @@ pub unsafe extern "C" fn ctipc_getsockopt(
     }
     // SAFETY: as the caller promises.
     done(unsafe { socket(s) }.and_then(|s| s.option(name)).map(|got| unsafe { value.write(got) }))
+}
+
+/// Joins a group. flags: CTIPC_LOOPBACK, CTIPC_MEMBER_EVENTS.
+///
+/// # Safety
+/// `s` is NULL or a socket.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_join(
+    s: *const CtipcSocket,
+    group: u32,
+    instance: u32,
+    scope: u32,
+    flags: u32,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    done(unsafe { socket(s) }.and_then(|s| s.join([group, instance, scope, flags])))
+}
+
+/// Leaves the group.
+///
+/// # Safety
+/// `s` is NULL or a socket.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_leave(s: *const CtipcSocket) -> c_int {
+    // SAFETY: as the caller promises.
+    done(unsafe { socket(s) }.and_then(Socket::leave))
+}
+
+/// How a connect that did not wait has failed, told once (SO_ERROR); 0 when it has not.
+///
+/// # Safety
+/// `s` is NULL or a socket.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ctipc_take_error(s: *const CtipcSocket) -> c_int {
+    // SAFETY: as the caller promises.
+    done(unsafe { socket(s) }.and_then(|s| s.take_error().map_or(Ok(()), Err)))
 }

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
 use crossway_tipc_client::address::SocketAddress;
-use crossway_tipc_client::{Errno, Patience, Socket};
+use crossway_tipc_client::{Errno, ErrorCode, Event, Message, Patience, ServiceRange, Socket};
 
 /// A socket.
 pub struct CtipcSocket(pub(crate) Socket);
@@ -49,6 +49,31 @@ impl CtipcAddress {
 
     pub(crate) fn of(socket: SocketAddress) -> Self {
         Self { family: 30, form: 3, scope: 0, a: socket.port, b: socket.node, c: 0 }
+    }
+}
+
+impl CtipcMessage {
+    pub(crate) fn of(got: &Message) -> Self {
+        let (event, error) = match got.event {
+            Event::Data => (0, None),
+            Event::Returned(code) => (1, Some(code)),
+            Event::End(code) => (2, Some(code)),
+            Event::MemberUp => (3, None),
+            Event::MemberDown => (4, None),
+        };
+        let service = got.service.unwrap_or(ServiceRange { service: 0, lower: 0, upper: 0 });
+        Self {
+            from: CtipcAddress::of(got.from),
+            event,
+            error: error.map_or(0, ErrorCode::number).into(),
+            truncated: got.truncated.into(),
+            has_service: got.service.is_some().into(),
+            service: service.service,
+            lower: service.lower,
+            upper: service.upper,
+            has_member: got.member.is_some().into(),
+            member: got.member.unwrap_or(0),
+        }
     }
 }
 

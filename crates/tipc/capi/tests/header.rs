@@ -77,42 +77,135 @@ fn the_header_follows_the_source() {
     );
 }
 
+/// The library and a tipcd as this workspace builds them.
+struct Built {
+    target: PathBuf,
+    dir: tempfile::TempDir,
+}
+
+impl Built {
+    /// `None` where there is no compiler.
+    fn new() -> Option<Self> {
+        for tool in ["cc", "c++", "nm", "readelf"] {
+            if let Err(error) = Command::new(tool).arg("--version").output() {
+                eprintln!("SKIP the C interface: {tool}: {error}; install gcc, g++ and binutils");
+                return None;
+            }
+        }
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "-p", "crossway-tipc-capi", "-p", "crossway-tipc-node"])
+            .status()
+            .unwrap();
+        assert!(built.success(), "the library does not build");
+        // This program is target/<profile>/deps/header-*; cargo build made the dev profile's.
+        let exe = std::env::current_exe().unwrap();
+        let target = exe.ancestors().nth(3).unwrap().join("debug");
+        let dir = tempfile::tempdir().unwrap();
+        // As `make install` names it.
+        let library = target.join("libcrossway_tipc.so");
+        for name in ["libcrossway_tipc.so", SONAME] {
+            std::os::unix::fs::symlink(&library, dir.path().join(name)).unwrap();
+        }
+        Some(Self { target, dir })
+    }
+
+    fn library(&self) -> PathBuf {
+        self.target.join("libcrossway_tipc.so")
+    }
+
+    fn program(&self, compiler: &str, words: &[&str], source: &str) -> PathBuf {
+        let program = self.dir.path().join(format!("program-{compiler}"));
+        let compiled = Command::new(compiler)
+            .args(["-Wall", "-Wextra", "-pedantic", "-Werror"])
+            .args(words)
+            .arg(here(source))
+            .args(["-x", "none"])
+            .arg(format!("-I{}", here("include").display()))
+            .arg(format!("-L{}", self.dir.path().display()))
+            .arg(format!("-Wl,-rpath,{}", self.dir.path().display()))
+            .args(["-lcrossway_tipc", "-o"])
+            .arg(&program)
+            .status()
+            .unwrap();
+        assert!(compiled.success(), "{source} does not compile with {compiler} {words:?}");
+        program
+    }
+
+    fn tipcd(&self) -> LoneTipcd {
+        let command = Command::new(self.target.join("tipcd"));
+        LoneTipcd::start(command, &self.dir.path().join("s")).unwrap()
+    }
+}
+
+const SONAME: &str = "libcrossway_tipc.so.0";
+
+/// Words of a tool's output.
+fn words_of(tool: &str, args: &[&str], file: &Path) -> Vec<String> {
+    let out = Command::new(tool).args(args).arg(file).output().unwrap();
+    assert!(out.status.success());
+    String::from_utf8(out.stdout).unwrap().split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_shared_object_has_a_name_and_exports_the_header_and_nothing_else() {
+    let Some(built) = Built::new() else { return };
+    let dynamic = words_of("readelf", &["-d"], &built.library());
+    assert!(dynamic.contains(&format!("[{SONAME}]")), "{dynamic:?}");
+    let mut exported: Vec<_> = words_of("nm", &["-D", "--defined-only", "-P"], &built.library())
+        .into_iter()
+        .filter(|word| word.contains('_'))
+        .collect();
+    exported.sort_unstable();
+    let mut named: Vec<_> = functions();
+    named.sort_unstable();
+    assert_eq!(exported, named);
+    let program = built.program("cc", &["-std=c99"], "examples/echo.c");
+    let needs = words_of("readelf", &["-d"], &program);
+    assert!(needs.contains(&format!("[{SONAME}]")), "{needs:?}");
+}
+
+/// The names of all functions of the header.
+fn functions() -> Vec<String> {
+    let prototypes = prototypes();
+    let calls = prototypes.lines().filter(|line| line.ends_with(");"));
+    calls
+        .map(|line| line.split_once('(').unwrap().0.rsplit([' ', '*']).next().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn every_function_does_in_c_and_in_cpp_what_the_header_says() {
+    let source = std::fs::read_to_string(here("tests/every_function.c")).unwrap();
+    for name in functions() {
+        assert!(
+            source.contains(&format!("{name}(")),
+            "tests/every_function.c does not call {name}"
+        );
+    }
+    let Some(built) = Built::new() else { return };
+    for (compiler, words) in
+        [("cc", &["-std=c99", "-D_POSIX_C_SOURCE=200809L"][..]), ("c++", &["-std=c++11", "-xc++"])]
+    {
+        let program = built.program(compiler, words, "tests/every_function.c");
+        let tipcd = built.tipcd();
+        let out = Command::new(&program).arg(tipcd.path()).output().unwrap();
+        let errors = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.success(), "{compiler}: {errors}");
+        assert_eq!(out.stdout, b"all calls held\n");
+    }
+}
+
 #[test]
 fn the_example_runs_on_a_tipcd() {
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "-p", "crossway-tipc-capi", "-p", "crossway-tipc-node"])
-        .status()
-        .unwrap();
-    assert!(built.success(), "the library does not build");
-    // This program is target/<profile>/deps/header-*; cargo build made the dev profile's.
-    let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().join("debug");
-    let dir = tempfile::tempdir().unwrap();
-    let program = dir.path().join("echo");
-    let compiled = Command::new("cc")
-        .args(["-Wall", "-Wextra", "-Werror", "-std=c99"])
-        .arg(here("examples/echo.c"))
-        .arg(format!("-I{}", here("include").display()))
-        .arg(format!("-L{}", target.display()))
-        .arg(format!("-Wl,-rpath,{}", target.display()))
-        .args(["-lcrossway_tipc", "-o"])
-        .arg(&program)
-        .status();
-    match compiled {
-        Ok(status) => assert!(status.success(), "the example does not compile"),
-        Err(error) => {
-            return eprintln!(
-                "SKIP the_example_runs_on_a_tipcd: cc: {error}; install gcc or clang"
-            );
-        }
-    }
-    let tipcd =
-        LoneTipcd::start(Command::new(target.join("tipcd")), &dir.path().join("s")).unwrap();
+    let Some(built) = Built::new() else { return };
+    let program = built.program("cc", &["-std=c99"], "examples/echo.c");
+    let tipcd = built.tipcd();
     let out = Command::new(&program).arg(tipcd.path()).output().unwrap();
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
     let errors = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(out.status.success(), "{errors}");
     assert_eq!(said, "hello\nnobody: No route to host\n");
-    let absent = dir.path().join("absent");
+    let absent = built.dir.path().join("absent");
     let out = Command::new(&program).arg(&absent).output().unwrap();
     assert!(!out.status.success());
     let errors = String::from_utf8_lossy(&out.stderr).into_owned();
