@@ -1,5 +1,7 @@
 //! Groups, as programs use them.
 
+use std::time::{Duration, Instant};
+
 use crossway_tipc_client::{Address, Errno, Event, Kind, Message, Patience, Socket};
 
 use crate::site::{Site, soon};
@@ -70,4 +72,42 @@ fn members_meet_send_in_four_ways_and_part() {
     assert_eq!(fresh.join([63, 1, 2, 0]), Err(Errno::ACCESS), "a reserved type");
     assert_eq!(fresh.join([GROUP, 1, 4, 0]), Err(Errno::INVAL), "no such scope");
     assert_eq!(fresh.option(135), Ok(0));
+}
+
+#[test]
+fn a_member_that_does_not_read_stops_who_sends_to_it_and_gets_everything() {
+    let site = Site::lone();
+    let (slow, sender) = (member(&site, 1, 0), member(&site, 2, EVENTS));
+    let mut buf = vec![0; 10_000];
+    assert_eq!(next(&sender, &mut buf).event, Event::MemberUp);
+    let message = |n: u32| {
+        let mut octets = n.to_ne_bytes().to_vec();
+        octets.resize(8_000, 7);
+        octets
+    };
+    let mut sent = 0;
+    let brief = || Patience::Until(Instant::now() + Duration::from_millis(50));
+    loop {
+        match sender.send(&message(sent), None, brief()) {
+            Ok(_) => sent += 1,
+            Err(errno) => break assert_eq!(errno, Errno::AGAIN),
+        }
+        assert!(sent < 5_000, "there is no end of room");
+    }
+    assert!(sent > 5, "{sent}");
+    for n in 0..sent {
+        assert_eq!(slow.recv(&mut buf, soon()), Ok(8_000));
+        assert_eq!(buf[..4], n.to_ne_bytes());
+    }
+    sender.send(&message(sent), None, soon()).unwrap();
+    assert_eq!(slow.recv(&mut buf, soon()), Ok(8_000));
+}
+
+#[test]
+fn what_a_member_cannot_do() {
+    let site = Site::lone();
+    let one = member(&site, 1, 0);
+    let range = crossway_tipc_client::ServiceRange::single(1200, 1);
+    assert_eq!(one.bind(range, crossway_tipc_client::Scope::Node), Err(Errno::ACCESS));
+    assert_eq!(one.connect(Some(range.into()), Patience::Now), Err(Errno::INVAL));
 }

@@ -15,7 +15,7 @@ fn a_kernel_s_sockets_pass_the_same_suite() {
     // All tests use one node, so one after the other.
     let args = ["--test-threads=1".to_owned()];
     let Some(text) = run_self("cs", "the sockets of a kernel", &before, args) else { return };
-    for subject in ["connections", "groups", "messages", "topology"] {
+    for subject in ["connections", "ends", "groups", "messages", "topology"] {
         let passed =
             |line: &str| line.starts_with(&format!("test {subject}::")) && line.ends_with("... ok");
         assert!(text.lines().any(passed), "nothing of {subject} was run: {text}");

@@ -3,6 +3,7 @@
 //! Everything that a socket of a lone node can do, errors included. Where a test knows which back end it runs on, it says why.
 
 mod connections;
+mod ends;
 mod groups;
 mod guest;
 #[path = "../in_guest/mod.rs"]

@@ -52,3 +52,113 @@ fn a_subscription_ends_with_its_time() {
     topology.send(b"nonsense", None, Patience::Forever).unwrap();
     assert_eq!(topology.recv(&mut event, soon()), Ok(0));
 }
+
+const PORTS: u32 = 1;
+const SERVICES: u32 = 2;
+const CANCEL: u32 = 4;
+const FOREVER: u32 = u32::MAX;
+
+#[test]
+fn requests_that_mean_nothing_end_the_connection() {
+    let site = Site::lone();
+    let good = subscription(1000, FOREVER, PORTS);
+    let mut upside_down = good.clone();
+    upside_down[4..8].copy_from_slice(&9_u32.to_ne_bytes());
+    upside_down[8..12].copy_from_slice(&8_u32.to_ne_bytes());
+    let both = subscription(1000, FOREVER, PORTS | SERVICES);
+    for request in [both, upside_down, good[..27].to_vec()] {
+        let topology = site.socket(Kind::Seqpacket);
+        topology.connect(Some(Address::service(1, 1)), Patience::Forever).unwrap();
+        topology.send(&request, None, Patience::Forever).unwrap();
+        assert_eq!(topology.recv(&mut [0; 48], soon()), Ok(0), "{request:?}");
+    }
+}
+
+#[test]
+fn a_request_in_the_other_byte_order_is_answered_in_it() {
+    let site = Site::lone();
+    let bound = site.socket(Kind::Rdm);
+    bound.bind(ServiceRange { service: 1000, lower: 3, upper: 7 }, Scope::Node).unwrap();
+    for kind in [Kind::Seqpacket, Kind::Stream] {
+        let topology = site.socket(kind);
+        topology.connect(Some(Address::service(1, 1)), Patience::Forever).unwrap();
+        let mut request = subscription(1000, FOREVER, PORTS);
+        request[..20].chunks_exact_mut(4).for_each(|word| word.reverse());
+        topology.send(&request, None, Patience::Forever).unwrap();
+        let mut event = [0; 48];
+        assert_eq!(topology.recv(&mut event, soon()), Ok(48));
+        let swapped: Vec<u32> = (0..4).map(|n| word(&event, n).swap_bytes()).collect();
+        assert_eq!(swapped, [1, 3, 7, bound.local_address().unwrap().port], "{kind:?}");
+        assert_eq!(event[20..], request[..], "as it was asked");
+    }
+}
+
+#[test]
+fn a_cancelled_subscription_says_nothing_more() {
+    let site = Site::lone();
+    let topology = site.socket(Kind::Seqpacket);
+    topology.connect(Some(Address::service(1, 1)), Patience::Forever).unwrap();
+    let send = |request: Vec<u8>| topology.send(&request, None, Patience::Forever).unwrap();
+    send(subscription(1000, FOREVER, PORTS));
+    send(subscription(1000, FOREVER, PORTS | CANCEL));
+    // Requests are taken in turn: its end shows that the others were heard.
+    send(subscription(1001, 10, PORTS));
+    let mut event = [0; 48];
+    assert_eq!(topology.recv(&mut event, soon()), Ok(48));
+    assert_eq!((word(&event, 0), word(&event, 5)), (3, 1001));
+    let bound = site.socket(Kind::Rdm);
+    bound.bind(ServiceRange::single(1000, 1), Scope::Node).unwrap();
+    send(subscription(1001, 10, PORTS));
+    assert_eq!(topology.recv(&mut event, soon()), Ok(48));
+    assert_eq!((word(&event, 0), word(&event, 5)), (3, 1001), "nothing of what was cancelled");
+}
+
+#[test]
+fn a_service_is_told_once_and_each_of_its_ports_too() {
+    let site = Site::lone();
+    let sockets: Vec<_> = (0..2).map(|_| site.socket(Kind::Rdm)).collect();
+    let range = ServiceRange { service: 1000, lower: 1, upper: 5 };
+    for socket in &sockets {
+        socket.bind(range, Scope::Node).unwrap();
+    }
+    let subscribed = |filter: u32| {
+        let topology = site.socket(Kind::Seqpacket);
+        topology.connect(Some(Address::service(1, 1)), Patience::Forever).unwrap();
+        topology.send(&subscription(1000, FOREVER, filter), None, Patience::Forever).unwrap();
+        topology
+    };
+    let (ports, services) = (subscribed(PORTS), subscribed(SERVICES));
+    let mut event = [0; 48];
+    let mut next = |topology: &crossway_tipc_client::Socket| {
+        assert_eq!(topology.recv(&mut event, soon()), Ok(48));
+        (word(&event, 0), word(&event, 1), word(&event, 2), word(&event, 3))
+    };
+    let port = |n: usize| sockets[n].local_address().unwrap().port;
+    for n in 0..2 {
+        assert_eq!(next(&ports), (1, 1, 5, port(n)), "in the order of binding");
+    }
+    assert_eq!(next(&services).0, 1);
+    sockets[0].unbind_all().unwrap();
+    assert_eq!(next(&ports), (2, 1, 5, port(0)));
+    sockets[1].unbind_all().unwrap();
+    assert_eq!(next(&ports), (2, 1, 5, port(1)));
+    // The first to go and the second to come were no news.
+    assert_eq!(next(&services).0, 2);
+}
+
+#[test]
+fn a_node_tells_of_itself() {
+    let site = Site::lone();
+    let topology = site.socket(Kind::Seqpacket);
+    topology.connect(Some(Address::service(1, 1)), Patience::Forever).unwrap();
+    let own = topology.local_address().unwrap().node;
+    topology.send(&subscription(0, 50, PORTS), None, Patience::Forever).unwrap();
+    let mut event = [0; 48];
+    assert_eq!(topology.recv(&mut event, soon()), Ok(48));
+    // Without an address there is no node to tell of, and the subscription ends with its time.
+    if own != 0 {
+        assert_eq!([word(&event, 0), word(&event, 1), word(&event, 3)], [1, own, 0]);
+        assert_eq!(topology.recv(&mut event, soon()), Ok(48));
+    }
+    assert_eq!(word(&event, 0), 3);
+}

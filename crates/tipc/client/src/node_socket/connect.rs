@@ -72,6 +72,7 @@ impl NodeSocket {
             // Who asked may have given up meanwhile.
             if socket::send(&fd, &[1], true).is_ok() {
                 let new = Self::new(fd, self.kind, opened, self.daemon.clone());
+                new.note_service(header.service);
                 return Ok((new, header.from));
             }
         }
@@ -84,6 +85,9 @@ impl NodeSocket {
     /// As the kernel's connect: EHOSTUNREACH, ECONNREFUSED, ETIMEDOUT (no accept within the connection time-out), EISCONN, EALREADY,
     /// EINVAL, EOPNOTSUPP; EINPROGRESS when patience ends before the answer.
     pub fn connect(&self, to: Option<Address>, patience: Patience) -> Result<(), Errno> {
+        if self.group.load(Ordering::Relaxed) != 0 {
+            return Err(Errno::INVAL);
+        }
         if !self.kind.is_connected_kind() {
             self.memory().default_dest = to;
             return Ok(());
@@ -111,7 +115,15 @@ impl NodeSocket {
         let token = self.opened.token;
         let request = Request::Connect { token, address: to.encode(), pad, payload };
         match self.ask(&request) {
-            Err(Errno::INPROGRESS) => Ok(()),
+            Err(Errno::INPROGRESS) => {
+                self.note_service(match to {
+                    Address::Service { service, instance, .. } => {
+                        Some(ServiceRange::single(service, instance))
+                    }
+                    _ => None,
+                });
+                Ok(())
+            }
             outcome => {
                 // The tipcd has thrown the padding away.
                 memory.padded &= pad == 0;

@@ -6,7 +6,7 @@ mod send;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,8 @@ pub struct NodeSocket {
     shut: AtomicBool,
     /// The group that the socket is a member of; 0 without.
     group: AtomicU32,
+    /// The service that a stream's connection was made through, type and instance; 0 without. Other kinds' messages bring it along.
+    through: AtomicU64,
 }
 
 impl AsFd for NodeSocket {
@@ -82,8 +84,18 @@ impl NodeSocket {
     }
 
     fn new(fd: OwnedFd, kind: Kind, opened: Opened, daemon: Arc<Daemon>) -> Self {
-        let (memory, shut, group) = (Mutex::default(), AtomicBool::new(false), AtomicU32::new(0));
-        Self { fd, kind, opened, daemon, memory, shut, group }
+        let (shut, group, through) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU64::new(0));
+        Self { fd, kind, opened, daemon, memory: Mutex::default(), shut, group, through }
+    }
+
+    fn note_service(&self, service: Option<ServiceRange>) {
+        let word = service.map_or(0, |s| u64::from(s.service) << 32 | u64::from(s.lower));
+        self.through.store(word, Ordering::Relaxed);
+    }
+
+    fn service(&self) -> Option<ServiceRange> {
+        let word = self.through.load(Ordering::Relaxed);
+        (word != 0).then(|| ServiceRange::single((word >> 32) as u32, word as u32))
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {

@@ -75,9 +75,15 @@ impl NodeSocket {
             let Some(header) = Header::decode(&raw) else { continue };
             let event = match header.kind {
                 RecordKind::Data => Event::Data,
-                RecordKind::Returned => Event::Returned(
-                    ErrorCode::from_number(header.error).unwrap_or(ErrorCode::Other(0)),
-                ),
+                RecordKind::Returned => {
+                    let code = ErrorCode::from_number(header.error).unwrap_or(ErrorCode::Other(0));
+                    // Of a connection: its end, with what the peer left unread.
+                    if self.kind.is_connected_kind() {
+                        Event::End(code)
+                    } else {
+                        Event::Returned(code)
+                    }
+                }
                 RecordKind::Member if header.gone => Event::MemberDown,
                 RecordKind::Member => Event::MemberUp,
                 RecordKind::Offer => continue,
@@ -117,7 +123,7 @@ impl NodeSocket {
                 full_len: len,
                 truncated: false,
                 from: self.peer(),
-                service: None,
+                service: self.service(),
                 member: None,
             }),
         }

@@ -13,7 +13,7 @@ use crossway_tipc_proto::time::Nanos;
 
 use super::Service;
 use super::limits::BATCHES_PER_TURN;
-use super::local::{AfterLinger, Local, Phase, Stalled, local_socket, proto_address};
+use super::local::{AfterLinger, Local, Phase, Stalled, Unread, local_socket, proto_address};
 use super::token::Place;
 
 /// Octets of a message that is returned.
@@ -223,7 +223,7 @@ fn return_to(local: &mut Local, dest: Address, payload: &[u8]) -> bool {
     let done = crossway_sys::records::send(&local.fd, &header.encode(), part, true).is_ok();
     if done {
         local.pushed += 1;
-        local.unread.push_back(None);
+        local.unread.push_back(Unread { octets: part.len(), taken: None });
     }
     done
 }

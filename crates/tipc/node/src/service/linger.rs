@@ -82,6 +82,8 @@ impl Service {
             self.by_port.remove(&port);
             let consumed = self.clients.get(local.client).map_or(0, |c| c.consumed(local.slot));
             local.note_consumed(consumed);
+            // Whoever gets a message back may ask at once whether somebody else is bound there.
+            let _ = node.unbind(now, port, None);
             give_back(now, node, &mut local);
             let _ = node.close(now, port);
         }
@@ -104,7 +106,7 @@ impl Service {
 
 /// Returns what the program has not read to those who want it back. Of a connection the first message stands for all.
 fn give_back(now: Nanos, node: &mut Node, local: &mut Local) {
-    let unread = std::mem::take(&mut local.unread).into_iter().flatten();
+    let unread = std::mem::take(&mut local.unread).into_iter().filter_map(|unread| unread.taken);
     let unsent = std::mem::take(&mut local.out).into_iter().map(|outgoing| outgoing.taken);
     let most = if local.kind.is_connected_kind() { 1 } else { usize::MAX };
     for taken in unread.chain(unsent).filter(|t| t.is_returnable()).take(most) {

@@ -44,6 +44,15 @@ pub(super) struct Outgoing {
     pub(super) taken: Taken,
 }
 
+/// A message in the hands of the program.
+#[derive(Debug)]
+pub(super) struct Unread {
+    /// Of its payload.
+    pub(super) octets: usize,
+    /// The message, of one that its sender wants back.
+    pub(super) taken: Option<Taken>,
+}
+
 /// One socket.
 #[derive(Debug)]
 pub(super) struct Local {
@@ -73,8 +82,8 @@ pub(super) struct Local {
     pub(super) out_sent: usize,
     /// Messages put into the descriptor.
     pub(super) pushed: u64,
-    /// Those of them that the program may not have read, oldest first; `None` for one that nobody wants back.
-    pub(super) unread: VecDeque<Option<Taken>>,
+    /// Those of them that the program may not have read, oldest first.
+    pub(super) unread: VecDeque<Unread>,
     /// How the connection ended, to be told when `out` is empty.
     pub(super) end: Option<u8>,
     /// The program is gone or wants the connection shut down, and what it had sent is still to go until then.
@@ -130,6 +139,14 @@ impl Local {
         while self.unread.len() as u64 > unread {
             self.unread.pop_front();
         }
+    }
+
+    /// Messages that are no longer in the node and that the program has not read, and their octets. Of a stream, only those that its
+    /// descriptor has not taken.
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        let unread = self.unread.iter().map(|message| message.octets);
+        let out = self.out.iter().map(|outgoing| outgoing.taken.payload().len());
+        (self.unread.len() + self.out.len(), unread.chain(out).sum())
     }
 
     /// Whether messages of the program are to be read now.

@@ -58,6 +58,8 @@ pub struct Service {
     scratch: Vec<u8>,
     /// Sockets whose descriptors may hold more to read.
     ready: VecDeque<Place>,
+    /// Programs that ask something, served after what their sockets hold.
+    asking: VecDeque<Place>,
     lingers: BTreeSet<(Nanos, u32, u32)>,
     /// Messages of programs that reached nobody and were not to be returned.
     undelivered: u64,
@@ -91,6 +93,7 @@ impl Service {
             inbox: Inbox::new(SEND_HEADER_LEN + MESSAGE_LEN_MAX),
             scratch: vec![0; STREAM_READ_OCTETS],
             ready: VecDeque::new(),
+            asking: VecDeque::new(),
             lingers: BTreeSet::new(),
             undelivered: 0,
             orders: VecDeque::new(),
@@ -148,7 +151,8 @@ impl Service {
     ) {
         match token {
             Token::Door => self.let_in(epoll),
-            Token::Client(place) => self.serve_client(now, node, epoll, place),
+            // A control connection that was ready before stands ahead of a socket that was written to first.
+            Token::Client(place) => self.asking.push_back(place),
             Token::Socket(place) => {
                 let Some(local) = self.sockets.get_mut(place) else { return };
                 if ready.ended && local.holds {
@@ -184,7 +188,8 @@ impl Service {
         }
     }
 
-    /// Reads a few batches of each socket that has something, in turn, so that nobody keeps the others waiting.
+    /// Reads a few batches of each socket that has something, in turn, so that nobody keeps the others waiting; then answers one request
+    /// of each program that asks, so that what it sent before has gone.
     pub(crate) fn read_ready(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll) {
         for _ in 0..self.ready.len() {
             let Some(place) = self.ready.pop_front() else { return };
@@ -194,6 +199,9 @@ impl Service {
             if self.sockets.get(place).is_some_and(Local::may_read) {
                 self.list(place);
             }
+        }
+        while let Some(place) = self.asking.pop_front() {
+            self.serve_client(now, node, epoll, place);
         }
     }
 

@@ -16,7 +16,7 @@ use crossway_tipc_proto::wire::ErrorCode;
 
 use super::Service;
 use super::limits::OUT_OCTETS;
-use super::local::{Local, Outgoing, Phase, local_range, local_socket};
+use super::local::{Local, Outgoing, Phase, Unread, local_range, local_socket};
 use super::token::Place;
 
 impl Service {
@@ -75,9 +75,13 @@ fn fill(now: Nanos, node: &mut Node, local: &mut Local, port: Port) {
         let Ok(taken) = node.take(now, port) else { return };
         let incoming = taken.incoming();
         let returned = incoming.error != ErrorCode::Ok;
-        if returned && local.kind.is_connected_kind() {
+        let ends = returned && local.kind.is_connected_kind();
+        if ends {
             local.end = Some(incoming.error.number() as u8);
-            return;
+            // What the peer has not read stands before the end; a stream has no place for it.
+            if local.kind == Kind::Stream || incoming.payload.is_empty() {
+                return;
+            }
         }
         let news = incoming.group.and_then(|source| source.event);
         let header = Header {
@@ -111,8 +115,9 @@ fn write_messages(local: &mut Local) -> Result<(), Errno> {
         let Some(outgoing) = local.out.pop_front() else { break };
         local.pushed += 1;
         // Only what its sender wants back is kept until it was read.
-        let kept = outgoing.taken.is_returnable().then_some(outgoing.taken);
-        local.unread.push_back(kept);
+        let octets = outgoing.taken.payload().len();
+        let taken = outgoing.taken.is_returnable().then_some(outgoing.taken);
+        local.unread.push_back(Unread { octets, taken });
     }
     Ok(())
 }

@@ -128,7 +128,10 @@ impl Service {
         let Some(place) = self.by_token.get(&token).copied() else {
             return Some(Answer::error(Errno::BADF));
         };
-        // What the program sent before it asked comes first.
+        // What the program sent before it asked comes first, whether or not that was reported yet.
+        if let Some(local) = self.sockets.get_mut(place) {
+            local.readable = true;
+        }
         for _ in 0..BATCHES_BEFORE_REQUEST {
             self.read(now, node, epoll, place);
             if !self.sockets.get(place).is_some_and(|local| local.may_read()) {
@@ -165,7 +168,7 @@ impl Service {
             Request::SetOption { name, value, .. } => {
                 Answer::of(self.set_option(node, port, name, value))
             }
-            Request::GetOption { name, .. } => match get_option(node, port, name) {
+            Request::GetOption { name, .. } => match self.get_option(node, place, port, name) {
                 Ok(value) => {
                     Answer { octets: Writer::answer(0).u32(value).finish(), fds: Vec::new() }
                 }
@@ -282,6 +285,30 @@ impl Service {
         }
     }
 
+    fn get_option(
+        &mut self,
+        node: &mut Node,
+        place: Place,
+        port: Port,
+        name: u32,
+    ) -> Result<u32, Errno> {
+        if name == RECEIVE_OCTETS {
+            let octets = node.socket_report(port).map_err(errno)?.options.receive_octets;
+            return Ok(u32::try_from(octets).unwrap_or(u32::MAX));
+        }
+        let value = node.get_option(port, name).map_err(errno)?;
+        // The queue goes on in the program's hands.
+        let Some(local) = self.sockets.get_mut(place) else { return Ok(value) };
+        local.note_consumed(self.clients.get(local.client).map_or(0, |c| c.consumed(local.slot)));
+        let (messages, octets) = local.waiting();
+        let more = match name {
+            option::SOCK_RECVQ_DEPTH => messages,
+            option::SOCK_RECVQ_USED => octets,
+            _ => 0,
+        };
+        Ok(value.saturating_add(u32::try_from(more).unwrap_or(u32::MAX)))
+    }
+
     fn set_option(&self, node: &mut Node, port: Port, name: u32, value: u32) -> Result<(), Errno> {
         if name == RECEIVE_OCTETS {
             let mut options = node.socket_report(port).map_err(errno)?.options;
@@ -341,12 +368,4 @@ fn report(node: &Node, port: Port) -> Answer {
     }
     .encode();
     Answer { octets, fds: Vec::new() }
-}
-
-fn get_option(node: &mut Node, port: Port, name: u32) -> Result<u32, Errno> {
-    if name == RECEIVE_OCTETS {
-        let octets = node.socket_report(port).map_err(errno)?.options.receive_octets;
-        return Ok(u32::try_from(octets).unwrap_or(u32::MAX));
-    }
-    node.get_option(port, name).map_err(errno)
 }

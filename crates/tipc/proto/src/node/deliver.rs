@@ -1,5 +1,6 @@
 //! Messages arriving at sockets: accepted, answered, returned.
 
+use super::reject::RETURNED_OCTETS;
 use super::send::plain;
 use super::{Event, Node};
 use crate::addr::{Importance, NodeAddr, Port, Scope, SocketAddr};
@@ -14,11 +15,17 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// The message that ends a connection at `port`, as if `peer` had sent it.
-pub(super) fn connection_end(port: Port, peer: SocketAddr, error: ErrorCode) -> Vec<u8> {
+/// The message that ends a connection at `port`, as if `peer` had sent it. `unread` is what it gives back.
+pub(super) fn connection_end(
+    port: Port,
+    peer: SocketAddr,
+    error: ErrorCode,
+    unread: &[u8],
+) -> Vec<u8> {
     let mut bytes = Vec::new();
+    let unread = &unread[..unread.len().min(RETURNED_OCTETS)];
     let message =
-        DataMessage { importance: Importance::Critical, error, ..plain(peer.port, port, &[]) };
+        DataMessage { importance: Importance::Critical, error, ..plain(peer.port, port, unread) };
     let link = LinkFields { sender: peer.node, ..LinkFields::default() };
     Message::Data(message).encode(&link, &mut bytes);
     bytes
@@ -240,7 +247,7 @@ impl Node {
             SocketState::Connected(c) if is_conn && c.peer == from => {
                 if m.error != ErrorCode::Ok {
                     // The queue says in its turn that the connection ended, and how.
-                    let end = connection_end(port, from, m.error);
+                    let end = connection_end(port, from, m.error, m.payload);
                     self.disconnect(port, end);
                     return Verdict::Done;
                 }
@@ -312,7 +319,7 @@ impl Node {
         };
         connection.probing = false;
         if m.error != ErrorCode::Ok {
-            let end = connection_end(m.dest.port, from, m.error);
+            let end = connection_end(m.dest.port, from, m.error, &[]);
             self.disconnect(m.dest.port, end);
             return;
         }
@@ -374,7 +381,7 @@ impl Node {
                 }
                 SocketState::Connected(c) if c.probing => {
                     let peer = c.peer;
-                    let end = connection_end(port, peer, ErrorCode::NoPort);
+                    let end = connection_end(port, peer, ErrorCode::NoPort, &[]);
                     self.disconnect(port, end);
                 }
                 SocketState::Connected(c) => {

@@ -7,7 +7,7 @@ use crate::wire::{BASIC_HEADER_LEN, ErrorCode, View};
 use alloc::vec::Vec;
 
 /// Octets of the payload that a returned message keeps.
-const RETURNED_OCTETS: usize = 1_024;
+pub(super) const RETURNED_OCTETS: usize = 1_024;
 
 /// The returned form of a message: ports swapped, error set, payload cut, a short header enlarged by the nodes. `None` when it may
 /// not be returned: it is on its way back already, or its sender wants no return.

@@ -370,7 +370,7 @@ impl Node {
             }
         }
         for (port, peer) in ends {
-            let message = super::deliver::connection_end(port, peer, ErrorCode::NoNode);
+            let message = super::deliver::connection_end(port, peer, ErrorCode::NoNode, &[]);
             self.disconnect(port, message);
         }
     }

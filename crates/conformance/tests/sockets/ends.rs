@@ -1,0 +1,228 @@
+//! How connections and messages end: what comes back, what is told first, what a socket cannot do.
+
+use std::time::{Duration, Instant};
+
+use crossway_tipc_client::{
+    Address, Errno, ErrorCode, Event, Kind, Patience, Scope, ServiceRange, Socket,
+};
+
+use crate::site::{Site, is_readable, is_writable, soon, until};
+
+const BOTH: [Kind; 2] = [Kind::Seqpacket, Kind::Stream];
+const SERVICE: Address = Address::service(1100, 1);
+const NAMED: ServiceRange = ServiceRange::single(1100, 1);
+const DEST_DROPPABLE: u32 = 129;
+const CONN_TIMEOUT: u32 = 130;
+const SOCK_RECVQ_DEPTH: u32 = 132;
+const SOCK_RECVQ_USED: u32 = 137;
+
+fn listening(site: &Site, kind: Kind) -> Socket {
+    let socket = site.socket(kind);
+    socket.listen().unwrap();
+    socket.bind(NAMED, Scope::Cluster).unwrap();
+    socket
+}
+
+fn pair(site: &Site, kind: Kind) -> (Socket, Socket) {
+    let listener = listening(site, kind);
+    let client = site.socket(kind);
+    assert_eq!(client.connect(Some(SERVICE), Patience::Now), Err(Errno::INPROGRESS));
+    let (server, _) = listener.accept(soon()).unwrap();
+    until("the answer", || is_writable(&client));
+    (client, server)
+}
+
+#[test]
+fn what_was_sent_before_a_shutdown_comes_before_it() {
+    let site = Site::lone();
+    for kind in BOTH {
+        for _ in 0..20 {
+            let (client, server) = pair(&site, kind);
+            // A question of another kind first: its answer's way is ready when the message comes.
+            client.local_address().unwrap();
+            client.send(b"last words", None, soon()).unwrap();
+            client.shutdown().unwrap();
+            let mut buf = [0; 16];
+            assert_eq!(server.recv(&mut buf, soon()), Ok(10), "{kind:?}");
+            let end = server.recv_message(&mut buf, soon()).unwrap();
+            assert_eq!((end.event, end.len), (Event::End(ErrorCode::Shutdown), 0));
+        }
+    }
+}
+
+#[test]
+fn what_was_sent_comes_before_what_was_asked_through_another_socket() {
+    let site = Site::lone();
+    for _ in 0..20 {
+        let server = site.socket(Kind::Rdm);
+        server.bind(NAMED, Scope::Cluster).unwrap();
+        let client = site.socket(Kind::Rdm);
+        client.send(b"before", Some(SERVICE), soon()).unwrap();
+        server.unbind(NAMED, Scope::Cluster).unwrap();
+        assert_eq!(server.recv(&mut [0; 16], soon()), Ok(6));
+    }
+}
+
+#[test]
+fn a_connection_closed_with_something_unread_is_reset_with_the_first_of_it() {
+    let site = Site::lone();
+    for kind in BOTH {
+        let (client, server) = pair(&site, kind);
+        client.send(b"never read", None, soon()).unwrap();
+        client.send(b"nor this", None, soon()).unwrap();
+        until("the messages", || is_readable(&server));
+        drop(server);
+        let mut buf = [0; 2000];
+        until("the reset", || is_readable(&client));
+        let end = client.recv_message(&mut buf, soon()).unwrap();
+        assert_eq!(end.event, Event::End(ErrorCode::NoPort), "{kind:?}");
+        // Where a stream is cut, only a kernel that merges nothing could say.
+        if kind == Kind::Seqpacket {
+            assert_eq!(&buf[..end.len], b"never read");
+        }
+        assert_eq!(client.send(b"x", None, Patience::Now), Err(Errno::PIPE));
+    }
+}
+
+#[test]
+fn a_reset_is_told_by_every_plain_receive() {
+    let site = Site::lone();
+    let (client, server) = pair(&site, Kind::Seqpacket);
+    client.send(b"never read", None, soon()).unwrap();
+    until("the message", || is_readable(&server));
+    drop(server);
+    for _ in 0..3 {
+        assert_eq!(client.recv(&mut [0; 100], soon()), Err(Errno::CONNRESET));
+    }
+}
+
+#[test]
+fn connections_tell_the_service_they_were_made_through() {
+    let site = Site::lone();
+    for kind in BOTH {
+        let (client, server) = pair(&site, kind);
+        let mut buf = [0; 16];
+        for (from, to) in [(&client, &server), (&server, &client)] {
+            from.send(b"x", None, soon()).unwrap();
+            let got = to.recv_message(&mut buf, soon()).unwrap();
+            assert_eq!((got.event, got.service), (Event::Data, Some(NAMED)), "{kind:?}");
+            assert_eq!(got.from, from.local_address().unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_message_without_connection_does_not_reach_a_listener() {
+    let site = Site::lone();
+    let listener = listening(&site, Kind::Seqpacket);
+    let client = site.socket(Kind::Rdm);
+    client.set_option(DEST_DROPPABLE, 0).unwrap();
+    client.send(b"hello", Some(SERVICE), soon()).unwrap();
+    let back = client.recv_message(&mut [0; 16], soon()).unwrap();
+    assert_eq!((back.event, back.len), (Event::Returned(ErrorCode::NoPort), 5));
+    assert!(!is_readable(&listener));
+    // Without asking what came it is nothing at all.
+    client.send(b"again", Some(SERVICE), soon()).unwrap();
+    assert_eq!(client.recv(&mut [0; 16], soon()), Ok(0));
+}
+
+#[test]
+fn a_request_to_a_socket_without_connections_is_not_answered() {
+    let site = Site::lone();
+    let server = site.socket(Kind::Rdm);
+    server.bind(NAMED, Scope::Cluster).unwrap();
+    for kind in BOTH {
+        let client = site.socket(kind);
+        client.set_option(CONN_TIMEOUT, 60).unwrap();
+        assert_eq!(client.connect(Some(SERVICE), Patience::Forever), Err(Errno::TIMEDOUT));
+    }
+    assert_eq!(server.recv(&mut [0; 16], Patience::Now), Err(Errno::AGAIN));
+}
+
+#[test]
+fn a_default_destination_can_be_a_range_and_be_forgotten() {
+    let site = Site::lone();
+    // Two bindings of one socket are one receiver.
+    let servers: Vec<_> = (0..2).map(|_| site.socket(Kind::Dgram)).collect();
+    for server in &servers {
+        for lower in [1, 5] {
+            let range = ServiceRange { service: 1100, lower, upper: lower + 2 };
+            server.bind(range, Scope::Node).unwrap();
+        }
+    }
+    let client = site.socket(Kind::Dgram);
+    let all = ServiceRange { service: 1100, lower: 0, upper: 9 };
+    client.connect(Some(all.into()), Patience::Forever).unwrap();
+    client.send(b"all", None, soon()).unwrap();
+    for server in &servers {
+        assert_eq!(server.recv(&mut [0; 16], soon()), Ok(3));
+        assert!(!is_readable(server), "once");
+    }
+    client.connect(None, Patience::Forever).unwrap();
+    assert_eq!(client.send(b"x", None, Patience::Now), Err(Errno::DESTADDRREQ));
+}
+
+#[test]
+fn importance_makes_room() {
+    let site = Site::lone();
+    let server = site.socket(Kind::Rdm);
+    server.bind(NAMED, Scope::Cluster).unwrap();
+    let client = site.socket(Kind::Rdm);
+    client.set_option(127, 2).unwrap();
+    client.set_option(DEST_DROPPABLE, 0).unwrap();
+    // Twice what has room at the lowest importance.
+    let message = vec![3; 60_000];
+    for _ in 0..66 {
+        client.send(&message, Some(SERVICE), soon()).unwrap();
+    }
+    let mut buf = vec![0; 66_000];
+    for _ in 0..66 {
+        assert_eq!(server.recv(&mut buf, soon()), Ok(60_000));
+    }
+    assert!(!is_readable(&client), "nothing came back");
+}
+
+#[test]
+fn what_waits_is_counted() {
+    let site = Site::lone();
+    let server = site.socket(Kind::Rdm);
+    server.bind(NAMED, Scope::Cluster).unwrap();
+    let client = site.socket(Kind::Rdm);
+    for _ in 0..5 {
+        client.send(&[1; 100], Some(SERVICE), soon()).unwrap();
+    }
+    until("the messages", || server.option(SOCK_RECVQ_DEPTH) == Ok(5));
+    // The kernel counts its own overhead with the octets.
+    assert!(server.option(SOCK_RECVQ_USED).unwrap() >= 500);
+    server.recv(&mut [0; 200], soon()).unwrap();
+    assert_eq!(server.option(SOCK_RECVQ_DEPTH), Ok(4));
+    for _ in 0..4 {
+        server.recv(&mut [0; 200], soon()).unwrap();
+    }
+    assert_eq!((server.option(SOCK_RECVQ_DEPTH), server.option(SOCK_RECVQ_USED)), (Ok(0), Ok(0)));
+}
+
+#[test]
+fn deadlines_end_waiting_where_there_is_nothing() {
+    let site = Site::lone();
+    let (client, _server) = pair(&site, Kind::Seqpacket);
+    let rdm = site.socket(Kind::Rdm);
+    for socket in [&client, &rdm] {
+        let begin = Instant::now();
+        let patience = Patience::Until(begin + Duration::from_millis(30));
+        assert_eq!(socket.recv(&mut [0; 4], patience), Err(Errno::AGAIN));
+        assert!(begin.elapsed() >= Duration::from_millis(30));
+    }
+}
+
+#[test]
+fn a_socket_cannot_be_its_own_peer() {
+    let site = Site::lone();
+    for kind in BOTH {
+        let socket = site.socket(kind);
+        socket.set_option(CONN_TIMEOUT, 100).unwrap();
+        let own = socket.local_address().unwrap();
+        let outcome = socket.connect(Some(own.into()), Patience::Forever);
+        assert_eq!(outcome, Err(Errno::CONNREFUSED), "{kind:?}");
+    }
+}
