@@ -240,12 +240,18 @@ fn bearers_come_and_go_and_one_remote_leaves_without_disturbing_others() {
     let two = Site::with(&[&format!("udp:{b},{a}"), "--id", "beta"]);
     let three = Site::with(&[&format!("udp:{c},{a}"), "--id", "gamma"]);
     assert!(one.error(&["bearer", "disable", "udp0"]).contains("this node has none"));
-    let enable = ["bearer", "enable", &format!("udp:{a},{b}"), "--name", "lan", "--priority", "12"];
+    let error = one.error(&["bearer", "enable", &format!("udp:{a},mtu=9,{b}")]);
+    assert!(error.contains("expected mtu= and 128 to 65507"), "{error}");
+    let bearer = format!("udp:{a},mtu=1472,{b}");
+    let enable = ["bearer", "enable", &bearer, "--name", "lan", "--priority", "12"];
     assert_eq!(one.text(&enable), "");
+    assert!(one.text(&["bearer", "get", "lan"]).contains("mtu:1472"));
     // The third finds us by itself, and is then sent to as well.
     assert_eq!(one.text(&["bearer", "add", "lan", "--remoteip", &c]), "");
     let links = one.linked_to(&["beta", "gamma"]);
-    assert!(links.as_array().unwrap().iter().all(|l| l["priority"] == 12), "{links}");
+    // The others' packets may be larger.
+    let settled = |l: &Value| l["priority"] == 12 && l["mtu_octets"] == 1472;
+    assert!(links.as_array().unwrap().iter().all(settled), "{links}");
     let remotes = &one.json(&["bearer", "list"])[0]["remotes"];
     assert_eq!(remotes, &serde_json::json!([format!("{b}:6118"), format!("{c}:6118")]));
     assert_eq!(one.text(&["bearer", "remove", "udp:lan", "--remoteip", &b]), "");

@@ -1,5 +1,6 @@
 //! The Internet addresses of this host's interfaces.
 
+use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::OsError;
@@ -7,12 +8,32 @@ use crate::OsError;
 /// The addresses of all interfaces that are up, best first for who wants to be reached: IPv4, then IPv6, loopback last.
 /// Link-local addresses of IPv6 are left out: they mean nothing without an interface.
 pub fn own_addresses() -> Result<Vec<IpAddr>, OsError> {
+    let mut addresses = Vec::new();
+    for_each_up(|_, address| addresses.push(address))?;
+    addresses.retain(|a| !is_link_local(a));
+    addresses.sort_by_key(|a| (a.is_loopback(), a.is_ipv6()));
+    addresses.dedup();
+    Ok(addresses)
+}
+
+/// The interface that has this address and is up; of several the first.
+pub fn interface_of(wanted: IpAddr) -> Result<Option<String>, OsError> {
+    let mut found = None;
+    for_each_up(|name, address| {
+        if address == wanted && found.is_none() {
+            found = Some(name.to_string_lossy().into_owned());
+        }
+    })?;
+    Ok(found)
+}
+
+/// Interfaces that are up, by name, with each of their addresses.
+fn for_each_up(mut take: impl FnMut(&CStr, IpAddr)) -> Result<(), OsError> {
     let mut first = std::ptr::null_mut();
     // SAFETY: getifaddrs writes a list's head to the pointer that it is given, or fails.
     if unsafe { libc::getifaddrs(&mut first) } != 0 {
         return Err(OsError::new("getifaddrs", "", std::io::Error::last_os_error()));
     }
-    let mut addresses = Vec::new();
     let mut next = first;
     while !next.is_null() {
         // SAFETY: the list is valid until freeifaddrs below; `next` is one of its entries.
@@ -35,13 +56,14 @@ pub fn own_addresses() -> Result<Vec<IpAddr>, OsError> {
                 _ => None,
             }
         };
-        addresses.extend(address.filter(|a| !is_link_local(a)));
+        if let Some(address) = address {
+            // SAFETY: every entry has a name that ends in a zero and lives as long as the list.
+            take(unsafe { CStr::from_ptr(entry.ifa_name) }, address);
+        }
     }
     // SAFETY: `first` came from getifaddrs and nothing refers to the list any more.
     unsafe { libc::freeifaddrs(first) };
-    addresses.sort_by_key(|a| (a.is_loopback(), a.is_ipv6()));
-    addresses.dedup();
-    Ok(addresses)
+    Ok(())
 }
 
 fn is_link_local(address: &IpAddr) -> bool {
@@ -57,5 +79,8 @@ mod tests {
         let addresses = own_addresses().unwrap();
         assert!(addresses.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)), "{addresses:?}");
         assert!(addresses.is_sorted_by_key(IpAddr::is_loopback), "{addresses:?}");
+        let lo = interface_of(IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap();
+        assert_eq!(lo.as_deref(), Some("lo"));
+        assert_eq!(interface_of("192.0.2.77".parse().unwrap()).unwrap(), None);
     }
 }

@@ -9,6 +9,7 @@ pub mod boot;
 pub mod clock;
 pub mod cma;
 pub mod confinement;
+pub mod datagrams;
 pub mod epoll;
 pub mod error;
 pub mod eventfd;

@@ -33,23 +33,44 @@ pub fn inside<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> Result<T
 /// # Errors
 /// There is no such interface.
 pub fn interface_runs(name: &str) -> Result<bool, OsError> {
+    let answer = ask_of_interface(libc::SIOCGIFFLAGS, "SIOCGIFFLAGS", name)?;
+    // SAFETY: SIOCGIFFLAGS has filled in this member of the union.
+    let flags = i32::from(unsafe { answer.ifr_ifru.ifru_flags });
+    Ok(flags & libc::IFF_RUNNING != 0)
+}
+
+/// The largest packet that the interface takes, in octets. Of the caller's own network namespace.
+///
+/// # Errors
+/// There is no such interface.
+pub fn interface_mtu(name: &str) -> Result<usize, OsError> {
+    let answer = ask_of_interface(libc::SIOCGIFMTU, "SIOCGIFMTU", name)?;
+    // SAFETY: SIOCGIFMTU has filled in this member of the union.
+    let mtu = unsafe { answer.ifr_ifru.ifru_mtu };
+    Ok(usize::try_from(mtu).unwrap_or_default())
+}
+
+/// `request` is one that takes an interface's name and fills in the union.
+fn ask_of_interface(
+    request: libc::Ioctl,
+    call: &'static str,
+    name: &str,
+) -> Result<libc::ifreq, OsError> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)
         .map_err(|e| OsError::new("socket", name, e))?;
     // SAFETY: ifreq is a name and a union of integers, pointers and addresses; all zeroes is a value of it.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    if name.len() >= request.ifr_name.len() {
-        return Err(OsError::new("SIOCGIFFLAGS", name, rustix::io::Errno::NAMETOOLONG));
+    let mut answer: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= answer.ifr_name.len() {
+        return Err(OsError::new(call, name, rustix::io::Errno::NAMETOOLONG));
     }
-    for (slot, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+    for (slot, byte) in answer.ifr_name.iter_mut().zip(name.bytes()) {
         *slot = byte as libc::c_char;
     }
     // SAFETY: the request outlives the call and its name ends in a zero; the kernel writes only inside it.
-    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &mut request) } != 0 {
-        return Err(OsError::last("SIOCGIFFLAGS", name));
+    if unsafe { libc::ioctl(socket.as_raw_fd(), request, &mut answer) } != 0 {
+        return Err(OsError::last(call, name));
     }
-    // SAFETY: SIOCGIFFLAGS has filled in this member of the union.
-    let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
-    Ok(flags & libc::IFF_RUNNING != 0)
+    Ok(answer)
 }
 
 /// The processes whose main thread is in one of the network namespaces at `paths`.
@@ -85,6 +106,7 @@ mod tests {
         assert!(interface_runs("a-name-longer-than-any").is_err());
         // `lo` is there in every namespace, up or not.
         interface_runs("lo").unwrap();
+        assert!(interface_mtu("lo").unwrap() >= 1500);
     }
 
     #[test]

@@ -9,8 +9,9 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, recvmsg, sendmsg,
 };
 
+use crate::datagrams::Control;
 use crate::error::last_errno;
-use crate::socket::{Address, recv_flags, send_flags};
+use crate::socket::{recv_flags, send_flags};
 
 /// The most messages that one call receives.
 pub const MOST: usize = 32;
@@ -75,6 +76,10 @@ pub struct Inbox {
     octets: Vec<u8>,
     stride: usize,
     lens: [(usize, bool); MOST],
+    /// Where the system says what it joined, if it was asked to.
+    controls: Option<Box<[Control; MOST]>>,
+    /// Octets of each message's segments, all but the last; 0: it is whole.
+    segments: [usize; MOST],
 }
 
 impl std::fmt::Debug for Inbox {
@@ -88,7 +93,18 @@ impl Inbox {
     pub fn new(largest: usize) -> Self {
         // An odd number of cache lines apart, so that the beginnings do not compete for the same few places of a cache.
         let stride = (largest.div_ceil(64) | 1) * 64;
-        Self { octets: vec![0; stride * MOST], stride, lens: [(0, false); MOST] }
+        Self {
+            octets: vec![0; stride * MOST],
+            stride,
+            lens: [(0, false); MOST],
+            controls: None,
+            segments: [0; MOST],
+        }
+    }
+
+    /// The same for a socket that joins datagrams ([`crate::datagrams::join_runs`]): up to so many octets in all.
+    pub fn of_runs(largest: usize) -> Self {
+        Self { controls: Some(Box::new([Control::EMPTY; MOST])), ..Self::new(largest) }
     }
 
     /// Takes what is there, at most [`MOST`] messages, without waiting; tells how many. At the end of the data comes a message
@@ -104,10 +120,14 @@ impl Inbox {
             let header = headers[n].write(unsafe { std::mem::zeroed() });
             header.msg_hdr.msg_iov = part;
             header.msg_hdr.msg_iovlen = 1;
+            if let Some(controls) = &mut self.controls {
+                header.msg_hdr.msg_control = (&raw mut controls[n]).cast();
+                header.msg_hdr.msg_controllen = Control::LEN as _;
+            }
         }
         let count = loop {
             // SAFETY: all headers are initialised; each leads to one iovec, and that to a chunk of its own of the length
-            // beside it; all of them live until the call returns.
+            // beside it, as does the control message's pointer where there is one; all of them live until the call returns.
             let count = unsafe {
                 libc::recvmmsg(
                     fd.as_fd().as_raw_fd(),
@@ -123,11 +143,14 @@ impl Inbox {
                 Err(_) => return Err(last_errno()),
             }
         };
-        for (len, header) in self.lens.iter_mut().zip(&headers).take(count) {
+        for (n, header) in headers.iter().enumerate().take(count) {
             // SAFETY: initialised above.
             let header = unsafe { header.assume_init_ref() };
             let full = header.msg_len as usize;
-            *len = (full.min(self.stride), header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0);
+            self.lens[n] = (full.min(self.stride), header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0);
+            let told = header.msg_hdr.msg_controllen;
+            self.segments[n] =
+                self.controls.as_ref().and_then(|c| c[n].joined(told)).unwrap_or_default();
         }
         Ok(count)
     }
@@ -142,6 +165,16 @@ impl Inbox {
     pub fn get_mut(&mut self, n: usize) -> Option<&mut [u8]> {
         let (len, truncated) = self.lens[n];
         (!truncated).then(|| &mut self.octets[n * self.stride..][..len])
+    }
+
+    /// The datagrams that message `n` was joined from; one where it was not. A length of segments that does not fit the octets yields
+    /// segments that nobody sent, never others' octets.
+    pub fn segments_mut(&mut self, n: usize) -> Option<impl Iterator<Item = &mut [u8]>> {
+        let segment = self.segments[n];
+        let octets = self.get_mut(n)?;
+        let empty = octets.is_empty().then(<&mut [u8]>::default);
+        let segment = if segment == 0 { octets.len() } else { segment };
+        Some(empty.into_iter().chain(octets.chunks_mut(segment.max(1))))
     }
 }
 
@@ -172,40 +205,11 @@ pub fn send_many<'a, H: AsRef<[u8]> + 'a>(
     unsafe { send_headers(fd, &mut headers, count) }
 }
 
-/// Sends many messages to an address each, at most [`MOST_SENT`], without waiting; tells how many went. An error is that of the first;
-/// one that befalls a later message ends the call before it, and comes with the next call.
-pub fn send_many_to<'a>(
-    fd: impl AsFd,
-    messages: impl Iterator<Item = (&'a Address, &'a [u8])>,
-) -> Result<usize, Errno> {
-    let mut parts: [MaybeUninit<libc::iovec>; MOST_SENT] =
-        [const { MaybeUninit::uninit() }; MOST_SENT];
-    let mut headers: [MaybeUninit<libc::mmsghdr>; MOST_SENT] =
-        [const { MaybeUninit::uninit() }; MOST_SENT];
-    let mut count = 0;
-    for (n, (to, octets)) in messages.take(MOST_SENT).enumerate() {
-        let part = parts[n].write(libc::iovec {
-            iov_base: octets.as_ptr().cast_mut().cast(),
-            iov_len: octets.len(),
-        });
-        // SAFETY: mmsghdr is plain data, of which all zeros is a value.
-        let header = headers[n].write(unsafe { std::mem::zeroed() });
-        header.msg_hdr.msg_name = to.as_ptr().cast_mut().cast();
-        header.msg_hdr.msg_namelen = to.addr_len();
-        header.msg_hdr.msg_iov = part;
-        header.msg_hdr.msg_iovlen = 1;
-        count = n + 1;
-    }
-    // SAFETY: the first `count` headers are initialised; each leads to one iovec, and that to octets that are borrowed for 'a, as
-    // are the addresses, whose length is the one beside the pointer.
-    unsafe { send_headers(fd, &mut headers, count) }
-}
-
 /// Sends the messages of the first `count` headers.
 ///
 /// # Safety
 /// These headers are initialised, and what they lead to is readable until the call returns; the kernel only reads it.
-unsafe fn send_headers(
+pub(crate) unsafe fn send_headers(
     fd: impl AsFd,
     headers: &mut [MaybeUninit<libc::mmsghdr>; MOST_SENT],
     count: usize,
@@ -269,16 +273,23 @@ mod tests {
     }
 
     #[test]
-    fn many_messages_go_to_an_address_each_by_one_call() {
-        let [a, b, c] = [(); 3].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
-        let to = [&b, &c, &b].map(|s| crate::socket::inet_address(s.local_addr().unwrap()));
-        let octets = [&b"one"[..], b"two", b"three"];
-        assert_eq!(send_many_to(&a, to.iter().zip(octets)), Ok(3));
-        let mut inbox = Inbox::new(256);
-        assert_eq!(inbox.receive(&b), Ok(2));
-        assert_eq!((inbox.get(0), inbox.get(1)), (Some(&b"one"[..]), Some(&b"three"[..])));
-        assert_eq!(inbox.receive(&c), Ok(1));
-        assert_eq!(inbox.get_mut(0).map(|octets| &*octets), Some(&b"two"[..]));
-        assert_eq!(send_many_to(&a, std::iter::empty()), Ok(0));
+    fn segments_that_do_not_divide_the_octets_still_cover_them_once() {
+        let (a, b) = unix_pair(Kind::Seqpacket).unwrap();
+        let mut inbox = Inbox::of_runs(256);
+        let all: Vec<u8> = (0..100).collect();
+        send(&a, b"", &all, true).unwrap();
+        assert_eq!(inbox.receive(&b), Ok(1));
+        for (segment, count) in [(0, 1), (1, 100), (30, 4), (99, 2), (100, 1), (usize::MAX, 1)] {
+            inbox.segments[0] = segment;
+            let found: Vec<Vec<u8>> = inbox.segments_mut(0).unwrap().map(|s| s.to_vec()).collect();
+            assert_eq!(
+                (found.len(), found.concat()),
+                (count, all.clone()),
+                "segments of {segment}"
+            );
+        }
+        drop(a);
+        assert_eq!(inbox.receive(&b), Ok(MOST));
+        assert_eq!(inbox.segments_mut(0).unwrap().count(), 1, "one without octets is still one");
     }
 }

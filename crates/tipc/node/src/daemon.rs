@@ -10,7 +10,7 @@ use crossway_tipc_proto::node::{Event, Node};
 
 use crate::admin::carry_out;
 use crate::outbox::Attached;
-use crate::runner::{Runner, RunnerError, now};
+use crate::runner::{Notice, Runner, RunnerError, now};
 use crate::service::{Service, Token};
 
 /// Descriptors that are told of at a time.
@@ -114,6 +114,11 @@ impl Daemon {
     /// Passes on what happened in the node.
     fn serve_node(&mut self, at: crossway_tipc_proto::time::Nanos) {
         self.service.handle_events(at, self.runner.node(), &self.epoll);
+    }
+
+    /// What has happened to a medium that an operator may want to know.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.runner.poll_notice()
     }
 
     /// The next event that is not only for a program's socket.

@@ -20,6 +20,6 @@ pub use command::{TipcdOptions, run_tipcd};
 pub use daemon::Daemon;
 pub use guard::{Guard, Plain};
 pub use outbox::Traffic;
-pub use runner::{Runner, RunnerError};
+pub use runner::{Notice, Runner, RunnerError};
 pub use service::{Service, ServiceError, ServiceLimits};
 pub use spec::{BearerSpec, SpecError};

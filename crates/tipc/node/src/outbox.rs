@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crossway_sys::Errno;
+use crossway_sys::datagrams::Sent;
 use crossway_sys::packet_ring::PacketRing;
 use crossway_sys::records::MOST_SENT;
 use crossway_tipc_proto::addr::BearerId;
@@ -29,6 +30,8 @@ pub struct Traffic {
     pub frames_sent: u64,
     /// Calls in which it took them.
     pub send_calls: u64,
+    /// Messages of more than one frame, which it cut.
+    pub runs_sent: u64,
     /// Calls in which it took nothing for want of room.
     pub refused_calls: u64,
     /// Frames lost because the system refused them, or had no room for long.
@@ -37,6 +40,8 @@ pub struct Traffic {
     pub frames_received: u64,
     /// Calls that brought them, or times that a ring was looked through.
     pub receive_calls: u64,
+    /// Messages of more than one frame, which the system had joined.
+    pub runs_received: u64,
 }
 
 /// A bearer that is enabled.
@@ -161,10 +166,11 @@ impl Outbox {
             let index = first.bearer;
             let run = self.messages[self.next..].iter().take_while(|m| m.bearer == index);
             match bearer.try_send(run.map(|m| (&m.to, &self.frames[m.frame][..]))) {
-                Ok(count) => {
-                    traffic.frames_sent += count as u64;
+                Ok(Sent { datagrams, runs }) => {
+                    traffic.frames_sent += datagrams as u64;
+                    traffic.runs_sent += runs as u64;
                     traffic.send_calls += 1;
-                    self.next += count;
+                    self.next += datagrams;
                     self.blocked = None;
                 }
                 Err(Errno::AGAIN | Errno::NOBUFS) => {

@@ -16,8 +16,8 @@ use crate::spec::BearerSpec;
 use crate::tap::Tap;
 use crossway_tipc_proto::addr::NetworkId;
 
-/// Largest frame: a UDP datagram.
-const FRAME_LEN_MAX: usize = 65_536;
+/// Largest message that comes at once: a UDP datagram, or a run of them.
+const DATAGRAM_LEN_MAX: usize = 65_536;
 
 /// Batches of frames taken from one bearer before the others and the timers get their turn.
 const BATCHES_PER_TURN: usize = 2;
@@ -67,6 +67,31 @@ pub enum RunnerError {
     Poll(#[from] Errno),
 }
 
+/// Something about a medium, not an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The system does not cut runs of frames on a bearer's way; from now on each frame goes by itself. Nothing was lost.
+    RunsRefused {
+        /// The bearer.
+        bearer: BearerId,
+        /// What it said.
+        errno: Errno,
+    },
+}
+
+impl std::fmt::Display for Notice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::RunsRefused { bearer, errno } => write!(
+                f,
+                "bearer {}: the system refuses UDP segmentation ({errno}), so each frame goes by itself from now on; \
+                 a path that takes smaller packets than the device (set mtu= below it), IPsec, or an old kernel does that",
+                bearer.0
+            ),
+        }
+    }
+}
+
 /// A node with its bearers, and what protects its frames on them.
 #[derive(Debug)]
 pub struct Runner<G = Plain> {
@@ -104,7 +129,7 @@ impl<G: Guard> Runner<G> {
             network,
             bearers: Vec::new(),
             outbox: Outbox::default(),
-            inbox: Inbox::new(FRAME_LEN_MAX),
+            inbox: Inbox::of_runs(DATAGRAM_LEN_MAX),
             taps: Vec::new(),
         }
     }
@@ -249,21 +274,28 @@ impl<G: Guard> Runner<G> {
             }
             return;
         }
+        let mut frames = 0;
         for _ in 0..BATCHES_PER_TURN {
             // EAGAIN ends the turn; other errors are those of frames sent earlier (an unreachable remote) and no reason to stop.
             let Ok(count) = bearer.try_receive(&mut self.inbox) else { break };
             let at = now();
-            traffic.frames_received += count as u64;
             traffic.receive_calls += 1;
             for n in 0..count {
-                // Beyond the largest frame there are none.
-                let Some(packet) = self.inbox.get_mut(n) else { continue };
-                passage.take(at, packet);
+                // Beyond the largest datagram there are none.
+                let Some(packets) = self.inbox.segments_mut(n) else { continue };
+                let before = frames;
+                for packet in packets {
+                    passage.take(at, packet);
+                    frames += 1;
+                }
+                traffic.runs_received += u64::from(frames - before > 1);
             }
-            if count < MOST {
+            // Runs hold many frames each.
+            if count < MOST || frames >= FRAMES_PER_TURN {
                 break;
             }
         }
+        traffic.frames_received += frames as u64;
     }
 
     /// Sends what is due, as much as one turn allows; [`Runner::poll_timeout`] tells whether there is more.
@@ -289,6 +321,14 @@ impl<G: Guard> Runner<G> {
             self.flush();
         }
         self.bearers.clear();
+    }
+
+    /// What has happened to a medium that an operator may want to know.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.bearers.iter_mut().find_map(|b| {
+            let errno = b.bearer.take_refusal()?;
+            Some(Notice::RunsRefused { bearer: b.id, errno })
+        })
     }
 
     /// The next event.

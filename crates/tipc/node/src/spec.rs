@@ -15,7 +15,9 @@ const UDP_PORT: u16 = 6118;
 /// | `udp:IP%DEVICE` | the same for IPv6, where the group needs a device |
 /// | `udp:IP,REMOTE,...` | UDP to these remotes only, without multicast |
 ///
-/// Each address may carry a port: `10.0.0.1:6200`, `[fd00::1]:6200`; without one it is 6118.
+/// Each address may carry a port: `10.0.0.1:6200`, `[fd00::1]:6200`; without one it is 6118. Behind the local address, `mtu=OCTETS` sets
+/// the largest packet that the bearer sends, without the headers of IP and UDP (`udp:10.0.0.1,mtu=1472`); a link's is the smaller of its
+/// two ends'. Without it, it is what a kernel's bearer has: 14,000 over IPv4, 1,280 over IPv6.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BearerSpec {
     /// Ethernet.
@@ -31,6 +33,8 @@ pub enum BearerSpec {
         device: Option<String>,
         /// Remotes; when there are any, nothing is sent to a multicast group.
         remotes: Vec<SocketAddr>,
+        /// Largest packet in octets, without the headers of IP and UDP; `None`: as a kernel's bearer.
+        mtu: Option<u16>,
     },
 }
 
@@ -48,7 +52,9 @@ impl BearerSpec {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SpecError {
     /// Neither of the media.
-    #[error("bearer {0:?}: write eth:DEVICE or udp:LOCAL-ADDRESS[%DEVICE][,REMOTE...]")]
+    #[error(
+        "bearer {0:?}: write eth:DEVICE or udp:LOCAL-ADDRESS[%DEVICE][,mtu=OCTETS][,REMOTE...]"
+    )]
     Medium(String),
     /// An address that is none.
     #[error(
@@ -58,6 +64,37 @@ pub enum SpecError {
     /// The local address is none of a single host, or a remote has another family.
     #[error("bearer address {0}: expected the unicast address of one host, all of one family")]
     NotAHost(IpAddr),
+    /// A packet size that no bearer has.
+    #[error(
+        "bearer packet size {text:?}: expected mtu= and {least} to {most}, the octets of a packet without its IP and UDP headers \
+         (1472 fills IPv4 packets of 1500, 1452 those of IPv6)"
+    )]
+    Mtu {
+        /// As written.
+        text: String,
+        /// What a kernel accepts of a peer over this version of IP.
+        least: u16,
+        /// The largest datagram.
+        most: u16,
+    },
+    /// The packet size is there twice.
+    #[error("bearer {0:?}: mtu= is there more than once; write it once")]
+    TwoMtus(String),
+}
+
+/// What a kernel accepts of a peer (a header of its own and one of an inner message, and those of IP and UDP) and the largest datagram.
+const fn mtu_bounds(local: SocketAddr) -> (u16, u16) {
+    if local.is_ipv4() { (128, 65_507) } else { (148, 65_527) }
+}
+
+fn packet_size(text: &str, local: SocketAddr) -> Result<u16, SpecError> {
+    let (least, most) = mtu_bounds(local);
+    let bounds = least..=most;
+    text.parse().ok().filter(|mtu| bounds.contains(mtu)).ok_or_else(|| SpecError::Mtu {
+        text: text.to_owned(),
+        least,
+        most,
+    })
 }
 
 fn endpoint(text: &str) -> Result<SocketAddr, SpecError> {
@@ -89,10 +126,19 @@ impl FromStr for BearerSpec {
                     None => (first, None),
                 };
                 let local = endpoint(address)?;
-                let remotes = parts.map(endpoint).collect::<Result<Vec<_>, _>>()?;
+                let (mut remotes, mut mtu) = (Vec::new(), None);
+                for part in parts {
+                    match part.strip_prefix("mtu=") {
+                        Some(_) if mtu.is_some() => {
+                            return Err(SpecError::TwoMtus(text.to_owned()));
+                        }
+                        Some(size) => mtu = Some(packet_size(size, local)?),
+                        None => remotes.push(endpoint(part)?),
+                    }
+                }
                 match remotes.iter().find(|r| r.is_ipv4() != local.is_ipv4()) {
                     Some(other) => Err(SpecError::NotAHost(other.ip())),
-                    None => Ok(Self::Udp { local, device, remotes }),
+                    None => Ok(Self::Udp { local, device, remotes, mtu }),
                 }
             }
             _ => Err(SpecError::Medium(text.to_owned())),
@@ -111,11 +157,43 @@ mod tests {
             local: local.parse().unwrap(),
             device: device.map(Into::into),
             remotes: remotes.iter().map(|r| r.parse().unwrap()).collect(),
+            mtu: None,
         };
         assert_eq!("udp:10.9.0.1".parse(), Ok(udp("10.9.0.1:6118", None, &[])));
         assert_eq!("udp:fd00::1%eth0".parse(), Ok(udp("[fd00::1]:6118", Some("eth0"), &[])));
         let spec = "udp:10.9.0.1:7000,10.9.0.2,10.9.0.3:7001".parse();
         assert_eq!(spec, Ok(udp("10.9.0.1:7000", None, &["10.9.0.2:6118", "10.9.0.3:7001"])));
+    }
+
+    #[test]
+    fn a_packet_size_stands_behind_the_local_address() {
+        let mtu = |text: &str| match text.parse() {
+            Ok(BearerSpec::Udp { mtu, remotes, .. }) => Ok((mtu, remotes.len())),
+            Ok(BearerSpec::Ethernet { .. }) => panic!("{text}"),
+            Err(error) => Err(error),
+        };
+        assert_eq!(mtu("udp:10.9.0.1,mtu=1472"), Ok((Some(1472), 0)));
+        assert_eq!(mtu("udp:10.9.0.1,mtu=128,10.9.0.2"), Ok((Some(128), 1)));
+        assert_eq!(mtu("udp:fd00::1%eth0,fd00::2,mtu=1452"), Ok((Some(1452), 1)));
+        assert_eq!(mtu("udp:10.9.0.1,mtu=65507"), Ok((Some(65_507), 0)));
+        for (text, size, least, most) in [
+            ("udp:10.9.0.1,mtu=127", "127", 128, 65_507),
+            ("udp:fd00::1,mtu=147", "147", 148, 65_527),
+            ("udp:10.9.0.1,mtu=65508", "65508", 128, 65_507),
+            ("udp:10.9.0.1,mtu=", "", 128, 65_507),
+            ("udp:10.9.0.1,mtu=-1", "-1", 128, 65_507),
+            ("udp:10.9.0.1,mtu=1e3", "1e3", 128, 65_507),
+        ] {
+            let text_of_size = size.to_owned();
+            assert_eq!(
+                mtu(text),
+                Err(SpecError::Mtu { text: text_of_size, least, most }),
+                "{text}"
+            );
+        }
+        let twice = "udp:10.9.0.1,mtu=1472,mtu=1472";
+        assert_eq!(mtu(twice), Err(SpecError::TwoMtus(twice.into())));
+        assert!(mtu("udp:10.9.0.1,MTU=1472").is_err(), "an address it is not");
     }
 
     #[test]

@@ -127,6 +127,7 @@ fn two_links_carry_on_one_after_the_other_and_a_shared_group_port_is_refused() {
         local: format!("127.0.0.2:{free}").parse().unwrap(),
         device: None,
         remotes: Vec::new(),
+        mtu: None,
     };
     let refused = third.enable(&same, "udp1").unwrap_err().to_string();
     assert!(refused.contains("give one a port of its own"), "{refused}");

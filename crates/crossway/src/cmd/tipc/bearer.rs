@@ -51,7 +51,7 @@ enum What {
 
 #[derive(clap::Args)]
 struct Enable {
-    /// `eth:DEVICE` (the tipcd needs root) or `udp:LOCAL-ADDRESS[%DEVICE][,REMOTE...]`
+    /// `eth:DEVICE` (the tipcd needs root) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=OCTETS][,REMOTE...]`; `mtu` is the largest packet without IP and UDP headers
     bearer: String,
     /// Name of the interface, up to 15 octets [default: the device's, or udp0 and so on]
     #[arg(long)]
@@ -138,6 +138,12 @@ fn print(b: &BearerView, details: bool) {
         b.address, b.mtu_octets, b.priority, b.tolerance_ms, b.window_packets
     );
     println!("  RX frames:{}  TX frames:{}", b.received_frames, b.sent_frames);
+    if let Some(octets) = b.run_frame_octets_max {
+        println!(
+            "  RX runs:{}  TX runs:{}  of frames up to {octets} octets",
+            b.received_runs, b.sent_runs
+        );
+    }
     b.remotes.iter().for_each(|remote| println!("  Remote:{remote}"));
     b.removed.iter().for_each(|remote| println!("  Removed:{remote}"));
 }

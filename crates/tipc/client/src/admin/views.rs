@@ -72,6 +72,12 @@ pub struct BearerView {
     pub received_frames: u64,
     /// Frames sent.
     pub sent_frames: u64,
+    /// Frames of up to so many octets go to the system in runs, as one message each; absent: each frame goes by itself.
+    pub run_frame_octets_max: Option<u64>,
+    /// Runs of frames that came as one message.
+    pub received_runs: u64,
+    /// Runs of frames that were sent as one.
+    pub sent_runs: u64,
 }
 
 /// A link.

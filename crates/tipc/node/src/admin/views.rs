@@ -106,6 +106,9 @@ pub(super) fn bearers(runner: &mut Runner) -> Vec<BearerView> {
             removed: report.removed.iter().map(media).collect(),
             received_frames: attached.traffic.frames_received,
             sent_frames: attached.traffic.frames_sent,
+            run_frame_octets_max: attached.bearer.segment_max().map(|octets| octets as u64),
+            received_runs: attached.traffic.runs_received,
+            sent_runs: attached.traffic.runs_sent,
         })
     };
     reports.iter().filter_map(view).collect()

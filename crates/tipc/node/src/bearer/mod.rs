@@ -6,9 +6,10 @@ mod udp;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use crossway_sys::datagrams::Sent;
 use crossway_sys::packet::ETHERNET_HEADER_LEN;
 use crossway_sys::packet_ring::PacketRing;
-use crossway_sys::records::{Inbox, send_many, send_many_to};
+use crossway_sys::records::{Inbox, send_many};
 use crossway_sys::socket::{self, Address};
 use crossway_sys::{Errno, OsError};
 use crossway_tipc_proto::addr::{MediaAddr, NetworkId};
@@ -76,9 +77,13 @@ impl Bearer {
     pub fn open(spec: &BearerSpec, network: NetworkId) -> Result<Self, BearerOpenError> {
         match spec {
             BearerSpec::Ethernet { device } => EthernetBearer::open(device).map(Self::Ethernet),
-            BearerSpec::Udp { local, device, remotes } => {
-                Ok(Self::Udp(UdpBearer::open(*local, device.as_deref(), remotes.clone(), network)?))
-            }
+            BearerSpec::Udp { local, device, remotes, mtu } => Ok(Self::Udp(UdpBearer::open(
+                *local,
+                device.as_deref(),
+                remotes.clone(),
+                *mtu,
+                network,
+            )?)),
         }
     }
 
@@ -138,8 +143,8 @@ impl Bearer {
         }
     }
 
-    /// Takes frames that have come, without waiting; tells how many. Fewer than an inbox holds: there are no more for now. Not for a
-    /// bearer with a ring.
+    /// Takes messages that have come, of one frame or of a run, without waiting; tells how many. Fewer than an inbox holds: there are no
+    /// more for now. Not for a bearer with a ring.
     pub fn try_receive(&self, inbox: &mut Inbox) -> Result<usize, Errno> {
         inbox.receive(self.fd())
     }
@@ -167,30 +172,45 @@ impl Bearer {
     }
 
     /// Sends frames by one call, without waiting, at most [`crossway_sys::records::MOST_SENT`]; tells how many went. What does not go out is
-    /// lost like any frame on a medium, unless it is sent again; the protocol repairs it.
+    /// lost like any frame on a medium, unless it is sent again; the protocol repairs it. A UDP bearer sends runs of frames of one length
+    /// to one station as one message, as long as the system takes these.
     ///
     /// # Errors
     /// EAGAIN and ENOBUFS: no room for the first frame, for now. Others: the first frame cannot go.
     pub fn try_send<'a>(
-        &self,
-        frames: impl Iterator<Item = (&'a Recipient, &'a [u8])>,
-    ) -> Result<usize, Errno> {
+        &mut self,
+        frames: impl Iterator<Item = (&'a Recipient, &'a [u8])> + Clone,
+    ) -> Result<Sent, Errno> {
         // A recipient of another medium cannot come up: each is made by the bearer that is given it.
         match self {
-            Self::Udp(b) => send_many_to(
-                b.fd(),
-                frames.filter_map(|(to, frame)| match to {
-                    Recipient::Udp(address) => Some((address, frame)),
-                    Recipient::Station(_) => None,
-                }),
-            ),
+            Self::Udp(b) => b.try_send(frames.filter_map(|(to, frame)| match to {
+                Recipient::Udp(address) => Some((address, frame)),
+                Recipient::Station(_) => None,
+            })),
             Self::Ethernet(b) => send_many(
                 b.sender(),
                 frames.filter_map(|(to, frame)| match to {
                     Recipient::Station(header) => Some((header, frame)),
                     Recipient::Udp(_) => None,
                 }),
-            ),
+            )
+            .map(|datagrams| Sent { datagrams, runs: 0 }),
+        }
+    }
+
+    /// Why runs of frames stopped to go as one message, the first time after that.
+    pub(crate) const fn take_refusal(&mut self) -> Option<Errno> {
+        match self {
+            Self::Udp(b) => b.take_refusal(),
+            Self::Ethernet(_) => None,
+        }
+    }
+
+    /// Largest frame that goes with others as one message; `None`: none does.
+    pub(crate) fn segment_max(&self) -> Option<usize> {
+        match self {
+            Self::Udp(b) => Some(b.segment_max()).filter(|octets| *octets > 0),
+            Self::Ethernet(_) => None,
         }
     }
 }

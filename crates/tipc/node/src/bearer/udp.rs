@@ -3,9 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crossway_sys::OsError;
+use crossway_sys::addresses::interface_of;
+use crossway_sys::datagrams::{Sent, join_runs, send_many_to};
 use crossway_sys::multicast::{self, Through};
+use crossway_sys::netns::interface_mtu;
 use crossway_sys::socket::{self, Address, Inet};
+use crossway_sys::{Errno, OsError};
 use crossway_tipc_proto::addr::{MediaAddr, NetworkId};
 
 use super::set_buffers;
@@ -13,6 +16,10 @@ use super::set_buffers;
 /// What the kernel uses: over IPv4 it leaves the cutting to IP, over IPv6 it stays below the smallest legal MTU.
 const MTU_V4: usize = 14_000;
 const MTU_V6: usize = 1_280;
+
+/// Octets of the headers of IP and UDP.
+const HEADERS_V4: usize = 20 + 8;
+const HEADERS_V6: usize = 40 + 8;
 
 /// A UDP socket.
 #[derive(Debug)]
@@ -23,6 +30,11 @@ pub struct UdpBearer {
     remotes: Vec<SocketAddr>,
     broadcast: Vec<Address>,
     multicasts: bool,
+    mtu: usize,
+    /// Frames of up to so many octets fit the device, and runs of them go as one message; 0: each frame goes by itself.
+    segment_max: usize,
+    /// Why runs do not go as one message any more, until it was asked for.
+    refusal: Option<Errno>,
 }
 
 /// Why a remote cannot be added or removed.
@@ -65,14 +77,14 @@ impl UdpBearer {
         local: SocketAddr,
         device: Option<&str>,
         remotes: Vec<SocketAddr>,
+        mtu: Option<u16>,
         network: NetworkId,
     ) -> Result<Self, OsError> {
         let fd = socket::inet(Inet::Udp, local)?;
         let object = format!("udp:{local}");
         if !remotes.is_empty() {
             socket::bind(&fd, &socket::inet_address(local), &object)?;
-            set_buffers(&fd)?;
-            return Ok(Self::new(fd, local, remotes));
+            return Self::new(fd, local, remotes, mtu);
         }
         // Datagrams to the group do not reach a socket that is bound to a unicast address.
         let (any, through) = match local.ip() {
@@ -87,14 +99,57 @@ impl UdpBearer {
         socket::bind(&fd, &socket::inet_address(SocketAddr::new(any, local.port())), &object)?;
         let group = group(local.ip(), network);
         multicast::join(&fd, group, through)?;
-        set_buffers(&fd)?;
-        Ok(Self::new(fd, local, vec![SocketAddr::new(group, local.port())]))
+        Self::new(fd, local, vec![SocketAddr::new(group, local.port())], mtu)
     }
 
-    fn new(fd: OwnedFd, local: SocketAddr, remotes: Vec<SocketAddr>) -> Self {
+    fn new(
+        fd: OwnedFd,
+        local: SocketAddr,
+        remotes: Vec<SocketAddr>,
+        mtu: Option<u16>,
+    ) -> Result<Self, OsError> {
+        set_buffers(&fd)?;
+        // A kernel that does not join runs hands them over one by one.
+        let _ = join_runs(&fd);
         let broadcast = remotes.iter().copied().map(socket::inet_address).collect();
         let multicasts = remotes.iter().all(|to| to.ip().is_multicast());
-        Self { fd, local, remotes, broadcast, multicasts }
+        let (usual, headers) =
+            if local.is_ipv4() { (MTU_V4, HEADERS_V4) } else { (MTU_V6, HEADERS_V6) };
+        let segment_max = device_mtu(local.ip()).map_or(0, |mtu| mtu.saturating_sub(headers));
+        let mtu = mtu.map_or(usual, usize::from);
+        Ok(Self { fd, local, remotes, broadcast, multicasts, mtu, segment_max, refusal: None })
+    }
+
+    /// Sends frames by one call, runs of them as one message each where the system cuts these.
+    ///
+    /// A refused run goes frame by frame; when that succeeds the cutting was at fault (a device without checksum offload before Linux
+    /// 6.11, IPsec, a path that takes less than the device), and is not asked for again.
+    pub(super) fn try_send<'a>(
+        &mut self,
+        frames: impl Iterator<Item = (&'a Address, &'a [u8])> + Clone,
+    ) -> Result<Sent, Errno> {
+        let sent = send_many_to(&self.fd, frames.clone(), self.segment_max);
+        match sent {
+            Err(refusal @ (Errno::IO | Errno::INVAL | Errno::MSGSIZE | Errno::OPNOTSUPP))
+                if self.segment_max > 0 =>
+            {
+                let plain = send_many_to(&self.fd, frames, 0)?;
+                self.segment_max = 0;
+                self.refusal = Some(refusal);
+                Ok(plain)
+            }
+            sent => sent,
+        }
+    }
+
+    /// Largest frame that goes with others as one message; 0: none does.
+    pub(crate) const fn segment_max(&self) -> usize {
+        self.segment_max
+    }
+
+    /// Why runs stopped to go as one message, the first time after that.
+    pub(super) const fn take_refusal(&mut self) -> Option<Errno> {
+        self.refusal.take()
     }
 
     /// The group, or each remote.
@@ -134,7 +189,7 @@ impl UdpBearer {
     }
 
     pub(super) const fn mtu(&self) -> usize {
-        if self.local.is_ipv4() { MTU_V4 } else { MTU_V6 }
+        self.mtu
     }
 
     pub(super) const fn broadcasts(&self) -> bool {
@@ -149,6 +204,13 @@ impl UdpBearer {
     pub(super) fn remotes(&self) -> &[Address] {
         &self.broadcast
     }
+}
+
+/// The MTU of the device with this address; `None` if no device has it, and then nothing is known of where frames leave.
+fn device_mtu(ip: IpAddr) -> Option<usize> {
+    // All of 127.0.0.0/8 is there without being told of.
+    let name = if ip.is_loopback() { Some("lo".to_owned()) } else { interface_of(ip).ok()? };
+    interface_mtu(&name?).ok()
 }
 
 #[cfg(test)]

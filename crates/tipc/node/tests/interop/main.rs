@@ -80,6 +80,10 @@ impl Site {
         let (user, kernel) = (self.lab.host("user").unwrap(), self.lab.host("kernel").unwrap());
         let (k4, k6) = (kernel.ipv4.to_string(), kernel.ipv6.to_string());
         let (u4, u6, device) = (user.ipv4.to_string(), user.ipv6.to_string(), &user.interface);
+        if let Medium::UdpV4Unicast = medium {
+            // Packets that IP need not cut. A kernel whose own bearer's are larger than its peer's loses what it multicasts by copies.
+            self.guest_does(&["tipc", "media", "set", "mtu", "1472", "media", "udp"]);
+        }
         let mut words = vec!["tipc", "bearer", "enable", "media"];
         match medium {
             Medium::UdpV4 => words.extend(["udp", "name", "U", "localip", &k4]),
@@ -92,7 +96,7 @@ impl Site {
         self.guest_does(&words);
         match medium {
             Medium::UdpV4 => format!("udp:{u4}"),
-            Medium::UdpV4Unicast => format!("udp:{u4},{k4}"),
+            Medium::UdpV4Unicast => format!("udp:{u4},mtu=1472,{k4}"),
             Medium::UdpV6 => format!("udp:{u6}%{device}"),
             Medium::Ethernet => format!("eth:{device}"),
         }

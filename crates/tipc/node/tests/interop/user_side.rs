@@ -277,9 +277,14 @@ fn serve(bearers: &str, id: NodeId, keeps_contact: bool) {
     let cfg = Config { id: Some(id), seed: birth.as_nanos() as u64, ..Config::default() };
     let mut runner = Runner::new(cfg);
     let mut services = Services::open(runner.node());
+    let mut whole = Vec::new();
     for (n, bearer) in bearers.split('+').enumerate() {
         let spec: BearerSpec = bearer.parse().expect("a bearer");
-        runner.enable(&spec, &format!("user{n}")).expect("the bearer opens");
+        let id = runner.enable(&spec, &format!("user{n}")).expect("the bearer opens");
+        // Packets that IP need not cut, of streams.
+        if matches!(spec, BearerSpec::Udp { local, mtu, .. } if local.is_ipv6() || mtu.is_some()) {
+            whole.push(id);
+        }
     }
     let stdin = std::io::stdin();
     loop {
@@ -307,5 +312,11 @@ fn serve(bearers: &str, id: NodeId, keeps_contact: bool) {
     }
     let drops: Vec<_> = runner.node().drops().iter().collect();
     eprintln!("user side: drops {drops:?}, unsent {}", runner.unsent());
+    for id in whole {
+        let traffic = runner.traffic(id).expect("enabled");
+        eprintln!("user side: {traffic:?}");
+        assert!(traffic.runs_sent > 0, "no frames went as one message: {traffic:?}");
+        assert_eq!(runner.poll_notice(), None);
+    }
     runner.stop();
 }
