@@ -107,6 +107,10 @@ fn describe(event: &Event) -> String {
                 "node {id} at {media:?} uses this node's address; give one of them another identity"
             )
         }
+        Event::TooOld { peer, missing } => format!(
+            "node {peer} lacks capabilities {:#05x}, as kernels before Linux 4.17 do, and is ignored; give it a later kernel",
+            missing.bits()
+        ),
         Event::LinkUp { peer, bearer } => format!("link to {peer} up on bearer {}", bearer.0),
         Event::LinkDown { peer, bearer, reason } => {
             format!("link to {peer} down on bearer {}: {reason:?}", bearer.0)

@@ -117,6 +117,38 @@ impl Backlog {
         self.queue.push_back(Waiting { level, content: Content::Packet(packet) });
     }
 
+    /// Takes the name updates out, in their order; the rest stays in its own.
+    pub(crate) fn take_names(&mut self, packet_max: usize) -> Vec<Vec<u8>> {
+        let mut names = Vec::new();
+        let queue = core::mem::take(&mut self.queue);
+        self.counts = [0; 5];
+        for waiting in queue {
+            let mut sort = |message: &[u8]| {
+                let is_name = View::parse(message)
+                    .is_ok_and(|view| view.user() == Some(User::NameDistributor));
+                if is_name {
+                    names.push(message.to_vec());
+                }
+                !is_name
+            };
+            match waiting.content {
+                Content::Packet(packet) => {
+                    if sort(&packet) {
+                        self.push(waiting.level, packet, packet_max);
+                    }
+                }
+                Content::Bundle(bundle) => {
+                    for view in bundle.bundle(self.dest, waiting.level as u8).items().flatten() {
+                        if sort(view.bytes()) {
+                            self.push(waiting.level, view.bytes().to_vec(), packet_max);
+                        }
+                    }
+                }
+            }
+        }
+        names
+    }
+
     /// The packet whose turn it is.
     pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
         self.pop_with_level().map(|(_, packet)| packet)
@@ -178,13 +210,47 @@ mod tests {
     use super::*;
     use crate::drops::DropCounters;
     use crate::reassembly::Reassembly;
-    use crate::wire::{ConnManager, ConnManagerKind};
+    use crate::seq::Seq;
+    use crate::wire::{ConnManager, ConnManagerKind, NameItem, NameMessage, NameSeries};
 
     fn small() -> Vec<u8> {
         let mut out = Vec::new();
         ConnManager { kind: ConnManagerKind::Probe, ..ConnManager::default() }
             .encode(&LinkFields::default(), &mut out);
         out
+    }
+
+    #[test]
+    fn name_updates_are_taken_out_of_packets_and_bundles_and_the_rest_keeps_its_order() {
+        let name = |number| {
+            let mut out = Vec::new();
+            let update = NameMessage {
+                withdrawal: false,
+                series: NameSeries::Update,
+                number: Seq(number),
+                owner: NodeAddr(2),
+                dest: NodeAddr(0),
+                bcast_ack_invalid: false,
+                body: &[7; NameItem::LEN],
+            };
+            update.encode(&LinkFields::default(), &mut out);
+            out
+        };
+        let large = |fill| {
+            let mut out = small();
+            out.resize(190, fill);
+            let word = u32::from_be_bytes([out[0], out[1], out[2], out[3]]) + 150;
+            out[0..4].copy_from_slice(&word.to_be_bytes());
+            out
+        };
+        let mut backlog = Backlog::new(NodeAddr(2), NodeAddr(0));
+        for message in [small(), name(1), large(1), name(2), large(2), name(3), small()] {
+            backlog.push(SYSTEM, message, 200);
+        }
+        assert_eq!(backlog.take_names(200), [name(1), name(2), name(3)]);
+        let left: Vec<_> = core::iter::from_fn(|| backlog.pop()).collect();
+        assert_eq!(left, [small(), large(1), large(2), small()]);
+        assert_eq!(backlog.counts, [0; 5], "nothing is counted that is not there");
     }
 
     #[test]

@@ -75,6 +75,11 @@ impl BcastSender {
         Ok(())
     }
 
+    /// Takes back the name updates that were not sent yet, in their order.
+    pub(crate) fn take_names(&mut self) -> Vec<Vec<u8>> {
+        self.backlog.take_names(self.mtu)
+    }
+
     /// Whether a message of this level would be taken now.
     pub(crate) fn has_room(&self, level: usize) -> bool {
         self.backlog.admit(level, self.free()).is_ok()

@@ -41,6 +41,8 @@ drop_reasons! {
     BadMediaAddress = "bad-media-address",
     /// One peer more than the table holds.
     TooManyPeers = "too-many-peers",
+    /// Discovery of a node that lacks what is needed for contact.
+    PeerTooOld = "peer-too-old",
     /// From a node that discovery has not shown, or by a bearer without a link to it.
     UnknownPeer = "unknown-peer",
     /// Contact was lost here and the peer has not noticed yet.

@@ -74,9 +74,9 @@ pub const RESEND_PER_REPORT_MAX: usize = 512;
 /// the table's spare room; the benchmark `names` measures it.
 pub const BINDINGS_PER_NODE_MAX: usize = 65_535;
 
-/// Name updates of one peer that wait for an earlier one. One more is dropped (`bad-name-update`): it can only come from a peer that
-/// breaks the numbering, because the broadcast link already delivers in order.
-pub const NAME_UPDATES_WAITING_MAX: usize = 1_024;
+/// Name updates of one peer that wait for an earlier one: the broadcast link and the unicast link deliver each in order, but the peer may
+/// change between them. At one more contact with the peer begins anew, because its names can no longer be known.
+pub const NAME_UPDATES_WAITING_MAX: usize = 8_192;
 
 /// Sockets of one node. One more is refused.
 pub const SOCKETS_MAX: usize = 65_536;

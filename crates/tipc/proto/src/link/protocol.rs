@@ -169,8 +169,10 @@ impl Link {
                     let unicast = if gap > 0 { self.rx.runs() } else { Default::default() };
                     GapAckBlocks { bcast: bcast.runs.clone(), unicast }.encode(&mut body);
                 }
-                seq = self.state_tx;
-                self.state_tx = self.state_tx.next();
+                if self.cfg.common.has(Capabilities::LINK_PROTO_SEQNO) {
+                    seq = self.state_tx;
+                    self.state_tx = self.state_tx.next();
+                }
                 self.report_tail = false;
                 self.unacked = 0;
                 (tolerance_ms, priority) = self.told_in_state();

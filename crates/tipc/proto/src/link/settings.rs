@@ -2,6 +2,7 @@
 
 use super::Link;
 use crate::time::Nanos;
+use crate::wire::Capabilities;
 use core::time::Duration;
 
 /// STATE messages that carry a new setting: one may be lost, and nothing else would repeat it.
@@ -19,6 +20,11 @@ pub struct LinkSettings {
 }
 
 impl Link {
+    /// What both ends understand from now on: the peer began a new life.
+    pub(crate) const fn set_common(&mut self, common: Capabilities) {
+        self.cfg.common = common;
+    }
+
     /// Sets, and has the peer told.
     pub(crate) fn set(&mut self, now: Nanos, settings: LinkSettings) {
         if let Some(max) = settings.window_max {

@@ -42,6 +42,7 @@ impl Node {
             peer.listener = BcastListener::new(self.bcast.last_sent());
             peer.greeting = Some((bearer, Seq(1)));
             self.linked += 1;
+            self.unnumbered += usize::from(!peer.hears_numbered_names());
             self.events.push_back(Event::PeerUp { peer: addr });
         }
         let state = self.link_binding(addr, bearer.0, peer_bearer.0);
@@ -116,6 +117,7 @@ impl Node {
         reason: LinkDownReason,
     ) {
         let Some(peer) = self.peers.get_mut(&addr) else { return };
+        self.unnumbered -= usize::from(!peer.hears_numbered_names());
         let peer_knows = matches!(reason, LinkDownReason::PeerReset | LinkDownReason::PeerStopping);
         peer.contact = if peer_knows { Contact::Down } else { Contact::Leaving };
         for bearer in peer.bearers() {
@@ -131,6 +133,7 @@ impl Node {
         peer.bcast_rx.close();
         peer.listener = BcastListener::default();
         peer.names = Default::default();
+        peer.adopt_capabilities(self.cfg.announced());
         peer.forget_at = now + PEER_FORGET;
         self.linked -= 1;
         self.events.push_back(Event::PeerDown { peer: addr });

@@ -1,7 +1,7 @@
 //! Finding neighbours and settling the node's own address.
 
 use super::peer::{Contact, Peer, PeerLink, is_legal_peer};
-use super::{Address, Destination, Event, Node, Transmit};
+use super::{Address, Destination, Event, Node, REQUIRED, Transmit};
 use crate::addr::{BearerId, NodeAddr, Scope, ServiceRange, SocketAddr};
 use crate::bcast::{BcastListener, BcastReceiver, BcastSender};
 use crate::drops::DropReason;
@@ -221,6 +221,14 @@ impl Node {
         if !is_legal_peer(m.sender, own) {
             return Err(DropReason::Malformed);
         }
+        if !m.capabilities.has(REQUIRED) {
+            let missing = REQUIRED.without(m.capabilities);
+            self.events.push_back(Event::TooOld { peer: m.sender, missing });
+            if self.peers.get(&m.sender).is_some_and(|p| !p.is_up()) {
+                self.forget_peer(m.sender);
+            }
+            return Err(DropReason::PeerTooOld);
+        }
         self.drop_former_address(m)?;
         if !self.admit_neighbour(now, bearer, m)? {
             return Ok(());
@@ -251,7 +259,7 @@ impl Node {
         let same_life = peer.signature == m.signature && peer.id == m.id;
         match peer.link(bearer).map(|l| (l.media == m.media, l.link.is_up())) {
             Some((true, true)) => {
-                peer.signature = m.signature;
+                (peer.signature, peer.announced) = (m.signature, m.capabilities);
                 return Ok(false);
             }
             Some((false, true)) => {
@@ -267,15 +275,14 @@ impl Node {
             Some((_, false)) | None => {}
         }
         if !peer.is_up() {
-            (peer.id, peer.contact) = (m.id, Contact::Leaving);
-            (peer.capabilities, peer.common) =
-                (m.capabilities, self.cfg.announced().common(m.capabilities));
+            (peer.id, peer.contact, peer.announced) = (m.id, Contact::Leaving, m.capabilities);
+            peer.adopt_capabilities(self.cfg.announced());
         } else if peer.id != m.id {
             self.events.push_back(Event::DuplicateAddress { id: m.id, media: m.media });
             return Err(DropReason::DuplicateAddress);
         }
         // A new life of a peer whose old one is still believed in over another link: it comes up when that is lost.
-        peer.signature = m.signature;
+        (peer.signature, peer.announced) = (m.signature, m.capabilities);
         self.add_link(now, bearer, m)?;
         Ok(true)
     }
@@ -333,6 +340,7 @@ impl Node {
             id: m.id,
             signature: m.signature,
             capabilities: m.capabilities,
+            announced: m.capabilities,
             common: self.cfg.announced().common(m.capabilities),
             contact: Contact::Leaving,
             links: Default::default(),

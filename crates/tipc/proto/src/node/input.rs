@@ -182,7 +182,7 @@ impl Node {
                     peer.bcast_rx.open(*last_bcast);
                 }
             }
-            Message::Names(names) => self.handle_names(sender, names),
+            Message::Names(names) => self.handle_names(now, sender, names),
             Message::Data(m) => {
                 let octets = m.payload.len();
                 if let Some(port) = self.deliver(now, sender, m, &bytes) {

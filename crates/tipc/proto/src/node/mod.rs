@@ -78,6 +78,14 @@ pub const CAPABILITIES: Capabilities = Capabilities::SYN
     .and(Capabilities::NAGLE)
     .and(Capabilities::NAMED_BCAST);
 
+/// What a peer must understand. Kernels since Linux 4.17 of 2018 do; what older ones do instead is not spoken here, so discovery does not
+/// lead to contact with them ([`Event::TooOld`]).
+pub const REQUIRED: Capabilities = Capabilities::SYN
+    .and(Capabilities::BCAST_SYNCH)
+    .and(Capabilities::BCAST_STATE_NACK)
+    .and(Capabilities::BLOCK_FLOWCTL)
+    .and(Capabilities::NODE_ID128);
+
 /// What a node is told at its birth.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
@@ -89,7 +97,8 @@ pub struct Config {
     pub network: NetworkId,
     /// Seed of the node's random numbers. Two lives of one node must have different seeds.
     pub seed: u64,
-    /// Capabilities that are not announced, as of an older node. None by default.
+    /// Capabilities that are not announced, as of an older node, and not used either. None by default. Without one of [`REQUIRED`]
+    /// nodes of this kind refuse the node.
     pub withheld: Capabilities,
 }
 
@@ -129,6 +138,13 @@ pub enum Event {
         id: NodeId,
         /// Where it sends from.
         media: MediaAddr,
+    },
+    /// A node was found that lacks what this one needs of a peer ([`REQUIRED`]). There is no contact with it.
+    TooOld {
+        /// Its address.
+        peer: NodeAddr,
+        /// What it lacks.
+        missing: Capabilities,
     },
     /// A link came up. [`Event::PeerUp`] follows when it is the first to its node.
     LinkUp {
@@ -207,6 +223,8 @@ pub struct Node {
     peers: BTreeMap<NodeAddr, Peer>,
     /// Peers in contact.
     linked: usize,
+    /// Those among them that do not understand name updates by broadcast.
+    unnumbered: usize,
     bcast: BcastSender,
     names: NameTable,
     next_key: u32,
@@ -256,6 +274,7 @@ impl Node {
             bearers: [const { None }; BEARERS_MAX],
             peers: BTreeMap::new(),
             linked: 0,
+            unnumbered: 0,
             bcast: BcastSender::new(own, cfg.network, usize::from(u16::MAX)),
             names: NameTable::new(Rng::new(!cfg.seed).next_u64()),
             next_key: 1,

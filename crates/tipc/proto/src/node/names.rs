@@ -1,16 +1,19 @@
 //! Own bindings to the other nodes, theirs into the table.
 
 use super::Node;
+use super::peer::Peer;
 use crate::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
+use crate::backlog::Congested;
 use crate::drops::DropReason;
 use crate::limits::NAME_UPDATES_WAITING_MAX;
 use crate::name_table::{Binding, BindingError};
 use crate::seq::Seq;
 use crate::time::Nanos;
 use crate::wire::{
-    BcastInit, LinkFields, Message, NameItem, NameMessage, NameSeries, SHORT_HEADER_LEN,
+    BcastInit, Capabilities, LinkFields, Message, NameItem, NameMessage, NameSeries,
+    SHORT_HEADER_LEN, View,
 };
-use alloc::collections::VecDeque;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// Octets of items in one bulk message: a whole number of them, well inside the largest message.
@@ -26,7 +29,7 @@ pub(super) enum BindError {
     Table(BindingError),
     /// Service types below 64 belong to the protocol.
     Reserved,
-    /// The broadcast link holds as many unsent updates as it may; a peer is slow to acknowledge.
+    /// A link holds as many unsent updates as it may; a peer is slow to acknowledge.
     Congested,
 }
 
@@ -35,12 +38,13 @@ pub(super) enum BindError {
 pub(super) struct NameReceiver {
     /// Number of the next update, known once the last bulk message was seen.
     next: Option<Seq>,
-    waiting: VecDeque<(Seq, bool, Vec<NameItem>)>,
+    /// Withdrawal and items, by number.
+    waiting: BTreeMap<u16, (bool, Vec<NameItem>)>,
 }
 
 impl NameReceiver {
     pub(super) fn octets(&self) -> usize {
-        self.waiting.iter().map(|(_, _, items)| items.len() * NameItem::LEN).sum()
+        self.waiting.values().map(|(_, items)| items.len() * NameItem::LEN).sum()
     }
 }
 
@@ -81,13 +85,19 @@ impl Node {
         let Some(binding) = self.names.remove(range, socket, key) else { return };
         self.announce(false, binding);
         if scope == Scope::Cluster && self.distribute(true, &binding).is_err() {
-            let last = self.bcast.last_sent();
-            let behind = self
-                .peers
-                .iter()
-                .filter(|(_, p)| p.listener.acked.is_some_and(|acked| acked.before(last)));
-            let addrs: Vec<NodeAddr> = behind.map(|(addr, _)| *addr).collect();
-            for addr in addrs {
+            let (last, one_by_one) = (self.bcast.last_sent(), self.names_go_one_by_one());
+            let mut behind = Vec::new();
+            for (addr, peer) in &mut self.peers {
+                let lags = if one_by_one {
+                    !peer.has_room_for_names()
+                } else {
+                    peer.listener.acked.is_some_and(|acked| acked.before(last))
+                };
+                if lags {
+                    behind.push(*addr);
+                }
+            }
+            for addr in behind {
                 self.overrun(now, addr);
             }
             // With the laggards gone there is room, and if not, there is no peer left that holds the binding.
@@ -95,26 +105,41 @@ impl Node {
         }
     }
 
-    /// Sends one update to all peers: a numbered broadcast, or copies for a cluster with peers that do not know those.
-    fn distribute(
-        &mut self,
-        withdrawal: bool,
-        binding: &Binding,
-    ) -> Result<(), crate::backlog::Congested> {
+    /// Whether updates go to each peer on its own link. A peer without numbered updates would take a broadcast as it comes, before or
+    /// after what came on its link; as long as there is one, no update is broadcast, so that it gets each once and in order. The others
+    /// put the two ways in order by the numbers.
+    const fn names_go_one_by_one(&self) -> bool {
+        self.unnumbered > 0 || !self.cfg.announced().has(Capabilities::NAMED_BCAST)
+    }
+
+    /// Sends one update to all peers: a numbered broadcast, or a copy to each. All get it, or none does.
+    fn distribute(&mut self, withdrawal: bool, binding: &Binding) -> Result<(), Congested> {
         let Some(own) = self.addr() else { return Ok(()) };
         let mut body = Vec::new();
         NameItem { range: binding.range, port: binding.socket.port, key: binding.key }
             .encode(&mut body);
+        let numbered = self.cfg.announced().has(Capabilities::NAMED_BCAST);
         let update = NameMessage {
             withdrawal,
-            series: NameSeries::Update,
+            series: if numbered { NameSeries::Update } else { NameSeries::Legacy },
             number: self.update_number,
             owner: own,
             dest: NodeAddr(0),
             bcast_ack_invalid: false,
             body: &body,
         };
-        if self.linked > 0 {
+        if self.linked > 0 && self.names_go_one_by_one() {
+            if !self.peers.values_mut().all(Peer::has_room_for_names) {
+                return Err(Congested);
+            }
+            let link = LinkFields { sender: own, ..LinkFields::default() };
+            for dest in self.peers_up() {
+                let mut bytes = Vec::new();
+                Message::Names(NameMessage { dest, ..update }).encode(&link, &mut bytes);
+                // There is room, and the peer is up.
+                let _ = self.send_to(dest, bytes);
+            }
+        } else if self.linked > 0 {
             let mut bytes = Vec::new();
             let broadcast = Some(self.cfg.network);
             let link = LinkFields { sender: own, broadcast, ..LinkFields::default() };
@@ -128,6 +153,9 @@ impl Node {
     /// What a peer hears first: where our broadcasts begin, and all our bindings.
     pub(super) fn greet(&mut self, now: Nanos, peer: NodeAddr) {
         let own = self.own();
+        if self.peers.get(&peer).is_some_and(|p| !p.hears_numbered_names()) {
+            self.redirect_names(now, peer);
+        }
         let link = LinkFields { sender: own, ..LinkFields::default() };
         let mut messages = Vec::new();
         let mut encode = |message: Message<'_>| {
@@ -153,7 +181,11 @@ impl Node {
         for (n, body) in items.chunks(BULK_OCTETS).enumerate() {
             encode(Message::Names(NameMessage {
                 withdrawal: false,
-                series: NameSeries::Bulk { last: n + 1 == parts },
+                series: if self.cfg.announced().has(Capabilities::NAMED_BCAST) {
+                    NameSeries::Bulk { last: n + 1 == parts }
+                } else {
+                    NameSeries::Legacy
+                },
                 number: self.update_number,
                 owner: own,
                 dest: peer,
@@ -170,34 +202,67 @@ impl Node {
         }
     }
 
+    /// A peer without numbered updates has come, and gets all bindings. Updates that wait to be broadcast are among them; those it must
+    /// not hear once more, perhaps after later ones. They go to the other peers one by one.
+    fn redirect_names(&mut self, now: Nanos, newcomer: NodeAddr) {
+        let updates = self.bcast.take_names();
+        let others: Vec<NodeAddr> =
+            self.peers_up().into_iter().filter(|a| *a != newcomer).collect();
+        for update in &updates {
+            let Ok(view) = View::parse(update) else { continue };
+            let Ok(Message::Names(update)) = Message::decode(&view) else { continue };
+            let link = LinkFields { sender: self.own(), ..LinkFields::default() };
+            for dest in &others {
+                let mut bytes = Vec::new();
+                Message::Names(NameMessage { dest: *dest, ..update }).encode(&link, &mut bytes);
+                if self.send_to(*dest, bytes).is_err() {
+                    self.overrun(now, *dest);
+                }
+            }
+        }
+    }
+
+    fn peers_up(&self) -> Vec<NodeAddr> {
+        self.peers.iter().filter(|(_, p)| p.is_up()).map(|(addr, _)| *addr).collect()
+    }
+
     /// The protocol's own messages no longer fit: without them the peer cannot be kept consistent, so contact begins anew.
     fn overrun(&mut self, now: Nanos, addr: NodeAddr) {
         self.lose_peer(now, addr, crate::link::LinkDownReason::Overrun);
     }
 
-    pub(super) fn handle_names(&mut self, sender: NodeAddr, m: &NameMessage<'_>) {
-        // The owner is the sender: names are not passed on.
-        if m.owner != sender {
+    pub(super) fn handle_names(&mut self, now: Nanos, sender: NodeAddr, m: &NameMessage<'_>) {
+        // The owner is the sender: names are not passed on. What comes in one packet with the end of the contact comes too late.
+        if m.owner != sender || !self.peers.get(&sender).is_some_and(Peer::is_up) {
             self.drops.count(DropReason::Malformed);
             return;
         }
+        // As a node that does not announce numbers, this one does not know them.
+        let numbered = self.cfg.announced().has(Capabilities::NAMED_BCAST);
         match m.series {
+            _ if !numbered => self.apply_names(sender, m.withdrawal, m.items()),
             NameSeries::Bulk { last } => {
                 if last && let Some(peer) = self.peers.get_mut(&sender) {
                     peer.names.next = Some(m.number);
+                    // What waited for the bulk and turns out to be part of it already is overtaken.
+                    peer.names.waiting.retain(|number, _| !Seq(*number).before(m.number));
                 }
                 self.apply_names(sender, m.withdrawal, m.items());
             }
             NameSeries::Legacy => self.apply_names(sender, m.withdrawal, m.items()),
             NameSeries::Update => {
                 let Some(peer) = self.peers.get_mut(&sender) else { return };
-                if peer.names.next.is_some_and(|next| m.number.before(next))
-                    || peer.names.waiting.len() >= NAME_UPDATES_WAITING_MAX
-                {
+                if peer.names.next.is_some_and(|next| m.number.before(next)) {
                     self.drops.count(DropReason::BadNameUpdate);
                     return;
                 }
-                peer.names.waiting.push_back((m.number, m.withdrawal, m.items().collect()));
+                if peer.names.waiting.len() >= NAME_UPDATES_WAITING_MAX {
+                    self.drops.count(DropReason::BadNameUpdate);
+                    self.overrun(now, sender);
+                    return;
+                }
+                let items = || (m.withdrawal, m.items().collect());
+                peer.names.waiting.entry(m.number.0).or_insert_with(items);
             }
         }
         self.apply_waiting(sender);
@@ -207,13 +272,7 @@ impl Node {
         while let Some(peer) = self.peers.get_mut(&sender)
             && let Some(next) = peer.names.next
         {
-            // What waited for the bulk and turns out to be part of it already is overtaken.
-            peer.names.waiting.retain(|(number, ..)| !number.before(next));
-            let Some(index) = peer.names.waiting.iter().position(|(number, ..)| *number == next)
-            else {
-                return;
-            };
-            let Some((_, withdrawal, items)) = peer.names.waiting.remove(index) else { return };
+            let Some((withdrawal, items)) = peer.names.waiting.remove(&next.0) else { return };
             peer.names.next = Some(next.next());
             self.apply_names(sender, withdrawal, items.into_iter());
         }

@@ -3,6 +3,7 @@
 use super::names::NameReceiver;
 use super::tunnel::{Failover, Held, Opening};
 use crate::addr::{BearerId, MediaAddr, NodeAddr, NodeId, Port};
+use crate::backlog::SYSTEM;
 use crate::bcast::{BcastListener, BcastReceiver, deadline};
 use crate::limits::{BEARERS_MAX, LINKS_PER_PEER_MAX};
 use crate::link::{BcastReport, Link};
@@ -40,6 +41,8 @@ pub(super) struct Peer {
     pub(super) id: NodeId,
     pub(super) signature: u16,
     pub(super) capabilities: Capabilities,
+    /// What its latest life announced. It counts when contact with the life before is over.
+    pub(super) announced: Capabilities,
     /// What both ends have announced.
     pub(super) common: Capabilities,
     pub(super) contact: Contact,
@@ -87,6 +90,20 @@ impl Peer {
     /// Contact holds.
     pub(super) fn is_up(&self) -> bool {
         self.contact == Contact::Up
+    }
+
+    /// Takes what its latest life announced as what it understands; `own` is what this node announces. Not while contact holds.
+    pub(super) fn adopt_capabilities(&mut self, own: Capabilities) {
+        self.capabilities = self.announced;
+        self.common = own.common(self.announced);
+        for over in self.links.iter_mut().flatten() {
+            over.link.set_common(self.common);
+        }
+    }
+
+    /// It applies name updates by their number, however they come.
+    pub(super) fn hears_numbered_names(&self) -> bool {
+        self.capabilities.has(Capabilities::NAMED_BCAST)
     }
 
     pub(super) fn link(&self, bearer: BearerId) -> Option<&PeerLink> {
@@ -175,6 +192,11 @@ impl Peer {
     /// Whether the link takes a message of this level from this port now.
     pub(super) fn has_room(&mut self, port: Port, level: usize) -> bool {
         self.carrier(half_of(port)).is_none_or(|link| link.has_room(level))
+    }
+
+    /// Whether the link takes a name update now; one without contact needs none.
+    pub(super) fn has_room_for_names(&mut self) -> bool {
+        self.has_room(Port(0), SYSTEM)
     }
 
     /// A socket wants to be told when the link has room at this level.
