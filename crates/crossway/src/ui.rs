@@ -65,18 +65,21 @@ pub(crate) fn verdict(good: bool) -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NO) }
 }
 
-/// `crossway ... | head` must end quietly instead of with a panic about a closed pipe.
+/// `crossway ... | head` ends quietly; any other reason why standard output takes nothing, a full disk above all, is one error.
 pub(crate) fn quiet_on_closed_pipe() {
     let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        let closed = info
-            .payload()
-            .downcast_ref::<String>()
-            .is_some_and(|m| m.contains("failed printing to stdout"));
-        if closed {
+        let said = info.payload().downcast_ref::<String>();
+        let Some(why) = said.and_then(|m| m.strip_prefix("failed printing to stdout: ")) else {
+            return default_hook(info);
+        };
+        if why.starts_with("Broken pipe") {
             std::process::exit(0);
         }
-        default_hook(info);
+        eprintln!(
+            "crossway: cannot write to standard output: {why}; make room, or send it elsewhere"
+        );
+        std::process::exit(EXIT_UNUSABLE.into());
     }));
 }
 

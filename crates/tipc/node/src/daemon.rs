@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crossway_sys::OsError;
 use crossway_sys::epoll::{Epoll, Ready, Report};
-use crossway_tipc_proto::addr::BearerId;
+use crossway_tipc_proto::addr::{BearerId, NodeAddr};
 use crossway_tipc_proto::node::{Event, Node};
 
-use crate::admin::carry_out;
+use crate::admin::{self, carry_out};
 use crate::outbox::Attached;
 use crate::runner::{Notice, Runner, RunnerError, now};
 use crate::service::{Service, Token};
@@ -61,6 +61,18 @@ impl Daemon {
     /// The programs' side.
     pub const fn service(&self) -> &Service {
         &self.service
+    }
+
+    /// A link's name, as an operator reads it.
+    pub(crate) fn link_name(&mut self, peer: NodeAddr, bearer: BearerId) -> Option<String> {
+        admin::link_name(&mut self.runner, peer, bearer)
+    }
+
+    /// What is there from the start, a line each: the bearers, and where programs come in.
+    pub(crate) fn introduction(&mut self) -> Vec<String> {
+        let mut lines = admin::bearer_lines(&mut self.runner);
+        lines.push(format!("serving programs at {}", self.service.path().display()));
+        lines
     }
 
     /// Frames that a medium did not take since the start.

@@ -164,7 +164,7 @@ impl<G: Guard> Runner<G> {
     /// # Errors
     /// [`RunnerError`] names the bearer and says why not.
     pub fn enable(&mut self, spec: &BearerSpec, name: &str) -> Result<BearerId, RunnerError> {
-        let written = || format!("{spec:?}");
+        let written = || spec.to_string();
         if let Some(port) = spec.group_port()
             && self.bearers.iter().any(|b| b.group_port == Some(port))
         {

@@ -1,5 +1,6 @@
 //! Bearers as a user writes them.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
@@ -61,6 +62,9 @@ pub enum SpecError {
         "bearer address {0:?}: expected an IP address, or ADDRESS:PORT with an IPv6 address in brackets"
     )]
     Address(String),
+    /// A port that nobody can send to.
+    #[error("bearer address {0:?}: give a port from 1 to 65535, or none for 6118")]
+    Port(String),
     /// The local address is none of a single host, or a remote has another family.
     #[error("bearer address {0}: expected the unicast address of one host, all of one family")]
     NotAHost(IpAddr),
@@ -97,6 +101,29 @@ fn packet_size(text: &str, local: SocketAddr) -> Result<u16, SpecError> {
     })
 }
 
+impl fmt::Display for BearerSpec {
+    /// As it is written, ports only where they are not the usual one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let station = |f: &mut fmt::Formatter<'_>, at: &SocketAddr| match at.port() {
+            UDP_PORT => write!(f, "{}", at.ip()),
+            _ => write!(f, "{at}"),
+        };
+        match self {
+            Self::Ethernet { device } => write!(f, "eth:{device}"),
+            Self::Udp { local, device, remotes, mtu } => {
+                f.write_str("udp:")?;
+                station(f, local)?;
+                device.iter().try_for_each(|device| write!(f, "%{device}"))?;
+                mtu.iter().try_for_each(|mtu| write!(f, ",mtu={mtu}"))?;
+                remotes.iter().try_for_each(|remote| {
+                    f.write_str(",")?;
+                    station(f, remote)
+                })
+            }
+        }
+    }
+}
+
 fn endpoint(text: &str) -> Result<SocketAddr, SpecError> {
     let address = text
         .parse::<SocketAddr>()
@@ -105,6 +132,8 @@ fn endpoint(text: &str) -> Result<SocketAddr, SpecError> {
     let ip = address.ip();
     if ip.is_multicast() || ip.is_unspecified() {
         Err(SpecError::NotAHost(ip))
+    } else if address.port() == 0 {
+        Err(SpecError::Port(text.to_owned()))
     } else {
         Ok(address)
     }
@@ -161,6 +190,11 @@ mod tests {
         };
         assert_eq!("udp:10.9.0.1".parse(), Ok(udp("10.9.0.1:6118", None, &[])));
         assert_eq!("udp:fd00::1%eth0".parse(), Ok(udp("[fd00::1]:6118", Some("eth0"), &[])));
+        for text in
+            ["eth:br0", "udp:10.9.0.1", "udp:fd00::1%eth0", "udp:[fd00::1]:7000,mtu=1452,fd00::2"]
+        {
+            assert_eq!(text.parse::<BearerSpec>().unwrap().to_string(), text);
+        }
         let spec = "udp:10.9.0.1:7000,10.9.0.2,10.9.0.3:7001".parse();
         assert_eq!(spec, Ok(udp("10.9.0.1:7000", None, &["10.9.0.2:6118", "10.9.0.3:7001"])));
     }
@@ -203,6 +237,10 @@ mod tests {
         assert_eq!("udp:here".parse::<BearerSpec>(), Err(SpecError::Address("here".into())));
         let group: IpAddr = "228.0.18.103".parse().unwrap();
         assert_eq!("udp:228.0.18.103".parse::<BearerSpec>(), Err(SpecError::NotAHost(group)));
+        assert_eq!(
+            "udp:10.0.0.1:0".parse::<BearerSpec>(),
+            Err(SpecError::Port("10.0.0.1:0".into()))
+        );
         assert!("udp:10.0.0.1,fd00::1".parse::<BearerSpec>().is_err());
     }
 }

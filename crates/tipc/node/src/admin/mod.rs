@@ -2,6 +2,8 @@
 
 mod views;
 
+pub(crate) use views::{bearer_lines, link_name, media};
+
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -59,7 +61,7 @@ pub(crate) fn carry_out(
     Ok([file.into()].into_iter().chain(more).collect())
 }
 
-fn settings(of: Settings) -> LinkSettings {
+pub(crate) fn settings(of: Settings) -> LinkSettings {
     LinkSettings {
         tolerance: of.tolerance_ms.map(|ms| Duration::from_millis(ms.into())),
         priority: of.priority,

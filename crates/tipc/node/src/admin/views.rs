@@ -27,7 +27,7 @@ fn text(name: &InterfaceName) -> String {
     String::from_utf8_lossy(name.as_bytes()).into_owned()
 }
 
-fn media(addr: &MediaAddr) -> String {
+pub(crate) fn media(addr: &MediaAddr) -> String {
     match addr {
         MediaAddr::Ethernet(mac) => mac.map(|octet| format!("{octet:02x}")).join(":"),
         MediaAddr::Udp { ip, port } => std::net::SocketAddr::new(*ip, *port).to_string(),
@@ -114,8 +114,33 @@ pub(super) fn bearers(runner: &mut Runner) -> Vec<BearerView> {
     reports.iter().filter_map(view).collect()
 }
 
+/// The bearers, a line each, for the log.
+pub(crate) fn bearer_lines(runner: &mut Runner) -> Vec<String> {
+    let line = |b: BearerView| match b.remotes.as_slice() {
+        [] => format!("bearer {}: {}", b.name, b.address),
+        [group] if group.ip().is_multicast() => {
+            format!("bearer {}: {}, looks for nodes by multicast to {group}", b.name, b.address)
+        }
+        remotes => {
+            let remotes: Vec<_> = remotes.iter().map(ToString::to_string).collect();
+            format!(
+                "bearer {}: {}, looks for nodes at {}",
+                b.name,
+                b.address,
+                remotes.join(" and ")
+            )
+        }
+    };
+    match bearers(runner) {
+        none if none.is_empty() => {
+            vec!["no bearer: a lone node (crossway tipc bearer enable adds one)".to_owned()]
+        }
+        bearers => bearers.into_iter().map(line).collect(),
+    }
+}
+
 /// `OWN:INTERFACE-PEER:INTERFACE`; the peer's interface is unknown until it has answered.
-fn link_name(node: &Node, peer: &PeerReport, link: &LinkReport) -> String {
+fn name_of_link(node: &Node, peer: &PeerReport, link: &LinkReport) -> String {
     let own = node.id().map(|id| id.to_string()).unwrap_or_default();
     let bearer = node.bearers().find(|b| b.id == link.bearer);
     let interface = bearer.map(|b| text(&b.name)).unwrap_or_default();
@@ -126,10 +151,18 @@ fn link_name(node: &Node, peer: &PeerReport, link: &LinkReport) -> String {
     format!("{own}:{interface}-{}:{theirs}", peer.id)
 }
 
+/// The name of one link.
+pub(crate) fn link_name(runner: &mut Runner, peer: NodeAddr, bearer: BearerId) -> Option<String> {
+    let node = &*runner.node();
+    let peer = node.peers().find(|p| p.addr == peer)?;
+    let link = peer.links.iter().find(|l| l.bearer == bearer)?;
+    Some(name_of_link(node, &peer, link))
+}
+
 pub(super) fn link_places(runner: &mut Runner) -> Vec<(NodeAddr, BearerId, String)> {
     let node = &*runner.node();
     let links = node.peers().flat_map(|peer| {
-        let name = |link: &LinkReport| (peer.addr, link.bearer, link_name(node, &peer, link));
+        let name = |link: &LinkReport| (peer.addr, link.bearer, name_of_link(node, &peer, link));
         peer.links.iter().map(name).collect::<Vec<_>>()
     });
     links.collect()
@@ -146,7 +179,7 @@ pub(super) fn links(runner: &mut Runner) -> Vec<LinkView> {
 fn link_view(node: &Node, peer: &PeerReport, link: &LinkReport) -> LinkView {
     let bearer = node.bearers().find(|b| b.id == link.bearer);
     LinkView {
-        name: link_name(node, peer, link),
+        name: name_of_link(node, peer, link),
         peer: hex(peer.addr),
         bearer: bearer.map(|b| bearer_name(&b)).unwrap_or_default(),
         remote: media(&link.media),
@@ -297,7 +330,7 @@ pub(super) fn peers(runner: &mut Runner) -> Vec<PeerView> {
         identity: peer.id.to_string(),
         address: hex(peer.addr),
         up: peer.up,
-        links: peer.links.iter().map(|link| link_name(node, &peer, link)).collect(),
+        links: peer.links.iter().map(|link| name_of_link(node, &peer, link)).collect(),
         bindings: node.names().count_of(peer.addr) as u64,
         capabilities: capabilities(peer.capabilities),
     };

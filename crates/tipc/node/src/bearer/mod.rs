@@ -35,10 +35,12 @@ fn set_buffers(fd: &OwnedFd) -> Result<(), OsError> {
 #[derive(Debug, thiserror::Error)]
 pub enum BearerOpenError {
     /// The system refuses.
-    #[error(
-        "{0}; an Ethernet bearer needs CAP_NET_RAW (run as root), a UDP bearer an address of this host"
-    )]
-    Os(#[from] OsError),
+    #[error("{os}; {}", remedy(.os))]
+    Os {
+        /// Which call, on what, and why.
+        #[from]
+        os: OsError,
+    },
     /// The device's MTU cannot be read.
     #[error(
         "cannot read the MTU of device {device}: {source}; is it the name of a network device here?"
@@ -49,6 +51,28 @@ pub enum BearerOpenError {
         /// Why.
         source: std::io::Error,
     },
+}
+
+/// What to do when the system refuses a medium.
+fn remedy(error: &OsError) -> &'static str {
+    match Errno::from_raw_os_error(error.errno()) {
+        Errno::PERM | Errno::ACCESS => {
+            "it needs CAP_NET_RAW: run as root or give the program that capability, or use a UDP bearer"
+        }
+        Errno::ADDRINUSE => {
+            "another program has this address and port: stop it, or give the bearer another port on all nodes (udp:ADDRESS:PORT)"
+        }
+        Errno::ADDRNOTAVAIL => "name an address of this host: ip address shows them",
+        Errno::NODEV | Errno::NXIO if error.call == "setsockopt(IP_ADD_MEMBERSHIP)" => {
+            "name an address of this host: ip address shows them"
+        }
+        Errno::NODEV if error.call.starts_with("setsockopt") => {
+            "the multicast group needs a device with IPv6 (udp:ADDRESS%DEVICE), or name the remotes (udp:ADDRESS,REMOTE)"
+        }
+        Errno::NODEV | Errno::NXIO => "name a network device of this host: ip link shows them",
+        Errno::NETDOWN => "bring the device up first: ip link set DEVICE up",
+        _ => "ip address shows the addresses and devices of this host",
+    }
 }
 
 /// Where a frame is to go, as its medium wants it.

@@ -82,18 +82,22 @@ impl UdpBearer {
     ) -> Result<Self, OsError> {
         let fd = socket::inet(Inet::Udp, local)?;
         let object = format!("udp:{local}");
+        // Also where it is not needed: a name that is no device's is a mistake.
+        let index = device.map_or(Ok(0), |device| multicast::interface_index(&fd, device))?;
         if !remotes.is_empty() {
             socket::bind(&fd, &socket::inet_address(local), &object)?;
             return Self::new(fd, local, remotes, mtu);
         }
+        // Nothing else asks reliably whether the address is one of this host. Link-local ones would be bound with their device.
+        let is_link_local = matches!(local.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local());
+        if !is_link_local {
+            let one = socket::inet(Inet::Udp, local)?;
+            socket::bind(&one, &socket::inet_address(SocketAddr::new(local.ip(), 0)), &object)?;
+        }
         // Datagrams to the group do not reach a socket that is bound to a unicast address.
         let (any, through) = match local.ip() {
             IpAddr::V4(ip) => (IpAddr::V4(Ipv4Addr::UNSPECIFIED), Through::V4(ip)),
-            IpAddr::V6(_) => {
-                let index =
-                    device.map_or(Ok(0), |device| multicast::interface_index(&fd, device))?;
-                (IpAddr::V6(Ipv6Addr::UNSPECIFIED), Through::V6(index))
-            }
+            IpAddr::V6(_) => (IpAddr::V6(Ipv6Addr::UNSPECIFIED), Through::V6(index)),
         };
         socket::set_reuse_address(&fd)?;
         socket::bind(&fd, &socket::inet_address(SocketAddr::new(any, local.port())), &object)?;

@@ -38,7 +38,7 @@ pub enum ServiceError {
         path: PathBuf,
     },
     /// The path cannot be bound.
-    #[error("cannot serve at {}: {source}; give a path in a directory that you may write to (--socket)", .path.display())]
+    #[error("cannot serve at {}: {}; {}", .path.display(), .source.source, place(.path, .source))]
     Bind {
         /// The path.
         path: PathBuf,
@@ -48,6 +48,24 @@ pub enum ServiceError {
     /// The system refuses something else.
     #[error("{0}")]
     Os(#[from] OsError),
+}
+
+/// What to do when a path cannot be bound.
+fn place(path: &Path, error: &OsError) -> String {
+    match Errno::from_raw_os_error(error.errno()) {
+        Errno::NAMETOOLONG => {
+            "a socket's path has at most 107 octets: give a shorter one (--socket)".to_owned()
+        }
+        Errno::NOENT => match path.parent() {
+            Some(dir) if !dir.exists() => {
+                format!("make the directory {}, or give another path (--socket)", dir.display())
+            }
+            _ => "no socket can be made there: give another path (--socket)".to_owned(),
+        },
+        Errno::NOSPC => "make room, or give another path (--socket)".to_owned(),
+        _ => "give a path in a directory that you may write to (--socket, or set XDG_RUNTIME_DIR)"
+            .to_owned(),
+    }
 }
 
 /// The listening socket; its file goes with it.
@@ -85,6 +103,12 @@ impl Door {
             .map_err(|e| cannot(OsError::new("chmod", path.display(), e)))?;
         socket::listen(&door.fd, BACKLOG)?;
         Ok(door)
+    }
+}
+
+impl Door {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 }
 

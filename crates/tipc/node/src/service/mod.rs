@@ -125,6 +125,11 @@ impl Service {
         self.sockets.len()
     }
 
+    /// Where programs come in.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        self.door.path()
+    }
+
     /// Messages of programs that reached nobody and were not to be returned, since the start.
     pub const fn undelivered(&self) -> u64 {
         self.undelivered

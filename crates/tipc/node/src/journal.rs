@@ -1,0 +1,196 @@
+//! What a tipcd says on standard output: bounded in rate, and written by a thread of its own so that a reader who does not read, a full
+//! disk or a closed pipe never holds up the node.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::time::{Duration, Instant};
+
+/// Lines that may wait for the writer.
+const WAITING_MAX: usize = 256;
+
+/// As many seconds' worth of lines may come at once.
+const BURST_SECONDS: u32 = 10;
+
+/// How long the end waits for a reader who does not read.
+const END_LIMIT: Duration = Duration::from_millis(500);
+
+/// How many lines may be said, and how many were not.
+#[derive(Debug)]
+struct Budget {
+    per_second: f64,
+    most: f64,
+    left: f64,
+    at: Instant,
+}
+
+impl Budget {
+    fn new(per_second: u32, at: Instant) -> Self {
+        let most = f64::from(per_second) * f64::from(BURST_SECONDS);
+        Self { per_second: per_second.into(), most, left: most, at }
+    }
+
+    /// Adds what has accrued.
+    fn accrue(&mut self, at: Instant) {
+        let passed = at.saturating_duration_since(self.at).as_secs_f64();
+        self.left = (self.left + passed * self.per_second).min(self.most);
+        self.at = at;
+    }
+
+    fn take(&mut self, at: Instant) -> bool {
+        self.accrue(at);
+        let may = self.left >= 1.0;
+        if may {
+            self.left -= 1.0;
+        }
+        may
+    }
+}
+
+/// The lines of a tipcd.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    lines: Option<SyncSender<String>>,
+    ended: Receiver<()>,
+    budget: Budget,
+    left_out: u64,
+}
+
+impl Journal {
+    /// Writes to `out`, at most `per_second` lines on average.
+    pub(crate) fn to(out: File, per_second: u32) -> io::Result<Self> {
+        let (lines, waiting) = mpsc::sync_channel::<String>(WAITING_MAX);
+        let (end, ended) = mpsc::sync_channel(1);
+        std::thread::Builder::new().name("journal".into()).spawn(move || {
+            write_all(out, &waiting);
+            let _ = end.send(());
+        })?;
+        let budget = Budget::new(per_second, Instant::now());
+        Ok(Self { lines: Some(lines), ended, budget, left_out: 0 })
+    }
+
+    /// One that says nothing.
+    pub(crate) fn silent() -> Self {
+        let (_, ended) = mpsc::sync_channel(1);
+        Self { lines: None, ended, budget: Budget::new(0, Instant::now()), left_out: 0 }
+    }
+
+    /// Says a line; it is made only when it may be said.
+    pub(crate) fn say(&mut self, line: impl FnOnce() -> String) {
+        if self.lines.is_none() {
+            return;
+        }
+        self.tell_of_left_out();
+        if self.left_out > 0 || !self.budget.take(Instant::now()) || !self.put(line()) {
+            self.left_out += 1;
+        }
+    }
+
+    /// Tells how many lines were left out, once there is room again. To be called now and then.
+    pub(crate) fn tell_of_left_out(&mut self) {
+        if self.left_out == 0 {
+            return;
+        }
+        self.budget.accrue(Instant::now());
+        // Not line by line: a flood that goes on is told of about once a second.
+        let enough = self.budget.per_second.min(self.budget.most);
+        if self.budget.left >= enough.max(1.0) && self.put(left_out(self.left_out)) {
+            self.budget.left -= 1.0;
+            self.left_out = 0;
+        }
+    }
+
+    /// Says the last words, whatever was said before, and waits a moment for them to be written.
+    pub(crate) fn end(mut self, words: String) {
+        let words = match self.left_out {
+            0 => words,
+            count => format!("{}\n{words}", left_out(count)),
+        };
+        if !words.is_empty() {
+            self.put(words);
+        }
+        if self.lines.take().is_some() {
+            let _ = self.ended.recv_timeout(END_LIMIT);
+        }
+    }
+
+    fn put(&mut self, line: String) -> bool {
+        let Some(lines) = &self.lines else { return false };
+        match lines.try_send(line) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_)) => false,
+            Err(TrySendError::Disconnected(_)) => {
+                // Nobody reads any more.
+                (self.lines, self.left_out) = (None, 0);
+                false
+            }
+        }
+    }
+}
+
+fn left_out(count: u64) -> String {
+    format!("{count} more lines are left out here (see --log-rate; crossway tipc shows the state)")
+}
+
+/// Writes until the lines end or their reader is gone. What a full disk does not take is lost, what comes later may fit.
+fn write_all(mut out: File, lines: &Receiver<String>) {
+    while let Ok(mut line) = lines.recv() {
+        line.push('\n');
+        if let Err(error) = out.write_all(line.as_bytes())
+            && error.kind() == ErrorKind::BrokenPipe
+        {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn a_flood_is_cut_and_told_of() {
+        let mut file = tempfile::tempfile().unwrap();
+        let mut journal = Journal::to(file.try_clone().unwrap(), 1).unwrap();
+        for n in 0..1_000 {
+            journal.say(|| format!("line {n}"));
+        }
+        journal.end("the end".into());
+        let mut text = String::new();
+        io::Seek::rewind(&mut file).unwrap();
+        file.read_to_string(&mut text).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        // Ten seconds' worth, and what accrued on a machine that took its time.
+        let (said, rest) = lines.split_at(lines.len() - 2);
+        assert!((10..500).contains(&said.len()), "{text}");
+        assert_eq!(said[9], "line 9");
+        let told = said.iter().filter(|line| line.contains("left out")).count();
+        assert!(told < said.len() - 9, "{text}");
+        assert!(rest[0].contains("more lines are left out here"), "{text}");
+        assert_eq!(rest[1], "the end");
+    }
+
+    #[test]
+    fn a_reader_who_does_not_read_or_is_gone_holds_up_nobody() {
+        let (reader, writer) = io::pipe().unwrap();
+        let mut journal = Journal::to(std::os::fd::OwnedFd::from(writer).into(), u32::MAX).unwrap();
+        // More than the pipe and the queue hold; returns all the same.
+        for _ in 0..2_000 {
+            journal.say(|| "x".repeat(1_000));
+        }
+        assert!(journal.left_out > 0);
+        drop(reader);
+        journal.end("the end".into());
+    }
+
+    #[test]
+    fn room_accrues_with_time() {
+        let begin = Instant::now();
+        let mut budget = Budget::new(2, begin);
+        let takes = |budget: &mut Budget, at| (0..100).filter(|_| budget.take(at)).count();
+        assert_eq!(takes(&mut budget, begin), 20);
+        assert_eq!(takes(&mut budget, begin + Duration::from_secs(3)), 6);
+        assert_eq!(takes(&mut budget, begin + Duration::from_secs(3_600)), 20);
+    }
+}

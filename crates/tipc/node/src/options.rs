@@ -1,0 +1,138 @@
+//! The arguments of a tipcd.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::RangedU64ValueParser;
+use crossway_tipc_client::admin::Settings;
+use crossway_tipc_proto::addr::{NetworkId, NodeAddr};
+
+use crate::service::ServiceLimits;
+use crate::spec::BearerSpec;
+
+/// Lines a second on standard output, on average.
+const LOG_RATE: u32 = 10;
+
+/// The arguments of a tipcd.
+#[derive(Debug, clap::Args)]
+pub struct TipcdOptions {
+    /// Media to use: `eth:DEVICE` (needs CAP_NET_RAW) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=OCTETS][,REMOTE...]`; up to three. `mtu` is the largest
+    /// packet without IP and UDP headers (14000 over IPv4, 1280 over IPv6); where packets fit the device, 1472 and 1452 at its usual 1500, the
+    /// system is given runs of them at once [default: none, a lone node]
+    #[arg(value_name = "BEARER")]
+    pub(crate) bearers: Vec<BearerSpec>,
+    /// Identity: up to 16 of A-Z a-z 0-9 . : _ @ - [default: from the first bearer's address]
+    #[arg(long)]
+    pub(crate) id: Option<String>,
+    /// Fixed 32-bit address in hexadecimal, used without asking the neighbours first [default: from the identity]
+    #[arg(long, value_parser = parse_addr)]
+    pub(crate) address: Option<NodeAddr>,
+    /// Number of the cluster; nodes of different numbers ignore each other
+    #[arg(long, default_value_t = 4711)]
+    pub(crate) netid: u32,
+    /// Where programs come in [default: $TIPCD_SOCKET, /run/tipcd.sock, or tipcd.sock in $XDG_RUNTIME_DIR]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Permissions of that socket, in octal: who may write to it may use the node
+    #[arg(long, value_name = "MODE", default_value = "0600", value_parser = parse_mode)]
+    pub(crate) mode: u32,
+    /// Ends when its standard input does, and so with whoever started it
+    #[arg(long)]
+    pub(crate) until_stdin_ends: bool,
+    /// Says nothing of what happens
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Says also which names come and go
+    #[arg(long, conflicts_with = "quiet")]
+    pub(crate) names: bool,
+    /// Lines a second that it says on average; ten times as many at once, further ones are counted
+    #[arg(long, value_name = "N", default_value_t = LOG_RATE, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) log_rate: u32,
+
+    /// Silence after which a link fails, 50 to 30000 milliseconds, unless its peer wants more [default: 1500]
+    #[arg(long, value_name = "MS", help_heading = "Links")]
+    pub(crate) tolerance: Option<u32>,
+    /// Priority of the links, 1 to 31: traffic takes those of the highest [default: 10]
+    #[arg(long, value_name = "N", help_heading = "Links")]
+    pub(crate) priority: Option<u8>,
+    /// Largest send window of a link, 1 to 8191 packets [default: 1024 over UDP, 8191 over Ethernet]
+    #[arg(long, value_name = "PACKETS", help_heading = "Links")]
+    pub(crate) window: Option<u16>,
+
+    /// Programs that may use the node at a time; one more is turned away
+    #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().clients, value_parser = at_least(1))]
+    pub(crate) clients: usize,
+    /// Sockets that one program may have; one more is refused (EMFILE)
+    #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().sockets_per_client, value_parser = at_least(1))]
+    pub(crate) sockets_per_client: usize,
+    /// Octets that may wait for one socket, of low importance (medium, high and critical 2, 4 and 8 times as many); more are returned to
+    /// their sender (TIPC_ERR_OVERLOAD), connections are held back
+    #[arg(long, value_name = "OCTETS", help_heading = "Limits", default_value_t = ServiceLimits::default().receive_octets, value_parser = at_least(1_024))]
+    pub(crate) queue: usize,
+    /// Milliseconds for which what a program sent before it closed is still sent on when the receiver holds it back
+    #[arg(long, value_name = "MS", help_heading = "Limits", default_value_t = ServiceLimits::default().linger.as_millis() as u64)]
+    pub(crate) linger: u64,
+}
+
+impl TipcdOptions {
+    /// A lone, silent node that serves at a path and ends with its standard input.
+    pub fn lone(path: PathBuf) -> Self {
+        let limits = ServiceLimits::default();
+        Self {
+            bearers: Vec::new(),
+            id: None,
+            address: None,
+            netid: NetworkId::default().0,
+            socket: Some(path),
+            mode: 0o600,
+            until_stdin_ends: true,
+            quiet: true,
+            names: false,
+            log_rate: LOG_RATE,
+            tolerance: None,
+            priority: None,
+            window: None,
+            clients: limits.clients,
+            sockets_per_client: limits.sockets_per_client,
+            queue: limits.receive_octets,
+            linger: limits.linger.as_millis() as u64,
+        }
+    }
+
+    /// What its programs may take.
+    pub(crate) const fn limits(&self) -> ServiceLimits {
+        ServiceLimits {
+            clients: self.clients,
+            sockets_per_client: self.sockets_per_client,
+            receive_octets: self.queue,
+            linger: Duration::from_millis(self.linger),
+        }
+    }
+
+    /// What its links begin with.
+    pub(crate) const fn settings(&self) -> Settings {
+        Settings {
+            tolerance_ms: self.tolerance,
+            priority: self.priority,
+            window_packets: self.window,
+        }
+    }
+}
+
+fn at_least(least: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(least..)
+}
+
+fn parse_mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("expected permissions in octal, 0 to 0777".into()),
+    }
+}
+
+fn parse_addr(text: &str) -> Result<NodeAddr, String> {
+    match u32::from_str_radix(text, 16) {
+        Ok(0) | Err(_) => Err("expected 1 to 8 hexadecimal digits, not all 0".into()),
+        Ok(addr) => Ok(NodeAddr(addr)),
+    }
+}
