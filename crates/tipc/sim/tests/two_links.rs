@@ -91,6 +91,29 @@ fn a_cut_plane_costs_no_contact_and_its_traffic_goes_on_over_the_other() {
     assert_eq!(sent_on(&mut net).1, [true, true], "the link is back");
 }
 
+/// What is heard of a peer on the second medium while the link on the first is coming up is no news of another life.
+#[test]
+fn both_links_come_up_at_once_and_stay_up() {
+    for seed in 0..200 {
+        let mut net =
+            Network::with_planes(seed, 2, &[Plane { mtu: 1500, priority: 10 }; 2], TOLERANCE);
+        net.conditions.delay_max = Duration::from_millis(3);
+        net.start(HostId(0), false);
+        net.run(Duration::from_micros(50 * seed));
+        net.start(HostId(1), false);
+        net.run(TOLERANCE);
+        for host in [HostId(0), HostId(1)] {
+            let up = net.with(host, |node, _| {
+                let peer = node.peers().next();
+                peer.map(|p| p.links.iter().filter(|l| l.state == LinkState::Established).count())
+            });
+            assert_eq!(up, Some(Some(2)), "seed {seed}, {host:?}");
+        }
+        let down = |(_, e): &(HostId, Event)| matches!(e, Event::LinkDown { .. });
+        assert_eq!(net.take_events().iter().find(|e| down(e)), None, "seed {seed}");
+    }
+}
+
 /// A bearer that is disabled takes its link along, and nothing else; enabled again, it has its link again.
 #[test]
 fn a_bearer_comes_and_goes_without_a_message_lost() {

@@ -275,7 +275,11 @@ impl Node {
             Some((_, false)) | None => {}
         }
         if !peer.is_up() {
-            (peer.id, peer.contact, peer.announced) = (m.id, Contact::Leaving, m.capabilities);
+            // Only another life can believe in a contact of old; of the same one, a link may just be coming up elsewhere.
+            if !same_life {
+                (peer.id, peer.contact) = (m.id, Contact::Leaving);
+            }
+            peer.announced = m.capabilities;
             peer.adopt_capabilities(self.cfg.announced());
         } else if peer.id != m.id {
             self.events.push_back(Event::DuplicateAddress { id: m.id, media: m.media });
