@@ -1,0 +1,163 @@
+//! Messages and streams from one node to the other without a pause, each checked for completeness and order, with the time of every
+//! arrival.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossway_tipc_client::{Address, Backend, Errno, Kind, Patience, Scope, ServiceRange, Socket};
+
+/// Enough that both halves of the ports have some of each kind.
+const FLOWS_OF_A_KIND: u32 = 6;
+/// Between two messages of a flow.
+const PACE: Duration = Duration::from_millis(1);
+const WATCHDOG: Duration = Duration::from_secs(60);
+const MESSAGE_LEN: usize = 256;
+/// What ends a flow, in place of a number.
+const LAST: u64 = u64::MAX;
+
+/// The flows of both kinds, both ways.
+pub(crate) struct Flows {
+    stop: Arc<AtomicBool>,
+    flows: Vec<Flow>,
+}
+
+struct Flow {
+    arrivals: Arc<Mutex<Vec<Instant>>>,
+    sender: JoinHandle<u64>,
+    receiver: JoinHandle<u64>,
+}
+
+fn soon() -> Patience {
+    Patience::Until(Instant::now() + WATCHDOG)
+}
+
+fn message(number: u64) -> [u8; MESSAGE_LEN] {
+    let mut octets = [number as u8; MESSAGE_LEN];
+    octets[..8].copy_from_slice(&number.to_ne_bytes());
+    octets
+}
+
+impl Flows {
+    pub(crate) fn start(nodes: [&Path; 2]) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut flows = Vec::new();
+        for n in 0..FLOWS_OF_A_KIND {
+            for kind in [Kind::Rdm, Kind::Stream] {
+                let (from, to) = (nodes[n as usize % 2], nodes[1 - n as usize % 2]);
+                flows.push(Flow::start(kind, n, from, to, &stop));
+            }
+        }
+        Self { stop, flows }
+    }
+
+    /// The longest pause of any flow that ended after an instant.
+    pub(crate) fn longest_pause_since(&self, begin: Instant) -> Duration {
+        let pause = |flow: &Flow| {
+            let arrivals = flow.arrivals.lock().expect("no panic");
+            let pairs = arrivals.windows(2).rev().take_while(|pair| pair[1] >= begin);
+            pairs.map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
+        };
+        self.flows.iter().map(pause).max().unwrap_or_default()
+    }
+
+    /// Waits until every flow has gone on after an instant.
+    pub(crate) fn await_arrivals_after(&self, instant: Instant) {
+        let begin = Instant::now();
+        let goes_on = |flow: &Flow| {
+            flow.arrivals.lock().expect("no panic").last().is_some_and(|last| *last > instant)
+        };
+        while !self.flows.iter().all(goes_on) {
+            assert!(begin.elapsed() < WATCHDOG, "a flow has stopped");
+            std::thread::sleep(PACE);
+        }
+    }
+
+    /// Ends all flows; how many messages arrived, which are all that were sent.
+    pub(crate) fn finish(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut all = 0;
+        for flow in self.flows {
+            let sent = flow.sender.join().expect("the sender found nothing wrong");
+            let received = flow.receiver.join().expect("the receiver found nothing wrong");
+            assert_eq!(sent, received);
+            all += received;
+        }
+        all
+    }
+}
+
+impl Flow {
+    fn start(kind: Kind, n: u32, from: &Path, to: &Path, stop: &Arc<AtomicBool>) -> Self {
+        let socket = |at: &Path| Socket::open_on(&Backend::Node(at.to_owned()), kind).unwrap();
+        let service = 2000 + kind as u32;
+        let (server, client) = (socket(to), socket(from));
+        if kind == Kind::Stream {
+            server.listen().unwrap();
+        }
+        server.bind(ServiceRange::single(service, n), Scope::Cluster).unwrap();
+        let arrivals = Arc::new(Mutex::new(Vec::new()));
+        let seen = arrivals.clone();
+        let receiver = std::thread::spawn(move || {
+            let socket = match kind {
+                Kind::Stream => server.accept(soon()).unwrap().0,
+                _ => server,
+            };
+            receive(&socket, &seen)
+        });
+        let to = Some(Address::service(service, n));
+        let stop = stop.clone();
+        let sender = std::thread::spawn(move || {
+            if kind == Kind::Stream {
+                retry(|| client.connect(to, soon()));
+            }
+            let to = to.filter(|_| kind != Kind::Stream);
+            let mut number = 0;
+            loop {
+                let last = stop.load(Ordering::Relaxed);
+                let octets = message(if last { LAST } else { number });
+                retry(|| match client.send(&octets, to, soon()) {
+                    // Not known here yet: only at the beginning.
+                    Err(errno) if number > 0 => panic!("message {number}: {errno}"),
+                    outcome => outcome.map(|len| assert_eq!(len, octets.len())),
+                });
+                if last {
+                    return number;
+                }
+                number += 1;
+                std::thread::sleep(PACE);
+            }
+        });
+        Self { arrivals, sender, receiver }
+    }
+}
+
+fn retry(mut call: impl FnMut() -> Result<(), Errno>) {
+    let begin = Instant::now();
+    while let Err(errno) = call() {
+        assert!(errno == Errno::HOSTUNREACH && begin.elapsed() < WATCHDOG, "{errno}");
+        std::thread::sleep(PACE);
+    }
+}
+
+/// Receives numbered messages until the last; each must be the next.
+fn receive(socket: &Socket, arrivals: &Mutex<Vec<Instant>>) -> u64 {
+    let (mut buf, mut number) = ([0; MESSAGE_LEN], 0);
+    loop {
+        let mut have = 0;
+        while have < MESSAGE_LEN {
+            match socket.recv(&mut buf[have..], soon()) {
+                Ok(len) if len > 0 => have += len,
+                outcome => panic!("after {number} messages: {outcome:?}"),
+            }
+        }
+        if buf == message(LAST) {
+            return number;
+        }
+        assert!(buf == message(number), "not message {number}: {:?}", &buf[..9]);
+        number += 1;
+        arrivals.lock().expect("no panic").push(Instant::now());
+    }
+}

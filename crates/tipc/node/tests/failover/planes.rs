@@ -1,0 +1,193 @@
+//! Two hosts with two media between them, a `tipcd` on each, and the ways to cut a medium.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use crossway_netlab::{Lab, Link, NetError, Topology};
+use crossway_tipc_client::admin::{Administration, Order, Outcome, Settings};
+
+/// No single step takes so long unless something hangs.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// How a medium is cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cut {
+    /// The first host's device goes down.
+    Device,
+    /// Frames are lost on the way, both ways, and nobody is told.
+    Silence,
+}
+
+/// The two hosts. The first one's device is a port of a bridge to the second's, so that the bridge can be taken apart unseen.
+pub(crate) struct Planes {
+    pub(crate) nodes: [Tipcd; 2],
+    lab: Lab,
+    _dir: tempfile::TempDir,
+}
+
+/// One of the daemons, with what it says and when. It ends with this value.
+pub(crate) struct Tipcd {
+    pub(crate) path: PathBuf,
+    said: Receiver<(Instant, String)>,
+    _lifeline: Option<ChildStdin>,
+    child: Child,
+}
+
+impl Drop for Tipcd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Planes {
+    /// Both links are up, with this tolerance.
+    pub(crate) fn up(tolerance: Duration) -> Result<Self, NetError> {
+        let mut lab = Lab::up(&Topology::of(&["a", "b"], Link::default()))?;
+        let dir = tempfile::tempdir().expect("a directory");
+        let second = lab.host("b")?.namespace.clone();
+        for n in 0..2 {
+            for line in [
+                format!("link add br{n} type bridge"),
+                format!("link add p{n} type veth peer name q{n}"),
+                format!("link add r{n} type veth peer name p{n} netns {second}"),
+                format!("link set q{n} master br{n}"),
+                format!("link set r{n} master br{n}"),
+                format!("link set br{n} up"),
+                format!("link set q{n} up"),
+                format!("link set r{n} up"),
+                format!("link set p{n} up"),
+            ] {
+                ip(&mut lab, "a", &line);
+            }
+            ip(&mut lab, "b", &format!("link set p{n} up"));
+        }
+        let nodes = [("a", "1001"), ("b", "1002")].map(|(host, address)| {
+            let path = dir.path().join(host);
+            let mut command =
+                lab.host(host).expect("the host").command(env!("CARGO_BIN_EXE_tipcd"));
+            command.args(["--until-stdin-ends", "--id", host, "--address", address, "--socket"]);
+            Tipcd::start(command.arg(&path), path)
+        });
+        let settings = Settings {
+            tolerance_ms: Some(u32::try_from(tolerance.as_millis()).expect("short")),
+            ..Settings::default()
+        };
+        let planes = Self { nodes, lab, _dir: dir };
+        for node in &planes.nodes {
+            let path = node.path.clone();
+            until("the tipcd", || Administration::at(&path).is_ok());
+            for n in 0..2 {
+                let bearer = format!("eth:p{n}");
+                let settings = Settings::default();
+                node.order(&Order::EnableBearer { bearer, name: None, settings });
+            }
+        }
+        planes.await_links(2);
+        // Only now: attaching to a device takes the system longer than a short tolerance allows.
+        let Outcome::Links(links) = planes.nodes[0].order(&Order::Links) else { panic!("links") };
+        for link in links {
+            planes.nodes[0].order(&Order::SetLink { name: link.name, settings });
+        }
+        let tolerance_ms = tolerance.as_millis() as u64;
+        until("the tolerance at the other end", || {
+            let Outcome::Links(links) = planes.nodes[1].order(&Order::Links) else { return false };
+            links.iter().all(|link| link.tolerance_ms == tolerance_ms)
+        });
+        Ok(planes)
+    }
+
+    /// Cuts a medium; when it was cut.
+    pub(crate) fn cut(&mut self, n: usize, how: Cut) -> Instant {
+        match how {
+            Cut::Device => ip(&mut self.lab, "a", &format!("link set p{n} down")),
+            Cut::Silence => ip(&mut self.lab, "a", &format!("link set q{n} nomaster")),
+        }
+    }
+
+    pub(crate) fn mend(&mut self, n: usize, how: Cut) {
+        match how {
+            Cut::Device => ip(&mut self.lab, "a", &format!("link set p{n} up")),
+            Cut::Silence => ip(&mut self.lab, "a", &format!("link set q{n} master br{n}")),
+        };
+        self.await_links(2);
+    }
+
+    /// Waits until both nodes have so many links up.
+    pub(crate) fn await_links(&self, wanted: usize) {
+        for node in &self.nodes {
+            until("the links", || match node.order(&Order::Links) {
+                Outcome::Links(links) => links.iter().filter(|l| l.up).count() == wanted,
+                other => panic!("{other:?}"),
+            });
+        }
+    }
+
+    /// When each node said that its link on a bearer was down. It must not have lost the other node meanwhile.
+    pub(crate) fn noticed(&self, n: usize) -> [Instant; 2] {
+        let line = format!("down on bearer {n}");
+        [&self.nodes[0], &self.nodes[1]].map(|node| node.said(&line))
+    }
+}
+
+impl Tipcd {
+    fn start(command: &mut std::process::Command, path: PathBuf) -> Self {
+        crossway_sys::proc::die_with_parent(command);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("tipcd starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let (tell, said) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                if tell.send((Instant::now(), line)).is_err() {
+                    break;
+                }
+            }
+        });
+        let _lifeline = child.stdin.take();
+        Self { path, said, _lifeline, child }
+    }
+
+    fn order(&self, order: &Order) -> Outcome {
+        let outcome = Administration::at(&self.path).and_then(|a| a.order(order));
+        let outcome = outcome.unwrap_or_else(|error| panic!("{order:?}: {error}"));
+        assert!(!matches!(outcome, Outcome::Refused(_)), "{order:?}: {outcome:?}");
+        outcome
+    }
+
+    /// When it said this.
+    fn said(&self, wanted: &str) -> Instant {
+        let mut before = Vec::new();
+        loop {
+            let (at, line) = self
+                .said
+                .recv_timeout(WATCHDOG)
+                .unwrap_or_else(|_| panic!("tipcd does not say {wanted:?} but {before:#?}"));
+            let lost = line.starts_with("node ") && line.ends_with(" down");
+            before.push((at, line));
+            assert!(!lost, "contact lost: {before:#?}");
+            if before.last().is_some_and(|(_, line)| line.contains(wanted)) {
+                return at;
+            }
+        }
+    }
+}
+
+/// Runs `ip` on a host; when it was done.
+fn ip(lab: &mut Lab, host: &str, line: &str) -> Instant {
+    let mut command = lab.host(host).expect("the host").command("ip");
+    let out = command.args(line.split(' ')).output().expect("ip runs");
+    assert!(out.status.success(), "ip {line}: {}", String::from_utf8_lossy(&out.stderr));
+    Instant::now()
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < WATCHDOG, "{what}: not after {WATCHDOG:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
