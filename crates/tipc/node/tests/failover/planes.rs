@@ -128,8 +128,7 @@ impl Planes {
 
     /// When each node said that its link on a bearer was down. It must not have lost the other node meanwhile.
     pub(crate) fn noticed(&self, n: usize) -> [Instant; 2] {
-        let line = format!("down on bearer {n}");
-        [&self.nodes[0], &self.nodes[1]].map(|node| node.said(&line))
+        [&self.nodes[0], &self.nodes[1]].map(|node| node.said_down(&format!(":p{n}-")))
     }
 }
 
@@ -158,18 +157,21 @@ impl Tipcd {
         outcome
     }
 
-    /// When it said this.
-    fn said(&self, wanted: &str) -> Instant {
+    /// When it said that the link over this interface was down.
+    fn said_down(&self, interface: &str) -> Instant {
         let mut before = Vec::new();
         loop {
             let (at, line) = self
                 .said
                 .recv_timeout(WATCHDOG)
-                .unwrap_or_else(|_| panic!("tipcd does not say {wanted:?} but {before:#?}"));
+                .unwrap_or_else(|_| panic!("no link over {interface} goes down: {before:#?}"));
             let lost = line.starts_with("node ") && line.ends_with(" down");
             before.push((at, line));
             assert!(!lost, "contact lost: {before:#?}");
-            if before.last().is_some_and(|(_, line)| line.contains(wanted)) {
+            let down = |line: &str| {
+                line.starts_with("link ") && line.contains(interface) && line.contains(" down")
+            };
+            if before.last().is_some_and(|(_, line)| down(line)) {
                 return at;
             }
         }
