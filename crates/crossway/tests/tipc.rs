@@ -277,6 +277,40 @@ fn bearers_come_and_go_and_one_remote_leaves_without_disturbing_others() {
 }
 
 #[test]
+fn counters_begin_anew_multicasts_are_steered_and_a_node_that_is_down_is_forgotten() {
+    let (one, two) = pair(70);
+    let link = "alpha:udp0-beta:udp0";
+    let states = |site: &Site| site.json(&["link", "stat", "show", link])["sent_states"].as_u64();
+    let begin = Instant::now();
+    while states(&one) < Some(3) {
+        assert!(begin.elapsed() < WATCHDOG);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let before = one.json(&["link", "stat", link]);
+    assert_eq!(one.text(&["link", "stat", "reset", link]), "");
+    let after = one.json(&["link", "stat", link]);
+    assert!(after["sent_states"].as_u64() < before["sent_states"].as_u64(), "{after}");
+    assert_eq!((&after["ups"], &after["up"]), (&1.into(), &true.into()));
+    assert_eq!(one.text(&["link", "stat", "reset"]), "");
+    assert!(one.error(&["link", "stat", "reset", "nobody"]).contains("there is alpha:udp0"));
+    let get = ["link", "get", "broadcast-link"];
+    assert_eq!(one.text(&get), "method:autoselect  ratio:10%  window:50 packets\n");
+    one.text(&["link", "set-broadcast", "--method", "replicast", "--ratio", "25"]);
+    let set = one.json(&get);
+    assert_eq!((&set["method"], &set["replicast_percent"]), (&"replicast".into(), &25.into()));
+    let bearer = &one.json(&["bearer", "list"])[0];
+    assert_eq!((&bearer["state"], &bearer["device"]), (&"up".into(), &"lo".into()));
+    assert!(bearer["receive_buffer_octets"].as_u64() > Some(0), "{bearer}");
+    assert_eq!(one.text(&["node", "get", "clusterid"]), "4711\n");
+    assert!(one.error(&["peer", "remove", "beta"]).contains("only a node that is down"));
+    drop(two);
+    one.linked_to(&[]);
+    assert_eq!(one.text(&["peer", "remove", "beta"]), "");
+    assert_eq!(one.json(&["peer", "list"]), serde_json::json!([]));
+    assert!(one.error(&["peer", "remove", "beta"]).contains("no node beta"));
+}
+
+#[test]
 fn a_trace_is_what_the_dissector_takes_for_tipc() {
     let (one, two) = pair(30);
     let v6 = |own: u16, other: u16| format!("udp:[::1]:{own},[::1]:{other}");

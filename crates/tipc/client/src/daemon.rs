@@ -19,6 +19,9 @@ use crate::protocol::{VERSION, epoch, slot};
 /// The variable that names a tipcd's socket.
 pub const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";
 
+/// What a closed connection says.
+const ENDED: &str = "has ended";
+
 /// A tipcd answers at once; one that takes longer hangs.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
@@ -82,8 +85,10 @@ impl Daemon {
             errno => Error::NoDaemon { path: path.to_owned(), source: errno.into() },
         })?;
         let gone = |what| Error::DaemonGone { path: path.to_owned(), what };
-        let (errno, mut answer) =
-            exchange(&fd, &Request::Hello { version: VERSION }.encode()).map_err(gone)?;
+        let (errno, mut answer) = exchange(&fd, &Request::Hello { version: VERSION }.encode())
+            .map_err(|what| {
+                if what == ENDED { Error::TurnedAway { path: path.to_owned() } } else { gone(what) }
+            })?;
         let mut reader = Reader::new(&answer.octets);
         match errno {
             0 => {}
@@ -150,16 +155,16 @@ fn socket_ended(fd: &OwnedFd) -> bool {
 
 /// One request and its answer: errno, and what follows it.
 fn exchange(fd: &OwnedFd, request: &[u8]) -> Result<(i32, Answer), &'static str> {
-    fdpass::send(fd, request, &[]).map_err(|_| "has ended")?;
+    fdpass::send(fd, request, &[]).map_err(|_| ENDED)?;
     match wait_ready(fd, Interest::Readable, Some(Instant::now() + ANSWER_LIMIT)) {
         Ok(true) => {}
         Ok(false) => return Err("does not answer"),
-        Err(_) => return Err("has ended"),
+        Err(_) => return Err(ENDED),
     }
     let mut octets = vec![0; LEN_MAX.min(4096)];
     let mut fds = Vec::new();
-    let len = fdpass::receive(fd, &mut octets, &mut fds, true).map_err(|_| "has ended")?;
+    let len = fdpass::receive(fd, &mut octets, &mut fds, true).map_err(|_| ENDED)?;
     octets.truncate(len);
-    let Some((errno, rest)) = octets.split_first_chunk() else { return Err("has ended") };
+    let Some((errno, rest)) = octets.split_first_chunk() else { return Err(ENDED) };
     Ok((i32::from_ne_bytes(*errno), Answer { octets: rest.to_vec(), fds }))
 }

@@ -49,6 +49,15 @@ pub enum Error {
         /// The tipcd's.
         theirs: u16,
     },
+    /// It closed the connection before it answered.
+    #[error(
+        "the tipcd at {} closed the connection at once: it has its full number of programs (tipcd --clients), or is just ending",
+        .path.display()
+    )]
+    TurnedAway {
+        /// Its socket.
+        path: PathBuf,
+    },
     /// The tipcd ended, or does not keep to the protocol.
     #[error("the tipcd at {} {what}: start it again and open the socket anew", .path.display())]
     DaemonGone {
@@ -84,7 +93,7 @@ impl Error {
             Self::NoDaemon { source, .. } => Errno::from_io_error(source).unwrap_or(Errno::NETDOWN),
             Self::NotPermitted { .. } => Errno::ACCESS,
             Self::Version { .. } => Errno::PROTO,
-            Self::DaemonGone { .. } => Errno::NETDOWN,
+            Self::TurnedAway { .. } | Self::DaemonGone { .. } => Errno::NETDOWN,
             Self::Call { errno, .. } => *errno,
             Self::Os(os) => Errno::from_raw_os_error(os.errno()),
         }

@@ -118,8 +118,10 @@ fn open(options: &TipcdOptions) -> anyhow::Result<Daemon> {
         addr: options.address,
         network: NetworkId(options.netid),
         seed,
+        limits: options.node_limits(),
         ..Config::default()
     });
+    runner.set_socket_octets(options.bearer_buffer);
     // What these errors say has their causes in it.
     for (n, spec) in options.bearers.iter().enumerate() {
         let name = match spec {

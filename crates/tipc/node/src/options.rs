@@ -6,7 +6,9 @@ use std::time::Duration;
 use clap::builder::RangedU64ValueParser;
 use crossway_tipc_client::admin::Settings;
 use crossway_tipc_proto::addr::{NetworkId, NodeAddr};
+use crossway_tipc_proto::limits::Limits;
 
+use crate::bearer::SOCKET_OCTETS;
 use crate::service::ServiceLimits;
 use crate::spec::BearerSpec;
 
@@ -69,15 +71,40 @@ pub struct TipcdOptions {
     /// their sender (TIPC_ERR_OVERLOAD), connections are held back
     #[arg(long, value_name = "OCTETS", help_heading = "Limits", default_value_t = ServiceLimits::default().receive_octets, value_parser = at_least(1_024))]
     pub(crate) queue: usize,
+    /// Nodes that it keeps track of; further ones are not heard until another is forgotten
+    #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().peers, value_parser = at_least(1))]
+    pub(crate) peers: usize,
+    /// Seconds without a link after which a node is forgotten
+    #[arg(long, value_name = "S", help_heading = "Limits", default_value_t = Limits::default().peer_forget.as_secs(), value_parser = seconds())]
+    pub(crate) peer_forget: u64,
+    /// Sockets of all programs together and of the topology service, which has one for itself and one for each subscriber; one more is
+    /// refused
+    #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().sockets, value_parser = at_least(1))]
+    pub(crate) sockets: usize,
+    /// Bindings of one node, this one or another; one more is refused or dropped (bad-binding). Each takes about 130 octets
+    #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().bindings_per_node, value_parser = at_least(16))]
+    pub(crate) bindings_per_node: usize,
+    /// Subscriptions to the topology service; the connection that makes one more is closed
+    #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().subscriptions)]
+    pub(crate) subscriptions: usize,
+    /// Events that may wait for one subscriber; the connection of one that does not read so many is closed
+    #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().subscriber_events, value_parser = at_least(1))]
+    pub(crate) subscriber_events: usize,
+    /// Seconds of silence after which a connection asks whether its peer still exists; after as many more it is aborted
+    #[arg(long, value_name = "S", help_heading = "Limits", default_value_t = Limits::default().connection_probe.as_secs(), value_parser = seconds())]
+    pub(crate) connection_probe: u64,
+    /// Octets asked of the system for each bearer's socket buffers; crossway tipc bearer list --details shows what it granted
+    #[arg(long, value_name = "OCTETS", help_heading = "Limits", default_value_t = SOCKET_OCTETS, value_parser = at_least(4_096))]
+    pub(crate) bearer_buffer: usize,
     /// Milliseconds for which what a program sent before it closed is still sent on when the receiver holds it back
-    #[arg(long, value_name = "MS", help_heading = "Limits", default_value_t = ServiceLimits::default().linger.as_millis() as u64)]
+    #[arg(long, value_name = "MS", help_heading = "Limits", default_value_t = ServiceLimits::default().linger.as_millis() as u64, value_parser = RangedU64ValueParser::<u64>::new().range(..=3_600_000))]
     pub(crate) linger: u64,
 }
 
 impl TipcdOptions {
     /// A lone, silent node that serves at a path and ends with its standard input.
     pub fn lone(path: PathBuf) -> Self {
-        let limits = ServiceLimits::default();
+        let (limits, node) = (ServiceLimits::default(), Limits::default());
         Self {
             bearers: Vec::new(),
             id: None,
@@ -95,6 +122,14 @@ impl TipcdOptions {
             clients: limits.clients,
             sockets_per_client: limits.sockets_per_client,
             queue: limits.receive_octets,
+            peers: node.peers,
+            peer_forget: node.peer_forget.as_secs(),
+            sockets: node.sockets,
+            bindings_per_node: node.bindings_per_node,
+            subscriptions: node.subscriptions,
+            subscriber_events: node.subscriber_events,
+            connection_probe: node.connection_probe.as_secs(),
+            bearer_buffer: SOCKET_OCTETS,
             linger: limits.linger.as_millis() as u64,
         }
     }
@@ -109,6 +144,19 @@ impl TipcdOptions {
         }
     }
 
+    /// What its node may hold.
+    pub(crate) const fn node_limits(&self) -> Limits {
+        Limits {
+            peers: self.peers,
+            sockets: self.sockets,
+            bindings_per_node: self.bindings_per_node,
+            subscriptions: self.subscriptions,
+            subscriber_events: self.subscriber_events,
+            peer_forget: Duration::from_secs(self.peer_forget),
+            connection_probe: Duration::from_secs(self.connection_probe),
+        }
+    }
+
     /// What its links begin with.
     pub(crate) const fn settings(&self) -> Settings {
         Settings {
@@ -117,6 +165,11 @@ impl TipcdOptions {
             window_packets: self.window,
         }
     }
+}
+
+/// Seconds, up to a year.
+fn seconds() -> RangedU64ValueParser<u64> {
+    RangedU64ValueParser::new().range(1..=31_536_000)
 }
 
 fn at_least(least: u64) -> RangedU64ValueParser<usize> {

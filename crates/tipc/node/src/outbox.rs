@@ -51,6 +51,8 @@ pub(crate) struct Attached {
     pub(crate) bearer: Bearer,
     /// Where its frames come, when that is a ring.
     pub(crate) ring: Option<PacketRing>,
+    /// The device that the operator named.
+    pub(crate) device: Option<String>,
     /// UDP port on which it receives a multicast group.
     pub(crate) group_port: Option<u16>,
     pub(crate) traffic: Traffic,

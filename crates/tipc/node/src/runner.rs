@@ -9,7 +9,7 @@ use crossway_tipc_proto::addr::BearerId;
 use crossway_tipc_proto::node::{BearerConfig, BearerError, Config, Event, Node};
 use crossway_tipc_proto::time::Nanos;
 
-use crate::bearer::{Bearer, BearerOpenError};
+use crate::bearer::{Bearer, BearerOpenError, SOCKET_OCTETS};
 use crate::guard::{Guard, Plain};
 use crate::outbox::{Attached, Outbox, Traffic};
 use crate::spec::BearerSpec;
@@ -100,6 +100,8 @@ pub struct Runner<G = Plain> {
     /// Packets that the guard did not let in.
     not_genuine: u64,
     network: NetworkId,
+    /// Asked for each bearer's socket buffers.
+    socket_octets: usize,
     bearers: Vec<Attached>,
     outbox: Outbox,
     inbox: Inbox,
@@ -127,6 +129,7 @@ impl<G: Guard> Runner<G> {
             guard,
             not_genuine: 0,
             network,
+            socket_octets: SOCKET_OCTETS,
             bearers: Vec::new(),
             outbox: Outbox::default(),
             inbox: Inbox::of_runs(DATAGRAM_LEN_MAX),
@@ -137,6 +140,11 @@ impl<G: Guard> Runner<G> {
     /// The node, to ask and to command. What a command gives to send goes out with the next [`Runner::turn`].
     pub const fn node(&mut self) -> &mut Node {
         &mut self.node
+    }
+
+    /// Asks for so many octets of socket buffers for bearers that are enabled from now on. The system may grant less.
+    pub const fn set_socket_octets(&mut self, octets: usize) {
+        self.socket_octets = octets;
     }
 
     /// Frames that a medium did not take since the start.
@@ -170,7 +178,7 @@ impl<G: Guard> Runner<G> {
         {
             return Err(RunnerError::SharedPort { spec: written(), port });
         }
-        let mut bearer = Bearer::open(spec, self.network)
+        let mut bearer = Bearer::open(spec, self.network, self.socket_octets)
             .map_err(|source| RunnerError::Open { spec: written(), source })?;
         let mut cfg = BearerConfig::new(name, bearer.addr(), bearer.mtu() - G::OVERHEAD);
         cfg.broadcasts = bearer.broadcasts();
@@ -180,6 +188,7 @@ impl<G: Guard> Runner<G> {
             id,
             ring: bearer.take_ring(),
             bearer,
+            device: spec.device().map(str::to_owned),
             group_port: spec.group_port(),
             traffic: Traffic::default(),
         });

@@ -40,6 +40,14 @@ pub enum BearerSpec {
 }
 
 impl BearerSpec {
+    /// The device that it names.
+    pub(crate) fn device(&self) -> Option<&str> {
+        match self {
+            Self::Ethernet { device } => Some(device),
+            Self::Udp { device, .. } => device.as_deref(),
+        }
+    }
+
     /// The UDP port on which the bearer receives a multicast group, if it does.
     pub(crate) fn group_port(&self) -> Option<u16> {
         match self {

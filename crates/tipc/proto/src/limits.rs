@@ -178,3 +178,36 @@ pub const DISCOVERY_ANSWERS_MAX: usize = 1_024;
 
 /// Time without a link after which a peer is forgotten.
 pub const PEER_FORGET: Duration = Duration::from_secs(300);
+
+/// What an operator may bound otherwise. The other constants of this module are the protocol's own, or what makes two ends agree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// [`PEERS_MAX`].
+    pub peers: usize,
+    /// [`SOCKETS_MAX`].
+    pub sockets: usize,
+    /// [`BINDINGS_PER_NODE_MAX`].
+    pub bindings_per_node: usize,
+    /// [`SUBSCRIPTIONS_MAX`].
+    pub subscriptions: usize,
+    /// [`SUBSCRIBER_EVENTS_MAX`].
+    pub subscriber_events: usize,
+    /// [`PEER_FORGET`].
+    pub peer_forget: Duration,
+    /// [`CONNECTION_PROBE`].
+    pub connection_probe: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            peers: PEERS_MAX,
+            sockets: SOCKETS_MAX,
+            bindings_per_node: BINDINGS_PER_NODE_MAX,
+            subscriptions: SUBSCRIPTIONS_MAX,
+            subscriber_events: SUBSCRIBER_EVENTS_MAX,
+            peer_forget: PEER_FORGET,
+            connection_probe: CONNECTION_PROBE,
+        }
+    }
+}

@@ -100,6 +100,8 @@ pub struct NameTable {
     by_node: RangeMap<OfNode, Own>,
     counts: BTreeMap<NodeAddr, usize>,
     next_age: u64,
+    /// Bindings of one node that it holds.
+    per_node_max: usize,
 }
 
 impl Default for NameTable {
@@ -118,7 +120,13 @@ impl NameTable {
             by_node: RangeMap::default(),
             counts: BTreeMap::new(),
             next_age: 0,
+            per_node_max: BINDINGS_PER_NODE_MAX,
         }
+    }
+
+    /// Holds at most so many bindings of one node from now on.
+    pub const fn limit(&mut self, per_node_max: usize) {
+        self.per_node_max = per_node_max;
     }
 
     /// Enters a binding.
@@ -130,7 +138,7 @@ impl NameTable {
         if !range.is_valid() {
             return Err(BindingError::BadRange);
         }
-        if self.count_of(socket.node) >= BINDINGS_PER_NODE_MAX {
+        if self.count_of(socket.node) >= self.per_node_max {
             return Err(BindingError::TooMany);
         }
         let age = self.next_age;

@@ -137,7 +137,13 @@ fn print(b: &BearerView, details: bool) {
         "  Address:{}  MTU:{}  Priority:{}  Tolerance:{} ms  Window:{} packets",
         b.address, b.mtu_octets, b.priority, b.tolerance_ms, b.window_packets
     );
-    println!("  RX frames:{}  TX frames:{}", b.received_frames, b.sent_frames);
+    let device = b.device.as_deref().unwrap_or("-");
+    let buffer = b.receive_buffer_octets.map_or("ring".to_owned(), |n| format!("{n} octets"));
+    println!("  State:{}  Device:{device}  Receive buffer:{buffer}", b.state);
+    println!(
+        "  RX frames:{}  TX frames:{}  Not taken by the medium:{}",
+        b.received_frames, b.sent_frames, b.unsent_frames
+    );
     if let Some(octets) = b.run_frame_octets_max {
         println!(
             "  RX runs:{}  TX runs:{}  of frames up to {octets} octets",

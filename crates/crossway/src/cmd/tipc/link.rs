@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crossway_tipc_client::admin::{BroadcastView, CounterView, LinkView, Order};
+use crossway_tipc_client::admin::{BroadcastView, CounterView, LinkView, MulticastWay, Order};
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 
 use super::{SetArguments, Site, ask};
@@ -22,13 +22,10 @@ enum What {
     List,
     /// Counters of all links, or of one; the broadcast link is `broadcast-link`
     #[command(visible_alias = "stat")]
-    Statistics {
-        /// The link's name, as `link list` has it
-        link: Option<String>,
-    },
+    Statistics(Statistics),
     /// Shows tolerance, priority and window of a link
     Get {
-        /// The link's name
+        /// The link's name; of `broadcast-link` it is how multicasts travel
         link: String,
     },
     /// Sets a link, and with it the peer's end; a new priority has it come up anew
@@ -38,6 +35,49 @@ enum What {
         #[command(flatten)]
         settings: SetArguments,
     },
+    /// Sets how multicasts travel whose sockets leave it to the node, from now on
+    SetBroadcast(SetBroadcast),
+}
+
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Statistics {
+    #[command(subcommand)]
+    what: Option<OfStatistics>,
+    /// The link's name, as `link list` has it
+    link: Option<String>,
+}
+
+#[derive(clap::Subcommand)]
+enum OfStatistics {
+    /// Shows them, which is also what happens without this word
+    Show {
+        /// The link's name
+        link: Option<String>,
+    },
+    /// Begins the counters of all links, or of one, anew
+    Reset {
+        /// The link's name
+        link: Option<String>,
+    },
+}
+
+#[derive(clap::Args)]
+#[group(required = true, multiple = true)]
+struct SetBroadcast {
+    /// The way: as the number of nodes suggests, always by the broadcast link, or always one copy to each node
+    #[arg(long, value_enum)]
+    method: Option<Method>,
+    /// With autoselect: the share of the peers, in percent, up to which each gets a copy of its own
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=100))]
+    ratio: Option<u8>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Method {
+    Autoselect,
+    Broadcast,
+    Replicast,
 }
 
 impl Link {
@@ -54,15 +94,25 @@ impl Link {
                     }
                 })
             }
-            What::Statistics { link: None } => site.show(&All::of(site)?, |all| {
-                print_broadcast(&all.0);
-                all.1.iter().for_each(print_statistics);
-            }),
-            What::Statistics { link: Some(name) } if name == BROADCAST_LINK => {
-                site.show(&*ask!(site, Order::Broadcast, Broadcast), print_broadcast)
+            What::Statistics(Statistics { what: Some(OfStatistics::Reset { link }), .. }) => {
+                site.carry_out(&Order::ResetStatistics { name: link })
             }
-            What::Statistics { link: Some(name) } => {
-                site.show(&one(site, &name)?, print_statistics)
+            What::Statistics(Statistics { what, link }) => {
+                let link = match what {
+                    Some(OfStatistics::Show { link }) => link,
+                    _ => link,
+                };
+                statistics(site, link.as_deref())
+            }
+            What::Get { link } if link == BROADCAST_LINK => {
+                site.show(&*ask!(site, Order::Broadcast, Broadcast), |link| {
+                    println!(
+                        "method:{}  ratio:{}%  window:{} packets",
+                        way(link),
+                        link.replicast_percent,
+                        link.window_packets
+                    );
+                })
             }
             What::Get { link } => site.show(&one(site, &link)?, |link| {
                 println!(
@@ -73,7 +123,36 @@ impl Link {
             What::Set { link, settings } => {
                 site.carry_out(&Order::SetLink { name: link, settings: settings.settings() })
             }
+            What::SetBroadcast(SetBroadcast { method, ratio }) => {
+                let method = method.map(|method| match method {
+                    Method::Autoselect => MulticastWay::Autoselect,
+                    Method::Broadcast => MulticastWay::Broadcast,
+                    Method::Replicast => MulticastWay::Replicast,
+                });
+                site.carry_out(&Order::SetMulticasts { method, replicast_percent: ratio })
+            }
         }
+    }
+}
+
+fn statistics(site: &Site<'_>, link: Option<&str>) -> anyhow::Result<ExitCode> {
+    match link {
+        None => site.show(&All::of(site)?, |all| {
+            print_broadcast(&all.0);
+            all.1.iter().for_each(print_statistics);
+        }),
+        Some(BROADCAST_LINK) => {
+            site.show(&*ask!(site, Order::Broadcast, Broadcast), print_broadcast)
+        }
+        Some(name) => site.show(&one(site, name)?, print_statistics),
+    }
+}
+
+const fn way(link: &BroadcastView) -> &'static str {
+    match link.method {
+        MulticastWay::Autoselect => "autoselect",
+        MulticastWay::Broadcast => "broadcast",
+        MulticastWay::Replicast => "replicast",
     }
 }
 

@@ -9,6 +9,7 @@ mod peer;
 mod socket;
 mod top;
 mod trace;
+mod wait;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,6 +52,8 @@ enum View {
     Socket(socket::Socket),
     /// The other nodes
     Peer(peer::Peer),
+    /// Waits until the tipcd serves, and for its address, other nodes or services: for scripts
+    Wait(wait::Wait),
     /// Traffic, links and the busiest sockets, again and again
     Top(top::Top),
     /// Writes all frames of all bearers to a file for tshark
@@ -141,6 +144,9 @@ fn explain(error: AdminError) -> anyhow::Error {
 impl Run for Tipc {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         let path = self.socket.unwrap_or_else(default_path);
+        if let View::Wait(wait) = &self.view {
+            return wait.run(&path);
+        }
         let tipcd = Administration::at(&path).map_err(explain)?;
         let site = Site { tipcd, ui, json: self.json };
         match self.view {
@@ -150,6 +156,7 @@ impl Run for Tipc {
             View::Nametable(view) => view.run(&site),
             View::Socket(view) => view.run(&site),
             View::Peer(view) => view.run(&site),
+            View::Wait(view) => view.run(&path),
             View::Top(view) => view.run(&site),
             View::Trace(view) => view.run(&site),
         }

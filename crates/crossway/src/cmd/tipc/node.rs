@@ -33,6 +33,7 @@ enum Property {
     /// The 32-bit address
     Address,
     /// Number of the cluster
+    #[value(alias = "clusterid")]
     Netid,
 }
 

@@ -12,8 +12,13 @@ pub(super) struct Peer {
     what: Option<What>,
 }
 
-#[derive(Clone, Copy, clap::Subcommand)]
+#[derive(clap::Subcommand)]
 enum What {
+    /// Forgets a node that is down; discovery may find it again
+    Remove {
+        /// Its identity or address, as `peer list` has them
+        node: String,
+    },
     /// The other nodes
     List {
         /// What each announced, too
@@ -24,6 +29,9 @@ enum What {
 
 impl Peer {
     pub(super) fn run(self, site: &Site<'_>) -> anyhow::Result<ExitCode> {
+        if let Some(What::Remove { node }) = self.what {
+            return site.carry_out(&Order::RemovePeer { name: node });
+        }
         let peers = ask!(site, Order::Peers, Peers);
         let details = matches!(self.what, Some(What::List { details: true }));
         site.show(&peers, |peers| print(peers, details))

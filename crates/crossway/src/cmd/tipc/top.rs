@@ -103,10 +103,11 @@ impl Top {
                 text.push(b'\n');
             } else {
                 if live {
-                    // Home, and clear what was below.
-                    text.extend_from_slice(b"\x1b[H\x1b[2J");
+                    print(&mut text, &rates)?;
+                    text = on_screen(&text);
+                } else {
+                    print(&mut text, &rates)?;
                 }
-                print(&mut text, &rates)?;
             }
             let mut out = std::io::stdout().lock();
             match out.write_all(&text).and_then(|()| out.flush()) {
@@ -118,6 +119,19 @@ impl Top {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// As much of it as the terminal, whose size may have changed, shows at once: lines and columns beyond it are left out.
+fn on_screen(text: &[u8]) -> Vec<u8> {
+    let (rows, columns) = console::Term::stdout().size();
+    // Home, and clear what was below.
+    let mut screen = b"\x1b[H\x1b[2J".to_vec();
+    let text = String::from_utf8_lossy(text);
+    for line in text.lines().take(usize::from(rows).saturating_sub(1)) {
+        screen.extend(console::truncate_str(line, columns.into(), "").bytes());
+        screen.push(b'\n');
+    }
+    screen
 }
 
 fn look(site: &Site<'_>) -> anyhow::Result<Look> {

@@ -37,6 +37,18 @@ pub struct Settings {
     pub window_packets: Option<u16>,
 }
 
+/// How multicasts travel to other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MulticastWay {
+    /// As the number of nodes suggests, message by message.
+    Autoselect,
+    /// Once, by the broadcast link, where all media carry broadcasts.
+    Broadcast,
+    /// One copy to each node.
+    Replicast,
+}
+
 /// What an operator asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -92,6 +104,23 @@ pub enum Order {
         name: String,
         /// What to set.
         settings: Settings,
+    },
+    /// Begins the counters of a link, of the broadcast link by its name, or of all links anew.
+    ResetStatistics {
+        /// The link's name.
+        name: Option<String>,
+    },
+    /// Says how multicasts travel whose sockets leave it to the node; absent leaves it.
+    SetMulticasts {
+        /// The way.
+        method: Option<MulticastWay>,
+        /// Where it is left to the node: the share of the peers up to which each gets a copy of its own.
+        replicast_percent: Option<u8>,
+    },
+    /// Forgets a node that is down.
+    RemovePeer {
+        /// Its identity, or its address in hexadecimal.
+        name: String,
     },
     /// Sets a link, and with it the peer's end.
     SetLink {

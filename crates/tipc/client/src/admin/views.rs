@@ -54,6 +54,11 @@ pub struct TrafficView {
 pub struct BearerView {
     /// Medium and interface: `eth:eth0`, `udp:udp0`.
     pub name: String,
+    /// What the system says of its device: `up`, `no-carrier`, `down` or `gone`; `no-address` when the host has the bearer's address on no
+    /// device that is up.
+    pub state: String,
+    /// The device, as far as it is known.
+    pub device: Option<String>,
     /// This node's address on the medium.
     pub address: String,
     /// Largest packet.
@@ -72,6 +77,11 @@ pub struct BearerView {
     pub received_frames: u64,
     /// Frames sent.
     pub sent_frames: u64,
+    /// Frames that the medium did not take.
+    pub unsent_frames: u64,
+    /// Receive buffer of its socket as the system granted it, with what the system itself needs of it; absent for a bearer that receives
+    /// through a ring.
+    pub receive_buffer_octets: Option<u64>,
     /// Frames of up to so many octets go to the system in runs, as one message each; absent: each frame goes by itself.
     pub run_frame_octets_max: Option<u64>,
     /// Runs of frames that came as one message.
@@ -131,6 +141,10 @@ pub struct BroadcastView {
     pub mtu_octets: u64,
     /// Send window.
     pub window_packets: u16,
+    /// How multicasts travel whose sockets leave it to the node.
+    pub method: super::MulticastWay,
+    /// Where that is `autoselect`: the share of the peers up to which each gets a copy of its own.
+    pub replicast_percent: u64,
     /// What it counted; of STATE messages those that carried something for it.
     #[serde(flatten)]
     pub counters: CounterView,

@@ -12,15 +12,19 @@ use std::time::Duration;
 
 use crossway_sys::epoll::Epoll;
 use crossway_sys::{Errno, shm};
-use crossway_tipc_client::admin::{Order, Outcome, Settings};
-use crossway_tipc_proto::addr::{BearerId, MediaAddr};
+use crossway_tipc_client::admin::{MulticastWay, Order, Outcome, Settings};
+use crossway_tipc_proto::addr::{BearerId, MediaAddr, NodeAddr};
 use crossway_tipc_proto::link::LinkSettings;
+use crossway_tipc_proto::socket::MulticastMethod;
 
 use crate::daemon::watch_bearer;
 use crate::runner::{Runner, now};
 use crate::service::Service;
 use crate::spec::BearerSpec;
 use crate::tap::Tap;
+
+/// What the kernel calls the broadcast link.
+const BROADCAST_LINK: &str = "broadcast-link";
 
 /// The descriptors that answer an order: of its outcome as JSON, and one more if that is what was asked.
 pub(crate) fn carry_out(
@@ -47,6 +51,11 @@ pub(crate) fn carry_out(
         Order::RemoveRemote { name, remote } => remove_remote(runner, &name, remote),
         Order::SetBearer { name, settings } => set_bearer(runner, &name, settings),
         Order::SetLink { name, settings } => set_link(runner, &name, settings),
+        Order::ResetStatistics { name } => reset_statistics(runner, name.as_deref()),
+        Order::SetMulticasts { method, replicast_percent } => {
+            set_multicasts(runner, method, replicast_percent)
+        }
+        Order::RemovePeer { name } => remove_peer(runner, &name),
         Order::Trace => Tap::new().map_err(|e| e.to_string()).map(|(tap, theirs)| {
             runner.tap(tap);
             more = Some(theirs);
@@ -160,18 +169,70 @@ fn set_bearer(runner: &mut Runner, name: &str, with: Settings) -> Result<Outcome
     Ok(Outcome::Done)
 }
 
-fn set_link(runner: &mut Runner, name: &str, with: Settings) -> Result<Outcome, String> {
+/// The link of a name.
+fn find_link(runner: &mut Runner, name: &str) -> Result<(NodeAddr, BearerId), String> {
     let links = views::link_places(runner);
-    let Some((peer, bearer, _)) = links.iter().find(|(_, _, full)| full == name) else {
-        let names: Vec<_> = links.into_iter().map(|(_, _, name)| name).collect();
-        return Err(match names.len() {
-            0 => format!("no link {name}: this node has none"),
-            _ => format!("no link {name}: there is {}", names.join(" and ")),
-        });
+    if let Some((peer, bearer, _)) = links.iter().find(|(_, _, full)| full == name) {
+        return Ok((*peer, *bearer));
+    }
+    let names: Vec<_> = links.into_iter().map(|(_, _, name)| name).collect();
+    Err(match names.len() {
+        0 => format!("no link {name}: this node has none"),
+        1..=8 => format!("no link {name}: there is {}", names.join(" and ")),
+        _ => format!("no link {name}: see crossway tipc link list"),
+    })
+}
+
+fn reset_statistics(runner: &mut Runner, name: Option<&str>) -> Result<Outcome, String> {
+    let links = match name {
+        Some(BROADCAST_LINK) => Vec::new(),
+        Some(name) => vec![find_link(runner, name)?],
+        None => views::link_places(runner).into_iter().map(|(p, b, _)| (p, b)).collect(),
     };
+    if name.is_none_or(|name| name == BROADCAST_LINK) {
+        runner.node().reset_broadcast_statistics();
+    }
+    for (peer, bearer) in links {
+        runner.node().reset_statistics(peer, bearer).map_err(|e| e.to_string())?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn set_multicasts(
+    runner: &mut Runner,
+    way: Option<MulticastWay>,
+    percent: Option<u8>,
+) -> Result<Outcome, String> {
+    if percent.is_some_and(|percent| percent > 100) {
+        return Err("the share of the peers is a percentage, 0 to 100".to_owned());
+    }
+    let node = runner.node();
+    let mut policy = node.multicasts();
+    policy.method = match way {
+        None => policy.method,
+        Some(MulticastWay::Autoselect) => MulticastMethod::Automatic,
+        Some(MulticastWay::Broadcast) => MulticastMethod::Broadcast,
+        Some(MulticastWay::Replicast) => MulticastMethod::Replicast,
+    };
+    policy.replicast_percent = percent.map_or(policy.replicast_percent, usize::from);
+    node.set_multicasts(policy);
+    Ok(Outcome::Done)
+}
+
+fn remove_peer(runner: &mut Runner, name: &str) -> Result<Outcome, String> {
+    let addr = u32::from_str_radix(name, 16).ok().map(NodeAddr);
+    let node = runner.node();
+    let found = node.peers().find(|p| p.id.to_string() == name || Some(p.addr) == addr);
+    let found = found.ok_or_else(|| format!("no node {name}: see crossway tipc peer list"))?;
+    node.remove_peer(found.addr).map_err(|e| format!("node {name}: {e}"))?;
+    Ok(Outcome::Done)
+}
+
+fn set_link(runner: &mut Runner, name: &str, with: Settings) -> Result<Outcome, String> {
+    let (peer, bearer) = find_link(runner, name)?;
     runner
         .node()
-        .set_link(now(), *peer, *bearer, settings(with))
+        .set_link(now(), peer, bearer, settings(with))
         .map_err(|e| format!("link {name}: {e}"))?;
     Ok(Outcome::Done)
 }

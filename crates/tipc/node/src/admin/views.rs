@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crossway_sys::addresses;
 use crossway_tipc_client::admin::{
-    BearerView, BroadcastView, CounterView, GroupView, LinkView, NamePage, NamePlace, NameView,
-    NodeView, PeerView, SocketView, TrafficView,
+    BearerView, BroadcastView, CounterView, GroupView, LinkView, MulticastWay, NamePage, NamePlace,
+    NameView, NodeView, PeerView, SocketView, TrafficView,
 };
 use crossway_tipc_proto::addr::{BearerId, MediaAddr, NodeAddr, Scope, ServiceRange};
 use crossway_tipc_proto::link::{LinkState, LinkStats};
 use crossway_tipc_proto::name_table::Binding;
 use crossway_tipc_proto::node::{BearerReport, LinkReport, Node, PeerReport, Traffic};
-use crossway_tipc_proto::socket::SocketKind;
+use crossway_tipc_proto::socket::{MulticastMethod, SocketKind};
 use crossway_tipc_proto::wire::{Capabilities, InterfaceName};
 
 use crate::runner::Runner;
@@ -90,13 +91,46 @@ pub(super) fn bearer_names(runner: &mut Runner) -> Vec<(BearerId, String)> {
     runner.node().bearers().map(|bearer| (bearer.id, bearer_name(&bearer))).collect()
 }
 
+/// A bearer's device, and what the system says of it. A switch port that is disabled shows as `no-carrier`.
+fn state_of(device: Option<&str>, addr: &MediaAddr) -> (Option<String>, &'static str) {
+    let found = match addr {
+        // All of 127.0.0.0/8 is one device's, whatever addresses it has.
+        MediaAddr::Udp { ip, .. } if ip.is_loopback() => Some("lo".to_owned()),
+        MediaAddr::Udp { ip, .. } => addresses::interface_of(*ip).ok().flatten(),
+        MediaAddr::Ethernet(_) => None,
+    };
+    let of_udp = matches!(addr, MediaAddr::Udp { .. });
+    let Some(device) = found.clone().or_else(|| device.map(str::to_owned)) else {
+        return (None, "no-address");
+    };
+    let place = std::path::Path::new("/sys/class/net").join(&device);
+    let state = match std::fs::read_to_string(place.join("carrier")) {
+        _ if of_udp && found.is_none() => "no-address",
+        // Another network namespace's devices may be all that is to be seen there.
+        _ if !place.exists() => {
+            if of_udp {
+                "up"
+            } else {
+                "gone"
+            }
+        }
+        Ok(text) if text.trim() == "0" => "no-carrier",
+        Ok(_) => "up",
+        Err(_) => "down",
+    };
+    (Some(device), state)
+}
+
 pub(super) fn bearers(runner: &mut Runner) -> Vec<BearerView> {
     let reports: Vec<_> = runner.node().bearers().collect();
     let attached = |id| runner.bearers().find(|b| b.id == id);
     let view = |report: &BearerReport| {
         let attached = attached(report.id)?;
+        let (device, state) = state_of(attached.device.as_deref(), &report.addr);
         Some(BearerView {
             name: bearer_name(report),
+            state: state.to_owned(),
+            device,
             address: media(&report.addr),
             mtu_octets: report.mtu as u64,
             priority: report.priority,
@@ -106,6 +140,8 @@ pub(super) fn bearers(runner: &mut Runner) -> Vec<BearerView> {
             removed: report.removed.iter().map(media).collect(),
             received_frames: attached.traffic.frames_received,
             sent_frames: attached.traffic.frames_sent,
+            unsent_frames: attached.traffic.frames_unsent,
+            receive_buffer_octets: attached.bearer.receive_buffer().map(|octets| octets as u64),
             run_frame_octets_max: attached.bearer.segment_max().map(|octets| octets as u64),
             received_runs: attached.traffic.runs_received,
             sent_runs: attached.traffic.runs_sent,
@@ -246,6 +282,12 @@ pub(super) fn broadcast(runner: &mut Runner) -> BroadcastView {
         listeners: report.listeners as u64,
         mtu_octets: report.mtu as u64,
         window_packets: report.window,
+        method: match node.multicasts().method {
+            MulticastMethod::Automatic => MulticastWay::Autoselect,
+            MulticastMethod::Broadcast => MulticastWay::Broadcast,
+            MulticastMethod::Replicast => MulticastWay::Replicast,
+        },
+        replicast_percent: node.multicasts().replicast_percent as u64,
         counters: counters(&report.stats),
     }
 }

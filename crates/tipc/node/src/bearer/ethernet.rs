@@ -24,9 +24,9 @@ pub struct EthernetBearer {
 }
 
 impl EthernetBearer {
-    pub(super) fn open(device: &str) -> Result<Self, BearerOpenError> {
+    pub(super) fn open(device: &str, socket_octets: usize) -> Result<Self, BearerOpenError> {
         let socket = EtherSocket::open(device, ETHER_TYPE)?;
-        set_buffers(&socket.sender)?;
+        set_buffers(&socket.sender, socket_octets)?;
         let failed = |source| BearerOpenError::Mtu { device: device.to_owned(), source };
         let text =
             std::fs::read_to_string(format!("/sys/class/net/{device}/mtu")).map_err(failed)?;

@@ -20,14 +20,14 @@ pub(crate) use ethernet::BROADCAST as ETHERNET_BROADCAST;
 use ethernet::EthernetBearer;
 use udp::UdpBearer;
 
-/// Octets asked of the kernel for a bearer's socket buffers: a whole window of the largest packets, twice.
-const SOCKET_OCTETS: usize = 4 << 20;
+/// Octets asked of the kernel for a bearer's socket buffers unless configured: a whole window of the largest packets, twice.
+pub(crate) const SOCKET_OCTETS: usize = 4 << 20;
 
 /// Gives a bearer's socket buffers for bursts.
-fn set_buffers(fd: &OwnedFd) -> Result<(), OsError> {
-    socket::set_buffers(fd, SOCKET_OCTETS)?;
+fn set_buffers(fd: &OwnedFd, octets: usize) -> Result<(), OsError> {
+    socket::set_buffers(fd, octets)?;
     // The usual limit of a system holds fewer packets than a window. Without the privilege it stays at that.
-    let _ = socket::force_recv_buffer(fd, SOCKET_OCTETS);
+    let _ = socket::force_recv_buffer(fd, octets);
     Ok(())
 }
 
@@ -94,20 +94,34 @@ pub enum Bearer {
 }
 
 impl Bearer {
-    /// Opens what a specification names, for one network.
+    /// Opens what a specification names, for one network, and asks for so many octets of socket buffers.
     ///
     /// # Errors
     /// [`BearerOpenError`] says why not.
-    pub fn open(spec: &BearerSpec, network: NetworkId) -> Result<Self, BearerOpenError> {
+    pub fn open(
+        spec: &BearerSpec,
+        network: NetworkId,
+        socket_octets: usize,
+    ) -> Result<Self, BearerOpenError> {
         match spec {
-            BearerSpec::Ethernet { device } => EthernetBearer::open(device).map(Self::Ethernet),
+            BearerSpec::Ethernet { device } => {
+                EthernetBearer::open(device, socket_octets).map(Self::Ethernet)
+            }
             BearerSpec::Udp { local, device, remotes, mtu } => Ok(Self::Udp(UdpBearer::open(
                 *local,
                 device.as_deref(),
                 remotes.clone(),
                 *mtu,
-                network,
+                (network, socket_octets),
             )?)),
+        }
+    }
+
+    /// Octets of its socket's receive buffer as the system granted them; `None` where frames come through a ring.
+    pub(crate) fn receive_buffer(&self) -> Option<usize> {
+        match self {
+            Self::Udp(b) => socket::recv_buffer_bytes(b.fd()).ok(),
+            Self::Ethernet(_) => None,
         }
     }
 

@@ -78,9 +78,10 @@ impl UdpBearer {
         device: Option<&str>,
         remotes: Vec<SocketAddr>,
         mtu: Option<u16>,
-        network: NetworkId,
+        (network, socket_octets): (NetworkId, usize),
     ) -> Result<Self, OsError> {
         let fd = socket::inet(Inet::Udp, local)?;
+        set_buffers(&fd, socket_octets)?;
         let object = format!("udp:{local}");
         // Also where it is not needed: a name that is no device's is a mistake.
         let index = device.map_or(Ok(0), |device| multicast::interface_index(&fd, device))?;
@@ -112,7 +113,6 @@ impl UdpBearer {
         remotes: Vec<SocketAddr>,
         mtu: Option<u16>,
     ) -> Result<Self, OsError> {
-        set_buffers(&fd)?;
         // A kernel that does not join runs hands them over one by one.
         let _ = join_runs(&fd);
         let broadcast = remotes.iter().copied().map(socket::inet_address).collect();

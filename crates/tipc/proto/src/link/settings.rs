@@ -1,6 +1,6 @@
 //! What an operator sets on a link while it runs; the peer's end is told and follows.
 
-use super::Link;
+use super::{Link, LinkStats};
 use crate::time::Nanos;
 use crate::wire::Capabilities;
 use core::time::Duration;
@@ -20,6 +20,11 @@ pub struct LinkSettings {
 }
 
 impl Link {
+    /// Begins the counters anew, but for how often the link came up.
+    pub(crate) fn reset_statistics(&mut self) {
+        self.stats = LinkStats { ups: self.stats.ups, ..LinkStats::default() };
+    }
+
     /// What both ends understand from now on: the peer began a new life.
     pub(crate) const fn set_common(&mut self, common: Capabilities) {
         self.cfg.common = common;

@@ -1,6 +1,6 @@
 //! What an operator may change while the node runs, and what there is to see besides peers and links.
 
-use super::{Node, bearer::BearerError};
+use super::{MulticastPolicy, Node, bearer::BearerError, peer::Contact};
 use crate::addr::{BearerId, Importance, MediaAddr, NetworkId, NodeAddr};
 use crate::limits::{
     DISCOVERY_FIRST, PRIORITY_MAX, TOLERANCE_MAX, TOLERANCE_MIN, WINDOW_MAX_ETHERNET,
@@ -58,6 +58,10 @@ pub enum SettingError {
     NoSuchLink,
     /// There is no such bearer.
     NoSuchBearer,
+    /// There is no such peer.
+    NoSuchPeer,
+    /// There is contact with the peer.
+    PeerUp,
     /// Outside [`TOLERANCE_MIN`] to [`TOLERANCE_MAX`].
     Tolerance,
     /// Outside 1 to [`PRIORITY_MAX`].
@@ -71,6 +75,8 @@ impl core::fmt::Display for SettingError {
         match self {
             Self::NoSuchLink => f.write_str("there is no such link"),
             Self::NoSuchBearer => f.write_str("there is no such bearer"),
+            Self::NoSuchPeer => f.write_str("there is no such node"),
+            Self::PeerUp => f.write_str("there is contact with it, and only a node that is down can be removed; disable the bearer or remove its remote first"),
             Self::Tolerance => {
                 let (least, most) = (TOLERANCE_MIN.as_millis(), TOLERANCE_MAX.as_millis());
                 write!(f, "a tolerance lies between {least} and {most} ms")
@@ -163,6 +169,48 @@ impl Node {
         cfg.tolerance = settings.tolerance.unwrap_or(cfg.tolerance);
         cfg.priority = settings.priority.unwrap_or(cfg.priority);
         cfg.window_max = settings.window_max.or(cfg.window_max);
+        Ok(())
+    }
+
+    /// How multicasts travel whose sockets leave it to the node.
+    pub const fn multicasts(&self) -> MulticastPolicy {
+        self.cfg.multicasts
+    }
+
+    /// Has later multicasts travel so.
+    pub const fn set_multicasts(&mut self, policy: MulticastPolicy) {
+        self.cfg.multicasts = policy;
+    }
+
+    /// Begins the counters of a link anew; how often it came up is kept.
+    ///
+    /// # Errors
+    /// [`SettingError::NoSuchLink`].
+    pub fn reset_statistics(
+        &mut self,
+        peer: NodeAddr,
+        bearer: BearerId,
+    ) -> Result<(), SettingError> {
+        let over = self.peers.get_mut(&peer).and_then(|p| p.link_mut(bearer));
+        over.ok_or(SettingError::NoSuchLink)?.link.reset_statistics();
+        Ok(())
+    }
+
+    /// Begins the counters of the broadcast link anew.
+    pub fn reset_broadcast_statistics(&mut self) {
+        self.bcast.stats = Default::default();
+    }
+
+    /// Forgets a node that is down; discovery may find it again.
+    ///
+    /// # Errors
+    /// [`SettingError::NoSuchPeer`], [`SettingError::PeerUp`].
+    pub fn remove_peer(&mut self, addr: NodeAddr) -> Result<(), SettingError> {
+        let peer = self.peers.get(&addr).ok_or(SettingError::NoSuchPeer)?;
+        if peer.contact == Contact::Up {
+            return Err(SettingError::PeerUp);
+        }
+        self.forget_peer(addr);
         Ok(())
     }
 

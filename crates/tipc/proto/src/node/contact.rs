@@ -5,7 +5,6 @@ use super::tunnel::Opening;
 use super::{Address, Destination, Event, Node, Transmit};
 use crate::addr::{BearerId, MediaAddr, NodeAddr};
 use crate::bcast::BcastListener;
-use crate::limits::PEER_FORGET;
 use crate::link::{LinkDownReason, LinkEvent};
 use crate::seq::Seq;
 use crate::time::Nanos;
@@ -134,7 +133,7 @@ impl Node {
         peer.listener = BcastListener::default();
         peer.names = Default::default();
         peer.adopt_capabilities(self.cfg.announced());
-        peer.forget_at = now + PEER_FORGET;
+        peer.forget_at = now + self.cfg.limits.peer_forget;
         self.linked -= 1;
         self.events.push_back(Event::PeerDown { peer: addr });
         let waiting: Vec<_> = peer.waiting.iter_mut().flat_map(core::mem::take).collect();

@@ -5,7 +5,7 @@ use super::send::plain;
 use super::{Event, Node};
 use crate::addr::{Importance, NodeAddr, Port, Scope, SocketAddr};
 use crate::drops::DropReason;
-use crate::limits::{CONNECT_RETRY, CONNECTION_PROBE};
+use crate::limits::CONNECT_RETRY;
 use crate::socket::{Arrival, Connection, SocketState};
 use crate::time::Nanos;
 use crate::wire::{
@@ -234,11 +234,11 @@ impl Node {
                 Verdict::Done
             }
             SocketState::Connecting(_) if is_conn => {
-                let connection = Connection::new(from, now + CONNECTION_PROBE);
+                let connection = Connection::new(from, now + self.cfg.limits.connection_probe);
                 let state =
                     core::mem::replace(&mut socket.state, SocketState::Connected(connection));
                 self.clear_socket_timer(port, &state);
-                self.set_socket_timer(port, now + CONNECTION_PROBE);
+                self.set_socket_timer(port, now + self.cfg.limits.connection_probe);
                 // By the time that somebody looks the connection may have ended, and be like one that never was.
                 self.events.push_back(Event::Connected { port, peer: from });
                 self.socket_changed(port);
@@ -385,9 +385,9 @@ impl Node {
                     self.disconnect(port, end);
                 }
                 SocketState::Connected(c) => {
-                    (c.probing, c.probe_at) = (true, now + CONNECTION_PROBE);
+                    (c.probing, c.probe_at) = (true, now + self.cfg.limits.connection_probe);
                     let peer = c.peer;
-                    self.set_socket_timer(port, now + CONNECTION_PROBE);
+                    self.set_socket_timer(port, now + self.cfg.limits.connection_probe);
                     self.send_conn(port, peer, ConnManagerKind::Probe);
                 }
                 _ => {}

@@ -6,8 +6,8 @@ use crate::addr::{BearerId, NodeAddr, Scope, ServiceRange, SocketAddr};
 use crate::bcast::{BcastListener, BcastReceiver, BcastSender};
 use crate::drops::DropReason;
 use crate::limits::{
-    DISCOVERY_ALONE_MAX, DISCOVERY_ANSWERS_MAX, DISCOVERY_FIRST, DISCOVERY_LINKED_MAX, PEER_FORGET,
-    PEERS_MAX, TRIAL_INTERVAL, TRIAL_TIME,
+    DISCOVERY_ALONE_MAX, DISCOVERY_ANSWERS_MAX, DISCOVERY_FIRST, DISCOVERY_LINKED_MAX,
+    TRIAL_INTERVAL, TRIAL_TIME,
 };
 use crate::link::{Link, LinkConfig};
 use crate::name_table::Binding;
@@ -337,7 +337,7 @@ impl Node {
     }
 
     fn add_peer(&mut self, now: Nanos, m: &Discovery) -> Result<(), DropReason> {
-        if self.peers.len() >= PEERS_MAX {
+        if self.peers.len() >= self.cfg.limits.peers {
             return Err(DropReason::TooManyPeers);
         }
         let peer = Peer {
@@ -357,7 +357,7 @@ impl Node {
             greeting: None,
             names: Default::default(),
             waiting: Default::default(),
-            forget_at: now + PEER_FORGET,
+            forget_at: now + self.cfg.limits.peer_forget,
             timer: None,
             queued: false,
         };

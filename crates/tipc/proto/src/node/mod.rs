@@ -50,12 +50,12 @@ pub use sockets::SocketReport;
 use crate::addr::{BearerId, MediaAddr, NetworkId, NodeAddr, NodeId, Port, SocketAddr};
 use crate::bcast::BcastSender;
 use crate::drops::DropCounters;
-use crate::limits::BEARERS_MAX;
+use crate::limits::{BEARERS_MAX, Limits};
 use crate::link::LinkDownReason;
 use crate::name_table::{Binding, NameTable};
 use crate::rng::Rng;
 use crate::seq::Seq;
-use crate::socket::{Socket, SocketError};
+use crate::socket::{MulticastMethod, Socket, SocketError};
 use crate::time::Nanos;
 use crate::wire::{Capabilities, Discovery};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -100,6 +100,28 @@ pub struct Config {
     /// Capabilities that are not announced, as of an older node, and not used either. None by default. Without one of [`REQUIRED`]
     /// nodes of this kind refuse the node.
     pub withheld: Capabilities,
+    /// Bounds of its tables, and times.
+    pub limits: Limits,
+    /// How multicasts travel whose sockets leave it to the node.
+    pub multicasts: MulticastPolicy,
+}
+
+/// How multicasts travel to other nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MulticastPolicy {
+    /// The way of sockets that do not choose one.
+    pub method: MulticastMethod,
+    /// Where that is left open: the share of the peers, in percent, up to which each gets a copy of its own.
+    pub replicast_percent: usize,
+}
+
+impl Default for MulticastPolicy {
+    fn default() -> Self {
+        Self {
+            method: MulticastMethod::Automatic,
+            replicast_percent: crate::limits::REPLICAST_PEERS_PERCENT,
+        }
+    }
 }
 
 impl Config {
@@ -265,6 +287,8 @@ impl Node {
         let signature = Discovery::legal_signature(rng.next_u16(), cfg.announced());
         let net_hash = rng.next_u32();
         let own = cfg.addr.unwrap_or_default();
+        let mut names = NameTable::new(Rng::new(!cfg.seed).next_u64());
+        names.limit(cfg.limits.bindings_per_node);
         let mut node = Self {
             rng,
             id: cfg.id,
@@ -276,7 +300,7 @@ impl Node {
             linked: 0,
             unnumbered: 0,
             bcast: BcastSender::new(own, cfg.network, usize::from(u16::MAX)),
-            names: NameTable::new(Rng::new(!cfg.seed).next_u64()),
+            names,
             next_key: 1,
             update_number: Seq(0),
             answers: VecDeque::new(),

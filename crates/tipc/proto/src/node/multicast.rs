@@ -3,7 +3,7 @@
 use super::Node;
 use super::send::{LOOKUP_CLUSTER, plain};
 use crate::addr::{NodeAddr, Port, ServiceRange};
-use crate::limits::{MCAST_METHOD_KEPT, REPLICAST_PEERS_PERCENT};
+use crate::limits::MCAST_METHOD_KEPT;
 use crate::socket::{MulticastMethod, SocketError};
 use crate::time::Nanos;
 use crate::wire::{Capabilities, DataKind, DataMessage, ErrorCode};
@@ -73,7 +73,9 @@ impl Node {
         if !self.cluster_has(Capabilities::BCAST_RCAST) {
             return false;
         }
-        match (wanted, last) {
+        let policy = self.cfg.multicasts;
+        let method = if wanted == MulticastMethod::Automatic { policy.method } else { wanted };
+        match (method, last) {
             (MulticastMethod::Broadcast, _) => false,
             (MulticastMethod::Replicast, _) => true,
             (MulticastMethod::Automatic, Some((last, at)))
@@ -83,7 +85,7 @@ impl Node {
                 last
             }
             (MulticastMethod::Automatic, _) => {
-                remote <= 1 + self.linked * REPLICAST_PEERS_PERCENT / 100
+                remote <= 1 + self.linked * policy.replicast_percent / 100
             }
         }
     }

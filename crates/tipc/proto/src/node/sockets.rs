@@ -3,7 +3,6 @@
 use super::Node;
 use super::names::BindError;
 use crate::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
-use crate::limits::{CONNECTION_PROBE, SOCKETS_MAX};
 use crate::name_table::BindingError;
 use crate::socket::{
     Address, Connecting, Connection, GroupRequest, Readiness, Received, Socket, SocketError,
@@ -18,7 +17,7 @@ impl Node {
     /// # Errors
     /// [`SocketError::TooMany`].
     pub fn open(&mut self, kind: SocketKind) -> Result<Port, SocketError> {
-        if self.sockets.len() >= SOCKETS_MAX {
+        if self.sockets.len() >= self.cfg.limits.sockets {
             return Err(SocketError::TooMany);
         }
         loop {
@@ -221,6 +220,7 @@ impl Node {
         let described = crate::socket::describe(&request).ok_or(SocketError::WouldBlock)?;
         let new = self.open(kind)?;
         let peer = described.from;
+        let probe_at = now + self.cfg.limits.connection_probe;
         let accepted = self.socket(new)?;
         accepted.service = described.service;
         if let Ok(view) = View::parse(&request)
@@ -228,11 +228,11 @@ impl Node {
         {
             accepted.options.importance = importance;
         }
-        accepted.state = SocketState::Connected(Connection::new(peer, now + CONNECTION_PROBE));
+        accepted.state = SocketState::Connected(Connection::new(peer, probe_at));
         if !described.payload.is_empty() {
             accepted.push(request);
         }
-        self.set_socket_timer(new, now + CONNECTION_PROBE);
+        self.set_socket_timer(new, probe_at);
         // The answer is an empty message of the connection. It goes ahead of any congestion: there is one per accepted request.
         self.answer_request(new, peer);
         Ok(new)

@@ -9,7 +9,6 @@ use super::subscriptions::{
     Subscription, Subscriptions, What,
 };
 use crate::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
-use crate::limits::{SUBSCRIBER_EVENTS_MAX, SUBSCRIPTIONS_MAX};
 use crate::name_table::Binding;
 use crate::socket::{SocketError, SocketKind};
 use crate::time::Nanos;
@@ -144,7 +143,8 @@ impl Node {
             topology.subscriptions.cancel(port, &subscription);
             return true;
         }
-        if !subscription.is_legal() || topology.subscriptions.len() >= SUBSCRIPTIONS_MAX {
+        if !subscription.is_legal() || topology.subscriptions.len() >= self.cfg.limits.subscriptions
+        {
             return false;
         }
         if subscription.timeout_ms != FOREVER {
@@ -196,7 +196,8 @@ impl Node {
                     }
                 }
                 Err(SocketError::WouldBlock)
-                    if subscriber_waits(&self.topology, port) <= SUBSCRIBER_EVENTS_MAX =>
+                    if subscriber_waits(&self.topology, port)
+                        <= self.cfg.limits.subscriber_events =>
                 {
                     return;
                 }

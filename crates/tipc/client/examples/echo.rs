@@ -1,0 +1,25 @@
+//! A server and a client in one program: serves {1000, 1}, sends itself a message, answers it, prints the answer. With a kernel's TIPC it
+//! uses that, else the tipcd that `$TIPCD_SOCKET` names or that serves at the usual place.
+//!
+//!     cargo run -p crossway-tipc-client --example echo
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use crossway_tipc_client::{Address, Kind, Patience, Scope, ServiceRange, Socket};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let server = Socket::open(Kind::Rdm)?;
+    server.bind(ServiceRange { service: 1000, lower: 1, upper: 1 }, Scope::Cluster)?;
+    let client = Socket::open(Kind::Rdm)?;
+    let soon = || Patience::Until(Instant::now() + Duration::from_secs(5));
+
+    client.send(b"hello", Some(Address::service(1000, 1)), soon())?;
+    let mut text = [0; 64];
+    let request = server.recv_message(&mut text, soon())?;
+    server.send(&text[..request.len], Some(request.from.into()), soon())?;
+
+    let len = client.recv(&mut text, soon())?;
+    println!("{}", String::from_utf8_lossy(&text[..len]));
+    Ok(())
+}
