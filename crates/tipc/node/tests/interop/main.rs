@@ -43,6 +43,7 @@ enum Medium {
     UdpV4,
     UdpV4Unicast,
     UdpV6,
+    UdpV6Unicast,
     Ethernet,
 }
 
@@ -64,6 +65,23 @@ impl Site {
         let mut command = Command::new(&prefix[0]);
         command.args(&prefix[1..]).args(words);
         command
+    }
+
+    /// The kernel is killed, and another boots in its place.
+    fn with_another_kernel(self) -> Result<Self, NetError> {
+        let Self { guest, lab } = self;
+        drop(guest);
+        let name = lab.network().name.clone();
+        let guest = Guest::boot(&GuestSpec::new(&name)?, Some((lab.network(), "kernel")))?;
+        Ok(Self { guest, lab })
+    }
+
+    /// The words that name the kernel's bearer when it is disabled.
+    const fn disabling(medium: Medium) -> &'static [&'static str] {
+        match medium {
+            Medium::Ethernet => &["tipc", "bearer", "disable", "media", "eth", "device", "eth0"],
+            _ => &["tipc", "bearer", "disable", "media", "udp", "name", "U"],
+        }
     }
 
     /// Runs a command in the guest that must succeed.
@@ -91,6 +109,9 @@ impl Site {
                 words.extend(["udp", "name", "U", "localip", &k4, "remoteip", &u4])
             }
             Medium::UdpV6 => words.extend(["udp", "name", "U", "localip", &k6]),
+            Medium::UdpV6Unicast => {
+                words.extend(["udp", "name", "U", "localip", &k6, "remoteip", &u6])
+            }
             Medium::Ethernet => words.extend(["eth", "device", "eth0"]),
         }
         self.guest_does(&words);
@@ -98,6 +119,7 @@ impl Site {
             Medium::UdpV4 => format!("udp:{u4}"),
             Medium::UdpV4Unicast => format!("udp:{u4},mtu=1472,{k4}"),
             Medium::UdpV6 => format!("udp:{u6}%{device}"),
+            Medium::UdpV6Unicast => format!("udp:{u6},{k6}"),
             Medium::Ethernet => format!("eth:{device}"),
         }
     }
@@ -245,10 +267,11 @@ fn long_streams() -> Result<(), NetError> {
     Ok(())
 }
 
-/// The node is killed without a word and comes back; then the medium is cut and comes back; then the kernel's bearer.
-fn loss_and_recovery() -> Result<(), NetError> {
-    let site = Site::up("cwtl")?;
-    let bearer = site.bearers(Medium::Ethernet);
+/// The node is killed without a word and comes back; then the medium is cut and comes back; then the kernel's bearer; then another
+/// kernel is there.
+fn loss_and_recovery(name: &str, medium: Medium) -> Result<(), NetError> {
+    let site = Site::up(name)?;
+    let bearer = site.bearers(medium);
     let mut user = site.user_side(&bearer);
     let mut kernel = KernelSide::start(&site, &["watch-loss"]);
     kernel.until("service found");
@@ -260,47 +283,56 @@ fn loss_and_recovery() -> Result<(), NetError> {
     let mut kernel = KernelSide::start(&site, &["watch-loss"]);
     kernel.until("service found");
     let host = site.lab.host("user").unwrap();
-    let switch = |up: &str| {
-        let done = host
-            .command("ip")
-            .args(["link", "set", &host.interface, up])
-            .status()
-            .expect("ip runs");
-        assert!(done.success());
+    let ip = |words: &[&str]| {
+        assert!(host.command("ip").args(words).status().expect("ip runs").success(), "{words:?}");
     };
-    switch("down");
+    ip(&["link", "set", &host.interface, "down"]);
     kernel.until("service gone");
-    switch("up");
+    ip(&["link", "set", &host.interface, "up"]);
+    // A device that goes down loses its addresses of IPv6.
+    if let Medium::UdpV6 = medium {
+        let address = format!("{}/64", host.ipv6);
+        ip(&["addr", "replace", &address, "dev", &host.interface, "nodad"]);
+    }
     kernel.finish();
 
     let mut kernel = KernelSide::start(&site, &["watch-loss"]);
     kernel.until("service found");
-    site.guest_does(&["tipc", "bearer", "disable", "media", "eth", "device", "eth0"]);
+    site.guest_does(Site::disabling(medium));
     kernel.until("service gone");
-    site.guest_does(&["tipc", "bearer", "enable", "media", "eth", "device", "eth0"]);
+    site.bearers(medium);
     kernel.finish();
+
+    let site = site.with_another_kernel()?;
+    site.bearers(medium);
+    KernelSide::start(&site, &["messages"]).finish();
     drop(user);
     Ok(())
 }
 
 type Test = (&'static str, fn() -> Result<(), NetError>);
 
-const TESTS: [Test; 15] = [
+const TESTS: [Test; 20] = [
     ("udp_over_ipv4_with_multicast", || all_checks("cwt4", Medium::UdpV4)),
     ("udp_over_ipv4_with_unicast_only", || all_checks("cwtu", Medium::UdpV4Unicast)),
     ("udp_over_ipv6", || all_checks("cwt6", Medium::UdpV6)),
+    ("udp_over_ipv6_with_unicast_only", || all_checks("cwt7", Medium::UdpV6Unicast)),
     ("ethernet", || all_checks("cwte", Medium::Ethernet)),
     ("sockets_over_udp", || sockets(Medium::UdpV4)),
+    ("sockets_over_ipv6", || sockets(Medium::UdpV6)),
     ("sockets_over_ethernet", || sockets(Medium::Ethernet)),
     ("an_address_that_a_kernel_has_is_given_up", taken_address),
     ("streams_of_100_megabytes", long_streams),
     ("programs_on_a_tipcd_and_on_a_kernel_over_udp", || programs::both("cwtp", Medium::UdpV4)),
+    ("programs_on_a_tipcd_and_on_a_kernel_over_ipv6", || programs::both("cwto", Medium::UdpV6)),
     ("programs_on_a_tipcd_and_on_a_kernel_over_ethernet", || {
         programs::both("cwtq", Medium::Ethernet)
     }),
-    ("loss_and_recovery", loss_and_recovery),
+    ("loss_and_recovery_over_ethernet", || loss_and_recovery("cwtl", Medium::Ethernet)),
+    ("loss_and_recovery_over_udp", || loss_and_recovery("cwtm", Medium::UdpV4)),
+    ("loss_and_recovery_over_ipv6", || loss_and_recovery("cwtn", Medium::UdpV6)),
     ("two_links_over_udp_and_ethernet", planes::over_udp_and_ethernet),
-    ("two_links_over_udp", planes::over_two_udp),
+    ("two_links_over_udp_of_both_families", planes::over_two_udp),
     ("two_links_with_a_preference_and_a_restart", planes::preference_and_restart),
     ("two_links_over_ethernet", planes::over_two_ethernet),
 ];

@@ -14,10 +14,14 @@ const STOP: &str = "/tmp/stop";
 /// A cut link is noticed after 2.4 s, found again after at most a minute, and both ends are slow when the machine is busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Octets of a packet over UDP: what a device of an Ethernet plane takes, less than a tunnel's.
+const UDP_MTU: u32 = 1_320;
+
 /// The medium of one of the two links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Plane {
     Udp,
+    UdpV6,
     Ethernet,
 }
 
@@ -48,12 +52,17 @@ impl Planes {
         let (user, kernel) = (planes.site.lab.host("user")?, planes.site.lab.host("kernel")?);
         let (u, k) = (user.ipv4.to_string(), kernel.ipv4.to_string());
         for n in 0..2 {
+            let mtu = match planes.media[n] {
+                Plane::Ethernet => UDP_MTU,
+                Plane::Udp | Plane::UdpV6 => 1_400,
+            };
             let set_up = |local: &str, remote: &str, through: &str, last: u8| {
                 format!(
                     "link add plane{n} type vxlan id {id} local {local} remote {remote} \
                      dev {through} dstport 4789\n\
                      addr add 10.99.{n}.{last}/24 dev plane{n}\n\
-                     link set plane{n} mtu 1400 up",
+                     addr add fd99:{n}::{last}/64 dev plane{n} nodad\n\
+                     link set plane{n} mtu {mtu} up",
                     id = 10 + n
                 )
             };
@@ -92,6 +101,11 @@ impl Planes {
                  remoteip 10.99.{n}.1 remoteport {port}",
                 port = 6118 + n
             )),
+            Plane::UdpV6 => self.tipc(&format!(
+                "bearer enable priority {priority} media udp name P{n} localip fd99:{n}::2 localport {port} \
+                 remoteip fd99:{n}::1 remoteport {port}",
+                port = 6118 + n
+            )),
             Plane::Ethernet => self
                 .tipc(&format!("bearer enable priority {priority} media eth device plane{n}")),
         };
@@ -100,7 +114,12 @@ impl Planes {
     /// The node's bearers, as its program takes them.
     fn bearers(&self) -> String {
         let of = |n: usize| match self.media[n] {
-            Plane::Udp => format!("udp:10.99.{n}.1:{p},10.99.{n}.2:{p}", p = 6118 + n),
+            Plane::Udp => {
+                format!("udp:10.99.{n}.1:{p},mtu={UDP_MTU},10.99.{n}.2:{p}", p = 6118 + n)
+            }
+            Plane::UdpV6 => {
+                format!("udp:[fd99:{n}::1]:{p},mtu={UDP_MTU},[fd99:{n}::2]:{p}", p = 6118 + n)
+            }
             Plane::Ethernet => format!("eth:plane{n}"),
         };
         format!("{}+{}", of(0), of(1))
@@ -116,7 +135,7 @@ impl Planes {
             }
             Cut::KernelBearer => {
                 let words = match self.media[n] {
-                    Plane::Udp => format!("bearer disable media udp name P{n}"),
+                    Plane::Udp | Plane::UdpV6 => format!("bearer disable media udp name P{n}"),
                     Plane::Ethernet => format!("bearer disable media eth device plane{n}"),
                 };
                 self.tipc(&words);
@@ -126,8 +145,15 @@ impl Planes {
 
     fn mend(&self, n: usize, how: Cut) {
         match how {
-            Cut::UserDevice => self.user_does(&format!("link set plane{n} up")),
-            Cut::KernelDevice => self.guest_ip(&format!("link set plane{n} up")),
+            // A device that goes down loses its addresses of IPv6.
+            Cut::UserDevice => {
+                self.user_does(&format!("link set plane{n} up"));
+                self.user_does(&format!("addr replace fd99:{n}::1/64 dev plane{n} nodad"));
+            }
+            Cut::KernelDevice => {
+                self.guest_ip(&format!("link set plane{n} up"));
+                self.guest_ip(&format!("addr replace fd99:{n}::2/64 dev plane{n} nodad"));
+            }
             Cut::KernelSilence => {
                 let line = format!("tc qdisc del dev plane{n} root");
                 self.site.guest_does(&line.split(' ').collect::<Vec<_>>());
@@ -158,7 +184,7 @@ fn failover(name: &str, media: [Plane; 2], cuts: &[(usize, Cut)]) -> Result<(), 
     let capture = Capture::start(&planes.site, name);
     let bearers = planes.bearers();
     // A kernel's connected socket keeps the packet size of its first link and fails with EMSGSIZE on one with smaller packets.
-    planes.tipc("media set mtu 1400 media udp");
+    planes.tipc(&format!("media set mtu {UDP_MTU} media udp"));
     planes.enable(0);
     planes.enable(1);
     let id = NodeId::from_text("user-space").expect("legal");
@@ -195,8 +221,10 @@ pub(crate) fn over_udp_and_ethernet() -> Result<(), NetError> {
     failover("cwp", [Plane::Udp, Plane::Ethernet], &cuts)
 }
 
+/// One over IPv4, the other over IPv6.
 pub(crate) fn over_two_udp() -> Result<(), NetError> {
-    failover("cwpu", [Plane::Udp; 2], &[(1, Cut::KernelSilence), (0, Cut::UserDevice)])
+    let cuts = [(1, Cut::KernelSilence), (0, Cut::UserDevice), (1, Cut::KernelDevice)];
+    failover("cwpu", [Plane::Udp, Plane::UdpV6], &cuts)
 }
 
 pub(crate) fn over_two_ethernet() -> Result<(), NetError> {
@@ -206,7 +234,7 @@ pub(crate) fn over_two_ethernet() -> Result<(), NetError> {
 /// The kernel prefers one link and keeps the other ready; then the node is killed without a word, and its next life is met over both.
 pub(crate) fn preference_and_restart() -> Result<(), NetError> {
     let planes = Planes::up("cwpr", [Plane::Udp, Plane::Ethernet], [10, 20])?;
-    planes.tipc("media set mtu 1400 media udp");
+    planes.tipc(&format!("media set mtu {UDP_MTU} media udp"));
     let bearers = planes.bearers();
     planes.enable(0);
     planes.enable(1);
