@@ -278,8 +278,11 @@ impl<G: Guard> Runner<G> {
             traffic.frames_received += count as u64;
             traffic.receive_calls += 1;
             if count == 0 {
-                // A device that went down polls readable until somebody has taken note.
-                let _ = socket::take_error(bearer.fd());
+                // A device that went down polls readable until somebody has taken note; a kernel's node is told by its device, too.
+                if let Ok(Some(Errno::NETDOWN)) = socket::take_error(bearer.fd()) {
+                    let id = *id;
+                    self.node.medium_lost(now(), id);
+                }
             }
             return;
         }

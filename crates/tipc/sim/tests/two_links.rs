@@ -114,6 +114,36 @@ fn both_links_come_up_at_once_and_stay_up() {
     }
 }
 
+/// Who is told by the device need not wait for the tolerance, and neither need the other end.
+#[test]
+fn a_medium_that_is_known_to_be_lost_costs_a_round_trip() {
+    let (mut net, ports, dest) = pair(10, TOLERANCE);
+    let Address::Socket(sink) = dest else { unreachable!("a socket's address") };
+    net.take_events();
+    net.conditions.dead_paths.push((1, HostId(0), HostId(1)));
+    for port in ports {
+        net.with(HostId(0), |node, now| node.send(now, port, Some(dest), b"x")).unwrap().unwrap();
+    }
+    net.run(Duration::from_millis(1));
+    net.with(HostId(0), |node, now| node.medium_lost(now, BearerId(1)));
+    net.run(Duration::from_millis(2));
+    for _ in ports {
+        let got = net.with(HostId(1), |node, now| node.recv(now, sink.port, 10)).unwrap();
+        assert_eq!(got.map(|m| m.payload), Ok(b"x".to_vec()));
+    }
+    let events = net.take_events();
+    let down = |host: HostId| {
+        move |(at, e): &&(HostId, Event)| *at == host && matches!(e, Event::LinkDown { .. })
+    };
+    for host in [HostId(0), HostId(1)] {
+        assert_eq!(events.iter().filter(down(host)).count(), 1, "{events:?}");
+    }
+    assert!(!events.iter().any(|(_, e)| matches!(e, Event::PeerDown { .. })), "{events:?}");
+    net.conditions.dead_paths.clear();
+    net.run(Duration::from_secs(5));
+    assert_eq!(sent_on(&mut net).1, [true, true], "the link is back");
+}
+
 /// A bearer that is disabled takes its link along, and nothing else; enabled again, it has its link again.
 #[test]
 fn a_bearer_comes_and_goes_without_a_message_lost() {

@@ -178,12 +178,13 @@ impl Tipcd {
     }
 }
 
-/// Runs `ip` on a host; when it was done.
+/// Runs `ip` on a host; when that began.
 fn ip(lab: &mut Lab, host: &str, line: &str) -> Instant {
+    let begin = Instant::now();
     let mut command = lab.host(host).expect("the host").command("ip");
     let out = command.args(line.split(' ')).output().expect("ip runs");
     assert!(out.status.success(), "ip {line}: {}", String::from_utf8_lossy(&out.stderr));
-    Instant::now()
+    begin
 }
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {

@@ -65,6 +65,8 @@ pub enum LinkState {
 pub enum LinkDownReason {
     /// Nothing was heard for the tolerance.
     Silent,
+    /// The medium at this end is gone, by the caller's word.
+    MediumLost,
     /// The peer reset its end.
     PeerReset,
     /// The peer said that it stops.

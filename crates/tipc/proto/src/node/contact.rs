@@ -150,6 +150,19 @@ impl Node {
         }
     }
 
+    /// The caller learned that a medium carries nothing for now: its links are down at once instead of after their tolerance, and what they
+    /// carried goes on over others. The bearer stays, and its links come up again when something is heard.
+    pub fn medium_lost(&mut self, now: Nanos, bearer: BearerId) {
+        let addrs: Vec<_> =
+            self.peers.iter().filter(|(_, p)| p.is_link_up(bearer)).map(|(a, _)| *a).collect();
+        for addr in addrs {
+            let link = self.peers.get_mut(&addr).and_then(|p| p.link_mut(bearer));
+            let event = link.and_then(|over| over.link.fail(now, LinkDownReason::MediumLost));
+            self.link_event(now, addr, bearer, event);
+            self.touch(addr);
+        }
+    }
+
     /// Takes down every link on a bearer, or that to one station. A peer with another link goes on over that; others are told, and
     /// forgotten.
     pub(super) fn stop_links(&mut self, now: Nanos, bearer: BearerId, station: Option<MediaAddr>) {
