@@ -7,8 +7,9 @@ mod planes;
 use std::time::Duration;
 
 use crossway_netlab::NetError;
+use crossway_tipc_client::admin::{Order, Settings};
 use flows::Flows;
-use planes::{Cut, Planes};
+use planes::{Cut, Planes, ip};
 
 #[test]
 fn everything_arrives_once_and_in_order_whichever_medium_is_cut_and_however() {
@@ -28,6 +29,22 @@ fn everything_arrives_once_and_in_order_whichever_medium_is_cut_and_however() {
         eprintln!("{how:?}: noticed after {:?}, pause {pause:?}", noticed.map(|at| at - cut));
         planes.mend(n, how);
     }
+    // A device that is deleted is told as one that went down; its successor is another, which the operator names anew.
+    ip(&mut planes.lab, "a", "link del p1");
+    let noticed = planes.noticed(1);
+    flows.await_arrivals_after(noticed[0].max(noticed[1]));
+    for line in [
+        "link add p1 type veth peer name q1",
+        "link set q1 master br1",
+        "link set q1 up",
+        "link set p1 up",
+    ] {
+        ip(&mut planes.lab, "a", line);
+    }
+    planes.nodes[0].order(&Order::DisableBearer { name: "p1".into() });
+    let (bearer, settings) = ("eth:p1".into(), Settings::default());
+    planes.nodes[0].order(&Order::EnableBearer { bearer, name: None, settings });
+    planes.await_links(2);
     let messages = flows.finish();
     assert!(messages > 100, "{messages}");
 }

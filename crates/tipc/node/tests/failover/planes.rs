@@ -24,7 +24,7 @@ pub(crate) enum Cut {
 /// The two hosts. The first one's device is a port of a bridge to the second's, so that the bridge can be taken apart unseen.
 pub(crate) struct Planes {
     pub(crate) nodes: [Tipcd; 2],
-    lab: Lab,
+    pub(crate) lab: Lab,
     _dir: tempfile::TempDir,
 }
 
@@ -150,7 +150,7 @@ impl Tipcd {
         Self { path, said, _lifeline, child }
     }
 
-    fn order(&self, order: &Order) -> Outcome {
+    pub(crate) fn order(&self, order: &Order) -> Outcome {
         let outcome = Administration::at(&self.path).and_then(|a| a.order(order));
         let outcome = outcome.unwrap_or_else(|error| panic!("{order:?}: {error}"));
         assert!(!matches!(outcome, Outcome::Refused(_)), "{order:?}: {outcome:?}");
@@ -179,7 +179,7 @@ impl Tipcd {
 }
 
 /// Runs `ip` on a host; when that began.
-fn ip(lab: &mut Lab, host: &str, line: &str) -> Instant {
+pub(crate) fn ip(lab: &mut Lab, host: &str, line: &str) -> Instant {
     let begin = Instant::now();
     let mut command = lab.host(host).expect("the host").command("ip");
     let out = command.args(line.split(' ')).output().expect("ip runs");

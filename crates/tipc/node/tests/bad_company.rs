@@ -1,0 +1,150 @@
+//! Others on the medium that are of another cluster, take an address that is taken, or send what is no TIPC: each is counted or told,
+//! and the contact of those who mean well goes on.
+
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+use crossway_tipc_node::{BearerSpec, Runner};
+use crossway_tipc_proto::addr::{
+    NetworkId, NodeAddr, NodeId, Port, Scope, ServiceRange, SocketAddr,
+};
+use crossway_tipc_proto::drops::DropReason;
+use crossway_tipc_proto::node::{Config, Event};
+use crossway_tipc_proto::socket::{Address, SocketKind};
+use crossway_tipc_proto::time::Nanos;
+
+const WATCHDOG: Duration = Duration::from_secs(30);
+
+fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn runner(id: &str, number: u32, network: u32, own: u16, other: u16) -> Runner {
+    let mut runner = Runner::new(Config {
+        id: NodeId::from_text(id),
+        addr: Some(NodeAddr(number)),
+        network: NetworkId(network),
+        seed: own.into(),
+        ..Config::default()
+    });
+    let spec: BearerSpec = format!("udp:127.0.0.1:{own},127.0.0.1:{other}").parse().unwrap();
+    runner.enable(&spec, "udp0").unwrap();
+    runner
+}
+
+/// Two nodes in contact, and a receiver at the second.
+struct Pair {
+    one: Runner,
+    two: Runner,
+    sink: Port,
+    /// What the first has told.
+    events: Vec<Event>,
+    port: u16,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let (a, b) = (free_port(), free_port());
+        let (one, mut two) = (runner("one", 1, 1, a, b), runner("two", 2, 1, b, a));
+        let sink = two.node().open(SocketKind::Rdm).unwrap();
+        two.node().bind(sink, ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
+        let mut pair = Self { one, two, sink, events: Vec::new(), port: a };
+        pair.run("contact", &mut [], |pair| {
+            pair.events.iter().any(|e| matches!(e, Event::Published(b) if b.range.service == 1000))
+        });
+        pair
+    }
+
+    /// Runs both, and others beside them, until something holds.
+    fn run(&mut self, what: &str, others: &mut [Runner], holds: impl Fn(&mut Self) -> bool) {
+        let start = Instant::now();
+        while !holds(self) {
+            for runner in [&mut self.one, &mut self.two].into_iter().chain(others.iter_mut()) {
+                runner.turn(&[], Duration::from_millis(1)).unwrap();
+            }
+            while let Some(event) = self.one.poll_event() {
+                self.events.push(event);
+            }
+            while self.two.poll_event().is_some() {}
+            for other in others.iter_mut() {
+                while other.poll_event().is_some() {}
+            }
+            assert!(start.elapsed() < WATCHDOG, "{what} does not come: {:?}", self.events);
+        }
+    }
+
+    fn dropped(&mut self, reason: DropReason) -> u64 {
+        self.one.node().drops().iter().filter(|(r, _)| *r == reason).map(|(_, count)| count).sum()
+    }
+
+    /// Contact was never lost, and a message still arrives.
+    fn is_well(&mut self, others: &mut [Runner]) {
+        let lost = |e: &&Event| matches!(e, Event::LinkDown { .. } | Event::PeerDown { .. });
+        assert_eq!(self.events.iter().find(lost), None);
+        let source = self.one.node().open(SocketKind::Rdm).unwrap();
+        let to = Address::Socket(SocketAddr { port: self.sink, node: NodeAddr(2) });
+        self.one.node().send(Nanos(0), source, Some(to), b"still here").unwrap();
+        let sink = self.sink;
+        self.run("the message", others, |pair| {
+            pair.two
+                .node()
+                .recv(Nanos(0), sink, 100)
+                .is_ok_and(|m| m.payload == b"still here" && m.from.node == NodeAddr(1))
+        });
+    }
+}
+
+#[test]
+fn a_node_of_another_cluster_is_counted_and_not_met() {
+    let mut pair = Pair::new();
+    let mut others = [runner("stranger", 3, 2, free_port(), pair.port)];
+    pair.run("a count", &mut others, |pair| pair.dropped(DropReason::WrongNetwork) > 0);
+    pair.is_well(&mut others);
+    assert!(pair.one.node().peers().all(|peer| peer.addr == NodeAddr(2)));
+    assert_eq!(others[0].node().peers().count(), 0);
+}
+
+#[test]
+fn a_node_with_a_peer_s_address_is_told_and_ignored() {
+    let mut pair = Pair::new();
+    let mut others = [runner("impostor", 2, 1, free_port(), pair.port)];
+    pair.run("the news", &mut others, |pair| {
+        let id = NodeId::from_text("impostor");
+        pair.events
+            .iter()
+            .any(|e| matches!(e, Event::DuplicateAddress { id: i, .. } if Some(*i) == id))
+    });
+    pair.is_well(&mut others);
+}
+
+#[test]
+fn a_node_with_our_own_address_is_told_and_ignored() {
+    let mut pair = Pair::new();
+    let mut others = [runner("double", 1, 1, free_port(), pair.port)];
+    pair.run("the news", &mut others, |pair| {
+        pair.events.iter().any(|e| matches!(e, Event::DuplicateAddress { .. }))
+    });
+    pair.is_well(&mut others);
+}
+
+#[test]
+fn packets_that_are_no_frames_are_counted() {
+    let mut pair = Pair::new();
+    let hostile = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut state = 1_u32;
+    let mut octet = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    for n in 0..2_000 {
+        let packet: Vec<u8> = (0..n % 1_400).map(|_| octet()).collect();
+        hostile.send_to(&packet, ("127.0.0.1", pair.port)).unwrap();
+        if n % 50 == 0 {
+            pair.one.turn(&[], Duration::ZERO).unwrap();
+        }
+    }
+    let before: u64 = pair.one.node().drops().iter().map(|(_, count)| count).sum();
+    assert!(before > 1_000, "{before}");
+    pair.is_well(&mut []);
+    assert_eq!(pair.one.node().peers().count(), 1);
+}
