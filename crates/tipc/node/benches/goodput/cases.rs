@@ -1,8 +1,9 @@
 //! What is compared, where, and what the ratio should be.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use crossway_netlab::{HostKind, HostSpec, Impairment, Link, Topology};
+use crossway_netlab::{Host, HostKind, HostSpec, Impairment, Link, Offloads, Topology};
 use serde::Serialize;
 
 use crate::role::{Carrier, Work};
@@ -19,6 +20,16 @@ pub(crate) enum Place {
     Loss1,
     /// Two hosts, no limit, every frame made and checked by its host.
     Unlimited,
+    /// The same, and the nodes on UDP over IPv4 in packets that fit the device.
+    UnlimitedUdp4,
+    /// The same over IPv6.
+    UnlimitedUdp6,
+    /// Devices that take runs of packets whole, the nodes on Ethernet.
+    Offloads,
+    /// The nodes on UDP over IPv4 there.
+    OffloadsUdp4,
+    /// The nodes on UDP over IPv6 there.
+    OffloadsUdp6,
     /// One node, one machine.
     Local,
 }
@@ -27,8 +38,18 @@ pub(crate) enum Place {
 pub(crate) const RATE_BITS_PER_S: f64 = 100e6;
 
 impl Place {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Link100, Self::Unlimited, Self::Local, Self::Loss01, Self::Loss1];
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Link100,
+        Self::Unlimited,
+        Self::UnlimitedUdp4,
+        Self::UnlimitedUdp6,
+        Self::Offloads,
+        Self::OffloadsUdp4,
+        Self::OffloadsUdp6,
+        Self::Local,
+        Self::Loss01,
+        Self::Loss1,
+    ];
 
     /// The network it needs.
     pub(crate) fn topology(self) -> Option<Topology> {
@@ -40,13 +61,37 @@ impl Place {
         let loss = match self {
             Self::Loss01 => 0.001,
             Self::Loss1 => 0.01,
-            Self::Link100 | Self::Unlimited | Self::Local => 0.0,
+            _ => 0.0,
         };
-        let rate = (self != Self::Unlimited).then(|| "100mbit".parse().ok()).flatten();
+        let limited = matches!(self, Self::Link100 | Self::Loss01 | Self::Loss1);
+        let rate = limited.then(|| "100mbit".parse().ok()).flatten();
+        let offloads = match self {
+            Self::Offloads | Self::OffloadsUdp4 | Self::OffloadsUdp6 => Offloads::On,
+            _ => Offloads::Off,
+        };
         let impairment = Impairment { loss, seed: 1, ..Impairment::default() };
-        let link = Link { rate, impairment, ..Link::default() };
+        let link = Link { rate, offloads, impairment, ..Link::default() };
         let hosts = vec![host("a"), host("b")];
         (self != Self::Local).then_some(Topology { name: None, hosts, link })
+    }
+
+    /// The bearer of the node on a host.
+    pub(crate) fn bearer(self, host: &Host) -> String {
+        match self {
+            Self::UnlimitedUdp4 | Self::OffloadsUdp4 => format!("udp:{},mtu=1472", host.ipv4),
+            Self::UnlimitedUdp6 | Self::OffloadsUdp6 => {
+                format!("udp:{}%{},mtu=1452", host.ipv6, host.interface)
+            }
+            _ => format!("eth:{}", host.interface),
+        }
+    }
+
+    /// Where TCP and UDP reach a host.
+    pub(crate) fn address(self, host: &Host) -> IpAddr {
+        match self {
+            Self::UnlimitedUdp6 | Self::OffloadsUdp6 => host.ipv6.into(),
+            _ => host.ipv4.into(),
+        }
     }
 }
 
@@ -118,8 +163,13 @@ const fn ping(
 pub(crate) fn all() -> Vec<Case> {
     use By::{Rate, RoundTrip, RoundTrip99, ShareOfRate};
     use Carrier::{Tcp, TcpNodelay, TipcRdm, TipcSeqpacket, TipcStream, Udp};
-    use Place::{Link100, Local, Loss01, Loss1, Unlimited};
+    use Place::{Link100, Local, Loss01, Loss1, Offloads, OffloadsUdp4, OffloadsUdp6};
+    use Place::{Unlimited, UnlimitedUdp4, UnlimitedUdp6};
     let (stream, seqpacket, rdm) = (TipcStream, TipcSeqpacket, TipcRdm);
+    let shown = |name, place, size, carriers, by| Case {
+        target: None,
+        ..flow(name, place, size, carriers, by, 0.0)
+    };
     vec![
         flow("link100/stream-64k", Link100, 65_536, (stream, Tcp), ShareOfRate, 0.97),
         flow("link100/seqpacket-66000", Link100, 66_000, (seqpacket, Tcp), ShareOfRate, 0.96),
@@ -134,6 +184,14 @@ pub(crate) fn all() -> Vec<Case> {
         // Bundled against one packet for each message.
         flow("unlimited/rdm-64", Unlimited, 64, (rdm, Udp), Rate, 3.0),
         ping("unlimited/round-trip", Unlimited, (seqpacket, TcpNodelay), RoundTrip, 2.0),
+        flow("unlimited-udp4/stream-64k", UnlimitedUdp4, 65_536, (stream, Tcp), Rate, 0.5),
+        flow("unlimited-udp4/seqpacket-64k", UnlimitedUdp4, 65_536, (seqpacket, Tcp), Rate, 0.5),
+        flow("unlimited-udp6/stream-64k", UnlimitedUdp6, 65_536, (stream, Tcp), Rate, 0.5),
+        flow("unlimited-udp6/seqpacket-64k", UnlimitedUdp6, 65_536, (seqpacket, Tcp), Rate, 0.5),
+        // No target: TCP's packets stay whole from end to end there.
+        shown("offloads/stream-64k", Offloads, 65_536, (stream, Tcp), Rate),
+        shown("offloads-udp4/stream-64k", OffloadsUdp4, 65_536, (stream, Tcp), Rate),
+        shown("offloads-udp6/stream-64k", OffloadsUdp6, 65_536, (stream, Tcp), Rate),
         flow("local/seqpacket-64", Local, 64, (seqpacket, TcpNodelay), Rate, 1.0),
         flow("local/rdm-64", Local, 64, (rdm, TcpNodelay), Rate, 1.0),
         ping("local/round-trip", Local, (seqpacket, TcpNodelay), RoundTrip, 2.0),

@@ -1,7 +1,7 @@
 //! One trial: its two processes on their hosts, and the place they run at.
 
 use std::io::{BufRead, BufReader};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -50,7 +50,7 @@ impl Site {
         let mut nodes = Vec::new();
         for (host, address) in lab.network().hosts.iter().zip(["1001", "1002"]) {
             let mut command = host.command(tipcd);
-            command.arg(format!("eth:{}", host.interface));
+            command.arg(place.bearer(host));
             command.args(["--id", &host.name, "--address", address]);
             nodes.push(LoneTipcd::start(command, &socket(&host.name))?);
         }
@@ -109,7 +109,7 @@ impl Site {
     ) -> anyhow::Result<Found> {
         self.trials += 1;
         let measure = case.measured(measure);
-        let ip = self.host(1).map_or(Ipv4Addr::LOCALHOST, |host| host.ipv4);
+        let ip = self.host(1).map_or(Ipv4Addr::LOCALHOST.into(), |host| case.place.address(host));
         let role = |serve: bool, tipcd: PathBuf| Role {
             carrier,
             work: case.work,
@@ -117,7 +117,7 @@ impl Site {
             size: case.size,
             warmup_ms: warmup.as_millis() as u64,
             measure_ms: measure.as_millis() as u64,
-            to: SocketAddr::new(IpAddr::V4(ip), 20_000 + (self.trials % 10_000) as u16),
+            to: SocketAddr::new(ip, 20_000 + (self.trials % 10_000) as u16),
             tipcd,
             instance: self.trials,
         };
