@@ -14,10 +14,10 @@ use crate::error::last_errno;
 use crate::socket::{recv_flags, send_flags};
 
 /// The most messages that one call receives.
-pub const MOST: usize = 32;
+pub const MOST: usize = 64;
 
-/// The most messages that one call sends: what a message of 64 KiB is on a medium of 1500 octets fits into one.
-pub const MOST_SENT: usize = 64;
+/// The most messages that one call sends: what two messages of 64 KiB are on a medium of 1500 octets fits into one.
+pub const MOST_SENT: usize = 128;
 
 /// Sends one message of two parts; never raises SIGPIPE.
 #[inline]

@@ -33,8 +33,9 @@ pub(super) const OFFERS_MAX: usize = 8;
 /// Octets that are taken out of the node for one socket at a time.
 pub(super) const OUT_OCTETS: usize = 128 << 10;
 
-/// Octets read from a stream at a time: the largest message that is one packet of every kernel's choice.
-pub(super) const STREAM_READ_OCTETS: usize = 64 << 10;
+/// Octets read from a stream at a time, and so handed on in a turn: more than a program usually writes, so that what it wrote meanwhile
+/// leaves by the same call, wakes the other end once and is acknowledged once.
+pub(super) const STREAM_READ_OCTETS: usize = 128 << 10;
 
 /// Full batches of messages that are read from a descriptor before others get their turn and what was read leaves: small messages share
 /// packets, and large ones never fill a batch, because the descriptor holds too few of them.
