@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crossway_netlab::NetError;
 use crossway_tipc_proto::addr::NodeId;
 
-use super::{Capture, KernelSide, Site};
+use super::{Capture, KernelSide, Site, UserSide};
 
 const TRAFFIC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/kernel_planes.py");
 /// Its presence in the guest ends the traffic.
@@ -162,10 +162,23 @@ impl Planes {
         }
     }
 
-    /// Waits until the kernel lists so many links as up.
+    /// Waits until the kernel lists so many links as up, while the node in user space lives; that says itself why it ends.
+    fn await_links_of(&self, user: &mut UserSide, wanted: usize) {
+        let alive = || {
+            let ended = user.child.try_wait().expect("a child");
+            assert_eq!(ended, None, "the node in user space ended, see above");
+        };
+        self.await_links_while(alive, wanted);
+    }
+
     fn await_links(&self, wanted: usize) {
+        self.await_links_while(|| {}, wanted);
+    }
+
+    fn await_links_while(&self, mut holds: impl FnMut(), wanted: usize) {
         let start = Instant::now();
         loop {
+            holds();
             let list = self.tipc("link list");
             let up = |line: &&str| line.ends_with(": up") && !line.starts_with("broadcast-link");
             if list.lines().filter(up).count() == wanted {
@@ -188,18 +201,20 @@ fn failover(name: &str, media: [Plane; 2], cuts: &[(usize, Cut)]) -> Result<(), 
     planes.enable(0);
     planes.enable(1);
     let id = NodeId::from_text("user-space").expect("legal");
-    let user = planes.site.user_program("user-side-planes", &bearers, id);
-    planes.await_links(2);
+    let mut user = planes.site.user_program("user-side-planes", &bearers, id);
+    planes.await_links_of(&mut user, 2);
     let mut traffic = KernelSide::run(&planes.site, TRAFFIC, &[STOP]);
     traffic.until("service found");
     for &(n, how) in cuts {
         eprintln!("  plane {n} is cut: {how:?}");
         planes.cut(n, how);
-        planes.await_links(1);
+        planes.await_links_of(&mut user, 1);
         // Long enough for every kind of traffic to go on over the other.
         std::thread::sleep(Duration::from_millis(300));
         planes.mend(n, how);
-        planes.await_links(2);
+        planes.await_links_of(&mut user, 2);
+        // The node's own end is up with the kernel's first word after that; a device that goes down ends the other link at once.
+        std::thread::sleep(Duration::from_millis(300));
     }
     planes.site.guest_does(&["touch", STOP]);
     traffic.finish();
