@@ -3,7 +3,8 @@
 use crossway_tipc_proto::addr::{BearerId, NodeAddr};
 use crossway_tipc_proto::seq::Seq;
 use crossway_tipc_proto::wire::{
-    BundleBuilder, Fragment, FragmentKind, Frame, LinkFields, Tunnel, TunnelKind, View,
+    BundleBuilder, DomainRecord, Fragment, FragmentKind, Frame, LinkFields, Tunnel, TunnelKind,
+    User, View,
 };
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
@@ -48,7 +49,8 @@ impl Liar {
             70..73 => vec![],
             73..76 => vec![frame.to_vec(), frame.to_vec()],
             76..80 => self.old(rng).into_iter().chain([frame.to_vec()]).collect(),
-            80..86 => vec![self.nest(rng, frame), frame.to_vec()],
+            80..84 => vec![self.nest(rng, frame), frame.to_vec()],
+            84..86 => vec![gossip(rng, frame), frame.to_vec()],
             86..89 => {
                 let nested = self.nest(rng, frame);
                 vec![bend(rng, nested)]
@@ -100,6 +102,33 @@ impl Liar {
         }
         out
     }
+}
+
+/// A STATE message that tells lies of who is there, mostly in a record that is believed; other frames stay as they are.
+fn gossip(rng: &mut Pcg64Mcg, frame: &[u8]) -> Vec<u8> {
+    let mut out = frame.to_vec();
+    let is_state =
+        View::parse(frame).is_ok_and(|v| v.user() == Some(User::LinkProtocol) && v.msg_type() == 0);
+    if !is_state || frame.len() < 44 {
+        return out;
+    }
+    // Behind a gap-ack record that reports nothing.
+    out.truncate(40);
+    out.extend_from_slice(&[0, 4, 0, 0]);
+    let member = |rng: &mut Pcg64Mcg| NodeAddr(0x0fff + rng.random_range(0..4));
+    let record = DomainRecord {
+        generation: Seq([rng.random_range(0..10), rng.random()][rng.random_range(0..2)]),
+        acked: Seq([rng.random_range(0..10), rng.random()][rng.random_range(0..2)]),
+        up: [0, u64::MAX, rng.random()][rng.random_range(0..3)],
+        members: (0..[1, 2, 64][rng.random_range(0..3)]).map(|_| member(rng)).collect(),
+    };
+    record.encode(&mut out);
+    if rng.random_bool(0.2) {
+        let at = rng.random_range(44..out.len());
+        out[at] = rng.random();
+    }
+    set_size(&mut out);
+    out
 }
 
 /// A few lies in a frame, mostly in its header.

@@ -51,6 +51,8 @@ drop_reasons! {
     WrongSession = "wrong-session",
     /// A STATE message overtaken by a later one.
     OldState = "old-state",
+    /// A monitor record whose lengths disagree. The STATE message that carried it counts.
+    BadMonitorRecord = "bad-monitor-record",
     /// RESET or ACTIVATE announces packets too small to work with.
     MtuTooSmall = "mtu-too-small",
     /// The link is not up.

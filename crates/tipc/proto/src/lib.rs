@@ -19,6 +19,7 @@ mod bcast;
 pub mod drops;
 pub mod limits;
 pub mod link;
+mod monitor;
 pub mod name_table;
 pub mod node;
 mod range_map;

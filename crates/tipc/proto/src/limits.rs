@@ -159,6 +159,15 @@ pub const SILENT_TICKS_MAX: u32 = 4;
 /// Looks at a link in reset at which RESET is always sent; later only every 16th.
 pub const RESETS_AT_ONCE: u32 = 5;
 
+/// Members of a node's domain in the overlapping ring monitor. A record with more is refused.
+pub const DOMAIN_MEMBERS_MAX: usize = 64;
+/// Nodes on a medium, this one included, up to which each watches all others, unless configured.
+pub const MONITOR_THRESHOLD: usize = 32;
+/// Most that this may be set to.
+pub const MONITOR_THRESHOLD_MAX: usize = 4_095;
+/// Probes, a quarter of a tick apart, after which a peer that another node has lost is lost here too when it answers none: three ticks.
+pub const SUSPECT_PROBES: u32 = 12;
+
 /// First wait before an unacknowledged tail is probed, until a round trip has been measured.
 pub const PROBE_FIRST: Duration = Duration::from_millis(20);
 /// Added to the measured round trip for the wait before a tail is probed.

@@ -6,9 +6,9 @@ use crossway_tipc_proto::addr::{
 use crossway_tipc_proto::seq::Seq;
 use crossway_tipc_proto::wire::{
     BcastInit, Bundle, Capabilities, ConnManager, ConnManagerKind, DataKind, DataMessage,
-    Discovery, DiscoveryKind, ErrorCode, Fragment, FragmentKind, Frame, GroupCast, GroupProtocol,
-    GroupProtocolKind, InterfaceName, LinkFields, LinkProtocol, LinkProtocolKind, Message,
-    NameItem, NameMessage, NameSeries, Reset, State, Tunnel, TunnelKind, View,
+    Discovery, DiscoveryKind, DomainRecord, ErrorCode, Fragment, FragmentKind, Frame, GroupCast,
+    GroupProtocol, GroupProtocolKind, InterfaceName, LinkFields, LinkProtocol, LinkProtocolKind,
+    Message, NameItem, NameMessage, NameSeries, Reset, State, Tunnel, TunnelKind, View,
 };
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -230,6 +230,23 @@ proptest! {
             link.broadcast = flag.then_some(NetworkId(network));
         }
         round_trip(&Frame::Sequenced(link, message))?;
+    }
+
+    #[test]
+    fn monitor_record_survives_a_round_trip(
+        generation in seq(), acked in seq(), up: u64, members in prop::collection::vec(node(), 0..=64), cut in 1usize..16,
+    ) {
+        let record = DomainRecord { generation, acked, up, members: members.into_iter().collect() };
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        prop_assert_eq!(bytes.len(), record.len());
+        prop_assert_eq!(DomainRecord::decode(&bytes), Ok(record));
+        prop_assert!(DomainRecord::decode(&bytes[..bytes.len() - cut]).is_err());
+    }
+
+    #[test]
+    fn monitor_record_of_any_octets_is_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = DomainRecord::decode(&bytes);
     }
 
     #[test]

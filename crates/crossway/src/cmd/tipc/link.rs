@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use crossway_tipc_client::admin::{BroadcastView, CounterView, LinkView, MulticastWay, Order};
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 
+use super::monitor::Monitor;
 use super::{SetArguments, Site, ask};
 
 /// What the kernel calls it.
@@ -28,6 +29,9 @@ enum What {
         /// The link's name; of `broadcast-link` it is how multicasts travel
         link: String,
     },
+    /// Who watches whom in a cluster too large for everybody to watch everybody
+    #[command(visible_alias = "mon")]
+    Monitor(Monitor),
     /// Sets a link, and with it the peer's end; a new priority has it come up anew
     Set {
         /// The link's name
@@ -120,6 +124,7 @@ impl Link {
                     link.tolerance_ms, link.priority, link.window_packets
                 );
             }),
+            What::Monitor(monitor) => monitor.run(site),
             What::Set { link, settings } => {
                 site.carry_out(&Order::SetLink { name: link, settings: settings.settings() })
             }

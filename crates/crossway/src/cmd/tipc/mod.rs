@@ -3,6 +3,7 @@
 mod bearer;
 mod capture;
 mod link;
+mod monitor;
 mod nametable;
 mod node;
 mod peer;
@@ -44,7 +45,7 @@ enum View {
     Node(node::Node),
     /// Bearers: list, enable, disable; add and remove remotes; set what links begin with
     Bearer(bearer::Bearer),
-    /// Links: list, statistics; set tolerance, priority, window
+    /// Links: list, statistics; set tolerance, priority, window; who watches whom
     Link(link::Link),
     /// The name table
     Nametable(nametable::Nametable),

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 pub use frames::{Frames, Station, TracedFrame, encode_frame};
 pub use views::{
-    BearerView, BroadcastView, CounterView, GroupView, LinkView, NamePage, NamePlace, NameView,
-    NodeView, PeerView, SocketView, TrafficView,
+    BearerView, BroadcastView, CounterView, GroupView, LinkView, MonitorView, MonitoredBearerView,
+    MonitoredView, NamePage, NamePlace, NameView, NodeView, PeerView, SocketView, TrafficView,
 };
 
 use crate::daemon::Daemon;
@@ -129,6 +129,13 @@ pub enum Order {
         /// What to set.
         settings: Settings,
     },
+    /// Who watches whom, on each bearer: [`Outcome::Monitor`].
+    Monitor,
+    /// Sets the number of nodes on a medium up to which each watches all others.
+    SetMonitorThreshold {
+        /// That number, 0 to 4095.
+        nodes: usize,
+    },
     /// All frames of all bearers from now on: [`Outcome::Done`], and a descriptor to read them from.
     Trace,
 }
@@ -155,6 +162,8 @@ pub enum Outcome {
     Sockets(Vec<SocketView>),
     /// The other nodes.
     Peers(Vec<PeerView>),
+    /// Who watches whom.
+    Monitor(Box<MonitorView>),
 }
 
 /// Why an order was not carried out.

@@ -306,3 +306,46 @@ pub struct PeerView {
     /// What it announced.
     pub capabilities: Vec<String>,
 }
+
+/// Who watches whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MonitorView {
+    /// Nodes on a medium, the own included, up to which each watches all others.
+    pub threshold: usize,
+    /// By bearer.
+    pub bearers: Vec<MonitoredBearerView>,
+}
+
+/// Who watches whom on a bearer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MonitoredBearerView {
+    /// The bearer's name.
+    pub bearer: String,
+    /// Counts the changes of roles.
+    pub table_generation: u32,
+    /// Nodes on the medium, the own included.
+    pub cluster_size: usize,
+    /// Nodes in the own domain.
+    pub domain_size: usize,
+    /// Whether nodes watch each other along a ring.
+    pub active: bool,
+    /// The nodes, the own first, in the order of the ring.
+    pub nodes: Vec<MonitoredView>,
+}
+
+/// How a node is watched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MonitoredView {
+    /// Its address.
+    pub node: String,
+    /// It is seen.
+    pub up: bool,
+    /// From here; otherwise by others.
+    pub direct: bool,
+    /// Of its domain; 0 without one.
+    pub generation: u16,
+    /// Whether it sees the members of its domain that follow it in the ring.
+    pub applied: Vec<bool>,
+    /// The rest of its domain, which the ring here does not have at that place.
+    pub unapplied: Vec<(String, bool)>,
+}

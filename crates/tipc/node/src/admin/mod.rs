@@ -56,6 +56,11 @@ pub(crate) fn carry_out(
             set_multicasts(runner, method, replicast_percent)
         }
         Order::RemovePeer { name } => remove_peer(runner, &name),
+        Order::Monitor => Ok(Outcome::Monitor(Box::new(views::monitor(runner)))),
+        Order::SetMonitorThreshold { nodes } => {
+            let set = runner.node().set_monitor_threshold(nodes);
+            set.map(|()| Outcome::Done).map_err(|e| e.to_string())
+        }
         Order::Trace => Tap::new().map_err(|e| e.to_string()).map(|(tap, theirs)| {
             runner.tap(tap);
             more = Some(theirs);

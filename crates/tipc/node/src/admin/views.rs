@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, HashMap};
 
 use crossway_sys::addresses;
 use crossway_tipc_client::admin::{
-    BearerView, BroadcastView, CounterView, GroupView, LinkView, MulticastWay, NamePage, NamePlace,
-    NameView, NodeView, PeerView, SocketView, TrafficView,
+    BearerView, BroadcastView, CounterView, GroupView, LinkView, MonitorView, MonitoredBearerView,
+    MonitoredView, MulticastWay, NamePage, NamePlace, NameView, NodeView, PeerView, SocketView,
+    TrafficView,
 };
 use crossway_tipc_proto::addr::{BearerId, MediaAddr, NodeAddr, Scope, ServiceRange};
 use crossway_tipc_proto::link::{LinkState, LinkStats};
 use crossway_tipc_proto::name_table::Binding;
-use crossway_tipc_proto::node::{BearerReport, LinkReport, Node, PeerReport, Traffic};
+use crossway_tipc_proto::node::{
+    BearerReport, LinkReport, MonitorReport, Node, PeerReport, Traffic,
+};
 use crossway_tipc_proto::socket::{MulticastMethod, SocketKind};
 use crossway_tipc_proto::wire::{Capabilities, InterfaceName};
 
@@ -173,6 +176,32 @@ pub(crate) fn bearer_lines(runner: &mut Runner) -> Vec<String> {
         }
         bearers => bearers.into_iter().map(line).collect(),
     }
+}
+
+pub(super) fn monitor(runner: &mut Runner) -> MonitorView {
+    let names = bearer_names(runner);
+    let node = runner.node();
+    let view = |report: MonitorReport| {
+        let name = names.iter().find(|(id, _)| *id == report.bearer).map(|(_, name)| name.clone());
+        let nodes = node.monitored(report.bearer).into_iter().map(|m| MonitoredView {
+            node: hex(m.addr),
+            up: m.up,
+            direct: m.direct,
+            generation: m.generation,
+            applied: m.applied,
+            unapplied: m.unapplied.into_iter().map(|(addr, up)| (hex(addr), up)).collect(),
+        });
+        MonitoredBearerView {
+            bearer: name.unwrap_or_default(),
+            table_generation: report.table_generation,
+            cluster_size: report.cluster_size,
+            domain_size: report.domain,
+            active: report.active,
+            nodes: nodes.collect(),
+        }
+    };
+    let bearers = node.monitors().map(view).collect();
+    MonitorView { threshold: node.monitor_threshold(), bearers }
 }
 
 /// `OWN:INTERFACE-PEER:INTERFACE`; the peer's interface is unknown until it has answered.

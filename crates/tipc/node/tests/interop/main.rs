@@ -8,6 +8,7 @@ mod capture;
 mod planes;
 mod programs;
 mod remote;
+mod ring;
 mod user_side;
 
 use std::fmt::Write as _;
@@ -133,8 +134,12 @@ impl Site {
     }
 
     fn user_program(&self, role: &str, bearer: &str, id: NodeId) -> UserSide {
+        self.program_on("user", role, bearer, id)
+    }
+
+    fn program_on(&self, host: &str, role: &str, bearer: &str, id: NodeId) -> UserSide {
         let own = std::env::current_exe().expect("this program has a file");
-        let mut command = self.lab.host("user").unwrap().command(own);
+        let mut command = self.lab.host(host).unwrap().command(own);
         let mut child = command
             .args([role, bearer, &format!("{:x}", u128::from_be_bytes(id.0))])
             .stdin(Stdio::piped())
@@ -312,7 +317,7 @@ fn loss_and_recovery(name: &str, medium: Medium) -> Result<(), NetError> {
 
 type Test = (&'static str, fn() -> Result<(), NetError>);
 
-const TESTS: [Test; 20] = [
+const TESTS: [Test; 21] = [
     ("udp_over_ipv4_with_multicast", || all_checks("cwt4", Medium::UdpV4)),
     ("udp_over_ipv4_with_unicast_only", || all_checks("cwtu", Medium::UdpV4Unicast)),
     ("udp_over_ipv6", || all_checks("cwt6", Medium::UdpV6)),
@@ -331,6 +336,7 @@ const TESTS: [Test; 20] = [
     ("loss_and_recovery_over_ethernet", || loss_and_recovery("cwtl", Medium::Ethernet)),
     ("loss_and_recovery_over_udp", || loss_and_recovery("cwtm", Medium::UdpV4)),
     ("loss_and_recovery_over_ipv6", || loss_and_recovery("cwtn", Medium::UdpV6)),
+    ("six_nodes_that_watch_each_other_along_a_ring", ring::watched_together),
     ("two_links_over_udp_and_ethernet", planes::over_udp_and_ethernet),
     ("two_links_over_udp_of_both_families", planes::over_two_udp),
     ("two_links_with_a_preference_and_a_restart", planes::preference_and_restart),
@@ -402,9 +408,10 @@ fn main() -> ExitCode {
             programs::talk(&words[1..]);
             ExitCode::SUCCESS
         }
-        [role @ ("user-side" | "user-side-planes" | "remote"), bearer, id] => {
+        [role @ ("user-side" | "user-side-planes" | "remote" | "ring"), bearer, id] => {
             let run = match role {
                 "remote" => remote::run,
+                "ring" => ring::run,
                 "user-side" => user_side::run,
                 _ => user_side::run_without_losing_contact,
             };

@@ -14,6 +14,7 @@ mod tunnel;
 
 pub use settings::LinkSettings;
 pub use stats::{LinkStats, PROFILE_BOUNDS};
+pub(crate) use supervise::Pending;
 pub(crate) use tunnel::Remains;
 
 use crate::addr::{BearerId, NodeAddr};
@@ -160,6 +161,10 @@ pub(crate) struct Link {
     ticks: u32,
     silent_ticks: u32,
     tick_next_sent: Seq,
+    /// Probes sent since another node said that it lost the peer, until the peer is heard.
+    suspected: Option<u32>,
+    /// The next probe within a tick, while nothing is heard.
+    insist_at: Option<Nanos>,
     probe_at: Option<Nanos>,
     probe_wait: Duration,
     probe_sent: Option<Nanos>,
@@ -201,6 +206,8 @@ impl Link {
             ticks: 0,
             silent_ticks: 0,
             tick_next_sent: Seq(1),
+            suspected: None,
+            insist_at: None,
             probe_at: None,
             probe_wait: PROBE_FIRST,
             probe_sent: None,
@@ -339,7 +346,7 @@ impl Link {
     /// The next time at which [`Link::handle_timeout`] wants to run.
     pub(crate) fn poll_timeout(&self) -> Nanos {
         let repair = earliest(self.probe_at, self.nack_at);
-        earliest(Some(self.tick_at), repair).unwrap_or(self.tick_at)
+        earliest(Some(self.tick_at), earliest(repair, self.insist_at)).unwrap_or(self.tick_at)
     }
 
     fn impose(&mut self, tolerance_ms: u16) {

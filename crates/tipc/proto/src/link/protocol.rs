@@ -3,9 +3,13 @@
 use super::{BcastReport, Due, Link, LinkDownReason, LinkEvent, LinkState};
 use crate::drops::DropReason;
 use crate::limits::LINK_MTU_MIN;
+use crate::monitor::Monitor;
 use crate::seq::Seq;
 use crate::time::Nanos;
-use crate::wire::{Capabilities, GapAckBlocks, LinkProtocol, LinkProtocolKind, Reset, State};
+use crate::wire::{
+    Capabilities, DomainRecord, GapAckBlocks, LinkProtocol, LinkProtocolKind, NAMED_HEADER_LEN,
+    Reset, State,
+};
 use alloc::vec::Vec;
 
 /// What a link protocol message did.
@@ -13,6 +17,8 @@ pub(crate) struct Handled {
     pub(crate) event: Option<LinkEvent>,
     /// The record of what is missing, for the broadcast link to read its part.
     pub(crate) blocks: GapAckBlocks,
+    /// What the peer says of its domain, or that it said it badly.
+    pub(crate) domain: Option<Result<DomainRecord, DropReason>>,
 }
 
 impl Link {
@@ -27,7 +33,7 @@ impl Link {
         }
         let session = Seq(m.session);
         let known = self.peer_session.map(Seq);
-        let mut handled = Handled { event: None, blocks: GapAckBlocks::default() };
+        let mut handled = Handled { event: None, blocks: GapAckBlocks::default(), domain: None };
         match &m.kind {
             LinkProtocolKind::Reset(announced) => {
                 if known.is_some_and(|known| !session.after(known)) {
@@ -82,8 +88,14 @@ impl Link {
                     }
                     self.state_rx = m.seq.next();
                 }
+                let mut rest = state.body;
                 if self.cfg.common.has(Capabilities::GAP_ACK_BLOCK) {
-                    handled.blocks = state.gap_acks().map_err(DropReason::from)?;
+                    let (blocks, len) = GapAckBlocks::decode(rest).map_err(DropReason::from)?;
+                    (handled.blocks, rest) = (blocks, rest.get(len..).unwrap_or(&[]));
+                }
+                if !rest.is_empty() {
+                    let record = DomainRecord::decode(rest);
+                    handled.domain = Some(record.map_err(|_| DropReason::BadMonitorRecord));
                 }
                 self.handle_state(now, m, state, &mut handled);
             }
@@ -98,7 +110,7 @@ impl Link {
         state: &State<'_>,
         handled: &mut Handled,
     ) {
-        self.silent_ticks = 0;
+        self.heard();
         self.stats.states_received += 1;
         self.stats.probes_received += u64::from(state.probe);
         self.impose(m.tolerance_ms);
@@ -145,6 +157,7 @@ impl Link {
         &mut self,
         now: Nanos,
         bcast: &BcastReport,
+        monitor: Option<&Monitor>,
         out: &mut Vec<u8>,
     ) -> bool {
         let Some(due) = self.due.take() else { return false };
@@ -168,6 +181,12 @@ impl Link {
                 if self.cfg.common.has(Capabilities::GAP_ACK_BLOCK) {
                     let unicast = if gap > 0 { self.rx.runs() } else { Default::default() };
                     GapAckBlocks { bcast: bcast.runs.clone(), unicast }.encode(&mut body);
+                }
+                // Without room it is left out; the peer is told again with the next tick.
+                if let Some(record) = monitor.and_then(|m| m.record_for(self.cfg.peer))
+                    && NAMED_HEADER_LEN + body.len() + record.len() <= self.mtu
+                {
+                    record.encode(&mut body);
                 }
                 if self.cfg.common.has(Capabilities::LINK_PROTO_SEQNO) {
                     seq = self.state_tx;

@@ -47,7 +47,7 @@ impl Link {
             }
         };
         // Only what belongs to the running sequence is a sign of life: a peer that lost the session sends duplicates.
-        self.silent_ticks = 0;
+        self.heard();
         self.stats.count_received(view);
         self.handle_ack(now, view.ack());
         let advanced = self.rx.next().distance_from(before);

@@ -3,6 +3,7 @@
 use super::{BcastReport, Link};
 use crate::backlog::{Congested, SYSTEM, level_of, split};
 use crate::limits::{PROBE_FIRST, PROBE_MARGIN, RESEND_HOLDOFF};
+use crate::monitor::Monitor;
 use crate::seq::Seq;
 use crate::time::Nanos;
 use crate::wire::{
@@ -120,10 +121,11 @@ impl Link {
         &mut self,
         now: Nanos,
         bcast: &BcastReport,
+        monitor: Option<&Monitor>,
         out: &mut Vec<u8>,
     ) -> bool {
         let start = out.len();
-        if !self.encode_due(now, bcast, out) {
+        if !self.encode_due(now, bcast, monitor, out) {
             let ack = self.acked();
             let bcast_ack = if bcast.open { bcast.ack } else { Seq(0) };
             if let Some(packet) = self.tx.pop_resend(now) {

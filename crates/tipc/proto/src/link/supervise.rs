@@ -1,20 +1,42 @@
-//! The link's timers: one regular look at it, and two that repair losses early.
+//! The link's timers: one regular look at it, and those that repair losses early.
 
 use super::{Due, Link, LinkDownReason, LinkEvent, LinkState};
-use crate::limits::{RESEND_TOLERANCES, RESETS_AT_ONCE, SILENT_TICKS_MAX};
+use crate::limits::{RESEND_TOLERANCES, RESETS_AT_ONCE, SILENT_TICKS_MAX, SUSPECT_PROBES};
+use crate::monitor::Watch;
 use crate::time::Nanos;
 
 /// Ticks without an answer after which an end that is establishing starts over, in case the session it answers to is over.
 const ESTABLISHING_TICKS_MAX: u32 = 16;
 
+/// Probes within a tick while nothing is heard, in a cluster where only one end of a link probes: with one a tick, a fifth of all frames
+/// lost would now and then look like the loss of the peer.
+const INSISTENCE: u32 = 4;
+
+/// What the link does not know itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pending {
+    /// Broadcasts of the peer want an acknowledgement.
+    pub(crate) bcast_ack: bool,
+    /// The peer has not acknowledged all broadcasts.
+    pub(crate) bcast_behind: bool,
+    /// Who looks after the link; `None` when everybody looks after everybody.
+    pub(crate) watch: Option<Watch>,
+}
+
 impl Link {
-    /// Runs the timers that are due. `bcast_pending` says that broadcasts of the peer want an acknowledgement.
-    pub(crate) fn handle_timeout(&mut self, now: Nanos, bcast_pending: bool) -> Option<LinkEvent> {
+    /// Runs the timers that are due.
+    pub(crate) fn handle_timeout(&mut self, now: Nanos, pending: Pending) -> Option<LinkEvent> {
         if self.probe_at.is_some_and(|at| at <= now) {
             self.probe_tail(now);
         }
         if self.nack_at.is_some_and(|at| at <= now) {
             self.repeat_nack(now);
+        }
+        if self.insist_at.is_some_and(|at| at <= now) {
+            let event = self.insist(now);
+            if event.is_some() {
+                return event;
+            }
         }
         if self.tick_at > now {
             return None;
@@ -35,12 +57,12 @@ impl Link {
                 self.due = Some(Due::Activate);
                 None
             }
-            LinkState::Established => self.look(now, bcast_pending),
+            LinkState::Established => self.look(now, pending),
             LinkState::FailingOver => None,
         }
     }
 
-    fn look(&mut self, now: Nanos, bcast_pending: bool) -> Option<LinkEvent> {
+    fn look(&mut self, now: Nanos, pending: Pending) -> Option<LinkEvent> {
         if self.silent_ticks > SILENT_TICKS_MAX {
             return self.fail(now, LinkDownReason::Silent);
         }
@@ -55,11 +77,57 @@ impl Link {
         let next = self.tx.next();
         let idle = next == self.tick_next_sent;
         self.tick_next_sent = next;
-        let probe = self.silent_ticks > 0 || self.rx.early_count() > 0 || idle;
-        if probe || self.unacked > 0 || bcast_pending || self.tx.len() > 0 {
+        // Another node watches the peer, unless something is under way: traffic watches by itself. A silence that has begun is looked
+        // into, whoever is to watch by now: roles change most when many are lost.
+        let at_rest = self.tx.len() == 0 && self.rx.early_count() == 0 && !pending.bcast_behind;
+        let quiet = at_rest && self.silent_ticks == 0;
+        let watched = pending.watch != Some(Watch::Indirect) || !quiet;
+        let probe = watched
+            && (self.silent_ticks > 0
+                || self.rx.early_count() > 0
+                || idle
+                || pending.watch == Some(Watch::Telling));
+        if probe || self.unacked > 0 || pending.bcast_ack || self.tx.len() > 0 {
             self.want_state(probe, probe);
         }
+        if !watched {
+            self.silent_ticks = 0;
+            return None;
+        }
+        if pending.watch.is_some() && self.silent_ticks > 0 {
+            self.insist_at.get_or_insert(now + self.tick_interval() / INSISTENCE);
+        }
         self.silent_ticks += 1;
+        None
+    }
+
+    /// Another node has lost the peer: unless it answers soon, it is lost here too.
+    pub(crate) fn suspect(&mut self, now: Nanos) {
+        if self.is_up() && self.suspected.is_none() {
+            (self.suspected, self.insist_at) = (Some(0), Some(now));
+        }
+    }
+
+    /// The peer gave a sign of life that belongs to the running session.
+    pub(super) const fn heard(&mut self) {
+        self.silent_ticks = 0;
+        (self.suspected, self.insist_at) = (None, None);
+    }
+
+    /// Nothing is heard: asks again before the next tick.
+    fn insist(&mut self, now: Nanos) -> Option<LinkEvent> {
+        self.insist_at = None;
+        if !self.is_up() {
+            return None;
+        }
+        if let Some(probes) = &mut self.suspected {
+            if *probes >= SUSPECT_PROBES {
+                return self.fail(now, LinkDownReason::Silent);
+            }
+            *probes += 1;
+        }
+        self.want_state(true, true);
+        self.insist_at = Some(now + self.tick_interval() / INSISTENCE);
         None
     }
 }

@@ -3,7 +3,8 @@
 use super::{MulticastPolicy, Node, bearer::BearerError, peer::Contact};
 use crate::addr::{BearerId, Importance, MediaAddr, NetworkId, NodeAddr};
 use crate::limits::{
-    DISCOVERY_FIRST, PRIORITY_MAX, TOLERANCE_MAX, TOLERANCE_MIN, WINDOW_MAX_ETHERNET,
+    DISCOVERY_FIRST, MONITOR_THRESHOLD_MAX, PRIORITY_MAX, TOLERANCE_MAX, TOLERANCE_MIN,
+    WINDOW_MAX_ETHERNET,
 };
 use crate::link::LinkSettings;
 use crate::name_table::Binding;
@@ -68,6 +69,8 @@ pub enum SettingError {
     Priority,
     /// Outside 1 to [`WINDOW_MAX_ETHERNET`].
     Window,
+    /// Beyond [`MONITOR_THRESHOLD_MAX`].
+    MonitorThreshold,
 }
 
 impl core::fmt::Display for SettingError {
@@ -84,6 +87,12 @@ impl core::fmt::Display for SettingError {
             Self::Priority => write!(f, "a priority lies between 1 and {PRIORITY_MAX}"),
             Self::Window => {
                 write!(f, "a window lies between 1 and {WINDOW_MAX_ETHERNET} packets")
+            }
+            Self::MonitorThreshold => {
+                write!(
+                    f,
+                    "the monitor's threshold lies between 0 and {MONITOR_THRESHOLD_MAX} nodes"
+                )
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::limits::{
     BEARERS_MAX, DISCOVERY_FIRST, LINK_MTU_MIN, TOLERANCE_DEFAULT, TRIAL_TIME, WINDOW_MAX_ETHERNET,
     WINDOW_MAX_UDP,
 };
+use crate::monitor::Monitor;
 use crate::time::Nanos;
 use crate::wire::InterfaceName;
 use alloc::collections::BTreeSet;
@@ -88,6 +89,8 @@ pub(super) struct Bearer {
     pub(super) discover_interval: Duration,
     /// Stations that an operator removed: their discovery is not heard.
     pub(super) removed: BTreeSet<MediaAddr>,
+    /// Who watches whom on the medium.
+    pub(super) monitor: Monitor,
 }
 
 impl Bearer {
@@ -126,6 +129,7 @@ impl Node {
             discover_at: now,
             discover_interval: DISCOVERY_FIRST,
             removed: BTreeSet::new(),
+            monitor: Monitor::new(self.own(), self.monitor_threshold),
         });
         self.bound_broadcasts();
         if self.address == Address::None {

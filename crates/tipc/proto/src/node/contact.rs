@@ -34,6 +34,9 @@ impl Node {
         let Some(over) = peer.link(bearer) else { return };
         let peer_bearer = over.link.peer_bearer();
         self.events.push_back(Event::LinkUp { peer: addr, bearer });
+        if let Some(bearer) = &mut self.bearers[usize::from(bearer.0)] {
+            bearer.monitor.peer_up(addr);
+        }
         if had_contact {
             self.synchronize(addr, bearer);
         } else {
@@ -68,7 +71,7 @@ impl Node {
     }
 
     fn link_down(&mut self, now: Nanos, addr: NodeAddr, bearer: BearerId, reason: LinkDownReason) {
-        self.link_lost(addr, bearer, reason);
+        self.link_lost(now, addr, bearer, reason);
         let Some(peer) = self.peers.get_mut(&addr) else { return };
         if peer.share() {
             self.fail_over(now, addr, bearer);
@@ -78,7 +81,7 @@ impl Node {
     }
 
     /// Says that a link went down.
-    fn link_lost(&mut self, addr: NodeAddr, bearer: BearerId, reason: LinkDownReason) {
+    fn link_lost(&mut self, now: Nanos, addr: NodeAddr, bearer: BearerId, reason: LinkDownReason) {
         let Some(over) = self.peers.get(&addr).and_then(|p| p.link(bearer)) else { return };
         let peer_bearer = over.link.peer_bearer();
         self.events.push_back(Event::LinkDown { peer: addr, bearer, reason });
@@ -86,6 +89,7 @@ impl Node {
         if let Some(state) = self.names.remove(state.range, state.socket, state.key) {
             self.announce(false, state);
         }
+        self.monitor_lost(now, addr, bearer);
     }
 
     /// Takes all links to a peer down at once, because what they carried can no longer be trusted, or its queue is lost. Contact
@@ -97,7 +101,7 @@ impl Node {
                 continue;
             };
             if over.link.fail(now, reason).is_some() {
-                self.link_lost(addr, bearer, reason);
+                self.link_lost(now, addr, bearer, reason);
             }
         }
         if let Some(peer) = self.peers.get_mut(&addr) {
@@ -176,12 +180,15 @@ impl Node {
             let event = over.link.stop(now);
             let dest = Destination::Unicast(over.media);
             let mut last_word = Vec::new();
-            if !goes_on && over.link.poll_transmit(now, &report, &mut last_word) {
+            if !goes_on && over.link.poll_transmit(now, &report, None, &mut last_word) {
                 self.answers.push_back((Transmit { bearer, dest }, last_word));
             }
             self.link_event(now, addr, bearer, event);
             let Some(peer) = self.peers.get_mut(&addr) else { continue };
             peer.links[usize::from(bearer.0)] = None;
+            if let Some(bearer) = &mut self.bearers[usize::from(bearer.0)] {
+                bearer.monitor.remove(addr);
+            }
             if peer.bearers().next().is_none() {
                 self.forget_peer(addr);
             } else {

@@ -10,6 +10,7 @@ use crate::limits::{
     TRIAL_INTERVAL, TRIAL_TIME,
 };
 use crate::link::{Link, LinkConfig};
+use crate::monitor::Monitor;
 use crate::name_table::Binding;
 use crate::socket::SocketState;
 use crate::time::{Nanos, earliest};
@@ -74,6 +75,9 @@ impl Node {
             self.bearers.iter().flatten().map(|b| b.cfg.mtu).min().unwrap_or(usize::from(u16::MAX)),
         );
         self.bcast = bcast;
+        for bearer in self.bearers.iter_mut().flatten() {
+            bearer.monitor = Monitor::new(addr, self.monitor_threshold);
+        }
         // Until now the node's own bindings were those of node 0.
         for old in self.names.remove_node(NodeAddr(0)) {
             let moved = Binding { socket: SocketAddr { node: addr, ..old.socket }, ..old };
@@ -271,6 +275,9 @@ impl Node {
                 // As many links as there may be; this bearer gets one only when another has been silent.
                 let Some(idle) = peer.idle_link(now) else { return Ok(false) };
                 peer.links[usize::from(idle.0)] = None;
+                if let Some(bearer) = self.bearers[usize::from(idle.0)].as_mut() {
+                    bearer.monitor.remove(m.sender);
+                }
             }
             Some((_, false)) | None => {}
         }
@@ -371,6 +378,9 @@ impl Node {
             && let Some(at) = peer.timer
         {
             self.timers.remove(&(at, addr));
+        }
+        for bearer in self.bearers.iter_mut().flatten() {
+            bearer.monitor.remove(addr);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::peer::Contact;
 use crate::addr::{BearerId, NodeAddr};
 use crate::drops::DropReason;
 use crate::limits::RESEND_TOLERANCES;
-use crate::link::LinkDownReason;
+use crate::link::{LinkDownReason, Pending};
 use crate::time::Nanos;
 use crate::wire::{BcastInit, Discovery, LinkProtocol, LinkProtocolKind, Message, User, View};
 use alloc::vec::Vec;
@@ -90,6 +90,11 @@ impl Node {
         }
         if released {
             self.release_broadcasts();
+        }
+        match handled.domain {
+            Some(Ok(record)) => self.handle_domain(now, bearer, m.sender, record),
+            Some(Err(reason)) => self.drops.count(reason),
+            None => {}
         }
         self.touch(m.sender);
         Ok(())
@@ -226,6 +231,7 @@ impl Node {
     }
 
     fn peer_timeout(&mut self, now: Nanos, addr: NodeAddr) {
+        let last_sent = self.bcast.last_sent();
         let Some(peer) = self.peers.get_mut(&addr) else { return };
         peer.timer = None;
         if peer.contact != Contact::Up && peer.forget_at <= now {
@@ -237,10 +243,15 @@ impl Node {
             peer.want_state(false, false);
         }
         let wants_ack = peer.bcast_rx.wants_ack();
+        let bcast_behind = peer.listener.acked.is_some_and(|acked| acked.before(last_sent));
         for bearer in peer.bearers() {
             let Some(peer) = self.peers.get_mut(&addr) else { return };
             let Some(over) = peer.link_mut(bearer) else { continue };
-            let event = over.link.handle_timeout(now, wants_ack);
+            let monitor = self.bearers[usize::from(bearer.0)].as_mut().map(|b| &mut b.monitor);
+            let active = monitor.filter(|m| m.is_active() && over.link.is_up());
+            let watch = active.map(|m| m.watch(now, addr));
+            let pending = Pending { bcast_ack: wants_ack, bcast_behind, watch };
+            let event = over.link.handle_timeout(now, pending);
             self.link_event(now, addr, bearer, event);
         }
         let stuck = |peer: &super::Peer| {

@@ -26,6 +26,7 @@ mod discovery;
 mod groups;
 mod handover;
 mod input;
+mod monitoring;
 mod multicast;
 mod names;
 mod options;
@@ -40,9 +41,11 @@ mod subscriptions;
 mod topology;
 mod tunnel;
 
+pub use crate::monitor::MonitoredReport;
 pub use administer::{BearerReport, SettingError, Traffic};
 pub use bearer::{BearerConfig, BearerError};
 pub use handover::{ConnectionRequest, Incoming, Taken};
+pub use monitoring::MonitorReport;
 pub use options::option;
 pub use report::{BroadcastReport, LinkReport, PeerReport};
 pub use sockets::SocketReport;
@@ -50,7 +53,7 @@ pub use sockets::SocketReport;
 use crate::addr::{BearerId, MediaAddr, NetworkId, NodeAddr, NodeId, Port, SocketAddr};
 use crate::bcast::BcastSender;
 use crate::drops::DropCounters;
-use crate::limits::{BEARERS_MAX, Limits};
+use crate::limits::{BEARERS_MAX, Limits, MONITOR_THRESHOLD};
 use crate::link::LinkDownReason;
 use crate::name_table::{Binding, NameTable};
 use crate::rng::Rng;
@@ -243,6 +246,8 @@ pub struct Node {
     net_hash: u32,
     bearers: [Option<Bearer>; BEARERS_MAX],
     peers: BTreeMap<NodeAddr, Peer>,
+    /// Nodes on a medium up to which everybody watches everybody.
+    monitor_threshold: usize,
     /// Peers in contact.
     linked: usize,
     /// Those among them that do not understand name updates by broadcast.
@@ -297,6 +302,7 @@ impl Node {
             net_hash,
             bearers: [const { None }; BEARERS_MAX],
             peers: BTreeMap::new(),
+            monitor_threshold: MONITOR_THRESHOLD,
             linked: 0,
             unnumbered: 0,
             bcast: BcastSender::new(own, cfg.network, usize::from(u16::MAX)),
@@ -357,7 +363,8 @@ impl Node {
     pub fn octets(&self) -> usize {
         let links = self.peers.values().map(Peer::octets).sum::<usize>();
         let sockets = self.sockets.values().map(Socket::octets).sum::<usize>();
-        self.bcast.octets() + links + sockets
+        let monitors = self.bearers.iter().flatten().map(|b| b.monitor.octets()).sum::<usize>();
+        self.bcast.octets() + links + sockets + monitors
     }
 
     fn own(&self) -> NodeAddr {

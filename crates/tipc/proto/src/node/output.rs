@@ -58,7 +58,9 @@ impl Node {
         let report = peer.bcast_report(self.bcast.last_sent());
         let mut transmit = None;
         for over in peer.links.iter_mut().flatten() {
-            if over.link.poll_transmit(now, &report, frame) {
+            let bearer = self.bearers[usize::from(over.link.bearer().0)].as_ref();
+            let monitor = bearer.map(|b| &b.monitor);
+            if over.link.poll_transmit(now, &report, monitor, frame) {
                 let dest = Destination::Unicast(over.media);
                 transmit = Some(Transmit { bearer: over.link.bearer(), dest });
                 break;

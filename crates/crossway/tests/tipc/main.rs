@@ -1,5 +1,7 @@
 //! `crossway tipc` on private tipcds.
 
+mod monitor;
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};

@@ -1,0 +1,148 @@
+//! `crossway tipc link monitor`.
+
+use std::process::ExitCode;
+
+use crossway_tipc_client::admin::{MonitorView, MonitoredView, Order};
+use serde_json::{Value, json};
+
+use super::{Site, ask};
+
+#[derive(clap::Args)]
+pub(super) struct Monitor {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// By bearer: the size of the cluster, and whether all watch all or each its part of the ring
+    Summary,
+    /// By bearer and node: how it is watched, and what it says of those that it watches
+    ///
+    /// `direct` nodes are probed from here, `indirect` ones by others. The letters are the nodes that follow a node in the ring, as it sees
+    /// them: U up, D down; in brackets those that do not follow it in the ring as this node knows it.
+    List,
+    /// Shows a setting
+    Get {
+        #[command(subcommand)]
+        what: Get,
+    },
+    /// Changes a setting
+    Set {
+        #[command(subcommand)]
+        what: Set,
+    },
+}
+
+#[derive(clap::Subcommand)]
+enum Get {
+    /// Nodes on a medium, this one included, up to which each watches all others
+    Threshold,
+}
+
+#[derive(clap::Subcommand)]
+enum Set {
+    /// Nodes on a medium, this one included, up to which each watches all others
+    Threshold {
+        /// 0 to 4095; the kernel begins with 32
+        #[arg(value_name = "NODES")]
+        nodes: usize,
+    },
+}
+
+impl Monitor {
+    pub(super) fn run(self, site: &Site<'_>) -> anyhow::Result<ExitCode> {
+        if let What::Set { what: Set::Threshold { nodes } } = self.what {
+            return site.carry_out(&Order::SetMonitorThreshold { nodes });
+        }
+        let view = *ask!(site, Order::Monitor, Monitor);
+        match self.what {
+            What::Summary => site.show(&summary(&view), |_| print_summary(&view)),
+            What::List => site.show(&list(&view), |_| print_list(&view)),
+            What::Get { .. } | What::Set { .. } => site
+                .show(&json!({ "threshold": view.threshold }), |_| println!("{}", view.threshold)),
+        }
+    }
+}
+
+const fn algorithm(active: bool) -> &'static str {
+    if active { "overlapping-ring" } else { "full-mesh" }
+}
+
+const fn status(up: bool) -> &'static str {
+    if up { "up" } else { "down" }
+}
+
+const fn monitored(direct: bool) -> &'static str {
+    if direct { "direct" } else { "indirect" }
+}
+
+const fn letter(up: bool) -> &'static str {
+    if up { "U" } else { "D" }
+}
+
+fn summary(view: &MonitorView) -> Vec<Value> {
+    let one = |on: &crossway_tipc_client::admin::MonitoredBearerView| {
+        json!({
+            "bearer": on.bearer,
+            "table_generation": on.table_generation,
+            "cluster_size": on.cluster_size,
+            "domain_size": on.domain_size,
+            "algorithm": algorithm(on.active),
+            "threshold": view.threshold,
+        })
+    };
+    view.bearers.iter().map(one).collect()
+}
+
+fn print_summary(view: &MonitorView) {
+    for on in &view.bearers {
+        println!("bearer {}", on.bearer);
+        println!("    table_generation {}", on.table_generation);
+        println!("    cluster_size {}", on.cluster_size);
+        println!("    domain_size {}", on.domain_size);
+        println!("    algorithm {}", algorithm(on.active));
+    }
+}
+
+fn unapplied(node: &MonitoredView) -> Vec<String> {
+    node.unapplied.iter().map(|(addr, up)| format!("{addr}:{}", letter(*up))).collect()
+}
+
+fn list(view: &MonitorView) -> Vec<Value> {
+    let one = |node: &MonitoredView| {
+        json!({
+            "node": node.node,
+            "status": status(node.up),
+            "monitored": monitored(node.direct),
+            "generation": node.generation,
+            "applied_node_status": node.applied.iter().map(|up| letter(*up)).collect::<Vec<_>>(),
+            "[non_applied_node:status]": unapplied(node),
+        })
+    };
+    let of = |on: &crossway_tipc_client::admin::MonitoredBearerView| json!({ "bearer": on.bearer, "nodes": on.nodes.iter().map(one).collect::<Vec<_>>() });
+    view.bearers.iter().map(of).collect()
+}
+
+fn print_list(view: &MonitorView) {
+    for on in &view.bearers {
+        println!("bearer {}", on.bearer);
+        println!(
+            "node          status monitored generation applied_node_status [non_applied_node:status]"
+        );
+        for node in &on.nodes {
+            let letters: Vec<_> = node.applied.iter().map(|up| letter(*up)).collect();
+            // Five at a time, as the kernel's tool has them.
+            let applied: Vec<_> = letters.chunks(5).map(<[_]>::concat).collect();
+            println!(
+                "{:<14}{:<7}{:<10}{:<11}{} [{}]",
+                node.node,
+                status(node.up),
+                monitored(node.direct),
+                node.generation,
+                applied.join(","),
+                unapplied(node).join(",")
+            );
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! A kernel and five nodes in user space beyond the monitor's threshold: each tells the others whom it watches, and each relies on them.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant, SystemTime};
+
+use crossway_netlab::{Guest, GuestSpec, HostSpec, Lab, Link, NetError, Topology};
+use crossway_tipc_node::{BearerSpec, Runner};
+use crossway_tipc_proto::addr::{BearerId, NodeId};
+use crossway_tipc_proto::drops::DropReason;
+use crossway_tipc_proto::node::{Config, Event};
+
+use super::{Site, UserSide};
+
+const USERS: usize = 5;
+/// Nodes of each domain in a cluster of six.
+const DOMAIN: usize = 2;
+/// Words in which the nodes in user space tell what they see.
+const WHOLE: &str = "the ring is whole";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One line of the kernel's list.
+#[derive(Debug)]
+struct Line {
+    up: bool,
+    direct: bool,
+    generation: u32,
+    /// One letter for each member that applies, without the commas.
+    applied: String,
+    rest: String,
+}
+
+fn list(site: &Site) -> Vec<Line> {
+    let text = site.guest_does(&["tipc", "link", "monitor", "list"]);
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, status @ ("up" | "down"), monitored, generation, rest @ ..] = &words[..] else {
+            return None;
+        };
+        Some(Line {
+            up: *status == "up",
+            direct: *monitored == "direct",
+            generation: generation.parse().expect("a number"),
+            applied: rest.first().map(|s| s.replace(',', "")).unwrap_or_default(),
+            rest: rest.get(1..).unwrap_or_default().concat(),
+        })
+    };
+    text.lines().filter_map(line).collect()
+}
+
+fn await_list(site: &Site, what: &str, right: impl Fn(&[Line]) -> bool) {
+    let began = Instant::now();
+    loop {
+        let lines = list(site);
+        if right(&lines) {
+            eprintln!("  {what}: {lines:?}");
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "never {what}: {lines:?}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+pub(crate) fn watched_together() -> Result<(), NetError> {
+    let name = &format!("cwtr{:x}", std::process::id() % 0x1_0000);
+    let names: Vec<String> = (0..USERS).map(|n| format!("user{n}")).collect();
+    let mut topology = Topology::of(&[], Link::default());
+    topology.name = Some(name.to_owned());
+    topology.hosts = names.iter().map(|n| HostSpec::namespace(n)).collect();
+    topology.hosts.push(HostSpec::tap("kernel"));
+    let lab = Lab::up(&topology)?;
+    let guest = Guest::boot(&GuestSpec::new(name)?, Some((lab.network(), "kernel")))?;
+    let site = Site { guest, lab };
+    site.guest_does(&["tipc", "link", "monitor", "set", "threshold", "2"]);
+    let kernel = site.lab.host("kernel")?.ipv4.to_string();
+    site.guest_does(&["tipc", "bearer", "enable", "media", "udp", "name", "U", "localip", &kernel]);
+    let mut users: Vec<UserSide> = Vec::new();
+    for name in &names {
+        let host = site.lab.host(name)?;
+        let id = NodeId::from_text(name).expect("legal");
+        users.push(site.program_on(name, "ring", &format!("udp:{}", host.ipv4), id));
+    }
+    // A kernel applies a record when it comes, and again only to near predecessors of a newcomer: one may stay half applied.
+    let members = |l: &Line| l.applied.len() + l.rest.matches(':').count();
+    let applies = |l: &&Line| l.applied == "U".repeat(DOMAIN) && l.rest == "[]";
+    await_list(&site, "all six up, each with its domain", |lines| {
+        lines.len() == USERS + 1
+            && lines.iter().all(|l| l.up && l.generation > 0 && members(l) == DOMAIN)
+            && lines.iter().filter(applies).count() >= USERS
+            && lines.iter().any(|l| !l.direct)
+    });
+    let summary = site.guest_does(&["tipc", "link", "monitor", "summary"]);
+    assert!(summary.contains("overlapping-ring"), "{summary}");
+    // Nobody takes the others' silence for their loss, and everybody notices who is gone. The others look at the end.
+    std::thread::sleep(Duration::from_secs(6));
+    users[2].kill();
+    await_list(&site, "one down, the others up, two of whom tell of it", |lines| {
+        lines.iter().filter(|l| !l.up).count() == 1
+            && lines
+                .iter()
+                .filter(|l| l.up && format!("{}{}", l.applied, l.rest).contains('D'))
+                .count()
+                == DOMAIN
+    });
+    drop(users);
+    Ok(())
+}
+
+/// A node that monitors in any company. It fails when it loses another than the one that is killed, or the ring is not as it must be.
+pub(crate) fn run(bearer: &str, id: NodeId) {
+    let birth = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let cfg = Config { id: Some(id), seed: birth.as_nanos() as u64, ..Config::default() };
+    let mut runner = Runner::new(cfg);
+    runner.node().set_monitor_threshold(2).expect("legal");
+    let spec: BearerSpec = bearer.parse().expect("a bearer");
+    runner.enable(&spec, "ring").expect("the bearer opens");
+    let stdin = std::io::stdin();
+    let (mut lost, mut whole) = (0, false);
+    loop {
+        let ended = runner.turn(&[stdin.as_fd()], Duration::from_secs(1)).expect("a turn");
+        while let Some(event) = runner.poll_event() {
+            lost += u32::from(matches!(event, Event::PeerDown { .. }));
+        }
+        let members = runner.node().monitored(BearerId(0));
+        let seen = members.iter().filter(|m| m.up && m.applied.len() == DOMAIN);
+        if !whole && seen.count() == USERS + 1 && members.iter().any(|m| !m.direct) {
+            whole = true;
+            eprintln!("  {id}: {WHOLE}");
+        }
+        if ended {
+            break;
+        }
+    }
+    let members = runner.node().monitored(BearerId(0));
+    assert!(whole, "the ring was never whole: {members:?}");
+    // Those that end before this one are lost, too, but properly: by then at most the killed one is.
+    assert!(lost <= USERS as u32, "{lost} losses");
+    assert_eq!(runner.node().drops().get(DropReason::BadMonitorRecord), 0);
+    runner.stop();
+}
