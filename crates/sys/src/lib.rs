@@ -15,6 +15,7 @@ pub mod error;
 pub mod eventfd;
 pub mod fallback;
 pub mod fdpass;
+pub mod fork_mark;
 pub mod futex;
 pub mod heap;
 pub mod interrupt;

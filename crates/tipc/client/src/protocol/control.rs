@@ -4,7 +4,7 @@
 //! then fields and descriptors as the request has them. An errno of [`VERSION_MISMATCH`] answers a hello of another version, and the two
 //! versions follow.
 
-pub use super::fields::{Reader, Writer};
+pub use super::fields::{Head, Reader, Writer};
 use crate::address::{ENCODED_LEN, SocketAddress};
 
 /// Largest request or answer: a connection request with a whole message.
@@ -135,6 +135,21 @@ pub enum Request<'a> {
         /// The socket.
         token: u64,
     },
+    /// The socket of a descriptor that comes with the request: who holds a socket may use it, however it was come by. Answered by
+    /// [`Opened`], the kind and the slots of its region, and the region's descriptor; EBADF for what is no socket of this tipcd.
+    Adopt,
+    /// The identity of a node: answered by 16 octets, or EADDRNOTAVAIL.
+    Identity {
+        /// Its address.
+        node: u32,
+    },
+    /// The name of a link: answered by its octets, or EADDRNOTAVAIL.
+    LinkName {
+        /// The peer's address.
+        node: u32,
+        /// The number of the own bearer.
+        bearer: u32,
+    },
     /// An operator's order: answered by EPERM, or by a descriptor of the outcome and, if that is what was asked, one more.
     Administer {
         /// [`crate::admin::Order`] as JSON.
@@ -162,6 +177,17 @@ pub struct Opened {
     pub slot: u32,
 }
 
+/// The answer to an adoption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Adopted {
+    /// Names the socket in requests.
+    pub opened: Opened,
+    /// What it is.
+    pub kind: Kind,
+    /// Slots of the region that its slot is in.
+    pub slots: u32,
+}
+
 /// The answer to a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -178,28 +204,42 @@ pub struct Report {
 impl<'a> Request<'a> {
     /// As octets.
     pub fn encode(&self) -> Vec<u8> {
-        let op = |number: u32| Writer::default().u32(number);
+        [self.head().octets(), self.tail()].concat()
+    }
+
+    /// What stands behind the head; empty but for requests that carry a payload or an order.
+    pub const fn tail(&self) -> &'a [u8] {
+        match *self {
+            Self::Connect { payload, .. } => payload,
+            Self::Administer { order } => order,
+            _ => &[],
+        }
+    }
+
+    /// All but the tail, without a memory allocation: for who may not make one.
+    pub fn head(&self) -> Head {
+        let op = |number: u32| Head::default().u32(number);
         match *self {
             Self::Hello { version } => op(1).u32(MAGIC).u32(version.into()),
             Self::Open { kind } => op(2).u32(kind as u32),
-            Self::Bind { token, address } => op(3).u64(token).octets(&address),
+            Self::Bind { token, address } => op(3).u64(token).put(&address),
             Self::UnbindAll { token } => op(4).u64(token),
             Self::Listen { token, pad } => op(5).u64(token).u32(pad),
-            Self::Connect { token, address, pad, payload } => {
-                op(6).u64(token).octets(&address).u32(pad).octets(payload)
-            }
-            Self::Administer { order } => op(64).octets(order),
+            Self::Connect { token, address, pad, .. } => op(6).u64(token).put(&address).u32(pad),
+            Self::Administer { .. } => op(64),
             Self::Shutdown { token } => op(7).u64(token),
             Self::Report { token } => op(8).u64(token),
             Self::SetOption { token, name, value } => op(9).u64(token).u32(name).u32(value),
             Self::GetOption { token, name } => op(10).u64(token).u32(name),
-            Self::Resolve { token, address } => op(11).u64(token).octets(&address),
+            Self::Resolve { token, address } => op(11).u64(token).put(&address),
             Self::Join { token, group } => {
-                group.iter().fold(op(12).u64(token), |writer, word| writer.u32(*word))
+                group.iter().fold(op(12).u64(token), |head, word| head.u32(*word))
             }
             Self::Leave { token } => op(13).u64(token),
+            Self::Adopt => op(14),
+            Self::Identity { node } => op(15).u32(node),
+            Self::LinkName { node, bearer } => op(16).u32(node).u32(bearer),
         }
-        .finish()
     }
 
     /// From octets; `None` for what no program of this version sends.
@@ -220,6 +260,15 @@ impl<'a> Request<'a> {
         if op == 2 {
             let kind = Kind::from_number(r.u32()?)?;
             return r.0.is_empty().then_some(Self::Open { kind });
+        }
+        let nodes = match op {
+            14 => Some(Self::Adopt),
+            15 => Some(Self::Identity { node: r.u32()? }),
+            16 => Some(Self::LinkName { node: r.u32()?, bearer: r.u32()? }),
+            _ => None,
+        };
+        if nodes.is_some() {
+            return nodes.filter(|_| r.0.is_empty());
         }
         let token = r.u64()?;
         let request = match op {
@@ -274,6 +323,20 @@ impl Opened {
     }
 }
 
+impl Adopted {
+    /// As an answer.
+    pub fn encode(self) -> Vec<u8> {
+        let answer = Writer::answer(0).u64(self.opened.token).u32(self.opened.slot);
+        answer.u32(self.kind as u32).u32(self.slots).finish()
+    }
+
+    /// From what follows the errno.
+    pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
+        let opened = Opened::decode(r)?;
+        Some(Self { opened, kind: Kind::from_number(r.u32()?)?, slots: r.u32()? })
+    }
+}
+
 impl Report {
     /// As an answer.
     pub fn encode(self) -> Vec<u8> {
@@ -324,6 +387,9 @@ mod tests {
             Request::Resolve { token, address },
             Request::Join { token, group: [1, 2, 3, 4] },
             Request::Leave { token },
+            Request::Adopt,
+            Request::Identity { node: 7 },
+            Request::LinkName { node: 7, bearer: 1 },
         ];
         for request in requests {
             let octets = request.encode();
@@ -349,6 +415,9 @@ mod tests {
         let raw = skip_errno(opened.encode());
         assert_eq!(Opened::decode(&mut Reader::new(&raw)), Some(opened));
         let local = SocketAddress { port: 1, node: 2 };
+        let adopted = Adopted { opened, kind: Kind::Dgram, slots: 9 };
+        let raw = skip_errno(adopted.encode());
+        assert_eq!(Adopted::decode(&mut Reader::new(&raw)), Some(adopted));
         for peer in [None, Some(SocketAddress { port: 3, node: 4 })] {
             let report = Report { local, peer, queued_messages: 5, queued_octets: 6 };
             let raw = skip_errno(report.encode());

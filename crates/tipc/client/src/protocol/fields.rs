@@ -1,5 +1,36 @@
 //! The fields of requests and answers: integers and octets one behind the other, in the machine's order.
 
+/// The fixed part of a request, on the stack.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Head {
+    octets: [u8; Self::LEN_MAX],
+    len: usize,
+}
+
+impl Head {
+    /// The longest: a connection request's number, token, address and padding.
+    const LEN_MAX: usize = 32;
+
+    /// The octets written.
+    pub fn octets(&self) -> &[u8] {
+        &self.octets[..self.len]
+    }
+
+    pub(super) fn u32(self, number: u32) -> Self {
+        self.put(&number.to_ne_bytes())
+    }
+
+    pub(super) fn u64(self, number: u64) -> Self {
+        self.put(&number.to_ne_bytes())
+    }
+
+    pub(super) fn put(mut self, octets: &[u8]) -> Self {
+        self.octets[self.len..][..octets.len()].copy_from_slice(octets);
+        self.len += octets.len();
+        self
+    }
+}
+
 /// Writes integers one behind the other.
 #[derive(Debug, Default)]
 pub struct Writer(Vec<u8>);
@@ -19,11 +50,6 @@ impl Writer {
     /// Adds a long integer.
     pub fn u64(mut self, number: u64) -> Self {
         self.0.extend_from_slice(&number.to_ne_bytes());
-        self
-    }
-
-    pub(super) fn octets(mut self, octets: &[u8]) -> Self {
-        self.0.extend_from_slice(octets);
         self
     }
 

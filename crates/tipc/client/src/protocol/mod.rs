@@ -15,7 +15,7 @@ pub mod record;
 pub mod slot;
 
 /// The version of everything here. A program and a `tipcd` of different versions refuse each other by name.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Largest payload of one message, in octets.
 pub const MESSAGE_LEN_MAX: usize = 66_000;

@@ -1,7 +1,7 @@
-//! What a program and `tipcd` share about one socket: four words of the client's region.
+//! What a program and `tipcd` share about one socket: eight words of the client's region, one line of a cache.
 
-/// Words of one slot.
-pub const WORDS: usize = 4;
+/// Words of one slot. `tipcd` zeroes all of them when it gives the slot away.
+pub const WORDS: usize = 8;
 
 /// Word 0, written by the program: messages taken out of the data descriptor since it was opened, modulo 2^64. From it `tipcd` knows
 /// which messages were not read when the socket closes, and returns them to their senders.
@@ -12,6 +12,10 @@ pub const STATE: usize = 1;
 pub const ERROR: usize = 2;
 /// Word 3, written by `tipcd`: the other end of the connection, port in the upper half and node in the lower.
 pub const PEER: usize = 3;
+
+/// Word 4 and up, the program's own, which `tipcd` never reads: what a socket is beyond what `tipcd` knows of it, so that the processes
+/// that share it share that too, across fork and exec.
+pub const OWN: usize = 4;
 
 /// Where a socket stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 mod views;
 
-pub(crate) use views::{bearer_lines, link_name, media};
+pub(crate) use views::{bearer_lines, link_name, media, name_of_link};
 
 use std::fs::File;
 use std::net::SocketAddr;

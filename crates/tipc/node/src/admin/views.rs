@@ -205,7 +205,7 @@ pub(super) fn monitor(runner: &mut Runner) -> MonitorView {
 }
 
 /// `OWN:INTERFACE-PEER:INTERFACE`; the peer's interface is unknown until it has answered.
-fn name_of_link(node: &Node, peer: &PeerReport, link: &LinkReport) -> String {
+pub(crate) fn name_of_link(node: &Node, peer: &PeerReport, link: &LinkReport) -> String {
     let own = node.id().map(|id| id.to_string()).unwrap_or_default();
     let bearer = node.bearers().find(|b| b.id == link.bearer);
     let interface = bearer.map(|b| text(&b.name)).unwrap_or_default();

@@ -14,7 +14,7 @@ pub(super) struct Client {
     /// `None` when it has closed it.
     pub(super) control: Option<OwnedFd>,
     pub(super) credentials: Option<Credentials>,
-    region: Option<SharedWords>,
+    region: Option<(SharedWords, OwnedFd)>,
     slots: u32,
     free: Vec<u32>,
     next: u32,
@@ -34,8 +34,15 @@ impl Client {
     /// Makes its region; the descriptor is for the program.
     pub(super) fn greet(&mut self, slots: u32) -> Result<OwnedFd, OsError> {
         let (region, fd) = SharedWords::create("tipcd-slots", slots as usize * slot::WORDS)?;
-        (self.region, self.slots) = (Some(region), slots);
-        Ok(fd)
+        let theirs = fd.try_clone().map_err(|e| OsError::new("dup", "slots", e))?;
+        (self.region, self.slots) = (Some((region, fd)), slots);
+        Ok(theirs)
+    }
+
+    /// Its region for another program: the descriptor and how many slots it has.
+    pub(super) fn share_region(&self) -> Option<(OwnedFd, u32)> {
+        let (_, fd) = self.region.as_ref()?;
+        Some((fd.try_clone().ok()?, self.slots))
     }
 
     /// Sockets it has.
@@ -64,7 +71,7 @@ impl Client {
     }
 
     pub(super) fn store(&self, slot: u32, word: usize, value: u64) {
-        if let Some(region) = &self.region {
+        if let Some((region, _)) = &self.region {
             region.word(slot as usize * slot::WORDS + word).store(value, Ordering::Release);
         }
     }
@@ -75,7 +82,7 @@ impl Client {
 
     /// What the program says it has taken out of the descriptor of a slot. Anybody's number: to be bounded by who uses it.
     pub(super) fn consumed(&self, slot: u32) -> u64 {
-        self.region.as_ref().map_or(0, |region| {
+        self.region.as_ref().map_or(0, |(region, _)| {
             region.word(slot as usize * slot::WORDS + slot::CONSUMED).load(Ordering::Acquire)
         })
     }

@@ -58,6 +58,8 @@ pub(super) struct Unread {
 pub(super) struct Local {
     pub(super) fd: OwnedFd,
     pub(super) token: u64,
+    /// The kernel's number of the program's end.
+    pub(super) cookie: u64,
     /// `None` while a request is offered.
     pub(super) port: Option<Port>,
     pub(super) kind: Kind,
@@ -102,7 +104,7 @@ pub(super) enum AfterLinger {
 impl Local {
     pub(super) fn new(
         fd: OwnedFd,
-        token: u64,
+        (token, cookie): (u64, u64),
         kind: Kind,
         (client, slot): (Place, u32),
         phase: Phase,
@@ -110,6 +112,7 @@ impl Local {
         Self {
             fd,
             token,
+            cookie,
             port: None,
             kind,
             client,

@@ -339,8 +339,9 @@ impl Service {
     ) -> Result<(OwnedFd, Place, u64), OsError> {
         let unix = if kind == Kind::Stream { UnixKind::Stream } else { UnixKind::Seqpacket };
         let (ours, theirs) = socket::unix_pair(unix)?;
-        let token = random::unguessable()?;
-        let place = self.sockets.insert(|_| Local::new(ours, token, kind, (client, slot), phase));
+        let (token, cookie) = (random::unguessable()?, socket::cookie(&theirs)?);
+        let names = (token, cookie);
+        let place = self.sockets.insert(|_| Local::new(ours, names, kind, (client, slot), phase));
         let Some(local) = self.sockets.get(place) else {
             return Err(OsError::new("socketpair", "", std::io::Error::other("no place")));
         };

@@ -3,11 +3,11 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use crossway_sys::epoll::Epoll;
-use crossway_sys::{Errno, fdpass};
+use crossway_sys::{Errno, fdpass, socket};
 use crossway_tipc_client::address::Binding;
 use crossway_tipc_client::protocol::VERSION;
 use crossway_tipc_client::protocol::control::{
-    Kind, LEN_MAX, Opened, Report, Request, VERSION_MISMATCH, Welcome, Writer,
+    Adopted, Kind, LEN_MAX, Opened, Report, Request, VERSION_MISMATCH, Welcome, Writer,
 };
 use crossway_tipc_client::protocol::slot::{Phase as SharedPhase, State};
 use crossway_tipc_proto::addr::{Port, Scope};
@@ -63,14 +63,16 @@ impl Service {
             return;
         };
         let mut octets = vec![0; LEN_MAX];
-        // Descriptors that come with a request mean nothing and are closed.
-        let len = match fdpass::receive(control, &mut octets, &mut Vec::new(), true) {
+        // Only with an adoption do they mean anything; they are closed in any case.
+        let mut fds = Vec::new();
+        let len = match fdpass::receive(control, &mut octets, &mut fds, true) {
             Ok(len) => len,
             Err(Errno::AGAIN) => return,
             Err(_) => 0,
         };
         let answer = match Request::decode(&octets[..len]) {
             Some(Request::Administer { order }) => return self.take_order(place, order),
+            Some(Request::Adopt) => self.adopt(place, &fds),
             Some(request) => self.answer(now, node, epoll, place, &request),
             None => None,
         };
@@ -111,7 +113,11 @@ impl Service {
             return None;
         }
         let token = match *request {
-            Request::Hello { .. } | Request::Administer { .. } => return None,
+            Request::Hello { .. } | Request::Administer { .. } | Request::Adopt => return None,
+            Request::Identity { node: address } => return Some(identity(node, address)),
+            Request::LinkName { node: address, bearer } => {
+                return Some(link_name(node, address, bearer));
+            }
             Request::Open { kind } => return Some(self.open_socket(node, epoll, client, kind)),
             Request::Bind { token, .. }
             | Request::UnbindAll { token }
@@ -180,9 +186,12 @@ impl Service {
             }
             Request::Join { group, .. } => Answer::of(join(now, node, port, group)),
             Request::Leave { .. } => Answer::of(node.leave(now, port).map_err(errno)),
-            Request::Hello { .. } | Request::Open { .. } | Request::Administer { .. } => {
-                return None;
-            }
+            Request::Hello { .. }
+            | Request::Open { .. }
+            | Request::Adopt
+            | Request::Identity { .. }
+            | Request::LinkName { .. }
+            | Request::Administer { .. } => return None,
         };
         // The program's next look at an epoch must see what its own request did.
         self.handle_events(now, node, epoll);
@@ -206,6 +215,23 @@ impl Service {
         let node = node.addr().unwrap_or_default().0;
         let octets = Welcome { version, slots, node }.encode();
         Some(Answer { octets, fds: vec![region, epochs] })
+    }
+
+    /// Names a socket to who shows its descriptor.
+    fn adopt(&self, client: Place, fds: &[OwnedFd]) -> Option<Answer> {
+        if !self.clients.get(client)?.is_greeted() {
+            return None;
+        }
+        let cookie = fds.first().and_then(|fd| socket::cookie(fd).ok());
+        let found = self.sockets.iter().find(|local| Some(local.cookie) == cookie);
+        let region =
+            found.and_then(|local| Some((local, self.clients.get(local.client)?.share_region()?)));
+        let Some((local, (region, slots))) = region else {
+            return Some(Answer::error(Errno::BADF));
+        };
+        let opened = Opened { token: local.token, slot: local.slot };
+        let octets = Adopted { opened, kind: local.kind, slots }.encode();
+        Some(Answer { octets, fds: vec![region] })
     }
 
     fn open_socket(&mut self, node: &mut Node, epoll: &Epoll, client: Place, kind: Kind) -> Answer {
@@ -356,6 +382,32 @@ fn join(
     let (loopback, events) = (flags & LOOPBACK != 0, flags & EVENTS != 0);
     let request = GroupRequest { group, instance, scope, loopback, events };
     node.join(now, port, request).map_err(errno)
+}
+
+/// The 16 octets that name a node for good; zeros for a lone one that has none.
+fn identity(node: &Node, address: u32) -> Answer {
+    let id = if node.addr().unwrap_or_default().0 == address {
+        Some(node.id().map_or([0; 16], |id| id.0))
+    } else {
+        node.peers().find(|peer| peer.addr.0 == address).map(|peer| peer.id.0)
+    };
+    id.map_or_else(
+        || Answer::error(Errno::ADDRNOTAVAIL),
+        |id| Answer { octets: [&[0; 4][..], &id].concat(), fds: Vec::new() },
+    )
+}
+
+/// "own node:interface-peer:interface".
+fn link_name(node: &Node, address: u32, bearer: u32) -> Answer {
+    let peer = node.peers().find(|peer| peer.addr.0 == address);
+    let name = peer.and_then(|peer| {
+        let link = peer.links.iter().find(|link| u32::from(link.bearer.0) == bearer)?;
+        Some(crate::admin::name_of_link(node, &peer, link))
+    });
+    name.map_or_else(
+        || Answer::error(Errno::ADDRNOTAVAIL),
+        |name| Answer { octets: [&[0; 4], name.as_bytes()].concat(), fds: Vec::new() },
+    )
 }
 
 fn report(node: &Node, port: Port) -> Answer {

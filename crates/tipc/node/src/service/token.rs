@@ -79,6 +79,11 @@ impl<T> Table<T> {
         place
     }
 
+    /// All tenants.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().map(|(_, (_, tenant))| tenant)
+    }
+
     #[inline]
     pub(crate) fn get_mut(&mut self, place: Place) -> Option<&mut T> {
         let (generation, value) = self.slots.get_mut(place.index as usize)?;
