@@ -16,6 +16,7 @@ mod node_socket;
 mod patiently;
 pub mod protocol;
 mod socket;
+pub mod unmodified;
 
 pub use address::{Address, Scope, ServiceRange, SocketAddress};
 pub use crossway_sys::Errno;

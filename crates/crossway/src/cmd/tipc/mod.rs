@@ -7,6 +7,7 @@ mod monitor;
 mod nametable;
 mod node;
 mod peer;
+mod run;
 mod socket;
 mod top;
 mod trace;
@@ -59,6 +60,8 @@ enum View {
     Top(top::Top),
     /// Writes all frames of all bearers to a file for tshark
     Trace(trace::Trace),
+    /// Runs an unmodified AF_TIPC program on a tipcd
+    Run(run::RunProgram),
 }
 
 /// What each view needs.
@@ -145,21 +148,22 @@ fn explain(error: AdminError) -> anyhow::Error {
 impl Run for Tipc {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         let path = self.socket.unwrap_or_else(default_path);
-        if let View::Wait(wait) = &self.view {
-            return wait.run(&path);
-        }
-        let tipcd = Administration::at(&path).map_err(explain)?;
-        let site = Site { tipcd, ui, json: self.json };
+        let json = self.json;
+        let site = || {
+            let tipcd = Administration::at(&path).map_err(explain)?;
+            anyhow::Ok(Site { tipcd, ui, json })
+        };
         match self.view {
-            View::Node(view) => view.run(&site),
-            View::Bearer(view) => view.run(&site),
-            View::Link(view) => view.run(&site),
-            View::Nametable(view) => view.run(&site),
-            View::Socket(view) => view.run(&site),
-            View::Peer(view) => view.run(&site),
+            View::Node(view) => view.run(&site()?),
+            View::Bearer(view) => view.run(&site()?),
+            View::Link(view) => view.run(&site()?),
+            View::Nametable(view) => view.run(&site()?),
+            View::Socket(view) => view.run(&site()?),
+            View::Peer(view) => view.run(&site()?),
             View::Wait(view) => view.run(&path),
-            View::Top(view) => view.run(&site),
-            View::Trace(view) => view.run(&site),
+            View::Top(view) => view.run(&site()?),
+            View::Trace(view) => view.run(&site()?),
+            View::Run(program) => program.run(&path),
         }
     }
 }

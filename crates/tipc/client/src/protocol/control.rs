@@ -16,6 +16,9 @@ pub const MAGIC: u32 = 0x4357_5450;
 /// EPROTO: the two ends speak different versions.
 pub const VERSION_MISMATCH: i32 = 71;
 
+/// An option that is not the kernel's: octets of the receive queue, which there is SO_RCVBUF.
+pub const RECEIVE_OCTETS: u32 = 0x1_0008;
+
 /// What a socket is, in the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {

@@ -1,0 +1,221 @@
+//! Programs that know nothing of a `tipcd`, on one: the library of `crates/tipc/preload` before the C library. What they print on a
+//! kernel's AF_TIPC, in a guest, they have to print here.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crossway_netlab::{Guest, GuestSpec, NetError};
+use crossway_tipc_client::LoneTipcd;
+
+/// Nothing here takes so long, in seconds, unless it hangs.
+const WATCHDOG: &str = "120";
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/unmodified").join(path)
+}
+
+/// The library, built.
+fn library() -> PathBuf {
+    let build = ["build", "--quiet", "-p", "crossway-tipc-preload"];
+    let status = Command::new(env!("CARGO")).args(build).status().unwrap();
+    assert!(status.success(), "the library does not build");
+    let bin = Path::new(env!("CARGO_BIN_EXE_conformance-guest-part"));
+    bin.parent().unwrap().join("libcrossway_tipc_preload.so")
+}
+
+/// A program of the folder, compiled as distributions do.
+fn compiled(name: &str, dir: &Path) -> Option<PathBuf> {
+    let program = dir.join(name);
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-D_FORTIFY_SOURCE=2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+        .arg(&program)
+        .arg(here(&format!("programs/{name}.c")));
+    let Ok(output) = cc.output() else {
+        eprintln!("SKIP {name}.c: no C compiler; install gcc");
+        return None;
+    };
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    Some(program)
+}
+
+/// A tipcd and what makes programs use it.
+struct Site {
+    tipcd: LoneTipcd,
+    library: PathBuf,
+    dir: tempfile::TempDir,
+}
+
+impl Site {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conformance-guest-part"));
+        command.arg("tipcd");
+        let tipcd = LoneTipcd::start(command, &dir.path().join("tipcd.sock")).unwrap();
+        Self { tipcd, library: library(), dir }
+    }
+
+    fn run(&self, words: &[&Path]) -> Output {
+        Command::new("timeout")
+            .arg(WATCHDOG)
+            .args(words)
+            .env("LD_PRELOAD", &self.library)
+            .env("TIPCD_SOCKET", self.tipcd.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+}
+
+/// What a program printed; it must have ended well.
+fn printed(what: &str, output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what}: {}\n{text}{errors}", output.status);
+    assert_eq!(errors, "", "{what}");
+    text
+}
+
+/// The same program in a guest whose kernel has AF_TIPC. `None` where none can be booted; that is told with the cause.
+fn in_guest(name: &str, words: &[&Path]) -> Option<String> {
+    let spec = GuestSpec {
+        name: format!("{name}{:x}", std::process::id()),
+        memory_mib: 256,
+        program: PathBuf::from(env!("CARGO_BIN_EXE_conformance-guest-part")),
+    };
+    let guest = match Guest::boot(&spec, None) {
+        Ok(guest) => guest,
+        Err(why @ (NetError::NoPrivilege | NetError::MissingTool { .. })) => {
+            eprintln!("SKIP {name} on a kernel: {why}");
+            return None;
+        }
+        Err(why) => panic!("{why}"),
+    };
+    let prefix = guest.prefix();
+    let mut command = Command::new(&prefix[0]);
+    command.args(&prefix[1..]).args(["timeout", WATCHDOG]).args(words);
+    Some(printed("on a kernel", &command.stdin(Stdio::null()).output().unwrap()))
+}
+
+/// A C program prints the same over a tipcd and on a kernel.
+fn c_program(name: &str) {
+    let site = Site::new();
+    let Some(program) = compiled(name, site.dir.path()) else { return };
+    let ours = printed("on a tipcd", &site.run(&[&program]));
+    assert!(ours.lines().count() > 20, "{ours}");
+    if let Some(kernels) = in_guest(name, &[&program]) {
+        differ(&kernels, &ours, &[]);
+    }
+}
+
+/// Compares line by line; `known` lines are those that must differ, by their beginnings.
+fn differ(kernels: &str, ours: &str, known: &[&str]) {
+    let differing: Vec<String> = kernels
+        .lines()
+        .zip(ours.lines())
+        .filter(|(kernel, our)| kernel != our)
+        .map(|(kernel, our)| format!("kernel: {kernel}\n  here: {our}"))
+        .filter(|both| !known.iter().any(|k| both.starts_with(&format!("kernel: {k}"))))
+        .collect();
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+    assert_eq!(kernels.lines().count(), ours.lines().count(), "{kernels}\n---\n{ours}");
+}
+
+#[test]
+fn every_call_in_one_process() {
+    c_program("calls");
+}
+
+#[test]
+fn descriptors_in_other_processes_threads_and_handlers() {
+    c_program("processes");
+}
+
+#[test]
+fn pythons_socket_module_gives_what_it_gives_on_a_kernel() {
+    let python = Path::new("/usr/bin/python3");
+    if !python.exists() {
+        return eprintln!("SKIP python: {} is missing; install python3", python.display());
+    }
+    let site = Site::new();
+    let table = here("table.py");
+    let ours = printed("on a tipcd", &site.run(&[python, &table]));
+    assert_eq!(ours.lines().count(), 345, "{ours}");
+    let known = [
+        // Beyond TIPC's window the descriptor's own buffer takes messages.
+        "connections: messages of 1000 octets until the window is full",
+        // A descriptor does not know of the group's members; the send says EHOSTUNREACH.
+        "groups: ready alone",
+    ];
+    if let Some(kernels) = in_guest("table", &[python, &table]) {
+        differ(&kernels, &ours, &known);
+    }
+}
+
+#[test]
+fn without_a_tipcd_the_program_is_told_once_and_gets_eafnosupport() {
+    let site = Site::new();
+    let Some(program) = compiled("calls", site.dir.path()) else { return };
+    let output = Command::new("timeout")
+        .arg(WATCHDOG)
+        .arg(&program)
+        .env("LD_PRELOAD", &site.library)
+        .env("TIPCD_SOCKET", site.dir.path().join("nobody"))
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(errors.matches("no tipcd at").count(), 1, "{errors}");
+    assert!(errors.contains("Address family not supported"), "{errors}");
+}
+
+#[test]
+fn sockets_of_a_tipcd_that_ended_say_so_and_new_ones_use_its_successor() {
+    let python = Path::new("/usr/bin/python3");
+    if !python.exists() {
+        return eprintln!("SKIP python: {} is missing; install python3", python.display());
+    }
+    let site = Site::new();
+    let script = site.dir.path().join("outlives.py");
+    std::fs::write(
+        &script,
+        "import errno, socket as S, sys\n\
+         def code(call, *words):\n\
+         \x20   try:\n\
+         \x20       return call(*words)\n\
+         \x20   except OSError as e:\n\
+         \x20       return errno.errorcode[e.errno]\n\
+         old = S.socket(S.AF_TIPC, S.SOCK_RDM)\n\
+         print('ready', flush=True)\n\
+         sys.stdin.readline()\n\
+         print(code(old.bind, (S.TIPC_ADDR_NAMESEQ, 18900, 0, 0, 2)), code(old.recv, 10))\n\
+         new = S.socket(S.AF_TIPC, S.SOCK_RDM)\n\
+         new.bind((S.TIPC_ADDR_NAMESEQ, 18900, 0, 0, 2))\n\
+         new.sendto(b'hello', (S.TIPC_ADDR_NAME, 18900, 0, 0))\n\
+         print(new.recv(10), code(old.bind, (S.TIPC_ADDR_NAMESEQ, 18900, 0, 0, 2)))\n",
+    )
+    .unwrap();
+    let mut child = Command::new("timeout")
+        .arg(WATCHDOG)
+        .args([python, &script])
+        .env("LD_PRELOAD", &site.library)
+        .env("TIPCD_SOCKET", site.tipcd.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    let path = site.tipcd.path().to_owned();
+    let Site { tipcd, library: _library, dir: _dir } = site;
+    drop(tipcd);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conformance-guest-part"));
+    command.arg("tipcd");
+    let _successor = LoneTipcd::start(command, &path).unwrap();
+    drop(child.stdin.take());
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut said, &mut rest).unwrap();
+    assert!(child.wait().unwrap().success(), "{rest}");
+    assert_eq!(rest, "ENETDOWN ENETDOWN\nb'hello' ENETDOWN\n");
+}

@@ -1,0 +1,94 @@
+/* What the programs of this folder share: plain AF_TIPC, as for any kernel. They print what calls give; a test compares that. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/tipc.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* "what: value", and the errno by name of what failed. */
+static inline long told(const char *what, long value)
+{
+	if (value < 0)
+		printf("%s: %s\n", what, strerrorname_np(errno));
+	else
+		printf("%s: %ld\n", what, value);
+	fflush(stdout);
+	return value;
+}
+
+#define CALL(call) told(#call, (call))
+
+static inline void must(const char *what, long value)
+{
+	if (value < 0) {
+		fprintf(stderr, "%s: %s\n", what, strerror(errno));
+		exit(1);
+	}
+}
+
+#define MUST(call) must(#call, (call))
+
+static inline struct sockaddr_tipc service(__u32 type, __u32 instance)
+{
+	struct sockaddr_tipc a = {.family = AF_TIPC, .addrtype = TIPC_SERVICE_ADDR, .scope = TIPC_CLUSTER_SCOPE};
+	a.addr.name.name.type = type;
+	a.addr.name.name.instance = instance;
+	return a;
+}
+
+static inline struct sockaddr_tipc range(__u32 type, __u32 lower, __u32 upper)
+{
+	struct sockaddr_tipc a = {.family = AF_TIPC, .addrtype = TIPC_SERVICE_RANGE, .scope = TIPC_CLUSTER_SCOPE};
+	a.addr.nameseq.type = type;
+	a.addr.nameseq.lower = lower;
+	a.addr.nameseq.upper = upper;
+	return a;
+}
+
+#define ADDRESS(a) (struct sockaddr *)&(a), sizeof(a)
+
+static inline int opened(int kind)
+{
+	int fd = socket(AF_TIPC, kind, 0);
+	must("socket", fd);
+	return fd;
+}
+
+static inline int bound(int kind, __u32 type)
+{
+	struct sockaddr_tipc a = range(type, 0, 9);
+	int fd = opened(kind);
+	if (kind == SOCK_STREAM || kind == SOCK_SEQPACKET)
+		MUST(listen(fd, 4));
+	MUST(bind(fd, ADDRESS(a)));
+	return fd;
+}
+
+static inline int connected(int kind, __u32 type)
+{
+	struct sockaddr_tipc a = service(type, 1);
+	int fd = opened(kind);
+	MUST(connect(fd, ADDRESS(a)));
+	return fd;
+}
+
+/* Waits until a descriptor has these events; fails rather than hang. */
+static inline void await(int fd, short events)
+{
+	struct pollfd p = {.fd = fd, .events = events};
+	must("poll", poll(&p, 1, 20000) == 1 ? 0 : -1);
+}
+
+#endif

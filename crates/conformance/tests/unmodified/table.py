@@ -1,0 +1,13 @@
+"""The calls of the table that holds the node to a kernel, each with what Python's own socket module gives for it."""
+
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../../tipc/node/tests/interop"))
+
+import ends
+import errno_table
+
+for what, got in errno_table.run(ends.Kernel()):
+    print(what, "=", got if not isinstance(got, bytes) or len(got) < 40 else len(got))

@@ -1,0 +1,304 @@
+//! Starting programs that know nothing of a `tipcd`, with the library that answers their AF_TIPC calls (crates/tipc/preload).
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::SOCKET_VARIABLE;
+
+/// The library's file.
+pub const LIBRARY: &str = "libcrossway_tipc_preload.so";
+
+/// The loader's variable.
+const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+
+/// How many interpreters may stand before each other; the kernel's limit is lower.
+const SCRIPTS_MAX: usize = 6;
+
+/// Why a program cannot be started so.
+#[derive(Debug, thiserror::Error)]
+pub enum CannotRun {
+    /// There is no library.
+    #[error("no {LIBRARY} in {looked}: install it (make install), or say where it is (--library)")]
+    NoLibrary {
+        /// Where it was looked for.
+        looked: String,
+    },
+    /// The loader takes its path for several.
+    #[error("{} has a space or a colon in its path, which {PRELOAD_VARIABLE} cannot hold: copy it elsewhere (--library)", .path.display())]
+    LibraryPath {
+        /// The library.
+        path: PathBuf,
+    },
+    /// There is no such program.
+    #[error("{}: no such program; check its name and $PATH", .program.display())]
+    NotFound {
+        /// What was asked for.
+        program: PathBuf,
+    },
+    /// The program is there and cannot be looked at.
+    #[error("cannot look at {}: {source}", .path.display())]
+    Unreadable {
+        /// The program.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Nothing is loaded before a program that loads nothing.
+    #[error(
+        "{} is linked statically, so no library can come before its calls: link it dynamically, or write it for Crossway's C library (crossway_tipc.h)",
+        .path.display()
+    )]
+    Static {
+        /// The program.
+        path: PathBuf,
+    },
+    /// The library is for another machine or C library.
+    #[error("{} is {what}, and the library is not: use a build for this machine's C library", .path.display())]
+    Foreign {
+        /// The program.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// The loader does not trust who starts it.
+    #[error(
+        "{} runs with another's rights (setuid or setgid), so the loader ignores {PRELOAD_VARIABLE}: start it as its owner",
+        .path.display()
+    )]
+    Privileged {
+        /// The program.
+        path: PathBuf,
+    },
+}
+
+/// Finds the library: beside the program `own`, or in the `lib` beside its directory.
+///
+/// # Errors
+/// [`CannotRun::NoLibrary`], [`CannotRun::LibraryPath`].
+pub fn library(own: &Path) -> Result<PathBuf, CannotRun> {
+    let dir = own.parent().unwrap_or(Path::new("/"));
+    let places = [dir.to_owned(), dir.join("../lib")];
+    let found = places.iter().map(|place| place.join(LIBRARY)).find(|path| path.is_file());
+    let Some(path) = found else {
+        let looked: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
+        return Err(CannotRun::NoLibrary { looked: looked.join(" or ") });
+    };
+    loadable(&path)
+}
+
+/// A library's path as the loader can be given it.
+///
+/// # Errors
+/// [`CannotRun::NoLibrary`], [`CannotRun::LibraryPath`].
+pub fn loadable(path: &Path) -> Result<PathBuf, CannotRun> {
+    let path = path
+        .canonicalize()
+        .map_err(|_| CannotRun::NoLibrary { looked: path.display().to_string() })?;
+    if path.as_os_str().as_bytes().iter().any(|octet| matches!(octet, b' ' | b':')) {
+        return Err(CannotRun::LibraryPath { path });
+    }
+    Ok(path)
+}
+
+/// The command that runs a program with the library and the tipcd at `socket`.
+///
+/// # Errors
+/// [`CannotRun`] when the library would not be loaded.
+pub fn command(
+    library: &Path,
+    socket: &Path,
+    program: &OsStr,
+    arguments: &[OsString],
+) -> Result<Command, CannotRun> {
+    let path = find(program)?;
+    check(&path, SCRIPTS_MAX)?;
+    let mut preload = library.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os(PRELOAD_VARIABLE).filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    let mut command = Command::new(program);
+    command.args(arguments).env(PRELOAD_VARIABLE, preload);
+    // A relative path would not outlive a change of directory.
+    let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
+    command.env(SOCKET_VARIABLE, socket);
+    Ok(command)
+}
+
+/// The file of a program.
+fn find(program: &OsStr) -> Result<PathBuf, CannotRun> {
+    let executable = |path: &Path| {
+        fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    };
+    let path = Path::new(program);
+    let found = if program.as_bytes().contains(&b'/') {
+        Some(path.to_owned()).filter(|path| executable(path))
+    } else {
+        let dirs = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&dirs).map(|dir| dir.join(path)).find(|path| executable(path))
+    };
+    found.ok_or_else(|| CannotRun::NotFound { program: path.to_owned() })
+}
+
+/// Whether the loader will load the library with a program.
+fn check(path: &Path, scripts_left: usize) -> Result<(), CannotRun> {
+    let unreadable = |source| CannotRun::Unreadable { path: path.to_owned(), source };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        // What may be run but not read cannot be told anything about.
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(()),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let about = file.metadata().map_err(unreadable)?;
+    let own = fs::metadata("/proc/self").map_err(unreadable)?;
+    let (mode, path) = (about.permissions().mode(), path.to_owned());
+    let other_user = mode & 0o4000 != 0 && about.uid() != own.uid();
+    if other_user || (mode & 0o2000 != 0 && about.gid() != own.gid()) {
+        return Err(CannotRun::Privileged { path });
+    }
+    let mut start = Vec::new();
+    (&file).take(4096).read_to_end(&mut start).map_err(unreadable)?;
+    if let Some(line) = start.strip_prefix(b"#!") {
+        let line = line.split(|octet| *octet == b'\n').next().unwrap_or_default();
+        let mut words = line.split(|octet| matches!(octet, b' ' | b'\t')).filter(|w| !w.is_empty());
+        return match words.next() {
+            Some(interpreter) if scripts_left > 0 => {
+                check(Path::new(OsStr::from_bytes(interpreter)), scripts_left - 1)
+            }
+            _ => Ok(()),
+        };
+    }
+    let Some(program) = Elf::read(&file, &start) else { return Ok(()) };
+    let of_library = File::open("/proc/self/exe").ok().and_then(|own| {
+        let mut start = Vec::new();
+        (&own).take(4096).read_to_end(&mut start).ok()?;
+        Elf::read(&own, &start)
+    });
+    if of_library.is_some_and(|own| own.machine != program.machine) {
+        return Err(CannotRun::Foreign { path, what: "for another machine" });
+    }
+    match program.loader {
+        None => Err(CannotRun::Static { path }),
+        Some(loader) if loader.windows(4).any(|part| part == b"musl") => {
+            Err(CannotRun::Foreign { path, what: "linked with musl" })
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// What of an ELF file tells who loads it.
+struct Elf {
+    /// Class, byte order and machine.
+    machine: [u8; 4],
+    /// The path of its loader.
+    loader: Option<Vec<u8>>,
+}
+
+impl Elf {
+    /// `None` for what is no ELF file of this byte order.
+    fn read(file: &File, start: &[u8]) -> Option<Self> {
+        const WIDE: u8 = 2;
+        const INTERPRETER: u32 = 3;
+        if !start.starts_with(b"\x7fELF") {
+            return None;
+        }
+        let half = |raw: &[u8], at: usize| {
+            Some(u16::from_le_bytes(*raw.get(at..)?.first_chunk()?)).map(usize::from)
+        };
+        let long = |raw: &[u8], at: usize| Some(u64::from_le_bytes(*raw.get(at..)?.first_chunk()?));
+        let machine = [*start.get(4)?, *start.get(5)?, *start.get(18)?, *start.get(19)?];
+        if machine[0] != WIDE {
+            // Of another width than any machine that this runs on.
+            return Some(Self { machine, loader: Some(Vec::new()) });
+        }
+        let (table, len, count) = (long(start, 32)?, half(start, 54)?, half(start, 56)?);
+        let mut loader = None;
+        for n in 0..count {
+            let mut entry = vec![0; len.max(56)];
+            file.read_exact_at(&mut entry, table + (n * len) as u64).ok()?;
+            if u32::from_le_bytes(*entry.first_chunk()?) == INTERPRETER {
+                let mut path = vec![0; usize::try_from(long(&entry, 32)?).ok()?.min(4096)];
+                file.read_exact_at(&mut path, long(&entry, 8)?).ok()?;
+                loader = Some(path);
+            }
+        }
+        Some(Self { machine, loader })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(path: &Path) -> Result<Command, CannotRun> {
+        command(Path::new("/lib/x.so"), Path::new("tipcd.sock"), path.as_os_str(), &[])
+    }
+
+    #[test]
+    fn what_cannot_be_preloaded_is_refused_by_its_cause() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str, content: &[u8], mode: u32| {
+            let path = dir.path().join(name);
+            fs::write(&path, content).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        let own = fs::read("/proc/self/exe").unwrap();
+        assert!(sh(Path::new("/bin/sh")).is_ok());
+        assert!(command(Path::new("/x"), Path::new("/y"), OsStr::new("sh"), &[]).is_ok());
+        assert!(matches!(sh(Path::new("/nowhere/x")), Err(CannotRun::NotFound { .. })));
+        let plain = at("plain", b"#!/bin/sh\n", 0o644);
+        assert!(matches!(sh(&plain), Err(CannotRun::NotFound { .. })), "not executable");
+        assert!(sh(&at("script", b"#! /bin/sh -e\n", 0o755)).is_ok());
+
+        // The same file without any program header: nobody loads it.
+        let mut header = own[..64].to_vec();
+        header[56..58].fill(0);
+        let fixed = at("static", &header, 0o755);
+        assert!(matches!(sh(&fixed), Err(CannotRun::Static { .. })));
+        let script = format!("#!{}\n", fixed.display());
+        let script = at("by-static", script.as_bytes(), 0o755);
+        assert!(matches!(sh(&script), Err(CannotRun::Static { path }) if path == fixed));
+        header[18] ^= 1;
+        let foreign = at("foreign", &header, 0o755);
+        assert!(matches!(sh(&foreign), Err(CannotRun::Foreign { .. })));
+        let looped = dir.path().join("looped");
+        let text = format!("#!{}\n", looped.display());
+        assert!(sh(&at("looped", text.as_bytes(), 0o755)).is_ok(), "the kernel says ELOOP");
+    }
+
+    #[test]
+    fn the_library_is_found_beside_the_program_or_in_lib() {
+        let dir = tempfile::tempdir().unwrap();
+        let (bin, lib) = (dir.path().join("bin"), dir.path().join("lib"));
+        fs::create_dir(&bin).unwrap();
+        fs::create_dir(&lib).unwrap();
+        let own = bin.join("crossway");
+        let missing = library(&own).unwrap_err().to_string();
+        assert!(missing.contains(&bin.display().to_string()), "{missing}");
+        fs::write(lib.join(LIBRARY), "").unwrap();
+        let real = |path: PathBuf| path.canonicalize().unwrap();
+        assert_eq!(library(&own).unwrap(), real(lib.join(LIBRARY)));
+        fs::write(bin.join(LIBRARY), "").unwrap();
+        assert_eq!(library(&own).unwrap(), real(bin.join(LIBRARY)));
+        let spaced = dir.path().join("a b");
+        fs::write(&spaced, "").unwrap();
+        assert!(matches!(loadable(&spaced), Err(CannotRun::LibraryPath { .. })));
+    }
+
+    #[test]
+    fn the_environment_names_library_and_tipcd() {
+        let command = sh(Path::new("/bin/sh")).unwrap();
+        let value = |name: &str| {
+            let found = command.get_envs().find(|(key, _)| *key == name);
+            found.and_then(|(_, value)| value).unwrap().to_owned()
+        };
+        assert!(value(PRELOAD_VARIABLE).as_bytes().starts_with(b"/lib/x.so"));
+        assert!(Path::new(&value(SOCKET_VARIABLE)).is_absolute());
+    }
+}

@@ -1,0 +1,45 @@
+//! Sockets that this process did not open: left open by a program before it (exec), or sent to it (SCM_RIGHTS).
+
+use std::ffi::c_int;
+
+use crossway_sys::proc::is_unix_socket;
+use crossway_sys::socket::peer_credentials;
+use crossway_tipc_client::protocol::control::{Adopted, Reader, Request};
+
+use crate::socket::Handle;
+use crate::{control, ffi, table};
+
+/// Looks through all descriptors of the process.
+pub(crate) fn inherited() {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
+    let numbers = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
+    let all: Vec<c_int> = numbers.collect();
+    for fd in all {
+        adopt(fd);
+    }
+}
+
+/// Notes a descriptor, if it is a TIPC socket of the tipcd.
+pub(crate) fn adopt(fd: c_int) {
+    let Some(borrowed) = ffi::borrow(fd) else { return };
+    // Whose pair it is: tipcd made those of TIPC sockets. Few processes have a UNIX socket that somebody else made.
+    let Some(maker) = is_unix_socket(borrowed).then(|| peer_credentials(borrowed).ok()).flatten()
+    else {
+        return;
+    };
+    if maker.pid == std::process::id() || control::is_hidden(fd) {
+        return;
+    }
+    if control::tipcd() != Some(maker.pid) {
+        return;
+    }
+    let Ok(mut answer) = control::show(&Request::Adopt, borrowed) else { return };
+    let adopted = Adopted::decode(&mut Reader::new(answer.octets()));
+    let (Some(adopted), Some(region)) = (adopted, answer.fds.pop()) else { return };
+    let Some(region) = control::map_region(region, adopted.slots) else { return };
+    let Adopted { opened, kind, .. } = adopted;
+    if control::has_slot(region, opened.slot) {
+        let handle = Handle { fd, kind, region, slot: opened.slot, token: opened.token };
+        ffi::without_signals(|| table::put(&handle));
+    }
+}

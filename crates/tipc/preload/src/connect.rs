@@ -1,0 +1,115 @@
+//! Asking for connections.
+
+use std::ffi::c_int;
+
+use crossway_sys::Errno;
+use crossway_tipc_client::Address;
+use crossway_tipc_client::address::ENCODED_LEN;
+use crossway_tipc_client::protocol::control::Request;
+use crossway_tipc_client::protocol::slot::Phase;
+
+use crate::control::{self, MOST_PARTS};
+use crate::ffi::{self, Parts};
+use crate::socket::{Handle, PADDED};
+
+/// How often a waiting connect looks whether tipcd gave up; success and refusal wake it at once.
+const GLANCE_MS: c_int = 50;
+
+/// Whether it is an address that the kernel takes to send or connect to.
+pub(crate) fn is_sane(address: &[u8; ENCODED_LEN]) -> bool {
+    match Address::decode(address) {
+        Ok(Address::Range(range)) => range.lower <= range.upper,
+        Ok(_) => true,
+        Err(_) => false,
+    }
+}
+
+impl Handle {
+    pub(crate) fn connect(&self, address: &[u8; ENCODED_LEN]) -> Result<(), Errno> {
+        if self.group() != 0 {
+            return Err(Errno::INVAL);
+        }
+        let connected_kind = self.kind.is_connected_kind();
+        if u16::from_ne_bytes([address[0], address[1]]) == libc::AF_UNSPEC as u16 {
+            return if connected_kind {
+                Err(Errno::INVAL)
+            } else {
+                self.set_destination(None);
+                Ok(())
+            };
+        }
+        if !is_sane(address) {
+            return Err(Errno::INVAL);
+        }
+        if !connected_kind {
+            self.set_destination(Some(address));
+            return Ok(());
+        }
+        if matches!(Address::decode(address), Ok(Address::Range(_))) {
+            return Err(Errno::INVAL);
+        }
+        let waits = !ffi::is_nonblocking(self.fd);
+        match self.state().phase {
+            Phase::Open => {
+                // What an earlier request left behind is of no interest to this one.
+                self.take_error();
+                self.request_connection(address, &Parts::default())?;
+                if !waits {
+                    return Err(Errno::INPROGRESS);
+                }
+            }
+            Phase::Connecting if !waits => return Err(Errno::ALREADY),
+            Phase::Connecting => {}
+            Phase::Connected => return Err(Errno::ISCONN),
+            Phase::Listening | Phase::Disconnected => return Err(Errno::INVAL),
+        }
+        self.await_connection()
+    }
+
+    /// Asks for a connection, `payload` being the first message.
+    pub(crate) fn request_connection(
+        &self,
+        address: &[u8; ENCODED_LEN],
+        payload: &Parts<'_>,
+    ) -> Result<(), Errno> {
+        let pad = self.pad()?;
+        let request = Request::Connect { token: self.token, address: *address, pad, payload: &[] };
+        let outcome = payload.with_slices::<MOST_PARTS, _>(|tail| control::ask(&request, tail));
+        match outcome {
+            Err(Errno::INPROGRESS) => {
+                self.set_destination(Some(address));
+                Ok(())
+            }
+            outcome => {
+                // tipcd has thrown the filling away.
+                if pad > 0 {
+                    self.unmark(PADDED);
+                }
+                outcome.map(drop).and(Err(Errno::PROTO))
+            }
+        }
+    }
+
+    /// Waits for the answer, which tipcd gives in the time that the socket's option says.
+    pub(crate) fn await_connection(&self) -> Result<(), Errno> {
+        loop {
+            match self.state().phase {
+                Phase::Connecting => {}
+                Phase::Connected => return Ok(()),
+                phase => {
+                    return match self.take_error() {
+                        Some(errno) => Err(errno),
+                        // Accepted, and over before anybody looked: the end is what is received next, as from a kernel.
+                        None if phase == Phase::Disconnected && self.peer().port != 0 => Ok(()),
+                        None => Err(Errno::CONNREFUSED),
+                    };
+                }
+            }
+            let ready = ffi::wait(self.fd, libc::POLLOUT, GLANCE_MS)?;
+            if ready && self.state().phase == Phase::Connecting {
+                // Only a tipcd that ended wakes without an answer.
+                return Err(Errno::NETDOWN);
+            }
+        }
+    }
+}

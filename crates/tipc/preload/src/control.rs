@@ -1,0 +1,324 @@
+//! The process's connection to tipcd, and the memory that it shares with it.
+//!
+//! The connection's descriptor is the library's own: it lies high, and what the program does to descriptors by number leaves it alone.
+
+use std::ffi::c_int;
+use std::fs::File;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_sys::socket::{self, Kind as UnixKind};
+use crossway_sys::words::{SharedWords, WatchedWords};
+use crossway_sys::{Errno, fdpass, records};
+use crossway_tipc_client::Error;
+use crossway_tipc_client::protocol::control::{Reader, Request, VERSION_MISMATCH, Welcome};
+use crossway_tipc_client::protocol::{VERSION, epoch, slot};
+
+use crate::ffi;
+use crate::process::{self, Own};
+
+/// A tipcd answers at once; one that takes longer hangs.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Regions that a process may have to do with: its own, those of its parents, those of adopted sockets.
+const REGIONS: usize = 1024;
+
+/// Memory that was mapped, known by the number of its file. Entries are only added, under the lock of [`Own`].
+struct Maps<T, const N: usize> {
+    inodes: [AtomicU64; N],
+    maps: [OnceLock<T>; N],
+}
+
+impl<T, const N: usize> Maps<T, N> {
+    const fn new() -> Self {
+        Self { inodes: [const { AtomicU64::new(0) }; N], maps: [const { OnceLock::new() }; N] }
+    }
+
+    /// The place of the memory behind a descriptor.
+    fn place(&self, fd: OwnedFd, open: impl FnOnce(&OwnedFd) -> Option<T>) -> Option<usize> {
+        let file = File::from(fd);
+        let inode = file.metadata().ok()?.ino();
+        for (place, (known, map)) in self.inodes.iter().zip(&self.maps).enumerate() {
+            if map.get().is_none() {
+                map.set(open(&file.into())?).ok()?;
+                known.store(inode, Ordering::Release);
+                return Some(place);
+            }
+            if known.load(Ordering::Acquire) == inode {
+                return Some(place);
+            }
+        }
+        None
+    }
+}
+
+static REGIONS_HERE: Maps<SharedWords, REGIONS> = Maps::new();
+static EPOCHS: Maps<WatchedWords, 256> = Maps::new();
+/// Which of these is the present tipcd's.
+static EPOCHS_NOW: AtomicU64 = AtomicU64::new(0);
+
+/// The connection's descriptor in this process or, right after a fork, in its parent; -1 for none.
+static HIDDEN: AtomicI32 = AtomicI32::new(-1);
+/// The kernel's number of that socket, lest another be taken for it.
+static HIDDEN_COOKIE: AtomicU64 = AtomicU64::new(0);
+
+/// What an answer carries beyond its errno.
+pub(crate) struct Answer {
+    octets: [u8; 256],
+    len: usize,
+    pub(crate) fds: Vec<OwnedFd>,
+}
+
+impl Answer {
+    /// What follows the errno.
+    pub(crate) fn octets(&self) -> &[u8] {
+        self.octets.get(4..self.len).unwrap_or_default()
+    }
+}
+
+/// Where the tipcd is.
+pub(crate) fn path() -> &'static PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(crossway_tipc_client::default_path)
+}
+
+/// Maps a region; its place.
+pub(crate) fn map_region(fd: OwnedFd, slots: u32) -> Option<u32> {
+    let words = slots as usize * slot::WORDS;
+    let place = REGIONS_HERE.place(fd, |fd| SharedWords::open(fd, words).ok())?;
+    u32::try_from(place).ok()
+}
+
+/// Whether a region has a slot.
+pub(crate) fn has_slot(region: u32, slot: u32) -> bool {
+    let region = REGIONS_HERE.maps.get(region as usize).and_then(OnceLock::get);
+    region.is_some_and(|r| r.has(slot as usize * slot::WORDS + slot::WORDS - 1))
+}
+
+/// A word of a region; of one that is not there, a word that nobody else reads.
+pub(crate) fn region_word(region: u32, word: usize) -> &'static AtomicU64 {
+    static NOTHING: AtomicU64 = AtomicU64::new(0);
+    match REGIONS_HERE.maps.get(region as usize).and_then(OnceLock::get) {
+        Some(region) if region.has(word) => region.word(word),
+        _ => &NOTHING,
+    }
+}
+
+/// The count of an epoch, and which tipcd's.
+pub(crate) fn epoch(index: usize) -> (u64, u64) {
+    let now = EPOCHS_NOW.load(Ordering::Acquire);
+    let epochs = EPOCHS.maps.get(now as usize).and_then(OnceLock::get);
+    (epochs.map_or(0, |epochs| epochs.load(index % epoch::COUNT)), now)
+}
+
+/// Whether a descriptor is the library's own.
+pub(crate) fn is_hidden(fd: c_int) -> bool {
+    fd >= 0 && HIDDEN.load(Ordering::Relaxed) == fd && is_connection(fd)
+}
+
+/// The library's own descriptor, if it lies in a range.
+pub(crate) fn hidden_in(first: c_int, last: c_int) -> Option<c_int> {
+    let fd = HIDDEN.load(Ordering::Relaxed);
+    (fd >= first && fd <= last && is_hidden(fd)).then_some(fd)
+}
+
+fn is_connection(fd: c_int) -> bool {
+    ffi::borrow(fd)
+        .and_then(|fd| socket::cookie(fd).ok())
+        .is_some_and(|cookie| cookie == HIDDEN_COOKIE.load(Ordering::Relaxed))
+}
+
+/// Has the library's own descriptor make room for another of its number.
+pub(crate) fn step_aside() {
+    let Some(own) = process::own() else { return };
+    ffi::without_signals(|| {
+        let _locked = own.lock();
+        let old = HIDDEN.load(Ordering::Relaxed);
+        if let Some(new) = ffi::copy_high(old) {
+            HIDDEN.store(new, Ordering::Relaxed);
+            if own.control.load(Ordering::Relaxed) != 0 {
+                own.control.store(new.unsigned_abs() + 1, Ordering::Relaxed);
+            }
+            ffi::close_really(old);
+        }
+    });
+}
+
+/// Asks tipcd, and waits for the answer. The errno is tipcd's, or ENETDOWN when it is gone.
+pub(crate) fn ask(request: &Request<'_>, tail: &[IoSlice<'_>]) -> Result<Answer, Errno> {
+    ask_with(request, tail, None)
+}
+
+/// As [`ask`], showing a descriptor.
+pub(crate) fn show(request: &Request<'_>, fd: BorrowedFd<'_>) -> Result<Answer, Errno> {
+    ask_with(request, &[], Some(fd))
+}
+
+fn ask_with(
+    request: &Request<'_>,
+    tail: &[IoSlice<'_>],
+    fd: Option<BorrowedFd<'_>>,
+) -> Result<Answer, Errno> {
+    let own = process::own().ok_or(Errno::NOMEM)?;
+    ffi::without_signals(|| {
+        let _locked = own.lock();
+        let mut old = own.control.load(Ordering::Relaxed) != 0;
+        loop {
+            let control = connection(&own).map_err(|error| {
+                complain(&error);
+                match error {
+                    Error::NotPermitted { .. }
+                    | Error::Version { .. }
+                    | Error::DaemonGone { .. } => error.errno(),
+                    // What a kernel without TIPC says.
+                    _ => Errno::AFNOSUPPORT,
+                }
+            })?;
+            let control = ffi::borrow(control).ok_or(Errno::NETDOWN)?;
+            match exchange(control, request, tail, fd) {
+                Ok((0, answer)) => return Ok(answer),
+                Ok((errno, _)) => {
+                    return Err(match Errno::from_raw_os_error(errno) {
+                        // What tipcd does not know is of one that was here before it.
+                        Errno::BADF if fd.is_none() => Errno::NETDOWN,
+                        errno => errno,
+                    });
+                }
+                Err(_) => {
+                    part(&own);
+                    // A new socket does not need the tipcd that was here before.
+                    let new = matches!(request, Request::Open { .. } | Request::Adopt);
+                    if !(std::mem::take(&mut old) && new) {
+                        return Err(Errno::NETDOWN);
+                    }
+                }
+            }
+        }
+    })
+}
+
+/// The process id of the tipcd, where one serves; as this process sees it.
+pub(crate) fn tipcd() -> Option<u32> {
+    let own = process::own()?;
+    ffi::without_signals(|| {
+        let _locked = own.lock();
+        let control = ffi::borrow(connection(&own).ok()?)?;
+        Some(socket::peer_credentials(control).ok()?.pid)
+    })
+}
+
+/// The place of the region that new sockets have their slots in.
+pub(crate) fn own_region() -> Option<u32> {
+    process::own()?.region.load(Ordering::Relaxed).checked_sub(1)
+}
+
+/// Ends the connection.
+fn part(own: &Own) {
+    let fd = HIDDEN.swap(-1, Ordering::Relaxed);
+    own.control.store(0, Ordering::Relaxed);
+    if fd >= 0 && is_connection(fd) {
+        ffi::close_really(fd);
+    }
+}
+
+/// The connection of this process, made when there is none.
+fn connection(own: &Own) -> Result<c_int, Error> {
+    // Also the first look after a fork.
+    let borrowed = own.is_borrowed();
+    if let Some(fd) = own.control.load(Ordering::Relaxed).checked_sub(1)
+        && let Ok(fd) = c_int::try_from(fd)
+        && (borrowed || is_connection(fd))
+    {
+        return Ok(fd);
+    }
+    // A parent's: its answers are not for this process.
+    part(own);
+    connect(own)
+}
+
+fn connect(own: &Own) -> Result<c_int, Error> {
+    let path = path();
+    let fd = socket::unix(UnixKind::Seqpacket)?;
+    socket::connect(&fd, &socket::path_address(path)?).map_err(|errno| match errno {
+        Errno::ACCESS | Errno::PERM => Error::NotPermitted { path: path.clone() },
+        errno => Error::NoDaemon { path: path.clone(), source: errno.into() },
+    })?;
+    let gone = |what| Error::DaemonGone { path: path.clone(), what };
+    let hello = Request::Hello { version: VERSION };
+    let (errno, mut answer) = exchange(fd.as_fd(), &hello, &[], None).map_err(gone)?;
+    let (slots, epochs) = (answer.fds.pop(), answer.fds.pop());
+    let mut reader = Reader::new(answer.octets());
+    match errno {
+        0 => {}
+        VERSION_MISMATCH => {
+            let theirs = reader.u32().and_then(|v| u16::try_from(v).ok()).unwrap_or(0);
+            return Err(Error::Version { path: path.clone(), ours: VERSION, theirs });
+        }
+        _ => return Err(gone("turns this program away")),
+    }
+    let welcome = Welcome::decode(&mut reader).ok_or_else(|| gone("answers nonsense"))?;
+    let maps = epochs.zip(slots).and_then(|(slots, epochs)| {
+        let region = map_region(slots, welcome.slots)?;
+        let epochs = EPOCHS.place(epochs, |fd| WatchedWords::open(fd, epoch::COUNT).ok())?;
+        Some((region, epochs as u64))
+    });
+    let (region, epochs) = maps.ok_or_else(|| gone("answers without its shared words"))?;
+    let cookie = socket::cookie(&fd)?;
+    let low = fd.into_raw_fd();
+    let fd = ffi::copy_high(low).inspect(|_| ffi::close_really(low)).unwrap_or(low);
+    HIDDEN_COOKIE.store(cookie, Ordering::Relaxed);
+    HIDDEN.store(fd, Ordering::Relaxed);
+    EPOCHS_NOW.store(epochs, Ordering::Release);
+    own.region.store(region + 1, Ordering::Relaxed);
+    own.control.store(fd.unsigned_abs() + 1, Ordering::Relaxed);
+    Ok(fd)
+}
+
+/// One request and its answer.
+fn exchange(
+    control: BorrowedFd<'_>,
+    request: &Request<'_>,
+    tail: &[IoSlice<'_>],
+    fd: Option<BorrowedFd<'_>>,
+) -> Result<(i32, Answer), &'static str> {
+    let head = request.head();
+    let sent = match (fd, tail) {
+        (Some(fd), _) => fdpass::try_send(control, head.octets(), &[fd]),
+        (None, []) => socket::send(control, head.octets(), false),
+        (None, tail) => {
+            let mut parts = [IoSlice::new(&[]); 1 + MOST_PARTS];
+            parts[0] = IoSlice::new(head.octets());
+            let count = tail.len().min(MOST_PARTS);
+            parts[1..=count].copy_from_slice(&tail[..count]);
+            records::send_parts(control, &parts[..=count], false)
+        }
+    };
+    sent.map_err(|_| "has ended")?;
+    match wait_ready(control, Interest::Readable, Some(Instant::now() + ANSWER_LIMIT)) {
+        Ok(true) => {}
+        Ok(false) => return Err("does not answer"),
+        Err(_) => return Err("has ended"),
+    }
+    let mut answer = Answer { octets: [0; 256], len: 0, fds: Vec::new() };
+    answer.len = fdpass::receive(control, &mut answer.octets, &mut answer.fds, true)
+        .map_err(|_| "has ended")?;
+    let errno = answer.octets.first_chunk().filter(|_| answer.len >= 4).ok_or("has ended")?;
+    Ok((i32::from_ne_bytes(*errno), answer))
+}
+
+/// Parts of a first message that a request for a connection carries.
+pub(crate) const MOST_PARTS: usize = 16;
+
+/// Tells once why there is no TIPC: the program has but an errno for it.
+fn complain(error: &Error) {
+    static TOLD: OnceLock<()> = OnceLock::new();
+    if TOLD.set(()).is_ok() {
+        eprintln!("crossway-tipc-preload: {error}");
+    }
+}

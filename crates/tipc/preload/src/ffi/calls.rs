@@ -1,0 +1,415 @@
+//! Making, naming, connecting and ending sockets, and their options.
+
+use std::ffi::{c_int, c_ulong, c_void};
+
+use crossway_sys::Errno;
+use crossway_sys::socket::set_waiting;
+use crossway_tipc_client::address::{Address, ENCODED_LEN, SocketAddress};
+use crossway_tipc_client::{Kind, protocol};
+use libc::{sockaddr, socklen_t};
+
+use super::outcome::{done, number};
+use super::{borrow, close_really, real, without_signals};
+use crate::option::{self, Value};
+use crate::request;
+use crate::socket::Handle;
+use crate::table::{self, find};
+
+/// struct sockaddr_tipc behind a pointer; `None` when it is too short to be one.
+///
+/// # Safety
+/// NULL, or so many octets as `len` says, for as long as the call takes.
+pub(super) unsafe fn address<'a>(
+    pointer: *const sockaddr,
+    len: socklen_t,
+) -> Option<&'a [u8; ENCODED_LEN]> {
+    if pointer.is_null() || (len as usize) < ENCODED_LEN {
+        return None;
+    }
+    // SAFETY: at least so many octets, as the caller promises.
+    Some(unsafe { &*pointer.cast() })
+}
+
+/// Gives an address to the program: as much as it has room for, and the full length.
+///
+/// # Safety
+/// Both are NULL or can be written to, the address to the length.
+pub(super) unsafe fn give_address(
+    pointer: *mut sockaddr,
+    len: *mut socklen_t,
+    octets: &[u8],
+) -> Result<(), Errno> {
+    if pointer.is_null() || len.is_null() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        let room = c_int::try_from(*len).map_err(|_| Errno::INVAL)?.unsigned_abs() as usize;
+        std::ptr::copy_nonoverlapping(octets.as_ptr(), pointer.cast(), room.min(octets.len()));
+        *len = octets.len() as socklen_t;
+    }
+    Ok(())
+}
+
+fn encoded(socket: SocketAddress) -> [u8; ENCODED_LEN] {
+    Address::Socket(socket).encode()
+}
+
+/// Notes a new socket, with what was asked for its descriptor.
+fn noted(socket: Handle, flags: c_int) -> Result<c_int, Errno> {
+    let fd = borrow(socket.fd).ok_or(Errno::BADF)?;
+    if flags & libc::SOCK_NONBLOCK != 0 {
+        let _ = set_waiting(fd, false);
+    }
+    if flags & libc::SOCK_CLOEXEC == 0 {
+        // SAFETY: F_SETFD takes an integer.
+        unsafe { real::fcntl(socket.fd, libc::F_SETFD, 0) };
+    }
+    if without_signals(|| table::put(&socket)) {
+        Ok(socket.fd)
+    } else {
+        close_really(socket.fd);
+        Err(Errno::MFILE)
+    }
+}
+
+const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+/// SOCK_TYPE_MASK, and one more than the largest type.
+const TYPE_MASK: c_int = 0xf;
+const TYPE_END: c_int = 11;
+
+/// The kind that a program asks for, and the flags.
+fn wanted(kind: c_int, protocol: c_int) -> Result<(Kind, c_int), Errno> {
+    let (number, flags) = (kind & TYPE_MASK, kind & !TYPE_MASK);
+    if flags & !FLAGS != 0 || number >= TYPE_END {
+        return Err(Errno::INVAL);
+    }
+    if protocol != 0 {
+        return Err(Errno::PROTONOSUPPORT);
+    }
+    let kind = Kind::from_number(number.unsigned_abs()).ok_or(Errno::PROTOTYPE)?;
+    Ok((kind, flags))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    if domain != libc::AF_TIPC {
+        // SAFETY: three integers.
+        return unsafe { real::socket(domain, kind, protocol) };
+    }
+    number(|| {
+        let (kind, flags) = wanted(kind, protocol)?;
+        noted(request::open(kind)?, flags)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn socketpair(
+    domain: c_int,
+    kind: c_int,
+    protocol: c_int,
+    pair: *mut c_int,
+) -> c_int {
+    if domain != libc::AF_TIPC {
+        // SAFETY: as the caller promises.
+        return unsafe { real::socketpair(domain, kind, protocol, pair) };
+    }
+    done(|| {
+        let (kind, flags) = wanted(kind, protocol)?;
+        if pair.is_null() {
+            return Err(Errno::FAULT);
+        }
+        let (one, other) = connected_pair(kind)?;
+        let (one, other) = (noted(one, flags)?, noted(other, flags)?);
+        // SAFETY: two integers, as the caller promises.
+        unsafe {
+            pair.write(one);
+            pair.add(1).write(other);
+        }
+        Ok(())
+    })
+}
+
+/// Closes sockets that were not noted, unless they are kept.
+fn keep_or_close<T>(outcome: Result<T, Errno>, sockets: &[&Handle]) -> Result<T, Errno> {
+    if outcome.is_err() {
+        sockets.iter().for_each(|socket| close_really(socket.fd));
+    }
+    outcome
+}
+
+fn connected_pair(kind: Kind) -> Result<(Handle, Handle), Errno> {
+    let one = request::open(kind)?;
+    if !kind.is_connected_kind() {
+        let other = keep_or_close(request::open(kind), &[&one])?;
+        let destined = |socket: &Handle, peer: &Handle| {
+            socket.set_destination(Some(&encoded(peer.report()?.local)));
+            Ok(())
+        };
+        let outcome = destined(&one, &other).and_then(|()| destined(&other, &one));
+        keep_or_close(outcome, &[&one, &other])?;
+        return Ok((one, other));
+    }
+    let listener = keep_or_close(request::open(kind), &[&one])?;
+    let accepted = || {
+        listener.listen()?;
+        let to = encoded(listener.report()?.local);
+        one.request_connection(&to, &super::Parts::default())?;
+        let (other, _) = listener.accept()?;
+        keep_or_close(one.await_connection(), &[&other])?;
+        Ok(other)
+    };
+    let outcome = keep_or_close(accepted(), &[&one]);
+    close_really(listener.fd);
+    Ok((one, outcome?))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn bind(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
+    let Some(socket) = find(fd) else {
+        // SAFETY: as the caller promises.
+        return unsafe { real::bind(fd, to, len) };
+    };
+    done(|| {
+        if len == 0 {
+            return socket.unbind_all();
+        }
+        // SAFETY: as the caller promises.
+        socket.bind(*unsafe { address(to, len) }.ok_or(Errno::INVAL)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
+    let Some(socket) = find(fd) else {
+        // SAFETY: as the caller promises.
+        return unsafe { real::connect(fd, to, len) };
+    };
+    done(|| {
+        if len as usize != ENCODED_LEN {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: as the caller promises.
+        socket.connect(unsafe { address(to, len) }.ok_or(Errno::FAULT)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { connect(fd, to, len) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    match find(fd) {
+        Some(socket) => done(|| socket.listen()),
+        // SAFETY: two integers.
+        None => unsafe { real::listen(fd, backlog) },
+    }
+}
+
+/// # Safety
+/// `from` and `len` are NULL or can be written to.
+unsafe fn accept_from(
+    socket: &Handle,
+    from: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    number(|| {
+        if flags & !FLAGS != 0 {
+            return Err(Errno::INVAL);
+        }
+        let (new, peer) = socket.accept()?;
+        if !from.is_null() {
+            // SAFETY: as the caller promises.
+            let given = unsafe { give_address(from, len, &encoded(peer)) };
+            keep_or_close(given, &[&new])?;
+        }
+        noted(new, flags)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    match find(fd) {
+        // SAFETY: as the caller promises.
+        Some(socket) => unsafe { accept_from(&socket, from, len, 0) },
+        // SAFETY: as the caller promises.
+        None => unsafe { real::accept(fd, from, len) },
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn accept4(
+    fd: c_int,
+    from: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    match find(fd) {
+        // SAFETY: as the caller promises.
+        Some(socket) => unsafe { accept_from(&socket, from, len, flags) },
+        // SAFETY: as the caller promises.
+        None => unsafe { real::accept4(fd, from, len, flags) },
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn getsockname(
+    fd: c_int,
+    out: *mut sockaddr,
+    len: *mut socklen_t,
+) -> c_int {
+    let Some(socket) = find(fd) else {
+        // SAFETY: as the caller promises.
+        return unsafe { real::getsockname(fd, out, len) };
+    };
+    // SAFETY: as the caller promises.
+    done(|| unsafe { give_address(out, len, &encoded(socket.report()?.local)) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn getpeername(
+    fd: c_int,
+    out: *mut sockaddr,
+    len: *mut socklen_t,
+) -> c_int {
+    let Some(socket) = find(fd) else {
+        // SAFETY: as the caller promises.
+        return unsafe { real::getpeername(fd, out, len) };
+    };
+    // SAFETY: as the caller promises.
+    done(|| unsafe { give_address(out, len, &encoded(socket.peer_name()?)) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    match find(fd) {
+        Some(_) if how != libc::SHUT_RDWR => done(|| Err(Errno::INVAL)),
+        Some(socket) => done(|| socket.shutdown()),
+        // SAFETY: two integers.
+        None => unsafe { real::shutdown(fd, how) },
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: socklen_t,
+) -> c_int {
+    let mut theirs = find(fd).is_none();
+    let mut outcome = 0;
+    if let Some(socket) = find(fd) {
+        outcome = done(|| {
+            let len = c_int::try_from(len).map_err(|_| Errno::INVAL)?.unsigned_abs() as usize;
+            let octets = if value.is_null() {
+                None
+            } else {
+                // SAFETY: so many octets, as the caller promises.
+                Some(unsafe { std::slice::from_raw_parts(value.cast::<u8>(), len) })
+            };
+            theirs = !socket.set_option(level, name, octets, len)?;
+            Ok(())
+        });
+    }
+    if theirs {
+        // SAFETY: as the caller promises.
+        return unsafe { real::setsockopt(fd, level, name, value, len) };
+    }
+    outcome
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut socklen_t,
+) -> c_int {
+    let mut theirs = find(fd).is_none();
+    let mut outcome = 0;
+    if let Some(socket) = find(fd) {
+        outcome = done(|| {
+            let Some(got) = socket.option(level, name)? else {
+                theirs = true;
+                return Ok(());
+            };
+            if len.is_null() {
+                return Err(Errno::FAULT);
+            }
+            let (octets, most) = match &got {
+                Value::Integer(number) => (&number.to_ne_bytes()[..], 4),
+                Value::Octets(octets) => (&octets[..], octets.len()),
+                Value::None => (&[][..], 0),
+            };
+            // SAFETY: can be read and written, as the caller promises.
+            let room = c_int::try_from(unsafe { *len }).map_err(|_| Errno::INVAL)?;
+            let room = room.unsigned_abs() as usize;
+            // Options of TIPC's own do not come in part.
+            if level != libc::SOL_SOCKET && room < most {
+                return Err(Errno::INVAL);
+            }
+            let count = room.min(most);
+            if count > 0 && value.is_null() {
+                return Err(Errno::FAULT);
+            }
+            // SAFETY: room for so many octets, as the caller promises.
+            unsafe {
+                std::ptr::copy_nonoverlapping(octets.as_ptr(), value.cast(), count);
+                *len = count as socklen_t;
+            }
+            Ok(())
+        });
+    }
+    if theirs {
+        // SAFETY: as the caller promises.
+        return unsafe { real::getsockopt(fd, level, name, value, len) };
+    }
+    outcome
+}
+
+/// SIOCGETLINKNAME and SIOCGETNODEID of linux/tipc.h.
+const LINK_NAME: c_ulong = 0x89e0;
+const NODE_ID: c_ulong = 0x89e1;
+/// SIOCATMARK; the others have names.
+const AT_MARK: c_ulong = 0x8905;
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    // An int for some C libraries, so what is above it means nothing.
+    let number = request & 0xffff_ffff;
+    if find(fd).is_none()
+        || !matches!(number, LINK_NAME | NODE_ID | libc::FIONREAD | libc::TIOCOUTQ | AT_MARK)
+    {
+        // SAFETY: as the caller promises.
+        return unsafe { real::ioctl(fd, request, argument) };
+    }
+    done(|| {
+        let words = argument.cast::<u32>();
+        match number {
+            LINK_NAME | NODE_ID if words.is_null() => Err(Errno::FAULT),
+            // SAFETY: {u32 peer, u32 bearer, char name[68]}, as the caller promises.
+            LINK_NAME => unsafe {
+                let name =
+                    option::link_name(words.read_unaligned(), words.add(1).read_unaligned())?;
+                std::ptr::copy_nonoverlapping(name.as_ptr(), words.add(2).cast(), name.len());
+                Ok(())
+            },
+            // SAFETY: {u32 peer, char id[16]}, as the caller promises.
+            NODE_ID => unsafe {
+                let id = option::identity(words.read_unaligned())?;
+                std::ptr::copy_nonoverlapping(id.as_ptr(), words.add(1).cast(), id.len());
+                Ok(())
+            },
+            _ => Err(Errno::NOTTY),
+        }
+    })
+}
+
+const _: () = assert!(protocol::record::SEND_HEADER_LEN == ENCODED_LEN);

@@ -1,0 +1,251 @@
+//! Copying and closing descriptors, and the calls that would put octets into one without this library.
+
+use std::ffi::{c_char, c_int, c_long, c_uint};
+
+use crossway_tipc_client::Kind;
+use crossway_tipc_client::protocol::slot::Phase;
+use libc::{FILE, iovec, off_t, size_t, ssize_t};
+
+use super::outcome::{errno, set_errno};
+use super::{real, without_signals};
+use crate::control::{hidden_in, is_hidden, step_aside};
+use crate::process::is_borrowed;
+use crate::socket::Handle;
+use crate::table::{self, find};
+
+/// Forgets a descriptor that is about to be closed.
+fn forget(fd: c_int) {
+    if find(fd).is_some() && !is_borrowed() {
+        without_signals(|| table::forget(fd));
+    }
+}
+
+/// Notes what a descriptor has become by copying; gives its number back.
+fn became(fd: c_int, what: Option<Handle>) -> c_int {
+    if fd < 0 || (what.is_none() && find(fd).is_none()) || is_borrowed() {
+        return fd;
+    }
+    let noted = without_signals(|| match what {
+        Some(socket) => table::put(&Handle { fd, ..socket }),
+        None => {
+            table::forget(fd);
+            true
+        }
+    });
+    if noted {
+        return fd;
+    }
+    super::close_really(fd);
+    set_errno(libc::EMFILE);
+    -1
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+    forget(fd);
+    if is_hidden(fd) {
+        set_errno(libc::EBADF);
+        return -1;
+    }
+    // SAFETY: an integer.
+    unsafe { real::close(fd) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __close(fd: c_int) -> c_int {
+    // SAFETY: an integer.
+    unsafe { close(fd) }
+}
+
+/// Only marks descriptors (linux/close_range.h).
+const CLOSE_RANGE_CLOEXEC: c_int = 4;
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    if flags & CLOSE_RANGE_CLOEXEC != 0 || first > last {
+        // SAFETY: integers.
+        return unsafe { real::close_range(first, last, flags) };
+    }
+    let number = |n: c_uint| c_int::try_from(n).unwrap_or(c_int::MAX);
+    table::in_range(number(first), number(last)).for_each(|socket| forget(socket.fd));
+    let Some(hidden) = hidden_in(number(first), number(last)).map(c_int::unsigned_abs) else {
+        // SAFETY: integers.
+        return unsafe { real::close_range(first, last, flags) };
+    };
+    let close = |first: c_uint, last: c_uint| {
+        // SAFETY: integers.
+        if first > last { 0 } else { unsafe { real::close_range(first, last, flags) } }
+    };
+    let below = if hidden > 0 { close(first, hidden - 1) } else { 0 };
+    if below < 0 { below } else { close(hidden + 1, last) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn closefrom(first: c_int) {
+    // SAFETY: integers.
+    if unsafe { close_range(first.max(0).unsigned_abs(), c_uint::MAX, 0) } < 0 {
+        // SAFETY: an integer.
+        unsafe { real::closefrom(first) };
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
+    let what = find(fd);
+    // SAFETY: an integer.
+    became(unsafe { real::dup(fd) }, what)
+}
+
+/// Has the library's own descriptor make room.
+fn make_room(fd: c_int) {
+    if is_hidden(fd) && !is_borrowed() {
+        step_aside();
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
+    make_room(new);
+    let what = find(old);
+    // SAFETY: integers.
+    became(unsafe { real::dup2(old, new) }, what)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __dup2(old: c_int, new: c_int) -> c_int {
+    // SAFETY: integers.
+    unsafe { dup2(old, new) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    make_room(new);
+    let what = find(old);
+    // SAFETY: integers.
+    became(unsafe { real::dup3(old, new, flags) }, what)
+}
+
+fn copies(command: c_int) -> bool {
+    matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
+    let what = find(fd);
+    // SAFETY: as the caller promises; an argument that is a pointer is as wide as a long.
+    let outcome = unsafe { real::fcntl(fd, command, argument) };
+    if what.is_some() && copies(command) { became(outcome, what) } else { outcome }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { fcntl(fd, command, argument) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int {
+    let what = find(fd);
+    // SAFETY: as for fcntl.
+    let outcome = unsafe { real::fcntl64(fd, command, argument) };
+    if what.is_some() && copies(command) { became(outcome, what) } else { outcome }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
+    if !table::is_empty() {
+        let before = errno();
+        // SAFETY: an open stream, as the caller promises.
+        forget(unsafe { libc::fileno(file) });
+        set_errno(before);
+    }
+    // SAFETY: as the caller promises.
+    unsafe { real::fclose(file) }
+}
+
+/// Streams of the C library read and write past this library: octets of a connected stream socket pass as they are, nothing else does.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+    if let Some(socket) = find(fd)
+        && !(socket.kind == Kind::Stream && socket.state().phase == Phase::Connected)
+    {
+        set_errno(libc::EOPNOTSUPP);
+        return std::ptr::null_mut();
+    }
+    // SAFETY: as the caller promises.
+    unsafe { real::fdopen(fd, mode) }
+}
+
+/// The answer to calls that cannot be done here: a program that gets it copies the octets itself.
+fn refused(errno: c_int) -> ssize_t {
+    set_errno(errno);
+    -1
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sendfile(
+    to: c_int,
+    from: c_int,
+    offset: *mut off_t,
+    count: size_t,
+) -> ssize_t {
+    if find(to).is_some() {
+        return refused(libc::EINVAL);
+    }
+    // SAFETY: as the caller promises.
+    unsafe { real::sendfile(to, from, offset, count) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sendfile64(
+    to: c_int,
+    from: c_int,
+    offset: *mut off_t,
+    count: size_t,
+) -> ssize_t {
+    if find(to).is_some() {
+        return refused(libc::EINVAL);
+    }
+    // SAFETY: as the caller promises.
+    unsafe { real::sendfile64(to, from, offset, count) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn splice(
+    from: c_int,
+    from_offset: *mut off_t,
+    to: c_int,
+    to_offset: *mut off_t,
+    len: size_t,
+    flags: c_uint,
+) -> ssize_t {
+    if find(from).is_some() || find(to).is_some() {
+        return refused(libc::EINVAL);
+    }
+    // SAFETY: as the caller promises.
+    unsafe { real::splice(from, from_offset, to, to_offset, len, flags) }
+}
+
+/// The calls with parts, offset and flags.
+macro_rules! refused_on_sockets {
+    ($($name:ident)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $name(
+                fd: c_int,
+                parts: *const iovec,
+                count: c_int,
+                offset: off_t,
+                flags: c_int,
+            ) -> ssize_t {
+                if find(fd).is_some() {
+                    return refused(libc::EOPNOTSUPP);
+                }
+                // SAFETY: as the caller promises.
+                unsafe { real::$name(fd, parts, count, offset, flags) }
+            }
+        )*
+    };
+}
+
+refused_on_sockets!(preadv2 preadv64v2 pwritev2 pwritev64v2);

@@ -1,0 +1,32 @@
+//! All that is C's: the functions that a program calls ([`calls`], [`messages`], [`descriptors`], [`waiting`]), those of the C library
+//! behind them ([`real`]), and the few system calls on a socket's descriptor ([`system`]).
+#![allow(unsafe_code)]
+
+mod calls;
+mod control_data;
+mod descriptors;
+mod messages;
+mod outcome;
+mod parts;
+mod real;
+mod system;
+mod waiting;
+
+pub(crate) use parts::Parts;
+pub(crate) use system::{
+    borrow, close_really, copy_high, is_nonblocking, receive, receive_descriptor, send,
+    send_filling, wait, without_signals,
+};
+
+/// Runs when the library is loaded, before the program.
+extern "C" fn start() {
+    real::find_all();
+    // Words for this process, while no handler can interrupt.
+    let _ = crate::process::is_borrowed();
+    crate::adopt::inherited();
+}
+
+// SAFETY: the loader calls each function of this section once, with arguments that one that takes none ignores.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;

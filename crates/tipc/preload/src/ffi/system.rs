@@ -1,0 +1,228 @@
+//! System calls on a socket's descriptor, by the C library: so they can be cancelled and interrupted where the program's own can.
+
+use std::ffi::{c_int, c_short, c_uint, c_void};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+
+use crossway_sys::Errno;
+use libc::{iovec, msghdr, ssize_t};
+
+use super::outcome::{errno, set_errno};
+use super::parts::{Parts, piece};
+use super::real;
+
+/// Parts that most calls get along with.
+const FEW: usize = 16;
+/// Parts of one call at most (UIO_MAXIOV).
+const MANY: usize = 1024;
+
+fn checked(outcome: ssize_t) -> Result<usize, Errno> {
+    usize::try_from(outcome).map_err(|_| Errno::from_raw_os_error(errno()))
+}
+
+/// A descriptor, for a call; `None` for a negative one.
+pub(crate) fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
+    // SAFETY: not -1. The number may be closed or another's by the time of the call, as any number that a program passes to one; nothing
+    // here relies on more than what the call then says.
+    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// Runs something with all signals blocked, so that no handler comes in between.
+pub(crate) fn without_signals<T>(what: impl FnOnce() -> T) -> T {
+    let mut all = MaybeUninit::uninit();
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: both sets outlive the calls, and the first is filled before it is used.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let outcome = what();
+    // SAFETY: filled by the call above, which cannot fail with these arguments.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    outcome
+}
+
+/// Closes a descriptor, without a look at what it is.
+pub(crate) fn close_really(fd: c_int) {
+    let before = errno();
+    // SAFETY: closing a number harms no memory.
+    unsafe { real::close(fd) };
+    set_errno(before);
+}
+
+/// A copy of a descriptor with a high number, closed on exec.
+pub(crate) fn copy_high(fd: c_int) -> Option<c_int> {
+    /// Beyond what programs count up to, and below what makes a process's table of descriptors large.
+    const HIGH: c_int = 1_000;
+    // SAFETY: sysconf only reads.
+    let limit = c_int::try_from(unsafe { libc::sysconf(libc::_SC_OPEN_MAX) }).unwrap_or(HIGH);
+    let from = HIGH.min(limit.saturating_sub(24)).max(3);
+    // SAFETY: F_DUPFD_CLOEXEC takes an integer.
+    let new = unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, from.into()) };
+    (new >= 0).then_some(new)
+}
+
+/// Whether calls on the descriptor do not wait.
+pub(crate) fn is_nonblocking(fd: c_int) -> bool {
+    // SAFETY: F_GETFL ignores its argument.
+    let flags = unsafe { real::fcntl(fd, libc::F_GETFL, 0) };
+    flags >= 0 && flags & libc::O_NONBLOCK != 0
+}
+
+/// Waits for a descriptor; whether it is ready. EINTR when a signal comes.
+pub(crate) fn wait(fd: c_int, events: c_short, limit_ms: c_int) -> Result<bool, Errno> {
+    let mut wanted = libc::pollfd { fd, events, revents: 0 };
+    // SAFETY: one structure, which outlives the call.
+    let ready = unsafe { real::poll(&mut wanted, 1, limit_ms) };
+    checked(ready as ssize_t).map(|ready| ready > 0)
+}
+
+fn message(parts: &mut [iovec]) -> msghdr {
+    // SAFETY: msghdr is plain data, of which all zeros is a value.
+    let mut message: msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = parts.len() as _;
+    message
+}
+
+const NOTHING: iovec = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+
+/// Puts pieces before and behind the program's.
+fn assemble<'a>(
+    before: iovec,
+    parts: &Parts<'_>,
+    behind: iovec,
+    room: &'a mut [iovec],
+) -> Result<&'a mut [iovec], Errno> {
+    let all = [before].into_iter().chain(parts.raw().iter().copied()).chain([behind]);
+    let mut count = 0;
+    for piece in all.filter(|piece| piece.iov_len > 0) {
+        *room.get_mut(count).ok_or(Errno::MSGSIZE)? = piece;
+        count += 1;
+    }
+    Ok(&mut room[..count])
+}
+
+/// Sends a header and the program's octets.
+#[inline]
+pub(crate) fn send(
+    fd: c_int,
+    header: &[u8],
+    parts: &Parts<'_>,
+    flags: c_int,
+) -> Result<usize, Errno> {
+    let header = piece(header.as_ptr().cast(), header.len());
+    if parts.raw().len() < FEW {
+        send_from(fd, header, parts, flags, &mut [NOTHING; FEW])
+    } else {
+        send_many(fd, header, parts, flags)
+    }
+}
+
+#[cold]
+fn send_many(fd: c_int, header: iovec, parts: &Parts<'_>, flags: c_int) -> Result<usize, Errno> {
+    send_from(fd, header, parts, flags, &mut [NOTHING; MANY])
+}
+
+fn send_from(
+    fd: c_int,
+    header: iovec,
+    parts: &Parts<'_>,
+    flags: c_int,
+    room: &mut [iovec],
+) -> Result<usize, Errno> {
+    let message = message(assemble(header, parts, NOTHING, room)?);
+    // SAFETY: the header is borrowed by the caller, the other pieces can be read as who made the parts promised.
+    checked(unsafe { real::sendmsg(fd, &message, flags) })
+}
+
+/// Sends a record that begins with `head` and goes on with so many of the octets of `filling` that it is `len` long, again and again if
+/// need be, without waiting.
+pub(crate) fn send_filling(
+    fd: c_int,
+    head: &[u8],
+    filling: &'static [u8],
+    len: usize,
+) -> Result<usize, Errno> {
+    let mut room = [NOTHING; FEW];
+    room[0] = piece(head.as_ptr().cast(), head.len());
+    let (mut left, mut count) = (len.saturating_sub(head.len()), 1);
+    while left > 0 {
+        let part = left.min(filling.len());
+        *room.get_mut(count).ok_or(Errno::MSGSIZE)? = piece(filling.as_ptr().cast(), part);
+        (left, count) = (left - part, count + 1);
+    }
+    let message = message(&mut room[..count]);
+    // SAFETY: all pieces are borrowed.
+    checked(unsafe { real::sendmsg(fd, &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
+}
+
+/// Receives into a header, the program's parts and what stands behind them. The length and the flags that the kernel says.
+#[inline]
+pub(crate) fn receive(
+    fd: c_int,
+    header: &mut [u8],
+    parts: &Parts<'_>,
+    tail: &mut [u8],
+    flags: c_int,
+) -> Result<(usize, c_int), Errno> {
+    let header = piece(header.as_mut_ptr().cast(), header.len());
+    let tail = piece(tail.as_mut_ptr().cast(), tail.len());
+    if parts.raw().len() + 1 < FEW {
+        receive_into(fd, header, parts, tail, flags, &mut [NOTHING; FEW])
+    } else {
+        receive_many(fd, header, parts, tail, flags)
+    }
+}
+
+#[cold]
+fn receive_many(
+    fd: c_int,
+    header: iovec,
+    parts: &Parts<'_>,
+    tail: iovec,
+    flags: c_int,
+) -> Result<(usize, c_int), Errno> {
+    receive_into(fd, header, parts, tail, flags, &mut [NOTHING; MANY])
+}
+
+fn receive_into(
+    fd: c_int,
+    header: iovec,
+    parts: &Parts<'_>,
+    tail: iovec,
+    flags: c_int,
+    room: &mut [iovec],
+) -> Result<(usize, c_int), Errno> {
+    let mut message = message(assemble(header, parts, tail, room)?);
+    // SAFETY: header and tail are borrowed by the caller, the other pieces can be written as who made the parts promised.
+    let len = checked(unsafe { real::recvmsg(fd, &mut message, flags) })?;
+    Ok((len, message.msg_flags))
+}
+
+/// Receives octets and the descriptor that comes with them, closed on exec.
+pub(crate) fn receive_descriptor(
+    fd: c_int,
+    octets: &mut [u8],
+) -> Result<(usize, Option<c_int>), Errno> {
+    /// Room for one descriptor, aligned as control data has to be.
+    #[repr(C, align(8))]
+    struct Room([u8; 24]);
+    let mut room = Room([0; 24]);
+    let mut parts = [piece(octets.as_mut_ptr().cast(), octets.len())];
+    let mut message = message(&mut parts);
+    message.msg_control = (&raw mut room).cast::<c_void>();
+    message.msg_controllen = room.0.len() as _;
+    // SAFETY: octets and room can be written, are as long as said, and outlive the call.
+    let len = checked(unsafe { real::recvmsg(fd, &mut message, libc::MSG_CMSG_CLOEXEC) })?;
+    // SAFETY: the kernel filled the message in; the room is aligned, and the macros stay within its length.
+    let found = unsafe {
+        libc::CMSG_FIRSTHDR(&message).as_ref().and_then(|header| {
+            let rights =
+                header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS;
+            let whole = header.cmsg_len as c_uint >= libc::CMSG_LEN(4);
+            (rights && whole).then(|| libc::CMSG_DATA(header).cast::<c_int>().read_unaligned())
+        })
+    };
+    Ok((len, found))
+}

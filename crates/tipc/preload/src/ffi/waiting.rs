@@ -1,0 +1,107 @@
+//! Polling: the kernel's answer for the descriptor, and TIPC's for a connection that is over.
+
+use std::ffi::{c_int, c_short};
+
+use crossway_tipc_client::protocol::slot::Phase;
+use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
+
+use super::real;
+use crate::table::{self, find};
+
+const OVER: c_short = libc::POLLIN | libc::POLLRDNORM;
+
+/// Whether it is a TIPC socket whose connection is over.
+fn is_over(fd: c_int) -> bool {
+    find(fd).is_some_and(|s| s.kind.is_connected_kind() && s.state().phase == Phase::Disconnected)
+}
+
+/// Says of connections that are over what AF_TIPC says: readable and hung up, and no longer writable.
+fn amended(fds: &mut [pollfd], ready: c_int) -> c_int {
+    if ready < 0 {
+        return ready;
+    }
+    let mut ready = ready;
+    for wanted in fds.iter_mut().filter(|wanted| is_over(wanted.fd)) {
+        ready += c_int::from(wanted.revents == 0);
+        wanted.revents = OVER & wanted.events | libc::POLLHUP;
+    }
+    ready
+}
+
+/// Has `real` wait, but not for what is over already, which is told whether it was asked for or not.
+///
+/// # Safety
+/// `fds` is NULL or has so many structures.
+unsafe fn polled(fds: *mut pollfd, count: nfds_t, real: impl FnOnce(bool) -> c_int) -> c_int {
+    if table::is_empty() || fds.is_null() {
+        return real(false);
+    }
+    let is_any_over = {
+        // SAFETY: so many, as the caller promises.
+        let fds = unsafe { std::slice::from_raw_parts(fds, count as usize) };
+        fds.iter().any(|wanted| is_over(wanted.fd))
+    };
+    let ready = real(is_any_over);
+    // SAFETY: as above; the call has returned.
+    amended(unsafe { std::slice::from_raw_parts_mut(fds, count as usize) }, ready)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { polled(fds, count, |over| real::poll(fds, count, if over { 0 } else { timeout })) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { poll(fds, count, timeout) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __poll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: c_int,
+    room: size_t,
+) -> c_int {
+    // SAFETY: as the caller promises; the function that is called says what happens when it does not.
+    unsafe {
+        polled(fds, count, |over| {
+            real::__poll_chk(fds, count, if over { 0 } else { timeout }, room)
+        })
+    }
+}
+
+static AT_ONCE: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn ppoll(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe {
+        polled(fds, count, |over| {
+            real::ppoll(fds, count, if over { &AT_ONCE } else { timeout }, mask)
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __ppoll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    room: size_t,
+) -> c_int {
+    // SAFETY: as for __poll_chk.
+    unsafe {
+        polled(fds, count, |over| {
+            real::__ppoll_chk(fds, count, if over { &AT_ONCE } else { timeout }, mask, room)
+        })
+    }
+}

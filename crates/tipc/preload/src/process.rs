@@ -1,0 +1,67 @@
+//! Which process runs: the one that owns what is noted here, a copy of it made by fork, or one that borrows its memory (vfork).
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crossway_sys::{fork_mark, futex};
+
+static WORDS: OnceLock<Option<&'static [AtomicU32; fork_mark::WORDS]>> = OnceLock::new();
+
+/// Words that every copy of the process finds as 0.
+pub(crate) struct Own {
+    alive: &'static AtomicU32,
+    pid: &'static AtomicU32,
+    lock: &'static AtomicU32,
+    /// The connection to tipcd: its descriptor plus 1.
+    pub(crate) control: &'static AtomicU32,
+    /// The region that the connection's sockets have their slots in, plus 1.
+    pub(crate) region: &'static AtomicU32,
+}
+
+/// The process's own words; `None` where there is no memory for them.
+pub(crate) fn own() -> Option<Own> {
+    let words = (*WORDS.get_or_init(|| fork_mark::words().ok()))?;
+    let [alive, pid, lock, control, region, ..] = words;
+    Some(Own { alive, pid, lock, control, region })
+}
+
+impl Own {
+    /// Whether the caller has borrowed the process's memory, but not its descriptors (a child of vfork): what it does to its descriptors
+    /// does not concern the process.
+    pub(crate) fn is_borrowed(&self) -> bool {
+        let pid = std::process::id();
+        if self.alive.load(Ordering::Acquire) == 0 {
+            self.pid.store(pid, Ordering::Relaxed);
+            self.alive.store(1, Ordering::Release);
+            return false;
+        }
+        self.pid.load(Ordering::Relaxed) != pid
+    }
+
+    /// Only one thread at a time. To be called with signals blocked, lest a handler wait for the thread that it interrupts.
+    pub(crate) fn lock(&self) -> Locked {
+        // 0 free, 1 taken, 2 taken and waited for.
+        if self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            while self.lock.swap(2, Ordering::Acquire) != 0 {
+                let _ = futex::wait(self.lock, 2, None);
+            }
+        }
+        Locked(self.lock)
+    }
+}
+
+/// The lock, until it is dropped.
+pub(crate) struct Locked(&'static AtomicU32);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        if self.0.swap(0, Ordering::Release) == 2 {
+            let _ = futex::wake(self.0);
+        }
+    }
+}
+
+/// Whether the caller is a child of vfork.
+pub(crate) fn is_borrowed() -> bool {
+    own().is_some_and(|own| own.is_borrowed())
+}

@@ -1,0 +1,187 @@
+//! Receiving.
+
+use std::ffi::c_int;
+
+use crossway_sys::Errno;
+use crossway_tipc_client::protocol::record::{HEADER_LEN, Header, Kind as RecordKind};
+use crossway_tipc_client::protocol::slot::Phase;
+use crossway_tipc_client::{ErrorCode, Kind, ServiceRange, SocketAddress};
+
+use crate::ffi::{self, Parts};
+use crate::socket::{Handle, SHUT, TOLD};
+
+/// Octets of a message that comes back.
+pub(crate) const RETURNED_LEN: usize = 1024;
+
+/// What the program asks for besides octets.
+pub(crate) struct Wanted<'a> {
+    /// Flags of recv(2).
+    pub(crate) flags: c_int,
+    /// It gave a pointer for control data, and so wants the cause of a connection's end instead of an errno.
+    pub(crate) cause: bool,
+    /// Where the octets of a returned message go.
+    pub(crate) returned: Option<&'a mut [u8; RETURNED_LEN]>,
+}
+
+/// What came.
+#[derive(Default)]
+pub(crate) struct Arrival {
+    /// What the call returns.
+    pub(crate) len: usize,
+    /// MSG_TRUNC, MSG_OOB, MSG_EOR.
+    pub(crate) flags: c_int,
+    pub(crate) from: Option<SocketAddress>,
+    /// Of a group's message: the group, and the sender's instance.
+    pub(crate) member: Option<(u32, u32)>,
+    /// Why something came back or ended, and the octets that came back with it.
+    pub(crate) error: Option<(u32, u32)>,
+    pub(crate) service: Option<ServiceRange>,
+}
+
+impl Handle {
+    pub(crate) fn receive(
+        &self,
+        parts: &Parts<'_>,
+        wanted: &mut Wanted<'_>,
+    ) -> Result<Arrival, Errno> {
+        if parts.len() == 0 {
+            return Err(Errno::INVAL);
+        }
+        if self.kind.is_connected_kind() {
+            if let Some(errno) = self.take_error() {
+                return Err(errno);
+            }
+            match self.state().phase {
+                // Who waits for a connection may wait for its first message as well.
+                Phase::Connected | Phase::Connecting => {}
+                Phase::Listening => return Err(Errno::INVAL),
+                Phase::Open => return Err(Errno::NOTCONN),
+                // The kernel's two answers after one's own shutdown.
+                Phase::Disconnected if self.has_mark(SHUT) => {
+                    let waits = self.waits(wanted.flags);
+                    return Err(if waits { Errno::NOTCONN } else { Errno::AGAIN });
+                }
+                Phase::Disconnected => {}
+            }
+        }
+        if self.kind == Kind::Stream {
+            self.receive_octets(parts, wanted)
+        } else {
+            self.receive_message(parts, wanted)
+        }
+    }
+
+    fn waits(&self, flags: c_int) -> bool {
+        flags & libc::MSG_DONTWAIT == 0 && !ffi::is_nonblocking(self.fd)
+    }
+
+    fn receive_octets(&self, parts: &Parts<'_>, wanted: &mut Wanted<'_>) -> Result<Arrival, Errno> {
+        let known = libc::MSG_DONTWAIT | libc::MSG_PEEK | libc::MSG_WAITALL;
+        match ffi::receive(self.fd, &mut [], parts, &mut [], wanted.flags & known) {
+            Ok((0, _)) | Err(Errno::CONNRESET) => self.end(wanted),
+            Err(errno) => Err(errno),
+            Ok((len, _)) => Ok(Arrival {
+                len,
+                from: Some(self.peer()),
+                service: self.connected_by(),
+                ..Arrival::default()
+            }),
+        }
+    }
+
+    fn receive_message(
+        &self,
+        parts: &Parts<'_>,
+        wanted: &mut Wanted<'_>,
+    ) -> Result<Arrival, Errno> {
+        let room = parts.len();
+        let peeks = wanted.flags & libc::MSG_PEEK != 0;
+        let flags = wanted.flags & (libc::MSG_DONTWAIT | libc::MSG_PEEK) | libc::MSG_TRUNC;
+        let mut nowhere = [0; 0];
+        let mut raw = [0; HEADER_LEN];
+        loop {
+            let tail = wanted.returned.as_deref_mut().map_or(&mut nowhere[..], |r| &mut r[..]);
+            let full = match ffi::receive(self.fd, &mut raw, parts, tail, flags) {
+                Ok((len, _)) if len >= HEADER_LEN => len - HEADER_LEN,
+                Ok(_) | Err(Errno::CONNRESET) => return self.end(wanted),
+                Err(errno) => return Err(errno),
+            };
+            if !peeks {
+                self.count_taken();
+            }
+            let header = match Header::decode(&raw) {
+                Some(header) if header.kind != RecordKind::Offer => header,
+                _ if peeks => return Err(Errno::PROTO),
+                // What a later version may add is not for this one.
+                _ => continue,
+            };
+            let mut arrival = Arrival {
+                from: Some(header.from),
+                member: header.member.map(|instance| (self.group(), instance)),
+                service: header.service,
+                ..Arrival::default()
+            };
+            match header.kind {
+                RecordKind::Member => {
+                    arrival.flags = libc::MSG_OOB;
+                    if header.gone {
+                        arrival.flags |= libc::MSG_EOR;
+                    }
+                }
+                RecordKind::Returned => {
+                    if let Some(returned) = wanted.returned.as_deref_mut() {
+                        bring_together(parts, room, full, returned);
+                    }
+                    let len = u32::try_from(full.min(RETURNED_LEN)).unwrap_or(0);
+                    arrival.error = Some((header.error.into(), len));
+                }
+                RecordKind::Data | RecordKind::Offer => {
+                    arrival.len = full.min(room);
+                    if full > room {
+                        arrival.flags = libc::MSG_TRUNC;
+                    }
+                    if self.kind.is_connected_kind() {
+                        arrival.service = self.connected_by();
+                    }
+                }
+            }
+            return Ok(arrival);
+        }
+    }
+
+    /// What stands behind the last message. A kernel tells the end once and has who asks again wait, in vain; here only who does not
+    /// want to wait is told that.
+    #[cold]
+    fn end(&self, wanted: &Wanted<'_>) -> Result<Arrival, Errno> {
+        if !self.kind.is_connected_kind() {
+            return Err(Errno::NETDOWN);
+        }
+        if let Some(errno) = self.take_error() {
+            return Err(errno);
+        }
+        let shutdown = ErrorCode::Shutdown.number();
+        let code = match self.state().end {
+            // tipcd ended without a word, and its node with it.
+            0 => ErrorCode::NoNode.number(),
+            code => code,
+        };
+        if code != shutdown && !wanted.cause {
+            return Err(Errno::CONNRESET);
+        }
+        if self.has_mark(TOLD) && !self.waits(wanted.flags) {
+            return Err(Errno::AGAIN);
+        }
+        if wanted.flags & libc::MSG_PEEK == 0 {
+            self.mark(TOLD);
+        }
+        Ok(Arrival { from: Some(self.peer()), error: Some((code.into(), 0)), ..Arrival::default() })
+    }
+}
+
+/// Brings the first octets of a returned message, which lie in the program's parts and behind them, together.
+fn bring_together(parts: &Parts<'_>, room: usize, full: usize, out: &mut [u8; RETURNED_LEN]) {
+    let len = full.min(RETURNED_LEN);
+    let front = room.min(len);
+    out.copy_within(..len - front, front);
+    parts.copy_front(&mut out[..front]);
+}

@@ -1,0 +1,104 @@
+//! Calls that are one request: making a socket, binding, listening, ending a connection, names.
+
+use std::os::fd::IntoRawFd;
+
+use crossway_sys::Errno;
+use crossway_sys::socket as unix;
+use crossway_tipc_client::Kind;
+use crossway_tipc_client::address::{ENCODED_LEN, SocketAddress};
+use crossway_tipc_client::protocol::control::{Opened, Reader, Report, Request};
+use crossway_tipc_client::protocol::record::PAD_FAMILY;
+use crossway_tipc_client::protocol::slot::Phase;
+
+use crate::socket::{Handle, PADDED, SHUT};
+use crate::{control, ffi};
+
+/// Octets of zeros that fill a descriptor.
+static FILLING: [u8; 32 << 10] = [0; 32 << 10];
+
+/// Makes a socket. Its descriptor is closed on exec until it is noted.
+pub(crate) fn open(kind: Kind) -> Result<Handle, Errno> {
+    let mut answer = control::ask(&Request::Open { kind }, &[])?;
+    let opened = Opened::decode(&mut Reader::new(answer.octets())).ok_or(Errno::PROTO)?;
+    let fd = answer.fds.pop().ok_or(Errno::PROTO)?;
+    let region = control::own_region().ok_or(Errno::PROTO)?;
+    if !control::has_slot(region, opened.slot) {
+        return Err(Errno::PROTO);
+    }
+    let fd = fd.into_raw_fd();
+    Ok(Handle { fd, kind, region, slot: opened.slot, token: opened.token })
+}
+
+impl Handle {
+    /// Binds what a struct sockaddr_tipc says; a negative scope takes the binding back.
+    pub(crate) fn bind(&self, address: [u8; ENCODED_LEN]) -> Result<(), Errno> {
+        control::ask(&Request::Bind { token: self.token, address }, &[]).map(drop)
+    }
+
+    pub(crate) fn unbind_all(&self) -> Result<(), Errno> {
+        control::ask(&Request::UnbindAll { token: self.token }, &[]).map(drop)
+    }
+
+    /// Fills the descriptor until it polls unwritable, as that of a socket that listens or asks for a connection must. Returns the octets
+    /// of payload that did it, 0 when it was done before.
+    pub(crate) fn pad(&self) -> Result<u32, Errno> {
+        if self.mark(PADDED) {
+            return Ok(0);
+        }
+        let fd = ffi::borrow(self.fd).ok_or(Errno::BADF)?;
+        // A UNIX socket polls writable while at most a quarter of its buffer is unread (net/unix/af_unix.c).
+        let room = unix::send_buffer_bytes(fd).map_err(|e| Errno::from_raw_os_error(e.errno()))?;
+        let octets = room / 4 + 1;
+        let family = PAD_FAMILY.to_ne_bytes();
+        let sent = if self.kind == Kind::Stream {
+            let mut sent = 0;
+            while sent < octets {
+                let part = &FILLING[..FILLING.len().min(octets - sent)];
+                sent += unix::send(fd, part, true).inspect_err(|_| self.unmark(PADDED))?;
+            }
+            sent
+        } else {
+            ffi::send_filling(self.fd, &family, &FILLING, octets)
+                .inspect_err(|_| self.unmark(PADDED))?
+        };
+        u32::try_from(sent).map_err(|_| Errno::INVAL)
+    }
+
+    pub(crate) fn listen(&self) -> Result<(), Errno> {
+        if !self.kind.is_connected_kind() {
+            return Err(Errno::OPNOTSUPP);
+        }
+        if self.state().phase != Phase::Open {
+            return Err(Errno::INVAL);
+        }
+        let pad = self.pad()?;
+        let outcome = control::ask(&Request::Listen { token: self.token, pad }, &[]).map(drop);
+        if outcome.is_err() && pad > 0 {
+            self.unmark(PADDED);
+        }
+        outcome
+    }
+
+    pub(crate) fn shutdown(&self) -> Result<(), Errno> {
+        match self.state().phase {
+            Phase::Connected | Phase::Disconnected => {}
+            _ => return Err(Errno::NOTCONN),
+        }
+        control::ask(&Request::Shutdown { token: self.token }, &[])?;
+        self.mark(SHUT);
+        Ok(())
+    }
+
+    pub(crate) fn report(&self) -> Result<Report, Errno> {
+        let answer = control::ask(&Request::Report { token: self.token }, &[])?;
+        Report::decode(&mut Reader::new(answer.octets())).ok_or(Errno::PROTO)
+    }
+
+    pub(crate) fn peer_name(&self) -> Result<SocketAddress, Errno> {
+        if self.kind.is_connected_kind() && self.state().phase == Phase::Connected {
+            Ok(self.peer())
+        } else {
+            Err(Errno::NOTCONN)
+        }
+    }
+}

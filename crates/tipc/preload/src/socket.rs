@@ -1,0 +1,128 @@
+//! A TIPC socket as this process holds it, and the words that it shares with tipcd and with other processes that hold it.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossway_sys::Errno;
+use crossway_tipc_client::address::{ENCODED_LEN, SocketAddress};
+use crossway_tipc_client::protocol::slot::{self, State};
+use crossway_tipc_client::{Kind, ServiceRange};
+
+use crate::control;
+
+/// What identifies a socket. Nothing in it changes.
+#[derive(Clone, Copy)]
+pub(crate) struct Handle {
+    pub(crate) fd: c_int,
+    pub(crate) kind: Kind,
+    /// Which region its slot is in.
+    pub(crate) region: u32,
+    pub(crate) slot: u32,
+    pub(crate) token: u64,
+}
+
+/// The socket's marks ([`Handle::marks`]), and the group above them.
+const MARKS: usize = slot::OWN;
+/// The destination, two words: of kinds without connections the default one, else the service that the connection was asked for by.
+const DESTINATION: usize = slot::OWN + 1;
+/// SO_SNDBUF as it was set; 0 if it was not.
+const SEND_BUFFER: usize = slot::OWN + 3;
+
+/// This end has shut the connection down.
+pub(crate) const SHUT: u64 = 1;
+/// The descriptor was made unwritable and tipcd keeps it so.
+pub(crate) const PADDED: u64 = 2;
+/// The connection's end was told.
+pub(crate) const TOLD: u64 = 4;
+/// There is a destination.
+const DESTINED: u64 = 8;
+
+impl Handle {
+    fn word(&self, word: usize) -> &'static AtomicU64 {
+        control::region_word(self.region, self.slot as usize * slot::WORDS + word)
+    }
+
+    pub(crate) fn state(&self) -> State {
+        State::decode(self.word(slot::STATE).load(Ordering::Acquire))
+    }
+
+    /// The other end of the connection.
+    pub(crate) fn peer(&self) -> SocketAddress {
+        let word = self.word(slot::PEER).load(Ordering::Acquire);
+        SocketAddress { port: (word >> 32) as u32, node: word as u32 }
+    }
+
+    /// The errno of a request for a connection that failed, told once (SO_ERROR).
+    pub(crate) fn take_error(&self) -> Option<Errno> {
+        let word = self.word(slot::ERROR);
+        if word.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let errno = i32::try_from(word.swap(0, Ordering::AcqRel)).ok().filter(|e| *e != 0);
+        errno.map(Errno::from_raw_os_error)
+    }
+
+    /// Counts a message that was taken out of the descriptor.
+    pub(crate) fn count_taken(&self) {
+        self.word(slot::CONSUMED).fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn has_mark(&self, mark: u64) -> bool {
+        self.word(MARKS).load(Ordering::Acquire) & mark != 0
+    }
+
+    /// Sets a mark; whether it was set before.
+    pub(crate) fn mark(&self, mark: u64) -> bool {
+        self.word(MARKS).fetch_or(mark, Ordering::AcqRel) & mark != 0
+    }
+
+    pub(crate) fn unmark(&self, mark: u64) {
+        self.word(MARKS).fetch_and(!mark, Ordering::AcqRel);
+    }
+
+    /// The group that it is a member of; 0 without.
+    pub(crate) fn group(&self) -> u32 {
+        (self.word(MARKS).load(Ordering::Acquire) >> 32) as u32
+    }
+
+    pub(crate) fn set_group(&self, group: u32) {
+        let marks = |marks: u64| Some(marks & 0xffff_ffff | u64::from(group) << 32);
+        let _ = self.word(MARKS).fetch_update(Ordering::AcqRel, Ordering::Acquire, marks);
+    }
+
+    /// Where messages without an address go; struct sockaddr_tipc.
+    pub(crate) fn destination(&self) -> Option<[u8; ENCODED_LEN]> {
+        if !self.has_mark(DESTINED) {
+            return None;
+        }
+        let word = |n| self.word(DESTINATION + n).load(Ordering::Acquire).to_ne_bytes();
+        let mut address = [0; ENCODED_LEN];
+        address[..8].copy_from_slice(&word(0));
+        address[8..].copy_from_slice(&word(1));
+        Some(address)
+    }
+
+    pub(crate) fn set_destination(&self, address: Option<&[u8; ENCODED_LEN]>) {
+        let Some(address) = address else { return self.unmark(DESTINED) };
+        for (n, word) in address.chunks_exact(8).enumerate() {
+            let word = word.try_into().map_or(0, u64::from_ne_bytes);
+            self.word(DESTINATION + n).store(word, Ordering::Release);
+        }
+        self.mark(DESTINED);
+    }
+
+    /// The service by which the connection was asked for.
+    pub(crate) fn connected_by(&self) -> Option<ServiceRange> {
+        let address = self.destination()?;
+        match crossway_tipc_client::Address::decode(&address) {
+            Ok(crossway_tipc_client::Address::Service { service, instance, .. }) => {
+                Some(ServiceRange::single(service, instance))
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn send_buffer(&self) -> &'static AtomicU64 {
+        self.word(SEND_BUFFER)
+    }
+}

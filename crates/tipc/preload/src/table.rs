@@ -1,0 +1,139 @@
+//! Which of the process's descriptors are TIPC sockets.
+
+use std::ffi::c_int;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+use crossway_tipc_client::Kind;
+
+use crate::socket::Handle;
+
+/// Descriptors of one part of the table. The first part is there from the start.
+const PART: usize = 4096;
+/// Parts: as many descriptors as a process may have by default (fs.nr_open).
+const PARTS: usize = 256;
+
+/// One descriptor. Readers take no lock: `turn` is odd while somebody writes, and another after it.
+struct Entry {
+    turn: AtomicU32,
+    /// 0 for none; else the kind, and the region above it.
+    what: AtomicU32,
+    slot: AtomicU32,
+    token: AtomicU64,
+}
+
+impl Entry {
+    const EMPTY: Self = Self {
+        turn: AtomicU32::new(0),
+        what: AtomicU32::new(0),
+        slot: AtomicU32::new(0),
+        token: AtomicU64::new(0),
+    };
+
+    #[cold]
+    fn read(&self, fd: c_int) -> Option<Handle> {
+        // Who writes has signals blocked and waits for nothing. In a child that was forked off meanwhile nobody ends it.
+        for _ in 0..100_000 {
+            let turn = self.turn.load(Ordering::Acquire);
+            let what = self.what.load(Ordering::Relaxed);
+            let slot = self.slot.load(Ordering::Relaxed);
+            let token = self.token.load(Ordering::Relaxed);
+            fence(Ordering::Acquire);
+            if turn % 2 == 0 && turn == self.turn.load(Ordering::Relaxed) {
+                let kind = Kind::from_number(what & 0xff)?;
+                return Some(Handle { fd, kind, region: what >> 8, slot, token });
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+
+    fn write(&self, handle: Option<&Handle>) {
+        let mut turn = self.turn.load(Ordering::Relaxed);
+        loop {
+            if turn % 2 == 0 {
+                let taken = self.turn.compare_exchange(
+                    turn,
+                    turn.wrapping_add(1),
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                );
+                match taken {
+                    Ok(_) => break,
+                    Err(now) => turn = now,
+                }
+            } else {
+                std::hint::spin_loop();
+                turn = self.turn.load(Ordering::Relaxed);
+            }
+        }
+        fence(Ordering::Release);
+        let what = handle.map_or(0, |h| h.kind as u32 | h.region << 8);
+        let before = self.what.swap(what, Ordering::Relaxed);
+        self.slot.store(handle.map_or(0, |h| h.slot), Ordering::Relaxed);
+        self.token.store(handle.map_or(0, |h| h.token), Ordering::Relaxed);
+        self.turn.store(turn.wrapping_add(2), Ordering::Release);
+        match (before, what) {
+            (0, 0) => {}
+            (0, _) => {
+                COUNT.fetch_add(1, Ordering::Relaxed);
+            }
+            (_, 0) => {
+                COUNT.fetch_sub(1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+}
+
+static FIRST: [Entry; PART] = [Entry::EMPTY; PART];
+static OTHERS: [OnceLock<Box<[Entry]>>; PARTS - 1] = [const { OnceLock::new() }; PARTS - 1];
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+#[inline]
+fn entry(fd: c_int) -> Option<&'static Entry> {
+    let fd = usize::try_from(fd).ok()?;
+    match FIRST.get(fd) {
+        Some(entry) => Some(entry),
+        None => OTHERS.get(fd / PART - 1)?.get()?.get(fd % PART),
+    }
+}
+
+/// The socket behind a descriptor, if it is one of TIPC.
+#[inline]
+pub(crate) fn find(fd: c_int) -> Option<Handle> {
+    let entry = entry(fd)?;
+    if entry.what.load(Ordering::Acquire) == 0 { None } else { entry.read(fd) }
+}
+
+/// Whether the process has any.
+#[inline]
+pub(crate) fn is_empty() -> bool {
+    COUNT.load(Ordering::Relaxed) == 0
+}
+
+/// Notes a socket. False for a descriptor whose number is too large. To be called with signals blocked.
+pub(crate) fn put(handle: &Handle) -> bool {
+    let Ok(fd) = usize::try_from(handle.fd) else { return false };
+    if fd >= PART {
+        let Some(part) = OTHERS.get(fd / PART - 1) else { return false };
+        part.get_or_init(|| (0..PART).map(|_| Entry::EMPTY).collect());
+    }
+    let Some(entry) = entry(handle.fd) else { return false };
+    entry.write(Some(handle));
+    true
+}
+
+/// Forgets a descriptor. To be called with signals blocked.
+pub(crate) fn forget(fd: c_int) {
+    if let Some(entry) = entry(fd) {
+        entry.write(None);
+    }
+}
+
+/// The sockets in a range of descriptors.
+pub(crate) fn in_range(first: c_int, last: c_int) -> impl Iterator<Item = Handle> {
+    let end = c_int::try_from(PART * PARTS).unwrap_or(c_int::MAX);
+    let nothing = is_empty();
+    (first.max(0)..=last.min(end)).take_while(move |_| !nothing).filter_map(find)
+}
