@@ -56,7 +56,7 @@ bench:
 	$(CARGO) bench --locked -p crossway-tipc-node --bench goodput
 
 install: build
-	$(CARGO) build --release --locked -p crossway-tipc-node -p crossway-tipc-capi
+	$(CARGO) build --release --locked -p crossway-tipc-node -p crossway-tipc-capi -p crossway-tipc-preload
 	$(MAKE) install-built
 
 # What is built already in $(BUILT), without building: packagers and the test of this use it.
@@ -67,6 +67,7 @@ install-built:
 	ln -sf libcrossway_tipc.so.$(VERSION) $(LIB)/libcrossway_tipc.so.$(ABI)
 	ln -sf libcrossway_tipc.so.$(ABI) $(LIB)/libcrossway_tipc.so
 	install -m644 $(BUILT)/libcrossway_tipc.a $(LIB)
+	install -m755 $(BUILT)/libcrossway_tipc_preload.so $(LIB)
 	install -m644 crates/tipc/capi/include/crossway_tipc.h $(INCLUDE)
 	install -m644 crates/tipc/capi/examples/echo.c $(EXAMPLES)
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/tipc/capi/crossway-tipc.pc.in > $(LIB)/pkgconfig/crossway-tipc.pc
@@ -80,6 +81,7 @@ install-built:
 uninstall:
 	rm -f $(BIN)/crossway $(BIN)/tipcd
 	rm -f $(LIB)/libcrossway_tipc.a $(LIB)/libcrossway_tipc.so $(LIB)/libcrossway_tipc.so.$(ABI) $(LIB)/libcrossway_tipc.so.$(VERSION)
+	rm -f $(LIB)/libcrossway_tipc_preload.so
 	rm -f $(LIB)/pkgconfig/crossway-tipc.pc $(INCLUDE)/crossway_tipc.h $(UNITS)/tipcd.service
 	rm -f $(MAN)/crossway.1 $(MAN)/crossway-*.1 $(MAN)/tipcd.1
 	rm -f $(BASH)/crossway $(ZSH)/_crossway $(FISH)/crossway.fish

@@ -40,6 +40,7 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
     succeeds(
         Command::new(env!("CARGO"))
             .args(["build", "--quiet", "-p", "crossway-tipc-capi", "-p", "crossway-tipc-node"])
+            .args(["-p", "crossway-tipc-preload"])
             .current_dir(root()),
     );
     let built = assert_cmd::cargo::cargo_bin!("crossway").parent().unwrap();
@@ -117,6 +118,13 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
     let said = succeeds(Command::new(&program).arg(tipcd.path()).env("LD_LIBRARY_PATH", at("lib")));
     assert_eq!(said, "hello\nnobody: No route to host\n");
     assert_eq!(succeeds(Command::new(&fixed).arg(tipcd.path())), said);
+
+    // An unmodified program, by the library beside the installed program's directory.
+    let mut run = Command::new(at("bin/crossway"));
+    run.args(["tipc", "run", "--force", "--socket"]).arg(tipcd.path());
+    let said = succeeds(run.args(["--", "sh", "-c", "echo $LD_PRELOAD"]));
+    let library = at("lib/libcrossway_tipc_preload.so").canonicalize().unwrap();
+    assert_eq!(said.trim(), library.to_str().unwrap());
 
     make("uninstall");
     assert_eq!(files(&dest), Vec::<PathBuf>::new());

@@ -78,7 +78,8 @@ fn printed(what: &str, output: &Output) -> String {
 /// The same program in a guest whose kernel has AF_TIPC. `None` where none can be booted; that is told with the cause.
 fn in_guest(name: &str, words: &[&Path]) -> Option<String> {
     let spec = GuestSpec {
-        name: format!("{name}{:x}", std::process::id()),
+        // A name is short, and two runs on one machine must not meet.
+        name: format!("u{}{:x}", &name[..1], std::process::id()),
         memory_mib: 256,
         program: PathBuf::from(env!("CARGO_BIN_EXE_conformance-guest-part")),
     };
@@ -154,7 +155,7 @@ fn pythons_socket_module_gives_what_it_gives_on_a_kernel() {
 #[test]
 fn without_a_tipcd_the_program_is_told_once_and_gets_eafnosupport() {
     let site = Site::new();
-    let Some(program) = compiled("calls", site.dir.path()) else { return };
+    let Some(program) = compiled("processes", site.dir.path()) else { return };
     let output = Command::new("timeout")
         .arg(WATCHDOG)
         .arg(&program)

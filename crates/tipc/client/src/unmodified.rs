@@ -208,7 +208,7 @@ impl Elf {
             return None;
         }
         let half = |raw: &[u8], at: usize| {
-            Some(u16::from_le_bytes(*raw.get(at..)?.first_chunk()?)).map(usize::from)
+            Some(usize::from(u16::from_le_bytes(*raw.get(at..)?.first_chunk()?)))
         };
         let long = |raw: &[u8], at: usize| Some(u64::from_le_bytes(*raw.get(at..)?.first_chunk()?));
         let machine = [*start.get(4)?, *start.get(5)?, *start.get(18)?, *start.get(19)?];

@@ -31,12 +31,12 @@ impl Place {
         let turn = self.turn.load(Ordering::Acquire);
         let same = self.known.iter().zip(wanted).all(|(k, w)| k.load(Ordering::Relaxed) == *w);
         fence(Ordering::Acquire);
-        same && turn != 0 && turn % 2 == 0 && self.turn.load(Ordering::Relaxed) == turn
+        same && turn != 0 && turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn
     }
 
     fn keep(&self, known: &Known) {
         let turn = self.turn.load(Ordering::Relaxed);
-        let taken = turn % 2 == 0
+        let taken = turn.is_multiple_of(2)
             && self
                 .turn
                 .compare_exchange(turn, turn + 1, Ordering::Acquire, Ordering::Relaxed)

@@ -128,7 +128,14 @@ impl Handle {
                         arrival.flags |= libc::MSG_EOR;
                     }
                 }
+                // Of a connection: its end, with what the peer has left unread.
+                RecordKind::Returned if self.kind.is_connected_kind() && !wanted.cause => {
+                    return Err(Errno::CONNRESET);
+                }
                 RecordKind::Returned => {
+                    if self.kind.is_connected_kind() && !peeks {
+                        self.mark(TOLD);
+                    }
                     if let Some(returned) = wanted.returned.as_deref_mut() {
                         bring_together(parts, room, full, returned);
                     }

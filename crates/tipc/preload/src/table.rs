@@ -23,12 +23,14 @@ struct Entry {
 }
 
 impl Entry {
-    const EMPTY: Self = Self {
-        turn: AtomicU32::new(0),
-        what: AtomicU32::new(0),
-        slot: AtomicU32::new(0),
-        token: AtomicU64::new(0),
-    };
+    const fn empty() -> Self {
+        Self {
+            turn: AtomicU32::new(0),
+            what: AtomicU32::new(0),
+            slot: AtomicU32::new(0),
+            token: AtomicU64::new(0),
+        }
+    }
 
     #[cold]
     fn read(&self, fd: c_int) -> Option<Handle> {
@@ -39,7 +41,7 @@ impl Entry {
             let slot = self.slot.load(Ordering::Relaxed);
             let token = self.token.load(Ordering::Relaxed);
             fence(Ordering::Acquire);
-            if turn % 2 == 0 && turn == self.turn.load(Ordering::Relaxed) {
+            if turn.is_multiple_of(2) && turn == self.turn.load(Ordering::Relaxed) {
                 let kind = Kind::from_number(what & 0xff)?;
                 return Some(Handle { fd, kind, region: what >> 8, slot, token });
             }
@@ -51,7 +53,7 @@ impl Entry {
     fn write(&self, handle: Option<&Handle>) {
         let mut turn = self.turn.load(Ordering::Relaxed);
         loop {
-            if turn % 2 == 0 {
+            if turn.is_multiple_of(2) {
                 let taken = self.turn.compare_exchange(
                     turn,
                     turn.wrapping_add(1),
@@ -86,7 +88,7 @@ impl Entry {
     }
 }
 
-static FIRST: [Entry; PART] = [Entry::EMPTY; PART];
+static FIRST: [Entry; PART] = [const { Entry::empty() }; PART];
 static OTHERS: [OnceLock<Box<[Entry]>>; PARTS - 1] = [const { OnceLock::new() }; PARTS - 1];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -117,7 +119,7 @@ pub(crate) fn put(handle: &Handle) -> bool {
     let Ok(fd) = usize::try_from(handle.fd) else { return false };
     if fd >= PART {
         let Some(part) = OTHERS.get(fd / PART - 1) else { return false };
-        part.get_or_init(|| (0..PART).map(|_| Entry::EMPTY).collect());
+        part.get_or_init(|| (0..PART).map(|_| Entry::empty()).collect());
     }
     let Some(entry) = entry(handle.fd) else { return false };
     entry.write(Some(handle));

@@ -71,7 +71,7 @@ pub(super) unsafe fn give(
     arrival: &Arrival,
     returned: &[u8; RETURNED_LEN],
 ) -> bool {
-    let len = if message.msg_control.is_null() { 0 } else { message.msg_controllen as usize };
+    let len = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
     let mut room = Room { start: message.msg_control.cast(), len, used: 0, cut: false };
     // Who gives no room wants nothing, and misses nothing.
     if len > 0 {
@@ -101,7 +101,7 @@ pub(super) unsafe fn look(message: &msghdr) {
     let mut next = unsafe { libc::CMSG_FIRSTHDR(message).as_ref() };
     while let Some(header) = next {
         if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
-            let count = (header.cmsg_len as usize).saturating_sub(HEADER) / size_of::<c_int>();
+            let count = header.cmsg_len.saturating_sub(HEADER) / size_of::<c_int>();
             for n in 0..count {
                 // SAFETY: so many descriptors follow the header.
                 adopt::adopt(unsafe {

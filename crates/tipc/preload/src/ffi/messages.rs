@@ -125,12 +125,12 @@ unsafe fn send_message(
 ) -> Result<usize, Errno> {
     // SAFETY: as the caller promises.
     let message = unsafe { message.as_ref() }.ok_or(Errno::FAULT)?;
-    if message.msg_iovlen as usize > PARTS_MAX {
+    if message.msg_iovlen > PARTS_MAX {
         return Err(Errno::MSGSIZE);
     }
     // SAFETY: as the caller promises.
     let (parts, to) = unsafe {
-        let parts = Parts::from_c(message.msg_iov, message.msg_iovlen as usize);
+        let parts = Parts::from_c(message.msg_iov, message.msg_iovlen);
         let named = !message.msg_name.is_null() && message.msg_namelen > 0;
         (parts, named.then(|| address(message.msg_name.cast(), message.msg_namelen)))
     };
@@ -387,11 +387,11 @@ unsafe fn receive_message(
 ) -> Result<usize, Errno> {
     // SAFETY: as the caller promises.
     let message = unsafe { message.as_mut() }.ok_or(Errno::FAULT)?;
-    if message.msg_iovlen as usize > PARTS_MAX {
+    if message.msg_iovlen > PARTS_MAX {
         return Err(Errno::MSGSIZE);
     }
     // SAFETY: as the caller promises.
-    let parts = unsafe { Parts::from_c(message.msg_iov, message.msg_iovlen as usize) };
+    let parts = unsafe { Parts::from_c(message.msg_iov, message.msg_iovlen) };
     let mut returned = [0; RETURNED_LEN];
     let cause = !message.msg_control.is_null();
     let mut wanted = Wanted { flags, cause, returned: cause.then_some(&mut returned) };
