@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::env;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ const ENDED: &str = "has ended";
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Where a tipcd is looked for and, unless told otherwise, listens: `$TIPCD_SOCKET`; for root `/run/tipcd.sock`; else `tipcd.sock`
-/// in `$XDG_RUNTIME_DIR` if that is there, or `/run/tipcd.sock`.
+/// in `$XDG_RUNTIME_DIR` if that is there, or `/run/tipcd.sock`. Root of a user namespace is root only where `/run` is its own.
 pub fn default_path() -> PathBuf {
     if let Some(path) = env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()) {
         return path.into();
@@ -35,9 +36,14 @@ pub fn default_path() -> PathBuf {
     let own = env::var_os("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("tipcd.sock"));
     match own {
         // A node of the whole host is preferred; a user's own is what one without privilege can start.
-        Some(own) if own.exists() || !(system.exists() || crossway_sys::proc::is_root()) => own,
+        Some(own) if own.exists() || !(system.exists() || owns(Path::new("/run"))) => own,
         _ => system,
     }
+}
+
+/// Whether this process's user owns a directory. In a user namespace root does not own what belongs to the host's root.
+fn owns(dir: &Path) -> bool {
+    dir.metadata().is_ok_and(|dir| dir.uid() == crossway_sys::proc::effective_user())
 }
 
 /// What an answer carries beyond its errno.

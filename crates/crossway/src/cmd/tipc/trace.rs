@@ -95,7 +95,11 @@ fn report(
         }))?;
         return Ok(());
     }
-    eprintln!("{written} frames in {}", file.display());
+    if file == Path::new("-") {
+        eprintln!("{written} frames on standard output");
+    } else {
+        eprintln!("{written} frames in {}", file.display());
+    }
     if lost > 0 {
         eprintln!("{lost} frames came faster than they could be written and are missing");
     }

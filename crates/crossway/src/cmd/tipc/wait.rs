@@ -63,11 +63,11 @@ impl Wait {
                 return Ok(ExitCode::SUCCESS);
             };
             if end.is_some_and(|end| Instant::now() >= end) {
-                anyhow::bail!(
-                    "{missing} within {} s; crossway tipc --socket {} node shows how far it is",
-                    self.timeout,
-                    path.display()
-                );
+                let next = match tipcd {
+                    Some(_) => "crossway tipc node, link list and nametable show how far it is",
+                    None => "start one: crossway tipcd",
+                };
+                anyhow::bail!("{missing} within {} s; {next}", self.timeout);
             }
             if interrupts.any() {
                 return Ok(ExitCode::from(130));
