@@ -219,3 +219,32 @@ fn limits_of_the_command_line_hold() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && error.contains("--clients"), "{error}");
 }
+
+#[test]
+fn a_group_goes_on_without_a_member_that_does_not_read() {
+    use crossway_tipc_client::{Kind, NodeSocket, Patience};
+    const MESSAGES: usize = 300;
+    const GROUP: [u32; 4] = [4_711, 0, 2, 0];
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tipcd.sock");
+    let _tipcd = Tipcd::start(&path, &["--group-patience", "100"], Stdio::null());
+    wait(&path, &[]);
+    let member = |instance: u32| {
+        let socket = NodeSocket::open(&path, Kind::Rdm).unwrap();
+        let [group, _, scope, flags] = GROUP;
+        socket.join([group, instance, scope, flags]).unwrap();
+        socket
+    };
+    let (reader, slow, sender) = (member(1), member(2), member(3));
+    let end = Instant::now() + WATCHDOG;
+    let read = std::thread::spawn(move || {
+        let mut buffer = vec![0; 66_000];
+        let all = (0..MESSAGES).map(|_| reader.recv(&mut buffer, Patience::Until(end)));
+        all.filter(|len| *len == Ok(20_000)).count()
+    });
+    for n in 0..MESSAGES {
+        assert_eq!(sender.send(&[7; 20_000], None, Patience::Until(end)), Ok(20_000), "{n}");
+    }
+    assert_eq!(read.join().unwrap(), MESSAGES);
+    drop(slow);
+}

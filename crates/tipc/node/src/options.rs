@@ -93,6 +93,10 @@ pub struct TipcdOptions {
     /// Seconds of silence after which a connection asks whether its peer still exists; after as many more it is aborted
     #[arg(long, value_name = "S", help_heading = "Limits", default_value_t = Limits::default().connection_probe.as_secs(), value_parser = seconds())]
     pub(crate) connection_probe: u64,
+    /// Milliseconds for which a member of a group that does not read may hold up the broadcasts of others, who then go on without it
+    /// [default: for ever, as with kernels]
+    #[arg(long, value_name = "MS", help_heading = "Limits", value_parser = RangedU64ValueParser::<u64>::new().range(1..=86_400_000))]
+    pub(crate) group_patience: Option<u64>,
     /// Octets asked of the system for each bearer's socket buffers; crossway tipc bearer list --details shows what it granted
     #[arg(long, value_name = "OCTETS", help_heading = "Limits", default_value_t = SOCKET_OCTETS, value_parser = at_least(4_096))]
     pub(crate) bearer_buffer: usize,
@@ -129,6 +133,7 @@ impl TipcdOptions {
             subscriptions: node.subscriptions,
             subscriber_events: node.subscriber_events,
             connection_probe: node.connection_probe.as_secs(),
+            group_patience: None,
             bearer_buffer: SOCKET_OCTETS,
             linger: limits.linger.as_millis() as u64,
         }
@@ -145,7 +150,7 @@ impl TipcdOptions {
     }
 
     /// What its node may hold.
-    pub(crate) const fn node_limits(&self) -> Limits {
+    pub(crate) fn node_limits(&self) -> Limits {
         Limits {
             peers: self.peers,
             sockets: self.sockets,
@@ -154,6 +159,7 @@ impl TipcdOptions {
             subscriber_events: self.subscriber_events,
             peer_forget: Duration::from_secs(self.peer_forget),
             connection_probe: Duration::from_secs(self.connection_probe),
+            group_patience: self.group_patience.map(Duration::from_millis),
         }
     }
 

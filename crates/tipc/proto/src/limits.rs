@@ -205,6 +205,8 @@ pub struct Limits {
     pub peer_forget: Duration,
     /// [`CONNECTION_PROBE`].
     pub connection_probe: Duration,
+    /// How long a group's member may hold up the broadcasts of another that does not say so itself; `None`: for ever, as with kernels.
+    pub group_patience: Option<Duration>,
 }
 
 impl Default for Limits {
@@ -217,6 +219,7 @@ impl Default for Limits {
             subscriber_events: SUBSCRIBER_EVENTS_MAX,
             peer_forget: PEER_FORGET,
             connection_probe: CONNECTION_PROBE,
+            group_patience: None,
         }
     }
 }

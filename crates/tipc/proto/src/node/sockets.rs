@@ -23,7 +23,9 @@ impl Node {
         loop {
             let port = Port(self.rng.next_u32());
             if port != Port(0) && !self.sockets.contains_key(&port) {
-                self.sockets.insert(port, Socket::new(kind));
+                let mut socket = Socket::new(kind);
+                socket.options.group_patience = self.cfg.limits.group_patience;
+                self.sockets.insert(port, socket);
                 return Ok(port);
             }
         }
