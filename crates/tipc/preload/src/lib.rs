@@ -3,7 +3,7 @@
 //!
 //! A TIPC socket here is the program's end of a pair whose other end is `tipcd`'s (docs/decisions/0040), so whatever only waits for
 //! descriptors, copies them or gives them away works by itself. What a socket is beyond that lies in words that it shares with `tipcd`
-//! and with every process that has it: a process keeps no more than which descriptor is which ([`table`]).
+//! and with every process that has it: a process keeps no more than which descriptor is which (`table`).
 //!
 //! A call on any other descriptor costs one load. Nothing here allocates memory between the first socket and the last but a
 //! process's connection to `tipcd` and a new socket; locks are held with signals blocked. So a handler may send, receive and accept.
