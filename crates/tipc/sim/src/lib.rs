@@ -4,8 +4,10 @@
 //! twice, late, or cut off by a partition, and how fast each node's clock runs. A run of an hour takes as long as its frames take to
 //! handle.
 
+mod capture;
 mod conditions;
 mod network;
+pub mod seeds;
 
 pub use conditions::Conditions;
 pub use network::{Host, HostId, Network, Plane};

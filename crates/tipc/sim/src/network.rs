@@ -11,7 +11,7 @@ use crossway_tipc_proto::wire::Capabilities;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::Conditions;
+use crate::{Conditions, capture};
 
 /// A host of the network, by its place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -78,6 +78,8 @@ pub struct Network {
     pub withheld: Capabilities,
     /// Frames sent by all hosts so far; a broadcast counts once.
     pub frames: u64,
+    /// Every frame sent goes into the thread's capture file.
+    captured: bool,
     /// When it is there, every frame sent is added to it.
     pub record: Option<Vec<Vec<u8>>>,
     events: Vec<(HostId, Event)>,
@@ -116,6 +118,7 @@ impl Network {
             tolerance,
             withheld: Capabilities::default(),
             frames: 0,
+            captured: capture::is_open(),
             record: None,
             events,
         }
@@ -203,6 +206,13 @@ impl Network {
                 record.push(frame.clone());
             }
             let plane = usize::from(transmit.bearer.0);
+            if self.captured {
+                let to = match transmit.dest {
+                    Destination::Broadcast => None,
+                    Destination::Unicast(media) => Some(media),
+                };
+                capture::add(self.now, self.hosts[host.0].media[plane], to, &frame);
+            }
             let mtu = self.planes[plane].mtu;
             assert!(frame.len() <= mtu, "a frame of {} octets on a medium of {mtu}", frame.len());
             for to in 0..self.hosts.len() {

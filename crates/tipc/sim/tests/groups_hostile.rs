@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crossway_tipc_proto::socket::{Address, MulticastMethod, SocketError, SocketKind};
-use crossway_tipc_sim::{Conditions, HostId};
+use crossway_tipc_sim::{Conditions, HostId, seeds};
 use rand::RngExt;
 
 // Each of the tests of groups needs a part of it.
@@ -22,7 +22,7 @@ struct Flow {
 /// Random traffic of all kinds by changing ways on a bad medium: everything arrives once and in the order of sending.
 #[test]
 fn all_kinds_of_messages_keep_their_order_on_a_bad_medium() {
-    for seed in 0..40 {
+    seeds::each("GROUPS_SEEDS", 0..40, |seed| {
         let mut net = cluster(seed, 4);
         let members: Vec<Member> =
             (0..6).map(|n| join(&mut net, n % 4, request(n as u32 % 3))).collect();
@@ -66,7 +66,7 @@ fn all_kinds_of_messages_keep_their_order_on_a_bad_medium() {
                 match try_send(&mut net, *m, to, &text) {
                     Ok(_) => receivers.iter().for_each(|r| flows[n * count + r].sent.push(number)),
                     Err(error) => {
-                        assert_eq!(error, SocketError::WouldBlock, "SEED={seed}");
+                        assert_eq!(error, SocketError::WouldBlock);
                         blocked += 1;
                     }
                 }
@@ -87,7 +87,7 @@ fn all_kinds_of_messages_keep_their_order_on_a_bad_medium() {
                     let flow = &mut flows[from * count + to];
                     let got = u32::from_be_bytes(r.payload[..4].try_into().unwrap());
                     let expected = flow.sent.get(flow.received);
-                    assert_eq!(Some(&got), expected, "SEED={seed} from {from} to {to}");
+                    assert_eq!(Some(&got), expected, "from {from} to {to}");
                     flow.received += 1;
                     total += 1;
                 }
@@ -95,19 +95,17 @@ fn all_kinds_of_messages_keep_their_order_on_a_bad_medium() {
         }
         for (index, flow) in flows.iter().enumerate() {
             let (from, to) = (index / count, index % count);
-            assert_eq!(flow.received, flow.sent.len(), "SEED={seed} from {from} to {to}");
+            assert_eq!(flow.received, flow.sent.len(), "from {from} to {to}");
         }
-        assert!(total > 300, "SEED={seed}: only {total} arrived, {blocked} sends had to wait");
-    }
+        assert!(total > 300, "only {total} arrived, {blocked} sends had to wait");
+    });
 }
 
 /// Sockets that become members and are closed while others talk: at rest everybody knows exactly those who are there, and everybody
 /// can be reached.
 #[test]
 fn members_that_come_and_go_leave_a_true_picture() {
-    for seed in 0..100 {
-        assert!(history(seed, false), "SEED={seed}");
-    }
+    seeds::each("GROUPS_SEEDS", 0..100, |seed| assert!(history(seed, false)));
 }
 
 /// The same with sockets that leave and join again. Bindings and the group's protocol travel on links of their own, and a greeting does

@@ -5,7 +5,7 @@ use core::time::Duration;
 use crossway_tipc_proto::addr::{NodeAddr, Port, Scope, ServiceRange};
 use crossway_tipc_proto::drops::DropReason;
 use crossway_tipc_proto::socket::{Address, MulticastMethod, SocketError, SocketKind};
-use crossway_tipc_sim::{Conditions, HostId, Network};
+use crossway_tipc_sim::{Conditions, HostId, Network, seeds};
 use rand::RngExt;
 
 const SERVICE: u32 = 4000;
@@ -150,7 +150,7 @@ fn a_sender_of_broadcasts_waits_for_room_and_is_woken() {
 /// Senders change the way at random on a medium that delays, loses and repeats: every receiver gets everything once and in order.
 #[test]
 fn changing_the_way_keeps_every_message_and_its_order() {
-    for seed in 0..60 {
+    seeds::each("MULTICAST_SEEDS", 0..60, |seed| {
         let mut net = cluster(seed, 4);
         let hosts = || (0..4).map(HostId);
         let ports: Vec<Port> = hosts().map(|h| receiver(&mut net, h)).collect();
@@ -189,7 +189,7 @@ fn changing_the_way_keeps_every_message_and_its_order() {
                 for payload in received(&mut net, to, ports[to.0]) {
                     let from = usize::from(payload[0]);
                     let number = u32::from_be_bytes(payload[1..5].try_into().unwrap());
-                    assert_eq!(number, expected[to.0][from], "SEED={seed} from {from} to {to:?}");
+                    assert_eq!(number, expected[to.0][from], "from {from} to {to:?}");
                     expected[to.0][from] += 1;
                     got_total += 1;
                 }
@@ -202,16 +202,16 @@ fn changing_the_way_keeps_every_message_and_its_order() {
             for payload in received(&mut net, to, ports[to.0]) {
                 let from = usize::from(payload[0]);
                 let number = u32::from_be_bytes(payload[1..5].try_into().unwrap());
-                assert_eq!(number, expected[to.0][from], "SEED={seed} from {from} to {to:?}");
+                assert_eq!(number, expected[to.0][from], "from {from} to {to:?}");
                 expected[to.0][from] += 1;
                 got_total += 1;
             }
-            assert_eq!(expected[to.0], sent, "SEED={seed}: host {to:?} misses messages");
+            assert_eq!(expected[to.0], sent, "host {to:?} misses messages");
             let overload = net.with(to, |n, _| n.drops().get(DropReason::Overload));
-            assert_eq!(overload, Some(0), "SEED={seed}");
+            assert_eq!(overload, Some(0));
         }
-        assert!(got_total > 1_000, "SEED={seed}: too little happened");
-    }
+        assert!(got_total > 1_000, "too little happened");
+    });
 }
 
 #[test]

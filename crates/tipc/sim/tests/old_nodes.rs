@@ -8,7 +8,7 @@ use crossway_tipc_proto::drops::DropReason;
 use crossway_tipc_proto::node::{Event, REQUIRED};
 use crossway_tipc_proto::socket::{Address, SocketError, SocketKind};
 use crossway_tipc_proto::wire::{Capabilities, Message, NameSeries, User, View};
-use crossway_tipc_sim::{HostId, Network};
+use crossway_tipc_sim::{HostId, Network, seeds};
 use rand::RngExt;
 
 const SERVICE: u32 = 5000;
@@ -157,7 +157,7 @@ fn updates_that_wait_to_be_broadcast_reach_everybody_once_when_an_old_node_comes
 
 #[test]
 fn names_stay_right_while_old_nodes_come_and_go_under_loss() {
-    for seed in 0..60 {
+    seeds::each("OLD_NODES_SEEDS", 0..60, |seed| {
         let mut net = Network::new(seed, 5, [300, 1500][seed as usize % 2], TOLERANCE);
         net.conditions.loss_per_mille = [0, 20, 100][seed as usize % 3];
         net.conditions.delay_max = Duration::from_millis(seed % 4 + 1);
@@ -200,7 +200,7 @@ fn names_stay_right_while_old_nodes_come_and_go_under_loss() {
             let twice = net.with(host, |node, _| node.drops().get(DropReason::BadBinding));
             assert_eq!(twice, Some(0), "seed {seed}, {host:?}");
         }
-    }
+    });
 }
 
 #[test]

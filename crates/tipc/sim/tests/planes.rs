@@ -9,7 +9,6 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crossway_tipc_proto::addr::{Port, Scope, ServiceRange, SocketAddr};
 use crossway_tipc_proto::link::LinkState;
@@ -17,7 +16,7 @@ use crossway_tipc_proto::node::Event;
 use crossway_tipc_proto::socket::{Address, SocketError, SocketKind};
 use crossway_tipc_proto::time::Nanos;
 use crossway_tipc_proto::wire::Capabilities;
-use crossway_tipc_sim::{Conditions, HostId, Network, Plane};
+use crossway_tipc_sim::{Conditions, HostId, Network, Plane, seeds};
 use rand::RngExt;
 
 const SERVICE: u32 = 1000;
@@ -249,35 +248,12 @@ impl Planes {
     }
 }
 
-fn seeds() -> std::ops::Range<u64> {
-    let parse = |text: &str| {
-        let (first, last) = text.split_once("..")?;
-        Some(first.parse().ok()?..last.parse().ok()?)
-    };
-    match std::env::var("PLANES_SEEDS") {
-        Ok(text) => {
-            parse(&text).unwrap_or_else(|| panic!("PLANES_SEEDS={text:?}: write FIRST..LAST"))
-        }
-        Err(_) => 0..200,
-    }
-}
-
 #[test]
 fn messages_survive_the_loss_and_the_return_of_links() {
-    let mut downs = 0;
-    for seed in seeds() {
-        let run = catch_unwind(AssertUnwindSafe(|| {
-            let mut planes = Planes::new(seed);
-            planes.run();
-            planes.downs
-        }));
-        match run {
-            Ok(count) => downs += count,
-            Err(panic) => {
-                eprintln!("SEED={seed}: repeat with PLANES_SEEDS={seed}..{}", seed + 1);
-                resume_unwind(panic);
-            }
-        }
-    }
-    assert!(downs > 0, "no link ever went down");
+    let downs = seeds::each("PLANES_SEEDS", 0..200, |seed| {
+        let mut planes = Planes::new(seed);
+        planes.run();
+        planes.downs
+    });
+    assert!(downs.iter().any(|downs| *downs > 0), "no link ever went down");
 }

@@ -10,7 +10,6 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crossway_tipc_proto::addr::{NodeAddr, Port, Scope, ServiceRange};
 use crossway_tipc_proto::drops::DropReason;
@@ -18,7 +17,7 @@ use crossway_tipc_proto::link::LinkState;
 use crossway_tipc_proto::node::Event;
 use crossway_tipc_proto::socket::{Address, SocketError, SocketKind};
 use crossway_tipc_proto::wire::Capabilities;
-use crossway_tipc_sim::{Conditions, HostId, Network};
+use crossway_tipc_sim::{Conditions, HostId, Network, seeds};
 use rand::RngExt;
 
 const SERVICE: u32 = 1000;
@@ -350,28 +349,9 @@ impl Swarm {
     }
 }
 
-fn seeds() -> std::ops::Range<u64> {
-    let parse = |text: &str| {
-        let (first, last) = text.split_once("..")?;
-        Some(first.parse().ok()?..last.parse().ok()?)
-    };
-    match std::env::var("SWARM_SEEDS") {
-        Ok(text) => {
-            parse(&text).unwrap_or_else(|| panic!("SWARM_SEEDS={text:?}: write FIRST..LAST"))
-        }
-        Err(_) => 0..200,
-    }
-}
-
 #[test]
 fn every_promise_holds_on_a_hostile_network() {
-    for seed in seeds() {
-        let run = catch_unwind(AssertUnwindSafe(|| Swarm::new(seed).run()));
-        if let Err(panic) = run {
-            eprintln!("SEED={seed}: repeat with SWARM_SEEDS={seed}..{}", seed + 1);
-            resume_unwind(panic);
-        }
-    }
+    seeds::each("SWARM_SEEDS", 0..200, |seed| Swarm::new(seed).run());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crossway_tipc_proto::addr::{
 use crossway_tipc_proto::link::LinkState;
 use crossway_tipc_proto::node::{BearerConfig, Event};
 use crossway_tipc_proto::socket::{Address, SocketKind};
-use crossway_tipc_sim::{HostId, Network, Plane};
+use crossway_tipc_sim::{HostId, Network, Plane, seeds};
 
 const SERVICE: u32 = 1000;
 const TOLERANCE: Duration = Duration::from_millis(500);
@@ -94,7 +94,7 @@ fn a_cut_plane_costs_no_contact_and_its_traffic_goes_on_over_the_other() {
 /// What is heard of a peer on the second medium while the link on the first is coming up is no news of another life.
 #[test]
 fn both_links_come_up_at_once_and_stay_up() {
-    for seed in 0..200 {
+    seeds::each("TWO_LINKS_SEEDS", 0..200, |seed| {
         let mut net =
             Network::with_planes(seed, 2, &[Plane { mtu: 1500, priority: 10 }; 2], TOLERANCE);
         net.conditions.delay_max = Duration::from_millis(3);
@@ -111,7 +111,7 @@ fn both_links_come_up_at_once_and_stay_up() {
         }
         let down = |(_, e): &(HostId, Event)| matches!(e, Event::LinkDown { .. });
         assert_eq!(net.take_events().iter().find(|e| down(e)), None, "seed {seed}");
-    }
+    });
 }
 
 /// Who is told by the device need not wait for the tolerance, and neither need the other end.

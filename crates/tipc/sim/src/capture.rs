@@ -1,0 +1,63 @@
+//! The frames of a run as a capture file, for whoever has to find out why the run failed.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use crossway_tipc_proto::addr::MediaAddr;
+use crossway_tipc_proto::time::Nanos;
+
+/// EtherType of TIPC.
+const TIPC: u16 = 0x88ca;
+
+thread_local! {
+    /// Where the networks that are made from now on in this thread write what is sent on them.
+    static OPEN: RefCell<Option<BufWriter<File>>> = const { RefCell::new(None) };
+}
+
+/// Begins a capture file: pcap with nanoseconds, Ethernet.
+pub(crate) fn begin(path: &Path) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    file.write_all(&0xa1b2_3c4d_u32.to_ne_bytes())?;
+    for half in [2u16, 4] {
+        file.write_all(&half.to_ne_bytes())?;
+    }
+    for word in [0u32, 0, 262_144, 1] {
+        file.write_all(&word.to_ne_bytes())?;
+    }
+    OPEN.with_borrow_mut(|open| *open = Some(file));
+    Ok(())
+}
+
+/// Ends it.
+pub(crate) fn end() -> io::Result<()> {
+    OPEN.with_borrow_mut(Option::take).map_or(Ok(()), |mut file| file.flush())
+}
+
+pub(crate) fn is_open() -> bool {
+    OPEN.with_borrow(Option::is_some)
+}
+
+/// Writes a frame as its sender gave it to the medium, whatever the medium then does to it. `None` is everybody.
+pub(crate) fn add(at: Nanos, from: MediaAddr, to: Option<MediaAddr>, frame: &[u8]) {
+    let octets = |addr| match addr {
+        MediaAddr::Ethernet(octets) => octets,
+        _ => [0; 6],
+    };
+    OPEN.with_borrow_mut(|open| {
+        let Some(file) = open else { return };
+        let len = (14 + frame.len()) as u32;
+        let (seconds, nanos) = ((at.0 / 1_000_000_000) as u32, (at.0 % 1_000_000_000) as u32);
+        let mut record = Vec::with_capacity(16 + len as usize);
+        record.extend([seconds, nanos, len, len].into_iter().flat_map(u32::to_ne_bytes));
+        record.extend(to.map_or([0xff; 6], octets));
+        record.extend(octets(from));
+        record.extend(TIPC.to_be_bytes());
+        record.extend(frame);
+        // A disk without room costs the rest of the capture, not the run that it explains.
+        if file.write_all(&record).is_err() {
+            *open = None;
+        }
+    });
+}
