@@ -54,6 +54,7 @@ bench:
 	$(CARGO) bench --locked -p crossway --bench ratios
 	$(CARGO) bench --locked -p crossway-tipc-proto --bench names
 	$(CARGO) bench --locked -p crossway-tipc-node --bench goodput
+	$(CARGO) bench --locked -p crossway-tipc-node --bench failover
 
 install: build
 	$(CARGO) build --release --locked -p crossway-tipc-node -p crossway-tipc-capi -p crossway-tipc-preload
