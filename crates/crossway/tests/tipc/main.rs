@@ -1,9 +1,11 @@
 //! `crossway tipc` on private tipcds.
 
 mod monitor;
+mod unmodified;
+mod watching;
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use crossway_tipc_client::{Address, Kind, LoneTipcd, NodeSocket, Patience, Scope, ServiceRange};
@@ -313,66 +315,6 @@ fn counters_begin_anew_multicasts_are_steered_and_a_node_that_is_down_is_forgott
 }
 
 #[test]
-fn a_trace_is_what_the_dissector_takes_for_tipc() {
-    let (one, two) = pair(30);
-    let v6 = |own: u16, other: u16| format!("udp:[::1]:{own},[::1]:{other}");
-    let port = 20_000 + (std::process::id() % 10_000) as u16 * 2;
-    one.text(&["bearer", "enable", &v6(port, port + 1)]);
-    two.text(&["bearer", "enable", &v6(port + 1, port)]);
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("t.pcap");
-    let told = one.json(&["trace", file.to_str().unwrap(), "--count", "30"]);
-    assert_eq!((&told["frames"], &told["lost_frames"]), (&30.into(), &0.into()));
-    let decode = format!("udp.port=={port},tipc");
-    let tshark = |filter: &str| {
-        let output = Command::new("tshark")
-            .args(["-r", file.to_str().unwrap(), "-d", &decode, "-Y", filter])
-            .args(["-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"])
-            .stderr(Stdio::null())
-            .output();
-        output.ok().map(|o| String::from_utf8_lossy(&o.stdout).lines().count())
-    };
-    let Some(all) = tshark("tipc") else {
-        eprintln!("SKIP the dissector's verdict: tshark is missing; install it");
-        return;
-    };
-    assert_eq!(all, 30);
-    assert_eq!(tshark("_ws.malformed"), Some(0));
-    assert_eq!(tshark("ip.checksum.status == 0 or udp.checksum.status == 0"), Some(0));
-    assert_eq!(
-        tshark(&format!("ip.src == {} and ip.dst == {}", host(30), host(31))).map(|n| n > 0),
-        Some(true)
-    );
-    assert_eq!(tshark("ipv6").map(|n| n > 0), Some(true), "both bearers are in it");
-}
-
-#[test]
-fn a_full_disk_and_a_missing_tipcd_are_told() {
-    let (one, _two) = pair(40);
-    let error = one.error(&["trace", "/dev/full"]);
-    assert!(error.contains("/dev/full") && error.contains("the disk is full"), "{error}");
-    let error = one.error(&["trace", "/nowhere/t.pcap"]);
-    assert!(error.contains("cannot create /nowhere/t.pcap"), "{error}");
-    let output =
-        program().args(["tipc", "--socket", "/nowhere/tipcd.sock", "node"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("start `crossway tipcd --socket /nowhere/tipcd.sock`"), "{error}");
-}
-
-#[test]
-fn top_is_plain_when_nobody_looks() {
-    let (one, _two) = pair(50);
-    let text = one.text(&["top", "-n", "1", "--interval", "0.1"]);
-    assert!(!text.contains('\x1b') && text.contains("alpha:udp0-beta:udp0"), "{text}");
-    let lines = one.text(&["top", "-n", "2", "--interval", "0.1", "--json"]);
-    let looks: Vec<Value> = lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
-    assert_eq!(looks.len(), 2);
-    assert_eq!(looks[1]["links"][0]["name"], "alpha:udp0-beta:udp0");
-    assert!(looks[1]["elapsed_s"].as_f64().unwrap() >= 0.1);
-}
-
-#[test]
 fn others_than_root_and_the_owner_are_not_obeyed() {
     if !crossway_sys::proc::is_root() {
         eprintln!("SKIP others are not obeyed: needs another user; run as root");
@@ -402,49 +344,4 @@ fn others_than_root_and_the_owner_are_not_obeyed() {
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.contains("obeys only root and the user who started it"), "{error}");
-}
-
-#[test]
-fn an_unmodified_program_runs_on_a_tipcd_and_what_cannot_is_told() {
-    let built = assert_cmd::cargo::cargo_bin!("crossway").parent().unwrap();
-    let build = ["build", "--quiet", "-p", "crossway-tipc-preload"];
-    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
-    assert!(built.join("libcrossway_tipc_preload.so").exists());
-    let site = Site::with(&[]);
-    let script = "import socket as S\n\
-        s = S.socket(S.AF_TIPC, S.SOCK_RDM)\n\
-        s.bind((S.TIPC_ADDR_NAMESEQ, 18950, 0, 9, 2))\n\
-        s.sendto(b'to myself', (S.TIPC_ADDR_NAME, 18950, 3, 0))\n\
-        print(s.recv(100))\n\
-        raise SystemExit(7)";
-    let python = "/usr/bin/python3";
-    if !Path::new(python).exists() {
-        return eprintln!("SKIP crossway tipc run: {python} is missing; install python3");
-    }
-    // By --force in case this kernel has AF_TIPC.
-    let output = site.run(&["run", "--force", "--", python, "-c", script]);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "b'to myself'\n", "{errors}");
-    assert_eq!(output.status.code(), Some(7), "the program's own status");
-
-    let error = site.error(&["run", "--force", "--", "/nowhere/program"]);
-    assert!(error.contains("/nowhere/program") && error.contains("$PATH"), "{error}");
-    let error = site.error(&["run", "--force", "--library", "/nowhere/x.so", "--", python]);
-    assert!(error.contains("/nowhere/x.so") && error.contains("make install"), "{error}");
-    let (source, fixed) = (site.dir.path().join("x.c"), site.dir.path().join("fixed"));
-    std::fs::write(&source, "int main(void) { return 0; }").unwrap();
-    let cc = Command::new("cc").args(["-static", "-o"]).args([&fixed, &source]).output();
-    if cc.is_ok_and(|output| output.status.success()) {
-        let error = site.error(&["run", "--force", "--", fixed.to_str().unwrap()]);
-        assert!(error.contains("linked statically"), "{error}");
-    } else {
-        eprintln!("SKIP a static program: cc -static does not work; install gcc and libc6-dev");
-    }
-    let nobody = program()
-        .args(["tipc", "--socket", "/nowhere/tipcd.sock", "run", "--force", "--", python])
-        .output()
-        .unwrap();
-    let error = String::from_utf8_lossy(&nobody.stderr);
-    assert_eq!(nobody.status.code(), Some(2), "{error}");
-    assert!(error.contains("no tipcd at /nowhere/tipcd.sock"), "{error}");
 }
