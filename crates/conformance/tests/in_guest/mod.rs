@@ -1,19 +1,18 @@
-//! Runs the test program itself in a guest, whose kernel has what this one may lack.
+//! Programs in a guest, whose kernel has what this one may lack.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crossway_netlab::{Guest, GuestSpec, NetError};
 
-/// Runs this test program there with these arguments, behind `before` (a watchdog, an environment), and returns what it printed.
-/// `None` where no guest can be booted; that is told with the cause. `name` keeps two suites that run at once apart, and `what`
-/// names what is tested.
-pub(crate) fn run_self(
+/// Runs a program there, which must end well: what it printed, and its errors. `None` where no guest can be booted; that is told with the cause. `name` keeps two suites
+/// that run at once apart, and `what` names what is tested.
+pub(crate) fn run<W: AsRef<OsStr>>(
     name: &str,
     what: &str,
-    before: &[&str],
-    args: impl IntoIterator<Item = String>,
-) -> Option<String> {
+    words: impl IntoIterator<Item = W>,
+) -> Option<(String, String)> {
     let spec = GuestSpec {
         // Two runs of one suite on one machine must not meet either.
         name: format!("{name}{:x}", std::process::id()),
@@ -29,16 +28,11 @@ pub(crate) fn run_self(
         Err(why) => panic!("{why}"),
     };
     let prefix = guest.prefix();
-    let output = Command::new(&prefix[0])
-        .args(&prefix[1..])
-        .args(before)
-        .arg(std::env::current_exe().unwrap())
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{text}{errors}");
-    Some(text)
+    let mut command = Command::new(&prefix[0]);
+    command.args(&prefix[1..]).args(words).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    let (text, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{what}: {}\n{text}{errors}", output.status);
+    Some((text, errors))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crossway_mech::Probe;
 use crossway_mech::registry;
 
-use crate::in_guest::run_self;
+use crate::in_guest;
 
 /// What the guest's kernel has and others may lack, by the beginning of the id.
 const KERNELS_OWN: [&str; 2] = ["tipc-kernel-", "sctp"];
@@ -31,10 +31,12 @@ fn what_only_another_kernel_has_passes_in_a_guest() {
         return;
     }
     // Most of the time of most checks is waiting.
-    let args = ["--show-output", "--test-threads=8"].map(str::to_owned).into_iter();
-    let args = args.chain(missing.iter().map(|id| type_name(id) + "::"));
-    let what = format!("{missing:?}");
-    let Some(text) = run_self("cf", &what, &["timeout", WATCHDOG], args) else { return };
+    let program = std::env::current_exe().unwrap();
+    let words =
+        ["timeout", WATCHDOG, program.to_str().unwrap(), "--show-output", "--test-threads=8"];
+    let words = words.into_iter().map(str::to_owned);
+    let words = words.chain(missing.iter().map(|id| type_name(id) + "::"));
+    let Some((text, _)) = in_guest::run("cf", &format!("{missing:?}"), words) else { return };
     let mut passed = BTreeMap::new();
     for line in text.lines().filter(|line| line.ends_with("... ok")) {
         let of = line.trim_start_matches("test ").split("::").next().unwrap();

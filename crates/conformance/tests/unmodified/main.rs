@@ -1,10 +1,12 @@
 //! Programs that know nothing of a `tipcd`, on one: the library of `crates/tipc/preload` before the C library. What they print on a
 //! kernel's AF_TIPC, in a guest, they have to print here.
 
+#[path = "../in_guest/mod.rs"]
+mod in_guest;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crossway_netlab::{Guest, GuestSpec, NetError};
 use crossway_tipc_client::LoneTipcd;
 
 /// Nothing here takes so long, in seconds, unless it hangs.
@@ -75,26 +77,13 @@ fn printed(what: &str, output: &Output) -> String {
     text
 }
 
-/// The same program in a guest whose kernel has AF_TIPC. `None` where none can be booted; that is told with the cause.
-fn in_guest(name: &str, words: &[&Path]) -> Option<String> {
-    let spec = GuestSpec {
-        // A name is short, and two runs on one machine must not meet.
-        name: format!("u{}{:x}", &name[..1], std::process::id()),
-        memory_mib: 256,
-        program: PathBuf::from(env!("CARGO_BIN_EXE_conformance-guest-part")),
-    };
-    let guest = match Guest::boot(&spec, None) {
-        Ok(guest) => guest,
-        Err(why @ (NetError::NoPrivilege | NetError::MissingTool { .. })) => {
-            eprintln!("SKIP {name} on a kernel: {why}");
-            return None;
-        }
-        Err(why) => panic!("{why}"),
-    };
-    let prefix = guest.prefix();
-    let mut command = Command::new(&prefix[0]);
-    command.args(&prefix[1..]).args(["timeout", WATCHDOG]).args(words);
-    Some(printed("on a kernel", &command.stdin(Stdio::null()).output().unwrap()))
+/// What the same program prints in a guest whose kernel has AF_TIPC.
+fn on_kernel(name: &str, words: &[&Path]) -> Option<String> {
+    let words = ["timeout", WATCHDOG].map(Path::new).into_iter().chain(words.iter().copied());
+    // A guest's name is short.
+    let (text, errors) = in_guest::run(&format!("u{}", &name[..1]), name, words)?;
+    assert_eq!(errors, "", "{name} on a kernel");
+    Some(text)
 }
 
 /// A C program prints the same over a tipcd and on a kernel.
@@ -103,7 +92,7 @@ fn c_program(name: &str) {
     let Some(program) = compiled(name, site.dir.path()) else { return };
     let ours = printed("on a tipcd", &site.run(&[&program]));
     assert!(ours.lines().count() > 20, "{ours}");
-    if let Some(kernels) = in_guest(name, &[&program]) {
+    if let Some(kernels) = on_kernel(name, &[&program]) {
         differ(&kernels, &ours, &[]);
     }
 }
@@ -147,7 +136,7 @@ fn pythons_socket_module_gives_what_it_gives_on_a_kernel() {
         // A descriptor does not know of the group's members; the send says EHOSTUNREACH.
         "groups: ready alone",
     ];
-    if let Some(kernels) = in_guest("table", &[python, &table]) {
+    if let Some(kernels) = on_kernel("table", &[python, &table]) {
         differ(&kernels, &ours, &known);
     }
 }

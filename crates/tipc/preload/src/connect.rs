@@ -93,17 +93,9 @@ impl Handle {
     /// Waits for the answer, which tipcd gives in the time that the socket's option says.
     pub(crate) fn await_connection(&self) -> Result<(), Errno> {
         loop {
-            match self.state().phase {
-                Phase::Connecting => {}
-                Phase::Connected => return Ok(()),
-                phase => {
-                    return match self.take_error() {
-                        Some(errno) => Err(errno),
-                        // Accepted, and over before anybody looked: the end is what is received next, as from a kernel.
-                        None if phase == Phase::Disconnected && self.peer().port != 0 => Ok(()),
-                        None => Err(Errno::CONNREFUSED),
-                    };
-                }
+            let phase = self.state().phase;
+            if let Some(outcome) = phase.connected(|| self.take_error(), || self.peer().port != 0) {
+                return outcome;
             }
             let ready = ffi::wait(self.fd, libc::POLLOUT, GLANCE_MS)?;
             if ready && self.state().phase == Phase::Connecting {

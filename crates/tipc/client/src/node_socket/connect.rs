@@ -134,17 +134,9 @@ impl NodeSocket {
 
     pub(super) fn await_connection(&self, patience: Patience) -> Result<(), Errno> {
         loop {
-            match self.state().phase {
-                Phase::Connecting => {}
-                Phase::Connected => return Ok(()),
-                phase => {
-                    return match self.take_error() {
-                        Some(errno) => Err(errno),
-                        // Accepted, and over before anybody looked: the end is what is received next, as from a kernel.
-                        None if phase == Phase::Disconnected && self.peer().port != 0 => Ok(()),
-                        None => Err(Errno::CONNREFUSED),
-                    };
-                }
+            let phase = self.state().phase;
+            if let Some(outcome) = phase.connected(|| self.take_error(), || self.peer().port != 0) {
+                return outcome;
             }
             let glance = Instant::now() + CONNECT_GLANCE;
             let until = match patience {

@@ -4,8 +4,9 @@
 //! then fields and descriptors as the request has them. An errno of [`VERSION_MISMATCH`] answers a hello of another version, and the two
 //! versions follow.
 
+pub use super::answers::{Adopted, Opened, Report, Welcome};
 pub use super::fields::{Head, Reader, Writer};
-use crate::address::{ENCODED_LEN, SocketAddress};
+use crate::address::ENCODED_LEN;
 
 /// Largest request or answer: a connection request with a whole message.
 pub const LEN_MAX: usize = super::MESSAGE_LEN_MAX + 64;
@@ -160,50 +161,6 @@ pub enum Request<'a> {
     },
 }
 
-/// The answer to a hello.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Welcome {
-    /// The version spoken.
-    pub version: u16,
-    /// Slots in the client's region: as many sockets as the program may have.
-    pub slots: u32,
-    /// The node's address, 0 while it has none.
-    pub node: u32,
-}
-
-/// The answer to an open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opened {
-    /// Names the socket in requests.
-    pub token: u64,
-    /// Its place in the client's region.
-    pub slot: u32,
-}
-
-/// The answer to an adoption.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Adopted {
-    /// Names the socket in requests.
-    pub opened: Opened,
-    /// What it is.
-    pub kind: Kind,
-    /// Slots of the region that its slot is in.
-    pub slots: u32,
-}
-
-/// The answer to a report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Own address.
-    pub local: SocketAddress,
-    /// The connection's other end.
-    pub peer: Option<SocketAddress>,
-    /// Messages that wait in the node.
-    pub queued_messages: u32,
-    /// Their octets.
-    pub queued_octets: u32,
-}
-
 impl<'a> Request<'a> {
     /// As octets.
     pub fn encode(&self) -> Vec<u8> {
@@ -292,83 +249,6 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Welcome {
-    /// As an answer.
-    pub fn encode(self) -> Vec<u8> {
-        let answer = Writer::answer(0).u32(self.version.into());
-        answer.u32(self.slots).u32(self.node).finish()
-    }
-
-    /// From what follows the errno.
-    pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
-        let version = u16::try_from(r.u32()?).ok()?;
-        Some(Self { version, slots: r.u32()?, node: r.u32()? })
-    }
-}
-
-impl Opened {
-    /// As an answer.
-    pub fn encode(self) -> Vec<u8> {
-        Writer::answer(0).u64(self.token).u32(self.slot).finish()
-    }
-
-    /// From what follows the errno, or from an offer's payload.
-    pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
-        Some(Self { token: r.u64()?, slot: r.u32()? })
-    }
-
-    /// As an offer's payload.
-    pub fn offer(self) -> [u8; super::record::OFFER_LEN] {
-        let mut raw = [0; super::record::OFFER_LEN];
-        raw[..8].copy_from_slice(&self.token.to_ne_bytes());
-        raw[8..12].copy_from_slice(&self.slot.to_ne_bytes());
-        raw
-    }
-}
-
-impl Adopted {
-    /// As an answer.
-    pub fn encode(self) -> Vec<u8> {
-        let answer = Writer::answer(0).u64(self.opened.token).u32(self.opened.slot);
-        answer.u32(self.kind as u32).u32(self.slots).finish()
-    }
-
-    /// From what follows the errno.
-    pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
-        let opened = Opened::decode(r)?;
-        Some(Self { opened, kind: Kind::from_number(r.u32()?)?, slots: r.u32()? })
-    }
-}
-
-impl Report {
-    /// As an answer.
-    pub fn encode(self) -> Vec<u8> {
-        let peer = self.peer.unwrap_or_default();
-        Writer::answer(0)
-            .u32(self.local.port)
-            .u32(self.local.node)
-            .u32(self.peer.is_some().into())
-            .u32(peer.port)
-            .u32(peer.node)
-            .u32(self.queued_messages)
-            .u32(self.queued_octets)
-            .finish()
-    }
-
-    /// From what follows the errno.
-    pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
-        let local = SocketAddress { port: r.u32()?, node: r.u32()? };
-        let has_peer = r.u32()? != 0;
-        let peer = SocketAddress { port: r.u32()?, node: r.u32()? };
-        Some(Self {
-            local,
-            peer: has_peer.then_some(peer),
-            queued_messages: r.u32()?,
-            queued_octets: r.u32()?,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -405,26 +285,5 @@ mod tests {
         let mut long = Request::Leave { token }.encode();
         long.push(0);
         assert_eq!(Request::decode(&long), None, "something follows");
-    }
-
-    #[test]
-    fn answers_come_back_from_their_octets() {
-        let skip_errno = |octets: Vec<u8>| octets[4..].to_vec();
-        let welcome = Welcome { version: 1, slots: 2, node: 3 };
-        let raw = skip_errno(welcome.encode());
-        assert_eq!(Welcome::decode(&mut Reader::new(&raw)), Some(welcome));
-        let opened = Opened { token: 5, slot: 6 };
-        assert_eq!(Opened::decode(&mut Reader::new(&opened.offer())), Some(opened));
-        let raw = skip_errno(opened.encode());
-        assert_eq!(Opened::decode(&mut Reader::new(&raw)), Some(opened));
-        let local = SocketAddress { port: 1, node: 2 };
-        let adopted = Adopted { opened, kind: Kind::Dgram, slots: 9 };
-        let raw = skip_errno(adopted.encode());
-        assert_eq!(Adopted::decode(&mut Reader::new(&raw)), Some(adopted));
-        for peer in [None, Some(SocketAddress { port: 3, node: 4 })] {
-            let report = Report { local, peer, queued_messages: 5, queued_octets: 6 };
-            let raw = skip_errno(report.encode());
-            assert_eq!(Report::decode(&mut Reader::new(&raw)), Some(report));
-        }
     }
 }

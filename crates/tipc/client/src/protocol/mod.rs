@@ -8,6 +8,7 @@
 //!
 //! All integers are in the host's byte order: both ends are on one host.
 
+mod answers;
 pub mod control;
 pub mod epoch;
 mod fields;

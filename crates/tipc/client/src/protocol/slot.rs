@@ -1,5 +1,7 @@
 //! What a program and `tipcd` share about one socket: eight words of the client's region, one line of a cache.
 
+use crossway_sys::Errno;
+
 /// Words of one slot. `tipcd` zeroes all of them when it gives the slot away.
 pub const WORDS: usize = 8;
 
@@ -30,6 +32,27 @@ pub enum Phase {
     Connected,
     /// Had one.
     Disconnected,
+}
+
+impl Phase {
+    /// How a request for a connection ended; `None` while it is under way. `error` takes the slot's error, `has_peer` tells whether its
+    /// peer was ever set.
+    pub fn connected(
+        self,
+        error: impl FnOnce() -> Option<Errno>,
+        has_peer: impl FnOnce() -> bool,
+    ) -> Option<Result<(), Errno>> {
+        match self {
+            Self::Connecting => None,
+            Self::Connected => Some(Ok(())),
+            phase => Some(match error() {
+                Some(errno) => Err(errno),
+                // Accepted, and over before anybody looked: the end is what is received next, as from a kernel.
+                None if phase == Self::Disconnected && has_peer() => Ok(()),
+                None => Err(Errno::CONNREFUSED),
+            }),
+        }
+    }
 }
 
 /// The state word.

@@ -1,8 +1,10 @@
 //! Carries out an operator's orders.
 
+mod bearers;
 mod views;
 
-pub(crate) use views::{bearer_lines, link_name, media, name_of_link};
+pub(crate) use bearers::{bearer_lines, media};
+pub(crate) use views::{link_name, name_of_link};
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -37,7 +39,7 @@ pub(crate) fn carry_out(
     let mut more = None;
     let outcome = match order {
         Order::Node => Ok(Outcome::Node(Box::new(views::node(runner, service)))),
-        Order::Bearers => Ok(Outcome::Bearers(views::bearers(runner))),
+        Order::Bearers => Ok(Outcome::Bearers(bearers::bearers(runner))),
         Order::Links => Ok(Outcome::Links(views::links(runner))),
         Order::Broadcast => Ok(Outcome::Broadcast(Box::new(views::broadcast(runner)))),
         Order::Names { behind } => Ok(Outcome::Names(views::names(runner.node(), behind))),
@@ -85,7 +87,7 @@ pub(crate) fn settings(of: Settings) -> LinkSettings {
 
 /// The bearer of a name, which may be with or without its medium.
 fn find(runner: &mut Runner, name: &str) -> Result<BearerId, String> {
-    let bearers = views::bearer_names(runner);
+    let bearers = bearers::bearer_names(runner);
     let meant = |full: &str| full == name || full.split_once(':').is_some_and(|(_, n)| n == name);
     if let Some((id, _)) = bearers.iter().find(|(_, full)| meant(full)) {
         return Ok(*id);
@@ -105,7 +107,7 @@ fn enable(
     with: Settings,
 ) -> Result<Outcome, String> {
     let spec: BearerSpec = bearer.parse().map_err(|e| format!("{e}"))?;
-    let taken = views::bearer_names(runner);
+    let taken = bearers::bearer_names(runner);
     let is_free = |name: &str| {
         taken.iter().all(|(_, full)| full.split_once(':').is_none_or(|(_, n)| n != name))
     };

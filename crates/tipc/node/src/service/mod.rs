@@ -6,6 +6,7 @@
 mod client;
 mod door;
 mod inbound;
+mod inquiry;
 mod limits;
 mod linger;
 mod local;

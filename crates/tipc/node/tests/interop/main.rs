@@ -9,17 +9,17 @@ mod planes;
 mod programs;
 mod remote;
 mod ring;
+mod site;
 mod user_side;
 
-use std::fmt::Write as _;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
+use std::time::Duration;
 
 use capture::Capture;
-use crossway_netlab::{Guest, GuestExit, GuestSpec, HostSpec, Lab, Link, NetError, Topology};
+use crossway_netlab::{GuestExit, NetError};
 use crossway_tipc_proto::addr::{MediaAddr, NodeId};
+use site::{KernelSide, Medium, Site, UserSide};
 
 const PYTHON: &str = "/usr/bin/python3";
 const KERNEL_SIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/kernel_side.py");
@@ -31,194 +31,6 @@ const STREAM_OCTETS: &str = "10000000";
 const LONG_STREAM_OCTETS: &str = "100000000";
 /// No part takes so long unless something hangs.
 const WATCHDOG: Duration = Duration::from_secs(240);
-
-/// One network with a guest and a place for the node.
-struct Site {
-    guest: Guest,
-    lab: Lab,
-}
-
-/// How the two ends reach each other.
-#[derive(Clone, Copy, Debug)]
-enum Medium {
-    UdpV4,
-    UdpV4Unicast,
-    UdpV6,
-    UdpV6Unicast,
-    Ethernet,
-}
-
-impl Site {
-    fn up(name: &str) -> Result<Self, NetError> {
-        // Two runs of this test on one machine must not meet.
-        let name = &format!("{name}{:x}", std::process::id() % 0x1_0000);
-        let mut topology = Topology::of(&[], Link::default());
-        topology.name = Some(name.to_owned());
-        topology.hosts = vec![HostSpec::namespace("user"), HostSpec::tap("kernel")];
-        let lab = Lab::up(&topology)?;
-        let spec = GuestSpec::new(name)?;
-        let guest = Guest::boot(&spec, Some((lab.network(), "kernel")))?;
-        Ok(Self { guest, lab })
-    }
-
-    fn in_guest(&self, words: &[&str]) -> Command {
-        let prefix = self.guest.prefix();
-        let mut command = Command::new(&prefix[0]);
-        command.args(&prefix[1..]).args(words);
-        command
-    }
-
-    /// The kernel is killed, and another boots in its place.
-    fn with_another_kernel(self) -> Result<Self, NetError> {
-        let Self { guest, lab } = self;
-        drop(guest);
-        let name = lab.network().name.clone();
-        let guest = Guest::boot(&GuestSpec::new(&name)?, Some((lab.network(), "kernel")))?;
-        Ok(Self { guest, lab })
-    }
-
-    /// The words that name the kernel's bearer when it is disabled.
-    const fn disabling(medium: Medium) -> &'static [&'static str] {
-        match medium {
-            Medium::Ethernet => &["tipc", "bearer", "disable", "media", "eth", "device", "eth0"],
-            _ => &["tipc", "bearer", "disable", "media", "udp", "name", "U"],
-        }
-    }
-
-    /// Runs a command in the guest that must succeed.
-    fn guest_does(&self, words: &[&str]) -> String {
-        let out =
-            self.in_guest(words).stdin(Stdio::null()).output().expect("the guest runs commands");
-        let text = String::from_utf8_lossy(&out.stdout).into_owned();
-        assert!(out.status.success(), "{words:?}: {text}{}", String::from_utf8_lossy(&out.stderr));
-        text
-    }
-
-    /// Enables the kernel's bearer and says how the node is to call its own.
-    fn bearers(&self, medium: Medium) -> String {
-        let (user, kernel) = (self.lab.host("user").unwrap(), self.lab.host("kernel").unwrap());
-        let (k4, k6) = (kernel.ipv4.to_string(), kernel.ipv6.to_string());
-        let (u4, u6, device) = (user.ipv4.to_string(), user.ipv6.to_string(), &user.interface);
-        if let Medium::UdpV4Unicast = medium {
-            // Packets that IP need not cut. A kernel whose own bearer's are larger than its peer's loses what it multicasts by copies.
-            self.guest_does(&["tipc", "media", "set", "mtu", "1472", "media", "udp"]);
-        }
-        let mut words = vec!["tipc", "bearer", "enable", "media"];
-        match medium {
-            Medium::UdpV4 => words.extend(["udp", "name", "U", "localip", &k4]),
-            Medium::UdpV4Unicast => {
-                words.extend(["udp", "name", "U", "localip", &k4, "remoteip", &u4])
-            }
-            Medium::UdpV6 => words.extend(["udp", "name", "U", "localip", &k6]),
-            Medium::UdpV6Unicast => {
-                words.extend(["udp", "name", "U", "localip", &k6, "remoteip", &u6])
-            }
-            Medium::Ethernet => words.extend(["eth", "device", "eth0"]),
-        }
-        self.guest_does(&words);
-        match medium {
-            Medium::UdpV4 => format!("udp:{u4}"),
-            Medium::UdpV4Unicast => format!("udp:{u4},mtu=1472,{k4}"),
-            Medium::UdpV6 => format!("udp:{u6}%{device}"),
-            Medium::UdpV6Unicast => format!("udp:{u6},{k6}"),
-            Medium::Ethernet => format!("eth:{device}"),
-        }
-    }
-
-    fn user_side(&self, bearer: &str) -> UserSide {
-        self.user_side_as(bearer, NodeId::from_text("user-space").expect("legal"))
-    }
-
-    fn user_side_as(&self, bearer: &str, id: NodeId) -> UserSide {
-        self.user_program("user-side", bearer, id)
-    }
-
-    fn user_program(&self, role: &str, bearer: &str, id: NodeId) -> UserSide {
-        self.program_on("user", role, bearer, id)
-    }
-
-    fn program_on(&self, host: &str, role: &str, bearer: &str, id: NodeId) -> UserSide {
-        let own = std::env::current_exe().expect("this program has a file");
-        let mut command = self.lab.host(host).unwrap().command(own);
-        let mut child = command
-            .args([role, bearer, &format!("{:x}", u128::from_be_bytes(id.0))])
-            .stdin(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let stdin = child.stdin.take();
-        UserSide { child, stdin }
-    }
-}
-
-/// The node in user space; it ends with this value.
-struct UserSide {
-    child: Child,
-    stdin: Option<ChildStdin>,
-}
-
-impl UserSide {
-    fn kill(&mut self) {
-        self.child.kill().expect("kill");
-        self.child.wait().expect("wait");
-    }
-}
-
-impl Drop for UserSide {
-    fn drop(&mut self) {
-        drop(self.stdin.take());
-        let status = self.child.wait().expect("wait");
-        if !std::thread::panicking() {
-            assert!(
-                status.success() || status.code().is_none(),
-                "the node in user space ended with {status}"
-            );
-        }
-    }
-}
-
-/// The kernel's side: started, read line by line, waited for.
-struct KernelSide {
-    child: Child,
-    out: BufReader<std::process::ChildStdout>,
-    start: Instant,
-}
-
-impl KernelSide {
-    fn start(site: &Site, words: &[&str]) -> Self {
-        Self::run(site, KERNEL_SIDE, words)
-    }
-
-    fn run(site: &Site, script: &str, words: &[&str]) -> Self {
-        let mut command = site.in_guest(&[PYTHON, script]);
-        command.args(words);
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("starts");
-        let out = BufReader::new(child.stdout.take().expect("piped"));
-        Self { child, out, start: Instant::now() }
-    }
-
-    /// Reads until a line says this. The guest's program has deadlines of its own, so reading ends.
-    fn until(&mut self, wanted: &str) {
-        let mut said = String::new();
-        loop {
-            let mut line = String::new();
-            let len = self.out.read_line(&mut line).expect("reads");
-            assert!(len > 0, "the kernel's side ended before it said {wanted:?}; it said:\n{said}");
-            assert!(self.start.elapsed() < WATCHDOG, "the kernel's side hangs; it said:\n{said}");
-            eprint!("  {line}");
-            let _ = write!(said, "{line}");
-            if line.contains(wanted) {
-                return;
-            }
-        }
-    }
-
-    fn finish(mut self) {
-        self.until("all checks held");
-        let status = self.child.wait().expect("waits");
-        assert!(status.success(), "the kernel's side ended with {status}");
-    }
-}
 
 /// Everything that two nodes do with each other while contact holds.
 fn all_checks(name: &str, medium: Medium) -> Result<(), NetError> {

@@ -1,10 +1,11 @@
-//! All that is C's: the functions that a program calls ([`calls`], [`sending`], [`receiving`], [`descriptors`], [`waiting`]), those of the C library
+//! All that is C's: the functions that a program calls ([`calls`], [`options`], [`sending`], [`receiving`], [`descriptors`], [`waiting`]), those of the C library
 //! behind them ([`real`]), and the few system calls on a socket's descriptor ([`system`]).
 #![allow(unsafe_code)]
 
 mod calls;
 mod control_data;
 mod descriptors;
+mod options;
 mod outcome;
 mod parts;
 mod real;

@@ -47,8 +47,7 @@ pub use bearer::{BearerConfig, BearerError};
 pub use handover::{ConnectionRequest, Incoming, Taken};
 pub use monitoring::MonitorReport;
 pub use options::option;
-pub use report::{BroadcastReport, LinkReport, PeerReport};
-pub use sockets::SocketReport;
+pub use report::{BroadcastReport, LinkReport, PeerReport, SocketReport};
 
 use crate::addr::{BearerId, MediaAddr, NetworkId, NodeAddr, NodeId, Port, SocketAddr};
 use crate::bcast::BcastSender;

@@ -1,13 +1,37 @@
 //! What an operator may ask.
 
-use super::Node;
 use super::peer::{Peer, PeerLink};
-use crate::addr::{BearerId, MediaAddr, NodeAddr, NodeId};
+use super::{Node, Traffic};
+use crate::addr::{BearerId, MediaAddr, NodeAddr, NodeId, Port, SocketAddr};
 use crate::limits::BCAST_WINDOW;
 use crate::link::{LinkState, LinkStats};
+use crate::socket::{GroupRequest, SocketError, SocketKind, SocketOptions, SocketState};
 use crate::wire::{Capabilities, InterfaceName};
 use alloc::vec::Vec;
 use core::time::Duration;
+
+/// What is known of a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SocketReport {
+    /// Its kind.
+    pub kind: SocketKind,
+    /// Its own address.
+    pub local: SocketAddr,
+    /// The other end of its connection.
+    pub peer: Option<SocketAddr>,
+    /// Its options.
+    pub options: SocketOptions,
+    /// Messages that wait to be received.
+    pub queued_messages: usize,
+    /// Octets that these count.
+    pub queued_octets: usize,
+    /// The group that it is a member of.
+    pub group: Option<GroupRequest>,
+    /// What was sent.
+    pub sent: Traffic,
+    /// What came, returned messages included.
+    pub received: Traffic,
+}
 
 /// Another node, as this one sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,6 +95,34 @@ pub struct BroadcastReport {
 }
 
 impl Node {
+    /// The addresses and the state of a socket, for getsockname, getpeername and reports.
+    ///
+    /// # Errors
+    /// [`SocketError::BadSocket`].
+    pub fn socket_report(&self, port: Port) -> Result<SocketReport, SocketError> {
+        let socket = self.sockets.get(&port).ok_or(SocketError::BadSocket)?;
+        let peer = match &socket.state {
+            SocketState::Connected(c) => Some(c.peer),
+            _ => None,
+        };
+        Ok(SocketReport {
+            kind: socket.kind,
+            local: SocketAddr { port, node: self.own() },
+            peer,
+            options: socket.options,
+            queued_messages: socket.queued(),
+            queued_octets: socket.octets(),
+            group: socket.group.as_ref().map(|g| g.request),
+            sent: socket.sent,
+            received: socket.received,
+        })
+    }
+
+    /// The ports of all sockets but the node's own.
+    pub fn ports(&self) -> impl Iterator<Item = Port> + '_ {
+        self.sockets.keys().copied().filter(|port| !self.topology.owns(*port))
+    }
+
     /// The broadcast link.
     pub fn broadcast_link(&self) -> BroadcastReport {
         BroadcastReport {

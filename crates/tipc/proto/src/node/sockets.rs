@@ -5,8 +5,8 @@ use super::names::BindError;
 use crate::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
 use crate::name_table::BindingError;
 use crate::socket::{
-    Address, Connecting, Connection, GroupRequest, Readiness, Received, Socket, SocketError,
-    SocketKind, SocketOptions, SocketState,
+    Address, Connecting, Connection, Readiness, Received, Socket, SocketError, SocketKind,
+    SocketOptions, SocketState,
 };
 use crate::time::Nanos;
 use crate::wire::{ConnManagerKind, ErrorCode, View};
@@ -66,34 +66,6 @@ impl Node {
         }
         self.run_local(now);
         Ok(())
-    }
-
-    /// The addresses and the state of a socket, for getsockname, getpeername and reports.
-    ///
-    /// # Errors
-    /// [`SocketError::BadSocket`].
-    pub fn socket_report(&self, port: Port) -> Result<SocketReport, SocketError> {
-        let socket = self.sockets.get(&port).ok_or(SocketError::BadSocket)?;
-        let peer = match &socket.state {
-            SocketState::Connected(c) => Some(c.peer),
-            _ => None,
-        };
-        Ok(SocketReport {
-            kind: socket.kind,
-            local: SocketAddr { port, node: self.own() },
-            peer,
-            options: socket.options,
-            queued_messages: socket.queued(),
-            queued_octets: socket.octets(),
-            group: socket.group.as_ref().map(|g| g.request),
-            sent: socket.sent,
-            received: socket.received,
-        })
-    }
-
-    /// The ports of all sockets but the node's own.
-    pub fn ports(&self) -> impl Iterator<Item = Port> + '_ {
-        self.sockets.keys().copied().filter(|port| !self.topology.owns(*port))
     }
 
     /// Changes a socket's options.
@@ -376,27 +348,4 @@ impl Node {
             self.disconnect(port, message);
         }
     }
-}
-
-/// What is known of a socket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SocketReport {
-    /// Its kind.
-    pub kind: SocketKind,
-    /// Its own address.
-    pub local: SocketAddr,
-    /// The other end of its connection.
-    pub peer: Option<SocketAddr>,
-    /// Its options.
-    pub options: SocketOptions,
-    /// Messages that wait to be received.
-    pub queued_messages: usize,
-    /// Octets that these count.
-    pub queued_octets: usize,
-    /// The group that it is a member of.
-    pub group: Option<GroupRequest>,
-    /// What was sent.
-    pub sent: super::Traffic,
-    /// What came, returned messages included.
-    pub received: super::Traffic,
 }

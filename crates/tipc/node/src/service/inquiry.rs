@@ -1,0 +1,91 @@
+//! What programs ask about sockets, nodes and links, and the options of sockets.
+
+use crossway_sys::Errno;
+use crossway_tipc_client::protocol::control::{RECEIVE_OCTETS, Report};
+use crossway_tipc_proto::addr::Port;
+use crossway_tipc_proto::node::{Node, option};
+
+use super::Service;
+use super::local::local_socket;
+use super::request::{Answer, errno};
+use super::token::Place;
+
+impl Service {
+    pub(super) fn get_option(
+        &mut self,
+        node: &mut Node,
+        place: Place,
+        port: Port,
+        name: u32,
+    ) -> Result<u32, Errno> {
+        if name == RECEIVE_OCTETS {
+            let octets = node.socket_report(port).map_err(errno)?.options.receive_octets;
+            return Ok(u32::try_from(octets).unwrap_or(u32::MAX));
+        }
+        let value = node.get_option(port, name).map_err(errno)?;
+        // The queue goes on in the program's hands.
+        let Some(local) = self.sockets.get_mut(place) else { return Ok(value) };
+        local.note_consumed(self.clients.get(local.client).map_or(0, |c| c.consumed(local.slot)));
+        let (messages, octets) = local.waiting();
+        let more = match name {
+            option::SOCK_RECVQ_DEPTH => messages,
+            option::SOCK_RECVQ_USED => octets,
+            _ => 0,
+        };
+        Ok(value.saturating_add(u32::try_from(more).unwrap_or(u32::MAX)))
+    }
+
+    pub(super) fn set_option(
+        &self,
+        node: &mut Node,
+        port: Port,
+        name: u32,
+        value: u32,
+    ) -> Result<(), Errno> {
+        if name == RECEIVE_OCTETS {
+            let mut options = node.socket_report(port).map_err(errno)?.options;
+            options.receive_octets = (value as usize).clamp(1, self.limits.receive_octets);
+            return node.set_options(port, options).map_err(errno);
+        }
+        let takes_none = matches!(name, option::MCAST_BROADCAST | option::MCAST_REPLICAST);
+        node.set_option(port, name, (!takes_none).then_some(value)).map_err(errno)
+    }
+}
+
+/// The 16 octets that name a node for good; zeros for a lone one that has none.
+pub(super) fn identity(node: &Node, address: u32) -> Answer {
+    let id = if node.addr().unwrap_or_default().0 == address {
+        Some(node.id().map_or([0; 16], |id| id.0))
+    } else {
+        node.peers().find(|peer| peer.addr.0 == address).map(|peer| peer.id.0)
+    };
+    id.map_or_else(
+        || Answer::error(Errno::ADDRNOTAVAIL),
+        |id| Answer { octets: [&[0; 4][..], &id].concat(), fds: Vec::new() },
+    )
+}
+
+/// "own node:interface-peer:interface".
+pub(super) fn link_name(node: &Node, address: u32, bearer: u32) -> Answer {
+    let peer = node.peers().find(|peer| peer.addr.0 == address);
+    let name = peer.and_then(|peer| {
+        let link = peer.links.iter().find(|link| u32::from(link.bearer.0) == bearer)?;
+        Some(crate::admin::name_of_link(node, &peer, link))
+    });
+    name.map_or_else(
+        || Answer::error(Errno::ADDRNOTAVAIL),
+        |name| Answer { octets: [&[0; 4], name.as_bytes()].concat(), fds: Vec::new() },
+    )
+}
+
+pub(super) fn report(node: &Node, port: Port) -> Answer {
+    let Ok(report) = node.socket_report(port) else { return Answer::error(Errno::BADF) };
+    let octets = Report {
+        local: local_socket(report.local),
+        peer: report.peer.map(local_socket),
+        queued_messages: u32::try_from(report.queued_messages).unwrap_or(u32::MAX),
+        queued_octets: u32::try_from(report.queued_octets).unwrap_or(u32::MAX),
+    }
+    .encode();
+    Answer { octets, fds: Vec::new() }
+}
