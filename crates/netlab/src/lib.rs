@@ -21,7 +21,7 @@ pub use error::NetError;
 pub use fate::ImpairmentCounts;
 pub use guest::{
     Guest, GuestExit, GuestFacts, GuestPlace, GuestRecord, GuestSpec, exec_in_guest, guest_down,
-    list_guests, run_guest_init, run_guest_keeper,
+    list_guests, play_guest_part, run_guest_init, run_guest_keeper,
 };
 pub use lab::{Lab, down, find, list, remove_all_of_this_process};
 pub use network::{Host, ImpairedBy, Network};

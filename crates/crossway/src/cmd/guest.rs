@@ -4,8 +4,7 @@ use std::process::ExitCode;
 
 use comfy_table::{ContentArrangement, Table, presets};
 use crossway_netlab::{
-    Guest as Booted, GuestExit, GuestRecord, GuestSpec, Network, exec_in_guest, guest_down,
-    list_guests,
+    Guest as Booted, GuestRecord, GuestSpec, Network, exec_in_guest, guest_down, list_guests,
 };
 
 use super::Run;
@@ -193,11 +192,7 @@ fn boot(name: &str, shape: &Shape) -> anyhow::Result<Booted> {
 }
 
 fn exec(name: &str, command: &[String]) -> anyhow::Result<ExitCode> {
-    let code = match exec_in_guest(name, command)? {
-        GuestExit::Code(code) => code,
-        GuestExit::Signal(signal) => 128 + signal,
-    };
-    Ok(ExitCode::from(code as u8))
+    Ok(exec_in_guest(name, command)?.into())
 }
 
 fn print_table(guests: &[GuestRecord]) {

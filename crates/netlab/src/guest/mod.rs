@@ -9,6 +9,7 @@ mod init;
 mod keeper;
 mod message;
 mod modules;
+mod part;
 mod pulse;
 mod record;
 mod relay;
@@ -22,6 +23,7 @@ pub use exec::{GuestExit, exec_in_guest};
 pub use init::run_guest_init;
 pub use keeper::run_guest_keeper;
 pub use message::GuestFacts;
+pub use part::play_guest_part;
 pub use record::{GuestPlace, GuestRecord};
 
 use crossway_sys::seccomp;

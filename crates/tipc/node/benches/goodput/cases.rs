@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crossway_netlab::{Host, HostKind, HostSpec, Impairment, Link, Offloads, Topology};
+use crossway_netlab::{Host, HostSpec, Impairment, Link, Offloads, Topology};
 use serde::Serialize;
 
 use crate::role::{Carrier, Work};
@@ -18,6 +18,10 @@ pub(crate) enum Place {
     Loss01,
     /// One in a hundred.
     Loss1,
+    /// As [`Place::Loss01`], and the second host is a guest with a kernel's TIPC.
+    LossGuest01,
+    /// As [`Place::Loss1`] with that guest.
+    LossGuest1,
     /// Two hosts, no limit, every frame made and checked by its host.
     Unlimited,
     /// The same, and the nodes on UDP over IPv4 in packets that fit the device.
@@ -38,7 +42,7 @@ pub(crate) enum Place {
 pub(crate) const RATE_BITS_PER_S: f64 = 100e6;
 
 impl Place {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Link100,
         Self::Unlimited,
         Self::UnlimitedUdp4,
@@ -49,21 +53,28 @@ impl Place {
         Self::Local,
         Self::Loss01,
         Self::Loss1,
+        Self::LossGuest01,
+        Self::LossGuest1,
     ];
+
+    /// Whether the second host runs a kernel of its own.
+    pub(crate) const fn has_guest(self) -> bool {
+        matches!(self, Self::LossGuest01 | Self::LossGuest1)
+    }
+
+    /// The share of frames that is lost each way.
+    const fn loss(self) -> f64 {
+        match self {
+            Self::Loss01 | Self::LossGuest01 => 0.001,
+            Self::Loss1 | Self::LossGuest1 => 0.01,
+            _ => 0.0,
+        }
+    }
 
     /// The network it needs.
     pub(crate) fn topology(self) -> Option<Topology> {
-        let host = |name: &str| HostSpec {
-            name: name.to_owned(),
-            kind: HostKind::Namespace,
-            cpus: Vec::new(),
-        };
-        let loss = match self {
-            Self::Loss01 => 0.001,
-            Self::Loss1 => 0.01,
-            _ => 0.0,
-        };
-        let limited = matches!(self, Self::Link100 | Self::Loss01 | Self::Loss1);
+        let loss = self.loss();
+        let limited = self == Self::Link100 || loss > 0.0;
         let rate = limited.then(|| "100mbit".parse().ok()).flatten();
         let offloads = match self {
             Self::Offloads | Self::OffloadsUdp4 | Self::OffloadsUdp6 => Offloads::On,
@@ -71,7 +82,8 @@ impl Place {
         };
         let impairment = Impairment { loss, seed: 1, ..Impairment::default() };
         let link = Link { rate, offloads, impairment, ..Link::default() };
-        let hosts = vec![host("a"), host("b")];
+        let second = if self.has_guest() { HostSpec::tap("b") } else { HostSpec::namespace("b") };
+        let hosts = vec![HostSpec::namespace("a"), second];
         (self != Self::Local).then_some(Topology { name: None, hosts, link })
     }
 
@@ -123,6 +135,8 @@ pub(crate) struct Case {
     pub(crate) place: Place,
     pub(crate) work: Work,
     pub(crate) size: usize,
+    /// Which of the two hosts serves: the one that a flow goes to.
+    pub(crate) server: usize,
     pub(crate) ours: Carrier,
     pub(crate) theirs: Carrier,
     pub(crate) by: By,
@@ -133,7 +147,7 @@ pub(crate) struct Case {
 impl Case {
     /// Rare losses need a longer look.
     pub(crate) fn measured(&self, asked: Duration) -> Duration {
-        if matches!(self.place, Place::Loss01 | Place::Loss1) { asked * 4 } else { asked }
+        if self.place.loss() > 0.0 { asked * 4 } else { asked }
     }
 }
 
@@ -145,7 +159,7 @@ const fn flow(
     by: By,
     target: f64,
 ) -> Case {
-    Case { name, place, work: Work::Flow, size, ours, theirs, by, target: Some(target) }
+    Case { name, place, work: Work::Flow, size, server: 1, ours, theirs, by, target: Some(target) }
 }
 
 const fn ping(
@@ -156,20 +170,24 @@ const fn ping(
     target: f64,
 ) -> Case {
     let (work, size) = (Work::Ping, 64);
-    Case { name, place, work, size, ours, theirs, by, target: Some(target) }
+    Case { name, place, work, size, server: 1, ours, theirs, by, target: Some(target) }
 }
 
 /// Every comparison.
 pub(crate) fn all() -> Vec<Case> {
     use By::{Rate, RoundTrip, RoundTrip99, ShareOfRate};
     use Carrier::{Tcp, TcpNodelay, TipcRdm, TipcSeqpacket, TipcStream, Udp};
-    use Place::{Link100, Local, Loss01, Loss1, Offloads, OffloadsUdp4, OffloadsUdp6};
+    use Place::{Link100, Local, Loss01, Loss1, LossGuest01, LossGuest1};
+    use Place::{Offloads, OffloadsUdp4, OffloadsUdp6};
     use Place::{Unlimited, UnlimitedUdp4, UnlimitedUdp6};
     let (stream, seqpacket, rdm) = (TipcStream, TipcSeqpacket, TipcRdm);
     let shown = |name, place, size, carriers, by| Case {
         target: None,
         ..flow(name, place, size, carriers, by, 0.0)
     };
+    // A kernel that sends repairs a lost tail at its own pace.
+    let from_guest =
+        |name, place| Case { server: 0, ..shown(name, place, 65_536, (stream, Tcp), Rate) };
     vec![
         flow("link100/stream-64k", Link100, 65_536, (stream, Tcp), ShareOfRate, 0.97),
         flow("link100/seqpacket-66000", Link100, 66_000, (seqpacket, Tcp), ShareOfRate, 0.96),
@@ -198,5 +216,9 @@ pub(crate) fn all() -> Vec<Case> {
         flow("loss-0.1%/stream-64k", Loss01, 65_536, (stream, Tcp), Rate, 0.5),
         flow("loss-1%/stream-64k", Loss1, 65_536, (stream, Tcp), Rate, 0.5),
         ping("loss-1%/round-trip-p99", Loss1, (rdm, TcpNodelay), RoundTrip99, 1.0),
+        flow("loss-guest-0.1%/to-kernel-64k", LossGuest01, 65_536, (stream, Tcp), Rate, 0.5),
+        from_guest("loss-guest-0.1%/from-kernel-64k", LossGuest01),
+        flow("loss-guest-1%/to-kernel-64k", LossGuest1, 65_536, (stream, Tcp), Rate, 0.5),
+        from_guest("loss-guest-1%/from-kernel-64k", LossGuest1),
     ]
 }

@@ -9,6 +9,7 @@ mod role;
 mod trial;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -48,10 +49,14 @@ enum Part {
     Role(role::Role),
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(exit) = crossway_netlab::play_guest_part(&words) {
+        return Ok(exit);
+    }
     let args = Args::parse();
     if let Some(Part::Role(role)) = &args.part {
-        return role.play();
+        return role.play().map(|()| ExitCode::SUCCESS);
     }
     remove_networks_when_interrupted()?;
     let wanted =
@@ -97,7 +102,7 @@ fn main() -> anyhow::Result<()> {
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     anyhow::ensure!(failed == 0, "{failed} pairs of trials failed, see above");
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 fn remove_networks_when_interrupted() -> anyhow::Result<()> {

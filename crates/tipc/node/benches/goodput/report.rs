@@ -81,6 +81,11 @@ impl Row {
         self.case.target.map_or_else(String::new, |target| format!("{sign} {target}"))
     }
 
+    /// A guest's accounts leave out what its host does for it.
+    fn cpu(&self, us: f64) -> String {
+        if self.case.place.has_guest() { "-".to_owned() } else { format!("{us:.2}") }
+    }
+
     fn shown(&self, figure: f64) -> String {
         match self.case.by {
             By::ShareOfRate => format!("{:.2} %", figure * 100.0),
@@ -94,7 +99,7 @@ impl Row {
 /// A table; CPU is that of the whole machine, so only a machine with nothing else to do gives a figure.
 pub(crate) fn print(rows: &[Row]) {
     println!(
-        "{:<26}{:>16}{:>16}{:>9}{:>16}{:>9}  {:<10}{:>22}",
+        "{:<32}{:>16}{:>16}{:>9}{:>16}{:>9}  {:<10}{:>22}",
         "case", "node", "beside it", "median", "spread", "target", "", "CPU us per message"
     );
     for row in rows {
@@ -103,7 +108,7 @@ pub(crate) fn print(rows: &[Row]) {
         let (low, high) = (results.first().copied(), results.last().copied());
         let spread = format!("{:.2} - {:.2}", low.unwrap_or(f64::NAN), high.unwrap_or(f64::NAN));
         println!(
-            "{:<26}{:>16}{:>16}{:>9.3}{:>16}{:>9}  {:<10}{:>10.2} : {:<9.2}",
+            "{:<32}{:>16}{:>16}{:>9.3}{:>16}{:>9}  {:<10}{:>10} : {:<9}",
             row.case.name,
             row.shown(row.ours(|f| row.figure(f))),
             row.shown(row.theirs(|f| row.figure(f))),
@@ -111,8 +116,8 @@ pub(crate) fn print(rows: &[Row]) {
             spread,
             row.target(),
             row.verdict(result),
-            row.ours(cpu_us),
-            row.theirs(cpu_us),
+            row.cpu(row.ours(cpu_us)),
+            row.cpu(row.theirs(cpu_us)),
         );
     }
 }

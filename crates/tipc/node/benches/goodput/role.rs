@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use crossway_sys::procfs::HostCpu;
 use crossway_tipc_client::{
-    Address, Errno, Event, Kind, NodeSocket, Patience, Scope, ServiceRange, SocketAddress,
+    Address, Backend, Errno, Event, Kind, Patience, Scope, ServiceRange, Socket, SocketAddress,
 };
 use serde::{Deserialize, Serialize};
 
@@ -70,9 +70,9 @@ pub(crate) struct Role {
     /// The serving end's address
     #[arg(long)]
     pub(crate) to: SocketAddr,
-    /// This host's tipcd
+    /// This host's tipcd; without it the kernel's TIPC
     #[arg(long)]
-    pub(crate) tipcd: PathBuf,
+    pub(crate) tipcd: Option<PathBuf>,
     /// The trial's number
     #[arg(long)]
     pub(crate) instance: u32,
@@ -83,7 +83,7 @@ pub(crate) struct Role {
 pub(crate) struct Found {
     pub(crate) messages: f64,
     pub(crate) seconds: f64,
-    /// CPU time of the whole machine.
+    /// CPU time of the whole machine, or of the guest's where a guest measures.
     pub(crate) cpu_ns: u64,
     /// Round trips only.
     pub(crate) p50_ns: f64,
@@ -91,7 +91,7 @@ pub(crate) struct Found {
 }
 
 enum Channel {
-    Tipc { socket: NodeSocket, to: Option<Address> },
+    Tipc { socket: Socket, to: Option<Address> },
     Tcp(TcpStream),
     Udp(UdpSocket),
 }
@@ -175,7 +175,8 @@ impl Role {
                 }
             });
         };
-        let socket = NodeSocket::open(&self.tipcd, kind)?;
+        let backend = self.tipcd.clone().map_or(Backend::Kernel, Backend::Node);
+        let socket = Socket::open_on(&backend, kind)?;
         let service = Address::service(SERVICE, self.instance);
         let connected = kind != Kind::Rdm;
         if self.serve {

@@ -2,13 +2,13 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use crossway_netlab::{Host, Lab};
+use crossway_netlab::{Guest, GuestSpec, Host, Lab};
 use crossway_sys::proc::die_with_parent;
 use crossway_tipc_client::LoneTipcd;
 
@@ -20,8 +20,9 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// A place with its nodes.
 pub(crate) struct Site {
-    /// The nodes go before their hosts.
+    /// The nodes go before their hosts. A guest's kernel is its own.
     nodes: Vec<LoneTipcd>,
+    guest: Option<Guest>,
     lab: Option<Lab>,
     _dir: tempfile::TempDir,
     trials: u32,
@@ -44,33 +45,51 @@ impl Site {
         let socket = |name: &str| dir.path().join(name);
         let Some(topology) = place.topology() else {
             let node = LoneTipcd::start(Command::new(tipcd), &socket("tipcd"))?;
-            return Ok(Self { nodes: vec![node], lab: None, _dir: dir, trials: 0 });
+            return Ok(Self { nodes: vec![node], guest: None, lab: None, _dir: dir, trials: 0 });
         };
         let lab = Lab::up(&topology)?;
         let mut nodes = Vec::new();
-        for (host, address) in lab.network().hosts.iter().zip(["1001", "1002"]) {
+        let hosts = &lab.network().hosts;
+        let guest = place.has_guest().then(|| boot(&lab, &hosts[1])).transpose()?;
+        let own = if guest.is_some() { &hosts[..1] } else { &hosts[..] };
+        for (host, address) in own.iter().zip(["1001", "1002"]) {
             let mut command = host.command(tipcd);
             command.arg(place.bearer(host));
             command.args(["--id", &host.name, "--address", address]);
             nodes.push(LoneTipcd::start(command, &socket(&host.name))?);
         }
-        Ok(Self { nodes, lab: Some(lab), _dir: dir, trials: 0 })
+        Ok(Self { nodes, guest, lab: Some(lab), _dir: dir, trials: 0 })
     }
 
     fn host(&self, index: usize) -> Option<&Host> {
         self.lab.as_ref().and_then(|lab| lab.network().hosts.get(index))
     }
 
-    fn tipcd(&self, index: usize) -> &Path {
-        self.nodes[index.min(self.nodes.len() - 1)].path()
+    /// The node of a host's programs; `None` for that of the guest's kernel.
+    fn tipcd(&self, index: usize) -> Option<&Path> {
+        if index == 1 && self.guest.is_some() {
+            return None;
+        }
+        Some(self.nodes[index.min(self.nodes.len() - 1)].path())
+    }
+
+    /// What runs a program of this file on a host.
+    fn command(&self, index: usize) -> anyhow::Result<Command> {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        Ok(match (&self.guest, self.host(index)) {
+            (Some(guest), _) if index == 1 => {
+                let prefix = guest.prefix();
+                let mut command = Command::new(&prefix[0]);
+                command.args(&prefix[1..]).arg(program);
+                command
+            }
+            (_, Some(host)) => host.command(program),
+            (_, None) => Command::new(program),
+        })
     }
 
     fn start(&self, index: usize, role: &Role) -> anyhow::Result<(Part, Receiver<String>)> {
-        let program = std::env::current_exe().context("cannot find this program")?;
-        let mut command = match self.host(index) {
-            Some(host) => host.command(program),
-            None => Command::new(program),
-        };
+        let mut command = self.command(index)?;
         command.arg("role");
         command.args(["--carrier", &name_of(role.carrier)?, "--work", &name_of(role.work)?]);
         for (name, value) in [
@@ -78,10 +97,12 @@ impl Site {
             ("--warmup-ms", role.warmup_ms.to_string()),
             ("--measure-ms", role.measure_ms.to_string()),
             ("--to", role.to.to_string()),
-            ("--tipcd", role.tipcd.display().to_string()),
             ("--instance", role.instance.to_string()),
         ] {
             command.args([name, &value]);
+        }
+        if let Some(path) = &role.tipcd {
+            command.arg("--tipcd").arg(path);
         }
         if role.serve {
             command.arg("--serve");
@@ -109,8 +130,10 @@ impl Site {
     ) -> anyhow::Result<Found> {
         self.trials += 1;
         let measure = case.measured(measure);
-        let ip = self.host(1).map_or(Ipv4Addr::LOCALHOST.into(), |host| case.place.address(host));
-        let role = |serve: bool, tipcd: PathBuf| Role {
+        let (server, caller) = (case.server, 1 - case.server);
+        let ip =
+            self.host(server).map_or(Ipv4Addr::LOCALHOST.into(), |host| case.place.address(host));
+        let role = |serve: bool, tipcd: Option<&Path>| Role {
             carrier,
             work: case.work,
             serve,
@@ -118,16 +141,16 @@ impl Site {
             warmup_ms: warmup.as_millis() as u64,
             measure_ms: measure.as_millis() as u64,
             to: SocketAddr::new(ip, 20_000 + (self.trials % 10_000) as u16),
-            tipcd,
+            tipcd: tipcd.map(Path::to_owned),
             instance: self.trials,
         };
         let limit = WATCHDOG + warmup + measure;
-        let (_server, from_server) = self.start(1, &role(true, self.tipcd(1).to_owned()))?;
+        let (_server, from_server) = self.start(server, &role(true, self.tipcd(server)))?;
         let word = from_server.recv_timeout(WATCHDOG).context("the serving end says nothing")?;
         if word != "ready" {
             bail!("the serving end says {word:?}");
         }
-        let (_caller, from_caller) = self.start(0, &role(false, self.tipcd(0).to_owned()))?;
+        let (_caller, from_caller) = self.start(caller, &role(false, self.tipcd(caller)))?;
         let measuring = match case.work {
             crate::role::Work::Flow => from_server,
             crate::role::Work::Ping => from_caller,
@@ -137,6 +160,22 @@ impl Site {
         })?;
         Ok(serde_json::from_str(&line)?)
     }
+}
+
+/// A guest in a host's place, its kernel's TIPC on the network.
+fn boot(lab: &Lab, host: &Host) -> anyhow::Result<Guest> {
+    let spec = GuestSpec::new(&format!("cwgp{:x}", std::process::id() % 0x1_0000))?;
+    let guest = Guest::boot(&spec, Some((lab.network(), &host.name)))?;
+    let prefix = guest.prefix();
+    let mut command = Command::new(&prefix[0]);
+    command.args(&prefix[1..]);
+    command.args(["tipc", "bearer", "enable", "media", "eth", "device", "eth0"]);
+    let output =
+        command.stdin(Stdio::null()).output().context("cannot run a command in the guest")?;
+    if !output.status.success() {
+        bail!("the guest's kernel takes no bearer: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(guest)
 }
 
 fn name_of(value: impl clap::ValueEnum) -> anyhow::Result<String> {

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use capture::Capture;
-use crossway_netlab::{GuestExit, NetError};
+use crossway_netlab::NetError;
 use crossway_tipc_proto::addr::{MediaAddr, NodeId};
 use site::{KernelSide, Medium, Site, UserSide};
 
@@ -194,28 +194,11 @@ fn run_tests(args: &[String]) -> ExitCode {
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(exit) = crossway_netlab::play_guest_part(&args) {
+        return exit;
+    }
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
-        ["guest-keeper", name] => match crossway_netlab::run_guest_keeper(name) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(why) => {
-                eprintln!("{why}");
-                ExitCode::FAILURE
-            }
-        },
-        ["guest-init", ..] => {
-            eprintln!("{}", crossway_netlab::run_guest_init());
-            ExitCode::FAILURE
-        }
-        ["guest", "exec", name, "--", ..] => match crossway_netlab::exec_in_guest(name, &args[4..])
-        {
-            Ok(GuestExit::Code(code)) => ExitCode::from(code as u8),
-            Ok(GuestExit::Signal(signal)) => ExitCode::from(128 + signal as u8),
-            Err(why) => {
-                eprintln!("{why}");
-                ExitCode::FAILURE
-            }
-        },
         ["talk", ..] => {
             programs::talk(&words[1..]);
             ExitCode::SUCCESS
