@@ -47,7 +47,7 @@ test:
 # The rings under every interleaving the model checker can reach, in a target folder of its own because the
 # configuration changes every crate.
 loom:
-	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --release -p crossway-mech --test 'loom_*' --target-dir target/loom
+	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --release -p crossway-ring --test 'loom_*' --target-dir target/loom
 
 bench:
 	scripts/setup.sh bench

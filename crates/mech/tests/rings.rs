@@ -1,5 +1,4 @@
 //! The ring mechanisms within one process: every length, wrap-around, full and empty, in place, damage.
-#![cfg(not(loom))]
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,6 @@
 //! System calls per message, counted by strace: what each mechanism's documentation says, and no more.
 //!
 //! The test runs itself under strace with few and with many messages; the difference is what the messages cost.
-#![cfg(not(loom))]
 
 use std::collections::BTreeMap;
 use std::process::Command;

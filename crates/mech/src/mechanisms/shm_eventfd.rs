@@ -11,11 +11,11 @@ use crossway_sys::lifeline::{Lifeline, Woken};
 use crate::complete::Complete;
 use crate::ring::asymmetry::Fences;
 use crate::ring::channel::{Shared, probe, ring_caps};
-use crate::ring::layout::ASLEEP;
-use crate::ring::region::{Direction, SharedRing};
-use crate::ring::{Bell, RingMemory, RingRx, RingTx};
-use crate::sync::{AtomicU32, Ordering};
 use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec, Wait};
+use crossway_ring::layout::ASLEEP;
+use crossway_ring::region::{Direction, SharedRing};
+use crossway_ring::sync::{AtomicU32, Ordering};
+use crossway_ring::{Bell, RingMemory, RingRx, RingTx};
 
 /// The mechanism.
 pub struct ShmEventfd;

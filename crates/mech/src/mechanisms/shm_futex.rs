@@ -8,12 +8,12 @@ use crossway_sys::{OsError, futex};
 
 use crate::complete::Complete;
 use crate::ring::asymmetry::Fences;
-use crate::ring::bell::SLICE;
 use crate::ring::channel::{Shared, probe, ring_caps};
-use crate::ring::region::{Direction, SharedRing};
-use crate::ring::{Bell, RingRx, RingTx};
-use crate::sync::AtomicU32;
 use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec, Wait};
+use crossway_ring::bell::SLICE;
+use crossway_ring::region::{Direction, SharedRing};
+use crossway_ring::sync::AtomicU32;
+use crossway_ring::{Bell, RingRx, RingTx};
 
 /// The mechanism.
 pub struct ShmFutex;
@@ -36,7 +36,7 @@ impl Bell for FutexBell {
 
     fn sleep(&self, own_state: &AtomicU32, limit: Option<Duration>) -> Result<(), OsError> {
         let slice = limit.map_or(SLICE, |limit| limit.min(SLICE));
-        futex::wait(own_state, crate::ring::layout::ASLEEP, Some(slice))
+        futex::wait(own_state, crossway_ring::layout::ASLEEP, Some(slice))
     }
 
     fn ring(&self, other_state: &AtomicU32) -> Result<(), OsError> {

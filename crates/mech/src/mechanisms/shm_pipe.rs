@@ -14,14 +14,14 @@ use crossway_sys::{Errno, OsError};
 use super::waiting::{Attempt, Patience, Stop, wait_for};
 use crate::complete::Complete;
 use crate::contract::facts_of;
-use crate::ring::RingMemory;
 use crate::ring::channel::{Shared, probe, ring_caps};
-use crate::ring::heap::{DamagedHead, HeapReader, HeapWriter};
-use crate::ring::region::{Direction, SharedRing};
 use crate::{
     Caps, Deadline, Facts, Mechanism, Offer, OpenError, Probe, RecvError, Rx, SendError, Spec, Tx,
     Wait,
 };
+use crossway_ring::RingMemory;
+use crossway_ring::heap::{DamagedHead, HeapReader, HeapWriter};
+use crossway_ring::region::{Direction, SharedRing};
 
 /// The mechanism.
 pub struct ShmPipe;

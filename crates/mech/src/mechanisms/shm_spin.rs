@@ -9,10 +9,10 @@ use crossway_sys::lifeline::Lifeline;
 
 use crate::complete::Complete;
 use crate::ring::channel::{Shared, probe, ring_caps};
-use crate::ring::region::{Direction, SharedRing};
-use crate::ring::{Bell, RingRx, RingTx};
-use crate::sync::AtomicU32;
 use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec, Wait};
+use crossway_ring::region::{Direction, SharedRing};
+use crossway_ring::sync::AtomicU32;
+use crossway_ring::{Bell, RingRx, RingTx};
 
 /// The mechanism.
 pub struct ShmSpin;

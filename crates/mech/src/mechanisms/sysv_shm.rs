@@ -14,13 +14,13 @@ use crossway_sys::{Errno, OsError, shm};
 
 use crate::complete::Complete;
 use crate::ring::asymmetry::Fences;
-use crate::ring::bell::SLICE;
 use crate::ring::channel::{dimensions, ring_caps};
-use crate::ring::region::{Dimensions, Direction, SharedRing};
-use crate::ring::{Bell, RingRx, RingTx};
 use crate::self_test::round_trip;
-use crate::sync::AtomicU32;
 use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec, Wait};
+use crossway_ring::bell::SLICE;
+use crossway_ring::region::{Dimensions, Direction, SharedRing};
+use crossway_ring::sync::AtomicU32;
+use crossway_ring::{Bell, RingRx, RingTx};
 
 /// The mechanism.
 pub struct SysvShm;

@@ -1,8 +1,8 @@
 //! The two fences of a sleep: full on both sides, or all of it on the side that sleeps.
 
+use crossway_ring::sync::{Ordering, fence};
 use crossway_sys::{OsError, futex};
 
-use crate::sync::{Ordering, fence};
 use crate::{Offer, OpenError};
 
 /// The word in the offer that says whether both ends take part in `membarrier`.

@@ -2,14 +2,15 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, compiler_fence};
 
 use crossway_sys::lifeline::Lifeline;
 use crossway_sys::shm::{self, Mapping};
 
-use super::layout::{LINE, MAX_PAYLOAD};
-use super::region::{Dimensions, Direction, SharedRing};
-use super::{Bell, RingMemory, RingRx, RingTx};
+use crossway_ring::layout::MAX_PAYLOAD;
+use crossway_ring::place::{copy_in, copy_out};
+use crossway_ring::region::{Dimensions, Direction, SharedRing};
+use crossway_ring::{Bell, RingMemory, RingRx, RingTx};
+
 use crate::contract::facts_of;
 use crate::self_test::round_trip;
 use crate::{
@@ -130,12 +131,12 @@ impl<M: RingMemory, B: Bell> Tx for RingTx<M, B> {
 impl<M: RingMemory, B: Bell> Rx for RingRx<M, B> {
     #[inline]
     fn try_recv(&mut self, buf: &mut [u8]) -> Result<usize, RecvError> {
-        self.try_recv_with(buf.len(), |from| copy(from, buf))
+        self.try_recv_with(buf.len(), |from| copy_out(from, buf))
     }
 
     #[inline]
     fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError> {
-        self.recv_with(buf.len(), until, |from| copy(from, buf))
+        self.recv_with(buf.len(), until, |from| copy_out(from, buf))
     }
 
     #[inline]
@@ -155,30 +156,6 @@ impl<M: RingMemory, B: Bell> Rx for RingRx<M, B> {
     fn facts(&self) -> Facts {
         facts(self.memory(), self.sleeps_and_wakes())
     }
-}
-
-/// Messages up to this length are copied in with the line of the header last.
-const SMALL: usize = 256;
-
-/// Copies a message into its place. The consumer watches the line in which the record starts; if the copy began there, the
-/// line would travel to the consumer and back before the header is stored.
-#[inline]
-fn copy_in(to: &mut [u8], msg: &[u8]) {
-    let first = to.as_ptr().addr().wrapping_neg() % LINE;
-    if msg.len() <= SMALL && first < msg.len() {
-        let (head, tail) = to.split_at_mut(first);
-        tail.copy_from_slice(&msg[first..]);
-        compiler_fence(Ordering::Release);
-        head.copy_from_slice(&msg[..first]);
-    } else {
-        to.copy_from_slice(msg);
-    }
-}
-
-#[inline]
-fn copy(from: &[u8], to: &mut [u8]) -> usize {
-    to[..from.len()].copy_from_slice(from);
-    from.len()
 }
 
 fn facts(memory: &impl RingMemory, (sleeps, wakes): (u64, u64)) -> Facts {

@@ -9,8 +9,8 @@ use crate::sync::{AtomicU32, AtomicU64};
 /// Both ends must see the same memory, zeroed at first, and the sizes must be what they say and never change; `header` and the payload at the same offset must be the same
 /// bytes; all references must stay valid as long as the value lives.
 pub unsafe trait RingMemory: Send + 'static {
-    /// Bytes of records; a multiple of [`LINE`](super::layout::LINE), and at least
-    /// [`least_capacity`](super::layout::least_capacity) of the longest message.
+    /// Bytes of records; a multiple of [`LINE`](crate::layout::LINE), and at least
+    /// [`least_capacity`](crate::layout::least_capacity) of the longest message.
     fn capacity(&self) -> usize;
     /// Longest message.
     fn max_message(&self) -> usize;

@@ -1,6 +1,6 @@
 //! The ring under loom: every interleaving and every permitted reordering of small cases.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p crossway-mech --test loom_ring --release`
+//! `RUSTFLAGS="--cfg loom" cargo test -p crossway-ring --test loom_ring --release`
 //!
 //! A lost message, a torn read or an access to bytes of which the other end has not let go fails an assertion or loom's own
 //! race check; a lost wake-up is a deadlock, which loom reports, since the model's sleep never times out.
@@ -9,9 +9,9 @@
 
 use std::time::Duration;
 
-use crossway_mech::ring::layout::{ASLEEP, least_capacity};
-use crossway_mech::ring::{Bell, RingMemory, RingRx, RingTx};
-use crossway_mech::{RecvError, SendError, Wait};
+use crossway_ring::layout::{ASLEEP, least_capacity};
+use crossway_ring::{Bell, RingMemory, RingRx, RingTx};
+use crossway_ring::{RecvError, SendError, Wait};
 use crossway_sys::OsError;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -241,7 +241,7 @@ fn old_payload_is_never_taken_for_a_header() {
     // The payload is the very header word that the consumer will look for at that place a lap later.
     model(2, || {
         let (mut tx, mut rx) = ring(tight());
-        let forged = |n: u64| crossway_mech::ring::layout::header(n + 1, 8);
+        let forged = |n: u64| crossway_ring::layout::header(n + 1, 8);
         let sender = thread::spawn(move || {
             for n in 0..8 {
                 send(&mut tx, forged(n));

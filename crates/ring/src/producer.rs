@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crossway_sys::OsError;
 
-use super::bell::{Bell, SLICE};
-use super::layout::{ASLEEP, AWAKE, CLOSED, HEADER, header, record_len};
-use super::memory::RingMemory;
-use super::pace::{Budget, Pace};
+use crate::bell::{Bell, SLICE};
+use crate::layout::{ASLEEP, AWAKE, CLOSED, HEADER, header, record_len};
+use crate::memory::RingMemory;
+use crate::pace::{Budget, Pace};
 use crate::sync::Ordering;
 use crate::{Deadline, SendError, Wait};
 

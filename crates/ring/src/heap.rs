@@ -1,8 +1,8 @@
 //! A ring-shaped heap in shared memory, for a mechanism that tells by other means where a message is.
 
-use super::layout::{ASLEEP, AWAKE, LINE};
-use super::memory::RingMemory;
-use super::region::SharedRing;
+use crate::layout::{ASLEEP, AWAKE, LINE};
+use crate::memory::RingMemory;
+use crate::region::SharedRing;
 use crate::sync::{Ordering, fence};
 
 /// The peer wrote a head that no correct peer writes.

@@ -2,10 +2,10 @@
 
 use crossway_sys::OsError;
 
-use super::bell::Bell;
-use super::layout::{ASLEEP, AWAKE, CLOSED, HEADER, payload_len, record_len};
-use super::memory::RingMemory;
-use super::pace::{Budget, Pace};
+use crate::bell::Bell;
+use crate::layout::{ASLEEP, AWAKE, CLOSED, HEADER, payload_len, record_len};
+use crate::memory::RingMemory;
+use crate::pace::{Budget, Pace};
 use crate::sync::Ordering;
 use crate::{Deadline, RecvError, Wait};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crossway_sys::shm::{self, Mapping};
 
-use super::layout::{LINE, least_capacity};
-use super::memory::RingMemory;
+use crate::layout::{LINE, least_capacity};
+use crate::memory::RingMemory;
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// Keeps what two cores write apart; two lines, because processors fetch lines in pairs.

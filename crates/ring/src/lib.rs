@@ -1,0 +1,62 @@
+//! The shared-memory rings: single producer, single consumer, lock-free, messages of any length.
+//!
+//! # Protocol
+//!
+//! A ring is `capacity` bytes of shared memory and a few control words. Positions count bytes since the ring was made
+//! and never wrap; a position's offset is the position modulo `capacity`. Each message is a record: one 64-bit
+//! header word, then the payload. The ring is mapped twice in a row, so that a record which passes its end is contiguous
+//! all the same, and can be written and read in place; nothing is lost to padding.
+//!
+//! There is no shared tail. **The header is the publication**: the consumer watches the header word at its own position,
+//! and the producer stores it last, with release order. Before that the producer has zeroed the word where the next
+//! header will be, so that the consumer never takes old payload for a header. A message of 64 bytes thus moves two cache
+//! lines from core to core and nothing else. The header carries the low bits of the record's sequence number, so that
+//! damage is noticed.
+//!
+//! The consumer publishes its head after each message, with a store to a line that the producer reads only when the
+//! room it knows of is used up.
+//!
+//! # Sleeping
+//!
+//! Each end has a state word: awake, asleep, closed. An end that finds nothing to do sets `ASLEEP`, passes a full fence,
+//! looks again, and sleeps until the other end resets the word. The other end looks at the word after each
+//! publication and wakes only a sleeper, once: one system call per sleep, however many messages follow. Between its
+//! store and its look a fence is needed too (Dekker's pattern); with `membarrier` the sleeper's fence does for both, so
+//! that the side that has work pays nothing ([`bell`]).
+//!
+//! # What a peer can do to us
+//!
+//! The memory is shared with a process that may crash at any instruction or be hostile. Each control word and header
+//! is loaded once, through an atomic, and checked before use: a length or a position never leads outside the
+//! ring. A violation is [`RecvError::Damaged`], for good. The memory is a sealed memfd, so it
+//! cannot be truncated under us.
+//!
+//! Payload is another matter, and this is the whole truth about it: the receiver reads it through a plain `&[u8]` (in
+//! place) or copies it out with `memcpy`. A correct peer does not touch a published record until the head has passed it,
+//! so for correct peers there is no data race, and that is what the loom model checks. A hostile peer can write to the
+//! record while we read. Rust's model calls such a race undefined behaviour, as it does for every file mapped with
+//! `MAP_SHARED`, and there is no payload access at memory speed that avoids it. What is promised is what the machine
+//! code does: the bytes may change between two looks, nothing else. Who must decide upon untrusted content therefore uses
+//! a receiving call that copies once, and looks at the copy.
+
+#![allow(unsafe_code)]
+
+pub mod bell;
+pub mod consumer;
+pub mod contract;
+#[cfg(not(loom))]
+pub mod heap;
+pub mod layout;
+pub mod memory;
+pub mod pace;
+pub mod place;
+pub mod producer;
+#[cfg(not(loom))]
+pub mod region;
+pub mod sync;
+
+pub use bell::Bell;
+pub use consumer::RingRx;
+pub use contract::{Deadline, RecvError, SendError, Wait};
+pub use memory::RingMemory;
+pub use producer::RingTx;
