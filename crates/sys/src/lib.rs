@@ -22,6 +22,7 @@ pub mod interrupt;
 pub mod kernel;
 pub mod lease;
 pub mod lifeline;
+pub mod link_watch;
 pub mod mqueue;
 pub mod multicast;
 pub mod netns;

@@ -1,10 +1,9 @@
 //! Frames of one EtherType on one interface (AF_PACKET). Needs CAP_NET_RAW.
 
-use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
-use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, netdevice};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice};
 
 use crate::OsError;
 use crate::socket::{self, Address};
@@ -19,6 +18,8 @@ pub struct EtherSocket {
     pub sender: OwnedFd,
     /// The interface's hardware address.
     pub mac: [u8; 6],
+    /// The interface's number.
+    pub index: u32,
     ether_type: u16,
 }
 
@@ -54,13 +55,13 @@ fn link_layer(interface: u32, ether_type: u16) -> Address {
 impl EtherSocket {
     /// Opens the frames of `ether_type` on the interface of this name.
     pub fn open(interface: &str, ether_type: u16) -> Result<Self, OsError> {
-        let socket = |protocol| {
+        // Without a type nothing comes before they are bound, neither from other interfaces nor to be waited for when that ends.
+        let socket = || {
             let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
-            rustix::net::socket_with(family, SocketType::RAW, flags, protocol)
+            rustix::net::socket_with(family, SocketType::RAW, flags, None)
                 .map_err(|e| OsError::new("socket(AF_PACKET)", interface, e))
         };
-        let protocol = NonZeroU32::new(u32::from(ether_type.to_be())).map(Protocol::from_raw);
-        let (fd, sender) = (socket(protocol)?, socket(None)?);
+        let (fd, sender) = (socket()?, socket()?);
         let index = netdevice::name_to_index(&fd, interface)
             .map_err(|e| OsError::new("ioctl(SIOCGIFINDEX)", interface, e))?;
         bind_to_interface(&fd, index, ether_type, interface)?;
@@ -69,7 +70,7 @@ impl EtherSocket {
         let mac = hardware_address(&socket::local_address(&fd)?).ok_or_else(|| {
             OsError::new("getsockname(AF_PACKET)", interface, rustix::io::Errno::AFNOSUPPORT)
         })?;
-        Ok(Self { fd, sender, mac, ether_type })
+        Ok(Self { fd, sender, mac, index, ether_type })
     }
 
     /// What stands before a frame to a station. With it every frame says itself where it goes, and the kernel need not look up and check

@@ -60,7 +60,7 @@ fn main() -> anyhow::Result<()> {
     for tolerance in TOLERANCES_MS.map(Duration::from_millis) {
         let mut planes = Planes::up(tolerance).context("cannot make the network")?;
         let flows = Flows::start([&planes.nodes[0].path, &planes.nodes[1].path]);
-        for how in [Cut::Device, Cut::Silence] {
+        for how in [Cut::Device, Cut::Carrier, Cut::Silence] {
             let mut found = Found::default();
             for n in 0..args.cuts {
                 flows.await_arrivals_after(Instant::now());
@@ -81,7 +81,11 @@ fn main() -> anyhow::Result<()> {
             println!(
                 "| {} ms | {} | {} | {} | {} | {} |",
                 tolerance.as_millis(),
-                if how == Cut::Device { "one end's device goes down" } else { "silent, both ways" },
+                match how {
+                    Cut::Device => "one end's device goes down",
+                    Cut::Carrier => "one end's device loses its carrier",
+                    Cut::Silence => "silent, both ways",
+                },
                 told(&mut first),
                 told(&mut both),
                 told(&mut pause),

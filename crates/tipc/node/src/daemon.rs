@@ -8,18 +8,30 @@ use crossway_sys::epoll::{Epoll, Ready, Report};
 use crossway_tipc_proto::addr::{BearerId, NodeAddr};
 use crossway_tipc_proto::node::{Event, Node};
 
-use crate::admin::{self, carry_out};
+use crate::admin::{self, Works, carry_out};
+use crate::notice::Notice;
 use crate::outbox::Attached;
-use crate::runner::{Notice, Runner, RunnerError, now};
+use crate::runner::{Runner, RunnerError, now};
 use crate::service::{Service, Token};
 
 /// Descriptors that are told of at a time.
 const BATCH: usize = 256;
 
-/// Has a bearer's frames told of.
+/// Has a bearer's frames told of, and what happens to its device.
 pub(crate) fn watch_bearer(epoll: &Epoll, attached: &Attached) -> Result<(), OsError> {
+    if let Some(watch) = attached.bearer.watch() {
+        epoll.add(watch, Token::Device.encode(), Report::WhileReadable)?;
+    }
     let token = Token::Bearer(attached.id.0.into()).encode();
     epoll.add(attached.bearer.fd(), token, Report::WhileReadable)
+}
+
+/// Ends that, for a bearer that is closed later.
+pub(crate) fn forget_bearer(epoll: &Epoll, attached: &Attached) {
+    // What was not watched is not forgotten.
+    for fd in attached.bearer.watch().into_iter().chain([attached.bearer.fd()]) {
+        let _ = epoll.remove(fd);
+    }
 }
 
 /// A node with bearers and programs.
@@ -27,6 +39,7 @@ pub(crate) fn watch_bearer(epoll: &Epoll, attached: &Attached) -> Result<(), OsE
 pub struct Daemon {
     runner: Runner,
     service: Service,
+    works: Works,
     epoll: Epoll,
     happened: Vec<Ready>,
 }
@@ -42,7 +55,9 @@ impl Daemon {
             watch_bearer(&epoll, attached)?;
         }
         service.watch(&epoll)?;
-        Ok(Self { runner, service, epoll, happened: Vec::with_capacity(BATCH) })
+        let works = Works::new()?;
+        epoll.add(works.bell(), Token::Works.encode(), Report::WhileReadable)?;
+        Ok(Self { runner, service, works, epoll, happened: Vec::with_capacity(BATCH) })
     }
 
     /// Has [`Daemon::turn`] return true when one more descriptor is readable.
@@ -100,6 +115,8 @@ impl Daemon {
         for ready in &self.happened {
             match Token::decode(ready.token) {
                 Some(Token::Bearer(number)) => self.runner.receive(BearerId(number as u8)),
+                Some(Token::Device) => self.runner.look_at_devices(),
+                Some(Token::Works) => self.works.hear(),
                 Some(Token::Other) => other = true,
                 Some(token) => {
                     let node = self.runner.node();
@@ -115,12 +132,22 @@ impl Daemon {
         }
         self.service.handle_timeout(at, node, &self.epoll);
         while let Some((place, order)) = self.service.poll_order() {
-            let outcome = carry_out(&mut self.runner, &self.service, &self.epoll, &order);
+            let (runner, service) = (&mut self.runner, &self.service);
+            if let Some(outcome) = carry_out(runner, service, &mut self.works, place, &order) {
+                self.service.reply(place, outcome);
+            }
+        }
+        while let Some((place, outcome)) = self.works.advance(&mut self.runner, &self.epoll) {
             self.service.reply(place, outcome);
         }
         self.serve_node(at);
         self.runner.flush();
         Ok(other)
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn works(&mut self) -> &mut Works {
+        &mut self.works
     }
 
     /// Passes on what happened in the node.

@@ -71,7 +71,7 @@ fn binding(b: &Binding) -> String {
 const fn why(reason: LinkDownReason) -> &'static str {
     match reason {
         LinkDownReason::Silent => "nothing was heard for its tolerance",
-        LinkDownReason::MediumLost => "its device went down or is gone",
+        LinkDownReason::MediumLost => "its device went down, lost its carrier or is gone",
         LinkDownReason::PeerReset => "the peer reset its end",
         LinkDownReason::PeerStopping => "the peer stops",
         LinkDownReason::ResendFailed => {

@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use crossway_sys::link_watch::LinkChange;
 use crossway_sys::records::{Inbox, MOST};
 use crossway_sys::{Errno, clock, poll, socket};
 use crossway_tipc_proto::addr::BearerId;
@@ -11,6 +12,7 @@ use crossway_tipc_proto::time::Nanos;
 
 use crate::bearer::{Bearer, BearerOpenError, SOCKET_OCTETS};
 use crate::guard::{Guard, Plain};
+use crate::notice::Notice;
 use crate::outbox::{Attached, Outbox, Traffic};
 use crate::spec::BearerSpec;
 use crate::tap::Tap;
@@ -65,31 +67,6 @@ pub enum RunnerError {
     /// Waiting failed.
     #[error("waiting for frames failed: {0}")]
     Poll(#[from] Errno),
-}
-
-/// Something about a medium, not an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// The system does not cut runs of frames on a bearer's way; from now on each frame goes by itself. Nothing was lost.
-    RunsRefused {
-        /// The bearer.
-        bearer: BearerId,
-        /// What it said.
-        errno: Errno,
-    },
-}
-
-impl std::fmt::Display for Notice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::RunsRefused { bearer, errno } => write!(
-                f,
-                "bearer {}: the system refuses UDP segmentation ({errno}), so each frame goes by itself from now on; \
-                 a path that takes smaller packets than the device (set mtu= below it), IPsec, or an old kernel does that",
-                bearer.0
-            ),
-        }
-    }
 }
 
 /// A node with its bearers, and what protects its frames on them.
@@ -172,18 +149,44 @@ impl<G: Guard> Runner<G> {
     /// # Errors
     /// [`RunnerError`] names the bearer and says why not.
     pub fn enable(&mut self, spec: &BearerSpec, name: &str) -> Result<BearerId, RunnerError> {
-        let written = || spec.to_string();
-        if let Some(port) = spec.group_port()
-            && self.bearers.iter().any(|b| b.group_port == Some(port))
-        {
-            return Err(RunnerError::SharedPort { spec: written(), port });
+        let (network, socket_octets) = self.may_open(spec)?;
+        let bearer = Bearer::open(spec, network, socket_octets)
+            .map_err(|source| RunnerError::Open { spec: spec.to_string(), source })?;
+        self.attach(spec, name, bearer).map_err(|refused| refused.0)
+    }
+
+    /// With what a bearer is to be opened that does not get into another's way.
+    ///
+    /// # Errors
+    /// [`RunnerError::SharedPort`].
+    pub(crate) fn may_open(&self, spec: &BearerSpec) -> Result<(NetworkId, usize), RunnerError> {
+        match spec.group_port() {
+            Some(port) if self.bearers.iter().any(|b| b.group_port == Some(port)) => {
+                Err(RunnerError::SharedPort { spec: spec.to_string(), port })
+            }
+            _ => Ok((self.network, self.socket_octets)),
         }
-        let mut bearer = Bearer::open(spec, self.network, self.socket_octets)
-            .map_err(|source| RunnerError::Open { spec: written(), source })?;
+    }
+
+    /// Attaches the node to a bearer that is open.
+    ///
+    /// # Errors
+    /// [`RunnerError::Refused`], and the bearer: to close it may take long.
+    pub(crate) fn attach(
+        &mut self,
+        spec: &BearerSpec,
+        name: &str,
+        mut bearer: Bearer,
+    ) -> Result<BearerId, Box<(RunnerError, Bearer)>> {
         let mut cfg = BearerConfig::new(name, bearer.addr(), bearer.mtu() - G::OVERHEAD);
         cfg.broadcasts = bearer.broadcasts();
-        let refused = |source| RunnerError::Refused { spec: written(), source };
-        let id = self.node.enable_bearer(now(), cfg).map_err(refused)?;
+        let id = match self.node.enable_bearer(now(), cfg) {
+            Ok(id) => id,
+            Err(source) => {
+                let refused = RunnerError::Refused { spec: spec.to_string(), source };
+                return Err(Box::new((refused, bearer)));
+            }
+        };
         self.bearers.push(Attached {
             id,
             ring: bearer.take_ring(),
@@ -211,15 +214,21 @@ impl<G: Guard> Runner<G> {
         let until = self.poll_timeout().map_or(limit, |t| t.min(limit));
         let fds: Vec<BorrowedFd<'_>> =
             self.bearers.iter().map(|b| b.bearer.fd()).chain(others.iter().copied()).collect();
+        let fds: Vec<_> =
+            fds.into_iter().chain(self.bearers.iter().filter_map(|b| b.bearer.watch())).collect();
         let ready = poll::any_readable(&fds, Some(clock::instant_at(until.0)))?;
         let readable: Vec<BearerId> =
             self.bearers.iter().zip(&ready).filter(|(_, r)| **r).map(|(b, _)| b.id).collect();
         for id in readable {
             self.receive(id);
         }
+        let (others, watches) = ready[self.bearers.len()..].split_at(others.len());
+        if watches.contains(&true) {
+            self.look_at_devices();
+        }
         self.node.handle_timeout(now());
         self.flush();
-        Ok(ready[self.bearers.len()..].contains(&true))
+        Ok(others.contains(&true))
     }
 
     /// The bearers in the order in which they were enabled.
@@ -232,18 +241,29 @@ impl<G: Guard> Runner<G> {
         self.bearers.iter_mut().find(|b| b.id == id).map(|b| &mut b.bearer)
     }
 
-    /// Detaches the node from a bearer and closes it; the peers are told.
+    /// Detaches the node from a bearer; the peers are told. To close it may take long.
     ///
     /// # Errors
     /// [`BearerError::NoSuchBearer`].
-    pub(crate) fn disable(&mut self, id: BearerId) -> Result<(), BearerError> {
+    pub(crate) fn detach(&mut self, id: BearerId) -> Result<Attached, BearerError> {
+        let index = self.bearers.iter().position(|b| b.id == id);
+        let index = index.ok_or(BearerError::NoSuchBearer)?;
         self.node.disable_bearer(now(), id)?;
         self.flush();
-        if let Some(index) = self.bearers.iter().position(|b| b.id == id) {
-            self.bearers.remove(index);
-            self.outbox.forget(index);
+        self.outbox.forget(index);
+        Ok(self.bearers.remove(index))
+    }
+
+    /// Takes note of devices that lost their carrier or have it again.
+    pub(crate) fn look_at_devices(&mut self) {
+        for Attached { id, bearer, .. } in &mut self.bearers {
+            while let Some(change) = bearer.device_change() {
+                match change {
+                    LinkChange::Lost => self.node.medium_lost(now(), *id),
+                    LinkChange::Back => self.node.medium_back(now(), *id),
+                }
+            }
         }
-        Ok(())
     }
 
     /// Has all frames of all bearers shown from now on.
@@ -338,6 +358,9 @@ impl<G: Guard> Runner<G> {
     /// What has happened to a medium that an operator may want to know.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.bearers.iter_mut().find_map(|b| {
+            if let Some(errno) = b.bearer.take_unwatched() {
+                return Some(Notice::DeviceNotWatched { bearer: b.id, errno });
+            }
             let errno = b.bearer.take_refusal()?;
             Some(Notice::RunsRefused { bearer: b.id, errno })
         })

@@ -144,6 +144,27 @@ fn a_medium_that_is_known_to_be_lost_costs_a_round_trip() {
     assert_eq!(sent_on(&mut net).1, [true, true], "the link is back");
 }
 
+/// After a long time nobody asks often any more; who is told that the medium is back need not wait for the next question.
+#[test]
+fn a_medium_that_is_known_to_be_back_has_its_link_after_a_few_round_trips() {
+    let (mut net, ..) = pair(10, TOLERANCE);
+    net.conditions.dead_paths.push((1, HostId(0), HostId(1)));
+    net.conditions.dead_paths.push((1, HostId(1), HostId(0)));
+    net.with(HostId(0), |node, now| node.medium_lost(now, BearerId(1)));
+    net.run(Duration::from_secs(200));
+    net.conditions.dead_paths.clear();
+    net.take_events();
+    net.with(HostId(0), |node, now| node.medium_back(now, BearerId(1)));
+    net.run(Duration::from_millis(10));
+    let events = net.take_events();
+    for host in [HostId(0), HostId(1)] {
+        let up = |(at, e): &&(HostId, Event)| {
+            *at == host && matches!(e, Event::LinkUp { bearer: BearerId(1), .. })
+        };
+        assert_eq!(events.iter().filter(up).count(), 1, "{events:?}");
+    }
+}
+
 /// A bearer that is disabled takes its link along, and nothing else; enabled again, it has its link again.
 #[test]
 fn a_bearer_comes_and_goes_without_a_message_lost() {

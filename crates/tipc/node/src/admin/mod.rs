@@ -2,9 +2,11 @@
 
 mod bearers;
 mod views;
+mod works;
 
 pub(crate) use bearers::{bearer_lines, media};
 pub(crate) use views::{link_name, name_of_link};
+pub(crate) use works::Works;
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -12,30 +14,29 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use crossway_sys::epoll::Epoll;
 use crossway_sys::{Errno, shm};
 use crossway_tipc_client::admin::{MulticastWay, Order, Outcome, Settings};
 use crossway_tipc_proto::addr::{BearerId, MediaAddr, NodeAddr};
 use crossway_tipc_proto::link::LinkSettings;
 use crossway_tipc_proto::socket::MulticastMethod;
 
-use crate::daemon::watch_bearer;
 use crate::runner::{Runner, now};
-use crate::service::Service;
-use crate::spec::BearerSpec;
+use crate::service::{Place, Service};
 use crate::tap::Tap;
 
 /// What the kernel calls the broadcast link.
 const BROADCAST_LINK: &str = "broadcast-link";
 
-/// The descriptors that answer an order: of its outcome as JSON, and one more if that is what was asked.
+/// The descriptors that answer an order: of its outcome as JSON, and one more if that is what was asked. `None`: the works have it, and
+/// answer when it is done.
 pub(crate) fn carry_out(
     runner: &mut Runner,
     service: &Service,
-    epoll: &Epoll,
+    works: &mut Works,
+    place: Place,
     order: &[u8],
-) -> Result<Vec<OwnedFd>, Errno> {
-    let order = serde_json::from_slice(order).map_err(|_| Errno::PROTO)?;
+) -> Option<Result<Vec<OwnedFd>, Errno>> {
+    let Ok(order) = serde_json::from_slice(order) else { return Some(Err(Errno::PROTO)) };
     let mut more = None;
     let outcome = match order {
         Order::Node => Ok(Outcome::Node(Box::new(views::node(runner, service)))),
@@ -46,9 +47,13 @@ pub(crate) fn carry_out(
         Order::Sockets => Ok(Outcome::Sockets(views::sockets(runner.node(), service))),
         Order::Peers => Ok(Outcome::Peers(views::peers(runner))),
         Order::EnableBearer { bearer, name, settings } => {
-            enable(runner, epoll, &bearer, name, settings)
+            works.enable(place, bearer, name, settings);
+            return None;
         }
-        Order::DisableBearer { name } => disable(runner, &name),
+        Order::DisableBearer { name } => {
+            works.disable(place, name);
+            return None;
+        }
         Order::AddRemote { name, remote } => add_remote(runner, &name, remote),
         Order::RemoveRemote { name, remote } => remove_remote(runner, &name, remote),
         Order::SetBearer { name, settings } => set_bearer(runner, &name, settings),
@@ -69,6 +74,11 @@ pub(crate) fn carry_out(
             Outcome::Done
         }),
     };
+    Some(answer(outcome, more))
+}
+
+/// What is sent back.
+fn answer(outcome: Result<Outcome, String>, more: Option<OwnedFd>) -> Result<Vec<OwnedFd>, Errno> {
     let outcome = outcome.unwrap_or_else(Outcome::Refused);
     let text = serde_json::to_vec(&outcome).map_err(|_| Errno::PROTO)?;
     let file =
@@ -97,56 +107,6 @@ fn find(runner: &mut Runner, name: &str) -> Result<BearerId, String> {
         0 => format!("no bearer {name}: this node has none; enable one first"),
         _ => format!("no bearer {name}: there is {}", names.join(" and ")),
     })
-}
-
-fn enable(
-    runner: &mut Runner,
-    epoll: &Epoll,
-    bearer: &str,
-    name: Option<String>,
-    with: Settings,
-) -> Result<Outcome, String> {
-    let spec: BearerSpec = bearer.parse().map_err(|e| format!("{e}"))?;
-    let taken = bearers::bearer_names(runner);
-    let is_free = |name: &str| {
-        taken.iter().all(|(_, full)| full.split_once(':').is_none_or(|(_, n)| n != name))
-    };
-    let name = match (name, &spec) {
-        (Some(name), _) => name,
-        (None, BearerSpec::Ethernet { device }) => device.clone(),
-        (None, BearerSpec::Udp { .. }) => {
-            (0..).map(|n| format!("udp{n}")).find(|name| is_free(name)).unwrap_or_default()
-        }
-    };
-    if name.is_empty() || name.len() > 15 || !is_free(&name) {
-        return Err(format!(
-            "bearer name {name:?}: give one of 1 to 15 octets that no other bearer has"
-        ));
-    }
-    let with = settings(with);
-    // Checked before anything is opened, by setting nothing.
-    let id = runner.enable(&spec, &name).map_err(|e| e.to_string())?;
-    let undo = |runner: &mut Runner, why: String| {
-        let _ = runner.disable(id);
-        Err(why)
-    };
-    if let Err(error) = runner.node().set_bearer(id, with) {
-        return undo(runner, error.to_string());
-    }
-    let watched = match runner.bearers().find(|b| b.id == id) {
-        Some(attached) => watch_bearer(epoll, attached).map_err(|e| e.to_string()),
-        None => Err("it is gone".to_owned()),
-    };
-    match watched {
-        Ok(()) => Ok(Outcome::Done),
-        Err(why) => undo(runner, why),
-    }
-}
-
-fn disable(runner: &mut Runner, name: &str) -> Result<Outcome, String> {
-    let id = find(runner, name)?;
-    runner.disable(id).map_err(|e| e.to_string())?;
-    Ok(Outcome::Done)
 }
 
 fn add_remote(runner: &mut Runner, name: &str, remote: SocketAddr) -> Result<Outcome, String> {

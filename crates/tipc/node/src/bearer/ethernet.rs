@@ -2,6 +2,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use crossway_sys::Errno;
+use crossway_sys::link_watch::{LinkChange, LinkWatch};
 use crossway_sys::packet::{ETHERNET_HEADER_LEN, EtherSocket};
 use crossway_sys::packet_ring::PacketRing;
 use crossway_tipc_proto::addr::MediaAddr;
@@ -21,6 +23,8 @@ pub struct EthernetBearer {
     mtu: usize,
     /// Until it is taken.
     ring: Option<PacketRing>,
+    /// Tells when the device is pulled out, as a kernel's node is told. Not every system lets a process know.
+    watch: Result<LinkWatch, Option<Errno>>,
 }
 
 impl EthernetBearer {
@@ -32,7 +36,9 @@ impl EthernetBearer {
             std::fs::read_to_string(format!("/sys/class/net/{device}/mtu")).map_err(failed)?;
         let mtu = text.trim().parse().map_err(|e| failed(std::io::Error::other(e)))?;
         let ring = Some(PacketRing::attach(&socket.fd, mtu, RING_OCTETS)?);
-        Ok(Self { socket, mtu, ring })
+        let watch = LinkWatch::open(device, socket.index)
+            .map_err(|e| Some(Errno::from_raw_os_error(e.errno())));
+        Ok(Self { socket, mtu, ring, watch })
     }
 
     pub(super) const fn addr(&self) -> MediaAddr {
@@ -53,6 +59,22 @@ impl EthernetBearer {
 
     pub(super) const fn take_ring(&mut self) -> Option<PacketRing> {
         self.ring.take()
+    }
+
+    pub(super) fn watch(&self) -> Option<BorrowedFd<'_>> {
+        self.watch.as_ref().ok().map(AsFd::as_fd)
+    }
+
+    pub(super) fn device_change(&mut self) -> Option<LinkChange> {
+        self.watch.as_mut().ok()?.next_change()
+    }
+
+    /// Why there is no watch, once.
+    pub(super) const fn take_unwatched(&mut self) -> Option<Errno> {
+        match &mut self.watch {
+            Ok(_) => None,
+            Err(errno) => errno.take(),
+        }
     }
 
     pub(super) fn header_to(&self, station: [u8; 6]) -> [u8; ETHERNET_HEADER_LEN] {

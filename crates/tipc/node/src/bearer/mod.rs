@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use crossway_sys::datagrams::Sent;
+use crossway_sys::link_watch::LinkChange;
 use crossway_sys::packet::ETHERNET_HEADER_LEN;
 use crossway_sys::packet_ring::PacketRing;
 use crossway_sys::records::{Inbox, send_many};
@@ -170,6 +171,31 @@ impl Bearer {
         match self {
             Self::Udp(b) => b.fd(),
             Self::Ethernet(b) => b.fd(),
+        }
+    }
+
+    /// Becomes readable when [`Bearer::device_change`] may have something to tell; `None` for media that are not told of devices: the
+    /// system chooses the device of a UDP bearer's packets, for each anew, and a kernel's UDP bearer is not told either.
+    pub(crate) fn watch(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Udp(_) => None,
+            Self::Ethernet(b) => b.watch(),
+        }
+    }
+
+    /// The next change of the device, without waiting.
+    pub(crate) fn device_change(&mut self) -> Option<LinkChange> {
+        match self {
+            Self::Udp(_) => None,
+            Self::Ethernet(b) => b.device_change(),
+        }
+    }
+
+    /// Why the device is not watched, the first time.
+    pub(crate) const fn take_unwatched(&mut self) -> Option<Errno> {
+        match self {
+            Self::Udp(_) => None,
+            Self::Ethernet(b) => b.take_unwatched(),
         }
     }
 

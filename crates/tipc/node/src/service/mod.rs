@@ -181,7 +181,7 @@ impl Service {
                     self.deliver(now, node, epoll, place);
                 }
             }
-            Token::Bearer(_) | Token::Other => {}
+            Token::Bearer(_) | Token::Device | Token::Works | Token::Other => {}
         }
     }
 

@@ -5,6 +5,10 @@
 pub(crate) enum Token {
     /// The bearer of this number.
     Bearer(u32),
+    /// A device of a bearer's.
+    Device,
+    /// A bearer was opened or closed.
+    Works,
     /// The service's door.
     Door,
     /// A descriptor of the caller's.
@@ -29,6 +33,8 @@ impl Token {
     pub(crate) fn encode(self) -> u64 {
         let (tag, index, generation) = match self {
             Self::Bearer(index) => (0, index, 0),
+            Self::Device => (5, 0, 0),
+            Self::Works => (6, 0, 0),
             Self::Door => (1, 0, 0),
             Self::Other => (2, 0, 0),
             Self::Client(place) => (3, place.index, place.generation),
@@ -46,6 +52,8 @@ impl Token {
             2 => Self::Other,
             3 => Self::Client(place),
             4 => Self::Socket(place),
+            5 => Self::Device,
+            6 => Self::Works,
             _ => return None,
         })
     }
@@ -111,6 +119,8 @@ mod tests {
         let place = Place { index: 5, generation: u32::MAX };
         for token in [
             Token::Bearer(2),
+            Token::Device,
+            Token::Works,
             Token::Door,
             Token::Other,
             Token::Client(place),

@@ -4,24 +4,38 @@
 mod flows;
 mod planes;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossway_netlab::NetError;
 use crossway_tipc_client::admin::{Order, Settings};
 use flows::Flows;
 use planes::{Cut, Planes, ip};
 
-#[test]
-fn everything_arrives_once_and_in_order_whichever_medium_is_cut_and_however() {
-    let mut planes = match Planes::up(Duration::from_millis(200)) {
-        Ok(planes) => planes,
+/// `None`: not here, and why was said.
+fn planes(tolerance: Duration) -> Option<Planes> {
+    match Planes::up(tolerance) {
+        Ok(planes) => Some(planes),
         Err(why @ (NetError::NoPrivilege | NetError::MissingTool { .. })) => {
-            return eprintln!("SKIP failover: {why}");
+            eprintln!("SKIP failover: {why}");
+            None
         }
         Err(why) => panic!("{why}"),
-    };
+    }
+}
+
+#[test]
+fn everything_arrives_once_and_in_order_whichever_medium_is_cut_and_however() {
+    let Some(mut planes) = planes(Duration::from_millis(200)) else { return };
     let flows = Flows::start([&planes.nodes[0].path, &planes.nodes[1].path]);
-    for (n, how) in [(0, Cut::Silence), (1, Cut::Device), (1, Cut::Silence), (0, Cut::Device)] {
+    let cuts = [
+        (0, Cut::Silence),
+        (1, Cut::Device),
+        (1, Cut::Carrier),
+        (1, Cut::Silence),
+        (0, Cut::Carrier),
+        (0, Cut::Device),
+    ];
+    for (n, how) in cuts {
         let cut = planes.cut(n, how);
         let noticed = planes.noticed(n);
         flows.await_arrivals_after(noticed[0].max(noticed[1]));
@@ -45,6 +59,35 @@ fn everything_arrives_once_and_in_order_whichever_medium_is_cut_and_however() {
     let (bearer, settings) = ("eth:p1".into(), Settings::default());
     planes.nodes[0].order(&Order::EnableBearer { bearer, name: None, settings });
     planes.await_links(2);
+    let messages = flows.finish();
+    assert!(messages > 100, "{messages}");
+}
+
+/// What the system takes for a bearer, three to ten times the tolerance on a busy machine, is not the links' time.
+#[test]
+fn links_of_the_shortest_tolerance_outlive_bearers_that_are_added_and_removed() {
+    let Some(mut planes) = planes(Duration::from_millis(50)) else { return };
+    let flows = Flows::start([&planes.nodes[0].path, &planes.nodes[1].path]);
+    ip(&mut planes.lab, "a", "link add third type veth peer name far");
+    ip(&mut planes.lab, "a", "link set far up");
+    ip(&mut planes.lab, "a", "link set third up");
+    flows.await_arrivals_after(Instant::now());
+    for node in &planes.nodes {
+        assert!(node.said.try_iter().count() > 0, "it tells of its links");
+    }
+    for _ in 0..10 {
+        let begin = Instant::now();
+        let (bearer, settings) = ("eth:third".into(), Settings::default());
+        planes.nodes[0].order(&Order::EnableBearer { bearer, name: None, settings });
+        let enabled = begin.elapsed();
+        planes.nodes[0].order(&Order::DisableBearer { name: "third".into() });
+        let pause = flows.longest_pause_since(begin);
+        eprintln!("enabled after {enabled:?}, both after {:?}, pause {pause:?}", begin.elapsed());
+    }
+    flows.await_arrivals_after(Instant::now());
+    let said = planes.nodes.iter().flat_map(|node| node.said.try_iter());
+    let down: Vec<_> = said.filter(|(_, line)| line.contains(" down")).collect();
+    assert!(down.is_empty(), "{down:#?}");
     let messages = flows.finish();
     assert!(messages > 100, "{messages}");
 }

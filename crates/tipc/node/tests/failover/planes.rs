@@ -17,6 +17,8 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 pub(crate) enum Cut {
     /// The first host's device goes down.
     Device,
+    /// The first host's device loses its carrier and stays up.
+    Carrier,
     /// Frames are lost on the way, both ways, and nobody is told.
     Silence,
 }
@@ -31,7 +33,7 @@ pub(crate) struct Planes {
 /// One of the daemons, with what it says and when. It ends with this value.
 pub(crate) struct Tipcd {
     pub(crate) path: PathBuf,
-    said: Receiver<(Instant, String)>,
+    pub(crate) said: Receiver<(Instant, String)>,
     _lifeline: Option<ChildStdin>,
     child: Child,
 }
@@ -87,7 +89,7 @@ impl Planes {
             }
         }
         planes.await_links(2);
-        // Only now: attaching to a device takes the system longer than a short tolerance allows.
+        // Only now: until both ends have the other link, a failure of the first would be the loss of contact.
         let Outcome::Links(links) = planes.nodes[0].order(&Order::Links) else { panic!("links") };
         for link in links {
             planes.nodes[0].order(&Order::SetLink { name: link.name, settings });
@@ -104,6 +106,7 @@ impl Planes {
     pub(crate) fn cut(&mut self, n: usize, how: Cut) -> Instant {
         match how {
             Cut::Device => ip(&mut self.lab, "a", &format!("link set p{n} down")),
+            Cut::Carrier => ip(&mut self.lab, "a", &format!("link set q{n} down")),
             Cut::Silence => ip(&mut self.lab, "a", &format!("link set q{n} nomaster")),
         }
     }
@@ -111,6 +114,7 @@ impl Planes {
     pub(crate) fn mend(&mut self, n: usize, how: Cut) {
         match how {
             Cut::Device => ip(&mut self.lab, "a", &format!("link set p{n} up")),
+            Cut::Carrier => ip(&mut self.lab, "a", &format!("link set q{n} up")),
             Cut::Silence => ip(&mut self.lab, "a", &format!("link set q{n} master br{n}")),
         };
         self.await_links(2);

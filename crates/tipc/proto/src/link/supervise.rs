@@ -101,6 +101,14 @@ impl Link {
         None
     }
 
+    /// Frames may reach the peer again: a link that is down asks at once and often, as one that just went down.
+    pub(crate) fn ask_afresh(&mut self, now: Nanos) {
+        if self.state == LinkState::Reset {
+            (self.ticks, self.tick_at) = (0, now + self.tick_interval());
+            self.due = Some(Due::Reset { stopping: false });
+        }
+    }
+
     /// Another node has lost the peer: unless it answers soon, it is lost here too.
     pub(crate) fn suspect(&mut self, now: Nanos) {
         if self.is_up() && self.suspected.is_none() {

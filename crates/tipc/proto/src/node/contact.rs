@@ -5,6 +5,7 @@ use super::tunnel::Opening;
 use super::{Address, Destination, Event, Node, Transmit};
 use crate::addr::{BearerId, MediaAddr, NodeAddr};
 use crate::bcast::BcastListener;
+use crate::limits::DISCOVERY_FIRST;
 use crate::link::{LinkDownReason, LinkEvent};
 use crate::seq::Seq;
 use crate::time::Nanos;
@@ -165,6 +166,21 @@ impl Node {
             self.link_event(now, addr, bearer, event);
             self.touch(addr);
         }
+    }
+
+    /// The caller learned that a medium carries frames again: nodes are looked for there at once, and known ones asked.
+    pub fn medium_back(&mut self, now: Nanos, bearer: BearerId) {
+        let Some(Some(back)) = self.bearers.get_mut(usize::from(bearer.0)) else { return };
+        (back.discover_at, back.discover_interval) = (now, DISCOVERY_FIRST);
+        let addrs: Vec<_> =
+            self.peers.iter().filter(|(_, p)| p.link(bearer).is_some()).map(|(a, _)| *a).collect();
+        for addr in addrs {
+            if let Some(over) = self.peers.get_mut(&addr).and_then(|p| p.link_mut(bearer)) {
+                over.link.ask_afresh(now);
+            }
+            self.touch(addr);
+        }
+        self.discover(now);
     }
 
     /// Takes down every link on a bearer, or that to one station. A peer with another link goes on over that; others are told, and

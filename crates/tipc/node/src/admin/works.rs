@@ -1,0 +1,306 @@
+//! Where bearers are opened and closed: beside the event loop, because the system takes its time.
+//!
+//! A packet socket that is attached to a device, or closed, waits until every CPU has taken note (a grace period of the system's, tens of
+//! milliseconds); one of a multicast group waits for whoever else changes devices. A node that waited with it would hear nothing
+//! meanwhile, and links with a short tolerance would end. So a thread does it, one bearer at a time and in the order of the orders, and
+//! the operator is answered when it is done. A node that ends meanwhile leaves nothing: what the thread has opened it closes again.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+
+use crossway_sys::epoll::Epoll;
+use crossway_sys::eventfd::EventFd;
+use crossway_sys::{Errno, OsError};
+use crossway_tipc_client::admin::{Outcome, Settings};
+use crossway_tipc_proto::addr::{BearerId, NetworkId};
+
+use super::{answer, bearers, find, settings};
+use crate::bearer::{Bearer, BearerOpenError};
+use crate::daemon::{forget_bearer, watch_bearer};
+use crate::outbox::Attached;
+use crate::runner::{Runner, RunnerError};
+use crate::service::Place;
+use crate::spec::BearerSpec;
+
+type Opened = Result<Bearer, BearerOpenError>;
+type Open = dyn Fn(&BearerSpec, NetworkId, usize) -> Opened + Send + Sync;
+type Close = dyn Fn(Retired) + Send + Sync;
+
+/// A bearer that nothing uses any more.
+#[derive(Debug)]
+#[expect(dead_code, reason = "they are only dropped")]
+enum Retired {
+    Used(Attached),
+    Unused(Bearer),
+}
+
+/// An order that changes bearers.
+#[derive(Debug)]
+enum Change {
+    Enable { bearer: String, name: Option<String>, with: Settings },
+    Disable { name: String },
+}
+
+/// A bearer to be.
+#[derive(Debug)]
+struct Plan {
+    spec: BearerSpec,
+    name: String,
+    with: Settings,
+}
+
+/// What the thread does.
+#[derive(Debug)]
+enum Task {
+    Opening(Box<Plan>, Receiver<Opened>),
+    /// With what is answered then.
+    Closing(Result<Outcome, String>, Receiver<()>),
+}
+
+/// What the thread has done.
+enum Finished {
+    Opened(Box<Plan>, Box<Opened>),
+    Closed(Result<Outcome, String>),
+}
+
+/// How an order goes on.
+enum Next {
+    Wait(Task),
+    Over(Result<Outcome, String>),
+}
+
+impl Task {
+    /// What came of it, or the task itself when the thread is still at it.
+    fn finished(self) -> Result<Finished, Self> {
+        match self {
+            Self::Opening(plan, opened) => match opened.try_recv() {
+                Ok(opened) => Ok(Finished::Opened(plan, Box::new(opened))),
+                Err(TryRecvError::Empty) => Err(Self::Opening(plan, opened)),
+                Err(TryRecvError::Disconnected) => Ok(Finished::Closed(Err(format!(
+                    "cannot enable bearer {}: opening it failed in an unforeseen way; see standard error of tipcd",
+                    plan.spec
+                )))),
+            },
+            Self::Closing(outcome, closed) => match closed.try_recv() {
+                Err(TryRecvError::Empty) => Err(Self::Closing(outcome, closed)),
+                Ok(()) | Err(TryRecvError::Disconnected) => Ok(Finished::Closed(outcome)),
+            },
+        }
+    }
+}
+
+/// Orders that change bearers, and the one that is being carried out.
+pub(crate) struct Works {
+    /// What the thread does, which the system takes its time for.
+    open: Arc<Open>,
+    close: Arc<Close>,
+    /// Becomes readable when the thread is done.
+    bell: Arc<EventFd>,
+    at_work: Option<(Place, Task)>,
+    waiting: VecDeque<(Place, Change)>,
+}
+
+impl std::fmt::Debug for Works {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { at_work, waiting, .. } = self;
+        f.debug_struct("Works")
+            .field("at_work", at_work)
+            .field("waiting", waiting)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Works {
+    /// Nothing to do yet.
+    ///
+    /// # Errors
+    /// [`OsError`] of eventfd.
+    pub(crate) fn new() -> Result<Self, OsError> {
+        let bell = Arc::new(EventFd::new()?);
+        let (open, close) = (Arc::new(Bearer::open), Arc::new(drop));
+        Ok(Self { open, close, bell, at_work: None, waiting: VecDeque::new() })
+    }
+
+    /// Becomes readable when [`Works::advance`] has something to do.
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// The bell was heard.
+    pub(crate) fn hear(&self) {
+        let _ = self.bell.clear();
+    }
+
+    /// Takes an order.
+    pub(super) fn enable(
+        &mut self,
+        place: Place,
+        bearer: String,
+        name: Option<String>,
+        with: Settings,
+    ) {
+        self.waiting.push_back((place, Change::Enable { bearer, name, with }));
+    }
+
+    /// Takes an order.
+    pub(super) fn disable(&mut self, place: Place, name: String) {
+        self.waiting.push_back((place, Change::Disable { name }));
+    }
+
+    /// Goes on with the orders as far as possible without waiting; who is to be answered, and what.
+    pub(crate) fn advance(
+        &mut self,
+        runner: &mut Runner,
+        epoll: &Epoll,
+    ) -> Option<(Place, Result<Vec<OwnedFd>, Errno>)> {
+        loop {
+            let (place, next) = match self.at_work.take() {
+                Some((place, task)) => match task.finished() {
+                    Ok(Finished::Opened(plan, opened)) => {
+                        (place, self.opened(runner, epoll, *plan, *opened))
+                    }
+                    Ok(Finished::Closed(outcome)) => (place, Next::Over(outcome)),
+                    Err(task) => {
+                        self.at_work = Some((place, task));
+                        return None;
+                    }
+                },
+                None => {
+                    let (place, change) = self.waiting.pop_front()?;
+                    let begun = match change {
+                        Change::Enable { bearer, name, with } => {
+                            self.begin_opening(runner, &bearer, name, with)
+                        }
+                        Change::Disable { name } => find(runner, &name)
+                            .map(|id| self.withdraw(runner, epoll, id, Ok(Outcome::Done))),
+                    };
+                    (place, begun.unwrap_or_else(|why| Next::Over(Err(why))))
+                }
+            };
+            match next {
+                Next::Wait(task) => self.at_work = Some((place, task)),
+                Next::Over(outcome) => return Some((place, answer(outcome, None))),
+            }
+        }
+    }
+
+    fn begin_opening(
+        &self,
+        runner: &mut Runner,
+        bearer: &str,
+        name: Option<String>,
+        with: Settings,
+    ) -> Result<Next, String> {
+        let spec: BearerSpec = bearer.parse().map_err(|e| format!("{e}"))?;
+        let name = free_name(runner, &spec, name)?;
+        let (network, socket_octets) = runner.may_open(&spec).map_err(|e| e.to_string())?;
+        let (open, wanted) = (self.open.clone(), spec.clone());
+        let opened = self
+            .start(move || open(&wanted, network, socket_octets))
+            .map_err(|e| format!("cannot enable bearer {spec}: no thread to open it ({e}); end some processes, or raise the limit of this one's"))?;
+        Ok(Next::Wait(Task::Opening(Box::new(Plan { spec, name, with }), opened)))
+    }
+
+    /// A bearer is open, or not.
+    fn opened(&self, runner: &mut Runner, epoll: &Epoll, plan: Plan, opened: Opened) -> Next {
+        let Plan { spec, name, with } = plan;
+        let bearer = match opened {
+            Ok(bearer) => bearer,
+            Err(source) => {
+                let error = RunnerError::Open { spec: spec.to_string(), source };
+                return Next::Over(Err(error.to_string()));
+            }
+        };
+        let id = match runner.attach(&spec, &name, bearer) {
+            Ok(id) => id,
+            Err(refused) => {
+                let (error, bearer) = *refused;
+                return self.close(Retired::Unused(bearer), Err(error.to_string()));
+            }
+        };
+        if let Err(error) = runner.node().set_bearer(id, settings(with)) {
+            return self.withdraw(runner, epoll, id, Err(error.to_string()));
+        }
+        let watched = match runner.bearers().find(|b| b.id == id) {
+            Some(attached) => watch_bearer(epoll, attached).map_err(|e| e.to_string()),
+            None => Err("it is gone".to_owned()),
+        };
+        match watched {
+            Ok(()) => Next::Over(Ok(Outcome::Done)),
+            Err(why) => self.withdraw(runner, epoll, id, Err(why)),
+        }
+    }
+
+    /// Detaches the node from a bearer, and has it closed.
+    fn withdraw(
+        &self,
+        runner: &mut Runner,
+        epoll: &Epoll,
+        id: BearerId,
+        outcome: Result<Outcome, String>,
+    ) -> Next {
+        match runner.detach(id) {
+            Ok(attached) => {
+                forget_bearer(epoll, &attached);
+                self.close(Retired::Used(attached), outcome)
+            }
+            Err(error) => Next::Over(outcome.and(Err(error.to_string()))),
+        }
+    }
+
+    fn close(&self, retired: Retired, outcome: Result<Outcome, String>) -> Next {
+        let close = self.close.clone();
+        match self.start(move || close(retired)) {
+            Ok(closed) => Next::Wait(Task::Closing(outcome, closed)),
+            // Without a thread it was closed here, when the thread's work was thrown away.
+            Err(_) => Next::Over(outcome),
+        }
+    }
+
+    /// Starts a thread; where what it made can be fetched when the bell has rung.
+    fn start<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> std::io::Result<Receiver<T>> {
+        let (done, outcome) = mpsc::sync_channel(1);
+        let bell = self.bell.clone();
+        std::thread::Builder::new().name("bearer".into()).spawn(move || {
+            // When nobody wants it any more, it is closed here.
+            let _ = done.send(work());
+            drop(done);
+            // An eventfd can always be signalled.
+            let _ = bell.signal();
+        })?;
+        Ok(outcome)
+    }
+}
+
+/// A name for a bearer that no other has.
+fn free_name(
+    runner: &mut Runner,
+    spec: &BearerSpec,
+    name: Option<String>,
+) -> Result<String, String> {
+    let taken = bearers::bearer_names(runner);
+    let is_free = |name: &str| {
+        taken.iter().all(|(_, full)| full.split_once(':').is_none_or(|(_, n)| n != name))
+    };
+    let name = match (name, spec) {
+        (Some(name), _) => name,
+        (None, BearerSpec::Ethernet { device }) => device.clone(),
+        (None, BearerSpec::Udp { .. }) => {
+            (0..).map(|n| format!("udp{n}")).find(|name| is_free(name)).unwrap_or_default()
+        }
+    };
+    if name.is_empty() || name.len() > 15 || !is_free(&name) {
+        return Err(format!(
+            "bearer name {name:?}: give one of 1 to 15 octets that no other bearer has"
+        ));
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests;
