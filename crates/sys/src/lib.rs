@@ -28,6 +28,7 @@ pub mod multicast;
 pub mod netns;
 pub mod packet;
 pub mod packet_ring;
+pub mod packet_send_ring;
 pub mod pages;
 pub mod patience;
 pub mod peer_watch;

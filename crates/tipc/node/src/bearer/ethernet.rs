@@ -6,12 +6,18 @@ use crossway_sys::Errno;
 use crossway_sys::link_watch::{LinkChange, LinkWatch};
 use crossway_sys::packet::{ETHERNET_HEADER_LEN, EtherSocket};
 use crossway_sys::packet_ring::PacketRing;
+use crossway_sys::packet_send_ring::SendRing;
+use crossway_sys::records::{MOST_SENT, send_many};
 use crossway_tipc_proto::addr::MediaAddr;
 
 use super::{BearerOpenError, set_buffers};
 
 /// Octets of the ring that holds what came until it is read.
 const RING_OCTETS: usize = 8 << 20;
+
+/// Octets of the ring from which frames leave: more of them than one turn of the node sends, for those that wait in a device's queue keep
+/// their place.
+const SEND_RING_OCTETS: usize = 2 << 20;
 
 const ETHER_TYPE: u16 = 0x88ca;
 pub(crate) const BROADCAST: [u8; 6] = [0xff; 6];
@@ -25,6 +31,8 @@ pub struct EthernetBearer {
     ring: Option<PacketRing>,
     /// Tells when the device is pulled out, as a kernel's node is told. Not every system lets a process know.
     watch: Result<LinkWatch, Option<Errno>>,
+    /// Through which frames leave; without it (frames too long, too little memory) they leave as messages.
+    out: Option<SendRing>,
 }
 
 impl EthernetBearer {
@@ -36,9 +44,11 @@ impl EthernetBearer {
             std::fs::read_to_string(format!("/sys/class/net/{device}/mtu")).map_err(failed)?;
         let mtu = text.trim().parse().map_err(|e| failed(std::io::Error::other(e)))?;
         let ring = Some(PacketRing::attach(&socket.fd, mtu, RING_OCTETS)?);
+        let largest = ETHERNET_HEADER_LEN + mtu;
+        let out = SendRing::attach(&socket.sender, largest, SEND_RING_OCTETS).ok();
         let watch = LinkWatch::open(device, socket.index)
             .map_err(|e| Some(Errno::from_raw_os_error(e.errno())));
-        Ok(Self { socket, mtu, ring, watch })
+        Ok(Self { socket, mtu, ring, out, watch })
     }
 
     pub(super) const fn addr(&self) -> MediaAddr {
@@ -53,8 +63,15 @@ impl EthernetBearer {
         self.socket.fd.as_fd()
     }
 
-    pub(super) fn sender(&self) -> BorrowedFd<'_> {
-        self.socket.sender.as_fd()
+    /// Sends frames by one call; tells how many went.
+    pub(super) fn try_send<'a>(
+        &mut self,
+        frames: impl Iterator<Item = (&'a [u8; ETHERNET_HEADER_LEN], &'a [u8])>,
+    ) -> Result<usize, Errno> {
+        match &mut self.out {
+            Some(ring) => ring.send(&self.socket.sender, frames.take(MOST_SENT)),
+            None => send_many(&self.socket.sender, frames),
+        }
     }
 
     pub(super) const fn take_ring(&mut self) -> Option<PacketRing> {

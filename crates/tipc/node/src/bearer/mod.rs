@@ -10,7 +10,7 @@ use crossway_sys::datagrams::Sent;
 use crossway_sys::link_watch::LinkChange;
 use crossway_sys::packet::ETHERNET_HEADER_LEN;
 use crossway_sys::packet_ring::PacketRing;
-use crossway_sys::records::{Inbox, send_many};
+use crossway_sys::records::Inbox;
 use crossway_sys::socket::{self, Address};
 use crossway_sys::{Errno, OsError};
 use crossway_tipc_proto::addr::{MediaAddr, NetworkId};
@@ -251,14 +251,12 @@ impl Bearer {
                 Recipient::Udp(address) => Some((address, frame)),
                 Recipient::Station(_) => None,
             })),
-            Self::Ethernet(b) => send_many(
-                b.sender(),
-                frames.filter_map(|(to, frame)| match to {
+            Self::Ethernet(b) => b
+                .try_send(frames.filter_map(|(to, frame)| match to {
                     Recipient::Station(header) => Some((header, frame)),
                     Recipient::Udp(_) => None,
-                }),
-            )
-            .map(|datagrams| Sent { datagrams, runs: 0 }),
+                }))
+                .map(|datagrams| Sent { datagrams, runs: 0 }),
         }
     }
 
