@@ -4,6 +4,7 @@
 //! 2 it was asked for something that cannot be (bad arguments, bad plan, unreadable file); 130 interrupted.
 
 mod cmd;
+mod output;
 mod progress;
 mod ui;
 
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
     match cli.command.run(&ui) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("crossway: {error:#}");
+            eprintln!("crossway: {}", ui::causes(&error));
             ExitCode::from(ui::EXIT_UNUSABLE)
         }
     }

@@ -49,9 +49,11 @@ impl Ui {
     /// Prints a value as JSON for a program to read: one document, newline at its end.
     pub(crate) fn print_json(&self, value: &impl Serialize) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
-        serde_json::to_writer_pretty(&mut out, value)?;
-        writeln!(out)?;
-        Ok(())
+        let mut write = || -> std::io::Result<()> {
+            serde_json::to_writer_pretty(&mut out, value)?;
+            writeln!(out)
+        };
+        write().map_err(output_failed)
     }
 
     /// Wraps `text` in an SGR code (`1` bold, `2` dim, `31` red, `32` green, `33` yellow) where colours are on.
@@ -63,6 +65,28 @@ impl Ui {
 /// The exit code for "it worked" or "the answer is no".
 pub(crate) fn verdict(good: bool) -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NO) }
+}
+
+/// An error with its causes, each told once: many of them name their cause themselves.
+pub(crate) fn causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+/// What is to be said when standard output takes nothing; when its reader has left, nothing is.
+pub(crate) fn output_failed(why: impl std::fmt::Display) -> anyhow::Error {
+    let why = why.to_string();
+    if why.contains("Broken pipe") {
+        std::process::exit(0);
+    }
+    anyhow::anyhow!("cannot write to standard output: {why}; make room, or send it elsewhere")
 }
 
 /// `crossway ... | head` ends quietly; any other reason why standard output takes nothing, a full disk above all, is one error.

@@ -148,15 +148,57 @@ fn bad_plans_and_filters_are_one_clear_error() {
             "group.x.mechanism: unknown key; allowed: about, mechanisms",
         ),
         (vec!["measure", "quik"], "there is no plan 'quik'"),
-        (vec!["measure", "missing.toml"], "missing.toml"),
+        (
+            vec!["measure", "missing.toml"],
+            "missing.toml: No such file or directory (os error 2); give the path",
+        ),
+        (vec!["measure", "."], "Is a directory (os error 21); give the path"),
         (vec!["measure", "quick", "-f", "nothing-is-called-so"], "no case matches"),
-        (vec!["measure", "--resume", "rt"], "cannot go on with this run"),
+        (vec!["measure", "quick", "-f", "nothing-is-called-so", "--list"], "no case matches"),
+        (vec!["measure", "--resume", "rt"], "give the folder that `crossway measure` wrote"),
+        (vec!["measure", "-o", "/proc/none"], "name another place with --out"),
     ] {
         let output = place.command(&args).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
         assert!(stderr.contains(wanted), "{args:?}: {stderr}");
+        assert!(stderr.matches("os error").count() <= 1, "{args:?}: told twice: {stderr}");
     }
+}
+
+#[test]
+fn a_run_does_not_go_on_elsewhere_or_with_another_build() {
+    let place = Place::new(TINY);
+    assert_success(&place.measure(&[]));
+    let run = place.run();
+    let results = fs::read(run.join("results.jsonl")).unwrap();
+    let environment = fs::read_to_string(run.join("env.json")).unwrap();
+    let begun: serde_json::Value = serde_json::from_str(&environment).unwrap();
+    for (change, wanted) in [
+        (
+            |e: &mut serde_json::Value| e["build"]["rustc"] = "rustc 1.0.0".into(),
+            "it was begun by crossway",
+        ),
+        (
+            |e: &mut serde_json::Value| {
+                e["machine_id"] = "another".into();
+                e["machine_facts"]["cpus"] = "1000".into();
+            },
+            "a machine with other cpus",
+        ),
+    ] as [(fn(&mut serde_json::Value), &str); 2]
+    {
+        let mut other = begun.clone();
+        change(&mut other);
+        fs::write(run.join("env.json"), other.to_string()).unwrap();
+        let output =
+            place.command(&["measure", "--resume", run.to_str().unwrap()]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(wanted) && stderr.contains("begin a new run"), "{stderr}");
+        assert_eq!(fs::read_to_string(run.join("env.json")).unwrap(), other.to_string());
+    }
+    assert_eq!(fs::read(run.join("results.jsonl")).unwrap(), results);
 }
 
 const LONG: &str = r#"

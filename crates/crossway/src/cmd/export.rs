@@ -1,17 +1,16 @@
 //! `crossway export`.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use comfy_table::{ContentArrangement, Table, presets};
 use crossway_lab::export::{COLUMNS, write_csv, write_parquet};
 use crossway_lab::records_io::read_records;
 
 use super::Run;
-use crate::ui::Ui;
+use crate::output;
+use crate::ui::{self, Ui};
 
 /// Writes a run's records as a flat table for other programs: CSV or Parquet
 #[derive(clap::Args)]
@@ -49,19 +48,16 @@ impl Run for Export {
             eprintln!("crossway: {warning}");
         }
         let Some(path) = &self.out else {
-            write_csv(&loaded.records, std::io::stdout().lock())?;
+            write_csv(&loaded.records, std::io::stdout().lock()).map_err(ui::output_failed)?;
             return Ok(ExitCode::SUCCESS);
         };
-        let cannot = || format!("cannot write {}", path.display());
-        let mut file = BufWriter::new(File::create(path).with_context(cannot)?);
-        match format {
-            Format::Csv => write_csv(&loaded.records, &mut file).with_context(cannot)?,
+        output::write(path, "--out", |out| match format {
+            Format::Csv => Ok(write_csv(&loaded.records, out)?),
             Format::Parquet => {
                 let records: Vec<_> = loaded.records.iter().collect();
-                write_parquet(&records, &mut file).with_context(cannot)?;
+                Ok(write_parquet(&records, out)?)
             }
-        }
-        file.flush().with_context(cannot)?;
+        })?;
         eprintln!("{} records in {}", loaded.records.len(), path.display());
         Ok(ExitCode::SUCCESS)
     }

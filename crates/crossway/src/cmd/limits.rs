@@ -1,14 +1,16 @@
 //! `crossway limits`.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use crossway_lab::limits::{self, Ask, Spread};
 use crossway_sys::topology::Topology;
 
 use super::Run;
+use crate::output;
 use crate::ui::Ui;
 
 /// Measures what no mechanism on this machine can beat: system calls, cache lines, wake-ups, copies
@@ -57,6 +59,9 @@ impl Run for Limits {
         if !self.sizes.is_empty() {
             ask.sizes_bytes = self.sizes;
         }
+        if let Some(file) = &self.save {
+            output::check(file, "--save")?;
+        }
         let progress = indicatif::ProgressBar::new_spinner();
         progress.enable_steady_tick(std::time::Duration::from_millis(100));
         let limits =
@@ -64,8 +69,7 @@ impl Run for Limits {
         progress.finish_and_clear();
         if let Some(file) = &self.save {
             let text = serde_json::to_vec_pretty(&limits)?;
-            std::fs::write(file, text)
-                .with_context(|| format!("cannot write {}", file.display()))?;
+            output::write(file, "--save", |out| Ok(out.write_all(&text)?))?;
         }
         if self.json {
             ui.print_json(&limits)?;

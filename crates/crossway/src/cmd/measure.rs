@@ -185,15 +185,23 @@ fn tell_why_skipped(dir: &Path) -> anyhow::Result<()> {
 
 impl Measure {
     fn show(&self, plan: &Plan, ui: &Ui) -> anyhow::Result<ExitCode> {
-        use std::io::Write;
         let topology = Topology::read()?;
         let cases = case::expand(plan, &topology, &self.filters);
+        if cases.is_empty() {
+            return Err(RunError::Nothing { filters: self.filters.join(", ") }.into());
+        }
         if self.json {
             ui.print_json(&cases.iter().map(Case::full_id).collect::<Vec<_>>())?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-        for case in &cases {
+        self.write_cases(&cases, std::io::stdout().lock()).map_err(ui::output_failed)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn write_cases(&self, cases: &[Case], out: impl std::io::Write) -> std::io::Result<()> {
+        use std::io::Write;
+        let mut out = std::io::BufWriter::new(out);
+        for case in cases {
             match &case.excluded {
                 Some(why) if self.dry_run => {
                     writeln!(out, "{}  (skipped: {})", case.full_id(), why.why)?;
@@ -217,8 +225,7 @@ impl Measure {
                 .sum();
             writeln!(out, "{} cases, {trials} trials, about {}", cases.len(), human(longest_ms))?;
         }
-        out.flush()?;
-        Ok(ExitCode::SUCCESS)
+        out.flush()
     }
 }
 

@@ -8,6 +8,7 @@ use anyhow::Context;
 use crossway_report::{Run as Records, html, json, svg, terminal};
 
 use super::Run;
+use crate::output;
 use crate::ui::Ui;
 
 /// Makes one HTML page, which needs nothing else, of a run's records
@@ -51,7 +52,7 @@ impl Run for Report {
             self.emit(&terminal::terminal(&run, ui.colour && self.output.is_none()))?;
         } else {
             let page = self.output.clone().unwrap_or_else(|| beside(&self.dir));
-            write(&page, |out| Ok(html::write(&run, out)?))?;
+            output::write(&page, "-o", |out| Ok(html::write(&run, out)?))?;
             print!("{}", terminal::terminal(&run, ui.colour));
             println!("\nThe whole report: {}", page.display());
         }
@@ -74,7 +75,7 @@ impl Report {
 
     fn emit(&self, text: &str) -> anyhow::Result<()> {
         match &self.output {
-            Some(path) => write(path, |out| Ok(out.write_all(text.as_bytes())?)),
+            Some(path) => output::write(path, "-o", |out| Ok(out.write_all(text.as_bytes())?)),
             None => {
                 print!("{text}");
                 Ok(())
@@ -87,24 +88,4 @@ impl Report {
 fn beside(records: &Path) -> PathBuf {
     let dir = if records.is_dir() { records } else { records.parent().unwrap_or(Path::new("")) };
     dir.join("report.html")
-}
-
-/// Writes a file whole or not at all: a reader never sees half a report.
-fn write(
-    path: &Path,
-    fill: impl FnOnce(&mut std::io::BufWriter<std::fs::File>) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let mut name = path.file_name().context("the output needs a file name")?.to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let cannot = || format!("cannot write {}; name another file with -o", path.display());
-    let attempt = || -> anyhow::Result<()> {
-        let mut out = std::io::BufWriter::new(std::fs::File::create(&part).with_context(cannot)?);
-        fill(&mut out)?;
-        out.flush().with_context(cannot)?;
-        std::fs::rename(&part, path).with_context(cannot)
-    };
-    attempt().inspect_err(|_| {
-        let _ = std::fs::remove_file(&part);
-    })
 }

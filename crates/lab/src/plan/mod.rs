@@ -112,7 +112,7 @@ pub enum PlanError {
         name: String,
     },
     /// The file cannot be read.
-    #[error("cannot read the plan {}: {cause}", path.display())]
+    #[error("cannot read the plan {}: {cause}; give the path of a readable TOML file, or one of: {}", path.display(), presets())]
     Unreadable {
         /// The file.
         path: PathBuf,

@@ -9,6 +9,7 @@ use crossway_sys::OsError;
 use serde::{Deserialize, Serialize};
 
 use super::Options;
+use crate::env::{Build, Environment};
 use crate::plan::{Plan, PlanError};
 use crate::record::Record;
 use crate::records_io::{self, RESULTS, ReadError};
@@ -29,11 +30,19 @@ pub enum RunError {
         filters: String,
     },
     /// The folder holds no run.
-    #[error("{}: cannot go on with this run: {why}", dir.display())]
+    #[error("{}: cannot go on with this run: {why}; give the folder that `crossway measure` wrote", dir.display())]
     NoRun {
         /// The folder.
         dir: PathBuf,
         /// Why.
+        why: String,
+    },
+    /// Its records would not all be of one machine and one build.
+    #[error("{}: cannot go on with this run: {why}; figures of both would stand in one table: begin a new run", dir.display())]
+    OtherOrigin {
+        /// The folder.
+        dir: PathBuf,
+        /// What differs.
         why: String,
     },
     /// A host of the command line cannot be used.
@@ -51,6 +60,24 @@ pub enum RunError {
     /// Its plan cannot be read.
     #[error("{0}")]
     Plan(#[from] PlanError),
+    /// There is no place for the records.
+    #[error("cannot make the run's folder {}: {cause}; name another place with --out", dir.display())]
+    NoFolder {
+        /// The folder.
+        dir: PathBuf,
+        /// Why; told in the message, so it is no source of the error.
+        cause: std::io::Error,
+    },
+    /// Something could not be written in the folder; the records before it are there.
+    #[error("cannot write {}: {cause}; mend that, then go on with: crossway measure --resume {}", path.display(), dir.display())]
+    Unwritten {
+        /// The file.
+        path: PathBuf,
+        /// The run's folder.
+        dir: PathBuf,
+        /// Why; told in the message, so it is no source of the error.
+        cause: std::io::Error,
+    },
     /// A system call failed.
     #[error("{0}")]
     Os(#[from] OsError),
@@ -91,18 +118,14 @@ impl Folder {
             started_unix_ms: crossway_sys::clock::unix_ms(),
         };
         let dir = out.join(&info.run);
-        fs::create_dir_all(&dir).map_err(|e| OsError::new("mkdir", dir.display(), e))?;
-        let text = |name: &str, text: &str| {
-            let path = dir.join(name);
-            fs::write(&path, text).map_err(|e| OsError::new("write", path.display(), e))
-        };
-        text(PLAN, &plan.text)?;
-        let path = dir.join(RESULTS);
+        let none = |cause| RunError::NoFolder { dir: dir.clone(), cause };
+        fs::create_dir_all(&dir).map_err(none)?;
+        fs::write(dir.join(PLAN), &plan.text).map_err(none)?;
         let results = OpenOptions::new()
             .create_new(true)
             .append(true)
-            .open(&path)
-            .map_err(|e| OsError::new("create", path.display(), e))?;
+            .open(dir.join(RESULTS))
+            .map_err(none)?;
         let folder = Folder { dir, info, results };
         folder.write_beside(RUN, &folder.info)?;
         Ok(folder)
@@ -133,6 +156,28 @@ impl Folder {
         let bad = |why: String| RunError::NoRun { dir: dir.to_owned(), why };
         let text = fs::read(dir.join(RUN)).map_err(|e| bad(format!("{RUN}: {e}")))?;
         serde_json::from_slice(&text).map_err(|e| bad(format!("{RUN}: {e}")))
+    }
+
+    /// Whether a run may be gone on with here: `env.json` speaks for all of its records, so they must be of one machine and one build.
+    pub(super) fn check_origin(dir: &Path, here: &Environment) -> Result<(), RunError> {
+        let Some(begun) = records_io::read_beside::<Environment>(dir, records_io::ENVIRONMENT)?
+        else {
+            return Ok(());
+        };
+        let build = |b: &Build| {
+            format!("crossway {} {} ({}, {})", b.version, b.revision, b.profile, b.rustc)
+        };
+        let why = if begun.machine_id != here.machine_id {
+            let facts = begun.machine_facts.iter();
+            let other = facts.filter(|(name, fact)| here.machine_facts.get(*name) != Some(fact));
+            let names: Vec<_> = other.map(|(name, _)| name.as_str()).collect();
+            format!("it was begun on a machine with other {}", names.join(", "))
+        } else if begun.build != here.build {
+            format!("it was begun by {}, this is {}", build(&begun.build), build(&here.build))
+        } else {
+            return Ok(());
+        };
+        Err(RunError::OtherOrigin { dir: dir.to_owned(), why })
     }
 
     /// The plan that a run's folder keeps.
@@ -174,8 +219,7 @@ impl Folder {
         let mut line = serde_json::to_vec(record)
             .map_err(|e| OsError::new("encode record", path.display(), std::io::Error::other(e)))?;
         line.push(b'\n');
-        self.results.write_all(&line).map_err(|e| OsError::new("append", path.display(), e))?;
-        Ok(())
+        self.results.write_all(&line).map_err(|cause| self.unwritten(path, cause))
     }
 
     /// Writes a JSON file beside the results.
@@ -184,8 +228,12 @@ impl Folder {
         let mut text = serde_json::to_vec_pretty(what)
             .map_err(|e| OsError::new("encode", path.display(), std::io::Error::other(e)))?;
         text.push(b'\n');
-        fs::write(&path, text).map_err(|e| OsError::new("write", path.display(), e))?;
-        Ok(())
+        fs::write(&path, text).map_err(|cause| self.unwritten(path, cause))
+    }
+
+    /// A file in the folder that could not be written.
+    pub(super) fn unwritten(&self, path: PathBuf, cause: std::io::Error) -> RunError {
+        RunError::Unwritten { path, dir: self.dir.clone(), cause }
     }
 }
 

@@ -126,6 +126,9 @@ pub fn measure(
     if cases.is_empty() {
         return Err(RunError::Nothing { filters: options.filters.join(", ") });
     }
+    if let Some(dir) = &options.resume {
+        Folder::check_origin(dir, &Environment::take()?)?;
+    }
     let mut leases = lease::Run::begin()?;
     if let Some((program, args)) = &options.reaper {
         let args: Vec<_> = args.iter().map(String::as_str).collect();

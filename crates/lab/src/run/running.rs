@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crossway_mech::{Caps, Probe, registry};
 use crossway_sys::topology::Topology;
-use crossway_sys::{OsError, clock, lease};
+use crossway_sys::{clock, lease};
 
 use super::Event;
 use super::beds::{self, Beds};
@@ -161,8 +161,12 @@ impl Running<'_> {
         match stage.and_then(|stage| trial::run(&setting, stage)) {
             Ok(brought) => {
                 let name = format!("{:06}", slot.order);
-                assemble::enter(&mut record, brought, &caps, self.folder.dir(), &name)
-                    .map_err(|e| OsError::new("write histogram", self.folder.dir().display(), e))?;
+                assemble::enter(&mut record, brought, &caps, self.folder.dir(), &name).map_err(
+                    |cause| {
+                        let path = self.folder.dir().join("h").join(format!("{name}.hlog"));
+                        self.folder.unwritten(path, cause)
+                    },
+                )?;
                 self.verified.insert(slot.case);
                 self.beds.note_success(&inputs);
             }
