@@ -161,7 +161,7 @@ fn bad_records_are_one_clear_error_for_every_command() {
         (&newer, "results.jsonl:3: record schema 99 is newer"),
         (&damaged, "results.jsonl:1: not a record"),
         (&empty, "holds no run"),
-        (&nowhere, "No such file"),
+        (&nowhere, "(os error 2); `crossway measure` prints the folder"),
     ] {
         for args in [
             vec!["rank", path(bad)],

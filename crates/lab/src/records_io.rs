@@ -78,11 +78,14 @@ pub fn results_file(path: &Path) -> PathBuf {
 pub fn read_records(path: &Path) -> Result<Loaded, ReadError> {
     let file = results_file(path);
     let bytes = fs::read(&file).map_err(|cause| {
-        let hint = if cause.kind() == io::ErrorKind::NotFound && path.is_dir() {
-            "; this folder holds no run: give one that `crossway measure` wrote".to_owned()
-        } else {
-            String::new()
+        let hint = match cause.kind() {
+            io::ErrorKind::NotFound if path.is_dir() => {
+                "; this folder holds no run: give one that `crossway measure` wrote"
+            }
+            io::ErrorKind::NotFound => "; `crossway measure` prints the folder that it wrote",
+            _ => "",
         };
+        let hint = hint.to_owned();
         ReadError::Io { path: file.clone(), cause, hint }
     })?;
     parse_records(&file, &bytes)

@@ -67,5 +67,5 @@ fn find(words: &str) -> anyhow::Result<Record> {
         .records
         .into_iter()
         .find(|r| r.case == which || format!("{}/{}", r.group, r.case) == which);
-    found.with_context(|| format!("{run} has no case '{which}'"))
+    found.with_context(|| format!("{run} has no case '{which}'; `crossway export {run}` lists its cases"))
 }

@@ -110,6 +110,7 @@ impl From<Error> for std::io::Error {
 /// What an errno means for a TIPC socket, and what to do.
 fn describe(errno: Errno) -> String {
     let advice = match errno {
+        Errno::NAMETOOLONG => "a socket's path has at most 107 octets; give a shorter one",
         Errno::HOSTUNREACH => {
             "no binding of that name, and no contact to that node; is the server up?"
         }

@@ -132,7 +132,7 @@ fn open(options: &TipcdOptions) -> anyhow::Result<Daemon> {
         runner
             .node()
             .set_bearer(bearer, crate::admin::settings(options.settings()))
-            .map_err(|e| anyhow!("{e} (--tolerance, --priority, --window)"))?;
+            .map_err(|e| anyhow!("{e}"))?;
     }
     // Each socket of a program is a descriptor here.
     crossway_sys::proc::raise_descriptor_limit();

@@ -29,8 +29,8 @@ pub struct TipcdOptions {
     /// Fixed 32-bit address in hexadecimal, used without asking the neighbours first [default: from the identity]
     #[arg(long, value_parser = parse_addr)]
     pub(crate) address: Option<NodeAddr>,
-    /// Number of the cluster; nodes of different numbers ignore each other
-    #[arg(long, default_value_t = 4711)]
+    /// Number of the cluster, 1 to 9999 as in the kernel; nodes of different numbers ignore each other
+    #[arg(long, default_value_t = 4711, value_parser = clap::value_parser!(u32).range(1..=9999))]
     pub(crate) netid: u32,
     /// Where programs come in [default: $TIPCD_SOCKET, /run/tipcd.sock, or tipcd.sock in $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "PATH")]
@@ -52,13 +52,13 @@ pub struct TipcdOptions {
     pub(crate) log_rate: u32,
 
     /// Silence after which a link fails, 50 to 30000 milliseconds, unless its peer wants more [default: 1500]
-    #[arg(long, value_name = "MS", help_heading = "Links")]
+    #[arg(long, value_name = "MS", help_heading = "Links", value_parser = clap::value_parser!(u32).range(50..=30_000))]
     pub(crate) tolerance: Option<u32>,
     /// Priority of the links, 1 to 31: traffic takes those of the highest [default: 10]
-    #[arg(long, value_name = "N", help_heading = "Links")]
+    #[arg(long, value_name = "N", help_heading = "Links", value_parser = clap::value_parser!(u8).range(1..=31))]
     pub(crate) priority: Option<u8>,
     /// Largest send window of a link, 1 to 8191 packets [default: 1024 over UDP, 8191 over Ethernet]
-    #[arg(long, value_name = "PACKETS", help_heading = "Links")]
+    #[arg(long, value_name = "PACKETS", help_heading = "Links", value_parser = clap::value_parser!(u16).range(1..=8191))]
     pub(crate) window: Option<u16>,
 
     /// Programs that may use the node at a time; one more is turned away

@@ -356,3 +356,6 @@ impl Link {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+use super::*;
+use crate::drops::{DropCounters, DropReason};
+use crate::limits::{ACK_EVERY, RESEND_TOLERANCES};
+use crate::wire::{
+    ConnManager, ConnManagerKind, LinkFields, LinkProtocol, LinkProtocolKind, User, View,
+};
+use alloc::vec::Vec;
+
+const START: Nanos = Nanos(1_000_000_000);
+
+fn config(own: u32, peer: u32) -> LinkConfig {
+    LinkConfig {
+        own: NodeAddr(own),
+        peer: NodeAddr(peer),
+        bearer: BearerId(0),
+        interface: InterfaceName::default(),
+        mtu: 1500,
+        window_max: 1024,
+        tolerance: Duration::from_millis(1500),
+        priority: 10,
+        common: Capabilities::LINUX_6_1,
+    }
+}
+
+/// Two ends, not up yet.
+fn ends() -> (Link, Link) {
+    (Link::new(START, config(1, 2), 100), Link::new(START, config(2, 1), 200))
+}
+
+/// All that an end sends now.
+fn sent(link: &mut Link, now: Nanos) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    loop {
+        let mut frame = Vec::new();
+        if !link.poll_transmit(now, &BcastReport::default(), None, &mut frame) {
+            return frames;
+        }
+        frames.push(frame);
+    }
+}
+
+/// Gives an end a frame. Returns what the link tells, and why the frame was not taken.
+fn give(link: &mut Link, now: Nanos, frame: &[u8]) -> (Option<LinkEvent>, Option<DropReason>) {
+    let view = View::parse(frame).unwrap();
+    if view.user() == Some(User::LinkProtocol) {
+        return match link.handle_protocol(now, &LinkProtocol::decode(&view).unwrap()) {
+            Ok(handled) => (handled.event, None),
+            Err(reason) => (None, Some(reason)),
+        };
+    }
+    let mut drops = DropCounters::default();
+    let (event, _) = link.handle_packet(now, &view, &mut Vec::new(), &mut drops);
+    (event, drops.iter().find(|(_, count)| *count > 0).map(|(reason, _)| reason))
+}
+
+/// Lets both ends talk until they have nothing to say.
+fn talk(a: &mut Link, b: &mut Link, now: Nanos) {
+    loop {
+        let (from_a, from_b) = (sent(a, now), sent(b, now));
+        if from_a.is_empty() && from_b.is_empty() {
+            return;
+        }
+        from_a.iter().for_each(|frame| assert_eq!(give(b, now, frame).1, None));
+        from_b.iter().for_each(|frame| assert_eq!(give(a, now, frame).1, None));
+    }
+}
+
+/// Two ends that are up and at rest.
+fn up() -> (Link, Link) {
+    let (mut a, mut b) = ends();
+    talk(&mut a, &mut b, START);
+    assert!(a.is_up() && b.is_up());
+    (a, b)
+}
+
+/// A message that shares no packet: two fill more than one.
+fn message(number: u8) -> Vec<u8> {
+    let mut out = Vec::new();
+    ConnManager { kind: ConnManagerKind::Probe, ..ConnManager::default() }
+        .encode(&LinkFields::default(), &mut out);
+    let word = u32::from_be_bytes([out[0], out[1], out[2], out[3]]) + 1000;
+    out[0..4].copy_from_slice(&word.to_be_bytes());
+    out.resize(out.len() + 1000, number);
+    out
+}
+
+/// Packets of data that an end sends now, with what is held back of its protocol.
+fn data(link: &mut Link, now: Nanos) -> Vec<Vec<u8>> {
+    let mut frames = sent(link, now);
+    frames.retain(|f| View::parse(f).unwrap().user() != Some(User::LinkProtocol));
+    frames
+}
+
+#[test]
+fn an_answer_to_an_earlier_session_brings_no_link_up() {
+    let (mut a, mut b) = ends();
+    let reset = sent(&mut a, START).remove(0);
+    give(&mut b, START, &reset);
+    let activate = sent(&mut b, START).remove(0);
+    let decoded = LinkProtocol::decode(&View::parse(&activate).unwrap()).unwrap().kind;
+    assert!(matches!(decoded, LinkProtocolKind::Activate(_, Some(100))), "{decoded:?}");
+    // The end that was answered has started over meanwhile.
+    a.restart(START);
+    assert_eq!(give(&mut a, START, &activate), (None, Some(DropReason::WrongSession)));
+    assert_eq!(a.state(), LinkState::Reset);
+    // An answer to a later session than ours is none either, but we go past it: the peer would listen to nothing before.
+    let (mut early, _) = (Link::new(START, config(1, 2), 50), ());
+    assert_eq!(give(&mut early, START, &activate), (None, Some(DropReason::WrongSession)));
+    let next = sent(&mut early, START).remove(0);
+    assert_eq!(LinkProtocol::decode(&View::parse(&next).unwrap()).unwrap().session, 101);
+}
+
+#[test]
+fn a_packet_that_acknowledges_what_was_never_sent_is_of_an_earlier_life() {
+    let (mut a, mut b) = up();
+    a.send(message(1)).unwrap();
+    let first = data(&mut a, START).remove(0);
+    give(&mut b, START, &first);
+    b.send(message(2)).unwrap();
+    let late = data(&mut b, START).remove(0);
+    assert_eq!(View::parse(&late).unwrap().ack(), Seq(1));
+    let (mut a, _b) = up();
+    assert_eq!(give(&mut a, START, &late), (None, Some(DropReason::WrongSession)));
+    assert_eq!(a.acked(), Seq(0), "its number would have been the next");
+}
+
+#[test]
+fn who_repeats_what_arrived_is_told_so() {
+    let (mut a, mut b) = up();
+    a.send(message(1)).unwrap();
+    let packet = data(&mut a, START).remove(0);
+    for _ in 0..ACK_EVERY {
+        assert!(b.due.is_none());
+        give(&mut b, START, &packet);
+    }
+    assert!(b.due.is_some(), "the acknowledgement of which the peer knows nothing goes out again");
+    talk(&mut a, &mut b, START);
+    assert!(a.is_acked(Seq(1)));
+}
+
+#[test]
+fn what_a_block_says_arrived_is_not_sent_again_and_a_loss_narrows_the_window() {
+    let (mut a, mut b) = up();
+    for number in 0..8 {
+        a.send(message(number)).unwrap();
+    }
+    let packets = data(&mut a, START);
+    assert_eq!(packets.len(), 8);
+    let window = a.window_size();
+    // Of 8 the numbers 1, 4 and 5 are lost.
+    for packet in packets.iter().enumerate().filter(|(n, _)| ![0, 3, 4].contains(n)).map(|(_, p)| p)
+    {
+        give(&mut b, START, packet);
+    }
+    b.want_state(false, false);
+    let state = sent(&mut b, START).remove(0);
+    assert_eq!(give(&mut a, START, &state), (None, None));
+    let again: Vec<u16> =
+        data(&mut a, START).iter().map(|f| View::parse(f).unwrap().seq().0).collect();
+    assert_eq!(again, [1, 4, 5]);
+    assert_eq!(a.stats().packets_resent, 3);
+    assert_eq!(a.window_size(), (window / 10 * 7).max(crate::limits::WINDOW_MIN));
+}
+
+#[test]
+fn a_packet_that_never_gets_through_ends_a_link_whose_peer_is_heard() {
+    let (mut a, mut b) = up();
+    a.send(message(1)).unwrap();
+    let (mut now, mut event) = (START, None);
+    let last = START + Duration::from_millis(1500) * (RESEND_TOLERANCES + 2);
+    while event.is_none() && now < last {
+        now = a.poll_timeout().min(b.poll_timeout());
+        event = a.handle_timeout(now, Pending::default());
+        assert_eq!(b.handle_timeout(now, Pending::default()), None);
+        // The medium takes everything but packets of that size.
+        for frame in sent(&mut a, now).iter().filter(|f| f.len() < 1000) {
+            give(&mut b, now, frame);
+        }
+        for frame in sent(&mut b, now) {
+            give(&mut a, now, &frame);
+        }
+    }
+    assert_eq!(event, Some(LinkEvent::Down(LinkDownReason::ResendFailed)));
+    assert!(now.since(START) > Duration::from_millis(1500) * RESEND_TOLERANCES, "and not earlier");
+}
+
+#[test]
+fn answers_to_probes_are_not_answered() {
+    let (mut a, mut b) = up();
+    a.want_state(true, true);
+    let probe = sent(&mut a, START).remove(0);
+    give(&mut b, START, &probe);
+    let answer = sent(&mut b, START);
+    assert_eq!(answer.len(), 1);
+    give(&mut a, START, &answer[0]);
+    assert_eq!((sent(&mut a, START).len(), sent(&mut b, START).len()), (0, 0));
+    assert_eq!(a.round_trip(), Some(Duration::ZERO));
+}
+
+#[test]
+fn a_peer_that_wants_another_priority_gets_the_link_anew_with_it() {
+    let (mut a, mut b) = up();
+    b.set(START, LinkSettings { priority: Some(20), ..LinkSettings::default() });
+    let state = sent(&mut b, START).into_iter().next();
+    // Whoever changes tells, or starts over with it at once; either way the other end comes up with the same.
+    if let Some(state) = state {
+        give(&mut a, START, &state);
+    }
+    let mut now = START;
+    for _ in 0..40 {
+        now = a.poll_timeout().min(b.poll_timeout());
+        let _ = a.handle_timeout(now, Pending::default());
+        let _ = b.handle_timeout(now, Pending::default());
+        for frame in sent(&mut a, now) {
+            give(&mut b, now, &frame);
+        }
+        for frame in sent(&mut b, now) {
+            give(&mut a, now, &frame);
+        }
+    }
+    assert!(a.is_up() && b.is_up(), "at {now:?}");
+    assert_eq!((a.priority(), b.priority()), (20, 20));
+}
