@@ -67,5 +67,7 @@ fn find(words: &str) -> anyhow::Result<Record> {
         .records
         .into_iter()
         .find(|r| r.case == which || format!("{}/{}", r.group, r.case) == which);
-    found.with_context(|| format!("{run} has no case '{which}'; `crossway export {run}` lists its cases"))
+    found.with_context(|| {
+        format!("{run} has no case '{which}'; `crossway export {run}` lists its cases")
+    })
 }

@@ -86,9 +86,8 @@ impl Daemon {
 
     fn connect(path: &Path) -> Result<Self, Error> {
         let fd = socket::unix(UnixKind::Seqpacket)?;
-        let address = socket::path_address(path).map_err(|_| {
-            Error::call("the tipcd's socket", path.display(), Errno::NAMETOOLONG)
-        })?;
+        let address = socket::path_address(path)
+            .map_err(|_| Error::call("the tipcd's socket", path.display(), Errno::NAMETOOLONG))?;
         socket::connect(&fd, &address).map_err(|errno| match errno {
             Errno::ACCESS | Errno::PERM => Error::NotPermitted { path: path.to_owned() },
             errno => Error::NoDaemon { path: path.to_owned(), source: errno.into() },

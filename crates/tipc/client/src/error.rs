@@ -51,7 +51,7 @@ pub enum Error {
     },
     /// It closed the connection before it answered.
     #[error(
-        "the tipcd at {} closed the connection at once: it has its full number of programs (tipcd --clients), or is just ending",
+        "the tipcd at {} closed the connection at once: it has its full number of programs (tipcd --clients) or of descriptors (ulimit -n), or is just ending",
         .path.display()
     )]
     TurnedAway {

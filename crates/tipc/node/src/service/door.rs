@@ -75,6 +75,9 @@ pub(super) struct Door {
     path: PathBuf,
     /// Which file it is, so that a successor's is left alone.
     file: Option<(u64, u64)>,
+    /// A descriptor to give up when there is no other for whoever comes in: who cannot be let in is to be told so, and would stay before
+    /// the door, which then never comes to rest.
+    spare: Option<OwnedFd>,
 }
 
 impl Door {
@@ -97,7 +100,8 @@ impl Door {
         }
         socket::bind(&fd, &address, &path.display().to_string()).map_err(cannot)?;
         let file = fs::symlink_metadata(path).ok().map(|m| (m.dev(), m.ino()));
-        let door = Self { fd, path: path.to_owned(), file };
+        let spare = fd.try_clone().ok();
+        let door = Self { fd, path: path.to_owned(), file, spare };
         // Nobody comes in before listen, so the permissions hold from the first moment on.
         fs::set_permissions(path, fs::Permissions::from_mode(mode))
             .map_err(|e| cannot(OsError::new("chmod", path.display(), e)))?;
@@ -109,6 +113,22 @@ impl Door {
 impl Door {
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The next program that stands before the door; `None` when nobody does. Without a descriptor for it, it is turned away.
+    fn next(&mut self) -> Option<OwnedFd> {
+        loop {
+            match socket::try_accept(&self.fd) {
+                Ok(control) => return Some(control),
+                Err(Errno::MFILE | Errno::NFILE) if self.spare.take().is_some() => {
+                    // The system says so even when nobody waits.
+                    let turned_away = socket::try_accept(&self.fd).map(drop);
+                    self.spare = self.fd.try_clone().ok();
+                    turned_away.ok()?;
+                }
+                Err(_) => return None,
+            }
+        }
     }
 }
 
@@ -125,7 +145,7 @@ impl Service {
     /// Takes programs that stand before the door.
     pub(super) fn let_in(&mut self, epoll: &Epoll) {
         for _ in 0..LET_IN_AT_ONCE {
-            let Ok(control) = socket::try_accept(&self.door.fd) else { return };
+            let Some(control) = self.door.next() else { return };
             if self.clients.len() >= self.limits.clients {
                 // Closing it is the answer: the program says that the node turned it away.
                 continue;

@@ -116,6 +116,37 @@ fn limits_hold_and_say_so() {
     works_between(&two[0], &two[1]);
 }
 
+/// Without descriptors a program that comes in used to stay before the door, and the tipcd turned round and round.
+#[test]
+fn who_finds_no_descriptor_left_is_told_so_at_once() {
+    let mut few = Command::new("sh");
+    few.args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tipcd")]);
+    let site = Site::start(few);
+    let hello = Request::Hello { version: VERSION }.encode();
+    let greedy = raw(&site);
+    ask(&greedy, &hello);
+    let mut sockets = Vec::new();
+    loop {
+        let (answer, fds) = ask(&greedy, &Request::Open { kind: Kind::Rdm }.encode());
+        if answer[..4] != 0_i32.to_ne_bytes() {
+            break;
+        }
+        sockets.extend(fds);
+    }
+    assert!(sockets.len() > 30, "{}", sockets.len());
+    // The last descriptors are taken by connections; whoever comes then learns it, ten at once.
+    let rest: Vec<_> = (0..10).map(|_| raw(&site)).collect();
+    let mut turned_away = 0;
+    for fd in &rest {
+        turned_away += u32::from(ask(fd, &hello).0.is_empty());
+    }
+    assert!(turned_away >= 5, "{turned_away}");
+    drop((sockets, rest));
+    until("room", || !ask(&raw(&site), &hello).0.is_empty());
+    drop(greedy);
+    works(&site);
+}
+
 #[test]
 fn a_reader_that_never_reads_holds_up_nobody() {
     let site = Site::lone();

@@ -27,9 +27,14 @@ impl Site {
     }
 
     pub(crate) fn with(args: &[&str]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_tipcd"));
         command.args(args);
+        Self::start(command)
+    }
+
+    /// By a command that becomes a tipcd.
+    pub(crate) fn start(command: Command) -> Self {
+        let dir = tempfile::tempdir().unwrap();
         let tipcd = LoneTipcd::start(command, &dir.path().join("tipcd.sock")).unwrap();
         Self { tipcd, _dir: dir }
     }
