@@ -94,6 +94,12 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         Ok(result)
     }
 
+    /// For who sleeps by other means: announces a sleep, and looks once more. If that says false, nothing is there, and the next message
+    /// resets this end's state word and rings.
+    pub fn announce_sleep(&mut self) -> Result<bool, RecvError> {
+        Ok(self.arm()?.is_some())
+    }
+
     /// As [`RingRx::try_recv_with`], waiting until the deadline.
     #[inline]
     pub fn recv_with<R>(

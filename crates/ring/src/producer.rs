@@ -37,6 +37,7 @@ pub struct RingTx<M: RingMemory, B: Bell> {
     capacity: u64,
     max_message: usize,
     peer_gone: bool,
+    disowned: bool,
     sleeps: u64,
     wakes: u64,
 }
@@ -56,6 +57,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
             capacity,
             max_message,
             peer_gone: false,
+            disowned: false,
             sleeps: 0,
             wakes: 0,
         }
@@ -91,6 +93,29 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
                 Err(SendError::Full)
             }
         }
+    }
+
+    /// For who sleeps by other means: announces a sleep until there is room for a message of `len` bytes and for a good part of the ring
+    /// besides, and looks once more. If that says false, the consumer will reset this end's state word and ring.
+    pub fn announce_sleep(&mut self, len: usize) -> Result<bool, SendError> {
+        let claim = self.plan(len);
+        let least = (claim.end + HEADER as u64).saturating_sub(self.capacity);
+        let plenty = least.max(self.tail.saturating_sub(self.capacity / 2));
+        self.memory.head_wanted().store(plenty, Ordering::Relaxed);
+        self.memory.producer_state().store(ASLEEP, Ordering::Release);
+        self.sleeps += 1;
+        self.bell.heavy_fence()?;
+        self.read_head()?;
+        if self.head_seen < plenty {
+            return Ok(false);
+        }
+        self.memory.producer_state().store(AWAKE, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Makes this a copy that fork left behind, which does not close the ring when it is dropped. It must not send.
+    pub fn disown(&mut self) {
+        self.disowned = true;
     }
 
     /// As [`RingTx::try_send_with`], waiting for room until the deadline.
@@ -298,6 +323,9 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
 
 impl<M: RingMemory, B: Bell> Drop for RingTx<M, B> {
     fn drop(&mut self) {
+        if self.disowned {
+            return;
+        }
         self.memory.producer_state().store(CLOSED, Ordering::Release);
         // The peer's look must not pass the store, nor ours: closing is rare, so both fences are full.
         let _ = self.bell.heavy_fence();

@@ -83,6 +83,49 @@ impl Dimensions {
     }
 }
 
+/// The words of the control page that the rings leave free, for who shares more than messages.
+#[derive(Clone)]
+pub struct FreeWords {
+    mapping: Arc<Mapping>,
+}
+
+impl FreeWords {
+    /// Octets from the start of the memory to the first of them.
+    pub const OFFSET: usize = 2 * size_of::<Control>();
+
+    /// Of a mapping of [`Dimensions::pieces`].
+    pub fn new(mapping: Arc<Mapping>) -> Self {
+        assert!(mapping.len() >= page(), "the mapping is too short for its control words");
+        FreeWords { mapping }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        (page() - Self::OFFSET) / 8
+    }
+
+    /// Where one of them is, for what is more than a word. It stays mapped as long as `self`.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn place(&self, index: usize) -> std::ptr::NonNull<u64> {
+        assert!(index < self.count(), "word {index} of {}", self.count());
+        // SAFETY: within the control page, as just asserted.
+        unsafe { self.mapping.start().byte_add(Self::OFFSET).cast::<u64>().add(index) }
+    }
+
+    /// One of them.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[inline]
+    pub fn word(&self, index: usize) -> &AtomicU64 {
+        // SAFETY: mapped as long as `self`, aligned, and initialised by the kernel to 0; words that are used as such are accessed
+        // atomically only.
+        unsafe { AtomicU64::from_ptr(self.place(index).as_ptr()) }
+    }
+}
+
 /// One ring in a mapping, as one end sees it.
 #[derive(Clone)]
 pub struct SharedRing {

@@ -75,9 +75,24 @@ impl Mapping {
     /// Maps pieces of `fd`, each given as offset and length in whole pages, one behind the other, and faults them in. A
     /// piece may appear twice in a row: what is written past the end of the first then shows at its start.
     pub fn of_pieces(fd: impl AsFd, pieces: &[(usize, usize)]) -> Result<Mapping, OsError> {
+        let mapping = Self::in_order(fd, pieces, MapFlags::POPULATE)?;
+        mapping.populate();
+        Ok(mapping)
+    }
+
+    /// As [`Mapping::of_pieces`], without faulting them in.
+    pub fn of_pieces_lazily(fd: impl AsFd, pieces: &[(usize, usize)]) -> Result<Mapping, OsError> {
+        Self::in_order(fd, pieces, MapFlags::empty())
+    }
+
+    fn in_order(
+        fd: impl AsFd,
+        pieces: &[(usize, usize)],
+        more: MapFlags,
+    ) -> Result<Mapping, OsError> {
         let mapping = Mapping::reserve(pieces.iter().map(|(_, len)| len).sum())?;
         let mut at = mapping.start.as_ptr();
-        let flags = MapFlags::SHARED | MapFlags::POPULATE | MapFlags::FIXED;
+        let flags = MapFlags::SHARED | MapFlags::FIXED | more;
         for &(offset, len) in pieces {
             // SAFETY: the target lies within the range reserved above, which nobody else knows of.
             unsafe {
@@ -88,7 +103,6 @@ impl Mapping {
                 at = at.add(len);
             }
         }
-        mapping.populate();
         Ok(mapping)
     }
 

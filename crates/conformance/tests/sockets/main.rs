@@ -8,6 +8,7 @@ mod groups;
 mod guest;
 #[path = "../in_guest/mod.rs"]
 mod in_guest;
+mod lanes;
 mod messages;
 mod site;
 mod topology;

@@ -22,6 +22,9 @@ pub(crate) struct Site {
 /// Set where the tests are to run on the kernel's TIPC.
 pub(crate) const KERNEL_VARIABLE: &str = "CROSSWAY_TEST_KERNEL_TIPC";
 
+/// After how many messages the tipcds of the tests give lanes, where that is to be other than usual.
+pub(crate) const LANE_VARIABLE: &str = "CROSSWAY_TEST_LANE_AFTER";
+
 /// Whether they are.
 pub(crate) fn on_kernel() -> bool {
     std::env::var_os(KERNEL_VARIABLE).is_some()
@@ -36,6 +39,9 @@ impl Site {
         let dir = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_conformance-guest-part"));
         command.arg("tipcd");
+        if let Some(after) = std::env::var_os(LANE_VARIABLE) {
+            command.arg("--lane-after").arg(after);
+        }
         let tipcd = LoneTipcd::start(command, &dir.path().join("tipcd.sock")).unwrap();
         Self { tipcd: Some(tipcd), _dir: dir }
     }

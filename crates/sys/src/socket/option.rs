@@ -52,6 +52,13 @@ pub fn set_send_timeout(fd: impl AsFd, limit: Option<Duration>) -> Result<(), Er
     sockopt::set_socket_timeout(fd, Timeout::Send, limit)
 }
 
+/// Whether a plain send on the descriptor waits without limit: neither O_NONBLOCK nor SO_SNDTIMEO is set.
+pub fn waits_for_ever(fd: impl AsFd) -> Result<bool, Errno> {
+    let flags = rustix::fs::fcntl_getfl(&fd)?;
+    Ok(!flags.contains(rustix::fs::OFlags::NONBLOCK)
+        && sockopt::socket_timeout(&fd, Timeout::Send)?.is_none())
+}
+
 /// Asks for SO_SNDBUF and SO_RCVBUF; the kernel doubles and clamps (socket(7)).
 pub fn set_buffers(fd: impl AsFd, bytes: usize) -> Result<(), OsError> {
     sockopt::set_socket_send_buffer_size(&fd, bytes)

@@ -1,6 +1,6 @@
 //! This process's connection to a `tipcd`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::env;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -47,9 +47,38 @@ fn owns(dir: &Path) -> bool {
 }
 
 /// What an answer carries beyond its errno.
+#[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) octets: Vec<u8>,
     pub(crate) fds: Vec<OwnedFd>,
+}
+
+/// The control connection, on which one request is under way at a time.
+#[derive(Debug)]
+struct Control {
+    fd: OwnedFd,
+    /// Whose request was sent without waiting for its answer.
+    owed: Option<u64>,
+    /// Such answers, which came before another request could be sent.
+    kept: VecDeque<(u64, Result<Answer, Errno>)>,
+}
+
+/// More answers are not kept for sockets that do not come for them.
+const KEPT_MAX: usize = 16;
+
+impl Control {
+    /// Waits for the answer that is owed and keeps it.
+    fn settle(&mut self) -> Result<(), &'static str> {
+        if let Some(whose) = self.owed {
+            let answer = await_answer(&self.fd)?;
+            self.owed = None;
+            if self.kept.len() == KEPT_MAX {
+                self.kept.pop_front();
+            }
+            self.kept.push_back((whose, outcome(answer)));
+        }
+        Ok(())
+    }
 }
 
 /// A connection to one tipcd.
@@ -57,9 +86,10 @@ pub(crate) struct Answer {
 pub(crate) struct Daemon {
     path: PathBuf,
     pid: u32,
-    control: Mutex<OwnedFd>,
+    control: Mutex<Control>,
     slots: SharedWords,
     epochs: WatchedWords,
+    lane_after: u32,
 }
 
 static DAEMONS: LazyLock<Mutex<HashMap<PathBuf, Arc<Daemon>>>> = LazyLock::new(Mutex::default);
@@ -75,7 +105,7 @@ impl Daemon {
         if let Some(daemon) = daemons.get(path)
             // A child of fork must not use its parent's: the answers would get mixed up.
             && daemon.pid == std::process::id()
-            && !socket_ended(&daemon.lock())
+            && !socket_ended(&daemon.lock().fd)
         {
             return Ok(daemon.clone());
         }
@@ -116,13 +146,14 @@ impl Daemon {
         Ok(Self {
             path: path.to_owned(),
             pid: std::process::id(),
-            control: Mutex::new(fd),
+            control: Mutex::new(Control { fd, owed: None, kept: VecDeque::new() }),
             slots: SharedWords::open(slots, welcome.slots as usize * slot::WORDS)?,
             epochs: WatchedWords::open(epochs, epoch::COUNT)?,
+            lane_after: welcome.lane_after,
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, OwnedFd> {
+    fn lock(&self) -> MutexGuard<'_, Control> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -140,6 +171,12 @@ impl Daemon {
         self.slots.word(slot as usize * slot::WORDS + word)
     }
 
+    /// Messages that a socket moves before it asks for lanes; 0 for never.
+    #[inline]
+    pub(crate) const fn lane_after(&self) -> u32 {
+        self.lane_after
+    }
+
     #[inline]
     pub(crate) fn epoch(&self, index: usize) -> u64 {
         self.epochs.load(index)
@@ -151,9 +188,45 @@ impl Daemon {
             // After a fork: the child's own connection, of which the parent's sockets are asked by their tokens.
             return Self::at(&self.path).map_err(|error| error.errno())?.ask(request);
         }
-        let (errno, answer) =
-            exchange(&self.lock(), &request.encode()).map_err(|_| Errno::NETDOWN)?;
-        if errno == 0 { Ok(answer) } else { Err(Errno::from_raw_os_error(errno)) }
+        let mut control = self.lock();
+        control.settle().map_err(|_| Errno::NETDOWN)?;
+        outcome(exchange(&control.fd, &request.encode()).map_err(|_| Errno::NETDOWN)?)
+    }
+
+    /// Sends a request whose answer is fetched later, by who the number says. False when that cannot be now.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP in a child of fork, whose connection this is not.
+    pub(crate) fn ask_later(&self, request: &Request<'_>, whose: u64) -> Result<bool, Errno> {
+        if self.pid != std::process::id() {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let Ok(mut control) = self.control.try_lock() else { return Ok(false) };
+        if control.owed.is_some() || fdpass::try_send(&control.fd, &request.encode(), &[]).is_err()
+        {
+            return Ok(false);
+        }
+        control.owed = Some(whose);
+        Ok(true)
+    }
+
+    /// The answer to what was asked with [`Daemon::ask_later`], if it has come.
+    pub(crate) fn fetch(&self, whose: u64) -> Option<Result<Answer, Errno>> {
+        if self.pid != std::process::id() {
+            return Some(Err(Errno::OPNOTSUPP));
+        }
+        let mut control = self.control.try_lock().ok()?;
+        if control.owed == Some(whose) {
+            let ready = wait_ready(&control.fd, Interest::Readable, Some(Instant::now()));
+            if ready == Ok(false) {
+                return None;
+            }
+            if control.settle().is_err() {
+                return Some(Err(Errno::NETDOWN));
+            }
+        }
+        let place = control.kept.iter().position(|(number, _)| *number == whose)?;
+        control.kept.remove(place).map(|(_, answer)| answer)
     }
 }
 
@@ -164,6 +237,14 @@ fn socket_ended(fd: &OwnedFd) -> bool {
 /// One request and its answer: errno, and what follows it.
 fn exchange(fd: &OwnedFd, request: &[u8]) -> Result<(i32, Answer), &'static str> {
     fdpass::send(fd, request, &[]).map_err(|_| ENDED)?;
+    await_answer(fd)
+}
+
+fn outcome((errno, answer): (i32, Answer)) -> Result<Answer, Errno> {
+    if errno == 0 { Ok(answer) } else { Err(Errno::from_raw_os_error(errno)) }
+}
+
+fn await_answer(fd: &OwnedFd) -> Result<(i32, Answer), &'static str> {
     match wait_ready(fd, Interest::Readable, Some(Instant::now() + ANSWER_LIMIT)) {
         Ok(true) => {}
         Ok(false) => return Err("does not answer"),

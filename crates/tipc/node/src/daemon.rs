@@ -108,7 +108,10 @@ impl Daemon {
         let node = self.runner.poll_timeout();
         let until = [node, self.service.poll_timeout()].into_iter().flatten().fold(limit, Ord::min);
         self.happened.clear();
-        let left = until.since(at);
+        let mut left = until.since(at);
+        if !left.is_zero() && self.service.rest() {
+            left = Duration::ZERO;
+        }
         self.happened.extend(self.epoll.wait_for(Some(left))?);
         let at = now();
         let mut other = false;

@@ -103,6 +103,15 @@ pub struct TipcdOptions {
     /// Milliseconds for which what a program sent before it closed is still sent on when the receiver holds it back
     #[arg(long, value_name = "MS", help_heading = "Limits", default_value_t = ServiceLimits::default().linger.as_millis() as u64, value_parser = RangedU64ValueParser::<u64>::new().range(..=3_600_000))]
     pub(crate) linger: u64,
+    /// Messages that a socket moves before it is given lanes, rings in memory that its program shares with the tipcd; 0 for never
+    #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().lane_after)]
+    pub(crate) lane_after: u32,
+    /// Sockets that may have lanes at a time; further ones go on without
+    #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().lanes)]
+    pub(crate) lanes: usize,
+    /// Octets of each of the two rings of a socket with lanes; raised to 69632, what the longest message needs
+    #[arg(long, value_name = "OCTETS", help_heading = "Limits", default_value_t = ServiceLimits::default().lane_octets, value_parser = RangedU64ValueParser::<usize>::new().range(4_096..=16 << 20))]
+    pub(crate) lane_octets: usize,
 }
 
 impl TipcdOptions {
@@ -136,6 +145,9 @@ impl TipcdOptions {
             group_patience: None,
             bearer_buffer: SOCKET_OCTETS,
             linger: limits.linger.as_millis() as u64,
+            lane_after: limits.lane_after,
+            lanes: limits.lanes,
+            lane_octets: limits.lane_octets,
         }
     }
 
@@ -146,6 +158,9 @@ impl TipcdOptions {
             sockets_per_client: self.sockets_per_client,
             receive_octets: self.queue,
             linger: Duration::from_millis(self.linger),
+            lane_after: self.lane_after,
+            lanes: self.lanes,
+            lane_octets: self.lane_octets,
         }
     }
 

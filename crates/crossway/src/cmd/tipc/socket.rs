@@ -54,5 +54,8 @@ fn print(s: &SocketView, statistics: bool) {
         println!("  RX messages:{} octets:{}", s.received.messages, s.received.octets);
         println!("  TX messages:{} octets:{}", s.sent.messages, s.sent.octets);
         println!("  Queued messages:{} octets:{}", s.queued_messages, s.queued_octets);
+        if let Some(lanes) = s.lanes {
+            println!("  Lanes messages sent:{} tipcd woken:{}", lanes.sent, lanes.woken);
+        }
     }
 }

@@ -18,8 +18,9 @@ use serde::{Deserialize, Serialize};
 
 pub use frames::{Frames, Station, TracedFrame, encode_frame};
 pub use views::{
-    BearerView, BroadcastView, CounterView, GroupView, LinkView, MonitorView, MonitoredBearerView,
-    MonitoredView, NamePage, NamePlace, NameView, NodeView, PeerView, SocketView, TrafficView,
+    BearerView, BroadcastView, CounterView, GroupView, LaneView, LinkView, MonitorView,
+    MonitoredBearerView, MonitoredView, NamePage, NamePlace, NameView, NodeView, PeerView,
+    SocketView, TrafficView,
 };
 
 use crate::daemon::Daemon;

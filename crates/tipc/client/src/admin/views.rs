@@ -288,6 +288,17 @@ pub struct SocketView {
     pub sent: TrafficView,
     /// Messages received.
     pub received: TrafficView,
+    /// What went by its lanes; none where it has no lanes.
+    pub lanes: Option<LaneView>,
+}
+
+/// What went by the lanes of a socket, the memory that its program shares with the tipcd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneView {
+    /// Messages that the program sent so, pieces of at most 32 KiB of a stream.
+    pub sent: u64,
+    /// Times that it had to wake the tipcd for them.
+    pub woken: u64,
 }
 
 /// Another node.

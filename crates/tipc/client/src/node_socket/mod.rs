@@ -1,6 +1,7 @@
 //! A socket whose protocol runs in a `tipcd`.
 
 mod connect;
+mod lanes;
 mod receive;
 mod send;
 
@@ -56,6 +57,7 @@ pub struct NodeSocket {
     group: AtomicU32,
     /// The service that a stream's connection was made through, type and instance; 0 without. Other kinds' messages bring it along.
     through: AtomicU64,
+    usage: lanes::Usage,
 }
 
 impl AsFd for NodeSocket {
@@ -85,7 +87,8 @@ impl NodeSocket {
 
     fn new(fd: OwnedFd, kind: Kind, opened: Opened, daemon: Arc<Daemon>) -> Self {
         let (shut, group, through) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU64::new(0));
-        Self { fd, kind, opened, daemon, memory: Mutex::default(), shut, group, through }
+        let (memory, usage) = (Mutex::default(), lanes::Usage::default());
+        Self { fd, kind, opened, daemon, memory, shut, group, through, usage }
     }
 
     fn note_service(&self, service: Option<ServiceRange>) {

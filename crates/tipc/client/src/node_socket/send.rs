@@ -85,19 +85,6 @@ impl NodeSocket {
         self.put(&encoded(to), payload, patience)
     }
 
-    #[inline]
-    fn put(
-        &self,
-        header: &[u8; SEND_HEADER_LEN],
-        payload: &[u8],
-        patience: Patience,
-    ) -> Result<usize, Errno> {
-        patiently(&self.fd, Interest::Writable, patience, |nonblocking| {
-            records::send(&self.fd, header, payload, nonblocking)
-        })?;
-        Ok(payload.len())
-    }
-
     fn send_connected(
         &self,
         payload: &[u8],
@@ -129,7 +116,7 @@ impl NodeSocket {
             return Ok(0);
         }
         let sent = if stream {
-            self.send_octets(payload, patience)
+            self.put_octets(payload, patience)
         } else {
             self.put(&[0; SEND_HEADER_LEN], payload, patience)
         };
@@ -137,23 +124,5 @@ impl NodeSocket {
             Errno::CONNRESET | Errno::NOTCONN => Errno::PIPE,
             errno => errno,
         })
-    }
-
-    fn send_octets(&self, payload: &[u8], patience: Patience) -> Result<usize, Errno> {
-        let mut sent = 0;
-        while sent < payload.len() {
-            let outcome = patiently(&self.fd, Interest::Writable, patience, |nonblocking| {
-                socket::send(&self.fd, &payload[sent..], nonblocking)
-            });
-            match outcome {
-                Ok(more) => sent += more,
-                Err(errno) if sent == 0 => return Err(errno),
-                Err(_) => break,
-            }
-            if patience == Patience::Now {
-                break;
-            }
-        }
-        Ok(sent)
     }
 }

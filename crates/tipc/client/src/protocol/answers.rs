@@ -13,6 +13,8 @@ pub struct Welcome {
     pub slots: u32,
     /// The node's address, 0 while it has none.
     pub node: u32,
+    /// Messages that a socket moves before its program asks for lanes; 0 for never.
+    pub lane_after: u32,
 }
 
 /// The answer to an open.
@@ -35,6 +37,15 @@ pub struct Adopted {
     pub slots: u32,
 }
 
+/// The answer to a request for lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// Octets of each of the two rings.
+    pub ring_octets: u32,
+    /// The asker sends by the lane; another process does if not.
+    pub sends: bool,
+}
+
 /// The answer to a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -52,13 +63,13 @@ impl Welcome {
     /// As an answer.
     pub fn encode(self) -> Vec<u8> {
         let answer = Writer::answer(0).u32(self.version.into());
-        answer.u32(self.slots).u32(self.node).finish()
+        answer.u32(self.slots).u32(self.node).u32(self.lane_after).finish()
     }
 
     /// From what follows the errno.
     pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
         let version = u16::try_from(r.u32()?).ok()?;
-        Some(Self { version, slots: r.u32()?, node: r.u32()? })
+        Some(Self { version, slots: r.u32()?, node: r.u32()?, lane_after: r.u32()? })
     }
 }
 
@@ -93,6 +104,18 @@ impl Adopted {
     pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
         let opened = Opened::decode(r)?;
         Some(Self { opened, kind: Kind::from_number(r.u32()?)?, slots: r.u32()? })
+    }
+}
+
+impl Granted {
+    /// As an answer.
+    pub fn encode(self) -> Vec<u8> {
+        Writer::answer(0).u32(self.ring_octets).u32(self.sends.into()).finish()
+    }
+
+    /// From what follows the errno.
+    pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
+        Some(Self { ring_octets: r.u32()?, sends: r.u32()? != 0 })
     }
 }
 
@@ -132,7 +155,7 @@ mod tests {
     #[test]
     fn answers_come_back_from_their_octets() {
         let skip_errno = |octets: Vec<u8>| octets[4..].to_vec();
-        let welcome = Welcome { version: 1, slots: 2, node: 3 };
+        let welcome = Welcome { version: 1, slots: 2, node: 3, lane_after: 4 };
         let raw = skip_errno(welcome.encode());
         assert_eq!(Welcome::decode(&mut Reader::new(&raw)), Some(welcome));
         let opened = Opened { token: 5, slot: 6 };
@@ -143,6 +166,9 @@ mod tests {
         let adopted = Adopted { opened, kind: Kind::Dgram, slots: 9 };
         let raw = skip_errno(adopted.encode());
         assert_eq!(Adopted::decode(&mut Reader::new(&raw)), Some(adopted));
+        let granted = Granted { ring_octets: 1, sends: true };
+        let raw = skip_errno(granted.encode());
+        assert_eq!(Granted::decode(&mut Reader::new(&raw)), Some(granted));
         for peer in [None, Some(SocketAddress { port: 3, node: 4 })] {
             let report = Report { local, peer, queued_messages: 5, queued_octets: 6 };
             let raw = skip_errno(report.encode());

@@ -4,7 +4,7 @@
 //! then fields and descriptors as the request has them. An errno of [`VERSION_MISMATCH`] answers a hello of another version, and the two
 //! versions follow.
 
-pub use super::answers::{Adopted, Opened, Report, Welcome};
+pub use super::answers::{Adopted, Granted, Opened, Report, Welcome};
 pub use super::fields::{Head, Reader, Writer};
 use crate::address::ENCODED_LEN;
 
@@ -154,6 +154,13 @@ pub enum Request<'a> {
         /// The number of the own bearer.
         bearer: u32,
     },
+    /// Lanes for a socket: answered by [`Granted`] and two descriptors: their memory ([`super::lane`]) and an eventfd that wakes the tipcd. A second
+    /// asker is given the same. EOPNOTSUPP where there will be none, EAGAIN where the socket is not
+    /// connected yet.
+    Lanes {
+        /// The socket.
+        token: u64,
+    },
     /// An operator's order: answered by EPERM, or by a descriptor of the outcome and, if that is what was asked, one more.
     Administer {
         /// [`crate::admin::Order`] as JSON.
@@ -199,6 +206,7 @@ impl<'a> Request<'a> {
             Self::Adopt => op(14),
             Self::Identity { node } => op(15).u32(node),
             Self::LinkName { node, bearer } => op(16).u32(node).u32(bearer),
+            Self::Lanes { token } => op(17).u64(token),
         }
     }
 
@@ -243,6 +251,7 @@ impl<'a> Request<'a> {
             11 => Self::Resolve { token, address: r.array()? },
             12 => Self::Join { token, group: [r.u32()?, r.u32()?, r.u32()?, r.u32()?] },
             13 => Self::Leave { token },
+            17 => Self::Lanes { token },
             _ => return None,
         };
         r.0.is_empty().then_some(request)
@@ -273,6 +282,7 @@ mod tests {
             Request::Adopt,
             Request::Identity { node: 7 },
             Request::LinkName { node: 7, bearer: 1 },
+            Request::Lanes { token },
         ];
         for request in requests {
             let octets = request.encode();

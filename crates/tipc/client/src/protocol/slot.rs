@@ -1,9 +1,9 @@
-//! What a program and `tipcd` share about one socket: eight words of the client's region, one line of a cache.
+//! What a program and `tipcd` share about one socket: sixteen words of the client's region, two lines of a cache.
 
 use crossway_sys::Errno;
 
 /// Words of one slot. `tipcd` zeroes all of them when it gives the slot away.
-pub const WORDS: usize = 8;
+pub const WORDS: usize = 16;
 
 /// Word 0, written by the program: messages taken out of the data descriptor since it was opened, modulo 2^64. From it `tipcd` knows
 /// which messages were not read when the socket closes, and returns them to their senders.
@@ -18,6 +18,18 @@ pub const PEER: usize = 3;
 /// Word 4 and up, the program's own, which `tipcd` never reads: what a socket is beyond what `tipcd` knows of it, so that the processes
 /// that share it share that too, across fork and exec.
 pub const OWN: usize = 4;
+
+/// Word 8, written by programs: threads that read the data descriptor itself at this instant.
+pub const READERS: usize = 8;
+/// Word 9, written by `tipcd`: not 0 when what is received comes by the lane.
+pub const DOWN: usize = 9;
+/// Word 10, written by programs: what was given to the data descriptor since the socket was made, octets of a stream or messages of another
+/// kind. Added before it is given, under a lock of the process, and taken back when it did not go. Filling ([`super::record::PAD_FAMILY`]) does
+/// not count.
+pub const SENT: usize = 10;
+/// Word 11, written by `tipcd`: what it has read from the data descriptor, and whatever was in the lane before it, and handed to the node.
+/// Programs send by the lane only while this equals [`SENT`].
+pub const TAKEN: usize = 11;
 
 /// Where a socket stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,6 +34,9 @@ struct Args {
     /// Only cases whose name contains one of these
     #[arg(long)]
     filter: Vec<String>,
+    /// An argument for each tipcd, as --tipcd-arg=--lane-after=0
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    tipcd_arg: Vec<String>,
     /// Also write the figures as JSON to this file
     #[arg(long)]
     json: Option<PathBuf>,
@@ -71,7 +74,8 @@ fn main() -> anyhow::Result<ExitCode> {
         if cases.is_empty() {
             continue;
         }
-        let mut site = Site::make(place).with_context(|| format!("cannot set up {place:?}"))?;
+        let mut site = Site::make(place, &args.tipcd_arg)
+            .with_context(|| format!("cannot set up {place:?}"))?;
         let mut found: Vec<Row> = cases.into_iter().map(Row::new).collect();
         for pair in 0..args.pairs {
             for row in &mut found {

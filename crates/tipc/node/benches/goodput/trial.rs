@@ -39,12 +39,14 @@ impl Drop for Part {
 }
 
 impl Site {
-    pub(crate) fn make(place: Place) -> anyhow::Result<Self> {
+    pub(crate) fn make(place: Place, tipcd_args: &[String]) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let tipcd = env!("CARGO_BIN_EXE_tipcd");
         let socket = |name: &str| dir.path().join(name);
         let Some(topology) = place.topology() else {
-            let node = LoneTipcd::start(Command::new(tipcd), &socket("tipcd"))?;
+            let mut command = Command::new(tipcd);
+            command.args(tipcd_args);
+            let node = LoneTipcd::start(command, &socket("tipcd"))?;
             return Ok(Self { nodes: vec![node], guest: None, lab: None, _dir: dir, trials: 0 });
         };
         let lab = Lab::up(&topology)?;
@@ -55,7 +57,7 @@ impl Site {
         for (host, address) in own.iter().zip(["1001", "1002"]) {
             let mut command = host.command(tipcd);
             command.arg(place.bearer(host));
-            command.args(["--id", &host.name, "--address", address]);
+            command.args(["--id", &host.name, "--address", address]).args(tipcd_args);
             nodes.push(LoneTipcd::start(command, &socket(&host.name))?);
         }
         Ok(Self { nodes, guest, lab: Some(lab), _dir: dir, trials: 0 })

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crossway_tipc_client::admin::{
-    BroadcastView, CounterView, GroupView, LinkView, MonitorView, MonitoredBearerView,
+    BroadcastView, CounterView, GroupView, LaneView, LinkView, MonitorView, MonitoredBearerView,
     MonitoredView, MulticastWay, NamePage, NamePlace, NameView, NodeView, PeerView, SocketView,
     TrafficView,
 };
@@ -285,6 +285,9 @@ pub(super) fn sockets(node: &Node, service: &Service) -> Vec<SocketView> {
             queued_octets: report.queued_octets as u64,
             sent: traffic(report.sent),
             received: traffic(report.received),
+            lanes: service
+                .lane_counts(port)
+                .map(|counts| LaneView { sent: counts.sent, woken: counts.woken }),
         });
     }
     views

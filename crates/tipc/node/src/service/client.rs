@@ -80,10 +80,15 @@ impl Client {
         self.store(slot, slot::STATE, state.encode());
     }
 
+    /// A word that the program writes. Anybody's number: to be bounded by who uses it.
+    pub(super) fn load(&self, slot: u32, word: usize) -> u64 {
+        self.region.as_ref().map_or(0, |(region, _)| {
+            region.word(slot as usize * slot::WORDS + word).load(Ordering::Acquire)
+        })
+    }
+
     /// What the program says it has taken out of the descriptor of a slot. Anybody's number: to be bounded by who uses it.
     pub(super) fn consumed(&self, slot: u32) -> u64 {
-        self.region.as_ref().map_or(0, |(region, _)| {
-            region.word(slot as usize * slot::WORDS + slot::CONSUMED).load(Ordering::Acquire)
-        })
+        self.load(slot, slot::CONSUMED)
     }
 }

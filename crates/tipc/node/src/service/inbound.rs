@@ -15,12 +15,13 @@ use super::Service;
 use super::limits::BATCHES_PER_TURN;
 use super::local::{AfterLinger, Local, Phase, Stalled, Unread, local_socket, proto_address};
 use super::token::Place;
+use super::uplane::Extent;
 
 /// Octets of a message that is returned.
 const RETURNED_OCTETS: usize = 1_024;
 
 /// What became of a message.
-enum Sent {
+pub(super) enum Sent {
     Done,
     /// It waits for room; so do those behind it.
     Stalled,
@@ -61,6 +62,10 @@ impl Service {
             Err(_) => return self.hang_up(now, node, epoll, place),
         };
         local.readable = count == MOST;
+        // Who wrote these saw go before what is in the lane.
+        self.take_lane(now, node, epoll, place, Extent::Whole);
+        let Some(local) = self.sockets.get_mut(place) else { return };
+        let mut taken = 0;
         for n in 0..count {
             let Some(record) = self.inbox.get(n) else {
                 return self.hang_up(now, node, epoll, place);
@@ -69,14 +74,13 @@ impl Service {
                 // Empty: the end. Shorter than an address: nonsense.
                 return self.hang_up(now, node, epoll, place);
             };
-            let dest = match u16::from_ne_bytes([address[0], address[1]]) {
-                0 => None,
-                PAD_FAMILY => continue,
-                _ => match proto_address(address) {
-                    Some(dest) => Some(dest),
-                    None => return self.hang_up(now, node, epoll, place),
-                },
+            if u16::from_ne_bytes([address[0], address[1]]) == PAD_FAMILY {
+                continue;
+            }
+            let Some(dest) = destination(address) else {
+                return self.hang_up(now, node, epoll, place);
             };
+            taken += 1;
             let hold = Stalled { dest, payload: Vec::new(), sent: 0 };
             let outcome = if local.stalled.is_empty() {
                 send_one(now, node, local, dest, payload, &mut self.undelivered)
@@ -91,6 +95,7 @@ impl Service {
                 Sent::Nonsense => return self.hang_up(now, node, epoll, place),
             }
         }
+        self.note_taken(place, taken);
     }
 
     fn read_stream(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
@@ -108,22 +113,11 @@ impl Service {
         local.readable = len == self.scratch.len() || local.ended;
         let padding = len.min(local.pad_owed);
         local.pad_owed -= padding;
-        let octets = &self.scratch[padding..len];
-        // On a socket that is not connected octets have no meaning.
-        let (Phase::Connected, Some(port)) = (&local.phase, local.port) else { return };
-        if octets.is_empty() {
-            return;
-        }
-        let sent = match node.send(now, port, None, octets) {
-            Ok(sent) => sent,
-            Err(SocketError::WouldBlock) => 0,
-            // The connection is over, and the program is told by its descriptor.
-            Err(_) => return,
-        };
-        if sent < octets.len() {
-            let rest = octets[sent..].to_vec();
-            local.stalled.push_back(Stalled { dest: None, payload: rest, sent: 0 });
-        }
+        // Who wrote these saw go before what is in the lane.
+        self.take_lane(now, node, epoll, place, Extent::Whole);
+        let Some(local) = self.sockets.get_mut(place) else { return };
+        send_octets(now, node, local, &self.scratch[padding..len]);
+        self.note_taken(place, (len - padding) as u64);
     }
 
     /// Sends on what waited.
@@ -152,6 +146,8 @@ impl Service {
                 return;
             }
         }
+        self.warm(place);
+        let Some(local) = self.sockets.get_mut(place) else { return };
         match local.lingers {
             Some((_, AfterLinger::Shutdown)) => self.linger_more(now, node, epoll, place),
             // The end was read already: nothing is left.
@@ -164,8 +160,39 @@ impl Service {
     }
 }
 
+/// Where a message goes, from the octets before it; `None` for what no program of good will writes.
+pub(super) fn destination(address: &[u8; SEND_HEADER_LEN]) -> Option<Option<Address>> {
+    match u16::from_ne_bytes([address[0], address[1]]) {
+        0 => Some(None),
+        _ => proto_address(address).map(Some),
+    }
+}
+
+/// Sends octets of a stream; what the way does not take waits.
+pub(super) fn send_octets(now: Nanos, node: &mut Node, local: &mut Local, octets: &[u8]) {
+    // On a socket that is not connected octets have no meaning.
+    let (Phase::Connected, Some(port)) = (&local.phase, local.port) else { return };
+    if octets.is_empty() {
+        return;
+    }
+    let sent = if local.stalled.is_empty() {
+        match node.send(now, port, None, octets) {
+            Ok(sent) => sent,
+            Err(SocketError::WouldBlock) => 0,
+            // The connection is over, and the program is told by its descriptor.
+            Err(_) => return,
+        }
+    } else {
+        0
+    };
+    if sent < octets.len() {
+        let rest = octets[sent..].to_vec();
+        local.stalled.push_back(Stalled { dest: None, payload: rest, sent: 0 });
+    }
+}
+
 /// Sends one message of a program.
-fn send_one(
+pub(super) fn send_one(
     now: Nanos,
     node: &mut Node,
     local: &mut Local,

@@ -14,6 +14,12 @@ pub struct ServiceLimits {
     pub receive_octets: usize,
     /// How long what a program sent before it closed is still sent on when the receiver holds it back (the kernel's 8 s).
     pub linger: Duration,
+    /// Messages that a socket moves before its program asks for lanes; 0 for never.
+    pub lane_after: u32,
+    /// Sockets that may have lanes at a time. One more goes on without.
+    pub lanes: usize,
+    /// Octets of each of the two rings of a socket with lanes, rounded up to what the longest message needs.
+    pub lane_octets: usize,
 }
 
 impl Default for ServiceLimits {
@@ -23,6 +29,9 @@ impl Default for ServiceLimits {
             sockets_per_client: 4_096,
             receive_octets: 2 << 20,
             linger: Duration::from_secs(8),
+            lane_after: 64,
+            lanes: 256,
+            lane_octets: 256 << 10,
         }
     }
 }
@@ -40,6 +49,9 @@ pub(super) const STREAM_READ_OCTETS: usize = 128 << 10;
 /// Full batches of messages that are read from a descriptor before others get their turn and what was read leaves: small messages share
 /// packets, and large ones never fill a batch, because the descriptor holds too few of them.
 pub(super) const BATCHES_PER_TURN: usize = 4;
+
+/// Messages that are taken out of a lane in a turn: as many as out of a descriptor.
+pub(super) const MESSAGES_PER_TURN: usize = BATCHES_PER_TURN * crossway_sys::records::MOST;
 
 /// Batches that are read from a descriptor before a request about its socket is answered. The descriptor holds less.
 pub(super) const BATCHES_BEFORE_REQUEST: usize = 64;

@@ -9,6 +9,7 @@ use crossway_tipc_proto::time::Nanos;
 use super::Service;
 use super::local::{AfterLinger, Local, Phase};
 use super::token::Place;
+use super::uplane::Extent;
 
 /// TIPC's code for a connection that was shut down.
 const CONN_SHUTDOWN: u8 = 5;
@@ -18,6 +19,9 @@ impl Service {
     pub(super) fn hang_up(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         local.readable = false;
+        // What it sent by its lane is sent on like the rest.
+        self.take_lane(now, node, epoll, place, Extent::Whole);
+        let Some(local) = self.sockets.get_mut(place) else { return };
         if local.stalled.is_empty() {
             return self.remove(now, node, epoll, place);
         }
@@ -78,6 +82,7 @@ impl Service {
             self.lingers.remove(&(until, place.index, place.generation));
         }
         self.by_token.remove(&local.token);
+        self.drop_lanes(epoll, local.lanes.take());
         if let Some(port) = local.port {
             self.by_port.remove(&port);
             let consumed = self.clients.get(local.client).map_or(0, |c| c.consumed(local.slot));

@@ -11,6 +11,7 @@ use crossway_tipc_proto::node::{ConnectionRequest, Taken};
 use crossway_tipc_proto::socket::{Address, SocketKind};
 use crossway_tipc_proto::time::Nanos;
 
+use super::lanes::Lanes;
 use super::token::Place;
 
 /// Where a socket stands, beyond what its node knows.
@@ -92,6 +93,13 @@ pub(super) struct Local {
     pub(super) lingers: Option<(Nanos, AfterLinger)>,
     /// Requests in the program's hands.
     pub(super) offers: usize,
+    /// Read from the descriptor and handed to the node, in the units of [`slot::TAKEN`].
+    ///
+    /// [`slot::TAKEN`]: crossway_tipc_client::protocol::slot::TAKEN
+    pub(super) taken: u64,
+    /// A process that is not its program's holds it, too, and may not count what it writes.
+    pub(super) adopted: bool,
+    pub(super) lanes: Option<Box<Lanes>>,
 }
 
 /// What is done when everything has gone.
@@ -132,6 +140,9 @@ impl Local {
             end: None,
             lingers: None,
             offers: 0,
+            taken: 0,
+            adopted: false,
+            lanes: None,
         }
     }
 

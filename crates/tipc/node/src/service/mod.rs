@@ -7,6 +7,7 @@ mod client;
 mod door;
 mod inbound;
 mod inquiry;
+mod lanes;
 mod limits;
 mod linger;
 mod local;
@@ -15,8 +16,10 @@ mod orders;
 mod outbound;
 mod request;
 mod token;
+mod uplane;
 
 pub use door::ServiceError;
+pub(crate) use lanes::LaneCounts;
 pub use limits::ServiceLimits;
 pub(crate) use token::{Place, Token};
 
@@ -57,10 +60,16 @@ pub struct Service {
     epochs_fd: OwnedFd,
     inbox: Inbox,
     scratch: Vec<u8>,
+    /// What was copied out of a lane.
+    gathered: Vec<u8>,
     /// Sockets whose descriptors may hold more to read.
     ready: VecDeque<Place>,
     /// Programs that ask something, served after what their sockets hold.
     asking: VecDeque<Place>,
+    /// Sockets that have lanes.
+    lanes: usize,
+    /// Those whose lanes are looked at each turn.
+    hot: Vec<Place>,
     lingers: BTreeSet<(Nanos, u32, u32)>,
     /// Messages of programs that reached nobody and were not to be returned.
     undelivered: u64,
@@ -93,8 +102,11 @@ impl Service {
             epochs_fd,
             inbox: Inbox::new(SEND_HEADER_LEN + MESSAGE_LEN_MAX),
             scratch: vec![0; STREAM_READ_OCTETS],
+            gathered: Vec::with_capacity(STREAM_READ_OCTETS),
             ready: VecDeque::new(),
             asking: VecDeque::new(),
+            lanes: 0,
+            hot: Vec::new(),
             lingers: BTreeSet::new(),
             undelivered: 0,
             orders: VecDeque::new(),
@@ -124,6 +136,17 @@ impl Service {
     /// Sockets that they have.
     pub fn sockets(&self) -> usize {
         self.sockets.len()
+    }
+
+    /// Sockets that have lanes.
+    pub const fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    /// What went by the lanes of a socket, if it has any.
+    pub(crate) fn lane_counts(&self, port: Port) -> Option<LaneCounts> {
+        let lanes = self.sockets.get(*self.by_port.get(&port)?)?.lanes.as_ref()?;
+        Some(LaneCounts { sent: lanes.taken, woken: lanes.bells })
     }
 
     /// Where programs come in.
@@ -181,6 +204,13 @@ impl Service {
                     self.deliver(now, node, epoll, place);
                 }
             }
+            Token::Lane(place) => {
+                let lanes = self.sockets.get_mut(place).and_then(|local| local.lanes.as_mut());
+                if let Some(lanes) = lanes.filter(|_| ready.readable) {
+                    lanes.bells += 1;
+                }
+                self.warm(place);
+            }
             Token::Bearer(_) | Token::Device | Token::Works | Token::Other => {}
         }
     }
@@ -206,6 +236,7 @@ impl Service {
                 self.list(place);
             }
         }
+        self.take_hot(now, node, epoll);
         while let Some(place) = self.asking.pop_front() {
             self.serve_client(now, node, epoll, place);
         }
@@ -274,6 +305,7 @@ impl Service {
             // still gets everything before the end.
             local.readable = true;
             self.list(place);
+            self.warm(place);
             if let Some(local) = self.sockets.get(place) {
                 self.set_state(local, SharedPhase::Disconnected, 0);
             }

@@ -61,6 +61,7 @@ impl Service {
             local.stalled.clear();
             local.readable = true;
             self.list(place);
+            self.warm(place);
             let Some(local) = self.sockets.get(place) else { return };
             self.set_state(local, SharedPhase::Disconnected, end);
             socket::shutdown_send(&local.fd);

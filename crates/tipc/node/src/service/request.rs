@@ -16,10 +16,12 @@ use crossway_tipc_proto::socket::{GroupRequest, SocketError};
 use crossway_tipc_proto::time::Nanos;
 
 use super::Service;
+use super::client::Client;
 use super::inquiry::{identity, link_name, report};
 use super::limits::BATCHES_BEFORE_REQUEST;
 use super::local::{Phase, proto_address, proto_kind, proto_range, proto_scope};
 use super::token::Place;
+use super::uplane::Extent;
 
 /// An answer: octets, and descriptors to go with them.
 pub(super) struct Answer {
@@ -127,7 +129,8 @@ impl Service {
             | Request::GetOption { token, .. }
             | Request::Resolve { token, .. }
             | Request::Join { token, .. }
-            | Request::Leave { token } => token,
+            | Request::Leave { token }
+            | Request::Lanes { token } => token,
         };
         let Some(place) = self.by_token.get(&token).copied() else {
             return Some(Answer::error(Errno::BADF));
@@ -142,6 +145,10 @@ impl Service {
                 break;
             }
         }
+        let ends = matches!(request, Request::Shutdown { .. })
+            && self.sockets.get(place).is_some_and(|local| local.lingers.is_none());
+        let extent = if ends { Extent::Whole } else { Extent::Present };
+        self.take_lane(now, node, epoll, place, extent);
         let Some(port) = self.sockets.get(place).and_then(|local| local.port) else {
             return Some(Answer::error(Errno::BADF));
         };
@@ -184,6 +191,7 @@ impl Service {
             }
             Request::Join { group, .. } => Answer::of(join(now, node, port, group)),
             Request::Leave { .. } => Answer::of(node.leave(now, port).map_err(errno)),
+            Request::Lanes { .. } => self.grant_lanes(epoll, place).unwrap_or_else(Answer::error),
             Request::Hello { .. }
             | Request::Open { .. }
             | Request::Adopt
@@ -211,22 +219,27 @@ impl Service {
             return Some(Answer::error(Errno::NFILE));
         };
         let node = node.addr().unwrap_or_default().0;
-        let octets = Welcome { version, slots, node }.encode();
+        let octets = Welcome { version, slots, node, lane_after: self.limits.lane_after }.encode();
         Some(Answer { octets, fds: vec![region, epochs] })
     }
 
     /// Names a socket to who shows its descriptor.
-    fn adopt(&self, client: Place, fds: &[OwnedFd]) -> Option<Answer> {
+    fn adopt(&mut self, client: Place, fds: &[OwnedFd]) -> Option<Answer> {
         if !self.clients.get(client)?.is_greeted() {
             return None;
         }
         let cookie = fds.first().and_then(|fd| socket::cookie(fd).ok());
-        let found = self.sockets.iter().find(|local| Some(local.cookie) == cookie);
-        let region =
-            found.and_then(|local| Some((local, self.clients.get(local.client)?.share_region()?)));
-        let Some((local, (region, slots))) = region else {
+        let found = self.sockets.iter_mut().find(|local| Some(local.cookie) == cookie);
+        let Some(local) = found else { return Some(Answer::error(Errno::BADF)) };
+        let Some((region, slots)) = self.clients.get(local.client).and_then(Client::share_region)
+        else {
             return Some(Answer::error(Errno::BADF));
         };
+        if local.lanes.is_some() {
+            // Its octets do not all go by the descriptor.
+            return Some(Answer::error(Errno::OPNOTSUPP));
+        }
+        local.adopted = true;
         let opened = Opened { token: local.token, slot: local.slot };
         let octets = Adopted { opened, kind: local.kind, slots }.encode();
         Some(Answer { octets, fds: vec![region] })

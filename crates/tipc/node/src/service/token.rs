@@ -17,6 +17,8 @@ pub(crate) enum Token {
     Client(Place),
     /// A socket's data descriptor.
     Socket(Place),
+    /// What wakes the service for a socket's lanes.
+    Lane(Place),
 }
 
 /// A place in a table and the generation of its tenant.
@@ -39,6 +41,7 @@ impl Token {
             Self::Other => (2, 0, 0),
             Self::Client(place) => (3, place.index, place.generation),
             Self::Socket(place) => (4, place.index, place.generation),
+            Self::Lane(place) => (7, place.index, place.generation),
         };
         tag << 60 | (u64::from(index) & INDEX_MASK) << 32 | u64::from(generation)
     }
@@ -54,6 +57,7 @@ impl Token {
             4 => Self::Socket(place),
             5 => Self::Device,
             6 => Self::Works,
+            7 => Self::Lane(place),
             _ => return None,
         })
     }
@@ -87,9 +91,9 @@ impl<T> Table<T> {
         place
     }
 
-    /// All tenants.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.slots.iter().map(|(_, (_, tenant))| tenant)
+    /// All tenants, to change.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().map(|(_, (_, tenant))| tenant)
     }
 
     #[inline]
@@ -125,6 +129,7 @@ mod tests {
             Token::Other,
             Token::Client(place),
             Token::Socket(place),
+            Token::Lane(place),
         ] {
             assert_eq!(Token::decode(token.encode()), Some(token));
         }

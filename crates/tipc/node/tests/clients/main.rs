@@ -2,5 +2,6 @@
 //! by the `sockets` suite of `crates/conformance`, on this back end and on the kernel's.
 
 mod hostile;
+mod lanes;
 mod site;
 mod two_nodes;

@@ -1,0 +1,412 @@
+//! Lanes: what a busy socket sends goes by shared memory, without a system call. docs/decisions/0042 gives the reasons.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Condvar, LazyLock, OnceLock};
+
+use crossway_ring::place::copy_in;
+use crossway_ring::region::{FreeWords, SharedRing};
+use crossway_ring::sync::fence;
+use crossway_ring::{Bell, RingMemory, RingTx, SendError, Wait};
+use crossway_sys::eventfd::EventFd;
+use crossway_sys::{fork_mark, futex, poll};
+
+use super::*;
+use crate::daemon::Answer;
+use crate::protocol::control::Granted;
+use crate::protocol::lane::{self, LaneMemory};
+
+/// A sender that waits for room looks so often whether its tipcd is gone.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// A sender that need not wake its tipcd looks after so many messages whether it is gone.
+const WATCH_EVERY: u32 = 64;
+
+/// Octets of a stream that go into one record: large ones are read while they are still being written.
+const PIECE: usize = 32 << 10;
+
+/// The lanes of a socket, mapped into this process or its parent.
+pub(super) struct Lanes {
+    memory: LaneMemory,
+    words: FreeWords,
+    up: Option<Up>,
+}
+
+impl std::fmt::Debug for Lanes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lanes").field("memory", &self.memory).finish_non_exhaustive()
+    }
+}
+
+/// The sending end, which only the process that asked for it uses.
+struct Up {
+    end: Mutex<End>,
+    /// Who waited for room has found some, or given up.
+    woken: Condvar,
+    process: u32,
+    /// The ring is damaged.
+    broken: AtomicBool,
+}
+
+struct End {
+    tx: RingTx<SharedRing, TipcdBell>,
+    /// Messages put since it was last looked whether the tipcd lives.
+    unwatched: u32,
+    /// Times that it had to be woken, then.
+    wakes: u64,
+    /// A thread sleeps on the ring's state word; others wait for that one.
+    sleeps: bool,
+}
+
+/// How a tipcd is woken.
+struct TipcdBell(EventFd);
+
+impl Bell for TipcdBell {
+    #[inline]
+    fn light_fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    fn heavy_fence(&self) -> Result<(), OsError> {
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn sleep(&self, own_state: &AtomicU32, limit: Option<Duration>) -> Result<(), OsError> {
+        futex::wait(own_state, crossway_ring::layout::ASLEEP, limit)
+    }
+
+    fn ring(&self, _other_state: &AtomicU32) -> Result<(), OsError> {
+        self.0.signal()
+    }
+
+    fn peer_gone(&self) -> Result<bool, OsError> {
+        // The data descriptor tells.
+        Ok(false)
+    }
+}
+
+/// What became of what was to go by a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Put {
+    Done,
+    /// It is to go by the descriptor.
+    Not,
+}
+
+/// A number that no process has in common with its parents; 0 where the system cannot tell a child from its parent.
+fn this_process() -> u32 {
+    static MARK: LazyLock<Option<&'static [AtomicU32; fork_mark::WORDS]>> =
+        LazyLock::new(|| fork_mark::words().ok());
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let Some([mark, ..]) = *MARK else { return 0 };
+    match mark.load(Ordering::Relaxed) {
+        0 => {
+            // The count goes on in a child where it was in its parent.
+            let new = NEXT.fetch_add(1, Ordering::Relaxed);
+            match mark.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => new,
+                Err(other) => other,
+            }
+        }
+        process => process,
+    }
+}
+
+impl Lanes {
+    fn new(memory: LaneMemory, bell: EventFd, sends: bool) -> Self {
+        let process = this_process();
+        let up = (sends && process != 0).then(|| {
+            let tx = RingTx::new(memory.up(), TipcdBell(bell), Wait::Block);
+            let end = Mutex::new(End { tx, unwatched: 0, wakes: 0, sleeps: false });
+            Up { end, woken: Condvar::new(), process, broken: AtomicBool::new(false) }
+        });
+        Self { words: memory.words(), memory, up }
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        if self.process != this_process() {
+            self.end.get_mut().unwrap_or_else(PoisonError::into_inner).tx.disown();
+        }
+    }
+}
+
+impl Up {
+    fn end(&self) -> MutexGuard<'_, End> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many messages a socket moves before its program asks for lanes, and whether it has asked.
+#[derive(Debug, Default)]
+pub(super) struct Usage {
+    moved: AtomicU32,
+    /// A request for lanes is under way.
+    asked: AtomicBool,
+    lanes: OnceLock<Box<Lanes>>,
+}
+
+/// The count of a socket that gets no lanes.
+const NEVER: u32 = u32::MAX;
+
+/// Messages between two looks for the answer to a request for lanes.
+const FETCH_EVERY: u32 = 8;
+
+/// The lanes that an answer grants.
+fn lanes_of(mut answer: Answer, usage: &Usage) -> Result<&Lanes, Errno> {
+    let granted = Granted::decode(&mut Reader::new(&answer.octets)).ok_or(Errno::PROTO)?;
+    let (Some(bell), Some(memory)) = (answer.fds.pop(), answer.fds.pop()) else {
+        return Err(Errno::PROTO);
+    };
+    let memory =
+        LaneMemory::open(memory, granted.ring_octets as usize).map_err(|_| Errno::PROTO)?;
+    Ok(usage
+        .lanes
+        .get_or_init(|| Box::new(Lanes::new(memory, EventFd::from_fd(bell), granted.sends))))
+}
+
+impl NodeSocket {
+    /// The socket's lanes, if this process or its parent has them.
+    #[inline]
+    pub(super) fn lanes(&self) -> Option<&Lanes> {
+        self.usage.lanes.get().map(Box::as_ref)
+    }
+
+    /// As [`NodeSocket::lanes`], and asks for them when the socket has become busy. Each call counts a message.
+    #[inline]
+    pub(super) fn want_lanes(&self) -> Option<&Lanes> {
+        match self.lanes() {
+            None if self.usage.moved.load(Ordering::Relaxed) != NEVER => self.count_message(),
+            lanes => lanes,
+        }
+    }
+
+    /// Asks without waiting for the answer: a sender that does not wait must not wait for this either.
+    fn count_message(&self) -> Option<&Lanes> {
+        let usage = &self.usage;
+        let after = self.daemon.lane_after();
+        let moved = usage.moved.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if after == 0 {
+            usage.moved.store(NEVER, Ordering::Relaxed);
+        } else if usage.asked.load(Ordering::Relaxed) {
+            if moved.is_multiple_of(after.min(FETCH_EVERY)) {
+                return self.fetch_lanes();
+            }
+        } else if moved >= after {
+            let request = Request::Lanes { token: self.opened.token };
+            // One thread asks; the others go on as before.
+            if !usage.asked.swap(true, Ordering::AcqRel) {
+                match self.daemon.ask_later(&request, self.opened.token) {
+                    Ok(true) => {}
+                    Ok(false) => usage.asked.store(false, Ordering::Release),
+                    Err(_) => usage.moved.store(NEVER, Ordering::Relaxed),
+                }
+            }
+        }
+        None
+    }
+
+    #[cold]
+    fn fetch_lanes(&self) -> Option<&Lanes> {
+        let answer = self.daemon.fetch(self.opened.token)?;
+        let (lanes, moved) = match answer.and_then(|answer| lanes_of(answer, &self.usage)) {
+            Ok(lanes) => (Some(lanes), NEVER),
+            // Later it may be connected.
+            Err(Errno::AGAIN) => (None, 0),
+            Err(_) => (None, NEVER),
+        };
+        self.usage.moved.store(moved, Ordering::Relaxed);
+        self.usage.asked.store(false, Ordering::Release);
+        lanes
+    }
+
+    /// Messages that went by the lane, sleeps for room in it, and times that the tipcd had to be woken; for tests and the curious.
+    #[doc(hidden)]
+    pub fn lane_sleeps_and_wakes(&self) -> Option<(u64, u64)> {
+        let up = self.lanes()?.up.as_ref()?;
+        Some(up.end().tx.sleeps_and_wakes())
+    }
+
+    #[inline]
+    fn sent(&self) -> &AtomicU64 {
+        self.daemon.word(self.opened.slot, slot::SENT)
+    }
+
+    /// Whether the lane may be used now: whatever went by the descriptor has been taken.
+    #[inline]
+    fn may_use(&self, lanes: &Lanes) -> bool {
+        let sent = self.sent().load(Ordering::SeqCst);
+        let taken = self.daemon.word(self.opened.slot, slot::TAKEN).load(Ordering::SeqCst);
+        sent == taken && lanes.words.word(lane::STOPPED).load(Ordering::Relaxed) == 0
+    }
+
+    /// Puts a message into the lane.
+    #[inline]
+    fn put_by_lane(&self, header: &[u8], payload: &[u8], patience: Patience) -> Result<Put, Errno> {
+        let Some(lanes) = self.want_lanes() else { return Ok(Put::Not) };
+        let Some(up) = &lanes.up else { return Ok(Put::Not) };
+        if up.process != this_process() || up.broken.load(Ordering::Relaxed) {
+            return Ok(Put::Not);
+        }
+        let len = header.len() + payload.len();
+        let mut end = up.end();
+        loop {
+            if !self.may_use(lanes) {
+                return Ok(Put::Not);
+            }
+            let put = end.tx.try_send_with(len, |place| {
+                if header.is_empty() {
+                    copy_in(place, payload);
+                } else {
+                    let (to, rest) = place.split_at_mut(header.len());
+                    to.copy_from_slice(header);
+                    rest.copy_from_slice(payload);
+                }
+            });
+            match put {
+                Ok(()) if self.is_heard(&mut end)? => return Ok(Put::Done),
+                // Nobody is left to take it; the descriptor says so.
+                Ok(()) => {
+                    up.broken.store(true, Ordering::Relaxed);
+                    return Ok(Put::Not);
+                }
+                Err(SendError::Full) => {}
+                Err(_) => {
+                    up.broken.store(true, Ordering::Relaxed);
+                    return Ok(Put::Not);
+                }
+            }
+            end = match self.wait_for_room(up, end, len, patience)? {
+                Some(end) => end,
+                None => return Ok(Put::Not),
+            };
+        }
+    }
+
+    /// Looks now and then whether the tipcd lives: what is put into the ring of one that was killed would be taken for sent.
+    #[inline]
+    fn is_heard(&self, end: &mut End) -> Result<bool, Errno> {
+        let (_, wakes) = end.tx.sleeps_and_wakes();
+        end.unwatched += 1;
+        if end.unwatched < WATCH_EVERY && end.wakes == wakes {
+            return Ok(true);
+        }
+        (end.unwatched, end.wakes) = (0, wakes);
+        Ok(!poll::is_hung_up(&self.fd)?)
+    }
+
+    /// Sleeps until the lane may have room. `None` when the descriptor is to be used instead: it tells who does not wait how it stands, and
+    /// polls accordingly.
+    #[cold]
+    fn wait_for_room<'a>(
+        &self,
+        up: &'a Up,
+        mut end: MutexGuard<'a, End>,
+        len: usize,
+        patience: Patience,
+    ) -> Result<Option<MutexGuard<'a, End>>, Errno> {
+        let waits = match patience {
+            Patience::Now => false,
+            Patience::Until(_) => !patience.is_over(),
+            Patience::Forever => socket::waits_for_ever(&self.fd)?,
+        };
+        if !waits {
+            return Ok(None);
+        }
+        let limit = patience.left().map_or(GLANCE, |left| left.min(GLANCE));
+        if end.sleeps {
+            // What it was woken by holds for all.
+            let (end, _) =
+                up.woken.wait_timeout(end, limit).unwrap_or_else(PoisonError::into_inner);
+            return Ok(self.is_going_on()?.then_some(end));
+        }
+        match end.tx.announce_sleep(len) {
+            Ok(true) => return Ok(Some(end)),
+            Ok(false) => {}
+            Err(_) => {
+                up.broken.store(true, Ordering::Relaxed);
+                return Ok(None);
+            }
+        }
+        let memory = end.tx.memory().clone();
+        end.sleeps = true;
+        drop(end);
+        let slept =
+            futex::wait(memory.producer_state(), crossway_ring::layout::ASLEEP, Some(limit));
+        let mut end = up.end();
+        end.sleeps = false;
+        up.woken.notify_all();
+        slept.map_err(|error| Errno::from_raw_os_error(error.errno()))?;
+        Ok(self.is_going_on()?.then_some(end))
+    }
+
+    /// Whether there is still somebody who makes room.
+    fn is_going_on(&self) -> Result<bool, Errno> {
+        if self.kind.is_connected_kind() && self.state().phase != Phase::Connected {
+            return Err(Errno::PIPE);
+        }
+        Ok(!poll::is_hung_up(&self.fd)?)
+    }
+
+    /// Sends one message.
+    #[inline]
+    pub(super) fn put(
+        &self,
+        header: &[u8; SEND_HEADER_LEN],
+        payload: &[u8],
+        patience: Patience,
+    ) -> Result<usize, Errno> {
+        if self.put_by_lane(header, payload, patience)? == Put::Done {
+            return Ok(payload.len());
+        }
+        // Before it goes: nobody may overtake it by the lane.
+        self.sent().fetch_add(1, Ordering::SeqCst);
+        let outcome = patiently(&self.fd, Interest::Writable, patience, |nonblocking| {
+            records::send(&self.fd, header, payload, nonblocking)
+        });
+        if let Err(errno) = outcome {
+            self.sent().fetch_sub(1, Ordering::SeqCst);
+            return Err(errno);
+        }
+        Ok(payload.len())
+    }
+
+    /// Sends octets of a stream, as many as go while patience lasts.
+    pub(super) fn put_octets(&self, payload: &[u8], patience: Patience) -> Result<usize, Errno> {
+        let mut sent = 0;
+        while sent < payload.len() {
+            let rest = &payload[sent..];
+            let piece = &rest[..rest.len().min(PIECE)];
+            let outcome = match self.put_by_lane(&[], piece, patience) {
+                Ok(Put::Done) => {
+                    sent += piece.len();
+                    continue;
+                }
+                Ok(Put::Not) => self.send_octets(rest, patience),
+                Err(errno) => Err(errno),
+            };
+            match outcome {
+                Ok(more) => sent += more,
+                Err(errno) if sent == 0 => return Err(errno),
+                Err(_) => break,
+            }
+            if patience == Patience::Now {
+                break;
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Sends octets of a stream by the descriptor.
+    fn send_octets(&self, octets: &[u8], patience: Patience) -> Result<usize, Errno> {
+        // Before they go: nobody may overtake them by the lane.
+        self.sent().fetch_add(octets.len() as u64, Ordering::SeqCst);
+        let outcome = patiently(&self.fd, Interest::Writable, patience, |nonblocking| {
+            socket::send(&self.fd, octets, nonblocking)
+        });
+        let left = octets.len() - outcome.unwrap_or(0);
+        self.sent().fetch_sub(left as u64, Ordering::SeqCst);
+        outcome
+    }
+}

@@ -1,0 +1,117 @@
+//! The memory of a socket's lanes: a page of control words, then two rings.
+//!
+//! The page begins with the rings' own words ([`crossway_ring::region`]). Behind them, as numbers of [`FreeWords`], stand what the lanes share beyond
+//! the rings; the numbers are below. A ring's record towards `tipcd` is what the data descriptor would carry: of a stream its octets, of other kinds
+//! 16 octets of destination and the payload ([`super::record`]); towards the program likewise, [`super::record::HEADER_LEN`] octets and the payload.
+//!
+//! [`FreeWords`]: crossway_ring::region::FreeWords
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use crossway_ring::region::{Dimensions, Direction, FreeWords, SharedRing};
+use crossway_sys::OsError;
+use crossway_sys::shm::{self, Mapping};
+
+use super::MESSAGE_LEN_MAX;
+use super::record::HEADER_LEN;
+
+/// Longest record.
+pub const RECORD_LEN_MAX: usize = HEADER_LEN + MESSAGE_LEN_MAX;
+
+/// The first free word that belongs to the way towards `tipcd`. It is: not 0 when the lane is not to be used any more, written by `tipcd`.
+pub const STOPPED: usize = 0;
+
+/// The first free word that belongs to the way towards the program, and half a page of them.
+pub const DOWN: usize = (2048 - FreeWords::OFFSET) / 8;
+
+/// Both lanes of a socket, mapped.
+#[derive(Clone)]
+pub struct LaneMemory {
+    mapping: Arc<Mapping>,
+    dimensions: Dimensions,
+}
+
+impl std::fmt::Debug for LaneMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LaneMemory").field("dimensions", &self.dimensions).finish_non_exhaustive()
+    }
+}
+
+impl LaneMemory {
+    /// The sizes, for rings of about so many octets each.
+    pub fn dimensions(ring_octets: usize) -> Dimensions {
+        Dimensions::choose(RECORD_LEN_MAX, Some(ring_octets))
+    }
+
+    /// Makes the memory, and the descriptor from which another process maps it.
+    ///
+    /// # Errors
+    /// [`OsError`] of the call that failed.
+    pub fn create(ring_octets: usize) -> Result<(Self, std::os::fd::OwnedFd), OsError> {
+        let dimensions = Self::dimensions(ring_octets);
+        let fd = shm::create_sealed("tipcd-lanes", dimensions.memory_len())?;
+        Ok((Self::map(&fd, dimensions)?, fd))
+    }
+
+    /// Maps the memory behind a descriptor.
+    ///
+    /// # Errors
+    /// [`OsError`], also when the memory is not sealed or has another size.
+    pub fn open(fd: impl AsFd, ring_octets: usize) -> Result<Self, OsError> {
+        let dimensions = Self::dimensions(ring_octets);
+        if dimensions.capacity != ring_octets
+            || !shm::is_sealed(fd.as_fd(), dimensions.memory_len())?
+        {
+            let why = std::io::Error::other(format!("not two sealed rings of {ring_octets}"));
+            return Err(OsError::new("mmap", "lanes", why));
+        }
+        Self::map(fd, dimensions)
+    }
+
+    fn map(fd: impl AsFd, dimensions: Dimensions) -> Result<Self, OsError> {
+        // Not faulted in: most sockets never fill their rings.
+        let mapping = Arc::new(Mapping::of_pieces_lazily(fd, &dimensions.pieces())?);
+        Ok(Self { mapping, dimensions })
+    }
+
+    /// Octets of each ring.
+    pub const fn ring_octets(&self) -> usize {
+        self.dimensions.capacity
+    }
+
+    /// The ring towards `tipcd`.
+    pub fn up(&self) -> SharedRing {
+        SharedRing::new(self.mapping.clone(), self.dimensions, Direction::FromConnector)
+    }
+
+    /// The ring towards the program.
+    pub fn down(&self) -> SharedRing {
+        SharedRing::new(self.mapping.clone(), self.dimensions, Direction::FromListener)
+    }
+
+    /// The words of the page that the rings leave free.
+    pub fn words(&self) -> FreeWords {
+        FreeWords::new(self.mapping.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    #[test]
+    fn both_ends_see_the_same_memory_and_no_other_is_taken_for_it() {
+        let (ours, fd) = LaneMemory::create(1).unwrap();
+        assert!(ours.ring_octets() > RECORD_LEN_MAX);
+        let theirs = LaneMemory::open(&fd, ours.ring_octets()).unwrap();
+        ours.words().word(DOWN).store(7, Ordering::Relaxed);
+        assert_eq!(theirs.words().word(DOWN).load(Ordering::Relaxed), 7);
+        assert_eq!(theirs.words().word(STOPPED).load(Ordering::Relaxed), 0);
+        assert!(LaneMemory::open(&fd, 2 * ours.ring_octets()).is_err());
+        assert!(LaneMemory::open(&fd, 1).is_err());
+        assert!(LaneMemory::open(&fd, usize::MAX >> 2).is_err());
+    }
+}

@@ -1,0 +1,146 @@
+//! Lanes: rings of shared memory beside the descriptor of a busy socket, as the service holds them. docs/decisions/0042 gives the reasons.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use crossway_ring::region::SharedRing;
+use crossway_ring::sync::{AtomicU32, Ordering, fence};
+use crossway_ring::{Bell, RingRx, Wait};
+use crossway_sys::epoll::{Epoll, Report};
+use crossway_sys::eventfd::EventFd;
+use crossway_sys::{Errno, OsError, futex};
+use crossway_tipc_client::protocol::control::Granted;
+use crossway_tipc_client::protocol::lane::LaneMemory;
+use crossway_tipc_client::protocol::slot;
+
+use super::Service;
+use super::local::Phase;
+use super::request::Answer;
+use super::token::{Place, Token};
+
+/// The lanes of one socket.
+pub(super) struct Lanes {
+    pub(super) memory: LaneMemory,
+    /// For further askers.
+    memory_fd: OwnedFd,
+    /// By it the program wakes this service. Each signal is an edge for epoll, so it is never read.
+    pub(super) bell: EventFd,
+    /// What the program sends.
+    pub(super) up: RingRx<SharedRing, RoomBell>,
+    /// It is in the list of lanes that are looked at each turn, and not armed.
+    pub(super) hot: bool,
+    /// Records that came.
+    pub(super) taken: u64,
+    /// Times that the program woke the service.
+    pub(super) bells: u64,
+}
+
+/// What went by the lanes of a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LaneCounts {
+    /// Messages that the program sent, pieces of a stream.
+    pub(crate) sent: u64,
+    /// Times that it had to wake the service.
+    pub(crate) woken: u64,
+}
+
+impl std::fmt::Debug for Lanes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lanes").field("memory", &self.memory).finish_non_exhaustive()
+    }
+}
+
+/// How the service wakes a program that waits for room in its lane. The service itself sleeps in epoll.
+#[derive(Debug)]
+pub(super) struct RoomBell;
+
+impl Bell for RoomBell {
+    fn light_fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    fn heavy_fence(&self) -> Result<(), OsError> {
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn sleep(&self, _: &AtomicU32, _: Option<Duration>) -> Result<(), OsError> {
+        Ok(())
+    }
+
+    fn ring(&self, other_state: &AtomicU32) -> Result<(), OsError> {
+        futex::wake(other_state).map(drop)
+    }
+
+    fn peer_gone(&self) -> Result<bool, OsError> {
+        // Its data descriptor tells.
+        Ok(false)
+    }
+}
+
+impl Lanes {
+    fn new(ring_octets: usize) -> Result<Self, OsError> {
+        let (memory, memory_fd) = LaneMemory::create(ring_octets)?;
+        let up = RingRx::new(memory.up(), RoomBell, Wait::Block);
+        let bell = EventFd::new()?;
+        Ok(Self { memory, memory_fd, bell, up, hot: false, taken: 0, bells: 0 })
+    }
+
+    fn answer(&self, sends: bool) -> Result<Answer, Errno> {
+        let granted = Granted { ring_octets: self.memory.ring_octets() as u32, sends };
+        let memory = self.memory_fd.try_clone().map_err(|_| Errno::NFILE)?;
+        let bell = self.bell.duplicate().map_err(|_| Errno::NFILE)?;
+        Ok(Answer { octets: granted.encode(), fds: vec![memory, bell] })
+    }
+}
+
+impl Service {
+    /// Makes the lanes of a socket, or shows those that it has to one more process.
+    pub(super) fn grant_lanes(&mut self, epoll: &Epoll, place: Place) -> Result<Answer, Errno> {
+        let local = self.sockets.get_mut(place).ok_or(Errno::BADF)?;
+        if let Some(lanes) = &local.lanes {
+            return lanes.answer(false);
+        }
+        let full = self.lanes >= self.limits.lanes || self.limits.lane_after == 0;
+        if full || local.adopted {
+            return Err(Errno::OPNOTSUPP);
+        }
+        match local.phase {
+            Phase::Connected => {}
+            Phase::Open if !local.kind.is_connected_kind() => {}
+            Phase::Disconnected => return Err(Errno::OPNOTSUPP),
+            _ => return Err(Errno::AGAIN),
+        }
+        let client = self.clients.get(local.client).ok_or(Errno::BADF)?;
+        if client.load(local.slot, slot::SENT) < local.taken {
+            // Somebody writes to the descriptor without counting: what he writes would be overtaken.
+            return Err(Errno::OPNOTSUPP);
+        }
+        let lanes = Lanes::new(self.limits.lane_octets).map_err(|_| Errno::NFILE)?;
+        let answer = lanes.answer(true)?;
+        epoll
+            .add(lanes.bell.as_fd(), Token::Lane(place).encode(), Report::Changes)
+            .map_err(|_| Errno::NFILE)?;
+        local.lanes = Some(Box::new(lanes));
+        self.lanes += 1;
+        self.warm(place);
+        Ok(answer)
+    }
+
+    /// Takes the lanes of a socket that goes.
+    pub(super) fn drop_lanes(&mut self, epoll: &Epoll, lanes: Option<Box<Lanes>>) {
+        let Some(lanes) = lanes else { return };
+        // The program's copy would keep it watched.
+        let _ = epoll.remove(lanes.bell.as_fd());
+        self.lanes -= 1;
+    }
+
+    /// Has a socket's lane looked at each turn, until the service sleeps.
+    pub(super) fn warm(&mut self, place: Place) {
+        if let Some(lanes) = self.sockets.get_mut(place).and_then(|l| l.lanes.as_mut())
+            && !std::mem::replace(&mut lanes.hot, true)
+        {
+            self.hot.push(place);
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Sending by lanes: order and number under overflow, among threads and across deaths; what a hostile program can do with the memory it shares.
+
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crossway_ring::RingMemory;
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_sys::{Errno, proc, socket};
+use crossway_tipc_client::admin::{Administration, LaneView, Order, Outcome};
+use crossway_tipc_client::protocol::VERSION;
+use crossway_tipc_client::protocol::control::{Granted, Opened, Reader, Request};
+use crossway_tipc_client::protocol::lane::LaneMemory;
+use crossway_tipc_client::{Address, Kind, NodeSocket, Patience, Scope, ServiceRange};
+
+use crate::hostile::{ask, raw, works};
+use crate::site::{Site, WATCHDOG, soon, until};
+
+fn site() -> Site {
+    Site::with(&["--lane-after", "1"])
+}
+
+fn node_socket(site: &Site, kind: Kind) -> NodeSocket {
+    NodeSocket::open(site.path(), kind).unwrap()
+}
+
+/// A bound socket and its name, which no other has had: one that was closed stays bound as long as a process that another test has just forked
+/// holds it.
+fn bound(site: &Site, kind: Kind) -> (NodeSocket, Address) {
+    static INSTANCE: AtomicU32 = AtomicU32::new(0);
+    let instance = INSTANCE.fetch_add(1, Ordering::Relaxed);
+    let server = node_socket(site, kind);
+    if kind.is_connected_kind() {
+        server.listen().unwrap();
+    }
+    server.bind(ServiceRange::single(5000, instance), Scope::Cluster).unwrap();
+    (server, Address::service(5000, instance))
+}
+
+/// A client whose messages go by its lane, and its server.
+fn pair_with_lane(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
+    let (bound, name) = bound(site, kind);
+    let client = node_socket(site, kind);
+    let server = if kind.is_connected_kind() {
+        assert_eq!(client.connect(Some(name), Patience::Now), Err(Errno::INPROGRESS));
+        let server = bound.accept(soon()).unwrap().0;
+        let writable = wait_ready(&client, Interest::Writable, Some(Instant::now() + WATCHDOG));
+        assert_eq!(writable, Ok(true));
+        server
+    } else {
+        client.connect(Some(name), soon()).unwrap();
+        bound
+    };
+    // The request for lanes is sent with the first message, and its answer looked for with each.
+    let mut begun = 0;
+    until("the lane", || {
+        begun += client.send(b"x", None, soon()).unwrap();
+        client.lane_sleeps_and_wakes().is_some()
+    });
+    while begun > 0 {
+        begun -= server.recv(&mut [0; 64][..begun.min(64)], soon()).unwrap();
+    }
+    (client, server)
+}
+
+/// What went by the lanes of each socket that has any.
+fn counts(site: &Site) -> Vec<LaneView> {
+    let outcome = Administration::at(site.path()).unwrap().order(&Order::Sockets).unwrap();
+    let Outcome::Sockets(sockets) = outcome else { panic!("{outcome:?}") };
+    sockets.iter().filter_map(|socket| socket.lanes).collect()
+}
+
+fn sent_by_lane(site: &Site) -> u64 {
+    counts(site).iter().map(|lanes| lanes.sent).sum()
+}
+
+fn signal(site: &Site, name: &str) {
+    let pid = site.tipcd().pid();
+    let done = Command::new("kill").args([name, &pid.to_string()]).status().unwrap();
+    assert!(done.success());
+    if name == "-STOP" {
+        until("the stop", || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            stat.rsplit(") ").next().unwrap().starts_with('T')
+        });
+    }
+}
+
+#[test]
+fn a_thousand_messages_to_a_sleeping_tipcd_are_one_bell_and_nothing_goes_by_the_descriptor() {
+    let site = site();
+    for kind in [Kind::Rdm, Kind::Seqpacket, Kind::Stream] {
+        let (client, server) = pair_with_lane(&site, kind);
+        let before = sent_by_lane(&site);
+        signal(&site, "-STOP");
+        let (_, bells) = client.lane_sleeps_and_wakes().unwrap();
+        for n in 0..1_000_u32 {
+            let mut message = [0; 64];
+            message[..4].copy_from_slice(&n.to_ne_bytes());
+            assert_eq!(client.send(&message, None, Patience::Now), Ok(64));
+        }
+        let (_, after) = client.lane_sleeps_and_wakes().unwrap();
+        // None if it was stopped before it had gone to sleep.
+        assert!(after - bells <= 1, "{kind:?}: {bells} {after}");
+        signal(&site, "-CONT");
+        for n in 0..1_000_u32 {
+            let mut message = [0; 64];
+            receive_all(&server, &mut message);
+            assert_eq!(message[..4], n.to_ne_bytes(), "{kind:?}");
+        }
+        assert_eq!(sent_by_lane(&site) - before, 1_000, "{kind:?}");
+    }
+}
+
+fn receive_all(socket: &NodeSocket, buf: &mut [u8]) {
+    let mut have = 0;
+    while have < buf.len() {
+        have += socket.recv(&mut buf[have..], soon()).unwrap();
+    }
+}
+
+/// Sends all of it, in whatever way.
+fn send_all(socket: &NodeSocket, message: &[u8], patience: impl Fn() -> Patience) {
+    let mut sent = 0;
+    while sent < message.len() {
+        match socket.send(&message[sent..], None, patience()) {
+            Ok(more) => sent += more,
+            Err(Errno::AGAIN) => std::thread::yield_now(),
+            Err(errno) => panic!("{errno}"),
+        }
+    }
+}
+
+#[test]
+fn order_and_number_hold_when_the_lane_overflows_into_the_descriptor_and_back() {
+    const WORDS: u64 = 3 << 20;
+    let site = site();
+    for kind in [Kind::Seqpacket, Kind::Stream] {
+        let (client, server) = pair_with_lane(&site, kind);
+        let before = sent_by_lane(&site);
+        let sender = std::thread::spawn(move || {
+            let (mut at, mut n) = (0, 0_u64);
+            while at < WORDS {
+                n += 1;
+                // Mostly small, now and then a large one.
+                let words = if n.is_multiple_of(61) { 8_000 } else { n * 7 % 60 + 1 };
+                let words = words.min(WORDS - at);
+                let message: Vec<u8> = (at..at + words).flat_map(u64::to_ne_bytes).collect();
+                at += words;
+                // Phases that do not wait, that do for a moment, and that do.
+                match n >> 9 & 3 {
+                    0 => send_all(&client, &message, || Patience::Now),
+                    1 => send_all(&client, &message, || {
+                        Patience::Until(Instant::now() + Duration::from_micros(200))
+                    }),
+                    _ => send_all(&client, &message, || Patience::Forever),
+                }
+            }
+            client
+        });
+        let (mut buf, mut carry) = (vec![0; 66_000], Vec::new());
+        let mut expected = 0_u64;
+        while expected < WORDS {
+            let len = server.recv(&mut buf, soon()).unwrap();
+            carry.extend_from_slice(&buf[..len]);
+            let whole = carry.len() / 8 * 8;
+            for word in carry[..whole].chunks_exact(8) {
+                assert_eq!(u64::from_ne_bytes(word.try_into().unwrap()), expected, "{kind:?}");
+                expected += 1;
+            }
+            carry.drain(..whole);
+        }
+        let client = sender.join().unwrap();
+        let by_lane = sent_by_lane(&site) - before;
+        assert!(by_lane > 1_000, "{kind:?}: only {by_lane} went by the lane");
+        eprintln!("{kind:?}: {by_lane} by the lane");
+        drop(client);
+        assert_eq!(server.recv(&mut buf, soon()), Err(Errno::CONNRESET), "nothing comes twice");
+    }
+}
+
+#[test]
+fn four_threads_send_on_one_socket_each_in_its_order() {
+    const EACH: u32 = 20_000;
+    let site = site();
+    let (client, server) = pair_with_lane(&site, Kind::Seqpacket);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u32 {
+            let client = &client;
+            scope.spawn(move || {
+                for n in 0..EACH {
+                    let mut message = [0; 100];
+                    message[..4].copy_from_slice(&thread.to_ne_bytes());
+                    message[4..8].copy_from_slice(&n.to_ne_bytes());
+                    let patience = if thread == 0 { Patience::Now } else { Patience::Forever };
+                    send_all(client, &message, || patience);
+                }
+            });
+        }
+        let mut next = [0; 4];
+        for _ in 0..4 * EACH {
+            let mut message = [0; 100];
+            assert_eq!(server.recv(&mut message, soon()), Ok(100));
+            let word = |n: usize| u32::from_ne_bytes(message[n..n + 4].try_into().unwrap());
+            let thread = word(0) as usize;
+            assert_eq!(word(4), next[thread], "of thread {thread}");
+            next[thread] += 1;
+        }
+        assert_eq!(next, [EACH; 4]);
+    });
+}
+
+#[test]
+fn who_writes_to_the_descriptor_itself_ends_the_use_of_the_lane() {
+    let site = site();
+    let (client, server) = pair_with_lane(&site, Kind::Stream);
+    socket::send(&client, b"raw", false).unwrap();
+    let mut buf = [0; 3];
+    receive_all(&server, &mut buf);
+    assert_eq!(&buf, b"raw");
+    let before = sent_by_lane(&site);
+    for n in 0..100_u8 {
+        if n.is_multiple_of(2) {
+            socket::send(&client, &[n], false).unwrap();
+        } else {
+            client.send(&[n], None, soon()).unwrap();
+        }
+    }
+    for n in 0..100_u8 {
+        let mut octet = [0];
+        receive_all(&server, &mut octet);
+        assert_eq!(octet, [n]);
+    }
+    assert_eq!(sent_by_lane(&site), before);
+}
+
+#[test]
+fn a_full_lane_keeps_to_deadlines_and_a_killed_tipcd_is_told_soon() {
+    let site = site();
+    for kind in [Kind::Rdm, Kind::Seqpacket, Kind::Stream] {
+        let (client, _server) = pair_with_lane(&site, kind);
+        signal(&site, "-STOP");
+        let message = [7; 1_000];
+        let fill = |patience: fn() -> Patience| {
+            let begin = Instant::now();
+            loop {
+                assert!(begin.elapsed() < Duration::from_secs(20), "it is never full");
+                match client.send(&message, None, patience()) {
+                    Ok(_) => {}
+                    Err(errno) => break errno,
+                }
+            }
+        };
+        let moment = || Patience::Until(Instant::now() + Duration::from_millis(20));
+        assert_eq!(fill(moment), Errno::AGAIN, "{kind:?}");
+        assert_eq!(fill(|| Patience::Now), Errno::AGAIN, "{kind:?}");
+        signal(&site, "-CONT");
+    }
+    let (client, _server) = pair_with_lane(&site, Kind::Dgram);
+    let pid = site.tipcd().pid();
+    proc::kill_exactly(pid, proc::started_ticks(pid).unwrap());
+    until("the end", || crossway_sys::poll::is_hung_up(client.as_fd()).unwrap());
+    let told = (0..100).find_map(|_| client.send(b"x", None, Patience::Now).err());
+    assert_eq!(told, Some(Errno::NETDOWN));
+}
+
+/// Octets of a process's memory that are in use.
+fn resident_octets(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn a_program_that_scribbles_over_the_shared_memory_harms_nobody_else() {
+    let site = site();
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    let before = resident_octets(site.tipcd().pid());
+    for round in 0..40 {
+        let control = raw(&site);
+        ask(&control, &Request::Hello { version: VERSION }.encode());
+        let (answer, _data) = ask(&control, &Request::Open { kind: Kind::Rdm }.encode());
+        let token = Opened::decode(&mut Reader::new(&answer[4..])).unwrap().token;
+        let (answer, mut fds) = ask(&control, &Request::Lanes { token }.encode());
+        let granted = Granted::decode(&mut Reader::new(&answer[4..])).unwrap();
+        assert!(granted.sends);
+        let bell = crossway_sys::eventfd::EventFd::from_fd(fds.pop().unwrap());
+        let memory = LaneMemory::open(fds.pop().unwrap(), granted.ring_octets as usize).unwrap();
+        let up = memory.up();
+        for _ in 0..4_000 {
+            let place = next() as usize % (memory.ring_octets() / 8) * 8;
+            match next() % 8 {
+                // What could be a header, of the first records above all.
+                0 => {
+                    let sequence = next() % 4;
+                    let len = next() as usize % 70_000;
+                    let word = crossway_ring::layout::header(sequence, len);
+                    let place = if next().is_multiple_of(2) { 0 } else { place };
+                    up.header(place).store(word, Ordering::Release);
+                }
+                1 => up.head().store(next(), Ordering::Release),
+                2 => up.head_wanted().store(next(), Ordering::Release),
+                3 => up.producer_state().store(next() as u32 % 4, Ordering::Release),
+                4 => up.consumer_state().store(next() as u32 % 4, Ordering::Release),
+                5 => {
+                    let words = memory.words();
+                    words.word(next() as usize % words.count()).store(next(), Ordering::Release);
+                }
+                _ => up.header(place).store(next(), Ordering::Release),
+            }
+            if next().is_multiple_of(8) {
+                bell.signal().unwrap();
+            }
+        }
+        if round % 10 == 0 {
+            works(&site);
+        }
+    }
+    works(&site);
+    let grown = resident_octets(site.tipcd().pid()).saturating_sub(before);
+    assert!(grown < 16 << 20, "it grew by {grown} octets");
+}
+
+#[test]
+fn beyond_their_limit_sockets_go_on_without_lanes_and_those_that_close_make_room() {
+    let site = Site::with(&["--lane-after", "1", "--lanes", "1"]);
+    let (client, server) = pair_with_lane(&site, Kind::Seqpacket);
+    assert_eq!(counts(&site).len(), 1);
+    for _ in 0..100 {
+        server.send(b"back", None, soon()).unwrap();
+        assert_eq!(client.recv(&mut [0; 8], soon()), Ok(4));
+    }
+    assert_eq!(server.lane_sleeps_and_wakes(), None);
+    drop((client, server));
+    until("the room", || counts(&site).is_empty());
+    pair_with_lane(&site, Kind::Rdm);
+}
