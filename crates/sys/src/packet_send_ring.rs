@@ -27,8 +27,7 @@ const BLOCK_OCTETS: usize = 64 << 10;
 /// Frames beyond this gain nothing from a ring, and their length would soon not fit the field that has them copied.
 const FRAME_OCTETS_MOST: usize = 16 << 10;
 
-/// A ring of frames on their way out. Only the calling thread fills it, and only within [`SendRing::send`] are there frames that the
-/// kernel has not looked at.
+/// A ring of frames on their way out.
 #[derive(Debug)]
 pub struct SendRing {
     mapping: Mapping,
@@ -37,6 +36,8 @@ pub struct SendRing {
     slots_per_block: usize,
     slots: usize,
     next: usize,
+    /// Frames from `next` on that the kernel was not shown yet.
+    put: usize,
 }
 
 impl SendRing {
@@ -83,6 +84,7 @@ impl SendRing {
             slots_per_block,
             slots,
             next: 0,
+            put: 0,
         })
     }
 
@@ -96,28 +98,55 @@ impl SendRing {
         fd: impl AsFd,
         frames: impl Iterator<Item = (&'a H, &'a [u8])>,
     ) -> Result<usize, Errno> {
-        let first = self.next;
-        let (mut put, mut refused) = (0, None);
-        for (header, body) in frames.take(self.slots) {
-            if let Err(errno) = self.put((first + put) % self.slots, header.as_ref(), body) {
+        let mut refused = None;
+        for (header, body) in frames {
+            if let Err(errno) = self.put(header.as_ref(), body) {
                 refused = Some(errno);
                 break;
             }
-            put += 1;
         }
+        match self.launch(fd, |_| ()) {
+            Ok(0) => refused.map_or(Ok(0), Err),
+            outcome => outcome,
+        }
+    }
+
+    /// Puts a frame of two parts behind the others; [`SendRing::launch`] sends them.
+    ///
+    /// # Errors
+    /// EAGAIN: no place is free; EMSGSIZE: it is longer than the ring's largest.
+    pub fn put(&mut self, header: &[u8], body: &[u8]) -> Result<(), Errno> {
+        if self.put == self.slots {
+            return Err(Errno::AGAIN);
+        }
+        self.fill((self.next + self.put) % self.slots, header, body)?;
+        self.put += 1;
+        Ok(())
+    }
+
+    /// Sends what was put there by one call, without waiting; tells how many went. What the kernel did not take is not kept, but handed back
+    /// in its order.
+    ///
+    /// # Errors
+    /// That of the first frame, as [`SendRing::send`].
+    pub fn launch(&mut self, fd: impl AsFd, mut back: impl FnMut(&[u8])) -> Result<usize, Errno> {
+        let put = std::mem::take(&mut self.put);
         if put == 0 {
-            return refused.map_or(Ok(0), Err);
+            return Ok(0);
         }
+        let first = self.next;
         let outcome = socket::send(fd, &[], true);
-        // What the kernel did not take is taken back. It begins again where it stopped, and so does `next`.
+        // The kernel begins again where it stopped, and so does `next`.
         let untaken = libc::TP_STATUS_SEND_REQUEST | libc::TP_STATUS_WRONG_FORMAT;
-        let status = |n| self.status((first + n) % self.slots);
-        let gone =
-            (0..put).take_while(|n| status(*n).load(Ordering::Acquire) & untaken == 0).count();
+        let slot = |n| (first + n) % self.slots;
+        let taken = |n: &usize| self.status(slot(*n)).load(Ordering::Acquire) & untaken == 0;
+        // Mostly all of them went, and the last one tells.
+        let gone = if taken(&(put - 1)) { put } else { (0..put).take_while(taken).count() };
         for n in gone..put {
-            status(n).store(libc::TP_STATUS_AVAILABLE, Ordering::Release);
+            back(self.frame(slot(n)));
+            self.status(slot(n)).store(libc::TP_STATUS_AVAILABLE, Ordering::Release);
         }
-        self.next = (first + gone) % self.slots;
+        self.next = slot(gone);
         match (gone, outcome) {
             (0, Err(errno)) => Err(errno),
             (0, Ok(_)) => Err(Errno::AGAIN),
@@ -139,8 +168,20 @@ impl SendRing {
         unsafe { self.slot(slot).cast::<AtomicU32>().as_ref() }
     }
 
+    /// The frame in a slot that was filled and not taken.
+    fn frame(&self, slot: usize) -> &[u8] {
+        let start = self.slot(slot).as_ptr();
+        // SAFETY: `fill` wrote this record, whose length covers the octets behind it that it wrote too, all within the slot; the kernel
+        // does not touch a slot that it has not taken outside of the call that takes it.
+        unsafe {
+            let len = (&raw const (*start.cast::<libc::tpacket2_hdr>()).tp_len).read() as usize;
+            let octets = start.add(RECORD_OCTETS + VNET_OCTETS);
+            std::slice::from_raw_parts(octets, len - VNET_OCTETS)
+        }
+    }
+
     /// Fills a slot.
-    fn put(&self, slot: usize, header: &[u8], body: &[u8]) -> Result<(), Errno> {
+    fn fill(&self, slot: usize, header: &[u8], body: &[u8]) -> Result<(), Errno> {
         let len = header.len() + body.len();
         if RECORD_OCTETS + VNET_OCTETS + len > self.slot_octets {
             return Err(Errno::MSGSIZE);
@@ -224,6 +265,8 @@ mod tests {
         assert_eq!(out.send(&socket.sender, all()), Ok(2));
         assert_eq!(out.send(&socket.sender, all().skip(2)), Err(Errno::MSGSIZE));
         assert_eq!(out.send(&socket.sender, all().skip(3)), Ok(1));
+        assert_eq!(out.put(&header, &long), Err(Errno::MSGSIZE));
+        assert_eq!(out.launch(&socket.sender, |_| panic!("none was put")), Ok(0));
         assert!(SendRing::attach(&socket.fd, 60_000, 1).is_err());
     }
 
@@ -253,6 +296,13 @@ mod tests {
             let frames = std::iter::repeat_n((&header, &[7; 100][..]), 3);
             assert_eq!(out.send(&socket.sender, frames), Err(Errno::NETDOWN));
         }
+        for n in 0..3 {
+            out.put(&header, &[n; 60]).unwrap();
+        }
+        let mut back = Vec::new();
+        let outcome = out.launch(&socket.sender, |frame| back.push(frame.to_vec()));
+        assert_eq!(outcome, Err(Errno::NETDOWN));
+        assert_eq!(back, [0, 1, 2].map(|n| [&header[..], &[n; 60]].concat()));
         assert_eq!(out.next, 0);
         assert!((0..out.slots).all(|n| out.status(n).load(Ordering::Relaxed) == 0));
     }

@@ -110,7 +110,7 @@ impl Outbox {
                 return;
             }
             taken += self.fill(now, node, guard, bearers, taps);
-            if self.messages.is_empty() {
+            if self.messages.is_empty() && !self.more {
                 return;
             }
         }
@@ -124,7 +124,7 @@ impl Outbox {
         self.messages.iter_mut().filter(|m| m.bearer > index).for_each(|m| m.bearer -= 1);
     }
 
-    /// Takes a batch from the protocol; tells how many frames.
+    /// Takes a batch from the protocol; tells how many frames. What a medium has a place for goes there at once, and by one call.
     fn fill(
         &mut self,
         now: Nanos,
@@ -135,15 +135,20 @@ impl Outbox {
     ) -> usize {
         self.messages.clear();
         self.next = 0;
-        for frame in 0..FRAMES_PER_TURN {
+        self.more = true;
+        // The next buffer: one whose frame has found its place is used again. None overtakes another that has not.
+        let (mut frame, mut direct) = (0, true);
+        let mut taken = 0;
+        while taken < FRAMES_PER_TURN {
             if frame == self.frames.len() {
                 self.frames.push(Vec::new());
             }
             let Some(Transmit { bearer, dest }) = node.poll_transmit(now, &mut self.frames[frame])
             else {
                 self.more = false;
-                return frame;
+                break;
             };
+            taken += 1;
             // The protocol does not know a bearer that is gone for long.
             let Some(index) = bearers.iter().position(|b| b.id == bearer) else { continue };
             if !taps.is_empty() {
@@ -154,11 +159,35 @@ impl Outbox {
                 bearers[index].traffic.frames_unsent += 1;
                 continue;
             }
+            if direct && bearers[index].bearer.put(&dest, &self.frames[frame]) {
+                continue;
+            }
+            direct &= !matches!(bearers[index].bearer, Bearer::Ethernet(_));
             let to = bearers[index].bearer.recipients(&dest);
             self.messages.extend(to.map(|to| Message { bearer: index, frame, to }));
+            frame += 1;
         }
-        self.more = true;
-        FRAMES_PER_TURN
+        self.launch(frame, bearers);
+        taken
+    }
+
+    /// Sends what has found its place. What a device refuses goes like other frames, before them, in buffers from this one on.
+    fn launch(&mut self, mut frame: usize, bearers: &mut [Attached]) {
+        for (index, Attached { bearer, traffic, .. }) in bearers.iter_mut().enumerate() {
+            let mut refused = Vec::new();
+            let gone = bearer.launch(|to, octets| {
+                if frame == self.frames.len() {
+                    self.frames.push(Vec::new());
+                }
+                self.frames[frame].clear();
+                self.frames[frame].extend_from_slice(octets);
+                refused.push(Message { bearer: index, frame, to });
+                frame += 1;
+            });
+            traffic.frames_sent += gone as u64;
+            traffic.send_calls += u64::from(gone > 0);
+            self.messages.splice(..0, refused);
+        }
     }
 
     /// Hands the batch to the system, neighbours of one bearer in one call.

@@ -1,5 +1,6 @@
 //! Frames of one length to one station go as one message that the system cuts, and come as one that it joined (UDP_SEGMENT, UDP_GRO):
-//! counted over loopback and between two namespaces, whose devices cut by themselves or do not, and when the system refuses.
+//! counted over loopback and between two namespaces, whose devices cut by themselves or do not, and when the system refuses. Over Ethernet
+//! many frames go by one call.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use crossway_tipc_node::{BearerSpec, Notice, Runner, Traffic};
 use crossway_tipc_proto::addr::{
     BearerId, NetworkId, NodeAddr, NodeId, Port, Scope, ServiceRange, SocketAddr,
 };
-use crossway_tipc_proto::node::{Config, Event};
+use crossway_tipc_proto::node::{Config, Event, Node};
 use crossway_tipc_proto::socket::{Address, SocketKind};
 use crossway_tipc_proto::time::Nanos;
 
@@ -238,4 +239,37 @@ fn a_refused_run_goes_frame_by_frame_from_then_on() {
         link.peers().any(|p| p.addr == peer && p.links[0].stats.packets_early == 0),
         "in order"
     );
+}
+
+#[test]
+fn ethernet_frames_leave_by_one_call_and_wait_for_a_device_without_room() {
+    let Some(lab) = lab(Offloads::Off) else { return };
+    let (a, b) = (lab.host("a").unwrap(), lab.host("b").unwrap());
+    let bearer = |host: &Host| format!("eth:{}", host.interface);
+    let mut pair = Pair::meet(runner_on(a, 1, &bearer(a)), runner_on(b, 2, &bearer(b)));
+    for _ in 0..3 {
+        let (out, into) = pair.carry();
+        assert!((40..46).contains(&out.frames_sent), "{out:?}");
+        assert!((1..=6).contains(&out.send_calls), "{out:?}");
+        assert_eq!((out.refused_calls, out.frames_unsent), (0, 0), "{out:?}");
+        assert!((40..46).contains(&into.frames_received), "{into:?}");
+    }
+    // A queue of four frames before a slow device.
+    let queue = ["tbf", "rate", "10mbit", "burst", "2kb", "limit", "4600"];
+    does(a, &[&["tc", "qdisc", "add", "dev", &a.interface, "root"][..], &queue].concat());
+    for _ in 0..3 {
+        let (out, _) = pair.carry();
+        assert!((40..60).contains(&out.frames_sent), "{out:?}");
+        assert!(out.refused_calls > 0, "{out:?}");
+        assert_eq!(out.frames_unsent, 0, "{out:?}");
+    }
+    let (one, two) = (pair.one.node(), pair.two.node());
+    let stats = |node: &Node| node.peers().next().unwrap().links[0].stats.clone();
+    assert_eq!(
+        (stats(one).packets_resent, stats(two).packets_early),
+        (0, 0),
+        "none is lost, and in order"
+    );
+    pair.one.stop();
+    pair.two.stop();
 }

@@ -35,8 +35,12 @@ pub const RECEIVE_WINDOW: u16 = 8_191;
 /// hostile peer cannot make a node hold more than this for it.
 pub const DEFERRED_OCTETS_MAX: usize = 8 << 20;
 
-/// Received packets after which an acknowledgement is sent unasked.
+/// Received packets after which an acknowledgement is sent unasked, unless the peer is known to send more without one.
 pub const ACK_EVERY: u16 = 16;
+
+/// The same of a peer that sends as much as it can: half of what it was seen to send without an acknowledgement, up to this. Most of them
+/// then travel with what goes there anyway.
+pub const ACK_EVERY_MAX: u16 = 128;
 
 /// Packets received out of order that bring an immediate report of the gap; a timer reports smaller ones.
 pub const NACK_AFTER_DEFERRED: usize = 3;

@@ -15,9 +15,9 @@ use super::{BearerOpenError, set_buffers};
 /// Octets of the ring that holds what came until it is read.
 const RING_OCTETS: usize = 8 << 20;
 
-/// Octets of the ring from which frames leave: more of them than one turn of the node sends, for those that wait in a device's queue keep
-/// their place.
-const SEND_RING_OCTETS: usize = 2 << 20;
+/// Octets of the ring from which frames leave: more of them than one turn of the node sends, for what waits in a device's queue keeps
+/// its place; few enough to stay in a CPU's cache.
+const SEND_RING_OCTETS: usize = 512 << 10;
 
 const ETHER_TYPE: u16 = 0x88ca;
 pub(crate) const BROADCAST: [u8; 6] = [0xff; 6];
@@ -61,6 +61,27 @@ impl EthernetBearer {
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.socket.fd.as_fd()
+    }
+
+    /// Puts a frame to a station where [`EthernetBearer::launch`] sends it from. False: there is no place.
+    pub(super) fn put(&mut self, station: [u8; 6], frame: &[u8]) -> bool {
+        let header = self.socket.header_to(station);
+        self.out.as_mut().is_some_and(|ring| ring.put(&header, frame).is_ok())
+    }
+
+    /// Sends by one call what was put there; tells how many went. The others are handed back with their headers.
+    pub(super) fn launch(
+        &mut self,
+        mut back: impl FnMut([u8; ETHERNET_HEADER_LEN], &[u8]),
+    ) -> usize {
+        let Some(ring) = &mut self.out else { return 0 };
+        let back = |octets: &[u8]| {
+            if let Some((header, frame)) = octets.split_first_chunk() {
+                back(*header, frame);
+            }
+        };
+        // What goes wrong befalls the first that was handed back anew.
+        ring.launch(&self.socket.sender, back).unwrap_or_default()
     }
 
     /// Sends frames by one call; tells how many went.

@@ -235,6 +235,26 @@ impl Bearer {
         one.into_iter().chain(many.iter().cloned().map(Recipient::Udp))
     }
 
+    /// Puts a frame directly where [`Bearer::launch`] sends it from, if the medium has such a place and room in it. Nothing else is to be
+    /// sent between the two.
+    pub fn put(&mut self, dest: &Destination, frame: &[u8]) -> bool {
+        match (self, dest) {
+            (Self::Ethernet(b), Destination::Unicast(MediaAddr::Ethernet(mac))) => {
+                b.put(*mac, frame)
+            }
+            (Self::Ethernet(b), Destination::Broadcast) => b.put(ETHERNET_BROADCAST, frame),
+            _ => false,
+        }
+    }
+
+    /// Sends by one call, without waiting, what was put there; tells how many frames went. Those that did not are handed back in their order.
+    pub fn launch(&mut self, mut back: impl FnMut(Recipient, &[u8])) -> usize {
+        match self {
+            Self::Ethernet(b) => b.launch(|header, frame| back(Recipient::Station(header), frame)),
+            Self::Udp(_) => 0,
+        }
+    }
+
     /// Sends frames by one call, without waiting, at most [`crossway_sys::records::MOST_SENT`]; tells how many went. What does not go out is
     /// lost like any frame on a medium, unless it is sent again; the protocol repairs it. A UDP bearer sends runs of frames of one length
     /// to one station as one message, as long as the system takes these.

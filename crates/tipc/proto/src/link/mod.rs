@@ -146,6 +146,8 @@ pub(crate) struct Link {
     reassembly: Reassembly,
     /// Packets received since the last acknowledgement.
     unacked: u16,
+    /// The most that came between two acknowledgements: the peer's window is no smaller, unless it shrank after a loss.
+    unacked_max: u16,
     /// What the peer says it sends next.
     peer_next: Seq,
     /// The next STATE names a missing tail, because the peer asked.
@@ -196,6 +198,7 @@ impl Link {
             rx: ReceiveQueue::new(Seq(1)),
             reassembly: Reassembly::default(),
             unacked: 0,
+            unacked_max: 0,
             peer_next: Seq(1),
             report_tail: false,
             state_tx: Seq(1),

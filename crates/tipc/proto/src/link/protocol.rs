@@ -2,7 +2,7 @@
 
 use super::{BcastReport, Due, Link, LinkDownReason, LinkEvent, LinkState};
 use crate::drops::DropReason;
-use crate::limits::LINK_MTU_MIN;
+use crate::limits::{ACK_EVERY, LINK_MTU_MIN};
 use crate::monitor::Monitor;
 use crate::seq::Seq;
 use crate::time::Nanos;
@@ -128,6 +128,10 @@ impl Link {
         self.peer_next = m.next_sent;
         self.handle_ack(now, m.ack);
         self.handle_gaps(now, m.ack, state.gap, &handled.blocks.unicast);
+        if state.probe && self.unacked >= ACK_EVERY {
+            // It waited for what was held back.
+            self.acknowledge_sooner();
+        }
         if state.probe || state.keepalive {
             let behind = m.next_sent.after(self.rx.next());
             self.report_tail |= behind;
@@ -178,6 +182,9 @@ impl Link {
             Due::State { probe, keepalive } => {
                 let sent_to = if self.report_tail { self.peer_next } else { self.rx.next() };
                 let gap = self.rx.gap(sent_to);
+                if gap > 0 {
+                    self.acknowledge_sooner();
+                }
                 if self.cfg.common.has(Capabilities::GAP_ACK_BLOCK) {
                     let unicast = if gap > 0 { self.rx.runs() } else { Default::default() };
                     GapAckBlocks { bcast: bcast.runs.clone(), unicast }.encode(&mut body);

@@ -2,7 +2,7 @@
 
 use super::{Link, LinkEvent, LinkState};
 use crate::drops::{DropCounters, DropReason};
-use crate::limits::{ACK_EVERY, NACK_AFTER_DEFERRED, NACK_REPEAT};
+use crate::limits::{ACK_EVERY, ACK_EVERY_MAX, NACK_AFTER_DEFERRED, NACK_REPEAT};
 use crate::time::Nanos;
 use crate::wire::View;
 use alloc::vec::Vec;
@@ -41,7 +41,7 @@ impl Link {
                     self.stats.packets_duplicate += 1;
                     // The peer sends it again because our acknowledgement was lost: repeat it.
                     self.unacked = self.unacked.saturating_add(1);
-                    self.ack_if_due();
+                    self.acknowledge_sooner();
                 }
                 return (event, false);
             }
@@ -54,9 +54,10 @@ impl Link {
         let early = self.rx.early_count();
         if advanced > 0 {
             self.unacked = self.unacked.saturating_add(advanced);
+            // More would be of no use, and would take longer to forget.
+            self.unacked_max = self.unacked_max.max(self.unacked).min(2 * ACK_EVERY_MAX);
             self.nack_wait = NACK_REPEAT;
             self.nack_at = (early > 0).then(|| now + self.nack_wait);
-            self.ack_if_due();
         } else if early > early_before {
             self.stats.packets_early += 1;
             if self.nack_at.is_none() {
@@ -69,10 +70,14 @@ impl Link {
         (event, in_order)
     }
 
-    fn ack_if_due(&mut self) {
-        if self.unacked >= ACK_EVERY {
-            self.want_state(false, false);
-        }
+    /// Whether the peer is to be told what came, by a packet that goes there anyway or by a STATE.
+    pub(super) fn is_ack_due(&self) -> bool {
+        self.is_up() && self.unacked >= (self.unacked_max / 2).clamp(ACK_EVERY, ACK_EVERY_MAX)
+    }
+
+    /// The peer's window may have become smaller than it was seen to be.
+    pub(super) const fn acknowledge_sooner(&mut self) {
+        self.unacked_max /= 2;
     }
 
     /// The gap stands: report it again, less and less often.

@@ -116,7 +116,8 @@ impl Link {
         }
     }
 
-    /// The next frame for the peer, appended to `out`: what controls the link first, then repairs, then new packets.
+    /// The next frame for the peer, appended to `out`: what controls the link first, then repairs, then new packets, which acknowledge
+    /// what came, and only without any an acknowledgement by itself.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Nanos,
@@ -134,7 +135,9 @@ impl Link {
                 self.stats.packets_resent += 1;
             } else {
                 let next = if self.may_send_new() { self.backlog.pop() } else { None };
-                let Some(mut packet) = next else { return false };
+                let Some(mut packet) = next else {
+                    return self.poll_ack(now, bcast, monitor, out);
+                };
                 set_sequence(&mut packet, self.cfg.own, self.tx.next());
                 refresh_link_fields(&mut packet, ack, bcast_ack);
                 out.extend_from_slice(&self.tx.push(now, packet).bytes);
@@ -151,9 +154,27 @@ impl Link {
         true
     }
 
+    /// The acknowledgement that is due, for want of a packet that carries it.
+    fn poll_ack(
+        &mut self,
+        now: Nanos,
+        bcast: &BcastReport,
+        monitor: Option<&Monitor>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        if !self.is_ack_due() {
+            return false;
+        }
+        let start = out.len();
+        self.want_state(false, false);
+        let made = self.encode_due(now, bcast, monitor, out);
+        self.stats.octets_sent += (out.len() - start) as u64;
+        made
+    }
+
     /// Whether [`Link::poll_transmit`] has something.
     pub(crate) fn has_output(&self) -> bool {
-        self.due.is_some() || self.tx.has_resend() || self.may_send_new()
+        self.due.is_some() || self.tx.has_resend() || self.may_send_new() || self.is_ack_due()
     }
 
     fn tail_wait(&self) -> core::time::Duration {
