@@ -264,7 +264,7 @@ fn ethernet_frames_leave_by_one_call_and_wait_for_a_device_without_room() {
         assert_eq!(out.frames_unsent, 0, "{out:?}");
     }
     let (one, two) = (pair.one.node(), pair.two.node());
-    let stats = |node: &Node| node.peers().next().unwrap().links[0].stats.clone();
+    let stats = |node: &Node| node.peers().next().unwrap().links[0].stats;
     assert_eq!(
         (stats(one).packets_resent, stats(two).packets_early),
         (0, 0),

@@ -91,7 +91,7 @@ impl Pair {
     }
 
     fn stats(&self, n: usize) -> LinkStats {
-        self.nodes[n].peers().next().unwrap().links[0].stats.clone()
+        self.nodes[n].peers().next().unwrap().links[0].stats
     }
 
     /// A socket of the second node for datagrams, and one of the first.
