@@ -67,16 +67,19 @@ impl SendRing {
         {
             field.copy_from_slice(&(value as u32).to_ne_bytes());
         }
-        socket::set_raw(fd, libc::SOL_PACKET, libc::PACKET_TX_RING, Some(&request)).map_err(
-            |e| {
-                // Without the ring, messages must not need the header either.
-                let _ =
-                    socket::set_raw(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, Some(&number(0)));
+        let made = socket::set_raw(fd, libc::SOL_PACKET, libc::PACKET_TX_RING, Some(&request))
+            .map_err(|e| {
                 let what = format!("{slots} frames of {largest}");
                 OsError::new("setsockopt(PACKET_TX_RING)", what, e)
-            },
-        )?;
-        let mapping = Mapping::lazily(fd, blocks * BLOCK_OCTETS, true)?;
+            });
+        let mapping = made.and_then(|()| Mapping::lazily(fd, blocks * BLOCK_OCTETS, true));
+        let mapping = mapping.inspect_err(|_| {
+            // Messages are sent as before: a ring of no slots is none, and they have no such header.
+            let none = [0; size_of::<libc::tpacket_req>()];
+            let _ = socket::set_raw(fd, libc::SOL_PACKET, libc::PACKET_TX_RING, Some(&none));
+            let off = number(0);
+            let _ = socket::set_raw(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, Some(&off));
+        })?;
         Ok(Self {
             mapping,
             block_octets: BLOCK_OCTETS,
@@ -267,7 +270,12 @@ mod tests {
         assert_eq!(out.send(&socket.sender, all().skip(3)), Ok(1));
         assert_eq!(out.put(&header, &long), Err(Errno::MSGSIZE));
         assert_eq!(out.launch(&socket.sender, |_| panic!("none was put")), Ok(0));
-        assert!(SendRing::attach(&socket.fd, 60_000, 1).is_err());
+        // A socket that gets no ring still sends messages.
+        let Some(other) = on_loopback() else { return };
+        assert!(SendRing::attach(&other.sender, 60_000, 1).is_err());
+        assert!(SendRing::attach(&other.sender, 1_000, 1 << 45).is_err());
+        let messages = [(&header, &[5; 100][..])];
+        assert_eq!(crate::records::send_many(&other.sender, messages.into_iter()), Ok(1));
     }
 
     #[test]
