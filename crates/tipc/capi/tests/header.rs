@@ -131,8 +131,9 @@ impl Built {
         program
     }
 
-    fn tipcd(&self) -> LoneTipcd {
-        let command = Command::new(self.target.join("tipcd"));
+    fn tipcd(&self, words: &[&str]) -> LoneTipcd {
+        let mut command = Command::new(self.target.join("tipcd"));
+        command.args(words);
         LoneTipcd::start(command, &self.dir.path().join("s")).unwrap()
     }
 }
@@ -187,7 +188,7 @@ fn every_function_does_in_c_and_in_cpp_what_the_header_says() {
         [("cc", &["-std=c99", "-D_POSIX_C_SOURCE=200809L"][..]), ("c++", &["-std=c++11", "-xc++"])]
     {
         let program = built.program(compiler, words, "tests/every_function.c");
-        let tipcd = built.tipcd();
+        let tipcd = built.tipcd(&[]);
         let out = Command::new(&program).arg(tipcd.path()).output().unwrap();
         let errors = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(out.status.success(), "{compiler}: {errors}");
@@ -196,10 +197,25 @@ fn every_function_does_in_c_and_in_cpp_what_the_header_says() {
 }
 
 #[test]
+fn a_process_and_its_child_send_on_one_socket_in_order_with_lanes_and_without() {
+    let Some(built) = Built::new() else { return };
+    let words = ["-std=c99", "-D_POSIX_C_SOURCE=200809L"];
+    let program = built.program("cc", &words, "tests/shared_socket.c");
+    for after in ["1", "0"] {
+        let tipcd = built.tipcd(&["--lane-after", after]);
+        let out = Command::new("timeout").arg("60").arg(&program).arg(tipcd.path()).output();
+        let out = out.unwrap();
+        let errors = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.success(), "--lane-after {after}: {errors}");
+        assert_eq!(out.stdout, b"all came in order\n");
+    }
+}
+
+#[test]
 fn the_example_runs_on_a_tipcd() {
     let Some(built) = Built::new() else { return };
     let program = built.program("cc", &["-std=c99"], "examples/echo.c");
-    let tipcd = built.tipcd();
+    let tipcd = built.tipcd(&[]);
     let out = Command::new(&program).arg(tipcd.path()).output().unwrap();
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
     let errors = String::from_utf8_lossy(&out.stderr).into_owned();
