@@ -104,30 +104,17 @@ impl Planes {
 
     /// Cuts a medium; when it was cut.
     pub(crate) fn cut(&mut self, n: usize, how: Cut) -> Instant {
-        match how {
-            Cut::Device => ip(&mut self.lab, "a", &format!("link set p{n} down")),
-            Cut::Carrier => ip(&mut self.lab, "a", &format!("link set q{n} down")),
-            Cut::Silence => ip(&mut self.lab, "a", &format!("link set q{n} nomaster")),
-        }
+        cut_of_first(&mut self.lab, n, how)
     }
 
     pub(crate) fn mend(&mut self, n: usize, how: Cut) {
-        match how {
-            Cut::Device => ip(&mut self.lab, "a", &format!("link set p{n} up")),
-            Cut::Carrier => ip(&mut self.lab, "a", &format!("link set q{n} up")),
-            Cut::Silence => ip(&mut self.lab, "a", &format!("link set q{n} master br{n}")),
-        };
+        mend_of_first(&mut self.lab, n, how);
         self.await_links(2);
     }
 
     /// Waits until both nodes have so many links up.
     pub(crate) fn await_links(&self, wanted: usize) {
-        for node in &self.nodes {
-            until("the links", || match node.order(&Order::Links) {
-                Outcome::Links(links) => links.iter().filter(|l| l.up).count() == wanted,
-                other => panic!("{other:?}"),
-            });
-        }
+        self.nodes.iter().for_each(|node| node.await_links(wanted));
     }
 
     /// When each node said that its link on a bearer was down. It must not have lost the other node meanwhile.
@@ -136,8 +123,25 @@ impl Planes {
     }
 }
 
+/// Cuts a medium at the first host; when that began.
+pub(crate) fn cut_of_first(lab: &mut Lab, n: usize, how: Cut) -> Instant {
+    match how {
+        Cut::Device => ip(lab, "a", &format!("link set p{n} down")),
+        Cut::Carrier => ip(lab, "a", &format!("link set q{n} down")),
+        Cut::Silence => ip(lab, "a", &format!("link set q{n} nomaster")),
+    }
+}
+
+pub(crate) fn mend_of_first(lab: &mut Lab, n: usize, how: Cut) {
+    match how {
+        Cut::Device => ip(lab, "a", &format!("link set p{n} up")),
+        Cut::Carrier => ip(lab, "a", &format!("link set q{n} up")),
+        Cut::Silence => ip(lab, "a", &format!("link set q{n} master br{n}")),
+    };
+}
+
 impl Tipcd {
-    fn start(command: &mut std::process::Command, path: PathBuf) -> Self {
+    pub(crate) fn start(command: &mut std::process::Command, path: PathBuf) -> Self {
         crossway_sys::proc::die_with_parent(command);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("tipcd starts");
@@ -145,6 +149,10 @@ impl Tipcd {
         let (tell, said) = mpsc::channel();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
+                eprintln!(
+                    "{:?} {line}",
+                    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap()
+                );
                 if tell.send((Instant::now(), line)).is_err() {
                     break;
                 }
@@ -161,8 +169,16 @@ impl Tipcd {
         outcome
     }
 
+    /// Waits until it has so many links up.
+    pub(crate) fn await_links(&self, wanted: usize) {
+        until("the links", || match self.order(&Order::Links) {
+            Outcome::Links(links) => links.iter().filter(|l| l.up).count() == wanted,
+            other => panic!("{other:?}"),
+        });
+    }
+
     /// When it said that the link over this interface was down.
-    fn said_down(&self, interface: &str) -> Instant {
+    pub(crate) fn said_down(&self, interface: &str) -> Instant {
         let mut before = Vec::new();
         loop {
             let (at, line) = self
@@ -191,7 +207,7 @@ pub(crate) fn ip(lab: &mut Lab, host: &str, line: &str) -> Instant {
     begin
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
         assert!(begin.elapsed() < WATCHDOG, "{what}: not after {WATCHDOG:?}");
