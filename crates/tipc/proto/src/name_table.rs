@@ -3,9 +3,10 @@
 //! One tree holds all ranges of all services: type and instance make one 64-bit number, in which the instances of a type lie together.
 //! A second one holds them by node, for what concerns one node: its loss, and lookups that are to find this node's sockets only. No
 //! operation walks over more than it returns, however many bindings a range has and however ranges overlap. A hash table beside them
-//! leads straight to the only socket of a single name.
+//! leads straight to the sockets of a single name.
 
 mod bound;
+mod crowd;
 mod direct;
 
 use crate::addr::{NodeAddr, Scope, ServiceRange, SocketAddr};
@@ -14,7 +15,8 @@ use crate::range_map::RangeMap;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use bound::{Bound, Member, Own};
-use direct::Direct;
+use crowd::Crowds;
+use direct::{Direct, Way};
 
 /// One binding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -93,7 +95,9 @@ fn binding(range: ServiceRange, member: &Member) -> Binding {
 #[derive(Clone, Debug)]
 pub struct NameTable {
     ranges: RangeMap<u64, Bound>,
-    /// The names with exactly one socket.
+    /// The members of ranges that have several.
+    crowds: Crowds,
+    /// The names of one instance.
     direct: Direct,
     /// Ranges of more than one instance, by service: they come before the names inside them.
     wide: BTreeMap<u32, usize>,
@@ -115,6 +119,7 @@ impl NameTable {
     pub fn new(key: u64) -> Self {
         Self {
             ranges: RangeMap::default(),
+            crowds: Crowds::default(),
             direct: Direct::new(key),
             wide: BTreeMap::new(),
             by_node: RangeMap::default(),
@@ -156,15 +161,15 @@ impl NameTable {
         let (lower, upper) = bounds(range);
         match self.ranges.get_mut((lower, upper)) {
             Some(bound) => {
-                bound.insert(age, member);
+                let crowd = bound.insert(&mut self.crowds, age, member);
                 if lower == upper {
-                    self.direct.remove(lower);
+                    self.direct.insert(lower, Way::Crowd(crowd));
                 }
             }
             None => {
                 self.ranges.insert((lower, upper), Bound::One(age, member));
                 if lower == upper {
-                    self.direct.insert(lower, socket);
+                    self.direct.insert(lower, Way::Socket(socket));
                 } else {
                     *self.wide.entry(range.service).or_default() += 1;
                 }
@@ -182,7 +187,7 @@ impl NameTable {
         if last {
             self.by_node.remove(of_node);
         }
-        let (member, last) = self.ranges.get_mut(bounds(range))?.remove(age)?;
+        let (member, last) = self.ranges.get_mut(bounds(range))?.remove(&mut self.crowds, age)?;
         if last {
             self.ranges.remove(bounds(range));
             if range.lower == range.upper {
@@ -219,16 +224,20 @@ impl NameTable {
     ) -> Option<SocketAddr> {
         let Some(node) = local else {
             if !self.wide.contains_key(&service)
-                && let Some(socket) = self.direct.get(point(service, instance))
+                && let Some(way) = self.direct.get(point(service, instance))
             {
-                return Some(socket);
+                return match way {
+                    Way::Socket(socket) => Some(socket),
+                    Way::Crowd(id) => self.crowds.get_mut(id)?.next(None),
+                };
             }
-            return self.ranges.first_containing_mut(point(service, instance))?.next(None);
+            let bound = self.ranges.first_containing_value(point(service, instance))?;
+            return bound.next(&mut self.crowds, None);
         };
         let ((_, _, lower), (_, _, upper)) =
             self.by_node.first_containing((node, service, instance))?;
         let range = ServiceRange { service, lower, upper };
-        self.ranges.get_mut(bounds(range))?.next(local)
+        self.ranges.get(bounds(range))?.next(&mut self.crowds, local)
     }
 
     /// All bindings whose range shares an instance with `range`, in no order.
@@ -243,7 +252,8 @@ impl NameTable {
     ) -> impl Iterator<Item = (u64, Binding)> {
         let (lower, upper) = bounds(range);
         self.ranges.overlapping(lower, upper).flat_map(|(at, bound)| {
-            bound.iter().map(move |(age, member)| (age, binding(range_of(at), member)))
+            let members = bound.iter(&self.crowds);
+            members.map(move |(age, member)| (age, binding(range_of(at), member)))
         })
     }
 
@@ -294,7 +304,7 @@ impl NameTable {
 
     /// Number of bindings of exactly this range.
     pub fn count_of_range(&self, range: ServiceRange) -> usize {
-        self.ranges.get(bounds(range)).map_or(0, Bound::len)
+        self.ranges.get(bounds(range)).map_or(0, |bound| bound.len(&self.crowds))
     }
 
     /// Every binding of the table, by service type.
@@ -309,7 +319,7 @@ impl NameTable {
             None => self.ranges.overlapping(0, u64::MAX),
         };
         entries.flat_map(|(at, bound)| {
-            bound.iter().map(move |(_, member)| binding(range_of(at), member))
+            bound.iter(&self.crowds).map(move |(_, member)| binding(range_of(at), member))
         })
     }
 

@@ -6,10 +6,12 @@
 //! does; if that one begins behind the point, so does every later one. Bounds lie apart from values, so that a search reads few cache lines.
 
 mod overlapping;
+mod search;
 
 use alloc::{boxed::Box, vec::Vec};
 use arrayvec::ArrayVec;
 pub(crate) use overlapping::Overlapping;
+use search::Point;
 
 /// Entries of one tree node. 16 pairs of 64-bit bounds fill four cache lines; twice as many keep a million entries at four levels.
 const FAN_OUT: usize = 32;
@@ -44,6 +46,8 @@ struct Inner<P, V> {
     tops: ArrayVec<P, FAN_OUT>,
     /// First range below each child.
     firsts: ArrayVec<Bounds<P>, FAN_OUT>,
+    /// How many entries of each child come on a point, where its highest bounds rise from one entry to the next; 0: they do not.
+    paces: ArrayVec<f32, FAN_OUT>,
     children: ArrayVec<Box<Tree<P, V>>, FAN_OUT>,
 }
 
@@ -79,7 +83,7 @@ impl<P: Copy + Ord, V> Leaf<P, V> {
     }
 }
 
-impl<P: Copy + Ord, V> Inner<P, V> {
+impl<P: Point, V> Inner<P, V> {
     /// The child in whose span this range lies.
     fn route(&self, bounds: Bounds<P>) -> usize {
         self.firsts.partition_point(|first| *first <= bounds).saturating_sub(1)
@@ -88,17 +92,29 @@ impl<P: Copy + Ord, V> Inner<P, V> {
     fn refresh(&mut self, n: usize) {
         self.tops[n] = self.children[n].top();
         self.firsts[n] = self.children[n].first();
+        self.paces[n] = self.pace(n);
+    }
+
+    fn pace(&self, n: usize) -> f32 {
+        let child = &self.children[n];
+        if !P::SPREADS || !child.tops().is_sorted() {
+            return 0.0;
+        }
+        let from = if n > 0 { self.tops[n - 1] } else { self.firsts[0].0 };
+        P::pace(child.len(), from, self.tops[n])
     }
 
     fn enter(&mut self, n: usize, child: Box<Tree<P, V>>) {
         self.tops.insert(n, child.top());
         self.firsts.insert(n, child.first());
         self.children.insert(n, child);
+        self.paces.insert(n, self.pace(n));
     }
 
     fn take(&mut self, n: usize) -> Box<Tree<P, V>> {
         self.tops.remove(n);
         self.firsts.remove(n);
+        self.paces.remove(n);
         self.children.remove(n)
     }
 
@@ -106,6 +122,7 @@ impl<P: Copy + Ord, V> Inner<P, V> {
         Self {
             tops: tail(&mut self.tops, from),
             firsts: tail(&mut self.firsts, from),
+            paces: tail(&mut self.paces, from),
             children: tail(&mut self.children, from),
         }
     }
@@ -120,6 +137,7 @@ impl<P: Copy + Ord, V> Inner<P, V> {
         if gone.1 == self.tops[n] || gone == self.firsts[n] {
             self.refresh(n);
         }
+        self.paces[n] = self.pace(n);
         if own_len > MERGE_AT {
             return;
         }
@@ -135,7 +153,7 @@ impl<P: Copy + Ord, V> Inner<P, V> {
     }
 }
 
-impl<P: Copy + Ord, V> Tree<P, V> {
+impl<P: Point, V> Tree<P, V> {
     const fn leaf() -> Self {
         Self::Leaf(Leaf {
             uppers: ArrayVec::new_const(),
@@ -158,12 +176,17 @@ impl<P: Copy + Ord, V> Tree<P, V> {
         }
     }
 
-    /// The highest upper bound. Nodes are empty only while they are taken out.
-    fn top(&self) -> P {
-        let tops = match self {
+    /// The highest upper bound of each entry.
+    const fn tops(&self) -> &ArrayVec<P, FAN_OUT> {
+        match self {
             Self::Leaf(leaf) => &leaf.uppers,
             Self::Inner(inner) => &inner.tops,
-        };
+        }
+    }
+
+    /// The highest upper bound. Nodes are empty only while they are taken out.
+    fn top(&self) -> P {
+        let tops = self.tops();
         tops.iter().copied().fold(tops[0], P::max)
     }
 
@@ -177,6 +200,7 @@ impl<P: Copy + Ord, V> Tree<P, V> {
             (Self::Inner(inner), Self::Inner(more)) => {
                 inner.tops.extend(more.tops);
                 inner.firsts.extend(more.firsts);
+                inner.paces.extend(more.paces);
                 inner.children.extend(more.children);
             }
             // All leaves are equally deep, so neighbours are of one kind.
@@ -216,6 +240,7 @@ impl<P: Copy + Ord, V> Tree<P, V> {
                 if more.is_none() {
                     inner.tops[n] = inner.tops[n].max(bounds.1);
                     inner.firsts[n] = inner.firsts[n].min(bounds);
+                    inner.paces[n] = inner.pace(n);
                     return None;
                 }
                 inner.refresh(n);
@@ -260,7 +285,7 @@ impl<P, V> Default for RangeMap<P, V> {
     }
 }
 
-impl<P: Copy + Ord, V> RangeMap<P, V> {
+impl<P: Point, V> RangeMap<P, V> {
     #[cfg(test)]
     pub(crate) const fn is_empty(&self) -> bool {
         self.root.is_none()
@@ -297,8 +322,12 @@ impl<P: Copy + Ord, V> RangeMap<P, V> {
     pub(crate) fn insert(&mut self, bounds: Bounds<P>, value: V) {
         let root = self.root.get_or_insert_with(|| Box::new(Tree::leaf()));
         if let Some(right) = root.insert(bounds, value) {
-            let mut inner =
-                Inner { tops: ArrayVec::new(), firsts: ArrayVec::new(), children: ArrayVec::new() };
+            let mut inner = Inner {
+                tops: ArrayVec::new(),
+                firsts: ArrayVec::new(),
+                paces: ArrayVec::new(),
+                children: ArrayVec::new(),
+            };
             let left = core::mem::replace(root, Box::new(Tree::leaf()));
             inner.enter(0, left);
             inner.enter(1, right);
@@ -319,39 +348,6 @@ impl<P: Copy + Ord, V> RangeMap<P, V> {
             self.root = None;
         }
         Some(value)
-    }
-
-    /// Of the ranges that contain a point, the one with the lowest bounds.
-    pub(crate) fn first_containing(&self, point: P) -> Option<Bounds<P>> {
-        let mut tree = self.root.as_deref()?;
-        loop {
-            match tree {
-                Tree::Inner(inner) => {
-                    tree = &inner.children[inner.tops.iter().position(|top| *top >= point)?];
-                }
-                Tree::Leaf(leaf) => {
-                    let at = leaf.uppers.iter().position(|upper| *upper >= point)?;
-                    return (leaf.lowers[at] <= point).then(|| (leaf.lowers[at], leaf.uppers[at]));
-                }
-            }
-        }
-    }
-
-    /// As [`RangeMap::first_containing`], with the value to be changed.
-    pub(crate) fn first_containing_mut(&mut self, point: P) -> Option<&mut V> {
-        let mut tree = self.root.as_deref_mut()?;
-        loop {
-            match tree {
-                Tree::Inner(inner) => {
-                    let n = inner.tops.iter().position(|top| *top >= point)?;
-                    tree = &mut inner.children[n];
-                }
-                Tree::Leaf(leaf) => {
-                    let at = leaf.uppers.iter().position(|upper| *upper >= point)?;
-                    return if leaf.lowers[at] <= point { leaf.values.get_mut(at) } else { None };
-                }
-            }
-        }
     }
 
     /// The ranges that share a point with this one, by their bounds.

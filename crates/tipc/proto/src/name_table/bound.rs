@@ -1,8 +1,9 @@
-//! The sockets bound to one exact range, and whose turn it is.
+//! The sockets bound to one exact range: one, or a crowd.
 
+use super::crowd::{Crowd, Crowds};
 use crate::addr::{NodeAddr, Port, Scope, SocketAddr};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 
 /// One socket bound to a range.
 #[derive(Clone, Copy, Debug)]
@@ -13,96 +14,75 @@ pub(super) struct Member {
 }
 
 /// The members of a range. Nearly all ranges have one, which then stands in the tree itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Bound {
     One(u64, Member),
-    Many(Box<Crowd>),
-}
-
-/// Members by age: the number each got when the table came to know it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Crowd {
-    members: BTreeMap<u64, Member>,
-    of_node: BTreeSet<(NodeAddr, u64)>,
-    /// The first member of this age or later is next.
-    turn: u64,
-}
-
-impl Crowd {
-    fn insert(&mut self, age: u64, member: Member) {
-        self.of_node.insert((member.socket.node, age));
-        self.members.insert(age, member);
-    }
-
-    fn next(&mut self, of: Option<NodeAddr>) -> Option<SocketAddr> {
-        let turn = self.turn;
-        let age = match of {
-            None => {
-                let mut onwards = self.members.range(turn..);
-                *onwards.next().or_else(|| self.members.first_key_value())?.0
-            }
-            Some(node) => {
-                let mut onwards = self.of_node.range((node, turn)..=(node, u64::MAX));
-                let first = || self.of_node.range((node, 0)..=(node, turn)).next();
-                onwards.next().or_else(first)?.1
-            }
-        };
-        // After the youngest the oldest is next, even if a younger one comes meanwhile.
-        let youngest = self.members.last_key_value().is_some_and(|(last, _)| *last == age);
-        self.turn = if youngest { 0 } else { age + 1 };
-        Some(self.members.get(&age)?.socket)
-    }
+    /// The number of their crowd.
+    Many(u32),
 }
 
 impl Bound {
-    pub(super) fn insert(&mut self, age: u64, member: Member) {
-        match self {
-            Self::Many(crowd) => crowd.insert(age, member),
+    /// Adds a member; the number of the crowd that they are now.
+    pub(super) fn insert(&mut self, crowds: &mut Crowds, age: u64, member: Member) -> u32 {
+        let id = match *self {
+            Self::Many(id) => id,
             Self::One(first_age, first) => {
-                let mut crowd = Box::<Crowd>::default();
-                crowd.insert(*first_age, *first);
-                crowd.insert(age, member);
-                *self = Self::Many(crowd);
+                let mut crowd = Crowd::default();
+                crowd.insert(first_age, first);
+                crowds.enter(crowd)
             }
+        };
+        *self = Self::Many(id);
+        if let Some(crowd) = crowds.get_mut(id) {
+            crowd.insert(age, member);
         }
+        id
     }
 
     /// Removes a member, and says whether it was the last, with which the range is to go.
-    pub(super) fn remove(&mut self, age: u64) -> Option<(Member, bool)> {
-        match self {
-            Self::One(at, member) => (*at == age).then_some((*member, true)),
-            Self::Many(crowd) => {
-                let member = crowd.members.remove(&age)?;
-                crowd.of_node.remove(&(member.socket.node, age));
-                Some((member, crowd.members.is_empty()))
+    pub(super) fn remove(&mut self, crowds: &mut Crowds, age: u64) -> Option<(Member, bool)> {
+        match *self {
+            Self::One(at, member) => (at == age).then_some((member, true)),
+            Self::Many(id) => {
+                let crowd = crowds.get_mut(id)?;
+                let member = crowd.remove(age)?;
+                let last = crowd.len() == 0;
+                if last {
+                    crowds.leave(id);
+                }
+                Some((member, last))
             }
         }
     }
 
     /// The member whose turn it is, among those of one node if one is given.
-    pub(super) fn next(&mut self, of: Option<NodeAddr>) -> Option<SocketAddr> {
+    #[inline]
+    pub(super) fn next(&self, crowds: &mut Crowds, of: Option<NodeAddr>) -> Option<SocketAddr> {
         match self {
             Self::One(_, member) => {
                 of.is_none_or(|node| member.socket.node == node).then_some(member.socket)
             }
-            Self::Many(crowd) => crowd.next(of),
+            Self::Many(id) => crowds.get_mut(*id)?.next(of),
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(super) fn len(&self, crowds: &Crowds) -> usize {
         match self {
             Self::One(..) => 1,
-            Self::Many(crowd) => crowd.members.len(),
+            Self::Many(id) => crowds.get(*id).map_or(0, Crowd::len),
         }
     }
 
     /// The members and their ages, oldest first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Member)> {
+    pub(super) fn iter<'a>(
+        &'a self,
+        crowds: &'a Crowds,
+    ) -> impl Iterator<Item = (u64, &'a Member)> {
         let (one, many) = match self {
             Self::One(age, member) => (Some((*age, member)), None),
-            Self::Many(crowd) => (None, Some(crowd)),
+            Self::Many(id) => (None, crowds.get(*id)),
         };
-        one.into_iter().chain(many.into_iter().flat_map(|c| &c.members).map(|(age, m)| (*age, m)))
+        one.into_iter().chain(many.into_iter().flat_map(Crowd::iter))
     }
 }
 

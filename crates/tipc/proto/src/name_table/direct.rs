@@ -1,22 +1,35 @@
-//! The short way to the only socket of a name, which most lookups ask for.
+//! The short way to the sockets of a single name, which most lookups ask for.
 //!
 //! A lookup among a million names costs what it waits for memory, so this way reads one cache line: the slot that the hash of the name
-//! points at holds the socket itself. It is split into shards, which grow one by one, so that no single binding has to wait until a
+//! points at holds the only socket itself, or the number of the crowd. It is split into shards, which grow one by one, so that no single binding has to wait until a
 //! million others were moved. The hash is keyed: peers choose the names.
 
-use crate::addr::SocketAddr;
+use crate::addr::{NodeAddr, Port, SocketAddr};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
 const SHARDS: usize = 64;
 
+/// Where a name leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// To its only socket.
+    Socket(SocketAddr),
+    /// To the crowd of this number.
+    Crowd(u32),
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     /// [`FREE`] when nothing is here.
     point: u64,
+    /// With [`CROWD`] as its node: the port is the number of a crowd.
     socket: SocketAddr,
 }
+
+/// The address that no node of a direct socket has; one that should have it goes the long way.
+const CROWD: NodeAddr = NodeAddr(u32::MAX);
 
 /// Service type 2^32 - 1, instance 2^32 - 1: the one name that has to go the long way.
 const FREE: u64 = u64::MAX;
@@ -96,17 +109,27 @@ impl Direct {
         self.shards.as_mut()?.get_mut((hash >> 58) as usize)
     }
 
-    pub(super) fn get(&self, point: u64) -> Option<SocketAddr> {
+    #[inline]
+    pub(super) fn get(&self, point: u64) -> Option<Way> {
         let hash = hash(self.key, point);
         let shard = self.shards.as_ref()?.get((hash >> 58) as usize)?;
         if shard.used == 0 || point == FREE {
             return None;
         }
         let slot = shard.slots[shard.find(hash, point)];
-        (slot.point == point).then_some(slot.socket)
+        (slot.point == point).then_some(match slot.socket {
+            SocketAddr { node: CROWD, port } => Way::Crowd(port.0),
+            socket => Way::Socket(socket),
+        })
     }
 
-    pub(super) fn insert(&mut self, point: u64, socket: SocketAddr) {
+    /// Enters a name, or where it leads from now on.
+    pub(super) fn insert(&mut self, point: u64, way: Way) {
+        let socket = match way {
+            Way::Socket(SocketAddr { node: CROWD, .. }) => return self.remove(point),
+            Way::Socket(socket) => socket,
+            Way::Crowd(id) => SocketAddr { node: CROWD, port: Port(id) },
+        };
         let (key, hash) = (self.key, hash(self.key, point));
         self.shards.get_or_insert_with(|| {
             Box::new([const { Shard { slots: Vec::new(), used: 0 } }; SHARDS])
@@ -152,11 +175,10 @@ impl Direct {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::{NodeAddr, Port};
     use proptest::prelude::*;
 
-    fn socket(port: u32) -> SocketAddr {
-        SocketAddr { port: Port(port), node: NodeAddr(1) }
+    fn socket(port: u32) -> Way {
+        Way::Socket(SocketAddr { port: Port(port), node: NodeAddr(1) })
     }
 
     proptest! {
@@ -174,8 +196,9 @@ mod tests {
                     direct.remove(point);
                     model.remove(&point);
                 } else if point != FREE {
-                    direct.insert(point, socket(n as u32));
-                    model.insert(point, socket(n as u32));
+                    let way = if what == 1 { socket(n as u32) } else { Way::Crowd(n as u32) };
+                    direct.insert(point, way);
+                    model.insert(point, way);
                 } else {
                     direct.insert(point, socket(0));
                 }

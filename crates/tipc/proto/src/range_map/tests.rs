@@ -47,7 +47,7 @@ proptest! {
             let first = model.keys().find(|(l, u)| *l <= lower && lower <= *u).copied();
             prop_assert_eq!(map.first_containing(lower), first);
             let value = first.and_then(|bounds| model.get(&bounds)).copied();
-            prop_assert_eq!(map.first_containing_mut(lower).copied(), value);
+            prop_assert_eq!(map.first_containing_value(lower).copied(), value);
         }
         for bounds in model.keys() {
             map.remove(*bounds);
