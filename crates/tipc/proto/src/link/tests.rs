@@ -1,3 +1,5 @@
+//! A link by itself, with a peer that the tests play.
+
 use super::*;
 use crate::drops::{DropCounters, DropReason};
 use crate::limits::{ACK_EVERY, RESEND_TOLERANCES};
