@@ -208,10 +208,13 @@ pub(crate) fn split(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addr::{Importance, Port};
     use crate::drops::DropCounters;
     use crate::reassembly::Reassembly;
     use crate::seq::Seq;
-    use crate::wire::{ConnManager, ConnManagerKind, NameItem, NameMessage, NameSeries};
+    use crate::wire::{
+        ConnManager, ConnManagerKind, DataKind, DataMessage, NameItem, NameMessage, NameSeries,
+    };
 
     fn small() -> Vec<u8> {
         let mut out = Vec::new();
@@ -267,6 +270,31 @@ mod tests {
         }
         assert_eq!((packets, got.len()), (2, 7), "four messages of 40 octets in 40 + 160");
         assert!(backlog.is_empty() && backlog.counts == [0; 5]);
+    }
+
+    #[test]
+    fn ends_of_connections_and_what_comes_back_wait_behind_no_congestion() {
+        let data = |error, payload: &[u8]| {
+            let message = DataMessage {
+                importance: Importance::High,
+                dest_droppable: false,
+                flag18: false,
+                syn: false,
+                error,
+                reroutes: 0,
+                lookup_scope: 0,
+                orig_port: Port(1),
+                dest_port: Port(2),
+                kind: DataKind::Conn,
+                payload,
+            };
+            let mut out = Vec::new();
+            message.encode(&LinkFields::default(), &mut out);
+            level_of(&View::parse(&out).unwrap())
+        };
+        assert_eq!(data(ErrorCode::Ok, b"x"), Importance::High as usize);
+        assert_eq!(data(ErrorCode::Ok, b""), SYSTEM);
+        assert_eq!(data(ErrorCode::NoPort, b"x"), SYSTEM);
     }
 
     #[test]

@@ -359,3 +359,19 @@ impl BcastListener {
 pub(crate) fn deadline(receiver: &BcastReceiver, link: Nanos) -> Nanos {
     earliest(Some(link), receiver.poll_timeout()).unwrap_or(link)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_acknowledges_only_what_was_sent_and_only_once() {
+        let mut listener = BcastListener::new(Seq(65_530));
+        assert!(!listener.handle_ack(Seq(3), Seq(2)), "2 was the last");
+        assert!(!listener.handle_ack(Seq(65_530), Seq(2)));
+        assert_eq!(listener.acked, Some(Seq(65_530)));
+        assert!(listener.handle_ack(Seq(2), Seq(2)));
+        assert!(!listener.handle_ack(Seq(1), Seq(2)), "that is known");
+        assert_eq!(listener.acked, Some(Seq(2)));
+    }
+}

@@ -82,6 +82,8 @@ pub struct Network {
     captured: bool,
     /// When it is there, every frame sent is added to it.
     pub record: Option<Vec<Vec<u8>>>,
+    /// When it is there, it may change each frame on its way to a host; one that it empties is lost.
+    pub meddler: Option<fn(HostId, &mut Vec<u8>)>,
     events: Vec<(HostId, Event)>,
 }
 
@@ -120,6 +122,7 @@ impl Network {
             frames: 0,
             captured: capture::is_open(),
             record: None,
+            meddler: None,
             events,
         }
     }
@@ -245,7 +248,13 @@ impl Network {
         for _ in 0..copies {
             let nanos = self.rng.random_range(min.as_nanos() as u64..=max.as_nanos() as u64);
             let at = self.now + Duration::from_nanos(nanos);
-            self.push(at, Happening::Frame { plane, to, bytes: frame.to_vec() });
+            let mut bytes = frame.to_vec();
+            if let Some(meddle) = self.meddler {
+                meddle(to, &mut bytes);
+            }
+            if !bytes.is_empty() {
+                self.push(at, Happening::Frame { plane, to, bytes });
+            }
         }
     }
 

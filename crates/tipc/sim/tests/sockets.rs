@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use crossway_tipc_proto::addr::{Importance, NodeAddr, Port, Scope, ServiceRange, SocketAddr};
+use crossway_tipc_proto::drops::DropReason;
 use crossway_tipc_proto::node::Event;
 use crossway_tipc_proto::socket::{Address, Readiness, Received, SocketError, SocketKind};
 use crossway_tipc_proto::wire::ErrorCode;
@@ -265,6 +266,49 @@ fn a_request_is_refused_or_times_out() {
     assert_eq!(failed(&mut net, client), None);
     net.run(Duration::from_millis(1_000));
     assert_eq!(failed(&mut net, client), Some(SocketError::TimedOut));
+}
+
+#[test]
+fn a_full_listener_is_asked_again_until_it_has_room() {
+    let mut net = pair();
+    let listener = open(&mut net, B, SocketKind::Seqpacket);
+    net.with(B, |node, _| node.listen(listener)).unwrap().unwrap();
+    bind(&mut net, B, listener, 7, 7);
+    // More requests with a large first message than its queue takes.
+    let clients: Vec<Port> = (0..60).map(|_| open(&mut net, A, SocketKind::Seqpacket)).collect();
+    for client in &clients {
+        net.with(A, |node, now| node.connect(now, *client, Some(SERVICE), &[7; 60_000]))
+            .unwrap()
+            .unwrap_err();
+        net.run(Duration::from_millis(5));
+    }
+    let refused = net.with(A, |node, _| node.drops().get(DropReason::Overload)).unwrap()
+        + net.with(B, |node, _| node.drops().get(DropReason::Overload)).unwrap();
+    let mut accepted = 0;
+    for _ in 0..70 {
+        while net.with(B, |node, now| node.accept(now, listener)).unwrap().is_ok() {
+            accepted += 1;
+        }
+        net.run(Duration::from_millis(100));
+    }
+    let events = net.take_events();
+    let failed = events.iter().filter(|(_, e)| matches!(e, Event::ConnectFailed { .. })).count();
+    assert_eq!((accepted, failed), (60, 0), "{refused} refused");
+}
+
+#[test]
+fn a_multicast_of_another_node_does_not_reach_bindings_of_node_scope() {
+    let mut net = pair();
+    let client = open(&mut net, A, SocketKind::Rdm);
+    let (near, far) = (open(&mut net, B, SocketKind::Rdm), open(&mut net, B, SocketKind::Rdm));
+    let range = ServiceRange::single(1000, 7);
+    net.with(B, |node, _| node.bind(near, range, Scope::Node)).unwrap().unwrap();
+    bind(&mut net, B, far, 7, 7);
+    send(&mut net, A, client, Some(Address::Range(range)), b"all").unwrap();
+    assert_eq!(recv(&mut net, B, far).unwrap().payload, b"all");
+    assert_eq!(recv(&mut net, B, near).unwrap_err(), SocketError::WouldBlock);
+    send(&mut net, B, far, Some(Address::Range(range)), b"ours").unwrap();
+    assert_eq!(recv(&mut net, B, near).unwrap().payload, b"ours");
 }
 
 #[test]

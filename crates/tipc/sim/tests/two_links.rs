@@ -8,6 +8,7 @@ use crossway_tipc_proto::addr::{
 use crossway_tipc_proto::link::LinkState;
 use crossway_tipc_proto::node::{BearerConfig, Event};
 use crossway_tipc_proto::socket::{Address, SocketKind};
+use crossway_tipc_proto::wire::Capabilities;
 use crossway_tipc_sim::{HostId, Network, Plane, seeds};
 
 const SERVICE: u32 = 1000;
@@ -15,8 +16,18 @@ const TOLERANCE: Duration = Duration::from_millis(500);
 
 /// Two nodes on two planes, and a socket of each half of the ports at one, bound at the other.
 fn pair(priority: u8, tolerance: Duration) -> (Network, [Port; 2], Address) {
+    pair_without(Capabilities::default(), priority, tolerance)
+}
+
+/// The same, of nodes that lack what is withheld.
+fn pair_without(
+    withheld: Capabilities,
+    priority: u8,
+    tolerance: Duration,
+) -> (Network, [Port; 2], Address) {
     let planes = [Plane { mtu: 1500, priority: 10 }, Plane { mtu: 1500, priority }];
     let mut net = Network::with_planes(7, 2, &planes, tolerance);
+    net.withheld = withheld;
     net.start(HostId(0), false);
     net.start(HostId(1), false);
     let sink = net.with(HostId(1), |node, _| {
@@ -142,6 +153,77 @@ fn a_medium_that_is_known_to_be_lost_costs_a_round_trip() {
     net.conditions.dead_paths.clear();
     net.run(Duration::from_secs(5));
     assert_eq!(sent_on(&mut net).1, [true, true], "the link is back");
+}
+
+/// What a link has brought of a message when it dies is not lost, and what it has not brought comes cut as the other link needs it: to a peer
+/// that cannot put cut packets together each must fit whole.
+#[test]
+fn a_message_of_which_half_has_come_when_its_link_dies_arrives_whole() {
+    for withheld in [Capabilities::default(), Capabilities::TUNNEL_ENHANCED] {
+        let (mut net, ports, dest) = pair_without(withheld, 10, TOLERANCE);
+        let Address::Socket(sink) = dest else { unreachable!("a socket's address") };
+        let messages: Vec<Vec<u8>> = (0..3).map(|n| vec![n; 60_000]).collect();
+        net.take_events();
+        for message in &messages {
+            net.with(HostId(0), |node, now| node.send(now, ports[1], Some(dest), message))
+                .unwrap()
+                .unwrap();
+        }
+        // A window of packets arrives: a message and a piece of the next.
+        net.run(Duration::from_micros(60));
+        net.conditions.dead_paths.push((1, HostId(0), HostId(1)));
+        net.with(HostId(0), |node, now| node.medium_lost(now, BearerId(1)));
+        net.run(Duration::from_millis(500));
+        for message in &messages {
+            let got = net.with(HostId(1), |node, now| node.recv(now, sink.port, 66_000)).unwrap();
+            assert!(got.is_ok_and(|m| m.payload == *message), "without {withheld:?}");
+        }
+        let events = net.take_events();
+        assert!(!events.iter().any(|(_, e)| matches!(e, Event::PeerDown { .. })), "{events:?}");
+    }
+}
+
+/// What a half of the ports has sent on the old link comes before anything on the new one: nothing leaves there until the peer has
+/// acknowledged it, and when the old link dies first, what it held goes ahead.
+#[test]
+fn a_new_link_waits_for_what_is_under_way_on_the_old_one() {
+    for old_dies in [false, true] {
+        let (mut net, ports, dest) = pair(10, TOLERANCE);
+        let Address::Socket(sink) = dest else { unreachable!("a socket's address") };
+        let (a, b) = (HostId(0), HostId(1));
+        net.conditions.dead_paths.push((1, a, b));
+        net.with(a, |node, now| node.medium_lost(now, BearerId(1)));
+        net.run(Duration::from_secs(2));
+        assert_eq!(sent_on(&mut net).1[0], true, "one link is left");
+        let send = |net: &mut Network, text: &[u8]| {
+            net.with(a, |node, now| node.send(now, ports[1], Some(dest), text)).unwrap().unwrap();
+        };
+        // The old link falls silent with a message under way, and the new one comes up.
+        net.conditions.dead_paths = vec![(0, a, b)];
+        send(&mut net, b"first");
+        for host in [a, b] {
+            net.with(host, |node, now| node.medium_back(now, BearerId(1)));
+        }
+        net.run(Duration::from_millis(20));
+        assert_eq!(sent_on(&mut net).1, [true, true]);
+        net.record = Some(Vec::new());
+        send(&mut net, b"second");
+        net.run(Duration::from_millis(20));
+        let holds = |net: &Network, text: &[u8]| {
+            let frames = net.record.as_ref().unwrap();
+            frames.iter().position(|f| f.windows(text.len()).any(|w| w == text))
+        };
+        assert_eq!(holds(&net, b"second"), None, "it may not leave yet");
+        if !old_dies {
+            net.conditions.dead_paths.clear();
+        }
+        net.run(Duration::from_secs(2));
+        assert!(holds(&net, b"first") < holds(&net, b"second"));
+        for text in [&b"first"[..], b"second"] {
+            let got = net.with(b, |node, now| node.recv(now, sink.port, 10)).unwrap();
+            assert_eq!(got.map(|m| m.payload), Ok(text.to_vec()));
+        }
+    }
 }
 
 /// After a long time nobody asks often any more; who is told that the medium is back need not wait for the next question.

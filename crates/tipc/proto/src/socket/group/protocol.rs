@@ -63,16 +63,18 @@ impl Group {
         out: &mut Outcome,
     ) {
         let has_room = self.has_room_for_stranger();
+        // Greetings that never end add up to no more than a large window.
+        let granted = |m: u32| (m + u32::from(window)).min(u32::from(GROUP_WINDOW_ACTIVE));
         match self.members.get_mut(&from) {
             None if has_room => {
                 let mut m = Member::new(from, MemberState::Joining);
-                (m.next, m.window) = (sync, window.into());
+                (m.next, m.window) = (sync, granted(0));
                 self.members.insert(from, m);
             }
             None => out.dropped.push(DropReason::TooManyMembers),
             Some(m) if m.state == MemberState::Published => {
                 (m.next, m.state) = (sync, MemberState::Joined);
-                m.window += u32::from(window);
+                m.window = granted(m.window);
                 let more = m.grant();
                 out.send.push((from, GroupProtocolKind::Advertise { window: more }));
                 self.taken_in(from, out);
@@ -84,11 +86,11 @@ impl Group {
             }
             Some(m) if m.state == MemberState::Joining => {
                 m.next = sync;
-                m.window += u32::from(window);
+                m.window = granted(m.window);
             }
             // An answer to a greeting that crossed its own: only what it grants is news.
             Some(m) => {
-                m.window = (m.window + u32::from(window)).min(u32::from(GROUP_WINDOW_ACTIVE));
+                m.window = granted(m.window);
                 self.reopen(out);
             }
         }

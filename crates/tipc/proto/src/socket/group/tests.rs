@@ -227,6 +227,28 @@ fn a_window_limits_the_sender_and_grows_when_the_reader_reads() {
 }
 
 #[test]
+fn a_window_that_is_wanted_back_is_given_back_but_for_a_small_one() {
+    let mut g = Group::new(request(1), Seq(0));
+    introduce(&mut g, PEER);
+    protocol(&mut g, PEER, GroupProtocolKind::Advertise { window: 300 });
+    let before = g.members[&PEER].window;
+    let out = protocol(&mut g, PEER, GroupProtocolKind::Reclaim);
+    let window = u16::try_from(before).unwrap();
+    assert_eq!(out.send, [(PEER, GroupProtocolKind::Remit { window })]);
+    assert_eq!(g.members[&PEER].window, u32::from(GROUP_WINDOW_IDLE));
+}
+
+#[test]
+fn greetings_without_end_grant_no_more_than_a_large_window() {
+    let mut g = Group::new(request(1), Seq(0));
+    for sync in 0..100_000u32 {
+        let join = GroupProtocolKind::Join { sync: Seq(sync as u16), window: u16::MAX };
+        protocol(&mut g, PEER, join);
+    }
+    assert_eq!(g.members[&PEER].window, u32::from(GROUP_WINDOW_ACTIVE));
+}
+
+#[test]
 fn large_windows_go_round_and_members_that_keep_them_stop_nobody() {
     let mut g = Group::new(request(1), Seq(0));
     for n in 0..40 {

@@ -1,0 +1,140 @@
+//! Promises that are put to the test only when somebody on the way changes a frame or takes out one kind of them.
+
+use core::time::Duration;
+
+use crossway_tipc_proto::addr::{NodeAddr, Port, Scope, ServiceRange};
+use crossway_tipc_proto::drops::DropReason;
+use crossway_tipc_proto::link::LinkDownReason;
+use crossway_tipc_proto::node::Event;
+use crossway_tipc_proto::socket::{Address, MulticastMethod, SocketError, SocketKind};
+use crossway_tipc_sim::{HostId, Network};
+
+const A: HostId = HostId(0);
+const B: HostId = HostId(1);
+const RANGE: ServiceRange = ServiceRange { service: 1000, lower: 0, upper: 9 };
+const SERVICE: Address = Address::Service { service: 1000, instance: 7, domain: NodeAddr(0) };
+
+/// Two nodes in contact, and a socket at each; that of the second is bound.
+fn pair(kind: SocketKind) -> (Network, Port, Port) {
+    let mut net = Network::new(1, 2, 1500, Duration::from_millis(1500));
+    net.start(A, false);
+    net.start(B, false);
+    net.run(Duration::from_secs(2));
+    let client = net.with(A, |node, _| node.open(kind)).unwrap().unwrap();
+    let server = net.with(B, |node, _| {
+        let port = node.open(kind).unwrap();
+        node.bind(port, RANGE, Scope::Cluster).unwrap();
+        port
+    });
+    net.run(Duration::from_millis(100));
+    net.take_events();
+    (net, client, server.unwrap())
+}
+
+fn user(frame: &[u8]) -> u8 {
+    frame[0] >> 1 & 15
+}
+
+/// Not in the sequence of a link: a broadcast, the first time.
+fn is_broadcast(frame: &[u8]) -> bool {
+    frame[1] & 0x10 != 0 && user(frame) < 4
+}
+
+fn drops(net: &mut Network, host: HostId, reason: DropReason) -> u64 {
+    net.with(host, |node, _| node.drops().get(reason)).unwrap()
+}
+
+/// Has a socket send multicasts by the broadcast link.
+fn broadcast(net: &mut Network, port: Port, text: &[u8]) {
+    net.with(A, |node, now| {
+        let mut options = node.socket_report(port).unwrap().options;
+        options.multicast = MulticastMethod::Broadcast;
+        node.set_options(port, options).unwrap();
+        node.send(now, port, Some(Address::Range(RANGE)), text).unwrap();
+    });
+}
+
+#[test]
+fn a_connection_whose_peer_answers_no_probe_is_ended() {
+    let (mut net, client, server) = pair(SocketKind::Stream);
+    net.with(B, |node, _| node.listen(server)).unwrap().unwrap();
+    net.with(A, |node, now| node.connect(now, client, Some(SERVICE), &[])).unwrap().unwrap_err();
+    net.run(Duration::from_millis(50));
+    let (accepted, _) = net.with(B, |node, now| node.accept(now, server)).unwrap().unwrap();
+    net.run(Duration::from_millis(50));
+    assert!(!net.with(A, |node, _| node.readiness(client)).unwrap().unwrap().hangup);
+    // Of messages about connections nothing arrives that could be understood.
+    net.meddler = Some(|_, frame| {
+        if user(frame) == 8 {
+            frame[4] |= 5 << 5;
+        }
+    });
+    let hangups = |net: &mut Network| {
+        let ours = net.with(A, |node, _| node.readiness(client)).unwrap().unwrap().hangup;
+        (ours, net.with(B, |node, _| node.readiness(accepted)).unwrap().unwrap().hangup)
+    };
+    net.run(Duration::from_secs(2 * 3_600 - 60));
+    assert_eq!(hangups(&mut net), (false, false));
+    net.run(Duration::from_secs(120));
+    assert_eq!(hangups(&mut net), (true, true));
+}
+
+#[test]
+fn a_broadcast_of_another_network_is_not_heard() {
+    let (mut net, client, server) = pair(SocketKind::Rdm);
+    net.meddler = Some(|_, frame| {
+        if is_broadcast(frame) {
+            frame[20..24].copy_from_slice(&4712u32.to_be_bytes());
+        }
+    });
+    let before = drops(&mut net, B, DropReason::WrongNetwork);
+    broadcast(&mut net, client, b"x");
+    net.run(Duration::from_micros(100));
+    assert_eq!(drops(&mut net, B, DropReason::WrongNetwork), before + 1);
+    let got = net.with(B, |node, now| node.recv(now, server, 10)).unwrap();
+    assert_eq!(got.unwrap_err(), SocketError::WouldBlock);
+}
+
+#[test]
+fn a_peer_that_never_gets_a_broadcast_is_given_up_and_found_again() {
+    let (mut net, client, _) = pair(SocketKind::Rdm);
+    net.meddler = Some(|to, frame| {
+        if to == B && user(frame) < 4 && frame.ends_with(b"never") {
+            frame.clear();
+        }
+    });
+    broadcast(&mut net, client, b"never");
+    net.run(Duration::from_secs(14));
+    assert!(net.take_events().iter().all(|(_, e)| !matches!(e, Event::PeerDown { .. })));
+    net.run(Duration::from_secs(6));
+    let events = net.take_events();
+    let gave_up = |(at, e): &(HostId, Event)| {
+        *at == A && matches!(e, Event::LinkDown { reason: LinkDownReason::ResendFailed, .. })
+    };
+    assert!(events.iter().any(gave_up), "{events:?}");
+    assert!(
+        events.iter().any(|(at, e)| *at == A && matches!(e, Event::PeerUp { .. })),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn a_message_that_was_sent_on_once_is_not_sent_on_again() {
+    for (already, delivered) in [(0, true), (1, false)] {
+        let (mut net, client, server) = pair(SocketKind::Rdm);
+        // A name that the sender leaves to this node to look up.
+        let there = Address::Service { service: 1000, instance: 7, domain: net.addr(B) };
+        if already == 1 {
+            net.meddler = Some(|_, frame| {
+                if user(frame) < 4 && frame.ends_with(b"sent on") {
+                    // Bits 21 to 24 of the second word count how often it was.
+                    frame[5] |= 0x20;
+                }
+            });
+        }
+        net.with(A, |node, now| node.send(now, client, Some(there), b"sent on")).unwrap().unwrap();
+        net.run(Duration::from_millis(50));
+        let got = net.with(B, |node, now| node.recv(now, server, 10)).unwrap();
+        assert_eq!(got.is_ok(), delivered, "{already}: {got:?}");
+    }
+}
