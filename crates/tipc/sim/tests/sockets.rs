@@ -187,6 +187,23 @@ fn node_scope_is_seen_on_its_node_only_and_a_domain_asks_that_node() {
 }
 
 #[test]
+fn the_cluster_and_the_zone_of_a_given_address_mean_every_node() {
+    let mut net = pair();
+    let (server, client) = (open(&mut net, A, SocketKind::Rdm), open(&mut net, B, SocketKind::Rdm));
+    bind(&mut net, A, server, 7, 7);
+    let own = net.addr(B).0;
+    for (domain, reaches) in
+        [(own & 0xffff_f000, true), (own & 0xff00_0000, true), (0x0200_1000, false)]
+    {
+        let to = Address::Service { service: 1000, instance: 7, domain: NodeAddr(domain) };
+        let known = net.with(B, |node, _| node.check_destination_for(client, Some(to))).unwrap();
+        assert_eq!(known.is_ok(), reaches, "{domain:#x}");
+        assert_eq!(send(&mut net, B, client, Some(to), b"x").is_ok(), reaches, "{domain:#x}");
+        assert_eq!(recv(&mut net, A, server).is_ok(), reaches, "{domain:#x}");
+    }
+}
+
+#[test]
 fn connections_work_both_ways_within_and_between_nodes() {
     for kind in [SocketKind::Seqpacket, SocketKind::Stream] {
         for (from, to) in [(A, B), (B, A), (A, A)] {

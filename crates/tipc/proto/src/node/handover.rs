@@ -184,6 +184,12 @@ impl Node {
 
     /// The same for a socket that is in no group.
     fn check_destination(&self, dest: Address) -> Result<(), SocketError> {
+        let dest = match dest {
+            Address::Service { service, instance, domain } => {
+                Address::Service { service, instance, domain: self.lookup_domain(domain) }
+            }
+            other => other,
+        };
         let found = match dest {
             Address::Socket(to) => self.is_reachable(to.node),
             Address::Service { service, instance, domain } if domain == Default::default() => {

@@ -160,6 +160,18 @@ impl Node {
         Ok((to.node, self.encode(&message)))
     }
 
+    /// The node that is to look a name up; 0 for this one, in the whole cluster. For a node with a given address <Z.C.0> and <Z.0.0> of that
+    /// mean the cluster, as for a kernel after `tipc node set address`: programs older than Linux 4.17 write so (libzmq among them).
+    pub(super) fn lookup_domain(&self, domain: NodeAddr) -> NodeAddr {
+        const CLUSTER: u32 = 0xffff_f000;
+        const ZONE: u32 = 0xff00_0000;
+        let around = |own: NodeAddr| [own.0 & CLUSTER, own.0 & ZONE].contains(&domain.0);
+        match self.cfg.addr {
+            Some(own) if domain != own && around(own) => NodeAddr(0),
+            _ => domain,
+        }
+    }
+
     /// The socket whose turn it is, or port 0 on the node that is to look.
     fn resolve(
         &mut self,
@@ -168,6 +180,7 @@ impl Node {
         domain: NodeAddr,
     ) -> Option<(SocketAddr, u8)> {
         let own = self.own();
+        let domain = self.lookup_domain(domain);
         if domain == NodeAddr(0) {
             return self.names.lookup(service, instance, None).map(|to| (to, LOOKUP_CLUSTER));
         }
