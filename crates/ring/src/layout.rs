@@ -50,6 +50,12 @@ pub fn payload_len(word: u64, sequence: u64) -> Option<usize> {
     (word == header(sequence, payload)).then_some(payload)
 }
 
+/// The payload length that a header word states, whichever record's it is; `None` if it is no header.
+#[inline]
+pub fn stated_len(word: u64) -> Option<usize> {
+    (word & VALID != 0).then_some((word & 0xffff_ffff) as usize)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +67,7 @@ mod tests {
                 let word = header(sequence, payload);
                 assert_ne!(word, 0);
                 assert_eq!(payload_len(word, sequence), Some(payload));
+                assert_eq!(stated_len(word), Some(payload));
                 assert_eq!(payload_len(word, sequence.wrapping_add(1)), None);
             }
         }

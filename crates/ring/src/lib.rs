@@ -39,20 +39,31 @@
 //! code does: the bytes may change between two looks, nothing else. Who must decide upon untrusted content therefore uses
 //! a receiving call that copies once, and looks at the copy.
 
+//! # Several consumers
+//!
+//! [`shared_rx`] is a receiving end for several threads and processes, which take turns ([`process_lock`]); [`doorbell`] lets them wait for it
+//! by a socket that they have anyway.
+
 #![allow(unsafe_code)]
 
 pub mod bell;
 pub mod consumer;
 pub mod contract;
+pub mod doorbell;
 #[cfg(not(loom))]
 pub mod heap;
 pub mod layout;
 pub mod memory;
 pub mod pace;
 pub mod place;
+#[cfg(not(loom))]
+pub mod process_lock;
 pub mod producer;
 #[cfg(not(loom))]
+pub mod receiver;
+#[cfg(not(loom))]
 pub mod region;
+pub mod shared_rx;
 pub mod sync;
 
 pub use bell::Bell;
@@ -60,3 +71,4 @@ pub use consumer::RingRx;
 pub use contract::{Deadline, RecvError, SendError, Wait};
 pub use memory::RingMemory;
 pub use producer::RingTx;
+pub use shared_rx::SharedRx;

@@ -8,7 +8,7 @@ use crate::bell::{Bell, SLICE};
 use crate::layout::{ASLEEP, AWAKE, CLOSED, HEADER, header, record_len};
 use crate::memory::RingMemory;
 use crate::pace::{Budget, Pace};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fence};
 use crate::{Deadline, SendError, Wait};
 
 /// How long a sender that sleeps for room holds out for a good part of the ring, so that it is woken once per batch;
@@ -76,6 +76,41 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
     /// The memory.
     pub fn memory(&self) -> &M {
         &self.memory
+    }
+
+    /// Where the next record will start.
+    pub const fn position(&self) -> u64 {
+        self.tail
+    }
+
+    /// Up to where the consumer has freed the room: records that end there or before were taken.
+    ///
+    /// # Errors
+    /// [`SendError::Os`] when no correct consumer could have freed that.
+    pub fn freed(&mut self) -> Result<u64, SendError> {
+        self.read_head()?;
+        Ok(self.head_seen)
+    }
+
+    /// Waits for room without sleeping: asks the consumer to ring once a message of `len` bytes finds room and half of the ring is free. True when a
+    /// message of that length has room by now; then nothing was asked.
+    ///
+    /// # Errors
+    /// As [`RingTx::freed`].
+    pub fn ask_for_room(&mut self, len: usize) -> Result<bool, SendError> {
+        let claim = self.plan(len);
+        let least = (claim.end + HEADER as u64).saturating_sub(self.capacity);
+        let plenty = least.max(self.tail.saturating_sub(self.capacity / 2));
+        self.memory.head_wanted().store(plenty, Ordering::Relaxed);
+        self.memory.producer_state().store(ASLEEP, Ordering::Release);
+        // Either we see what the consumer has just freed, or it sees that we wait.
+        fence(Ordering::SeqCst);
+        self.read_head()?;
+        let room = self.fits(&claim);
+        if room {
+            self.memory.producer_state().store(AWAKE, Ordering::Relaxed);
+        }
+        Ok(room)
     }
 
     /// Sends a message of `len` bytes that `fill` writes in place, if there is room now.

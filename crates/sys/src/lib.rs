@@ -40,6 +40,7 @@ pub mod proc;
 pub mod procfs;
 pub mod protocol_counters;
 pub mod random;
+pub mod record_lock;
 pub mod records;
 pub mod seccomp;
 pub mod shm;

@@ -1,0 +1,170 @@
+//! A lock in shared memory among threads of several processes, of which one may be killed while it holds it.
+//!
+//! A robust mutex of the C library would do the same with pointers of each process in the shared memory, where another process could change them. Here the lock word
+//! names its holder by a number, and a process that has such a number claims the octet of that number in the memory's file
+//! ([`crossway_sys::record_lock`]). Who waits long asks the kernel whether the holder's claim still stands, and takes the lock over if it does not.
+
+use std::os::fd::OwnedFd;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossway_sys::{Errno, OsError, fork_mark, futex, random, record_lock};
+
+/// Somebody sleeps until the lock is free.
+const WAITERS: u32 = 1 << 31;
+
+/// Looks before sleeping: a turn is short.
+const SPINS: u32 = 100;
+
+/// How often who waits asks whether the holder lives.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// The words of a lock, in the shared memory.
+pub trait LockWords {
+    /// 0, or the holder's number.
+    fn holder(&self) -> &AtomicU32;
+    /// Numbers given so far.
+    fn numbers(&self) -> &AtomicU32;
+}
+
+/// A process's view of a lock.
+#[derive(Debug)]
+pub struct ProcessLock<W: LockWords> {
+    words: W,
+    /// The memory's file, which carries the claims.
+    file: OwnedFd,
+    /// The number that this process has, behind the mark of the process that has it: a child of fork needs one of its own.
+    member: AtomicU64,
+}
+
+/// A lock that is held.
+pub struct Held<'a> {
+    word: &'a AtomicU32,
+    /// The last holder died with it.
+    pub orphaned: bool,
+}
+
+/// A number that stands for this process and is another one in a child of fork.
+fn process_mark() -> Result<u32, Errno> {
+    static WORDS: LazyLock<Option<&'static [AtomicU32; fork_mark::WORDS]>> =
+        LazyLock::new(|| fork_mark::words().ok());
+    let word = &WORDS.ok_or(Errno::NOSYS)?[0];
+    let mark = word.load(Ordering::Relaxed);
+    if mark != 0 {
+        return Ok(mark);
+    }
+    let fresh = random::unguessable().map_err(|error| errno_of(&error))?;
+    let fresh = (fresh as u32).max(1);
+    match word.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => Ok(fresh),
+        Err(other) => Ok(other),
+    }
+}
+
+fn errno_of(error: &OsError) -> Errno {
+    Errno::from_raw_os_error(error.errno())
+}
+
+impl<W: LockWords> ProcessLock<W> {
+    /// Takes part in the lock whose words lie in the memory of this file. The process must not close another descriptor of the file while it uses the lock.
+    ///
+    /// # Errors
+    /// Why the system gives no claim on the file (ENOLCK), or cannot mark what a fork makes.
+    pub fn join(words: W, file: OwnedFd) -> Result<Self, Errno> {
+        let lock = Self { words, file, member: AtomicU64::new(0) };
+        lock.member()?;
+        Ok(lock)
+    }
+
+    /// The words.
+    pub const fn words(&self) -> &W {
+        &self.words
+    }
+
+    /// This process's number.
+    #[inline]
+    fn member(&self) -> Result<u32, Errno> {
+        let mark = process_mark()?;
+        let member = self.member.load(Ordering::Relaxed);
+        if (member >> 32) as u32 == mark { Ok(member as u32) } else { self.enrol(mark, member) }
+    }
+
+    #[cold]
+    fn enrol(&self, mark: u32, seen: u64) -> Result<u32, Errno> {
+        let number = loop {
+            let number = self.words.numbers().fetch_add(1, Ordering::Relaxed) % WAITERS;
+            if number != 0 {
+                break number;
+            }
+        };
+        record_lock::claim(&self.file, number.into())?;
+        let fresh = u64::from(mark) << 32 | u64::from(number);
+        // Of two threads one wins: a process must know its own number, since it cannot see its own claims.
+        match self.member.compare_exchange(seen, fresh, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => Ok(number),
+            Err(other) => Ok(other as u32),
+        }
+    }
+
+    /// Waits until nobody else has the lock.
+    ///
+    /// # Errors
+    /// Why a child of fork cannot take part (ENOLCK), or the system does not let it sleep.
+    #[inline]
+    pub fn hold(&self) -> Result<Held<'_>, Errno> {
+        let me = self.member()?;
+        let word = self.words.holder();
+        match word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Ok(Held { word, orphaned: false }),
+            Err(_) => self.wait(me),
+        }
+    }
+
+    #[cold]
+    fn wait(&self, me: u32) -> Result<Held<'_>, Errno> {
+        let word = self.words.holder();
+        for _ in 0..SPINS {
+            if word.load(Ordering::Relaxed) == 0
+                && word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                return Ok(Held { word, orphaned: false });
+            }
+            std::hint::spin_loop();
+        }
+        loop {
+            // There may be others that sleep: who comes from here leaves the sign that somebody does.
+            let seen = word.load(Ordering::Relaxed);
+            let then = if seen == 0 { me | WAITERS } else { seen | WAITERS };
+            if seen != then
+                && word.compare_exchange(seen, then, Ordering::Acquire, Ordering::Relaxed).is_err()
+            {
+                continue;
+            }
+            if seen == 0 {
+                return Ok(Held { word, orphaned: false });
+            }
+            futex::wait(word, then, Some(GLANCE)).map_err(|error| errno_of(&error))?;
+            let holder = then & !WAITERS;
+            if word.load(Ordering::Relaxed) == then
+                && holder != me
+                && !record_lock::is_claimed(&self.file, holder.into())?
+                && word
+                    .compare_exchange(then, me | WAITERS, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return Ok(Held { word, orphaned: true });
+            }
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.word.swap(0, Ordering::Release) & WAITERS != 0 {
+            // Who is not woken looks by itself, later.
+            let _ = futex::wake(self.word);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The words of a shared receiving end and its lock, where they lie in a mapping.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crossway_sys::shm::Mapping;
+
+use crate::process_lock::LockWords;
+use crate::shared_rx::ReceiverWords;
+
+/// As it lies in the memory: what the producer writes too on lines of its own, away from what the consumers alone change.
+#[repr(C, align(128))]
+struct Words {
+    bell: AtomicU32,
+    _apart: [u8; 124],
+    holder: AtomicU32,
+    numbers: AtomicU32,
+    bells_eaten: AtomicU32,
+    begun: AtomicU32,
+    part: AtomicU64,
+}
+
+/// Octets that the words take.
+pub const LEN: usize = size_of::<Words>();
+
+/// The words of one receiving end.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    mapping: Arc<Mapping>,
+    words: *const Words,
+}
+
+// SAFETY: the pointer leads into the mapping, which the value keeps alive and which is not bound to a thread, and to nothing but atomics.
+unsafe impl Send for Receiver {}
+// SAFETY: as above.
+unsafe impl Sync for Receiver {}
+
+impl Receiver {
+    /// The words at an offset of a mapping, all 0 when it was made.
+    ///
+    /// # Panics
+    /// If they would not lie within it or not on a line of their own.
+    pub fn at(mapping: Arc<Mapping>, offset: usize) -> Self {
+        assert!(offset.is_multiple_of(align_of::<Words>()), "the words lie askew");
+        assert!(offset + LEN <= mapping.len(), "the words lie beyond the mapping");
+        // SAFETY: within the mapping, as just asserted; mappings start at a page.
+        let words = unsafe { mapping.start().as_ptr().add(offset) }.cast_const().cast();
+        Self { mapping, words }
+    }
+
+    #[inline]
+    fn words(&self) -> &Words {
+        // SAFETY: within the mapping, which lives as long as `self`; only atomics and octets that nobody looks at, for which every bit pattern is valid.
+        unsafe { &*self.words }
+    }
+
+    /// Whether the consumers have read all that came before the ring was there: 0 or 1.
+    pub fn begun(&self) -> &AtomicU32 {
+        &self.words().begun
+    }
+
+    /// The memory.
+    pub const fn mapping(&self) -> &Arc<Mapping> {
+        &self.mapping
+    }
+}
+
+impl ReceiverWords for Receiver {
+    #[inline]
+    fn bell(&self) -> &AtomicU32 {
+        &self.words().bell
+    }
+
+    #[inline]
+    fn bells_eaten(&self) -> &AtomicU32 {
+        &self.words().bells_eaten
+    }
+
+    #[inline]
+    fn part(&self) -> &AtomicU64 {
+        &self.words().part
+    }
+}
+
+impl LockWords for Receiver {
+    #[inline]
+    fn holder(&self) -> &AtomicU32 {
+        &self.words().holder
+    }
+
+    #[inline]
+    fn numbers(&self) -> &AtomicU32 {
+        &self.words().numbers
+    }
+}

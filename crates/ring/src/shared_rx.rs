@@ -1,0 +1,228 @@
+//! The receiving end of a ring for several consumers, threads and processes, of which one has its turn at a time.
+//!
+//! Nothing of where they stand is kept by any of them: the position is the ring's own head, and what was taken of the record there (by those who read octets
+//! and not records) is one more shared word. A turn changes one word when it takes something, and then it is done: a consumer that is killed has taken it or
+//! has not. Who has the turn is not this module's business; [`SharedRx::turn`] asks for the guard of whatever lock keeps the others out.
+
+use crate::doorbell;
+use crate::layout::{ASLEEP, AWAKE, HEADER, record_len, stated_len};
+use crate::memory::RingMemory;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Octets of one record of which parts can be taken: less than this.
+pub const PART_MAX: u64 = 1 << PART_BITS;
+const PART_BITS: u32 = 20;
+
+/// The words that consumers share beside the ring's own.
+pub trait ReceiverWords {
+    /// Where the bell is ([`doorbell`]). The producer writes it too.
+    fn bell(&self) -> &AtomicU32;
+    /// Bells taken out of the socket.
+    fn bells_eaten(&self) -> &AtomicU32;
+    /// What was taken of a record: the record's position, and octets in the low [`PART_BITS`] bits.
+    fn part(&self) -> &AtomicU64;
+}
+
+/// The ring holds what no correct producer writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the header at position {position} reads {word:#018x}, which is no record of a ring of messages up to {max_message} bytes"
+)]
+pub struct Damaged {
+    /// Where.
+    pub position: u64,
+    /// What is there.
+    pub word: u64,
+    /// What would fit.
+    pub max_message: usize,
+}
+
+/// The record at the head.
+#[derive(Clone, Copy, Debug)]
+pub struct Front {
+    position: u64,
+    offset: usize,
+    len: usize,
+    taken: usize,
+}
+
+impl Front {
+    /// Octets of it that were not taken yet.
+    pub const fn left(&self) -> usize {
+        self.len - self.taken
+    }
+}
+
+/// The receiving end of a ring that several share.
+pub struct SharedRx<M: RingMemory, W: ReceiverWords> {
+    memory: M,
+    words: W,
+}
+
+impl<M: RingMemory, W: ReceiverWords> SharedRx<M, W> {
+    /// The receiving end of a ring whose producer began with it.
+    pub const fn new(memory: M, words: W) -> Self {
+        Self { memory, words }
+    }
+
+    /// The words.
+    pub const fn words(&self) -> &W {
+        &self.words
+    }
+
+    /// One consumer's turn, for as long as it holds the guard that keeps the others out. `G` is only held.
+    pub const fn turn<G>(&self, guard: G) -> Turn<'_, M, W, G> {
+        Turn { rx: self, _guard: guard }
+    }
+}
+
+/// One consumer's turn.
+pub struct Turn<'a, M: RingMemory, W: ReceiverWords, G> {
+    rx: &'a SharedRx<M, W>,
+    _guard: G,
+}
+
+impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
+    #[inline]
+    fn place(&self) -> (u64, usize) {
+        let position = self.rx.memory.head().load(Ordering::Acquire);
+        // Whatever another consumer may have written there, the offset lies within the ring.
+        (position, (position % self.rx.memory.capacity() as u64) as usize & !(HEADER - 1))
+    }
+
+    /// Whether nothing is published.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        let (_, offset) = self.place();
+        self.rx.memory.header(offset).load(Ordering::Acquire) == 0
+    }
+
+    /// The next record, if it is published.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    #[inline]
+    pub fn front(&self) -> Result<Option<Front>, Damaged> {
+        let (position, offset) = self.place();
+        let word = self.rx.memory.header(offset).load(Ordering::Acquire);
+        if word == 0 {
+            return Ok(None);
+        }
+        let max_message = self.rx.memory.max_message();
+        match stated_len(word) {
+            Some(len) if len <= max_message => {
+                let part = self.rx.words.part().load(Ordering::Relaxed);
+                let taken = (part % PART_MAX) as usize;
+                let mine = part >> PART_BITS == part_of(position) && taken <= len;
+                Ok(Some(Front { position, offset, len, taken: if mine { taken } else { 0 } }))
+            }
+            _ => Err(Damaged { position, word, max_message }),
+        }
+    }
+
+    /// The record behind another one, if it is published; for looking ahead.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn after(&self, front: &Front) -> Result<Option<Front>, Damaged> {
+        let position = front.position.wrapping_add(record_len(front.offset, front.len) as u64);
+        let offset = (position % self.rx.memory.capacity() as u64) as usize & !(HEADER - 1);
+        let word = self.rx.memory.header(offset).load(Ordering::Acquire);
+        let max_message = self.rx.memory.max_message();
+        match stated_len(word) {
+            _ if word == 0 => Ok(None),
+            Some(len) if len <= max_message => Ok(Some(Front { position, offset, len, taken: 0 })),
+            _ => Err(Damaged { position, word, max_message }),
+        }
+    }
+
+    /// Shows what is left of a record. The producer may be hostile: what is shown may change while it is looked at.
+    #[inline]
+    pub fn with<R>(&self, front: &Front, read: impl FnOnce(&[u8]) -> R) -> R {
+        let start = front.offset + HEADER;
+        // SAFETY: the length was checked against the longest message, for which the capacity has room behind any offset within it; the record is published,
+        // and is freed only by who has the turn.
+        unsafe { self.rx.memory.with(start, front.len, |octets| read(&octets[front.taken..])) }
+    }
+
+    /// Takes some of what is left of a record; all of it takes the record.
+    #[inline]
+    pub fn take_part(&mut self, front: &Front, octets: usize) {
+        if octets >= front.left() {
+            return self.take(front);
+        }
+        let taken = (front.taken + octets) as u64;
+        self.rx.words.part().store(part_of(front.position) << PART_BITS | taken, Ordering::Relaxed);
+    }
+
+    /// Takes the record: its room is free.
+    #[inline]
+    pub fn take(&mut self, front: &Front) {
+        let end = front.position.wrapping_add(record_len(front.offset, front.len) as u64);
+        self.rx.memory.head().store(end, Ordering::Release);
+    }
+
+    /// Whether the producer waits for room and there is enough now. Who is told so wakes it. A producer that begins to wait just now may be missed: there
+    /// is something in the ring then, and whoever takes that asks again; [`Turn::emptied`] misses nobody.
+    #[inline]
+    pub fn producer_wants_waking(&mut self) -> bool {
+        let state = self.rx.memory.producer_state();
+        state.load(Ordering::Relaxed) == ASLEEP && self.wakes_producer()
+    }
+
+    #[cold]
+    fn wakes_producer(&self) -> bool {
+        let state = self.rx.memory.producer_state();
+        // Pairs with the producer's release store of its state, so that the mark is the one that belongs to this sleep.
+        state.load(Ordering::Acquire) == ASLEEP
+            && self.place().0 >= self.rx.memory.head_wanted().load(Ordering::Relaxed)
+            && state.compare_exchange(ASLEEP, AWAKE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// [`doorbell::is_heard`].
+    ///
+    /// # Errors
+    /// Those of the bells.
+    #[inline]
+    pub fn is_heard<B: doorbell::Bells>(&self, seen: bool, bells: &B) -> Result<bool, B::Error> {
+        doorbell::is_heard(self.rx.words.bell(), seen, bells)
+    }
+
+    /// The ring was seen empty: [`doorbell::emptied`]. Returns whether the producer waits for room and is to be woken.
+    ///
+    /// # Errors
+    /// Those of the bells.
+    #[inline]
+    pub fn emptied<B: doorbell::Bells>(&mut self, bells: &B) -> Result<bool, B::Error> {
+        doorbell::emptied(self.rx.words.bell(), bells)?;
+        // Nobody may come again before the producer goes on: either we see that it waits, or it sees the room.
+        fence(Ordering::SeqCst);
+        Ok(self.producer_wants_waking())
+    }
+
+    /// [`doorbell::settle`].
+    ///
+    /// # Errors
+    /// Those of the bells.
+    pub fn settle<B: doorbell::Bells>(&mut self, bells: &B) -> Result<(), B::Error> {
+        doorbell::settle(self.rx.words.bell(), bells)
+    }
+
+    /// [`doorbell::eat_stray`].
+    ///
+    /// # Errors
+    /// Those of the bells.
+    pub fn eat_stray<B: doorbell::Bells>(&mut self, bells: &B) -> Result<bool, B::Error> {
+        doorbell::eat_stray(self.rx.words.bell(), bells)
+    }
+
+    /// Bells taken out so far: as long as it stays the same, a bell that was seen is still there.
+    pub fn bells_eaten(&self) -> u32 {
+        self.rx.words.bells_eaten().load(Ordering::Relaxed)
+    }
+}
+
+/// A record's position as it stands in the word of the part. It wraps after 2^47 octets; by then the word was written anew, or nobody takes parts.
+fn part_of(position: u64) -> u64 {
+    (position / HEADER as u64) & (u64::MAX >> PART_BITS)
+}

@@ -1,0 +1,458 @@
+//! The bell and the shared receiving end under loom: every interleaving and every permitted reordering of small cases, and a consumer that is killed anywhere.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p crossway-ring --test loom_doorbell --release`
+//!
+//! A message that waits while the socket does not poll readable is a deadlock, which loom reports, since the model's poll never times out. A
+//! socket that polls readable for nothing fails an assertion at the end.
+#![cfg(loom)]
+#![allow(unsafe_code)]
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use crossway_ring::bell::Bell;
+use crossway_ring::doorbell::{self, Bells, Presence, QUIET};
+use crossway_ring::layout::least_capacity;
+use crossway_ring::shared_rx::{ReceiverWords, SharedRx};
+use crossway_ring::{RingMemory, RingTx, SendError, Wait};
+use crossway_sys::OsError;
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+
+const MAX: usize = 8;
+
+/// One word of the ring: the same eight octets as an atomic header and as plain payload.
+struct Word {
+    header: AtomicU64,
+    payload: UnsafeCell<u64>,
+}
+
+/// The socket's queue towards the program, and the counter by which the program asks for room.
+#[derive(Default)]
+struct Queue {
+    bells: u32,
+    ended: bool,
+    room: bool,
+    /// A consumer was killed in its turn.
+    orphaned: bool,
+}
+
+struct Inner {
+    words: Vec<Word>,
+    head: AtomicU64,
+    head_wanted: AtomicU64,
+    producer_state: AtomicU32,
+    consumer_state: AtomicU32,
+    bell: AtomicU32,
+    eaten: AtomicU32,
+    part: AtomicU64,
+    queue: (Mutex<Queue>, Condvar),
+    turn: Mutex<()>,
+}
+
+// SAFETY: loom checks each access to the payload.
+unsafe impl Sync for Inner {}
+// SAFETY: plain octets and atomics.
+unsafe impl Send for Inner {}
+
+#[derive(Clone)]
+struct Shared(Arc<Inner>);
+
+impl Shared {
+    fn new(capacity: usize) -> Self {
+        assert!(capacity >= least_capacity(MAX, 8));
+        let words = (0..capacity / 8)
+            .map(|_| Word { header: AtomicU64::new(0), payload: UnsafeCell::new(0) })
+            .collect();
+        Self(Arc::new(Inner {
+            words,
+            head: AtomicU64::new(0),
+            head_wanted: AtomicU64::new(0),
+            producer_state: AtomicU32::new(0),
+            consumer_state: AtomicU32::new(0),
+            bell: AtomicU32::new(QUIET),
+            eaten: AtomicU32::new(0),
+            part: AtomicU64::new(0),
+            queue: (Mutex::new(Queue::default()), Condvar::new()),
+            turn: Mutex::new(()),
+        }))
+    }
+
+    fn word(&self, at: usize) -> &Word {
+        &self.0.words[at / 8 % self.0.words.len()]
+    }
+
+    /// Wakes nobody.
+    fn look<R>(&self, look: impl FnOnce(&mut Queue) -> R) -> R {
+        look(&mut self.0.queue.0.lock().unwrap())
+    }
+
+    fn queue<R>(&self, change: impl FnOnce(&mut Queue) -> R) -> R {
+        let result = change(&mut self.0.queue.0.lock().unwrap());
+        self.0.queue.1.notify_all();
+        result
+    }
+
+    /// Sleeps until the queue says so.
+    fn poll(&self, until: impl Fn(&Queue) -> bool) {
+        let (lock, condvar) = &self.0.queue;
+        let mut queue = lock.lock().unwrap();
+        while !until(&queue) {
+            queue = condvar.wait(queue).unwrap();
+        }
+    }
+}
+
+// SAFETY: a model; the words are what both ends share.
+unsafe impl RingMemory for Shared {
+    fn capacity(&self) -> usize {
+        self.0.words.len() * 8
+    }
+
+    fn max_message(&self) -> usize {
+        MAX
+    }
+
+    fn head(&self) -> &AtomicU64 {
+        &self.0.head
+    }
+
+    fn head_wanted(&self) -> &AtomicU64 {
+        &self.0.head_wanted
+    }
+
+    fn producer_state(&self) -> &AtomicU32 {
+        &self.0.producer_state
+    }
+
+    fn consumer_state(&self) -> &AtomicU32 {
+        &self.0.consumer_state
+    }
+
+    fn header(&self, offset: usize) -> &AtomicU64 {
+        &self.word(offset).header
+    }
+
+    unsafe fn with<R>(&self, offset: usize, len: usize, read: impl FnOnce(&[u8]) -> R) -> R {
+        // SAFETY: loom reports the race if the caller's promise does not hold.
+        let octets = self.word(offset).payload.with(|p| unsafe { *p }).to_ne_bytes();
+        read(&octets[..len])
+    }
+
+    unsafe fn with_mut<R>(
+        &self,
+        offset: usize,
+        len: usize,
+        write: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        let mut octets = [0; 8];
+        let result = write(&mut octets[..len]);
+        // SAFETY: as above.
+        self.word(offset).payload.with_mut(|p| unsafe { *p = u64::from_ne_bytes(octets) });
+        result
+    }
+}
+
+impl ReceiverWords for Shared {
+    fn bell(&self) -> &AtomicU32 {
+        &self.0.bell
+    }
+
+    fn bells_eaten(&self) -> &AtomicU32 {
+        &self.0.eaten
+    }
+
+    fn part(&self) -> &AtomicU64 {
+        &self.0.part
+    }
+}
+
+/// The producer's bell is not the ring's but the socket's.
+struct NoBell;
+
+impl Bell for NoBell {
+    fn light_fence(&self) {}
+
+    fn heavy_fence(&self) -> Result<(), OsError> {
+        Ok(())
+    }
+
+    fn sleep(&self, _own_state: &AtomicU32, _limit: Option<Duration>) -> Result<(), OsError> {
+        Ok(())
+    }
+
+    fn ring(&self, _other_state: &AtomicU32) -> Result<(), OsError> {
+        Ok(())
+    }
+
+    fn peer_gone(&self) -> Result<bool, OsError> {
+        Ok(false)
+    }
+}
+
+/// Killed.
+#[derive(Debug)]
+struct Dead;
+
+/// A consumer's end of the socket. It is killed before its step number `fuse`.
+struct Socket<'a> {
+    shared: &'a Shared,
+    steps_left: std::cell::Cell<u32>,
+}
+
+impl Socket<'_> {
+    fn step(&self) -> Result<(), Dead> {
+        let left = self.steps_left.get();
+        if left == 0 {
+            return Err(Dead);
+        }
+        self.steps_left.set(left - 1);
+        Ok(())
+    }
+}
+
+impl Bells for Socket<'_> {
+    type Error = Dead;
+
+    fn presence(&self) -> Result<Presence, Dead> {
+        self.step()?;
+        Ok(self.shared.look(|queue| match (queue.bells, queue.ended) {
+            (0, true) => Presence::End,
+            (0, false) => Presence::Nothing,
+            _ => Presence::Bell,
+        }))
+    }
+
+    fn eat(&self) -> Result<(), Dead> {
+        self.step()?;
+        self.shared.queue(|queue| {
+            queue.bells = queue.bells.checked_sub(1).expect("a bell is there when it is eaten");
+        });
+        self.shared.0.eaten.fetch_add(1, Ordering::Relaxed);
+        // Before what follows, too.
+        self.step()
+    }
+
+    fn ring_is_empty(&self) -> Result<bool, Dead> {
+        self.step()?;
+        let head = self.shared.0.head.load(Ordering::Acquire) as usize;
+        Ok(self.shared.word(head).header.load(Ordering::Acquire) == 0)
+    }
+}
+
+/// What a program's receiving call does: one message, or `None` at the end.
+fn receive(shared: &Shared, fuse: u32) -> Result<Option<u64>, Dead> {
+    let rx = SharedRx::new(shared.clone(), shared.clone());
+    let socket = Socket { shared, steps_left: std::cell::Cell::new(fuse) };
+    let mut waited = None;
+    loop {
+        {
+            let guard = shared.0.turn.lock().unwrap();
+            let mut turn = rx.turn(guard);
+            if shared.look(|queue| std::mem::take(&mut queue.orphaned)) {
+                turn.settle(&socket)?;
+            }
+            let outcome = attempt(shared, &mut turn, &socket, waited);
+            if outcome.is_err() {
+                shared.look(|queue| queue.orphaned = true);
+            }
+            match outcome? {
+                Attempt::Took(value) => return Ok(Some(value)),
+                Attempt::Ended => return Ok(None),
+                Attempt::Nothing => waited = Some(turn.bells_eaten()),
+            }
+        }
+        shared.poll(|queue| queue.bells > 0 || queue.ended);
+    }
+}
+
+enum Attempt {
+    Took(u64),
+    Nothing,
+    Ended,
+}
+
+fn attempt<G>(
+    shared: &Shared,
+    turn: &mut crossway_ring::shared_rx::Turn<'_, Shared, Shared, G>,
+    socket: &Socket<'_>,
+    waited: Option<u32>,
+) -> Result<Attempt, Dead> {
+    if let Some(front) = turn.front().unwrap() {
+        let seen = waited == Some(turn.bells_eaten());
+        if !turn.is_heard(seen, socket)? {
+            return Ok(Attempt::Nothing);
+        }
+        let value = turn.with(&front, |octets| u64::from_ne_bytes(octets.try_into().unwrap()));
+        turn.take(&front);
+        let mut wake = turn.producer_wants_waking();
+        if turn.is_empty() {
+            // The message has been taken, and its receiver is told of it, whether or not it lives on.
+            wake |= turn.emptied(socket).unwrap_or_else(|Dead| {
+                shared.look(|queue| queue.orphaned = true);
+                false
+            });
+        }
+        if wake {
+            shared.queue(|queue| queue.room = true);
+        }
+        return Ok(Attempt::Took(value));
+    }
+    if turn.emptied(socket)? {
+        shared.queue(|queue| queue.room = true);
+    }
+    if waited.is_some() {
+        match socket.presence()? {
+            Presence::Bell if turn.is_empty() => {
+                turn.eat_stray(socket)?;
+            }
+            Presence::End if turn.is_empty() => return Ok(Attempt::Ended),
+            _ => {}
+        }
+    }
+    Ok(Attempt::Nothing)
+}
+
+const FOREVER: u32 = u32::MAX;
+
+fn ring(shared: &Shared, tx: &mut RingTx<Shared, NoBell>) {
+    let Ok(_) = doorbell::announce(
+        shared.bell(),
+        || tx.freed().unwrap() == tx.position(),
+        || {
+            shared.queue(|queue| queue.bells += 1);
+            Ok::<_, Infallible>(())
+        },
+    );
+}
+
+/// What tipcd does: batches of messages, of which each is announced once; then the end.
+fn produce(shared: &Shared, batches: &[u64]) {
+    let mut tx = RingTx::new(shared.clone(), NoBell, Wait::Block);
+    let mut value = 0;
+    for batch in batches {
+        for _ in 0..*batch {
+            loop {
+                match tx.try_send_with(8, |to| to.copy_from_slice(&u64::to_ne_bytes(value))) {
+                    Ok(()) => break,
+                    Err(SendError::Full) => {
+                        ring(shared, &mut tx);
+                        if !tx.ask_for_room(8).unwrap() {
+                            shared.poll(|queue| queue.room);
+                        }
+                        shared.look(|queue| queue.room = false);
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            value += 1;
+        }
+        ring(shared, &mut tx);
+    }
+}
+
+/// Nothing is left that anybody would look for.
+fn assert_quiet(shared: &Shared) {
+    assert_eq!(shared.0.bell.load(Ordering::SeqCst), QUIET);
+    assert_eq!(shared.look(|queue| queue.bells), 0, "the socket polls readable for nothing");
+}
+
+fn model(preemptions: usize, case: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 50_000;
+    builder.check(case);
+}
+
+#[test]
+fn each_batch_is_heard_and_nothing_rings_for_nothing() {
+    model(3, || {
+        let shared = Shared::new(256);
+        let tipcd = {
+            let shared = shared.clone();
+            thread::spawn(move || produce(&shared, &[1, 2, 1]))
+        };
+        for value in 0..4 {
+            assert_eq!(receive(&shared, FOREVER).unwrap(), Some(value));
+        }
+        tipcd.join().unwrap();
+        assert_quiet(&shared);
+    });
+}
+
+#[test]
+fn a_full_ring_goes_on_when_the_consumer_made_room() {
+    model(2, || {
+        let shared = Shared::new(least_capacity(MAX, 8));
+        let tipcd = {
+            let shared = shared.clone();
+            thread::spawn(move || produce(&shared, &[5]))
+        };
+        for value in 0..5 {
+            assert_eq!(receive(&shared, FOREVER).unwrap(), Some(value));
+        }
+        tipcd.join().unwrap();
+        assert_quiet(&shared);
+    });
+}
+
+#[test]
+fn two_consumers_share_what_comes_and_both_hear_the_end() {
+    model(2, || {
+        let shared = Shared::new(256);
+        let tipcd = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                produce(&shared, &[1, 2]);
+                shared.queue(|queue| queue.ended = true);
+            })
+        };
+        let consume = |shared: Shared| {
+            move || {
+                let mut got = Vec::new();
+                while let Some(value) = receive(&shared, FOREVER).unwrap() {
+                    got.push(value);
+                }
+                got
+            }
+        };
+        let other = thread::spawn(consume(shared.clone()));
+        let mut got = consume(shared.clone())();
+        assert!(got.is_sorted());
+        got.extend(other.join().unwrap());
+        got.sort_unstable();
+        assert_eq!(got, [0, 1, 2]);
+        tipcd.join().unwrap();
+    });
+}
+
+#[test]
+fn a_consumer_killed_anywhere_leaves_everything_to_the_next() {
+    // A receiving call that finds one message and empties the ring takes fewer steps than this.
+    for fuse in 0..6 {
+        model(3, move || {
+            let shared = Shared::new(256);
+            let tipcd = {
+                let shared = shared.clone();
+                thread::spawn(move || produce(&shared, &[1, 1]))
+            };
+            // What the killed one took is its own; it takes one at most.
+            let first = receive(&shared, fuse).unwrap_or(None).map_or(0, |value| value + 1);
+            for value in first..2 {
+                assert_eq!(receive(&shared, FOREVER).unwrap(), Some(value));
+            }
+            tipcd.join().unwrap();
+            // A stray bell may be left: who is woken by it eats it, and only it.
+            if shared.look(|queue| queue.bells) > 0 {
+                let shared_too = shared.clone();
+                let waiter = thread::spawn(move || receive(&shared_too, FOREVER).unwrap());
+                shared.poll(|queue| queue.bells == 0);
+                shared.queue(|queue| queue.ended = true);
+                assert_eq!(waiter.join().unwrap(), None);
+            }
+            assert_quiet(&shared);
+        });
+    }
+}
