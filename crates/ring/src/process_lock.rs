@@ -77,6 +77,14 @@ impl<W: LockWords> ProcessLock<W> {
         Ok(lock)
     }
 
+    /// Claims this process's number once more, after a descriptor of the file was closed.
+    ///
+    /// # Errors
+    /// As [`ProcessLock::join`].
+    pub fn claim_again(&self) -> Result<(), Errno> {
+        record_lock::claim(&self.file, self.member()?.into())
+    }
+
     /// The words.
     pub const fn words(&self) -> &W {
         &self.words

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use crossway_sys::shm::Mapping;
 
 use crate::process_lock::LockWords;
+use crate::region::FreeWords;
 use crate::shared_rx::ReceiverWords;
 
 /// As it lies in the memory: what the producer writes too on lines of its own, away from what the consumers alone change.
@@ -26,7 +27,7 @@ pub const LEN: usize = size_of::<Words>();
 /// The words of one receiving end.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    mapping: Arc<Mapping>,
+    _mapping: Arc<Mapping>,
     words: *const Words,
 }
 
@@ -45,7 +46,15 @@ impl Receiver {
         assert!(offset + LEN <= mapping.len(), "the words lie beyond the mapping");
         // SAFETY: within the mapping, as just asserted; mappings start at a page.
         let words = unsafe { mapping.start().as_ptr().add(offset) }.cast_const().cast();
-        Self { mapping, words }
+        Self { _mapping: mapping, words }
+    }
+
+    /// The words that begin with a free word of a control page.
+    ///
+    /// # Panics
+    /// As [`Receiver::at`].
+    pub fn of(free: &FreeWords, index: usize) -> Self {
+        Self::at(free.mapping().clone(), FreeWords::OFFSET + 8 * index)
     }
 
     #[inline]
@@ -57,11 +66,6 @@ impl Receiver {
     /// Whether the consumers have read all that came before the ring was there: 0 or 1.
     pub fn begun(&self) -> &AtomicU32 {
         &self.words().begun
-    }
-
-    /// The memory.
-    pub const fn mapping(&self) -> &Arc<Mapping> {
-        &self.mapping
     }
 }
 

@@ -99,6 +99,11 @@ impl FreeWords {
         FreeWords { mapping }
     }
 
+    /// The memory.
+    pub const fn mapping(&self) -> &Arc<Mapping> {
+        &self.mapping
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         (page() - Self::OFFSET) / 8
@@ -138,6 +143,8 @@ pub struct SharedRing {
 // SAFETY: the pointers lead into the mapping, which the value keeps alive and which is not bound to a thread; what
 // is reached through them is atomics, or ruled by the ring's protocol.
 unsafe impl Send for SharedRing {}
+// SAFETY: as above; what is more than atomics is reached through methods whose callers promise whose turn it is.
+unsafe impl Sync for SharedRing {}
 
 impl SharedRing {
     /// The ring of one direction in a mapping of [`Dimensions::pieces`].

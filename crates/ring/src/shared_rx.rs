@@ -70,6 +70,20 @@ impl<M: RingMemory, W: ReceiverWords> SharedRx<M, W> {
         &self.words
     }
 
+    /// Whether nothing is published, as far as one can tell without having the turn.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        let (_, offset) = self.place();
+        self.memory.header(offset).load(Ordering::Acquire) == 0
+    }
+
+    #[inline]
+    fn place(&self) -> (u64, usize) {
+        let position = self.memory.head().load(Ordering::Acquire);
+        // Whatever another consumer may have written there, the offset lies within the ring.
+        (position, (position % self.memory.capacity() as u64) as usize & !(HEADER - 1))
+    }
+
     /// One consumer's turn, for as long as it holds the guard that keeps the others out. `G` is only held.
     pub const fn turn<G>(&self, guard: G) -> Turn<'_, M, W, G> {
         Turn { rx: self, _guard: guard }
@@ -83,18 +97,10 @@ pub struct Turn<'a, M: RingMemory, W: ReceiverWords, G> {
 }
 
 impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
-    #[inline]
-    fn place(&self) -> (u64, usize) {
-        let position = self.rx.memory.head().load(Ordering::Acquire);
-        // Whatever another consumer may have written there, the offset lies within the ring.
-        (position, (position % self.rx.memory.capacity() as u64) as usize & !(HEADER - 1))
-    }
-
     /// Whether nothing is published.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        let (_, offset) = self.place();
-        self.rx.memory.header(offset).load(Ordering::Acquire) == 0
+        self.rx.is_empty()
     }
 
     /// The next record, if it is published.
@@ -103,7 +109,7 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
     /// [`Damaged`].
     #[inline]
     pub fn front(&self) -> Result<Option<Front>, Damaged> {
-        let (position, offset) = self.place();
+        let (position, offset) = self.rx.place();
         let word = self.rx.memory.header(offset).load(Ordering::Acquire);
         if word == 0 {
             return Ok(None);
@@ -175,7 +181,7 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
         let state = self.rx.memory.producer_state();
         // Pairs with the producer's release store of its state, so that the mark is the one that belongs to this sleep.
         state.load(Ordering::Acquire) == ASLEEP
-            && self.place().0 >= self.rx.memory.head_wanted().load(Ordering::Relaxed)
+            && self.rx.place().0 >= self.rx.memory.head_wanted().load(Ordering::Relaxed)
             && state.compare_exchange(ASLEEP, AWAKE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 

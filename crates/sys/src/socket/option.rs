@@ -1,7 +1,7 @@
 //! What is set on a socket and read back from it.
 
 use std::os::fd::{AsFd, AsRawFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::AddressFamily;
@@ -9,6 +9,7 @@ use rustix::net::sockopt::{self, Timeout};
 
 use crate::OsError;
 use crate::error::last_errno;
+use crate::patience::Patience;
 
 /// Who is at the other end of an AF_UNIX connection, as it was when it connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,11 +53,30 @@ pub fn set_send_timeout(fd: impl AsFd, limit: Option<Duration>) -> Result<(), Er
     sockopt::set_socket_timeout(fd, Timeout::Send, limit)
 }
 
+/// Bounds how long a blocking receive may sleep; `None`: for ever.
+pub fn set_receive_timeout(fd: impl AsFd, limit: Option<Duration>) -> Result<(), Errno> {
+    sockopt::set_socket_timeout(fd, Timeout::Recv, limit)
+}
+
 /// Whether a plain send on the descriptor waits without limit: neither O_NONBLOCK nor SO_SNDTIMEO is set.
 pub fn waits_for_ever(fd: impl AsFd) -> Result<bool, Errno> {
     let flags = rustix::fs::fcntl_getfl(&fd)?;
     Ok(!flags.contains(rustix::fs::OFlags::NONBLOCK)
         && sockopt::socket_timeout(&fd, Timeout::Send)?.is_none())
+}
+
+/// How long a plain receive on the descriptor waits: not at all with O_NONBLOCK, as SO_RCVTIMEO says from now on, or for ever.
+pub fn receive_patience(fd: impl AsFd) -> Result<Patience, Errno> {
+    if rustix::fs::fcntl_getfl(&fd)?.contains(rustix::fs::OFlags::NONBLOCK) {
+        return Ok(Patience::Now);
+    }
+    let limit = sockopt::socket_timeout(&fd, Timeout::Recv)?;
+    Ok(Patience::from_deadline(limit.and_then(|limit| Instant::now().checked_add(limit))))
+}
+
+/// Octets that a stream's receiver would find now (FIONREAD).
+pub fn readable_octets(fd: impl AsFd) -> Result<usize, Errno> {
+    rustix::io::ioctl_fionread(fd).map(|octets| usize::try_from(octets).unwrap_or(usize::MAX))
 }
 
 /// Asks for SO_SNDBUF and SO_RCVBUF; the kernel doubles and clamps (socket(7)).

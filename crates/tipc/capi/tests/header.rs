@@ -230,3 +230,19 @@ fn the_example_runs_on_a_tipcd() {
         "{errors}"
     );
 }
+
+#[test]
+fn processes_that_share_a_socket_take_each_message_once_whoever_is_killed() {
+    let Some(built) = Built::new() else { return };
+    let program = built.program(
+        "cc",
+        &["-std=c99", "-D_POSIX_C_SOURCE=200809L"],
+        "tests/shared_by_processes.c",
+    );
+    let mut command = Command::new(built.target.join("tipcd"));
+    command.args(["--lane-after", "1"]);
+    let tipcd = LoneTipcd::start(command, &built.dir.path().join("s")).unwrap();
+    let out = Command::new(&program).arg(tipcd.path()).output().unwrap();
+    let errors = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success(), "{errors} {:?}", out.status);
+}

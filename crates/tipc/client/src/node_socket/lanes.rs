@@ -10,6 +10,7 @@ use crossway_ring::{Bell, RingMemory, RingTx, SendError, Wait};
 use crossway_sys::eventfd::EventFd;
 use crossway_sys::{fork_mark, futex, poll};
 
+use super::down::Down;
 use super::*;
 use crate::daemon::Answer;
 use crate::protocol::control::Granted;
@@ -29,6 +30,7 @@ pub(super) struct Lanes {
     memory: LaneMemory,
     words: FreeWords,
     up: Option<Up>,
+    pub(super) down: Option<Down>,
 }
 
 impl std::fmt::Debug for Lanes {
@@ -58,7 +60,7 @@ struct End {
 }
 
 /// How a tipcd is woken.
-struct TipcdBell(EventFd);
+struct TipcdBell(Arc<EventFd>);
 
 impl Bell for TipcdBell {
     #[inline]
@@ -113,14 +115,16 @@ fn this_process() -> u32 {
 }
 
 impl Lanes {
-    fn new(memory: LaneMemory, bell: EventFd, sends: bool) -> Self {
+    fn new(memory: LaneMemory, file: Option<OwnedFd>, bell: EventFd, sends: bool) -> Self {
         let process = this_process();
+        let bell = Arc::new(bell);
+        let down = file.and_then(|file| Down::new(&memory, file, bell.clone()));
         let up = (sends && process != 0).then(|| {
             let tx = RingTx::new(memory.up(), TipcdBell(bell), Wait::Block);
             let end = Mutex::new(End { tx, unwatched: 0, wakes: 0, sleeps: false });
             Up { end, woken: Condvar::new(), process, broken: AtomicBool::new(false) }
         });
-        Self { words: memory.words(), memory, up }
+        Self { words: memory.words(), memory, up, down }
     }
 }
 
@@ -156,14 +160,21 @@ const FETCH_EVERY: u32 = 8;
 /// The lanes that an answer grants.
 fn lanes_of(mut answer: Answer, usage: &Usage) -> Result<&Lanes, Errno> {
     let granted = Granted::decode(&mut Reader::new(&answer.octets)).ok_or(Errno::PROTO)?;
-    let (Some(bell), Some(memory)) = (answer.fds.pop(), answer.fds.pop()) else {
+    let (Some(bell), Some(file)) = (answer.fds.pop(), answer.fds.pop()) else {
         return Err(Errno::PROTO);
     };
-    let memory =
-        LaneMemory::open(memory, granted.ring_octets as usize).map_err(|_| Errno::PROTO)?;
-    Ok(usage
-        .lanes
-        .get_or_init(|| Box::new(Lanes::new(memory, EventFd::from_fd(bell), granted.sends))))
+    let memory = LaneMemory::open(&file, granted.ring_octets as usize).map_err(|_| Errno::PROTO)?;
+    let mut file = Some(file);
+    let lanes = usage.lanes.get_or_init(|| {
+        Box::new(Lanes::new(memory, file.take(), EventFd::from_fd(bell), granted.sends))
+    });
+    if file.take().is_some()
+        && let Some(down) = &lanes.down
+    {
+        // Two threads asked. Closing one of two descriptors of the memory has cost this process its claim.
+        down.claim_again()?;
+    }
+    Ok(lanes)
 }
 
 impl NodeSocket {
@@ -219,6 +230,13 @@ impl NodeSocket {
         self.usage.moved.store(moved, Ordering::Relaxed);
         self.usage.asked.store(false, Ordering::Release);
         lanes
+    }
+
+    /// The lanes that another process has asked for.
+    #[cold]
+    pub(super) fn join_lanes(&self) -> Result<&Lanes, Errno> {
+        let answer = self.ask(&Request::Lanes { token: self.opened.token })?;
+        lanes_of(answer, &self.usage)
     }
 
     /// Messages that went by the lane, sleeps for room in it, and times that the tipcd had to be woken; for tests and the curious.

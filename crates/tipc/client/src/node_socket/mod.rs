@@ -1,6 +1,7 @@
 //! A socket whose protocol runs in a `tipcd`.
 
 mod connect;
+mod down;
 mod lanes;
 mod receive;
 mod send;

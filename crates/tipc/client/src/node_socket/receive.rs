@@ -1,6 +1,40 @@
 //! Receiving.
 
+use super::down::Found;
 use super::*;
+
+/// What one look found: a message, or octets of a stream.
+pub(super) struct Came {
+    /// `None` for a stream's octets.
+    header: Option<Header>,
+    /// Octets of payload.
+    len: usize,
+    /// The rest did not fit, and is lost unless it was only looked at.
+    truncated: bool,
+}
+
+impl Came {
+    /// Octets of a stream.
+    pub(super) const fn octets(len: usize) -> Self {
+        Self { header: None, len, truncated: false }
+    }
+
+    /// A record, whose payload goes into `buf`; `None` for what this version does not know.
+    #[inline]
+    pub(super) fn copy(record: &[u8], buf: &mut [u8]) -> Option<Self> {
+        let (raw, payload) = record.split_first_chunk()?;
+        // Copied before it is looked at: whoever shares the memory may change it.
+        let raw = *raw;
+        let len = payload.len().min(buf.len());
+        buf[..len].copy_from_slice(&payload[..len]);
+        Self::record(&raw, payload.len(), len < payload.len())
+    }
+
+    fn record(raw: &[u8; HEADER_LEN], len: usize, truncated: bool) -> Option<Self> {
+        let header = Header::decode(raw).filter(|header| header.kind != RecordKind::Offer)?;
+        Some(Self { header: Some(header), len, truncated })
+    }
+}
 
 impl NodeSocket {
     /// Receives: a message, or what is there of a stream. 0 is the end of a connection that the peer shut down, or a message that came
@@ -53,79 +87,143 @@ impl NodeSocket {
                 }
                 Phase::Disconnected => {}
             }
-            if self.kind == Kind::Stream {
-                return self.receive_octets(buf, patience, peek);
-            }
         }
-        loop {
-            let mut raw = [0; HEADER_LEN];
-            let came = patiently(&self.fd, Interest::Readable, patience, |nonblocking| {
-                records::recv(&self.fd, &mut raw, buf, nonblocking, peek)
-            });
-            let came = match came {
-                Ok(came) if came.len >= HEADER_LEN => came,
-                Ok(_) | Err(Errno::CONNRESET) => return self.end(),
-                Err(errno) => return Err(errno),
-            };
-            if !peek {
-                let consumed = self.daemon.word(self.opened.slot, slot::CONSUMED);
-                consumed.fetch_add(1, Ordering::Release);
-            }
-            // What a later version may add is not for this one.
-            let Some(header) = Header::decode(&raw) else { continue };
-            let event = match header.kind {
-                RecordKind::Data => Event::Data,
-                RecordKind::Returned => {
-                    let code = ErrorCode::from_number(header.error).unwrap_or(ErrorCode::Other(0));
-                    // Of a connection: its end, with what the peer left unread.
-                    if self.kind.is_connected_kind() {
-                        Event::End(code)
-                    } else {
-                        Event::Returned(code)
-                    }
-                }
-                RecordKind::Member if header.gone => Event::MemberDown,
-                RecordKind::Member => Event::MemberUp,
-                RecordKind::Offer => continue,
-            };
-            let len = came.len - HEADER_LEN;
-            return Ok(Message {
-                event,
-                len: len.min(buf.len()),
-                full_len: len,
-                truncated: came.truncated,
-                from: header.from,
-                service: header.service,
-                member: header.member,
-            });
+        if self.daemon.lane_after() == 0 {
+            return self.receive_by_descriptor(buf, patience, peek);
         }
+        if !peek && !self.is_down_lane_on() {
+            self.want_down_lane();
+        }
+        self.receive_either_way(buf, patience, peek)
     }
 
-    fn receive_octets(
+    /// Where no socket has lanes: the plain calls.
+    fn receive_by_descriptor(
         &self,
         buf: &mut [u8],
         patience: Patience,
         peek: bool,
     ) -> Result<Message, Errno> {
-        let came = patiently(&self.fd, Interest::Readable, patience, |nonblocking| {
-            if peek {
-                records::recv(&self.fd, &mut [], buf, nonblocking, true).map(|came| came.len)
-            } else {
-                socket::recv(&self.fd, buf, nonblocking)
+        loop {
+            let came = patiently(&self.fd, Interest::Readable, patience, |nonblocking| {
+                self.read(buf, nonblocking, peek)
+            });
+            match came {
+                Ok(Some(came)) => return Ok(self.message(&came, buf.len())),
+                Ok(None) => {}
+                Err(Errno::CONNRESET) => return self.end(),
+                Err(errno) => return Err(errno),
             }
-        });
-        match came {
-            Ok(0) | Err(Errno::CONNRESET) => self.end(),
-            Err(errno) => Err(errno),
-            Ok(len) => Ok(Message {
+        }
+    }
+
+    /// Where messages come by the descriptor until they come by the lane. Whoever waits does so by polling, and takes nothing.
+    fn receive_either_way(
+        &self,
+        buf: &mut [u8],
+        patience: Patience,
+        peek: bool,
+    ) -> Result<Message, Errno> {
+        let mut wait = Wait { patience, is_own: patience == Patience::Forever };
+        let mut waited = None;
+        loop {
+            if self.is_down_lane_on() {
+                let down = self.down_lane()?;
+                let is_last = wait.patience.is_over();
+                match self.take_turn(down, buf, peek, waited, is_last)? {
+                    Found::Came(came) => return Ok(self.message(&came, buf.len())),
+                    Found::End => return self.end(),
+                    Found::Nothing { bells_eaten } => waited = Some(bells_eaten),
+                }
+            } else {
+                match self.read_descriptor(|| self.read(buf, true, peek)) {
+                    Some(Ok(Some(came))) => return Ok(self.message(&came, buf.len())),
+                    Some(Err(Errno::AGAIN)) => {}
+                    Some(Err(Errno::CONNRESET)) => return self.end(),
+                    Some(Err(errno)) => return Err(errno),
+                    // Something that is not for this version, or the lane has just been switched on.
+                    Some(Ok(None)) | None => continue,
+                }
+            }
+            wait.until_readable(self)?;
+        }
+    }
+
+    /// Reads the descriptor once. `None` for what this version does not know, ECONNRESET at the end.
+    #[inline]
+    fn read(&self, buf: &mut [u8], nonblocking: bool, peek: bool) -> Result<Option<Came>, Errno> {
+        if self.kind == Kind::Stream {
+            self.read_octets(buf, nonblocking, peek)
+        } else {
+            self.read_record(buf, nonblocking, peek)
+        }
+    }
+
+    #[inline]
+    pub(super) fn read_record(
+        &self,
+        buf: &mut [u8],
+        nonblocking: bool,
+        peek: bool,
+    ) -> Result<Option<Came>, Errno> {
+        let mut raw = [0; HEADER_LEN];
+        let came = records::recv(&self.fd, &mut raw, buf, nonblocking, peek)?;
+        if came.len < HEADER_LEN {
+            return Err(Errno::CONNRESET);
+        }
+        if !peek {
+            let consumed = self.daemon.word(self.opened.slot, slot::CONSUMED);
+            consumed.fetch_add(1, Ordering::Release);
+        }
+        Ok(Came::record(&raw, came.len - HEADER_LEN, came.truncated))
+    }
+
+    #[inline]
+    pub(super) fn read_octets(
+        &self,
+        buf: &mut [u8],
+        nonblocking: bool,
+        peek: bool,
+    ) -> Result<Option<Came>, Errno> {
+        let len = if peek {
+            records::recv(&self.fd, &mut [], buf, nonblocking, true)?.len
+        } else {
+            socket::recv(&self.fd, buf, nonblocking)?
+        };
+        if len == 0 { Err(Errno::CONNRESET) } else { Ok(Some(Came::octets(len))) }
+    }
+
+    #[inline]
+    fn message(&self, came: &Came, room: usize) -> Message {
+        let Some(header) = &came.header else {
+            return Message {
                 event: Event::Data,
-                len,
-                full_len: len,
+                len: came.len,
+                full_len: came.len,
                 truncated: false,
                 from: self.peer(),
                 service: self.service(),
                 member: None,
-            }),
+            };
+        };
+        let event = match header.kind {
+            RecordKind::Returned => {
+                let code = ErrorCode::from_number(header.error).unwrap_or(ErrorCode::Other(0));
+                // Of a connection: its end, with what the peer left unread.
+                if self.kind.is_connected_kind() { Event::End(code) } else { Event::Returned(code) }
+            }
+            RecordKind::Member if header.gone => Event::MemberDown,
+            RecordKind::Member => Event::MemberUp,
+            RecordKind::Data | RecordKind::Offer => Event::Data,
+        };
+        Message {
+            event,
+            len: came.len.min(room),
+            full_len: came.len,
+            truncated: came.truncated,
+            from: header.from,
+            service: header.service,
+            member: header.member,
         }
     }
 
@@ -150,5 +248,48 @@ impl NodeSocket {
             service: None,
             member: None,
         })
+    }
+}
+
+/// How long a call still waits.
+struct Wait {
+    patience: Patience,
+    /// The caller leaves it to the descriptor: O_NONBLOCK and SO_RCVTIMEO say how long, as they do for a plain receive.
+    is_own: bool,
+}
+
+impl Wait {
+    /// Sleeps until the descriptor polls readable or the time is over; EAGAIN when it was over before.
+    fn until_readable(&mut self, socket: &NodeSocket) -> Result<(), Errno> {
+        if self.is_own {
+            let waiters = socket.daemon.word(socket.opened.slot, slot::WAITERS);
+            let is_first = waiters.fetch_add(1, Ordering::AcqRel) == 0;
+            let outcome = if is_first {
+                // As long as the descriptor says, which the kernel looks up by itself.
+                records::recv(&socket.fd, &mut [], &mut [0], false, true).map(drop)
+            } else {
+                self.poll(socket)
+            };
+            waiters.fetch_sub(1, Ordering::AcqRel);
+            return match outcome {
+                Err(Errno::CONNRESET) => Ok(()),
+                outcome => outcome,
+            };
+        }
+        self.poll(socket)
+    }
+
+    fn poll(&mut self, socket: &NodeSocket) -> Result<(), Errno> {
+        if std::mem::take(&mut self.is_own) {
+            self.patience = socket::receive_patience(&socket.fd)?;
+        }
+        if self.patience.is_over() {
+            return Err(Errno::AGAIN);
+        }
+        let until = match self.patience {
+            Patience::Until(at) => Some(at),
+            _ => None,
+        };
+        wait_ready(&socket.fd, Interest::Readable, until).map(drop)
     }
 }

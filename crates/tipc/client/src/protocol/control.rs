@@ -142,6 +142,12 @@ pub enum Request<'a> {
     /// The socket of a descriptor that comes with the request: who holds a socket may use it, however it was come by. Answered by
     /// [`Opened`], the kind and the slots of its region, and the region's descriptor; EBADF for what is no socket of this tipcd.
     Adopt,
+    /// Has what comes to a socket go by its lane from now on: the data descriptor carries a bell ([`crossway_ring::doorbell`]) behind what it holds, and then
+    /// bells only. EAGAIN while somebody reads the descriptor ([`super::slot::READERS`]) or it has no room, EOPNOTSUPP without lanes.
+    LaneDown {
+        /// The socket.
+        token: u64,
+    },
     /// The identity of a node: answered by 16 octets, or EADDRNOTAVAIL.
     Identity {
         /// Its address.
@@ -207,6 +213,7 @@ impl<'a> Request<'a> {
             Self::Identity { node } => op(15).u32(node),
             Self::LinkName { node, bearer } => op(16).u32(node).u32(bearer),
             Self::Lanes { token } => op(17).u64(token),
+            Self::LaneDown { token } => op(18).u64(token),
         }
     }
 
@@ -252,6 +259,7 @@ impl<'a> Request<'a> {
             12 => Self::Join { token, group: [r.u32()?, r.u32()?, r.u32()?, r.u32()?] },
             13 => Self::Leave { token },
             17 => Self::Lanes { token },
+            18 => Self::LaneDown { token },
             _ => return None,
         };
         r.0.is_empty().then_some(request)
@@ -283,6 +291,7 @@ mod tests {
             Request::Identity { node: 7 },
             Request::LinkName { node: 7, bearer: 1 },
             Request::Lanes { token },
+            Request::LaneDown { token },
         ];
         for request in requests {
             let octets = request.encode();

@@ -30,6 +30,9 @@ pub const SENT: usize = 10;
 /// Word 11, written by `tipcd`: what it has read from the data descriptor, and whatever was in the lane before it, and handed to the node.
 /// Programs send by the lane only while this equals [`SENT`].
 pub const TAKEN: usize = 11;
+/// Word 12, written by programs: threads that wait for the data descriptor to become readable. The first may sleep in a receiving call that takes nothing, which
+/// is one system call; the kernel wakes only one such sleeper for what comes, so the others poll.
+pub const WAITERS: usize = 12;
 
 /// Where a socket stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -247,6 +247,9 @@ fn return_to(local: &mut Local, dest: Address, payload: &[u8]) -> bool {
         gone: false,
     };
     let part = &payload[..payload.len().min(RETURNED_OCTETS)];
+    if local.has_down_lane() {
+        return local.write_lane_now(&header.encode(), part);
+    }
     let done = crossway_sys::records::send(&local.fd, &header.encode(), part, true).is_ok();
     if done {
         local.pushed += 1;

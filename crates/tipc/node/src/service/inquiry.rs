@@ -26,6 +26,7 @@ impl Service {
         // The queue goes on in the program's hands.
         let Some(local) = self.sockets.get_mut(place) else { return Ok(value) };
         local.note_consumed(self.clients.get(local.client).map_or(0, |c| c.consumed(local.slot)));
+        local.note_lane_taken();
         let (messages, octets) = local.waiting();
         let more = match name {
             option::SOCK_RECVQ_DEPTH => messages,

@@ -82,11 +82,14 @@ impl Service {
             self.lingers.remove(&(until, place.index, place.generation));
         }
         self.by_token.remove(&local.token);
+        local.note_lane_taken();
+        let in_lane = local.take_unread_in_lane();
         self.drop_lanes(epoll, local.lanes.take());
         if let Some(port) = local.port {
             self.by_port.remove(&port);
             let consumed = self.clients.get(local.client).map_or(0, |c| c.consumed(local.slot));
             local.note_consumed(consumed);
+            local.unread.extend(in_lane);
             // Whoever gets a message back may ask at once whether somebody else is bound there.
             let _ = node.unbind(now, port, None);
             give_back(now, node, &mut local);

@@ -11,6 +11,7 @@ use crossway_tipc_proto::node::{ConnectionRequest, Taken};
 use crossway_tipc_proto::socket::{Address, SocketKind};
 use crossway_tipc_proto::time::Nanos;
 
+use super::downlane::Down;
 use super::lanes::Lanes;
 use super::token::Place;
 
@@ -100,6 +101,8 @@ pub(super) struct Local {
     /// A process that is not its program's holds it, too, and may not count what it writes.
     pub(super) adopted: bool,
     pub(super) lanes: Option<Box<Lanes>>,
+    /// The lane by which the program receives, once it wants that.
+    pub(super) down: Option<Box<Down>>,
 }
 
 /// What is done when everything has gone.
@@ -143,6 +146,7 @@ impl Local {
             taken: 0,
             adopted: false,
             lanes: None,
+            down: None,
         }
     }
 
@@ -158,9 +162,10 @@ impl Local {
     /// Messages that are no longer in the node and that the program has not read, and their octets. Of a stream, only those that its
     /// descriptor has not taken.
     pub(super) fn waiting(&self) -> (usize, usize) {
-        let unread = self.unread.iter().map(|message| message.octets);
+        let unread = self.unread.iter().chain(self.unread_in_lane());
+        let unread: Vec<usize> = unread.map(|message| message.octets).collect();
         let out = self.out.iter().map(|outgoing| outgoing.taken.payload().len());
-        (self.unread.len() + self.out.len(), unread.chain(out).sum())
+        (unread.len() + self.out.len(), unread.into_iter().chain(out).sum())
     }
 
     /// Whether messages of the program are to be read now.

@@ -5,6 +5,7 @@
 
 mod client;
 mod door;
+mod downlane;
 mod inbound;
 mod inquiry;
 mod lanes;
@@ -210,6 +211,11 @@ impl Service {
                     lanes.bells += 1;
                 }
                 self.warm(place);
+                if let Some(local) = self.sockets.get_mut(place).filter(|l| l.has_down_lane()) {
+                    // There may be room in the other lane.
+                    local.writable = true;
+                    self.deliver(now, node, epoll, place);
+                }
             }
             Token::Bearer(_) | Token::Device | Token::Works | Token::Other => {}
         }

@@ -15,6 +15,7 @@ use crossway_tipc_proto::time::Nanos;
 use crossway_tipc_proto::wire::ErrorCode;
 
 use super::Service;
+use super::downlane::NONSENSE;
 use super::limits::OUT_OCTETS;
 use super::local::{Local, Outgoing, Phase, Unread, local_range, local_socket};
 use super::token::Place;
@@ -36,7 +37,9 @@ impl Service {
             if local.out.is_empty() {
                 break;
             }
-            let outcome = if local.kind == Kind::Stream {
+            let outcome = if local.has_down_lane() {
+                local.write_lane()
+            } else if local.kind == Kind::Stream {
                 write_octets(local)
             } else {
                 let consumed = self.clients.get(local.client).map_or(0, |c| c.consumed(local.slot));
@@ -46,6 +49,7 @@ impl Service {
             match outcome {
                 Ok(()) => {}
                 Err(Errno::AGAIN) => local.writable = false,
+                Err(NONSENSE) => return self.hang_up(now, node, epoll, place),
                 // The program is gone; reading says so, too, and in its turn closes the socket.
                 Err(_) => {
                     local.readable = true;
@@ -53,6 +57,11 @@ impl Service {
                     return self.list(place);
                 }
             }
+        }
+        if local.announce() == Err(Errno::AGAIN) {
+            // Stray bells fill the descriptor: when they have been taken out, this is tried again.
+            local.writable = false;
+            return;
         }
         if local.out.is_empty()
             && let Some(end) = local.end.take()

@@ -130,7 +130,8 @@ impl Service {
             | Request::Resolve { token, .. }
             | Request::Join { token, .. }
             | Request::Leave { token }
-            | Request::Lanes { token } => token,
+            | Request::Lanes { token }
+            | Request::LaneDown { token } => token,
         };
         let Some(place) = self.by_token.get(&token).copied() else {
             return Some(Answer::error(Errno::BADF));
@@ -191,6 +192,12 @@ impl Service {
             }
             Request::Join { group, .. } => Answer::of(join(now, node, port, group)),
             Request::Leave { .. } => Answer::of(node.leave(now, port).map_err(errno)),
+            Request::LaneDown { .. } => {
+                let begun = self.begin_down_lane(place);
+                // What found no room in the descriptor may find some in the lane.
+                self.deliver(now, node, epoll, place);
+                Answer::of(begun)
+            }
             Request::Lanes { .. } => self.grant_lanes(epoll, place).unwrap_or_else(Answer::error),
             Request::Hello { .. }
             | Request::Open { .. }

@@ -1,0 +1,222 @@
+//! Messages to programs by shared memory: out of the node into a socket's ring, and a bell into its descriptor. docs/decisions/0042 gives the reasons.
+//!
+//! The memory is the program's as much as ours: what is read from it is checked, and a program that writes nonsense loses its socket.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crossway_ring::doorbell;
+use crossway_ring::receiver::Receiver;
+use crossway_ring::region::SharedRing;
+use crossway_ring::shared_rx::ReceiverWords;
+use crossway_ring::sync::{AtomicU32, Ordering, fence};
+use crossway_ring::{Bell, RingTx, SendError, Wait};
+use crossway_sys::{Errno, OsError, socket};
+use crossway_tipc_client::protocol::control::Kind;
+use crossway_tipc_client::protocol::lane;
+use crossway_tipc_client::protocol::record::HEADER_LEN;
+use crossway_tipc_client::protocol::slot;
+
+use super::Service;
+use super::lanes::Lanes;
+use super::local::{Local, Outgoing, Phase, Unread};
+use super::token::Place;
+
+/// What a program's memory says cannot be: its socket goes.
+pub(super) const NONSENSE: Errno = Errno::BADMSG;
+
+/// A socket's lane towards its program.
+pub(super) struct Down {
+    tx: RingTx<SharedRing, Silent>,
+    words: Receiver,
+    /// Messages in the ring that the program may not have taken, oldest first, with where they end.
+    unread: VecDeque<(u64, Unread)>,
+    /// There is more in the ring than was announced.
+    to_announce: bool,
+}
+
+impl std::fmt::Debug for Down {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Down").field("unread", &self.unread.len()).finish_non_exhaustive()
+    }
+}
+
+/// The ring's own bell, of which there is none: the descriptor rings.
+pub(super) struct Silent;
+
+impl Bell for Silent {
+    fn light_fence(&self) {}
+
+    fn heavy_fence(&self) -> Result<(), OsError> {
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn sleep(&self, _: &AtomicU32, _: Option<Duration>) -> Result<(), OsError> {
+        Ok(())
+    }
+
+    fn ring(&self, _: &AtomicU32) -> Result<(), OsError> {
+        Ok(())
+    }
+
+    fn peer_gone(&self) -> Result<bool, OsError> {
+        // The data descriptor tells.
+        Ok(false)
+    }
+}
+
+impl Down {
+    fn new(lanes: &Lanes) -> Self {
+        let tx = RingTx::new(lanes.memory.down(), Silent, Wait::Block);
+        let words = Receiver::of(&lanes.memory.words(), lane::DOWN);
+        Self { tx, words, unread: VecDeque::new(), to_announce: false }
+    }
+
+    /// Forgets the messages that the program has taken. One that says it has taken what it was not given only harms the senders of what it did not read.
+    fn note_taken(&mut self) {
+        let Ok(freed) = self.tx.freed() else { return };
+        while self.unread.front().is_some_and(|(end, _)| *end <= freed) {
+            self.unread.pop_front();
+        }
+    }
+
+    /// Puts a record into the ring. EAGAIN when there is no room; the program then rings when there is.
+    fn put(&mut self, header: &[u8], payload: &[u8]) -> Result<(), Errno> {
+        let len = header.len() + payload.len();
+        loop {
+            let put = self.tx.try_send_with(len, |place| {
+                let (head, body) = place.split_at_mut(header.len());
+                head.copy_from_slice(header);
+                body.copy_from_slice(payload);
+            });
+            match put {
+                Ok(()) => {
+                    self.to_announce = true;
+                    return Ok(());
+                }
+                Err(SendError::Full) => match self.tx.ask_for_room(len) {
+                    Ok(true) => {}
+                    Ok(false) => return Err(Errno::AGAIN),
+                    Err(_) => return Err(NONSENSE),
+                },
+                Err(_) => return Err(NONSENSE),
+            }
+        }
+    }
+}
+
+impl Local {
+    /// Whether messages to the program go by its lane.
+    pub(super) fn has_down_lane(&self) -> bool {
+        self.down.is_some()
+    }
+
+    /// Forgets the messages that the program has taken out of its lane.
+    pub(super) fn note_lane_taken(&mut self) {
+        if let Some(down) = self.down.as_mut() {
+            down.note_taken();
+        }
+    }
+
+    /// Messages in the lane that the program may not have taken.
+    pub(super) fn unread_in_lane(&self) -> impl Iterator<Item = &Unread> {
+        self.down.iter().flat_map(|down| down.unread.iter().map(|(_, unread)| unread))
+    }
+
+    /// The same, taken away.
+    pub(super) fn take_unread_in_lane(&mut self) -> impl Iterator<Item = Unread> + use<> {
+        let unread = self.down.as_mut().map(|down| std::mem::take(&mut down.unread));
+        unread.unwrap_or_default().into_iter().map(|(_, unread)| unread)
+    }
+
+    /// Puts into the lane what was taken out of the node, as much as finds room.
+    pub(super) fn write_lane(&mut self) -> Result<(), Errno> {
+        let Self { out, out_sent, kind, down: Some(down), .. } = self else { return Ok(()) };
+        down.note_taken();
+        while let Some(Outgoing { header, taken }) = out.front() {
+            let payload = taken.payload();
+            if *kind == Kind::Stream {
+                down.put(&[], &payload[*out_sent..])?;
+                *out_sent = 0;
+                out.pop_front();
+                continue;
+            }
+            down.put(header, payload)?;
+            let end = down.tx.position();
+            let Some(Outgoing { taken, .. }) = out.pop_front() else { break };
+            let octets = taken.payload().len();
+            // Only what its sender wants back is kept until it was read.
+            let taken = taken.is_returnable().then_some(taken);
+            down.unread.push_back((end, Unread { octets, taken }));
+        }
+        Ok(())
+    }
+
+    /// Puts one message into the lane ahead of what waits. False when there is no room.
+    pub(super) fn write_lane_now(&mut self, header: &[u8; HEADER_LEN], payload: &[u8]) -> bool {
+        let Some(down) = self.down.as_mut() else { return false };
+        down.note_taken();
+        let done = down.put(header, payload).is_ok();
+        if done {
+            let unread = Unread { octets: payload.len(), taken: None };
+            down.unread.push_back((down.tx.position(), unread));
+            // Where that fails there is more to announce when the descriptor has room again.
+            let _ = self.announce();
+        }
+        done
+    }
+
+    /// Rings for what was put into the lane, if that is needed.
+    pub(super) fn announce(&mut self) -> Result<(), Errno> {
+        let Self { fd, down: Some(down), .. } = self else { return Ok(()) };
+        let Down { tx, words, to_announce, .. } = &mut **down;
+        if !*to_announce {
+            return Ok(());
+        }
+        let is_taken = || tx.freed().is_ok_and(|freed| freed == tx.position());
+        doorbell::announce(words.bell(), is_taken, || {
+            socket::send(&*fd, &[doorbell::RUNG as u8], true).map(drop)
+        })?;
+        *to_announce = false;
+        Ok(())
+    }
+}
+
+impl Service {
+    /// Has what comes to a socket go by its lane from now on.
+    pub(super) fn begin_down_lane(&mut self, place: Place) -> Result<(), Errno> {
+        let local = self.sockets.get_mut(place).ok_or(Errno::BADF)?;
+        if local.down.is_some() {
+            return Ok(());
+        }
+        let lanes = local.lanes.as_ref().ok_or(Errno::OPNOTSUPP)?;
+        match local.phase {
+            Phase::Connected => {}
+            Phase::Open if !local.kind.is_connected_kind() => {}
+            _ => return Err(Errno::OPNOTSUPP),
+        }
+        if local.end.is_some() || local.lingers.is_some() {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let client = self.clients.get(local.client).ok_or(Errno::BADF)?;
+        client.store(local.slot, slot::DOWN, 1);
+        // Either we see who reads the descriptor, or it sees that it must not.
+        fence(Ordering::SeqCst);
+        let read_by_nobody = client.load(local.slot, slot::READERS) == 0;
+        let rung = if read_by_nobody {
+            socket::send(&local.fd, &[doorbell::RUNG as u8], true)
+        } else {
+            Err(Errno::AGAIN)
+        };
+        if rung.is_err() {
+            client.store(local.slot, slot::DOWN, 0);
+            return Err(Errno::AGAIN);
+        }
+        let down = Down::new(lanes);
+        down.words.bell().store(doorbell::RUNG, Ordering::Release);
+        local.down = Some(Box::new(down));
+        local.writable = true;
+        Ok(())
+    }
+}
