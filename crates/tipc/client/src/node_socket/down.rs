@@ -16,8 +16,22 @@ use super::receive::Came;
 use super::*;
 use crate::protocol::lane::{self, LaneMemory};
 
-/// Calls between two requests to begin, when the first came at a bad moment.
+/// Calls between two requests to begin, when the first came at a bad moment; twice as many after each further one.
 const RETRY_AFTER: u32 = 16;
+const RETRY_MAX: u32 = 1 << 16;
+
+/// Messages found waiting, one look after the other, from which on a lane is worth its bells.
+const GATHERS_FROM: u32 = 8;
+
+/// One receiving call of so many looks before it waits.
+const TRY_EVERY: u32 = 4;
+
+/// How messages have come to a socket that has no lane.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    calls: AtomicU32,
+    found: AtomicU32,
+}
 
 /// A socket's receiving lane.
 pub(super) struct Down {
@@ -27,6 +41,8 @@ pub(super) struct Down {
     bell: Arc<EventFd>,
     /// Calls until it is asked to begin; [`NEVER`] when it does not.
     asks_in: AtomicU32,
+    /// How many it will be the next time.
+    pause: AtomicU32,
 }
 
 const NEVER: u32 = u32::MAX;
@@ -36,7 +52,13 @@ impl Down {
     pub(super) fn new(memory: &LaneMemory, file: OwnedFd, bell: Arc<EventFd>) -> Option<Self> {
         let words = Receiver::of(&memory.words(), lane::DOWN);
         let lock = ProcessLock::join(words.clone(), file).ok()?;
-        Some(Self { rx: SharedRx::new(memory.down(), words), lock, bell, asks_in: 0.into() })
+        Some(Self {
+            rx: SharedRx::new(memory.down(), words),
+            lock,
+            bell,
+            asks_in: 0.into(),
+            pause: RETRY_AFTER.into(),
+        })
     }
 }
 
@@ -117,6 +139,28 @@ impl NodeSocket {
         outcome
     }
 
+    /// Whether messages wait for this program rather than it for them: a bell then stands for many of them. Where there are lanes from the first message on
+    /// it is taken for granted.
+    #[inline]
+    pub(super) fn gathers(&self) -> bool {
+        self.daemon.lane_after() == 1 || self.pace.found.load(Ordering::Relaxed) >= GATHERS_FROM
+    }
+
+    /// Whether this receiving call is one of those that find out whether a message waits already, before they wait for one.
+    #[inline]
+    pub(super) fn tries_this_time(&self) -> bool {
+        self.pace.calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(TRY_EVERY)
+    }
+
+    /// A message was there at once, or not.
+    #[inline]
+    pub(super) fn note_found(&self, at_once: bool) {
+        let found = self.pace.found.load(Ordering::Relaxed);
+        if found < GATHERS_FROM {
+            self.pace.found.store(if at_once { found + 1 } else { 0 }, Ordering::Relaxed);
+        }
+    }
+
     /// Has messages come by a lane, once the socket is busy enough. Each call counts a message.
     #[inline]
     pub(super) fn want_down_lane(&self) {
@@ -132,7 +176,11 @@ impl NodeSocket {
     fn ask_for_down_lane(&self, down: &Down) {
         let next = match self.ask(&Request::LaneDown { token: self.opened.token }) {
             // Another thread reads this very moment, or the descriptor is full.
-            Err(Errno::AGAIN) => RETRY_AFTER,
+            Err(Errno::AGAIN) => {
+                let pause = down.pause.load(Ordering::Relaxed);
+                down.pause.store((2 * pause).min(RETRY_MAX), Ordering::Relaxed);
+                pause
+            }
             _ => NEVER,
         };
         down.asks_in.store(next, Ordering::Relaxed);

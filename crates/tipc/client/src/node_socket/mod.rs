@@ -59,6 +59,7 @@ pub struct NodeSocket {
     /// The service that a stream's connection was made through, type and instance; 0 without. Other kinds' messages bring it along.
     through: AtomicU64,
     usage: lanes::Usage,
+    pace: down::Pace,
 }
 
 impl AsFd for NodeSocket {
@@ -88,8 +89,9 @@ impl NodeSocket {
 
     fn new(fd: OwnedFd, kind: Kind, opened: Opened, daemon: Arc<Daemon>) -> Self {
         let (shut, group, through) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU64::new(0));
-        let (memory, usage) = (Mutex::default(), lanes::Usage::default());
-        Self { fd, kind, opened, daemon, memory, shut, group, through, usage }
+        let (memory, usage, pace) =
+            (Mutex::default(), lanes::Usage::default(), down::Pace::default());
+        Self { fd, kind, opened, daemon, memory, shut, group, through, usage, pace }
     }
 
     fn note_service(&self, service: Option<ServiceRange>) {

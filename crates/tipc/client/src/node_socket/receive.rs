@@ -91,8 +91,19 @@ impl NodeSocket {
         if self.daemon.lane_after() == 0 {
             return self.receive_by_descriptor(buf, patience, peek);
         }
-        if !peek && !self.is_down_lane_on() {
+        if peek || self.is_down_lane_on() {
+            return self.receive_either_way(buf, patience, peek);
+        }
+        if self.gathers() {
             self.want_down_lane();
+        } else if patience == Patience::Forever && !self.tries_this_time() {
+            // Who waits for each message loses nothing by waiting in the one call that takes it.
+            match self.read_descriptor(|| self.read(buf, false, false)) {
+                Some(Ok(Some(came))) => return Ok(self.message(&came, buf.len())),
+                Some(Err(Errno::CONNRESET)) => return self.end(),
+                Some(Err(errno)) => return Err(errno),
+                Some(Ok(None)) | None => {}
+            }
         }
         self.receive_either_way(buf, patience, peek)
     }
@@ -126,6 +137,7 @@ impl NodeSocket {
     ) -> Result<Message, Errno> {
         let mut wait = Wait { patience, is_own: patience == Patience::Forever };
         let mut waited = None;
+        let mut at_once = true;
         loop {
             if self.is_down_lane_on() {
                 let down = self.down_lane()?;
@@ -137,7 +149,10 @@ impl NodeSocket {
                 }
             } else {
                 match self.read_descriptor(|| self.read(buf, true, peek)) {
-                    Some(Ok(Some(came))) => return Ok(self.message(&came, buf.len())),
+                    Some(Ok(Some(came))) => {
+                        self.note_found(at_once);
+                        return Ok(self.message(&came, buf.len()));
+                    }
                     Some(Err(Errno::AGAIN)) => {}
                     Some(Err(Errno::CONNRESET)) => return self.end(),
                     Some(Err(errno)) => return Err(errno),
@@ -146,6 +161,7 @@ impl NodeSocket {
                 }
             }
             wait.until_readable(self)?;
+            at_once = false;
         }
     }
 
