@@ -19,7 +19,7 @@ pub trait ReceiverWords {
     fn bell(&self) -> &AtomicU32;
     /// Bells taken out of the socket.
     fn bells_eaten(&self) -> &AtomicU32;
-    /// What was taken of a record: the record's position, and octets in the low [`PART_BITS`] bits.
+    /// What was taken of a record: the record's position, and octets, less than [`PART_MAX`], in the low 20 bits.
     fn part(&self) -> &AtomicU64;
 }
 
