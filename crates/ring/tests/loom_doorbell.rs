@@ -7,7 +7,7 @@
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
-mod doorbell_model;
+mod loom_doorbell_model;
 
 use std::convert::Infallible;
 
@@ -15,9 +15,9 @@ use crossway_ring::doorbell::{self, Bells, Presence, QUIET};
 use crossway_ring::layout::least_capacity;
 use crossway_ring::shared_rx::{ReceiverWords, SharedRx};
 use crossway_ring::{RingTx, SendError, Wait};
-use doorbell_model::{MAX, NoBell, Shared};
 use loom::sync::atomic::Ordering;
 use loom::thread;
+use loom_doorbell_model::{MAX, NoBell, Shared};
 
 /// Killed.
 #[derive(Debug)]
