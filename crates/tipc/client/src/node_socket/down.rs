@@ -11,6 +11,7 @@ use crossway_ring::region::SharedRing;
 use crossway_ring::shared_rx::{ReceiverWords, Turn};
 use crossway_ring::sync::fence;
 use crossway_sys::eventfd::EventFd;
+use crossway_sys::poll;
 
 use super::receive::Came;
 use super::*;
@@ -333,7 +334,9 @@ impl NodeSocket {
         look: bool,
     ) -> Result<Option<Found>, Errno> {
         let bells_eaten = down.rx.words().bells_eaten().load(Ordering::Relaxed);
-        if down.rx.words().bell().load(Ordering::Acquire) != doorbell::RUNG {
+        let is_rung = || down.rx.words().bell().load(Ordering::Acquire) == doorbell::RUNG;
+        // Of one that was killed in the middle of beginning no bell will come: what it left is read, and then the end.
+        if !is_rung() && (!poll::is_hung_up(&self.fd)? || is_rung()) {
             // The tipcd is about to put the bell there, or not to begin after all.
             std::thread::yield_now();
             return Ok(Some(Found::Nothing { bells_eaten }));

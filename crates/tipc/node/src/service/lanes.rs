@@ -102,7 +102,7 @@ impl Service {
             return lanes.answer(false);
         }
         let full = self.lanes >= self.limits.lanes || self.limits.lane_after == 0;
-        if full || local.adopted {
+        if full || local.adopted || local.lingers.is_some() {
             return Err(Errno::OPNOTSUPP);
         }
         match local.phase {

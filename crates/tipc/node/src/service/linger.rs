@@ -22,7 +22,12 @@ impl Service {
         // What it sent by its lane is sent on like the rest.
         self.take_lane(now, node, epoll, place, Extent::Whole);
         let Some(local) = self.sockets.get_mut(place) else { return };
-        if local.stalled.is_empty() {
+        // Nobody of good will puts more into it. Who was hung up for what his other lane says may still hold the memory, and would fill this one again for each
+        // message that cannot be handed to him.
+        let lanes = local.lanes.take();
+        let nothing_waits = local.stalled.is_empty();
+        self.drop_lanes(epoll, lanes);
+        if nothing_waits {
             return self.remove(now, node, epoll, place);
         }
         self.start_linger(now, place, AfterLinger::Close);

@@ -17,17 +17,17 @@ use crossway_tipc_client::{Address, Kind, NodeSocket, Patience, Scope, ServiceRa
 use crate::hostile::{ask, raw, works};
 use crate::site::{Site, WATCHDOG, soon, until};
 
-fn site() -> Site {
+pub(crate) fn site() -> Site {
     Site::with(&["--lane-after", "1"])
 }
 
-fn node_socket(site: &Site, kind: Kind) -> NodeSocket {
+pub(crate) fn node_socket(site: &Site, kind: Kind) -> NodeSocket {
     NodeSocket::open(site.path(), kind).unwrap()
 }
 
 /// A bound socket and its name, which no other has had: one that was closed stays bound as long as a process that another test has just forked
 /// holds it.
-fn bound(site: &Site, kind: Kind) -> (NodeSocket, Address) {
+pub(crate) fn bound(site: &Site, kind: Kind) -> (NodeSocket, Address) {
     static INSTANCE: AtomicU32 = AtomicU32::new(0);
     let instance = INSTANCE.fetch_add(1, Ordering::Relaxed);
     let server = node_socket(site, kind);
@@ -39,7 +39,7 @@ fn bound(site: &Site, kind: Kind) -> (NodeSocket, Address) {
 }
 
 /// A client whose messages go by its lane, and its server.
-fn pair_with_lane(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
+pub(crate) fn pair_with_lane(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
     let (bound, name) = bound(site, kind);
     let client = node_socket(site, kind);
     let server = if kind.is_connected_kind() {
@@ -65,13 +65,13 @@ fn pair_with_lane(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
 }
 
 /// What went by the lanes of each socket that has any.
-fn counts(site: &Site) -> Vec<LaneView> {
+pub(crate) fn counts(site: &Site) -> Vec<LaneView> {
     let outcome = Administration::at(site.path()).unwrap().order(&Order::Sockets).unwrap();
     let Outcome::Sockets(sockets) = outcome else { panic!("{outcome:?}") };
     sockets.iter().filter_map(|socket| socket.lanes).collect()
 }
 
-fn sent_by_lane(site: &Site) -> u64 {
+pub(crate) fn sent_by_lane(site: &Site) -> u64 {
     counts(site).iter().map(|lanes| lanes.sent).sum()
 }
 
@@ -266,7 +266,7 @@ fn a_full_lane_keeps_to_deadlines_and_a_killed_tipcd_is_told_soon() {
 }
 
 /// Octets of a process's memory that are in use.
-fn resident_octets(pid: u32) -> u64 {
+pub(crate) fn resident_octets(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10

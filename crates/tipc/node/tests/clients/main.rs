@@ -3,6 +3,7 @@
 
 mod down_lane;
 mod hostile;
+mod lane_attacks;
 mod lanes;
 mod site;
 mod two_nodes;

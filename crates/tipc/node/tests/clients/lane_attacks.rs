@@ -1,0 +1,385 @@
+//! Programs that break the rules of the memory they share with their tipcd, or die in the middle of using it: others go on, and nothing of them is left.
+
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crossway_ring::region::SharedRing;
+use crossway_ring::sync::{AtomicU32, fence};
+use crossway_ring::{Bell, RingMemory, RingTx, SendError, Wait};
+use crossway_sys::eventfd::EventFd;
+use crossway_sys::{Errno, OsError};
+use crossway_tipc_client::address::Binding;
+use crossway_tipc_client::protocol::VERSION;
+use crossway_tipc_client::protocol::control::{Granted, Opened, Reader, Request};
+use crossway_tipc_client::protocol::lane::LaneMemory;
+use crossway_tipc_client::protocol::record::SEND_HEADER_LEN;
+use crossway_tipc_client::{Address, Kind, NodeSocket, Patience, Scope, ServiceRange};
+
+use crate::hostile::{ask, raw, works};
+use crate::lanes::{
+    bound, counts, node_socket, pair_with_lane, resident_octets, sent_by_lane, site,
+};
+use crate::site::{Site, soon, until};
+
+/// Descriptors that a process has.
+fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
+/// A program that speaks with its tipcd by hand.
+struct Outlaw {
+    control: OwnedFd,
+    _data: OwnedFd,
+    token: u64,
+}
+
+impl Outlaw {
+    fn new(site: &Site, kind: Kind) -> Self {
+        let control = raw(site);
+        ask(&control, &Request::Hello { version: VERSION }.encode());
+        let (answer, mut fds) = ask(&control, &Request::Open { kind }.encode());
+        let token = Opened::decode(&mut Reader::new(&answer[4..])).unwrap().token;
+        Self { control, _data: fds.pop().unwrap(), token }
+    }
+
+    /// The errno of an answer; `None` when the tipcd took leave.
+    fn asks(&self, request: &Request<'_>) -> Option<i32> {
+        let (answer, _) = ask(&self.control, &request.encode());
+        answer.first_chunk().map(|errno| i32::from_ne_bytes(*errno))
+    }
+
+    fn lanes(&self) -> Option<(LaneMemory, EventFd)> {
+        let (answer, mut fds) = ask(&self.control, &Request::Lanes { token: self.token }.encode());
+        if answer[..4] != [0; 4] {
+            return None;
+        }
+        let granted = Granted::decode(&mut Reader::new(&answer[4..])).unwrap();
+        let bell = EventFd::from_fd(fds.pop().unwrap());
+        let memory = LaneMemory::open(fds.pop().unwrap(), granted.ring_octets as usize).unwrap();
+        Some((memory, bell))
+    }
+}
+
+/// Rings by hand.
+struct NoBell;
+
+impl Bell for NoBell {
+    fn light_fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    fn heavy_fence(&self) -> Result<(), OsError> {
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn sleep(&self, _: &AtomicU32, _: Option<Duration>) -> Result<(), OsError> {
+        Ok(())
+    }
+
+    fn ring(&self, _: &AtomicU32) -> Result<(), OsError> {
+        Ok(())
+    }
+
+    fn peer_gone(&self) -> Result<bool, OsError> {
+        Ok(false)
+    }
+}
+
+/// Numbers go from one end to the other and are looked at, until this is told to stop; how many there were.
+fn exchange(client: &NodeSocket, server: &NodeSocket, stop: &AtomicBool) -> u64 {
+    let mut raw = [0; 64];
+    let mut n = 0_u64;
+    while !stop.load(Ordering::Relaxed) {
+        for ahead in 0..16 {
+            client.send(&(n + ahead).to_ne_bytes(), None, soon()).unwrap();
+        }
+        for _ in 0..16 {
+            assert_eq!(server.recv(&mut raw, soon()), Ok(8));
+            assert_eq!(raw[..8], n.to_ne_bytes());
+            n += 1;
+        }
+        std::thread::sleep(Duration::from_micros(300));
+    }
+    n
+}
+
+/// Tells it to stop, also when something fails before.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+}
+
+/// Writes a word that a correct program would not write there, or not now.
+fn scribble(memory: &LaneMemory, random: &mut Random) {
+    let (up, down) = (memory.up(), memory.down());
+    let ring: &SharedRing = if random.below(4) == 0 { &up } else { &down };
+    let any = random.next();
+    match random.below(64) {
+        0 => ring.head().store(any, Ordering::Release),
+        1..8 => {
+            // Forwards or backwards by a little: what could be.
+            let head = ring.head().load(Ordering::Relaxed);
+            let step = any % 96 * 8;
+            let head =
+                if any >> 60 == 0 { head.wrapping_sub(step) } else { head.wrapping_add(step) };
+            ring.head().store(head, Ordering::Release);
+        }
+        8..12 => ring.head_wanted().store(any >> random.below(64), Ordering::Release),
+        12..20 => ring.producer_state().store(any as u32 % 3, Ordering::Release),
+        20..22 => ring.consumer_state().store(any as u32 % 64 % 3, Ordering::Release),
+        // The bell's word, the lock's, and all others of the page.
+        22..40 => {
+            let words = memory.words();
+            let value = if any >> 63 == 0 { any % 5 } else { any };
+            words.word(random.below(words.count())).store(value, Ordering::Release);
+        }
+        40..50 => {
+            let words = memory.words();
+            let bell = crossway_tipc_client::protocol::lane::DOWN;
+            words.word(bell).store(any % 5, Ordering::Release);
+        }
+        _ => ring.header(random.below(memory.ring_octets() / 8) * 8).store(any, Ordering::Release),
+    }
+}
+
+#[test]
+fn scribbling_over_the_lane_that_it_receives_by_harms_only_the_program_itself() {
+    const ROUNDS: u32 = 60;
+    let site = site();
+    let (client, server) = pair_with_lane(&site, Kind::Seqpacket);
+    until("the other lane", || {
+        client.send(b"x", None, soon()).unwrap();
+        server.recv(&mut [0; 8], soon()).unwrap();
+        server.down_lane_bells().is_some()
+    });
+    let sender = node_socket(&site, Kind::Rdm);
+    works(&site);
+    let pid = site.tipcd().pid();
+    let (memory_before, lanes_before) = (resident_octets(pid), counts(&site).len());
+    let descriptors_before = descriptors(pid);
+    let stop = AtomicBool::new(false);
+    let mut put = 0_u32;
+    std::thread::scope(|scope| {
+        let others = scope.spawn(|| exchange(&client, &server, &stop));
+        let ends = Ends(&stop);
+        for round in 0..ROUNDS {
+            let mut random = Random(0x9e37_79b9_7f4a_7c15_u64 ^ u64::from(round) << 40);
+            let outlaw = Outlaw::new(&site, Kind::Rdm);
+            let range = ServiceRange::single(6000, round);
+            let address = Binding { range, scope: Scope::Cluster, withdraw: false }.encode();
+            assert_eq!(outlaw.asks(&Request::Bind { token: outlaw.token, address }), Some(0));
+            let (memory, bell) = outlaw.lanes().unwrap();
+            assert_eq!(outlaw.asks(&Request::LaneDown { token: outlaw.token }), Some(0));
+            let message = vec![3; [8, 100, 3_000][round as usize % 3]];
+            for n in 0..3_000 {
+                scribble(&memory, &mut random);
+                if n % 4 == 0 {
+                    let to = Some(Address::service(6000, round));
+                    // Once its socket is taken from it nobody is there.
+                    put += u32::from(sender.send(&message, to, Patience::Now).is_ok());
+                }
+                if n % 16 == 0 {
+                    bell.signal().unwrap();
+                }
+                if n % 500 == 0 {
+                    // More descriptors for who asks often, and a lane that begins once.
+                    outlaw.lanes();
+                    outlaw.asks(&Request::LaneDown { token: outlaw.token });
+                }
+            }
+        }
+        drop(ends);
+        assert!(others.join().unwrap() > 1_000);
+    });
+    assert!(put > ROUNDS, "hardly anything went to the scribblers: {put}");
+    // What came back to the sender is not of interest.
+    drop(sender);
+    works(&site);
+    until("their lanes' end", || counts(&site).len() <= lanes_before);
+    until("their descriptors' end", || descriptors(pid) <= descriptors_before);
+    let grown = resident_octets(pid).saturating_sub(memory_before);
+    assert!(grown < 16 << 20, "it grew by {grown} octets");
+}
+
+/// A socket is taken from a program whose receiving lane is nonsense, but not before what it had sent is gone. It used to be able to send more and more meanwhile,
+/// and the tipcd kept all of it.
+#[test]
+fn who_is_hung_up_sends_no_more_by_its_lane() {
+    let site = site();
+    let listener = node_socket(&site, Kind::Seqpacket);
+    listener.bind(ServiceRange::single(6001, 1), Scope::Cluster).unwrap();
+    listener.listen().unwrap();
+    let outlaw = Outlaw::new(&site, Kind::Seqpacket);
+    let address = Address::service(6001, 1).encode();
+    let connect = Request::Connect { token: outlaw.token, address, pad: 0, payload: &[] };
+    assert_eq!(outlaw.asks(&connect), Some(Errno::INPROGRESS.raw_os_error()));
+    let peer = listener.accept(soon()).unwrap().0;
+    let mut lanes = None;
+    until("the connection", || {
+        lanes = outlaw.lanes();
+        lanes.is_some()
+    });
+    let (memory, bell) = lanes.unwrap();
+    assert_eq!(outlaw.asks(&Request::LaneDown { token: outlaw.token }), Some(0));
+    let mut tx = RingTx::new(memory.up(), NoBell, Wait::Block);
+    let mut message = [0; SEND_HEADER_LEN + 1_000];
+    message[SEND_HEADER_LEN..].fill(9);
+    // The peer reads nothing, and at last nothing is taken out of the lane any more: a request is answered after that.
+    let mut fill = |refused: &mut bool| loop {
+        match tx.try_send_with(message.len(), |place| place.copy_from_slice(&message)) {
+            Ok(()) => {}
+            Err(SendError::Full) => break,
+            Err(_) => {
+                *refused = true;
+                break;
+            }
+        }
+    };
+    let mut refused = false;
+    for _ in 0..100 {
+        fill(&mut refused);
+        bell.signal().unwrap();
+        outlaw.asks(&Request::Report { token: outlaw.token });
+    }
+    assert!(!refused);
+    let pid = site.tipcd().pid();
+    let before = resident_octets(pid);
+    // What a program never says of the ring that it reads.
+    memory.down().consumer_state().store(crossway_ring::layout::CLOSED, Ordering::Release);
+    peer.send(b"for whom the lane is nonsense", None, soon()).unwrap();
+    for _ in 0..400 {
+        fill(&mut refused);
+        bell.signal().unwrap();
+        // Which a tipcd answers when it has done what the bell wanted.
+        outlaw.asks(&Request::Report { token: outlaw.token });
+        assert!(outlaw.lanes().is_none() || !refused, "new lanes for who was hung up");
+    }
+    let grown = resident_octets(pid).saturating_sub(before);
+    assert!(grown < 4 << 20, "it grew by {grown} octets");
+    assert!(refused, "its lane is still there");
+    works(&site);
+    drop((peer, outlaw));
+    until("the lanes' end", || counts(&site).is_empty());
+}
+
+#[test]
+fn many_sockets_with_lanes_come_and_go_and_leave_nothing() {
+    let site = Site::with(&["--lane-after", "1", "--lanes", "64"]);
+    works(&site);
+    let pid = site.tipcd().pid();
+    let descriptors_before = descriptors(pid);
+    for round in 0..3 {
+        let sockets: Vec<_> = (0..80)
+            .map(|number| {
+                let socket = node_socket(&site, Kind::Rdm);
+                let range = ServiceRange::single(6100 + round, number);
+                socket.bind(range, Scope::Cluster).unwrap();
+                (socket, Address::service(6100 + round, number))
+            })
+            .collect();
+        for n in 0..24_u8 {
+            for (socket, itself) in &sockets {
+                socket.send(&[n], Some(*itself), soon()).unwrap();
+                let mut octet = [0];
+                assert_eq!(socket.recv(&mut octet, soon()), Ok(1));
+                assert_eq!(octet, [n]);
+            }
+        }
+        assert_eq!(counts(&site).len(), 64, "as many as there may be");
+        let receiving = sockets.iter().filter(|(s, _)| s.down_lane_bells().is_some()).count();
+        assert!(receiving > 0);
+        // Some go with messages in their lanes.
+        for (socket, itself) in &sockets {
+            socket.send(b"unread", Some(*itself), soon()).unwrap();
+        }
+        drop(sockets);
+        until("the lanes' end", || counts(&site).is_empty());
+        until("the descriptors' end", || descriptors(pid) <= descriptors_before + 1);
+    }
+    works(&site);
+}
+
+#[test]
+fn what_a_killed_sender_had_sent_comes_in_order_and_whole() {
+    for kind in [Kind::Seqpacket, Kind::Stream] {
+        let site = site();
+        let (listener, name) = bound(&site, kind);
+        let Address::Service { service, instance, .. } = name else { panic!("{name:?}") };
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["lane_attacks::as_a_sender_this_process_sends", "--exact", "--nocapture"])
+            .env(
+                "TIPC_LANE_SENDER",
+                format!("{kind:?} {service} {instance} {}", site.path().display()),
+            )
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (server, _) = listener.accept(soon()).unwrap();
+        let (mut buf, mut carry, mut expected) = (vec![0; 4096], Vec::new(), 0_u64);
+        let outcome = loop {
+            match server.recv(&mut buf, soon()) {
+                Ok(len) => carry.extend_from_slice(&buf[..len]),
+                Err(errno) => break errno,
+            }
+            let whole = carry.len() / 8 * 8;
+            for word in carry[..whole].chunks_exact(8) {
+                assert_eq!(u64::from_ne_bytes(word.try_into().unwrap()), expected, "{kind:?}");
+                expected += 1;
+                if expected == 20_000 {
+                    assert!(sent_by_lane(&site) > 100, "{kind:?}: not by the lane");
+                    child.kill().unwrap();
+                }
+            }
+            carry.drain(..whole);
+        };
+        child.wait().unwrap();
+        assert_eq!(outcome, Errno::CONNRESET);
+        assert!(expected >= 20_000);
+        assert!(carry.is_empty(), "{kind:?}: a part of a message");
+        drop(server);
+        until("the lanes' end", || counts(&site).is_empty());
+        works(&site);
+    }
+}
+
+#[test]
+fn as_a_sender_this_process_sends() {
+    let Ok(task) = std::env::var("TIPC_LANE_SENDER") else { return };
+    let mut words = task.splitn(4, ' ');
+    let mut word = || words.next().unwrap();
+    let kind = if word() == "Stream" { Kind::Stream } else { Kind::Seqpacket };
+    let (service, instance) = (word().parse().unwrap(), word().parse().unwrap());
+    let socket = NodeSocket::open(std::path::Path::new(word()), kind).unwrap();
+    socket.connect(Some(Address::service(service, instance)), soon()).unwrap();
+    let mut n = 0_u64;
+    loop {
+        let message: Vec<u8> = (n..n + n % 7 + 1).flat_map(u64::to_ne_bytes).collect();
+        match socket.send(&message, None, Patience::Forever) {
+            Ok(len) => assert_eq!(len, message.len()),
+            Err(_) => return,
+        }
+        n += n % 7 + 1;
+    }
+}
