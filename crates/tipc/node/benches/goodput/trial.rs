@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use crossway_netlab::{Guest, GuestSpec, Host, Lab};
@@ -17,6 +17,10 @@ use crate::role::{Carrier, Found, Role};
 
 /// Beyond the trial's own time.
 const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// Between two looks whether a link has come to rest, and what may pass meanwhile: the nodes' own conversation.
+const GLANCE: Duration = Duration::from_millis(50);
+const QUIET_OCTETS: u64 = 5_000;
 
 /// A place with its nodes.
 pub(crate) struct Site {
@@ -147,12 +151,12 @@ impl Site {
             instance: self.trials,
         };
         let limit = WATCHDOG + warmup + measure;
-        let (_server, from_server) = self.start(server, &role(true, self.tipcd(server)))?;
+        let (server_part, from_server) = self.start(server, &role(true, self.tipcd(server)))?;
         let word = from_server.recv_timeout(WATCHDOG).context("the serving end says nothing")?;
         if word != "ready" {
             bail!("the serving end says {word:?}");
         }
-        let (_caller, from_caller) = self.start(caller, &role(false, self.tipcd(caller)))?;
+        let (caller_part, from_caller) = self.start(caller, &role(false, self.tipcd(caller)))?;
         let measuring = match case.work {
             crate::role::Work::Flow => from_server,
             crate::role::Work::Ping => from_caller,
@@ -160,7 +164,40 @@ impl Site {
         let line = measuring.recv_timeout(limit).with_context(|| {
             format!("{} over {carrier:?}: no figure within {limit:?}", case.name)
         })?;
+        drop((caller_part, server_part));
+        self.await_rest()?;
         Ok(serde_json::from_str(&line)?)
+    }
+
+    /// Waits until what the trial left in queues has gone: on a slow link that takes up to a second, and would be the next one's loss.
+    fn await_rest(&self) -> anyhow::Result<()> {
+        let Some(host) = self.host(0) else { return Ok(()) };
+        let octets = || -> anyhow::Result<u64> {
+            let out = host.command("cat").arg("/proc/net/dev").output()?;
+            let text = String::from_utf8_lossy(&out.stdout);
+            let name = format!("{}:", host.interface);
+            let line = text.lines().find_map(|line| line.trim_start().strip_prefix(&name));
+            let fields: Vec<&str> =
+                line.context("the device is gone")?.split_whitespace().collect();
+            // Received octets come first, sent ones ninth.
+            [0, 8].iter().try_fold(0, |sum, at| {
+                Ok(sum
+                    + fields.get(*at).context("a short line in /proc/net/dev")?.parse::<u64>()?)
+            })
+        };
+        let begin = Instant::now();
+        let mut last = octets()?;
+        loop {
+            std::thread::sleep(GLANCE);
+            let now = octets()?;
+            if now - last < QUIET_OCTETS {
+                return Ok(());
+            }
+            if begin.elapsed() > WATCHDOG {
+                bail!("{} is still busy {WATCHDOG:?} after a trial", host.interface);
+            }
+            last = now;
+        }
     }
 }
 
