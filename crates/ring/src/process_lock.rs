@@ -5,11 +5,10 @@
 //! ([`crossway_sys::record_lock`]). Who waits long asks the kernel whether the holder's claim still stands, and takes the lock over if it does not.
 
 use std::os::fd::OwnedFd;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossway_sys::{Errno, OsError, fork_mark, futex, random, record_lock};
+use crossway_sys::{Errno, OsError, fork_mark, futex, record_lock};
 
 /// Somebody sleeps until the lock is free.
 const WAITERS: u32 = 1 << 31;
@@ -45,23 +44,6 @@ pub struct Held<'a> {
     pub orphaned: bool,
 }
 
-/// A number that stands for this process and is another one in a child of fork.
-fn process_mark() -> Result<u32, Errno> {
-    static WORDS: LazyLock<Option<&'static [AtomicU32; fork_mark::WORDS]>> =
-        LazyLock::new(|| fork_mark::words().ok());
-    let word = &WORDS.ok_or(Errno::NOSYS)?[0];
-    let mark = word.load(Ordering::Relaxed);
-    if mark != 0 {
-        return Ok(mark);
-    }
-    let fresh = random::unguessable().map_err(|error| errno_of(&error))?;
-    let fresh = (fresh as u32).max(1);
-    match word.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
-        Ok(_) => Ok(fresh),
-        Err(other) => Ok(other),
-    }
-}
-
 fn errno_of(error: &OsError) -> Errno {
     Errno::from_raw_os_error(error.errno())
 }
@@ -93,7 +75,7 @@ impl<W: LockWords> ProcessLock<W> {
     /// This process's number.
     #[inline]
     fn member(&self) -> Result<u32, Errno> {
-        let mark = process_mark()?;
+        let mark = fork_mark::process().ok_or(Errno::NOSYS)?;
         let member = self.member.load(Ordering::Relaxed);
         if (member >> 32) as u32 == mark { Ok(member as u32) } else { self.enrol(mark, member) }
     }

@@ -1,6 +1,7 @@
 //! Words that are 0 again in a child of fork: how a library notices a fork that nobody told it of.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
@@ -37,11 +38,46 @@ pub fn words() -> Result<&'static [AtomicU32; WORDS], OsError> {
     Ok(unsafe { &*start.cast() })
 }
 
+/// A number, never 0, that this process has in common with none of its parents; so what was noted by it in memory that a fork copied is known to be a
+/// parent's. `None` where the system cannot tell a child from its parent.
+#[inline]
+pub fn process() -> Option<u32> {
+    static MARK: LazyLock<Option<&'static [AtomicU32; WORDS]>> = LazyLock::new(|| words().ok());
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let [mark, ..] = (*MARK)?;
+    match mark.load(Ordering::Relaxed) {
+        0 => {
+            // The count goes on in a child where it was in its parent.
+            let new = NEXT.fetch_add(1, Ordering::Relaxed);
+            match mark.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => Some(new),
+                Err(other) => Some(other),
+            }
+        }
+        process => Some(process),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use super::*;
+
+    #[test]
+    fn a_child_has_a_number_of_its_own() {
+        let mine = process().unwrap();
+        assert_eq!(process(), Some(mine));
+        // SAFETY: the child looks at its own number, and leaves without running anything of its parent's.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let same = process() == Some(mine) || process() != process();
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(same.into()) };
+        }
+        let mut status = -1;
+        // SAFETY: status outlives the call.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0);
+    }
 
     #[test]
     fn a_child_finds_zeros() {

@@ -1,7 +1,7 @@
 //! Lanes: what a busy socket sends goes by shared memory, without a system call. docs/decisions/0042 gives the reasons.
 
+use std::sync::Condvar;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Condvar, LazyLock, OnceLock};
 
 use crossway_ring::place::copy_in;
 use crossway_ring::region::{FreeWords, SharedRing};
@@ -12,8 +12,6 @@ use crossway_sys::{fork_mark, futex, poll};
 
 use super::down::Down;
 use super::*;
-use crate::daemon::Answer;
-use crate::protocol::control::Granted;
 use crate::protocol::lane::{self, LaneMemory};
 
 /// A sender that waits for room looks so often whether its tipcd is gone.
@@ -95,31 +93,16 @@ enum Put {
     Not,
 }
 
-/// A number that no process has in common with its parents; 0 where the system cannot tell a child from its parent.
-fn this_process() -> u32 {
-    static MARK: LazyLock<Option<&'static [AtomicU32; fork_mark::WORDS]>> =
-        LazyLock::new(|| fork_mark::words().ok());
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    let Some([mark, ..]) = *MARK else { return 0 };
-    match mark.load(Ordering::Relaxed) {
-        0 => {
-            // The count goes on in a child where it was in its parent.
-            let new = NEXT.fetch_add(1, Ordering::Relaxed);
-            match mark.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => new,
-                Err(other) => other,
-            }
-        }
-        process => process,
-    }
-}
-
 impl Lanes {
-    fn new(memory: LaneMemory, file: Option<OwnedFd>, bell: EventFd, sends: bool) -> Self {
-        let process = this_process();
+    pub(super) fn new(
+        memory: LaneMemory,
+        file: Option<OwnedFd>,
+        bell: EventFd,
+        sends: bool,
+    ) -> Self {
         let bell = Arc::new(bell);
         let down = file.and_then(|file| Down::new(&memory, file, bell.clone()));
-        let up = (sends && process != 0).then(|| {
+        let up = fork_mark::process().filter(|_| sends).map(|process| {
             let tx = RingTx::new(memory.up(), TipcdBell(bell), Wait::Block);
             let end = Mutex::new(End { tx, unwatched: 0, wakes: 0, sleeps: false });
             Up { end, woken: Condvar::new(), process, broken: AtomicBool::new(false) }
@@ -130,7 +113,7 @@ impl Lanes {
 
 impl Drop for Up {
     fn drop(&mut self) {
-        if self.process != this_process() {
+        if fork_mark::process() != Some(self.process) {
             self.end.get_mut().unwrap_or_else(PoisonError::into_inner).tx.disown();
         }
     }
@@ -142,103 +125,7 @@ impl Up {
     }
 }
 
-/// How many messages a socket moves before its program asks for lanes, and whether it has asked.
-#[derive(Debug, Default)]
-pub(super) struct Usage {
-    moved: AtomicU32,
-    /// A request for lanes is under way.
-    asked: AtomicBool,
-    lanes: OnceLock<Box<Lanes>>,
-}
-
-/// The count of a socket that gets no lanes.
-const NEVER: u32 = u32::MAX;
-
-/// Messages between two looks for the answer to a request for lanes.
-const FETCH_EVERY: u32 = 8;
-
-/// The lanes that an answer grants.
-fn lanes_of(mut answer: Answer, usage: &Usage) -> Result<&Lanes, Errno> {
-    let granted = Granted::decode(&mut Reader::new(&answer.octets)).ok_or(Errno::PROTO)?;
-    let (Some(bell), Some(file)) = (answer.fds.pop(), answer.fds.pop()) else {
-        return Err(Errno::PROTO);
-    };
-    let memory = LaneMemory::open(&file, granted.ring_octets as usize).map_err(|_| Errno::PROTO)?;
-    let mut file = Some(file);
-    let lanes = usage.lanes.get_or_init(|| {
-        Box::new(Lanes::new(memory, file.take(), EventFd::from_fd(bell), granted.sends))
-    });
-    if file.take().is_some()
-        && let Some(down) = &lanes.down
-    {
-        // Two threads asked. Closing one of two descriptors of the memory has cost this process its claim.
-        down.claim_again()?;
-    }
-    Ok(lanes)
-}
-
 impl NodeSocket {
-    /// The socket's lanes, if this process or its parent has them.
-    #[inline]
-    pub(super) fn lanes(&self) -> Option<&Lanes> {
-        self.usage.lanes.get().map(Box::as_ref)
-    }
-
-    /// As [`NodeSocket::lanes`], and asks for them when the socket has become busy. Each call counts a message.
-    #[inline]
-    pub(super) fn want_lanes(&self) -> Option<&Lanes> {
-        match self.lanes() {
-            None if self.usage.moved.load(Ordering::Relaxed) != NEVER => self.count_message(),
-            lanes => lanes,
-        }
-    }
-
-    /// Asks without waiting for the answer: a sender that does not wait must not wait for this either.
-    fn count_message(&self) -> Option<&Lanes> {
-        let usage = &self.usage;
-        let after = self.daemon.lane_after();
-        let moved = usage.moved.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if after == 0 {
-            usage.moved.store(NEVER, Ordering::Relaxed);
-        } else if usage.asked.load(Ordering::Relaxed) {
-            if moved.is_multiple_of(after.min(FETCH_EVERY)) {
-                return self.fetch_lanes();
-            }
-        } else if moved >= after {
-            let request = Request::Lanes { token: self.opened.token };
-            // One thread asks; the others go on as before.
-            if !usage.asked.swap(true, Ordering::AcqRel) {
-                match self.daemon.ask_later(&request, self.opened.token) {
-                    Ok(true) => {}
-                    Ok(false) => usage.asked.store(false, Ordering::Release),
-                    Err(_) => usage.moved.store(NEVER, Ordering::Relaxed),
-                }
-            }
-        }
-        None
-    }
-
-    #[cold]
-    fn fetch_lanes(&self) -> Option<&Lanes> {
-        let answer = self.daemon.fetch(self.opened.token)?;
-        let (lanes, moved) = match answer.and_then(|answer| lanes_of(answer, &self.usage)) {
-            Ok(lanes) => (Some(lanes), NEVER),
-            // Later it may be connected.
-            Err(Errno::AGAIN) => (None, 0),
-            Err(_) => (None, NEVER),
-        };
-        self.usage.moved.store(moved, Ordering::Relaxed);
-        self.usage.asked.store(false, Ordering::Release);
-        lanes
-    }
-
-    /// The lanes that another process has asked for.
-    #[cold]
-    pub(super) fn join_lanes(&self) -> Result<&Lanes, Errno> {
-        let answer = self.ask(&Request::Lanes { token: self.opened.token })?;
-        lanes_of(answer, &self.usage)
-    }
-
     /// Messages that went by the lane, sleeps for room in it, and times that the tipcd had to be woken; for tests and the curious.
     #[doc(hidden)]
     pub fn lane_sleeps_and_wakes(&self) -> Option<(u64, u64)> {
@@ -264,7 +151,7 @@ impl NodeSocket {
     fn put_by_lane(&self, header: &[u8], payload: &[u8], patience: Patience) -> Result<Put, Errno> {
         let Some(lanes) = self.want_lanes() else { return Ok(Put::Not) };
         let Some(up) = &lanes.up else { return Ok(Put::Not) };
-        if up.process != this_process() || up.broken.load(Ordering::Relaxed) {
+        if fork_mark::process() != Some(up.process) || up.broken.load(Ordering::Relaxed) {
             return Ok(Put::Not);
         }
         let len = header.len() + payload.len();

@@ -2,6 +2,7 @@
 
 mod connect;
 mod down;
+mod lane_request;
 mod lanes;
 mod receive;
 mod send;
@@ -58,7 +59,7 @@ pub struct NodeSocket {
     group: AtomicU32,
     /// The service that a stream's connection was made through, type and instance; 0 without. Other kinds' messages bring it along.
     through: AtomicU64,
-    usage: lanes::Usage,
+    usage: lane_request::Usage,
     pace: down::Pace,
 }
 
@@ -90,7 +91,7 @@ impl NodeSocket {
     fn new(fd: OwnedFd, kind: Kind, opened: Opened, daemon: Arc<Daemon>) -> Self {
         let (shut, group, through) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU64::new(0));
         let (memory, usage, pace) =
-            (Mutex::default(), lanes::Usage::default(), down::Pace::default());
+            (Mutex::default(), lane_request::Usage::default(), down::Pace::default());
         Self { fd, kind, opened, daemon, memory, shut, group, through, usage, pace }
     }
 
