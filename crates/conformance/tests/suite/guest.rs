@@ -11,7 +11,7 @@ use crate::in_guest;
 const KERNELS_OWN: [&str; 2] = ["tipc-kernel-", "sctp"];
 
 /// In the guest, seconds; alone it takes about one minute.
-const WATCHDOG: &str = "400";
+const WATCHDOG: &str = "900";
 
 /// The name of a mechanism's type, under which its tests stand.
 fn type_name(id: &str) -> String {
