@@ -222,15 +222,18 @@ impl NameTable {
         instance: u32,
         local: Option<NodeAddr>,
     ) -> Option<SocketAddr> {
+        // Without ranges the name itself is all that can be around it.
+        if !self.wide.contains_key(&service)
+            && let Some(way) = self.direct.get(point(service, instance))
+        {
+            return match way {
+                Way::Socket(socket) => {
+                    local.is_none_or(|node| socket.node == node).then_some(socket)
+                }
+                Way::Crowd(id) => self.crowds.get_mut(id)?.next(local),
+            };
+        }
         let Some(node) = local else {
-            if !self.wide.contains_key(&service)
-                && let Some(way) = self.direct.get(point(service, instance))
-            {
-                return match way {
-                    Way::Socket(socket) => Some(socket),
-                    Way::Crowd(id) => self.crowds.get_mut(id)?.next(None),
-                };
-            }
             let bound = self.ranges.first_containing_value(point(service, instance))?;
             return bound.next(&mut self.crowds, None);
         };

@@ -1,8 +1,8 @@
 //! The sockets that share one exact range, and whose turn it is.
 //!
-//! Nearly all crowds are small. Those keep their members in one piece and hold the answer to the next lookup ready, so that a lookup
-//! waits for memory once and what it prepares for the next one is waited for by nobody. Large ones are trees, in which no change walks over
-//! the members.
+//! Nearly all crowds are small. Those keep their members in one piece and a hand of answers to the next lookups ready, so that a lookup
+//! waits for memory once, and of several only one reads the members, for a new hand that nobody waits for. Large ones are trees, in which
+//! no change walks over the members.
 
 use super::bound::Member;
 use crate::addr::{NodeAddr, SocketAddr};
@@ -13,18 +13,42 @@ use alloc::vec::Vec;
 /// Members of a small crowd.
 const SMALL_MAX: usize = 64;
 
+/// Answers that lie ready: as many as fit beside the rest in a cache line.
+const HAND: usize = 4;
+
 /// Members by age: the number each got when the table came to know it. One cache line, without what it points to.
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Crowd {
-    /// The socket of the member whose turn it is; the oldest one's when `turn` is behind the youngest.
-    next: SocketAddr,
+    /// From `given` on, the sockets of the member whose turn it is and of those after it. Nothing of worth without members, and in a large
+    /// crowd.
+    hand: [SocketAddr; HAND],
+    members: Members,
     /// Index of the member whose turn it is. That of none when the last one was removed: the turn is the next new one's, unless the
     /// oldest is asked for before.
-    turn: u32,
-    /// Oldest first; empty in a large crowd.
-    small: Vec<(u64, Member)>,
-    large: Option<Box<Large>>,
+    turn: u8,
+    /// How many of the hand were asked for; never all.
+    given: u8,
+}
+
+#[derive(Clone, Debug)]
+enum Members {
+    /// Oldest first.
+    Small(Vec<(u64, Member)>),
+    Large(Box<Large>),
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Self::Small(Vec::new())
+    }
+}
+
+/// Whose turn it is after the member of this index, of so many. After the youngest the oldest is next, even if a younger one comes meanwhile.
+const fn after(turn: usize, len: usize) -> usize {
+    // The turn of none is the oldest one's when it is asked for.
+    let after = if turn < len { turn + 1 } else { 1 };
+    if after < len { after } else { 0 }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -64,84 +88,99 @@ impl Large {
 impl Crowd {
     /// Members come with rising ages.
     pub(super) fn insert(&mut self, age: u64, member: Member) {
-        if let Some(large) = &mut self.large {
-            return large.insert(age, member);
-        }
-        if self.small.len() < SMALL_MAX {
+        let small = match &mut self.members {
+            Members::Large(large) => return large.insert(age, member),
+            Members::Small(small) => small,
+        };
+        if small.len() < SMALL_MAX {
             // Exactly as much room as there are members would be copied for each; twice as much is wasted by most.
-            if self.small.len() == self.small.capacity() {
-                self.small.reserve_exact(2 + self.small.len() / 2);
+            if small.len() == small.capacity() {
+                small.reserve_exact(2 + small.len() / 2);
             }
-            self.small.push((age, member));
-            return self.pass_to(self.turn as usize);
+            small.push((age, member));
+            return self.pass_to(self.turn);
         }
-        let turn = self.turn as usize;
         let mut large = Large {
             // Ages below those of the members stand for the oldest one.
-            turn: turn.checked_sub(1).map_or(0, |before| self.small[before].0 + 1),
+            turn: self.turn.checked_sub(1).map_or(0, |before| small[before as usize].0 + 1),
             ..Large::default()
         };
-        for (age, member) in core::mem::take(&mut self.small) {
+        for (age, member) in core::mem::take(small) {
             large.insert(age, member);
         }
         large.insert(age, member);
-        self.large = Some(Box::new(large));
+        self.members = Members::Large(Box::new(large));
     }
 
-    /// The turn is this member's.
-    fn pass_to(&mut self, at: usize) {
-        self.turn = at as u32;
-        if let Some((_, member)) = self.small.get(at).or_else(|| self.small.first()) {
-            self.next = member.socket;
+    /// The turn of a small crowd is this member's; those after it follow.
+    #[inline]
+    fn pass_to(&mut self, at: u8) {
+        (self.turn, self.given) = (at, 0);
+        let Members::Small(small) = &self.members else { return };
+        let mut at = at as usize;
+        for place in &mut self.hand {
+            let Some((_, member)) = small.get(at).or_else(|| small.first()) else { return };
+            *place = member.socket;
+            at = after(at, small.len());
         }
     }
 
     pub(super) fn remove(&mut self, age: u64) -> Option<Member> {
-        if let Some(large) = &mut self.large {
-            let member = large.members.remove(&age)?;
-            large.of_node.remove(&(member.socket.node, age));
-            return Some(member);
-        }
-        let at = self.small.binary_search_by_key(&age, |(age, _)| *age).ok()?;
-        let (_, member) = self.small.remove(at);
-        let turn = self.turn as usize;
-        self.pass_to(turn - usize::from(at < turn));
+        let small = match &mut self.members {
+            Members::Large(large) => {
+                let member = large.members.remove(&age)?;
+                large.of_node.remove(&(member.socket.node, age));
+                return Some(member);
+            }
+            Members::Small(small) => small,
+        };
+        let at = small.binary_search_by_key(&age, |(age, _)| *age).ok()?;
+        let (_, member) = small.remove(at);
+        self.pass_to(self.turn - u8::from(at < self.turn as usize));
         Some(member)
     }
 
     /// The member whose turn it is, among those of one node if one is given.
     #[inline]
     pub(super) fn next(&mut self, of: Option<NodeAddr>) -> Option<SocketAddr> {
-        if let Some(large) = &mut self.large {
-            return large.next(of);
-        }
-        let (len, turn) = (self.small.len(), self.turn as usize);
+        let small = match &mut self.members {
+            Members::Large(large) => return large.next(of),
+            Members::Small(small) => small,
+        };
+        let (len, turn) = (small.len(), self.turn as usize);
         let Some(node) = of else {
-            let found = self.next;
-            let after = if turn < len { turn + 1 } else { 1 };
-            // After the youngest the oldest is next, even if a younger one comes meanwhile.
-            let after = if after < len { after } else { 0 };
-            self.next = self.small.get(after)?.1.socket;
-            self.turn = after as u32;
+            let found = *self.hand.get(self.given as usize).filter(|_| len > 0)?;
+            self.turn = after(turn, len) as u8;
+            self.given += 1;
+            if self.given as usize == HAND {
+                self.pass_to(self.turn);
+            }
             return Some(found);
         };
-        let (before, onwards) = self.small.split_at(turn.min(len));
+        let (before, onwards) = small.split_at(turn.min(len));
         let is_its = |(_, (_, member)): &(usize, &(u64, Member))| member.socket.node == node;
         let found = onwards.iter().enumerate().find(is_its).map(|(n, _)| turn + n);
         let at = found.or_else(|| before.iter().enumerate().find(is_its).map(|(n, _)| n))?;
-        let socket = self.small.get(at)?.1.socket;
-        self.pass_to(if at + 1 < len { at + 1 } else { 0 });
+        let socket = small.get(at)?.1.socket;
+        self.pass_to(after(at, len) as u8);
         Some(socket)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.large.as_ref().map_or(self.small.len(), |large| large.members.len())
+        match &self.members {
+            Members::Small(small) => small.len(),
+            Members::Large(large) => large.members.len(),
+        }
     }
 
     /// The members and their ages, oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Member)> {
-        let large = self.large.iter().flat_map(|large| &large.members);
-        self.small.iter().map(|(age, m)| (*age, m)).chain(large.map(|(age, m)| (*age, m)))
+        let (small, large) = match &self.members {
+            Members::Small(small) => (&small[..], None),
+            Members::Large(large) => (&[][..], Some(&large.members)),
+        };
+        let large = large.into_iter().flatten();
+        small.iter().map(|(age, m)| (*age, m)).chain(large.map(|(age, m)| (*age, m)))
     }
 }
 

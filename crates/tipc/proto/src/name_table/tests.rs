@@ -118,4 +118,46 @@ proptest! {
         let got = table.lookup(100, probe, None).and_then(|s| all.iter().find(|b| b.socket == s)).map(|b| b.range);
         prop_assert_eq!(got, best);
     }
+
+    /// Of one node or of any, of ranges, of single names, and of names that ranges come before.
+    #[test]
+    fn a_lookup_finds_the_lowest_range_and_all_of_its_sockets_in_turn(
+        names in prop::collection::vec((0u32..12, 0u32..2, 0u32..4), 1..60),
+        wide in prop::collection::vec((0u32..12, 1u32..12, 0u32..4), 0..4),
+        gone in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
+    ) {
+        let mut table = NameTable::default();
+        let mut all = Vec::new();
+        let names = names.into_iter().map(|(at, service, node)| (at, 0, service, node));
+        let wide = wide.into_iter().map(|(at, width, node)| (at, width, 0, node));
+        for (port, (lower, width, service, node)) in names.chain(wide).enumerate() {
+            let mut entry = binding(lower, lower + width, port as u32, node);
+            entry.range.service = service;
+            table.insert(entry).unwrap();
+            all.push(entry);
+        }
+        for at in gone.iter().take(all.len()).collect::<Vec<_>>() {
+            let gone = all.swap_remove(at.index(all.len()));
+            prop_assert_eq!(table.remove(gone.range, gone.socket, gone.key), Some(gone));
+        }
+        // The order of their coming, which is that of the ports.
+        all.sort_by_key(|b| b.socket.port);
+        for (service, instance) in (0..2).flat_map(|service| (0..25).map(move |at| (service, at))) {
+            for local in [None, Some(0), Some(1), Some(2), Some(3), Some(9)].map(|n| n.map(NodeAddr)) {
+                let fits = |b: &&Binding| {
+                    let its = local.is_none_or(|node| b.socket.node == node);
+                    its && b.range.service == service && b.range.contains(instance)
+                };
+                let best = all.iter().filter(fits).map(|b| b.range).min();
+                let sockets: Vec<_> = all.iter().filter(fits).filter(|b| Some(b.range) == best).map(|b| b.socket).collect();
+                let found: Vec<_> = (0..2 * sockets.len().max(1)).filter_map(|_| table.lookup(service, instance, local)).collect();
+                prop_assert_eq!(found.len(), 2 * sockets.len());
+                let (once, again) = found.split_at(sockets.len());
+                prop_assert_eq!(once, again, "round robin");
+                let first = once.first().and_then(|first| sockets.iter().position(|s| s == first)).unwrap_or(0);
+                let turns: Vec<_> = sockets[first..].iter().chain(&sockets[..first]).copied().collect();
+                prop_assert_eq!(once, turns);
+            }
+        }
+    }
 }

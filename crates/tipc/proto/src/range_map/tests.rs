@@ -56,6 +56,28 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn finds_points_of_nodes_too(
+        ranges in prop::collection::vec((0u32..4, 0u32..3, 0u32..900, 0u32..9), 1..600),
+        probes in prop::collection::vec((0u32..5, 0u32..4, 0u32..920), 60),
+    ) {
+        let mut map = RangeMap::default();
+        let mut model = BTreeMap::new();
+        for (n, (node, service, lower, width)) in ranges.into_iter().enumerate() {
+            let node = crate::addr::NodeAddr(node << 24);
+            let bounds = ((node, service << 30, lower), (node, service << 30, lower + width));
+            map.insert(bounds, n);
+            model.insert(bounds, n);
+        }
+        for (node, service, instance) in probes {
+            let point = (crate::addr::NodeAddr(node << 24), service << 30, instance);
+            let first = model.keys().find(|(l, u)| *l <= point && point <= *u).copied();
+            prop_assert_eq!(map.first_containing(point), first);
+        }
+    }
+}
+
 #[test]
 fn rising_entries_fill_their_nodes() {
     let map = filled((0..100_000).map(|n| (n, n)));
