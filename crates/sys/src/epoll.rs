@@ -43,6 +43,13 @@ impl std::fmt::Debug for Epoll {
     }
 }
 
+fn flags(report: Report) -> EventFlags {
+    match report {
+        Report::WhileReadable => EventFlags::IN,
+        Report::Changes => EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET,
+    }
+}
+
 impl Epoll {
     /// Reports at most `batch` descriptors at a time.
     ///
@@ -59,14 +66,17 @@ impl Epoll {
     /// # Errors
     /// [`OsError`] of epoll_ctl.
     pub fn add(&self, fd: impl AsFd, token: u64, report: Report) -> Result<(), OsError> {
-        let flags = match report {
-            Report::WhileReadable => EventFlags::IN,
-            Report::Changes => {
-                EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET
-            }
-        };
-        epoll::add(&self.fd, fd, EventData::new_u64(token), flags)
+        epoll::add(&self.fd, fd, EventData::new_u64(token), flags(report))
             .map_err(|e| OsError::new("epoll_ctl(EPOLL_CTL_ADD)", token, e))
+    }
+
+    /// Reports a descriptor that is watched otherwise from now on. What holds already is reported once more.
+    ///
+    /// # Errors
+    /// [`OsError`] of epoll_ctl.
+    pub fn change(&self, fd: impl AsFd, token: u64, report: Report) -> Result<(), OsError> {
+        epoll::modify(&self.fd, fd, EventData::new_u64(token), flags(report))
+            .map_err(|e| OsError::new("epoll_ctl(EPOLL_CTL_MOD)", token, e))
     }
 
     /// Watches a descriptor no longer.
@@ -136,8 +146,7 @@ mod tests {
         let ready: Vec<_> = epoll.wait_for(None).unwrap().collect();
         assert_eq!(ready, [Ready { token: 7, readable: true, writable: false, ended: false }]);
         assert_eq!(epoll.wait_for(now).unwrap().count(), 0, "an edge is told once");
-        epoll.remove(&r).unwrap();
-        epoll.add(&r, 8, Report::WhileReadable).unwrap();
+        epoll.change(&r, 8, Report::WhileReadable).unwrap();
         for _ in 0..2 {
             assert_eq!(epoll.wait_for(now).unwrap().next().map(|r| r.token), Some(8));
         }
@@ -145,5 +154,32 @@ mod tests {
         epoll.remove(&r).unwrap();
         assert_eq!(epoll.wait(Some(until)).unwrap().count(), 0);
         assert!(Instant::now() >= until);
+    }
+
+    /// What a tipcd waits for when a program asks before it has received its last answer.
+    #[test]
+    fn that_the_other_end_has_received_is_told_as_a_change() {
+        use crate::socket::{self, Kind};
+        let mut epoll = Epoll::new(8).unwrap();
+        let (ours, theirs) = socket::unix_pair(Kind::Seqpacket).unwrap();
+        assert_eq!(socket::peer_credentials(&ours).unwrap().pid, std::process::id());
+        assert_eq!(socket::is_all_received(&ours), Ok(true));
+        epoll.add(&ours, 7, Report::WhileReadable).unwrap();
+        for _ in 0..2 {
+            socket::send(&ours, b"answer", true).unwrap();
+        }
+        epoll.change(&ours, 7, Report::Changes).unwrap();
+        let now = Some(Duration::ZERO);
+        assert_eq!(epoll.wait_for(now).unwrap().count(), 1, "there is room");
+        assert_eq!(epoll.wait_for(now).unwrap().count(), 0);
+        for left in [false, true] {
+            socket::recv(&theirs, &mut [0; 8], true).unwrap();
+            assert_eq!(epoll.wait_for(now).unwrap().count(), 1, "it was received");
+            assert_eq!(socket::is_all_received(&ours), Ok(left));
+        }
+        socket::send(&ours, b"answer", true).unwrap();
+        drop(theirs);
+        assert_eq!(epoll.wait_for(now).unwrap().next().map(|r| r.ended), Some(true));
+        assert_eq!(socket::is_all_received(&ours), Ok(true), "thrown away");
     }
 }

@@ -116,6 +116,13 @@ pub fn raise_descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
+/// How many descriptors this process may have (RLIMIT_NOFILE). As many of a user's may be on their way between sockets, unless he is privileged
+/// (unix(7), ETOOMANYREFS).
+pub fn descriptor_limit() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+}
+
 /// Whether this process acts as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()

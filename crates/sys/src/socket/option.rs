@@ -14,7 +14,7 @@ use crate::patience::Patience;
 /// Who is at the other end of an AF_UNIX connection, as it was when it connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// Process.
+    /// Process; 0 for one that this process's PID namespace has no number for.
     pub pid: u32,
     /// User.
     pub uid: u32,
@@ -22,15 +22,42 @@ pub struct Credentials {
     pub gid: u32,
 }
 
-/// Reads SO_PEERCRED.
+/// Reads SO_PEERCRED. A process of another PID namespace has the number 0.
 pub fn peer_credentials(fd: impl AsFd) -> Result<Credentials, OsError> {
-    let cred =
-        sockopt::socket_peercred(fd).map_err(|e| OsError::new("getsockopt(SO_PEERCRED)", "", e))?;
-    Ok(Credentials {
-        pid: cred.pid.as_raw_nonzero().get().unsigned_abs(),
-        uid: cred.uid.as_raw(),
-        gid: cred.gid.as_raw(),
-    })
+    let mut cred = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: cred and len outlive the call, and len says how many bytes cred has; every bit pattern is a valid ucred.
+    let outcome = unsafe {
+        libc::getsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut cred).cast(),
+            &mut len,
+        )
+    };
+    if outcome != 0 {
+        return Err(OsError::new(
+            "getsockopt(SO_PEERCRED)",
+            "",
+            std::io::Error::from(last_errno()),
+        ));
+    }
+    Ok(Credentials { pid: cred.pid.unsigned_abs(), uid: cred.uid, gid: cred.gid })
+}
+
+/// Whether the other end of an AF_UNIX connection has received all that was sent on this one, or is gone (SIOCOUTQ counts the memory of
+/// what it has not).
+pub fn is_all_received(fd: impl AsFd) -> Result<bool, Errno> {
+    let mut octets: libc::c_int = 0;
+    // SAFETY: the call writes one integer to where the pointer leads.
+    let outcome = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut octets) };
+    if outcome != 0 {
+        return Err(last_errno());
+    }
+    // While the kernel tells a writer that there is room again, one octet of what was received is still counted (sock_wfree in net/core/sock.c); a
+    // message that was not received counts for some hundred.
+    Ok(octets <= 1)
 }
 
 /// The number that the kernel gives to a socket for its life (SO_COOKIE); the same through every copy of the descriptor.

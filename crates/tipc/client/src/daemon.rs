@@ -15,6 +15,7 @@ use crossway_sys::{Errno, fdpass};
 
 use crate::error::Error;
 use crate::protocol::control::{LEN_MAX, Reader, Request, VERSION_MISMATCH, Welcome};
+use crate::protocol::refusal::Refusal;
 use crate::protocol::{VERSION, epoch, slot};
 
 /// The variable that names a tipcd's socket.
@@ -123,10 +124,9 @@ impl Daemon {
             errno => Error::NoDaemon { path: path.to_owned(), source: errno.into() },
         })?;
         let gone = |what| Error::DaemonGone { path: path.to_owned(), what };
-        let (errno, mut answer) = exchange(&fd, &Request::Hello { version: VERSION }.encode())
-            .map_err(|what| {
-                if what == ENDED { Error::TurnedAway { path: path.to_owned() } } else { gone(what) }
-            })?;
+        let turned_away = |why| Error::TurnedAway { path: path.to_owned(), why };
+        let (errno, mut answer) = say_hello(&fd)
+            .map_err(|what| if what == ENDED { turned_away(None) } else { gone(what) })?;
         let mut reader = Reader::new(&answer.octets);
         match errno {
             0 => {}
@@ -135,6 +135,9 @@ impl Daemon {
                 return Err(Error::Version { path: path.to_owned(), ours: VERSION, theirs });
             }
             errno => {
+                if let Some(why) = Refusal::from_errno(errno) {
+                    return Err(turned_away(Some(why)));
+                }
                 let errno = Errno::from_raw_os_error(errno);
                 return Err(Error::call("connect", path.display(), errno));
             }
@@ -238,6 +241,16 @@ fn socket_ended(fd: &OwnedFd) -> bool {
 fn exchange(fd: &OwnedFd, request: &[u8]) -> Result<(i32, Answer), &'static str> {
     fdpass::send(fd, request, &[]).map_err(|_| ENDED)?;
     await_answer(fd)
+}
+
+/// The first request. Who is turned away is answered before he asks, and perhaps cannot ask any more.
+fn say_hello(fd: &OwnedFd) -> Result<(i32, Answer), &'static str> {
+    let _ = fdpass::send(fd, &Request::Hello { version: VERSION }.encode(), &[]);
+    match await_answer(fd) {
+        // Told once, where the tipcd closed without having read the hello: the answer stands behind it.
+        Err(ENDED) => await_answer(fd),
+        answer => answer,
+    }
 }
 
 fn outcome((errno, answer): (i32, Answer)) -> Result<Answer, Errno> {

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use crossway_sys::{Errno, OsError};
 
+use crate::protocol::refusal::Refusal;
+
 /// Why a socket cannot be had or used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -49,14 +51,13 @@ pub enum Error {
         /// The tipcd's.
         theirs: u16,
     },
-    /// It closed the connection before it answered.
-    #[error(
-        "the tipcd at {} closed the connection at once: it has its full number of programs (tipcd --clients) or of descriptors (ulimit -n), or is just ending",
-        .path.display()
-    )]
+    /// It does not let this program in.
+    #[error("the tipcd at {} turns this program away: {}", .path.display(), cause(*.why))]
     TurnedAway {
         /// Its socket.
         path: PathBuf,
+        /// Why, if it said so.
+        why: Option<Refusal>,
     },
     /// The tipcd ended, or does not keep to the protocol.
     #[error("the tipcd at {} {what}: start it again and open the socket anew", .path.display())]
@@ -107,6 +108,17 @@ impl From<Error> for std::io::Error {
     }
 }
 
+/// Why a program is turned away.
+fn cause(why: Option<Refusal>) -> String {
+    why.map_or_else(
+        || {
+            "it closed the connection without a word, as one that is just ending does; try again"
+                .to_owned()
+        },
+        |why| why.to_string(),
+    )
+}
+
 /// What an errno means for a TIPC socket, and what to do.
 fn describe(errno: Errno) -> String {
     let advice = match errno {
@@ -124,6 +136,10 @@ fn describe(errno: Errno) -> String {
             "the node has its full number of sockets or bindings (tipcd --help lists the limits)"
         }
         Errno::MFILE => "this program has its full number of sockets (tipcd --sockets-per-client)",
+        Errno::USERS | Errno::DQUOT | Errno::NFILE | Errno::TOOMANYREFS => {
+            let why = Refusal::from_errno(errno.raw_os_error());
+            return why.map_or_else(String::new, |why| format!("of the tipcd: {why} ({errno})"));
+        }
         Errno::ISCONN => "the socket is connected already",
         Errno::NOTCONN => "the socket is not connected",
         Errno::OPNOTSUPP => "a socket of this kind, or one that is bound, cannot do that",

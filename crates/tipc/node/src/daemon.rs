@@ -137,11 +137,11 @@ impl Daemon {
         while let Some((place, order)) = self.service.poll_order() {
             let (runner, service) = (&mut self.runner, &self.service);
             if let Some(outcome) = carry_out(runner, service, &mut self.works, place, &order) {
-                self.service.reply(place, outcome);
+                self.service.reply(&self.epoll, place, outcome);
             }
         }
         while let Some((place, outcome)) = self.works.advance(&mut self.runner, &self.epoll) {
-            self.service.reply(place, outcome);
+            self.service.reply(&self.epoll, place, outcome);
         }
         self.serve_node(at);
         self.runner.flush();
@@ -158,9 +158,9 @@ impl Daemon {
         self.service.handle_events(at, self.runner.node(), &self.epoll);
     }
 
-    /// What has happened to a medium that an operator may want to know.
+    /// What has happened to a medium, or to programs, that an operator may want to know.
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.runner.poll_notice()
+        self.runner.poll_notice().or_else(|| self.service.poll_turned_away(now()))
     }
 
     /// The next event that is not only for a program's socket.

@@ -1,9 +1,11 @@
-//! What has happened to a medium that an operator may want to know.
+//! What has happened to a medium, or to programs, that an operator may want to know.
 
 use crossway_sys::Errno;
+use crossway_sys::socket::Credentials;
+use crossway_tipc_client::protocol::refusal::Refusal;
 use crossway_tipc_proto::addr::BearerId;
 
-/// Something about a medium, not an error.
+/// Something about a medium or programs, not an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The system does not tell this process of its network devices; a device that is pulled out is noticed by its silence.
@@ -19,6 +21,19 @@ pub enum Notice {
         bearer: BearerId,
         /// What it said.
         errno: Errno,
+    },
+    /// Programs were turned away, or got no descriptor.
+    TurnedAway {
+        /// The last of them.
+        who: Option<Credentials>,
+        /// Why.
+        why: Refusal,
+        /// How many since that was last told.
+        count: u64,
+        /// The process that has most places, and how many.
+        largest_process: Option<(u32, usize)>,
+        /// The user who has most places, and how many.
+        largest_user: Option<(u32, usize)>,
     },
 }
 
@@ -37,6 +52,23 @@ impl std::fmt::Display for Notice {
                  a path that takes smaller packets than the device (set mtu= below it), IPsec, or an old kernel does that",
                 bearer.0
             ),
+            Self::TurnedAway { who, why, count, largest_process, largest_user } => {
+                match who {
+                    Some(who) => write!(f, "process {} of user {}", who.pid, who.uid)?,
+                    None => f.write_str("a program")?,
+                }
+                if *count > 1 {
+                    write!(f, " and {} more times others", count - 1)?;
+                }
+                write!(f, " turned away: {why}")?;
+                if let Some((pid, places)) = largest_process {
+                    write!(f, "; most places has process {pid} ({places})")?;
+                }
+                if let Some((uid, places)) = largest_user {
+                    write!(f, ", of users {uid} ({places})")?;
+                }
+                Ok(())
+            }
         }
     }
 }

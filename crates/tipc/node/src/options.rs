@@ -61,9 +61,20 @@ pub struct TipcdOptions {
     #[arg(long, value_name = "PACKETS", help_heading = "Links", value_parser = clap::value_parser!(u16).range(1..=8191))]
     pub(crate) window: Option<u16>,
 
-    /// Programs that may use the node at a time; one more is turned away
+    /// Programs that may use the node at a time; one more is turned away and told why
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().clients, value_parser = at_least(1))]
     pub(crate) clients: usize,
+    /// Programs that one user may have on the node at a time, so that others find room; root and who runs the tipcd are not bound by it
+    /// [default: three quarters of --clients]
+    #[arg(long, value_name = "N", help_heading = "Limits", value_parser = at_least(1))]
+    pub(crate) clients_per_user: Option<usize>,
+    /// Connections that one process may have; it needs one
+    #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().clients_per_process, value_parser = at_least(1))]
+    pub(crate) clients_per_process: usize,
+    /// Places beyond --clients for root and who runs the tipcd: when no program is let in any more, their orders (crossway tipc) are carried
+    /// out still. Who has not asked for longest gives way to the next
+    #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().operators)]
+    pub(crate) operators: usize,
     /// Sockets that one program may have; one more is refused (EMFILE)
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().sockets_per_client, value_parser = at_least(1))]
     pub(crate) sockets_per_client: usize,
@@ -133,6 +144,9 @@ impl TipcdOptions {
             priority: None,
             window: None,
             clients: limits.clients,
+            clients_per_user: None,
+            clients_per_process: limits.clients_per_process,
+            operators: limits.operators,
             sockets_per_client: limits.sockets_per_client,
             queue: limits.receive_octets,
             peers: node.peers,
@@ -155,6 +169,12 @@ impl TipcdOptions {
     pub(crate) const fn limits(&self) -> ServiceLimits {
         ServiceLimits {
             clients: self.clients,
+            clients_per_user: match self.clients_per_user {
+                Some(clients) => clients,
+                None => self.clients - self.clients / 4,
+            },
+            clients_per_process: self.clients_per_process,
+            operators: self.operators,
             sockets_per_client: self.sockets_per_client,
             receive_octets: self.queue,
             linger: Duration::from_millis(self.linger),

@@ -18,6 +18,7 @@ use crossway_sys::words::{SharedWords, WatchedWords};
 use crossway_sys::{Errno, fdpass, records};
 use crossway_tipc_client::Error;
 use crossway_tipc_client::protocol::control::{Reader, Request, VERSION_MISMATCH, Welcome};
+use crossway_tipc_client::protocol::refusal::Refusal;
 use crossway_tipc_client::protocol::{VERSION, epoch, slot};
 
 use crate::ffi;
@@ -25,6 +26,9 @@ use crate::process::{self, Own};
 
 /// A tipcd answers at once; one that takes longer hangs.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// What a closed connection says.
+const ENDED: &str = "has ended";
 
 /// Regions that a process may have to do with: its own, those of its parents, those of adopted sockets.
 const REGIONS: usize = 1024;
@@ -251,7 +255,14 @@ fn connect(own: &Own) -> Result<c_int, Error> {
     })?;
     let gone = |what| Error::DaemonGone { path: path.clone(), what };
     let hello = Request::Hello { version: VERSION };
-    let (errno, mut answer) = exchange(fd.as_fd(), &hello, &[], None).map_err(gone)?;
+    let _ = socket::send(&fd, hello.head().octets(), false);
+    // Who is turned away is answered before he asks; where the tipcd closed without having read the hello, that is told first, and the answer
+    // stands behind it.
+    let answer = match receive(fd.as_fd()) {
+        Err(ENDED) => receive(fd.as_fd()),
+        answer => answer,
+    };
+    let (errno, mut answer) = answer.map_err(gone)?;
     let (slots, epochs) = (answer.fds.pop(), answer.fds.pop());
     let mut reader = Reader::new(answer.octets());
     match errno {
@@ -260,7 +271,10 @@ fn connect(own: &Own) -> Result<c_int, Error> {
             let theirs = reader.u32().and_then(|v| u16::try_from(v).ok()).unwrap_or(0);
             return Err(Error::Version { path: path.clone(), ours: VERSION, theirs });
         }
-        _ => return Err(gone("turns this program away")),
+        errno => {
+            let why = Refusal::from_errno(errno);
+            return Err(Error::TurnedAway { path: path.clone(), why });
+        }
     }
     let welcome = Welcome::decode(&mut reader).ok_or_else(|| gone("answers nonsense"))?;
     let maps = epochs.zip(slots).and_then(|(slots, epochs)| {
@@ -299,16 +313,21 @@ fn exchange(
             records::send_parts(control, &parts[..=count], false)
         }
     };
-    sent.map_err(|_| "has ended")?;
+    sent.map_err(|_| ENDED)?;
+    receive(control)
+}
+
+/// An answer, waited for.
+fn receive(control: BorrowedFd<'_>) -> Result<(i32, Answer), &'static str> {
     match wait_ready(control, Interest::Readable, Some(Instant::now() + ANSWER_LIMIT)) {
         Ok(true) => {}
         Ok(false) => return Err("does not answer"),
-        Err(_) => return Err("has ended"),
+        Err(_) => return Err(ENDED),
     }
     let mut answer = Answer { octets: [0; 256], len: 0, fds: Vec::new() };
-    answer.len = fdpass::receive(control, &mut answer.octets, &mut answer.fds, true)
-        .map_err(|_| "has ended")?;
-    let errno = answer.octets.first_chunk().filter(|_| answer.len >= 4).ok_or("has ended")?;
+    answer.len =
+        fdpass::receive(control, &mut answer.octets, &mut answer.fds, true).map_err(|_| ENDED)?;
+    let errno = answer.octets.first_chunk().filter(|_| answer.len >= 4).ok_or(ENDED)?;
     Ok((i32::from_ne_bytes(*errno), answer))
 }
 

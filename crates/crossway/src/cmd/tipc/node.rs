@@ -83,8 +83,8 @@ fn print_statistics(node: &NodeView) {
     println!("  Address:{address}  Netid:{}  Peers up:{}", node.netid, node.peers_up);
     println!("  Version:{}  Process:{}", node.version, node.pid);
     println!(
-        "  Programs:{}  Sockets:{}  Bindings:{}  Held:{} octets",
-        node.programs, node.sockets, node.bindings, node.held_octets
+        "  Programs:{}  turned away:{}  Sockets:{}  Bindings:{}  Held:{} octets",
+        node.programs, node.turned_away, node.sockets, node.bindings, node.held_octets
     );
     println!("  Node-local messages:{} octets:{}", node.local.messages, node.local.octets);
     println!(

@@ -22,6 +22,8 @@ pub struct NodeView {
     pub pid: u32,
     /// Programs that use it.
     pub programs: u64,
+    /// Programs that were not let in, and requests that were refused because too many descriptors were on their way.
+    pub turned_away: u64,
     /// Sockets that they have.
     pub sockets: u64,
     /// Bindings in the name table.

@@ -1,6 +1,7 @@
 //! The local protocol between a program and its `tipcd`, version [`VERSION`]. docs/decisions/0040 gives the reasons.
 //!
-//! - A program has one **control connection** ([`control`]), AF_UNIX SEQPACKET, on which it asks and is answered, one request at a time.
+//! - A program has one **control connection** ([`control`]), AF_UNIX SEQPACKET, on which it asks and is answered, one request at a time: while an answer
+//!   was not received, no further request is read. Who is not let in is told why ([`refusal`]).
 //! - Each TIPC socket is a **data descriptor**: one end of an AF_UNIX pair whose other end is `tipcd`'s. SEQPACKET for sockets that
 //!   keep boundaries ([`record`] says what a message looks like on it), STREAM for stream sockets, whose octets pass as they are.
 //! - A few **shared words** ([`slot`], [`epoch`]) tell what would otherwise cost a request: the state of a socket's connection, how much
@@ -16,6 +17,7 @@ pub mod epoch;
 mod fields;
 pub mod lane;
 pub mod record;
+pub mod refusal;
 pub mod slot;
 
 /// The version of everything here. A program and a `tipcd` of different versions refuse each other by name.

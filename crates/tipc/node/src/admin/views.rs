@@ -62,6 +62,7 @@ pub(super) fn node(runner: &mut Runner, service: &Service) -> NodeView {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         programs: service.clients() as u64,
+        turned_away: service.turned_away(),
         sockets: service.sockets() as u64,
         bindings: node.names().len() as u64,
         peers_up: node.peers().filter(|p| p.up).count() as u64,

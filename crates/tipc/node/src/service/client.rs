@@ -4,8 +4,9 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
 use crossway_sys::OsError;
-use crossway_sys::socket::Credentials;
+use crossway_sys::socket::{self, Credentials};
 use crossway_sys::words::SharedWords;
+use crossway_tipc_client::protocol::refusal::Refusal;
 use crossway_tipc_client::protocol::slot::{self, State};
 
 /// A program that uses the node. It stays as long as its control connection or one of its sockets is open.
@@ -18,17 +19,45 @@ pub(super) struct Client {
     slots: u32,
     free: Vec<u32>,
     next: u32,
+    /// Descriptors that went with its last answer and that it may not have received.
+    pub(super) in_flight: usize,
+    /// It asks while it has not received its last answer: it is heard when it has.
+    pub(super) held: bool,
+    /// Nothing is asked any more; the place is kept until what was answered is received or thrown away.
+    pub(super) ended: bool,
+    /// It has one of the places that are kept for operators, for this reason.
+    pub(super) kept_place: Option<Refusal>,
 }
 
 impl Client {
-    pub(super) fn new(control: OwnedFd, credentials: Option<Credentials>) -> Self {
-        let control = Some(control);
-        Self { control, credentials, region: None, slots: 0, free: Vec::new(), next: 0 }
+    pub(super) fn new(
+        control: OwnedFd,
+        credentials: Option<Credentials>,
+        kept_place: Option<Refusal>,
+    ) -> Self {
+        Self {
+            control: Some(control),
+            credentials,
+            region: None,
+            slots: 0,
+            free: Vec::new(),
+            next: 0,
+            in_flight: 0,
+            held: false,
+            ended: false,
+            kept_place,
+        }
     }
 
     /// Whether it has said hello.
     pub(super) const fn is_greeted(&self) -> bool {
         self.region.is_some()
+    }
+
+    /// Whether it has received all that was answered.
+    pub(super) fn has_received(&self) -> bool {
+        // Of a descriptor that cannot be asked nothing better is known.
+        self.control.as_ref().is_none_or(|control| socket::is_all_received(control).unwrap_or(true))
     }
 
     /// Makes its region; the descriptor is for the program.

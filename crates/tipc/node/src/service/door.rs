@@ -5,19 +5,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crossway_sys::epoll::{Epoll, Report};
 use crossway_sys::socket::{self, Kind};
 use crossway_sys::{Errno, OsError};
 
-use super::Service;
-use super::client::Client;
-use super::token::Token;
-
 /// Connections that may wait to be let in; the kernel clamps it to net.core.somaxconn.
 const BACKLOG: i32 = 1_024;
-
-/// Programs that are let in before other work is done.
-const LET_IN_AT_ONCE: usize = 32;
 
 /// The service cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -116,7 +108,7 @@ impl Door {
     }
 
     /// The next program that stands before the door; `None` when nobody does. Without a descriptor for it, it is turned away.
-    fn next(&mut self) -> Option<OwnedFd> {
+    pub(super) fn next(&mut self) -> Option<OwnedFd> {
         loop {
             match socket::try_accept(&self.fd) {
                 Ok(control) => return Some(control),
@@ -137,30 +129,6 @@ impl Drop for Door {
         let there = fs::symlink_metadata(&self.path).ok().map(|m| (m.dev(), m.ino()));
         if there.is_some() && there == self.file {
             let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-impl Service {
-    /// Takes programs that stand before the door.
-    pub(super) fn let_in(&mut self, epoll: &Epoll) {
-        for _ in 0..LET_IN_AT_ONCE {
-            let Some(control) = self.door.next() else { return };
-            if self.clients.len() >= self.limits.clients {
-                // Closing it is the answer: the program says that the node turned it away.
-                continue;
-            }
-            let credentials = socket::peer_credentials(&control).ok();
-            let place = self.clients.insert(|_| Client::new(control, credentials));
-            let watched = match self.clients.get(place).and_then(|c| c.control.as_ref()) {
-                Some(control) => {
-                    epoll.add(control, Token::Client(place).encode(), Report::WhileReadable).is_ok()
-                }
-                None => false,
-            };
-            if !watched {
-                self.clients.remove(place);
-            }
         }
     }
 }

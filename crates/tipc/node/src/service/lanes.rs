@@ -117,6 +117,10 @@ impl Service {
             return Err(Errno::OPNOTSUPP);
         }
         let lanes = Lanes::new(self.limits.lane_octets).map_err(|_| Errno::NFILE)?;
+        if self.is_scarce(&lanes.memory_fd) {
+            return Err(Errno::NFILE);
+        }
+        let local = self.sockets.get_mut(place).ok_or(Errno::BADF)?;
         let answer = lanes.answer(true)?;
         epoll
             .add(lanes.bell.as_fd(), Token::Lane(place).encode(), Report::Changes)

@@ -5,8 +5,14 @@ use std::time::Duration;
 /// Bounds of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceLimits {
-    /// Programs. One more is turned away: its connection is closed.
+    /// Programs. One more is turned away, by a word why.
     pub clients: usize,
+    /// Those of one user, unless it is root or runs the node.
+    pub clients_per_user: usize,
+    /// Connections of one process, which needs one.
+    pub clients_per_process: usize,
+    /// Places beyond those of programs for root and who runs the node: their orders are taken when nobody else is let in.
+    pub operators: usize,
     /// Sockets of one program. One more is refused (EMFILE); a request for a connection to such a program is refused too.
     pub sockets_per_client: usize,
     /// Octets that wait in the node for one socket, for messages of low importance; medium, high and critical may fill 2, 4 and 8 times
@@ -26,6 +32,9 @@ impl Default for ServiceLimits {
     fn default() -> Self {
         Self {
             clients: 1_024,
+            clients_per_user: 768,
+            clients_per_process: 16,
+            operators: 4,
             sockets_per_client: 4_096,
             receive_octets: 2 << 20,
             linger: Duration::from_secs(8),

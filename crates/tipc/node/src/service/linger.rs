@@ -102,6 +102,7 @@ impl Service {
         }
         if let Phase::Offered { request, listener } = &local.phase {
             node.refuse_request(now, request);
+            self.offer_landed(local.client);
             self.offer_settled(now, node, epoll, *listener);
         }
         self.free_slot(local.client, local.slot);
@@ -110,9 +111,7 @@ impl Service {
     pub(super) fn free_slot(&mut self, client: Place, slot: u32) {
         if let Some(owner) = self.clients.get_mut(client) {
             owner.free_slot(slot);
-            if owner.control.is_none() && owner.sockets() == 0 {
-                self.clients.remove(client);
-            }
+            self.forget_client_if_idle(client);
         }
     }
 }

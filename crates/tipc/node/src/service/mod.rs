@@ -6,6 +6,7 @@
 mod client;
 mod door;
 mod downlane;
+mod entrance;
 mod inbound;
 mod inquiry;
 mod lanes;
@@ -16,6 +17,7 @@ mod offers;
 mod orders;
 mod outbound;
 mod request;
+mod shares;
 mod token;
 mod uplane;
 
@@ -32,9 +34,10 @@ use crossway_sys::epoll::{Epoll, Ready, Report};
 use crossway_sys::records::Inbox;
 use crossway_sys::socket::{self, Credentials, Kind as UnixKind};
 use crossway_sys::words::SharedWords;
-use crossway_sys::{OsError, random};
+use crossway_sys::{OsError, proc, random};
 use crossway_tipc_client::protocol::control::Kind;
 use crossway_tipc_client::protocol::record::SEND_HEADER_LEN;
+use crossway_tipc_client::protocol::refusal::Refusal;
 use crossway_tipc_client::protocol::slot::{self, Phase as SharedPhase, State};
 use crossway_tipc_client::protocol::{MESSAGE_LEN_MAX, epoch};
 use crossway_tipc_proto::addr::{Port, SocketAddr};
@@ -44,8 +47,10 @@ use crossway_tipc_proto::time::Nanos;
 
 use client::Client;
 use door::Door;
+use entrance::TurnedAway;
 use limits::STREAM_READ_OCTETS;
 use local::{AfterLinger, Local, Phase};
+use shares::Shares;
 use token::Table;
 
 /// What the node's programs have, and how it reaches them.
@@ -67,6 +72,15 @@ pub struct Service {
     ready: VecDeque<Place>,
     /// Programs that ask something, served after what their sockets hold.
     asking: VecDeque<Place>,
+    /// What each process and user has.
+    shares: Shares,
+    /// Programs in places that are kept for operators, who asked longest ago first.
+    in_kept_places: VecDeque<Place>,
+    turned_away: TurnedAway,
+    /// Listening sockets whose program has too much on its way to be offered more.
+    starved: BTreeSet<Place>,
+    /// Something that was on its way was received.
+    landed: bool,
     /// Sockets that have lanes.
     lanes: usize,
     /// Those whose lanes are looked at each turn.
@@ -106,6 +120,11 @@ impl Service {
             gathered: Vec::with_capacity(STREAM_READ_OCTETS),
             ready: VecDeque::new(),
             asking: VecDeque::new(),
+            shares: Shares::new(&limits, proc::descriptor_limit()),
+            in_kept_places: VecDeque::new(),
+            turned_away: TurnedAway::default(),
+            starved: BTreeSet::new(),
+            landed: false,
             lanes: 0,
             hot: Vec::new(),
             lingers: BTreeSet::new(),
@@ -132,6 +151,11 @@ impl Service {
     /// Programs that are connected.
     pub fn clients(&self) -> usize {
         self.clients.len()
+    }
+
+    /// Programs that were turned away, and requests that were refused because too much was on its way, since the start.
+    pub const fn turned_away(&self) -> u64 {
+        self.turned_away.count
     }
 
     /// Sockets that they have.
@@ -246,6 +270,7 @@ impl Service {
         while let Some(place) = self.asking.pop_front() {
             self.serve_client(now, node, epoll, place);
         }
+        self.offer_to_starved(now, node, epoll);
     }
 
     /// Takes note of what happened in the node. What is not only for a socket is kept to be told to the caller.
@@ -378,6 +403,11 @@ impl Service {
     ) -> Result<(OwnedFd, Place, u64), OsError> {
         let unix = if kind == Kind::Stream { UnixKind::Stream } else { UnixKind::Seqpacket };
         let (ours, theirs) = socket::unix_pair(unix)?;
+        if self.is_scarce(&ours) || self.is_scarce(&theirs) {
+            let why =
+                std::io::Error::from_raw_os_error(Refusal::Descriptors.errno().raw_os_error());
+            return Err(OsError::new("socketpair", "", why));
+        }
         let (token, cookie) = (random::unguessable()?, socket::cookie(&theirs)?);
         let names = (token, cookie);
         let place = self.sockets.insert(|_| Local::new(ours, names, kind, (client, slot), phase));

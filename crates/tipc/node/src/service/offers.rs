@@ -17,10 +17,19 @@ impl Service {
     /// Puts requests of a listening socket into its program's hands, a few at a time.
     pub(super) fn offer(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
         while let Some(local) = self.sockets.get(place)
-            && local.offers < OFFERS_MAX
             && let Some(port) = local.port
-            && let Ok(request) = node.take_request(port)
         {
+            let who = self.clients.get(local.client).and_then(|client| client.credentials);
+            // Who leaves requests in one socket's queue is to have room for another's.
+            let most = if self.shares.is_crowded(who) { 1 } else { OFFERS_MAX };
+            if local.offers >= most {
+                return;
+            }
+            if !self.shares.may_be_offered(who) {
+                self.starved.insert(place);
+                return;
+            }
+            let Ok(request) = node.take_request(port) else { return };
             if !self.offer_one(epoll, place, &request) {
                 node.refuse_request(now, &request);
             }
@@ -58,6 +67,8 @@ impl Service {
         let fds = [std::os::fd::AsFd::as_fd(&theirs)];
         if fdpass::try_send(&local.fd, &octets, &fds) == Ok(octets.len()) {
             local.offers += 1;
+            let who = self.clients.get(client).and_then(|client| client.credentials);
+            self.shares.fly(who, 1);
             return true;
         }
         self.by_token.remove(&token);
@@ -84,6 +95,9 @@ impl Service {
         else {
             return;
         };
+        let client = local.client;
+        self.offer_landed(client);
+        let Some(local) = self.sockets.get_mut(place) else { return };
         match node.accept_request(now, proto_kind(local.kind), request) {
             Ok(port) => {
                 local.port = Some(port);
@@ -96,6 +110,23 @@ impl Service {
             Err(_) => self.remove(now, node, epoll, place),
         }
         self.offer_settled(now, node, epoll, listener);
+    }
+
+    /// What was offered to a program is not on its way any more.
+    pub(super) fn offer_landed(&mut self, client: Place) {
+        let who = self.clients.get(client).and_then(|client| client.credentials);
+        self.shares.land(who, 1);
+        self.landed = true;
+    }
+
+    /// Offers what was kept back while too much was on its way.
+    pub(super) fn offer_to_starved(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll) {
+        if !std::mem::take(&mut self.landed) {
+            return;
+        }
+        for place in std::mem::take(&mut self.starved) {
+            self.offer(now, node, epoll, place);
+        }
     }
 
     /// An offer was accepted or refused: the listener may have the next.

@@ -1,24 +1,26 @@
 //! Orders of an operator: taken here, carried out by the event loop, which has the bearers too.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use crossway_sys::{Errno, fdpass, proc};
+use crossway_sys::Errno;
+use crossway_sys::epoll::Epoll;
 use crossway_tipc_client::protocol::control::Writer;
 
 use super::Service;
+use super::request::Answer;
+use super::shares::is_operator;
 use super::token::Place;
 
 impl Service {
     /// Keeps an order for the event loop, if its sender may give any.
-    pub(super) fn take_order(&mut self, place: Place, order: &[u8]) {
+    pub(super) fn take_order(&mut self, epoll: &Epoll, place: Place, order: &[u8]) {
         let Some(client) = self.clients.get(place).filter(|client| client.is_greeted()) else {
-            return self.leave(place);
+            return self.leave(epoll, place);
         };
-        let obeyed = |uid| uid == 0 || uid == proc::effective_user();
-        if client.credentials.is_some_and(|who| obeyed(who.uid)) {
+        if is_operator(client.credentials) {
             self.orders.push_back((place, order.to_vec()));
         } else {
-            self.reply(place, Err(Errno::PERM));
+            self.reply(epoll, place, Err(Errno::PERM));
         }
     }
 
@@ -28,17 +30,16 @@ impl Service {
     }
 
     /// Tells what came of an order.
-    pub(crate) fn reply(&mut self, place: Place, outcome: Result<Vec<OwnedFd>, Errno>) {
-        let Some(control) = self.clients.get(place).and_then(|c| c.control.as_ref()) else {
-            return;
+    pub(crate) fn reply(
+        &mut self,
+        epoll: &Epoll,
+        place: Place,
+        outcome: Result<Vec<OwnedFd>, Errno>,
+    ) {
+        let answer = match outcome {
+            Ok(fds) => Answer { octets: Writer::answer(0).finish(), fds },
+            Err(errno) => Answer::error(errno),
         };
-        let (errno, fds) = match outcome {
-            Ok(fds) => (0, fds),
-            Err(errno) => (errno.raw_os_error(), Vec::new()),
-        };
-        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        if fdpass::try_send(control, &Writer::answer(errno).finish(), &fds).is_err() {
-            self.leave(place);
-        }
+        self.hand_over(epoll, place, &answer);
     }
 }

@@ -9,6 +9,7 @@ use crossway_tipc_client::protocol::VERSION;
 use crossway_tipc_client::protocol::control::{
     Adopted, Kind, LEN_MAX, Opened, Request, VERSION_MISMATCH, Welcome, Writer,
 };
+use crossway_tipc_client::protocol::refusal::Refusal;
 use crossway_tipc_client::protocol::slot::{Phase as SharedPhase, State};
 use crossway_tipc_proto::addr::{Port, Scope};
 use crossway_tipc_proto::node::Node;
@@ -30,6 +31,12 @@ pub(super) struct Answer {
 }
 
 impl Answer {
+    /// Sends it.
+    pub(super) fn send(&self, control: &OwnedFd) -> Result<(), Errno> {
+        let fds: Vec<_> = self.fds.iter().map(AsFd::as_fd).collect();
+        fdpass::try_send(control, &self.octets, &fds).map(drop)
+    }
+
     pub(super) fn error(errno: Errno) -> Self {
         Self { octets: Writer::answer(errno.raw_os_error()).finish(), fds: Vec::new() }
     }
@@ -59,6 +66,9 @@ impl Service {
         epoll: &Epoll,
         place: Place,
     ) {
+        if !self.may_ask(epoll, place) {
+            return;
+        }
         let Some(control) = self.clients.get(place).and_then(|c| c.control.as_ref()) else {
             return;
         };
@@ -70,30 +80,20 @@ impl Service {
             Err(Errno::AGAIN) => return,
             Err(_) => 0,
         };
-        let answer = match Request::decode(&octets[..len]) {
-            Some(Request::Administer { order }) => return self.take_order(place, order),
-            Some(Request::Adopt) => self.adopt(place, &fds),
-            Some(request) => self.answer(now, node, epoll, place, &request),
-            None => None,
+        let Some(request) = Request::decode(&octets[..len]) else {
+            return self.leave(epoll, place);
         };
-        let Some(answer) = answer else { return self.leave(place) };
-        let Some(control) = self.clients.get(place).and_then(|c| c.control.as_ref()) else {
-            return;
+        let answer = match self.refusal(place, &request) {
+            Some(refusal) => Some(Answer::error(refusal.errno())),
+            None => match request {
+                Request::Administer { order } => return self.take_order(epoll, place, order),
+                Request::Adopt => self.adopt(place, &fds),
+                request => self.answer(now, node, epoll, place, &request),
+            },
         };
-        let fds: Vec<_> = answer.fds.iter().map(AsFd::as_fd).collect();
-        // A program that does not read its answers breaks the rule of one at a time.
-        if fdpass::try_send(control, &answer.octets, &fds).is_err() {
-            self.leave(place);
-        }
-    }
-
-    /// The control connection is over; the program's sockets, which another may share, stay.
-    pub(super) fn leave(&mut self, place: Place) {
-        if let Some(client) = self.clients.get_mut(place) {
-            client.control = None;
-            if client.sockets() == 0 {
-                self.clients.remove(place);
-            }
+        match answer {
+            Some(answer) => self.hand_over(epoll, place, &answer),
+            None => self.leave(epoll, place),
         }
     }
 
@@ -223,7 +223,7 @@ impl Service {
         }
         let region = client.greet(slots);
         let (Ok(region), Ok(epochs)) = (region, self.epochs_fd.try_clone()) else {
-            return Some(Answer::error(Errno::NFILE));
+            return Some(Answer::error(Refusal::Descriptors.errno()));
         };
         let node = node.addr().unwrap_or_default().0;
         let octets = Welcome { version, slots, node, lane_after: self.limits.lane_after }.encode();

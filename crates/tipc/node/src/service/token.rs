@@ -22,7 +22,7 @@ pub(crate) enum Token {
 }
 
 /// A place in a table and the generation of its tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     pub(crate) index: u32,
     pub(crate) generation: u32,

@@ -94,7 +94,7 @@ fn nonsense_on_a_data_descriptor_closes_that_socket() {
 
 #[test]
 fn limits_hold_and_say_so() {
-    let site = Site::with(&["--sockets-per-client", "4", "--clients", "3"]);
+    let site = Site::with(&["--sockets-per-client", "4", "--clients", "3", "--operators", "0"]);
     let mut sockets: Vec<_> = (0..4).map(|_| site.socket(Kind::Rdm)).collect();
     let refused = NodeSocket::open(site.path(), Kind::Rdm).unwrap_err();
     assert_eq!(refused.errno(), Errno::MFILE);

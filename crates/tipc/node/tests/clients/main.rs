@@ -1,6 +1,7 @@
 //! Programs on a `tipcd` that is a process of its own: across nodes, dying, flooding, hostile. What a socket does in peace is checked
 //! by the `sockets` suite of `crates/conformance`, on this back end and on the kernel's.
 
+mod crowds;
 mod down_lane;
 mod hostile;
 mod lane_attacks;

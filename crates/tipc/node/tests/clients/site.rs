@@ -1,5 +1,8 @@
 //! A private tipcd, and waiting with a watchdog.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -35,6 +38,18 @@ impl Site {
     /// By a command that becomes a tipcd.
     pub(crate) fn start(command: Command) -> Self {
         let dir = tempfile::tempdir().unwrap();
+        let tipcd = LoneTipcd::start(command, &dir.path().join("tipcd.sock")).unwrap();
+        Self { tipcd, _dir: dir }
+    }
+
+    /// A node that another user runs, with so many descriptors, and that all may use.
+    pub(crate) fn of_user(uid: u32, descriptors: usize, args: &[&str]) -> Self {
+        let mut command = Command::new("sh");
+        let limited = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
+        command.args(["-c", &limited, env!("CARGO_BIN_EXE_tipcd"), "--mode", "0666"]).args(args);
+        command.uid(uid).gid(uid);
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
         let tipcd = LoneTipcd::start(command, &dir.path().join("tipcd.sock")).unwrap();
         Self { tipcd, _dir: dir }
     }

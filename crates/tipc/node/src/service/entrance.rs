@@ -1,0 +1,256 @@
+//! Who comes in, who is turned away with a word why, and whose place is kept for how long.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use crossway_sys::epoll::{Epoll, Report};
+use crossway_sys::socket::{self, Credentials};
+use crossway_sys::{Errno, fdpass};
+use crossway_tipc_client::protocol::control::{Request, Writer};
+use crossway_tipc_client::protocol::refusal::Refusal;
+use crossway_tipc_proto::time::Nanos;
+
+use super::Service;
+use super::client::Client;
+use super::request::Answer;
+use super::shares::is_operator;
+use super::token::{Place, Token};
+use crate::notice::Notice;
+
+/// Programs that are let in before other work is done.
+const LET_IN_AT_ONCE: usize = 32;
+
+/// Descriptors that an answer may carry.
+const ANSWER_FDS_MAX: usize = 2;
+
+/// Time between two notices that somebody was turned away.
+const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Who was turned away since that was last told.
+#[derive(Debug, Default)]
+pub(super) struct TurnedAway {
+    /// Since the start.
+    pub(super) count: u64,
+    told: u64,
+    last: Option<(Option<Credentials>, Refusal)>,
+    /// When it may be told of again.
+    next: Nanos,
+}
+
+impl TurnedAway {
+    fn note(&mut self, who: Option<Credentials>, why: Refusal) {
+        self.count += 1;
+        self.last = Some((who, why));
+    }
+}
+
+impl Service {
+    /// Takes programs that stand before the door.
+    pub(super) fn let_in(&mut self, epoll: &Epoll) {
+        for _ in 0..LET_IN_AT_ONCE {
+            let Some(control) = self.door.next() else { return };
+            let who = socket::peer_credentials(&control).ok();
+            let scarce = self.is_scarce(&control).then_some(Refusal::Descriptors);
+            let refusal = self.shares.refuses(who);
+            let crowded = scarce.or_else(|| self.is_full().then_some(Refusal::Places));
+            let kept_place = match (refusal, crowded) {
+                (None, None) => None,
+                (None, Some(why)) if is_operator(who) && self.make_way(epoll) => Some(why),
+                (Some(why), _) | (None, Some(why)) => {
+                    self.turned_away.note(who, why);
+                    // There is room for one answer, or nobody to read it.
+                    let answer = Writer::answer(why.errno().raw_os_error()).finish();
+                    let _ = fdpass::try_send(&control, &answer, &[]);
+                    continue;
+                }
+            };
+            let place = self.clients.insert(|_| Client::new(control, who, kept_place));
+            self.shares.enter(who);
+            if kept_place.is_some() {
+                self.in_kept_places.push_back(place);
+            }
+            let watched = match self.clients.get(place).and_then(|c| c.control.as_ref()) {
+                Some(control) => {
+                    epoll.add(control, Token::Client(place).encode(), Report::WhileReadable).is_ok()
+                }
+                None => false,
+            };
+            if !watched {
+                self.forget_client(place);
+            }
+        }
+    }
+
+    /// Whether all places of programs are taken.
+    fn is_full(&self) -> bool {
+        self.clients.len() - self.in_kept_places.len() >= self.limits.clients
+    }
+
+    /// Whether a descriptor is one of the last, which are kept for operators.
+    pub(super) fn is_scarce(&self, fd: &OwnedFd) -> bool {
+        usize::try_from(fd.as_raw_fd()).is_ok_and(|number| number >= self.shares.first_kept())
+    }
+
+    /// Makes a place for an operator. Who has not asked for longest gives way; who asks again comes in again.
+    fn make_way(&mut self, epoll: &Epoll) -> bool {
+        if self.in_kept_places.len() >= self.limits.operators
+            && let Some(oldest) = self.in_kept_places.front().copied()
+        {
+            self.leave(epoll, oldest);
+        }
+        self.in_kept_places.len() < self.limits.operators
+    }
+
+    /// Why a request of a program is refused without a look at what it asks.
+    pub(super) fn refusal(&mut self, place: Place, request: &Request<'_>) -> Option<Refusal> {
+        let client = self.clients.get(place)?;
+        let who = client.credentials;
+        if let Some(why) = client.kept_place {
+            if let Some(at) = self.in_kept_places.iter().position(|kept| *kept == place) {
+                self.in_kept_places.remove(at);
+                self.in_kept_places.push_back(place);
+            }
+            // A place for orders is none for sockets, unless there is one for these by now.
+            if matches!(request, Request::Open { .. } | Request::Adopt) {
+                if why != Refusal::Places || self.is_full() {
+                    return Some(why);
+                }
+                self.in_kept_places.pop_back();
+                self.clients.get_mut(place)?.kept_place = None;
+            }
+        }
+        let carries_descriptors = matches!(
+            request,
+            Request::Hello { .. }
+                | Request::Open { .. }
+                | Request::Adopt
+                | Request::Lanes { .. }
+                | Request::Administer { .. }
+        );
+        if !carries_descriptors || self.shares.may_fly(who, ANSWER_FDS_MAX) {
+            return None;
+        }
+        self.look_who_has_received(who);
+        if self.shares.may_fly(who, ANSWER_FDS_MAX) {
+            return None;
+        }
+        self.turned_away.note(who, Refusal::InFlight);
+        Some(Refusal::InFlight)
+    }
+
+    /// Who has received his last answer and not asked since has nothing on its way.
+    fn look_who_has_received(&mut self, who: Option<Credentials>) {
+        let shares = &mut self.shares;
+        for client in self.clients.iter_mut() {
+            let alike = client.credentials.map(|c| c.uid) == who.map(|c| c.uid);
+            if client.in_flight > 0 && (alike || !is_operator(who)) && client.has_received() {
+                shares.land(client.credentials, std::mem::take(&mut client.in_flight));
+            }
+        }
+    }
+
+    /// Whether a program's next request is to be read: not before it has received its last answer.
+    pub(super) fn may_ask(&mut self, epoll: &Epoll, place: Place) -> bool {
+        let Some(client) = self.clients.get_mut(place) else { return false };
+        let Some(control) = &client.control else { return false };
+        let report = if client.has_received() {
+            self.shares.land(client.credentials, std::mem::take(&mut client.in_flight));
+            if client.ended {
+                self.forget_control(place);
+                return false;
+            }
+            Report::WhileReadable
+        } else {
+            Report::Changes
+        };
+        let hold = report == Report::Changes;
+        if client.held != hold {
+            // What it receives is told as room in the descriptor.
+            if epoll.change(control, Token::Client(place).encode(), report).is_err() {
+                self.forget_control(place);
+                return false;
+            }
+            client.held = hold;
+        }
+        !hold
+    }
+
+    /// Sends an answer.
+    pub(super) fn hand_over(&mut self, epoll: &Epoll, place: Place, answer: &Answer) {
+        let Some(client) = self.clients.get_mut(place) else { return };
+        let Some(control) = &client.control else { return };
+        match answer.send(control) {
+            Ok(()) => {
+                client.in_flight += answer.fds.len();
+                self.shares.fly(client.credentials, answer.fds.len());
+            }
+            // More descriptors of this user's are on their way than the system lets him have, for whatever reason. They are gone with the answer.
+            Err(Errno::TOOMANYREFS) => {
+                self.turned_away.note(client.credentials, Refusal::InFlight);
+                if Answer::error(Refusal::InFlight.errno()).send(control).is_err() {
+                    self.leave(epoll, place);
+                }
+            }
+            Err(_) => self.leave(epoll, place),
+        }
+    }
+
+    /// The control connection is over; the program's sockets, which another may share, stay.
+    pub(super) fn leave(&mut self, epoll: &Epoll, place: Place) {
+        let Some(client) = self.clients.get_mut(place) else { return };
+        let Some(control) = &client.control else { return };
+        if client.has_received() {
+            return self.forget_control(place);
+        }
+        // What it has not received is still on its way, whoever closes what. Were its place free, it could come again and again.
+        client.ended = true;
+        socket::shutdown_send(control);
+        socket::shutdown_recv(control);
+        self.in_kept_places.retain(|kept| *kept != place);
+        let watched = epoll.change(control, Token::Client(place).encode(), Report::Changes);
+        match watched {
+            Ok(()) => client.held = true,
+            Err(_) => self.forget_control(place),
+        }
+    }
+
+    /// Closes a control connection.
+    fn forget_control(&mut self, place: Place) {
+        let Some(client) = self.clients.get_mut(place) else { return };
+        client.control = None;
+        self.in_kept_places.retain(|kept| *kept != place);
+        self.forget_client_if_idle(place);
+    }
+
+    /// A program without connection and sockets is none.
+    pub(super) fn forget_client_if_idle(&mut self, place: Place) {
+        if self.clients.get(place).is_some_and(|c| c.control.is_none() && c.sockets() == 0) {
+            self.forget_client(place);
+        }
+    }
+
+    fn forget_client(&mut self, place: Place) {
+        let Some(client) = self.clients.remove(place) else { return };
+        self.in_kept_places.retain(|kept| *kept != place);
+        self.shares.land(client.credentials, client.in_flight);
+        self.shares.leave(client.credentials);
+    }
+
+    /// That somebody was turned away since that was last told, if it was some time ago.
+    pub(crate) fn poll_turned_away(&mut self, now: Nanos) -> Option<Notice> {
+        if now < self.turned_away.next {
+            return None;
+        }
+        let (who, why) = self.turned_away.last.take()?;
+        let count = self.turned_away.count - self.turned_away.told;
+        self.turned_away.told = self.turned_away.count;
+        self.turned_away.next = now + NOTICE_INTERVAL;
+        Some(Notice::TurnedAway {
+            who,
+            why,
+            count,
+            largest_process: self.shares.largest_process(),
+            largest_user: self.shares.largest_user(),
+        })
+    }
+}

@@ -1,0 +1,278 @@
+//! Programs that take all there is, or ask without receiving: others still find room, operators always, and who is turned away is told why.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use crossway_sys::socket;
+use crossway_sys::{Errno, fdpass, proc};
+use crossway_tipc_client::admin::{Administration, NodeView, Order, Outcome};
+use crossway_tipc_client::protocol::VERSION;
+use crossway_tipc_client::protocol::control::Request;
+use crossway_tipc_client::protocol::refusal::Refusal;
+use crossway_tipc_client::{Address, Kind, NodeSocket, Patience, Scope, ServiceRange};
+
+use crate::hostile::raw;
+use crate::site::{Site, soon, until};
+
+/// A user who runs nothing here.
+const NOBODY: u32 = 65_534;
+
+/// The errno of the answer to who says hello; `None` when the tipcd takes leave without a word.
+fn greet(fd: &OwnedFd) -> Option<i32> {
+    let hello = Request::Hello { version: VERSION }.encode();
+    // Who was turned away already cannot say it any more, and is answered all the same.
+    let _ = fdpass::send(fd, &hello, &[]);
+    let (mut octets, mut fds) = (vec![0; 4096], Vec::new());
+    let read =
+        |octets: &mut Vec<u8>, fds: &mut Vec<OwnedFd>| fdpass::receive(fd, octets, fds, false);
+    let len = match read(&mut octets, &mut fds) {
+        Err(Errno::CONNRESET) => read(&mut octets, &mut fds).unwrap(),
+        len => len.unwrap(),
+    };
+    octets[..len].first_chunk().map(|errno| i32::from_ne_bytes(*errno))
+}
+
+fn number(refusal: Refusal) -> Option<i32> {
+    Some(refusal.errno().raw_os_error())
+}
+
+/// What this test program prints as another process, of this user, that does its job.
+fn as_another(site: &Site, job: &str, uid: u32) -> String {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["crowds::as_another_process_this_one_does_its_job", "--exact", "--nocapture"])
+        .env("TIPC_JOB", format!("{job} {}", site.path().display()))
+        .uid(uid)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+#[test]
+fn as_another_process_this_one_does_its_job() {
+    let Ok(task) = std::env::var("TIPC_JOB") else { return };
+    let (job, path) = task.split_once(' ').unwrap();
+    let path = std::path::Path::new(path);
+    match job {
+        "open" => match NodeSocket::open(path, Kind::Rdm) {
+            Ok(_) => println!("opened"),
+            Err(error) => println!("{error}"),
+        },
+        "order" => match Administration::at(path).map(|at| at.order(&Order::Node)) {
+            Ok(Ok(_)) => println!("obeyed"),
+            Ok(Err(error)) => println!("{error}"),
+            Err(error) => println!("{error}"),
+        },
+        "work" => work(path),
+        other => panic!("no job {other}"),
+    }
+}
+
+/// A program of good will: many sockets, connections and messages, one after the other.
+fn work(path: &std::path::Path) {
+    let open = |kind| NodeSocket::open(path, kind).unwrap();
+    for round in 0..50 {
+        let (server, client) = (open(Kind::Rdm), open(Kind::Rdm));
+        server.bind(ServiceRange::single(4000, round), Scope::Cluster).unwrap();
+        client.send(b"ok?", Some(Address::service(4000, round)), soon()).unwrap();
+        assert_eq!(server.recv(&mut [0; 8], soon()), Ok(3));
+        let (listener, caller) = (open(Kind::Seqpacket), open(Kind::Seqpacket));
+        listener.listen().unwrap();
+        listener.bind(ServiceRange::single(4001, round), Scope::Cluster).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| caller.connect(Some(Address::service(4001, round)), soon()).unwrap());
+            let (accepted, _) = listener.accept(soon()).unwrap();
+            accepted.send(b"hello", None, soon()).unwrap();
+        });
+        assert_eq!(caller.recv(&mut [0; 8], soon()), Ok(5));
+    }
+    println!("worked");
+}
+
+fn node(site: &Site) -> NodeView {
+    let at = Administration::at(site.path()).unwrap();
+    match at.order(&Order::Node) {
+        Ok(Outcome::Node(node)) => *node,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn one_process_has_its_share_of_the_places_and_no_more() {
+    let site = Site::with(&["--clients", "8", "--clients-per-process", "3"]);
+    // The one by which the site was started is this process's, too.
+    let held: Vec<_> = (0..2).map(|_| raw(&site)).collect();
+    assert!(held.iter().all(|fd| greet(fd) == Some(0)));
+    for _ in 0..20 {
+        assert_eq!(greet(&raw(&site)), number(Refusal::PlacesOfProcess));
+    }
+    assert!(as_another(&site, "open", 0).contains("opened"));
+    assert_eq!(node(&site).turned_away, 20);
+    drop(held);
+    until("a free place", || greet(&raw(&site)) == Some(0));
+}
+
+#[test]
+fn operators_are_heard_when_no_program_is_let_in() {
+    let site = Site::with(&["--clients", "4"]);
+    let _held: Vec<_> = (0..3).map(|_| raw(&site)).collect();
+    assert!(as_another(&site, "order", 0).contains("obeyed"));
+    let said = as_another(&site, "open", 0);
+    assert!(said.contains("it has its full number of programs (tipcd --clients)"), "{said}");
+    // Whoever sits in their places and says nothing gives way.
+    let silent: Vec<_> = (0..10).map(|_| raw(&site)).collect();
+    for _ in 0..3 {
+        assert!(as_another(&site, "order", 0).contains("obeyed"));
+    }
+    assert!(node(&site).programs <= 4 + 4);
+    drop(silent);
+    let none = Site::with(&["--clients", "1", "--operators", "0"]);
+    let said = as_another(&none, "order", 0);
+    assert!(said.contains("turns this program away") && said.contains("--clients"), "{said}");
+}
+
+#[test]
+fn a_user_has_a_share_and_the_next_one_finds_room() {
+    if !proc::is_root() {
+        eprintln!(
+            "SKIP a_user_has_a_share_and_the_next_one_finds_room: needs programs of two users; run as root"
+        );
+        return;
+    }
+    let site = Site::of_user(NOBODY, 256, &["--clients", "8", "--clients-per-user", "2"]);
+    let of = |uid| as_another(&site, "open", uid);
+    assert!(of(1001).contains("opened"));
+    // As many as a user may have, each a process that stays.
+    let mut children = Vec::new();
+    for _ in 0..2 {
+        children.push(holder(&site, 1001));
+    }
+    let said = of(1001);
+    assert!(said.contains("--clients-per-user"), "{said}");
+    assert!(of(1002).contains("opened"), "another user");
+    assert!(of(NOBODY).contains("opened"), "who runs it");
+    for mut child in children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    until("a free place", || of(1001).contains("opened"));
+}
+
+/// A process of a user that has a place, once it has it.
+fn holder(site: &Site, uid: u32) -> std::process::Child {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["crowds::as_a_holder_this_process_stays", "--exact", "--nocapture"])
+        .env("TIPC_HOLDER", site.path())
+        .uid(uid)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("have it") {
+        line.clear();
+        assert!(std::io::BufRead::read_line(&mut out, &mut line).unwrap() > 0, "it has no place");
+    }
+    child
+}
+
+#[test]
+fn as_a_holder_this_process_stays() {
+    let Ok(path) = std::env::var("TIPC_HOLDER") else { return };
+    let _socket = NodeSocket::open(path.as_ref(), Kind::Rdm).unwrap();
+    println!("\nhave it");
+    let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
+}
+
+/// Asks for sockets until the tipcd has not listened for a while, and receives nothing.
+fn ask_in_vain(fd: &OwnedFd) -> usize {
+    let open = Request::Open { kind: Kind::Rdm }.encode();
+    let _ = fdpass::try_send(fd, &Request::Hello { version: VERSION }.encode(), &[]);
+    (0..1_000).take_while(|_| fdpass::try_send(fd, &open, &[]).is_ok()).count()
+}
+
+/// The system counts descriptors on their way by user, up to RLIMIT_NOFILE, for who is not privileged: all that this tipcd sends counts together.
+#[test]
+fn who_asks_and_never_receives_does_not_have_others_go_without() {
+    if !proc::is_root() {
+        eprintln!(
+            "SKIP who_asks_and_never_receives_does_not_have_others_go_without: needs a tipcd of another user; run as root"
+        );
+        return;
+    }
+    let site = Site::of_user(NOBODY, 256, &[]);
+    let mut hoard: Vec<OwnedFd> = Vec::new();
+    for n in 0..60 {
+        let fd = raw(&site);
+        ask_in_vain(&fd);
+        if n % 3 == 1 {
+            // What was answered stays where it is, and the place with it.
+            socket::shutdown_send(&fd);
+            socket::shutdown_recv(&fd);
+        } else if n % 3 == 2 {
+            let _ = fdpass::try_send(&fd, b"nonsense", &[]);
+        }
+        hoard.push(fd);
+        if n % 20 == 19 {
+            assert!(as_another(&site, "work", 1001).contains("worked"));
+        }
+    }
+    assert!(as_another(&site, "order", 0).contains("obeyed"));
+    // A program's requests are read again when it receives.
+    let (mut octets, mut fds) = (vec![0; 4096], Vec::new());
+    let first = &hoard[0];
+    for _ in 0..20 {
+        fds.clear();
+        assert!(fdpass::receive(first, &mut octets, &mut fds, false).unwrap() > 0);
+        assert_eq!(octets[..4], [0; 4], "each answer comes, one at a time");
+    }
+    hoard.clear();
+    until("its places", || greet(&raw(&site)) == Some(0));
+}
+
+/// Requests for connections travel with a descriptor each: a program that leaves many in its queues is given no more, and goes on when it takes them.
+#[test]
+fn requests_that_nobody_takes_are_not_handed_out_without_end() {
+    if !proc::is_root() {
+        eprintln!(
+            "SKIP requests_that_nobody_takes_are_not_handed_out_without_end: needs a tipcd of another user; run as root"
+        );
+        return;
+    }
+    // Three quarters of 32 for a process; from 16 on one for each listener.
+    let site = Site::of_user(NOBODY, 256, &[]);
+    let listeners: Vec<_> = (0..21)
+        .map(|service| {
+            let listener = NodeSocket::open(site.path(), Kind::Seqpacket).unwrap();
+            listener.listen().unwrap();
+            listener.bind(ServiceRange::single(5000, service), Scope::Cluster).unwrap();
+            listener
+        })
+        .collect();
+    let call = |service| {
+        let caller = NodeSocket::open(site.path(), Kind::Seqpacket).unwrap();
+        let outcome = caller.connect(Some(Address::service(5000, service)), Patience::Now);
+        assert_eq!(outcome, Err(Errno::INPROGRESS));
+        caller
+    };
+    let mut callers: Vec<_> = (0..2).flat_map(|service| vec![service; 10]).map(call).collect();
+    callers.extend((2..21).map(call));
+    assert!(as_another(&site, "work", 1001).contains("worked"));
+    assert_eq!(listeners[9].accept(Patience::Now).map(drop), Ok(()), "one for each");
+    assert_eq!(
+        listeners[20].accept(Patience::Now).map(drop),
+        Err(Errno::AGAIN),
+        "its share is used"
+    );
+    // What is taken makes room, and nobody is forgotten.
+    for _ in 0..10 {
+        listeners[0].accept(soon()).unwrap();
+    }
+    for listener in &listeners[10..] {
+        listener.accept(soon()).unwrap();
+    }
+}
