@@ -144,6 +144,9 @@ fn describe(errno: Errno) -> String {
         Errno::NOTCONN => "the socket is not connected",
         Errno::OPNOTSUPP => "a socket of this kind, or one that is bound, cannot do that",
         Errno::DESTADDRREQ => "no address given and none stored; name one or connect first",
+        Errno::PROTO => {
+            "the tipcd sends what this program does not know: use both from one release"
+        }
         Errno::MSGSIZE => "a message holds at most 66000 octets",
         Errno::NETDOWN => "the tipcd ended; start it again and open the socket anew",
         errno => return std::io::Error::from(errno).to_string(),

@@ -300,7 +300,8 @@ impl NodeSocket {
                 return Ok(Found::Came(came));
             }
             if look {
-                return Ok(Found::Nothing { bells_eaten });
+                // It stays where it is.
+                return Err(Errno::PROTO);
             }
         }
     }

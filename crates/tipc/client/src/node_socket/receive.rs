@@ -65,7 +65,7 @@ impl NodeSocket {
     /// As [`NodeSocket::recv_message`]; what was found stays to be received.
     ///
     /// # Errors
-    /// As [`NodeSocket::recv_message`].
+    /// As [`NodeSocket::recv_message`]; EPROTO for what this version does not know, and what receiving passes over.
     pub fn peek(&self, buf: &mut [u8], patience: Patience) -> Result<Message, Errno> {
         self.receive(buf, patience, true)
     }
@@ -191,7 +191,11 @@ impl NodeSocket {
             let consumed = self.daemon.word(self.opened.slot, slot::CONSUMED);
             consumed.fetch_add(1, Ordering::Release);
         }
-        Ok(Came::record(&raw, came.len - HEADER_LEN, came.truncated))
+        match Came::record(&raw, came.len - HEADER_LEN, came.truncated) {
+            // It stays where it is, and would be looked at for ever; a receiving call passes over it.
+            None if peek => Err(Errno::PROTO),
+            came => Ok(came),
+        }
     }
 
     #[inline]

@@ -1,0 +1,199 @@
+//! A tipcd that says what no tipcd of this version says: programs end with a clear error, and never spin or hang.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::time::{Duration, Instant};
+
+use crossway_ring::doorbell::RUNG;
+use crossway_ring::receiver::Receiver;
+use crossway_ring::shared_rx::ReceiverWords;
+use crossway_ring::{Bell, RingTx, Wait};
+use crossway_sys::eventfd::EventFd;
+use crossway_sys::socket::{self, Kind as UnixKind};
+use crossway_sys::words::SharedWords;
+use crossway_sys::{Errno, OsError, fdpass, poll};
+use crossway_tipc_client::protocol::control::{
+    Granted, LEN_MAX, Opened, Report, Request, Welcome, Writer,
+};
+use crossway_tipc_client::protocol::lane::{self, LaneMemory};
+use crossway_tipc_client::protocol::record::{Header, Kind as RecordKind};
+use crossway_tipc_client::protocol::refusal::Refusal;
+use crossway_tipc_client::protocol::{VERSION, epoch, slot};
+use crossway_tipc_client::{Error, Kind, NodeSocket, Patience, SocketAddress};
+
+const WATCHDOG: Duration = Duration::from_secs(30);
+const SLOTS: u32 = 4;
+const RING_OCTETS: usize = 256 << 10;
+
+fn soon() -> Patience {
+    Patience::Until(Instant::now() + WATCHDOG)
+}
+
+/// A record of a kind that nobody knows, and one behind it that everybody does.
+fn records() -> [Vec<u8>; 2] {
+    let from = SocketAddress { port: 7, node: 8 };
+    let kind = RecordKind::Data;
+    let known = Header { kind, error: 0, from, service: None, member: None, gone: false }.encode();
+    let mut unknown = known;
+    unknown[0] = 99;
+    [[&unknown[..], b"what?"].concat(), [&known[..], b"data"].concat()]
+}
+
+/// A bell that nobody needs: the descriptor rings.
+struct NoBell;
+
+impl Bell for NoBell {
+    fn light_fence(&self) {}
+
+    fn heavy_fence(&self) -> Result<(), OsError> {
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn sleep(&self, _: &AtomicU32, _: Option<Duration>) -> Result<(), OsError> {
+        Ok(())
+    }
+
+    fn ring(&self, _: &AtomicU32) -> Result<(), OsError> {
+        Ok(())
+    }
+
+    fn peer_gone(&self) -> Result<bool, OsError> {
+        Ok(false)
+    }
+}
+
+/// Says that something is in the lane.
+fn ring(memory: &LaneMemory, data: &OwnedFd) {
+    let words = Receiver::of(&memory.words(), lane::DOWN);
+    if words.bell().swap(RUNG, Ordering::SeqCst) != RUNG {
+        socket::send(data, &[RUNG as u8], true).unwrap();
+    }
+}
+
+/// Serves one program. A socket that it asks about gets these records, by the descriptor or by a lane, if it has one.
+fn serve(door: &OwnedFd, lane_after: u32) {
+    let control = socket::accept(door).unwrap();
+    let (region, region_fd) =
+        SharedWords::create("strange-slots", SLOTS as usize * slot::WORDS).unwrap();
+    let (_epochs, epochs_fd) =
+        SharedWords::create_for_readers("strange-epochs", epoch::COUNT).unwrap();
+    let (mut data, mut memory, mut lane) = (None, None, None);
+    let mut octets = vec![0; LEN_MAX];
+    while let Ok(len) = fdpass::recv(&control, &mut octets, &mut Vec::new()) {
+        let mut fds: Vec<OwnedFd> = Vec::new();
+        let answer = match Request::decode(&octets[..len]) {
+            Some(Request::Hello { .. }) => {
+                fds.extend([region_fd.try_clone().unwrap(), epochs_fd.try_clone().unwrap()]);
+                Welcome { version: VERSION, slots: SLOTS, node: 1, lane_after }.encode()
+            }
+            Some(Request::Open { .. }) => {
+                let (ours, theirs) = socket::unix_pair(UnixKind::Seqpacket).unwrap();
+                data = Some(ours);
+                fds.push(theirs);
+                Opened { token: 5, slot: 0 }.encode()
+            }
+            Some(Request::Lanes { .. }) => {
+                let (made, fd) = LaneMemory::create(RING_OCTETS).unwrap();
+                let granted = Granted { ring_octets: made.ring_octets() as u32, sends: false };
+                fds.extend([fd, EventFd::new().unwrap().duplicate().unwrap()]);
+                memory = Some(made);
+                granted.encode()
+            }
+            Some(Request::LaneDown { .. }) => {
+                let memory: &LaneMemory = memory.as_ref().unwrap();
+                region.word(slot::DOWN).store(1, Ordering::SeqCst);
+                lane = Some(RingTx::new(memory.down(), NoBell, Wait::Block));
+                ring(memory, data.as_ref().unwrap());
+                Writer::answer(0).finish()
+            }
+            Some(Request::Report { .. }) => {
+                for record in records() {
+                    let Some(lane) = &mut lane else {
+                        socket::send(data.as_ref().unwrap(), &record, false).unwrap();
+                        continue;
+                    };
+                    let put = |place: &mut [u8]| place.copy_from_slice(&record);
+                    lane.try_send_with(record.len(), put).unwrap();
+                }
+                if lane.is_some() {
+                    ring(memory.as_ref().unwrap(), data.as_ref().unwrap());
+                }
+                let local = SocketAddress { port: 1, node: 1 };
+                Report { local, peer: None, queued_messages: 0, queued_octets: 0 }.encode()
+            }
+            Some(_) => Writer::answer(0).finish(),
+            None => return,
+        };
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        fdpass::send(&control, &answer, &fds).unwrap();
+    }
+}
+
+/// A door at a path, and the directory that it goes with.
+fn door() -> (OwnedFd, tempfile::TempDir, std::path::PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tipcd.sock");
+    let fd = socket::unix(UnixKind::Seqpacket).unwrap();
+    socket::bind(&fd, &socket::path_address(&path).unwrap(), "door").unwrap();
+    socket::listen(&fd, 8).unwrap();
+    (fd, dir, path)
+}
+
+fn look_at_what_nobody_knows(lane_after: u32) {
+    let (door, _dir, path) = door();
+    // The process keeps its connection, and so this goes on until it ends.
+    std::thread::spawn(move || serve(&door, lane_after));
+    let socket = NodeSocket::open(&path, Kind::Rdm).unwrap();
+    let mut buf = [0; 64];
+    let begin = Instant::now();
+    while lane_after > 0 && socket.down_lane_bells().is_none() {
+        assert_eq!(socket.recv(&mut buf, Patience::Now), Err(Errno::AGAIN));
+        assert!(begin.elapsed() < WATCHDOG, "no lane");
+    }
+    socket.report().unwrap();
+    for patience in [soon(), Patience::Forever, Patience::Now] {
+        assert_eq!(socket.peek(&mut buf, patience).map(drop), Err(Errno::PROTO));
+    }
+    assert_eq!(socket.recv(&mut buf, soon()), Ok(4), "receiving passes over it");
+    assert_eq!(&buf[..4], b"data");
+    assert_eq!(socket.peek(&mut buf, Patience::Now).map(drop), Err(Errno::AGAIN));
+}
+
+#[test]
+fn a_look_at_a_record_of_an_unknown_kind_ends_with_an_error() {
+    look_at_what_nobody_knows(0);
+}
+
+#[test]
+fn so_does_one_by_a_lane() {
+    look_at_what_nobody_knows(1);
+}
+
+/// Whoever is turned away is told so before he asks, or just after.
+#[test]
+fn the_reason_of_a_refusal_is_heard_whenever_it_comes() {
+    for hears_the_hello in [false, true] {
+        let (door, _dir, path) = door();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let control = socket::accept(&door).unwrap();
+                if hears_the_hello {
+                    // It is there, and is never read: the end of the connection is told as an error.
+                    let there = poll::wait_ready(&control, poll::Interest::Readable, None);
+                    assert_eq!(there, Ok(true));
+                }
+                let errno = Refusal::PlacesOfUser.errno().raw_os_error();
+                fdpass::send(&control, &Writer::answer(errno).finish(), &[]).unwrap();
+            });
+            match NodeSocket::open(&path, Kind::Rdm) {
+                Err(error @ Error::TurnedAway { why: Some(Refusal::PlacesOfUser), .. }) => {
+                    let said = error.to_string();
+                    assert!(said.contains("--clients-per-user"), "{said}");
+                    assert!(said.contains(&path.display().to_string()), "{said}");
+                }
+                other => panic!("{other:?}"),
+            }
+        });
+    }
+}
