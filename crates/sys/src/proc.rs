@@ -6,7 +6,8 @@ use std::process::Command;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, set_parent_process_death_signal,
+    Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal,
+    set_parent_process_death_signal, setrlimit,
 };
 
 use crate::OsError;
@@ -108,18 +109,27 @@ pub fn lock_memory() -> Result<(), OsError> {
 
 /// Raises the limit of open descriptors (RLIMIT_NOFILE) as far as it goes without privilege; returns it.
 pub fn raise_descriptor_limit() -> u64 {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
+    raise_limit(Resource::Nofile)
+}
+
+/// Raises the limit of a file's octets (RLIMIT_FSIZE), anonymous shared memory included, as far as it goes without privilege; returns it. Beyond it
+/// SIGXFSZ comes, or EFBIG to who has a handler for that.
+pub fn raise_file_size_limit() -> u64 {
+    raise_limit(Resource::Fsize)
+}
+
+fn raise_limit(resource: Resource) -> u64 {
+    let limit = getrlimit(resource);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     // What cannot be raised stays as it is.
-    let _ = setrlimit(Resource::Nofile, raised);
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+    let _ = setrlimit(resource, raised);
+    getrlimit(resource).current.unwrap_or(u64::MAX)
 }
 
 /// How many descriptors this process may have (RLIMIT_NOFILE). As many of a user's may be on their way between sockets, unless he is privileged
 /// (unix(7), ETOOMANYREFS).
 pub fn descriptor_limit() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limit = getrlimit(Resource::Nofile).current;
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
 

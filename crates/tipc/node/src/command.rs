@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use crossway_sys::heap;
 use crossway_tipc_client::default_path;
 use crossway_tipc_proto::addr::{NetworkId, NodeId};
@@ -27,6 +28,12 @@ const HEAP_KEPT_OCTETS: u32 = 8 << 20;
 /// Memory that it takes from the system at a time.
 const HEAP_STEP_OCTETS: u32 = 1 << 20;
 
+/// A tipcd with fewer descriptors would serve nobody: it has a dozen itself, keeps another for operators, and each bearer takes some.
+const DESCRIPTORS_LEAST: u64 = 40;
+
+/// What is told an operator may take so much: a page of the name table.
+const OUTCOME_OCTETS: usize = 2 << 20;
+
 /// Runs a node until SIGINT, SIGTERM or SIGHUP (unless that is ignored, as by nohup), or until standard input ends if that was asked for.
 ///
 /// # Errors
@@ -36,7 +43,7 @@ pub fn run_tipcd(options: &TipcdOptions) -> anyhow::Result<()> {
     // Before anything is there that a signal must not leave behind.
     let signalled = catch_signals().context("cannot catch signals")?;
     let mut daemon = open(options)?;
-    daemon.watch(&signalled)?;
+    daemon.watch(&signalled).map_err(|e| anyhow!("{e}"))?;
     let mut stdin = File::from(
         std::io::stdin().as_fd().try_clone_to_owned().context("cannot take standard input")?,
     );
@@ -50,13 +57,15 @@ pub fn run_tipcd(options: &TipcdOptions) -> anyhow::Result<()> {
         Journal::silent()
     } else {
         let out = std::io::stdout().as_fd().try_clone_to_owned();
-        let journal = out.and_then(|out| Journal::to(out.into(), options.log_rate));
-        journal.context("cannot take standard output")?
+        let out = out.context("cannot take standard output")?;
+        Journal::to(out.into(), options.log_rate).context(
+            "cannot start a thread (the user's RLIMIT_NPROC, ulimit -u, or its control group's pids.max): raise that, or use --quiet",
+        )?
     };
     introduce(&mut daemon, &mut journal);
     readiness::tell("READY=1");
     loop {
-        let other = daemon.turn(Duration::from_secs(60))?;
+        let other = daemon.turn(Duration::from_secs(60)).map_err(|e| anyhow!("{e}"))?;
         while let Some(event) = daemon.poll_event() {
             if options.names || !is_of_names(&event) {
                 journal.say(|| describe(&mut daemon, &event));
@@ -89,6 +98,8 @@ fn catch_signals() -> anyhow::Result<UnixStream> {
     if !ignores_hangup() {
         numbers.push(signal_hook::consts::SIGHUP);
     }
+    // A log that is a file may reach the limit of its size, whatever that is: then lines are lost, and nothing else.
+    signal_hook::flag::register(signal_hook::consts::signal::SIGXFSZ, Arc::default())?;
     for number in numbers {
         signal_hook::low_level::pipe::register(number, signal.try_clone()?)?;
     }
@@ -104,6 +115,23 @@ fn ignores_hangup() -> bool {
 }
 
 fn open(options: &TipcdOptions) -> anyhow::Result<Daemon> {
+    // Each socket of a program is a descriptor here.
+    let descriptors = crossway_sys::proc::raise_descriptor_limit();
+    if descriptors < DESCRIPTORS_LEAST {
+        bail!(
+            "only {descriptors} open files are allowed (RLIMIT_NOFILE): a tipcd needs {DESCRIPTORS_LEAST}, and one more for each socket of a program; \
+             raise the limit (ulimit -n, LimitNOFILE= of a systemd unit)"
+        );
+    }
+    // What is shared with programs is a file to the system, though no disk has it.
+    let file_octets = options.limits().largest_file_octets().max(OUTCOME_OCTETS) as u64;
+    let allowed = crossway_sys::proc::raise_file_size_limit();
+    if allowed < file_octets {
+        bail!(
+            "files, and memory shared with programs, may have only {allowed} octets (RLIMIT_FSIZE): a tipcd with these limits needs {file_octets}; \
+             raise the limit (ulimit -f, LimitFSIZE= of a systemd unit), or give fewer --sockets-per-client or smaller --lane-octets"
+        );
+    }
     let id = match &options.id {
         Some(text) => Some(NodeId::from_text(text).with_context(|| {
             format!("identity {text:?}: use 1 to 16 of the characters A-Z a-z 0-9 . : _ @ -")
@@ -134,12 +162,10 @@ fn open(options: &TipcdOptions) -> anyhow::Result<Daemon> {
             .set_bearer(bearer, crate::admin::settings(options.settings()))
             .map_err(|e| anyhow!("{e}"))?;
     }
-    // Each socket of a program is a descriptor here.
-    crossway_sys::proc::raise_descriptor_limit();
     let path = options.socket.clone().unwrap_or_else(default_path);
     let service =
         Service::open(&path, options.mode, options.limits()).map_err(|e| anyhow!("{e}"))?;
-    Ok(Daemon::new(runner, service)?)
+    Daemon::new(runner, service).map_err(|e| anyhow!("{e}"))
 }
 
 /// Says what is there from the start.

@@ -23,6 +23,34 @@ pub enum ServiceError {
         /// The path.
         path: PathBuf,
     },
+    /// Whether somebody serves there cannot be known.
+    #[error(
+        "a socket of user {owner} is at {}, and this user may not look whether another tipcd serves there ({errno}): give this one another path (--socket), \
+         or have user {owner} or root remove the file if none does",
+        .path.display()
+    )]
+    NotOurs {
+        /// The path.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// What connecting said.
+        errno: Errno,
+    },
+    /// What a killed tipcd left cannot be removed.
+    #[error(
+        "a socket of user {owner} at {}, where nobody serves any more, cannot be removed ({source}): have user {owner} or root remove it, or give another \
+         path (--socket)",
+        .path.display()
+    )]
+    LeftOver {
+        /// The path.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Why.
+        source: std::io::Error,
+    },
     /// What is there is no socket.
     #[error("{} is there and is no socket: give another path (--socket)", .path.display())]
     NoSocket {
@@ -85,7 +113,16 @@ impl Door {
             match socket::connect(&socket::unix(Kind::Seqpacket)?, &address) {
                 // Left over from a tipcd that was killed.
                 Err(Errno::CONNREFUSED | Errno::NOENT) => {
-                    let _ = fs::remove_file(path);
+                    if let Err(source) = fs::remove_file(path)
+                        && source.kind() != std::io::ErrorKind::NotFound
+                    {
+                        let (path, owner) = (path.to_owned(), there.uid());
+                        return Err(ServiceError::LeftOver { path, owner, source });
+                    }
+                }
+                Err(errno @ (Errno::ACCESS | Errno::PERM)) => {
+                    let (path, owner) = (path.to_owned(), there.uid());
+                    return Err(ServiceError::NotOurs { path, owner, errno });
                 }
                 _ => return Err(ServiceError::Taken { path: path.to_owned() }),
             }

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crossway_tipc_client::protocol::lane::LaneMemory;
+use crossway_tipc_client::protocol::slot;
+
 /// Bounds of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceLimits {
@@ -42,6 +45,19 @@ impl Default for ServiceLimits {
             lanes: 256,
             lane_octets: 256 << 10,
         }
+    }
+}
+
+impl ServiceLimits {
+    /// Octets of the largest file that the service makes: memory that it shares with a program.
+    pub(crate) fn largest_file_octets(&self) -> usize {
+        let slots = 8 * slot::WORDS * self.sockets_per_client;
+        let lanes = if self.lanes == 0 || self.lane_after == 0 {
+            0
+        } else {
+            LaneMemory::dimensions(self.lane_octets).memory_len()
+        };
+        slots.max(lanes)
     }
 }
 

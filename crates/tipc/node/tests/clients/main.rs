@@ -7,4 +7,5 @@ mod hostile;
 mod lane_attacks;
 mod lanes;
 mod site;
+mod starts;
 mod two_nodes;
