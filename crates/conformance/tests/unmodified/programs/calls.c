@@ -2,10 +2,41 @@
 #include "check.h"
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/select.h>
 #include <linux/sockios.h>
 
 static char buf[70000];
+
+/* Pointers that lead nowhere. Who sends is not asked where his address lies: see docs/TIPC.md. */
+static void nowhere(void)
+{
+	void *bad = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = socket(AF_TIPC, SOCK_RDM, 0), value = TIPC_HIGH_IMPORTANCE;
+	struct sockaddr_tipc to = {.family = AF_TIPC, .addrtype = TIPC_SERVICE_RANGE, .scope = TIPC_NODE_SCOPE};
+	socklen_t len = sizeof(to);
+
+	MUST(bad != MAP_FAILED ? 0 : -1);
+	CALL(bind(fd, bad, sizeof(to)));
+	CALL(connect(fd, bad, sizeof(to)));
+	CALL(getsockname(fd, bad, &len));
+	CALL(getsockname(fd, (void *)&to, bad));
+	CALL(setsockopt(fd, SOL_TIPC, TIPC_IMPORTANCE, bad, sizeof(value)));
+	len = sizeof(value);
+	CALL(getsockopt(fd, SOL_TIPC, TIPC_IMPORTANCE, bad, &len));
+	CALL(getsockopt(fd, SOL_TIPC, TIPC_IMPORTANCE, &value, bad));
+	CALL(socketpair(AF_TIPC, SOCK_SEQPACKET, 0, bad));
+	to.addr.nameseq.type = 1500;
+	MUST(bind(fd, (void *)&to, sizeof(to)));
+	to.addrtype = TIPC_SERVICE_ADDR;
+	to.addr.name.name.instance = 0;
+	to.addr.name.domain = 0;
+	CALL(sendto(fd, bad, 5, 0, (void *)&to, sizeof(to)));
+	MUST(sendto(fd, "hello", 5, 0, (void *)&to, sizeof(to)));
+	CALL(recv(fd, bad, 5, 0));
+	close(fd);
+	munmap(bad, 4096);
+}
 
 static void kinds(void)
 {
@@ -414,6 +445,7 @@ static void readiness(void)
 int main(void)
 {
 	kinds();
+	nowhere();
 	nodes();
 	names();
 	datagrams();

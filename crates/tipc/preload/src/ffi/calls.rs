@@ -9,7 +9,7 @@ use crossway_tipc_client::{Kind, protocol};
 use libc::{sockaddr, socklen_t};
 
 use super::outcome::{done, number};
-use super::{borrow, close_really, real, without_signals};
+use super::{borrow, close_really, lent, real, without_signals};
 use crate::request;
 use crate::socket::Handle;
 use crate::table::{self, find};
@@ -115,12 +115,10 @@ unsafe extern "C-unwind" fn socketpair(
     }
     done(|| {
         let (kind, flags) = wanted(kind, protocol)?;
-        if pair.is_null() {
-            return Err(Errno::FAULT);
-        }
+        lent::writable(pair.cast(), 2 * size_of::<c_int>())?;
         let (one, other) = connected_pair(kind)?;
         let (one, other) = (noted(one, flags)?, noted(other, flags)?);
-        // SAFETY: two integers, as the caller promises.
+        // SAFETY: two integers, which are there as was seen at the beginning.
         unsafe {
             pair.write(one);
             pair.add(1).write(other);
@@ -173,6 +171,7 @@ unsafe extern "C-unwind" fn bind(fd: c_int, to: *const sockaddr, len: socklen_t)
         if len == 0 {
             return socket.unbind_all();
         }
+        lent::readable(to.cast(), ENCODED_LEN.min(len as usize))?;
         // SAFETY: as the caller promises.
         socket.bind(*unsafe { address(to, len) }.ok_or(Errno::INVAL)?)
     })
@@ -188,6 +187,7 @@ unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: socklen
         if len as usize != ENCODED_LEN {
             return Err(Errno::INVAL);
         }
+        lent::readable(to.cast(), ENCODED_LEN)?;
         // SAFETY: as the caller promises.
         socket.connect(unsafe { address(to, len) }.ok_or(Errno::FAULT)?)
     })
@@ -223,7 +223,8 @@ unsafe fn accept_from(
         let (new, peer) = socket.accept()?;
         if !from.is_null() {
             // SAFETY: as the caller promises.
-            let given = unsafe { give_address(from, len, &encoded(peer)) };
+            let given = lent::answerable(from.cast(), len, ENCODED_LEN)
+                .and_then(|()| unsafe { give_address(from, len, &encoded(peer)) });
             keep_or_close(given, &[&new])?;
         }
         noted(new, flags)
@@ -265,8 +266,11 @@ unsafe extern "C-unwind" fn getsockname(
         // SAFETY: as the caller promises.
         return unsafe { real::getsockname(fd, out, len) };
     };
-    // SAFETY: as the caller promises.
-    done(|| unsafe { give_address(out, len, &encoded(socket.report()?.local)) })
+    done(|| {
+        lent::answerable(out.cast(), len, ENCODED_LEN)?;
+        // SAFETY: as the caller promises.
+        unsafe { give_address(out, len, &encoded(socket.report()?.local)) }
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -279,8 +283,12 @@ unsafe extern "C-unwind" fn getpeername(
         // SAFETY: as the caller promises.
         return unsafe { real::getpeername(fd, out, len) };
     };
-    // SAFETY: as the caller promises.
-    done(|| unsafe { give_address(out, len, &encoded(socket.peer_name()?)) })
+    done(|| {
+        let peer = encoded(socket.peer_name()?);
+        lent::answerable(out.cast(), len, ENCODED_LEN)?;
+        // SAFETY: as the caller promises.
+        unsafe { give_address(out, len, &peer) }
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -5,6 +5,7 @@
 mod calls;
 mod control_data;
 mod descriptors;
+mod lent;
 mod options;
 mod outcome;
 mod parts;

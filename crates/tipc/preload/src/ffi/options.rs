@@ -6,7 +6,7 @@ use crossway_sys::Errno;
 use libc::socklen_t;
 
 use super::outcome::done;
-use super::real;
+use super::{lent, real};
 use crate::option::{self, Value};
 use crate::table::find;
 
@@ -26,6 +26,7 @@ unsafe extern "C-unwind" fn setsockopt(
             let octets = if value.is_null() {
                 None
             } else {
+                lent::readable(value, len)?;
                 // SAFETY: so many octets, as the caller promises.
                 Some(unsafe { std::slice::from_raw_parts(value.cast::<u8>(), len) })
             };
@@ -56,15 +57,13 @@ unsafe extern "C-unwind" fn getsockopt(
                 theirs = true;
                 return Ok(());
             };
-            if len.is_null() {
-                return Err(Errno::FAULT);
-            }
             let (octets, most) = match &got {
                 Value::Integer(number) => (&number.to_ne_bytes()[..], 4),
                 Value::Octets(octets) => (&octets[..], octets.len()),
                 Value::None => (&[][..], 0),
             };
-            // SAFETY: can be read and written, as the caller promises.
+            lent::writable(len.cast(), size_of::<socklen_t>())?;
+            // SAFETY: can be read and written, as was just seen.
             let room = c_int::try_from(unsafe { *len }).map_err(|_| Errno::INVAL)?;
             let room = room.unsigned_abs() as usize;
             // Options of TIPC's own do not come in part.
@@ -72,9 +71,7 @@ unsafe extern "C-unwind" fn getsockopt(
                 return Err(Errno::INVAL);
             }
             let count = room.min(most);
-            if count > 0 && value.is_null() {
-                return Err(Errno::FAULT);
-            }
+            lent::writable(value, count)?;
             // SAFETY: room for so many octets, as the caller promises.
             unsafe {
                 std::ptr::copy_nonoverlapping(octets.as_ptr(), value.cast(), count);
@@ -109,17 +106,19 @@ unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_
     done(|| {
         let words = argument.cast::<u32>();
         match number {
-            LINK_NAME | NODE_ID if words.is_null() => Err(Errno::FAULT),
+            LINK_NAME | NODE_ID if lent::readable(argument, 8).is_err() => Err(Errno::FAULT),
             // SAFETY: {u32 peer, u32 bearer, char name[68]}, as the caller promises.
             LINK_NAME => unsafe {
                 let name =
                     option::link_name(words.read_unaligned(), words.add(1).read_unaligned())?;
+                lent::writable(words.add(2).cast(), name.len())?;
                 std::ptr::copy_nonoverlapping(name.as_ptr(), words.add(2).cast(), name.len());
                 Ok(())
             },
             // SAFETY: {u32 peer, char id[16]}, as the caller promises.
             NODE_ID => unsafe {
                 let id = option::identity(words.read_unaligned())?;
+                lent::writable(words.add(1).cast(), id.len())?;
                 std::ptr::copy_nonoverlapping(id.as_ptr(), words.add(1).cast(), id.len());
                 Ok(())
             },
