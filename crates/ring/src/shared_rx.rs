@@ -168,16 +168,19 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
         self.rx.memory.head().store(end, Ordering::Release);
     }
 
-    /// Whether the producer waits for room and there is enough now. Who is told so wakes it. A producer that begins to wait just now may be missed: there
-    /// is something in the ring then, and whoever takes that asks again; [`Turn::emptied`] misses nobody.
+    /// Wakes the producer by `ring` if it waits for room and there is enough now. It is done within the turn: of who is killed between the two steps the next one
+    /// learns by the lock, and wakes it. A producer that begins to wait just now may be missed: there is something in the ring then, and whoever takes that
+    /// looks again; [`Turn::emptied`] misses nobody.
     #[inline]
-    pub fn producer_wants_waking(&mut self) -> bool {
+    pub fn wake_producer(&mut self, ring: impl FnOnce()) {
         let state = self.rx.memory.producer_state();
-        state.load(Ordering::Relaxed) == ASLEEP && self.wakes_producer()
+        if state.load(Ordering::Relaxed) == ASLEEP && self.is_to_wake_producer() {
+            ring();
+        }
     }
 
     #[cold]
-    fn wakes_producer(&self) -> bool {
+    fn is_to_wake_producer(&self) -> bool {
         let state = self.rx.memory.producer_state();
         // Pairs with the producer's release store of its state, so that the mark is the one that belongs to this sleep.
         state.load(Ordering::Acquire) == ASLEEP
@@ -194,23 +197,33 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
         doorbell::is_heard(self.rx.words.bell(), seen, bells)
     }
 
-    /// The ring was seen empty: [`doorbell::emptied`]. Returns whether the producer waits for room and is to be woken.
+    /// The ring was seen empty: wakes the producer by `ring` if it waits for room, then [`doorbell::emptied`].
     ///
     /// # Errors
     /// Those of the bells.
     #[inline]
-    pub fn emptied<B: doorbell::Bells>(&mut self, bells: &B) -> Result<bool, B::Error> {
-        doorbell::emptied(self.rx.words.bell(), bells)?;
-        // Nobody may come again before the producer goes on: either we see that it waits, or it sees the room.
+    pub fn emptied<B: doorbell::Bells>(
+        &mut self,
+        bells: &B,
+        ring: impl FnOnce(),
+    ) -> Result<(), B::Error> {
+        // Nobody may come again before the producer goes on: either we see that it waits, or it sees the room. Ahead of the bell: as long as that is there
+        // somebody comes, and does what a killed one has not.
         fence(Ordering::SeqCst);
-        Ok(self.producer_wants_waking())
+        self.wake_producer(ring);
+        doorbell::emptied(self.rx.words.bell(), bells)
     }
 
-    /// [`doorbell::settle`].
+    /// The last consumer was killed in its turn: [`doorbell::settle`], and `ring` for the case that it was about to wake the producer.
     ///
     /// # Errors
     /// Those of the bells.
-    pub fn settle<B: doorbell::Bells>(&mut self, bells: &B) -> Result<(), B::Error> {
+    pub fn settle<B: doorbell::Bells>(
+        &mut self,
+        bells: &B,
+        ring: impl FnOnce(),
+    ) -> Result<(), B::Error> {
+        ring();
         doorbell::settle(self.rx.words.bell(), bells)
     }
 

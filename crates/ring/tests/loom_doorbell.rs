@@ -69,6 +69,14 @@ impl Bells for Socket<'_> {
     }
 }
 
+/// Wakes who waits for room, unless it is killed before.
+fn make_room_known(shared: &Shared, socket: &Socket<'_>) {
+    shared.queue(|queue| match socket.step() {
+        Ok(()) => queue.room = true,
+        Err(Dead) => queue.orphaned = true,
+    });
+}
+
 /// What a program's receiving call does: one message, or `None` at the end.
 fn receive(shared: &Shared, fuse: u32) -> Result<Option<u64>, Dead> {
     let rx = SharedRx::new(shared.clone(), shared.clone());
@@ -79,7 +87,7 @@ fn receive(shared: &Shared, fuse: u32) -> Result<Option<u64>, Dead> {
             let guard = shared.0.turn.lock().unwrap();
             let mut turn = rx.turn(guard);
             if shared.look(|queue| std::mem::take(&mut queue.orphaned)) {
-                turn.settle(&socket)?;
+                turn.settle(&socket, || make_room_known(shared, &socket))?;
             }
             let outcome = attempt(shared, &mut turn, &socket, waited);
             if outcome.is_err() {
@@ -114,22 +122,17 @@ fn attempt<G>(
         }
         let value = turn.with(&front, |octets| u64::from_ne_bytes(octets.try_into().unwrap()));
         turn.take(&front);
-        let mut wake = turn.producer_wants_waking();
         if turn.is_empty() {
             // The message has been taken, and its receiver is told of it, whether or not it lives on.
-            wake |= turn.emptied(socket).unwrap_or_else(|Dead| {
+            turn.emptied(socket, || make_room_known(shared, socket)).unwrap_or_else(|Dead| {
                 shared.look(|queue| queue.orphaned = true);
-                false
             });
-        }
-        if wake {
-            shared.queue(|queue| queue.room = true);
+        } else {
+            turn.wake_producer(|| make_room_known(shared, socket));
         }
         return Ok(Attempt::Took(value));
     }
-    if turn.emptied(socket)? {
-        shared.queue(|queue| queue.room = true);
-    }
+    turn.emptied(socket, || make_room_known(shared, socket))?;
     if waited.is_some() {
         match socket.presence()? {
             Presence::Bell if turn.is_empty() => {
@@ -280,6 +283,24 @@ fn a_consumer_killed_anywhere_leaves_everything_to_the_next() {
                 assert_eq!(waiter.join().unwrap(), None);
             }
             assert_quiet(&shared);
+        });
+    }
+}
+
+#[test]
+fn a_consumer_killed_anywhere_leaves_no_producer_waiting_for_room() {
+    for fuse in 0..6 {
+        model(2, move || {
+            let shared = Shared::new(least_capacity(MAX, 8));
+            let tipcd = {
+                let shared = shared.clone();
+                thread::spawn(move || produce(&shared, &[4]))
+            };
+            let first = receive(&shared, fuse).unwrap_or(None).map_or(0, |value| value + 1);
+            for value in first..4 {
+                assert_eq!(receive(&shared, FOREVER).unwrap(), Some(value));
+            }
+            tipcd.join().unwrap();
         });
     }
 }

@@ -64,21 +64,40 @@ struct Control {
     kept: VecDeque<(u64, Result<Answer, Errno>)>,
 }
 
+/// What a tipcd says that was asked and did not answer in time.
+const LATE: &str = "does not answer";
+
+/// Nobody comes for an answer that is too late.
+const NOBODY: u64 = u64::MAX;
+
 /// More answers are not kept for sockets that do not come for them.
 const KEPT_MAX: usize = 16;
 
 impl Control {
     /// Waits for the answer that is owed and keeps it.
-    fn settle(&mut self) -> Result<(), &'static str> {
+    fn settle(&mut self, limit: Duration) -> Result<(), &'static str> {
         if let Some(whose) = self.owed {
-            let answer = await_answer(&self.fd)?;
+            let answer = await_answer(&self.fd, limit)?;
             self.owed = None;
+            if whose == NOBODY {
+                return Ok(());
+            }
             if self.kept.len() == KEPT_MAX {
                 self.kept.pop_front();
             }
             self.kept.push_back((whose, outcome(answer)));
         }
         Ok(())
+    }
+
+    /// One request and its answer. What comes too late is not taken for the answer to the next one.
+    fn exchange(&mut self, request: &[u8], limit: Duration) -> Result<(i32, Answer), &'static str> {
+        self.settle(limit)?;
+        let answer = exchange(&self.fd, request, limit);
+        if matches!(answer, Err(LATE)) {
+            self.owed = Some(NOBODY);
+        }
+        answer
     }
 }
 
@@ -192,8 +211,7 @@ impl Daemon {
             return Self::at(&self.path).map_err(|error| error.errno())?.ask(request);
         }
         let mut control = self.lock();
-        control.settle().map_err(|_| Errno::NETDOWN)?;
-        outcome(exchange(&control.fd, &request.encode()).map_err(|_| Errno::NETDOWN)?)
+        outcome(control.exchange(&request.encode(), ANSWER_LIMIT).map_err(|_| Errno::NETDOWN)?)
     }
 
     /// Sends a request whose answer is fetched later, by who the number says. False when that cannot be now.
@@ -213,18 +231,18 @@ impl Daemon {
         Ok(true)
     }
 
-    /// The answer to what was asked with [`Daemon::ask_later`], if it has come.
-    pub(crate) fn fetch(&self, whose: u64) -> Option<Result<Answer, Errno>> {
+    /// The answer to what was asked with [`Daemon::ask_later`], if it comes until an instant.
+    pub(crate) fn fetch(&self, whose: u64, until: Instant) -> Option<Result<Answer, Errno>> {
         if self.pid != std::process::id() {
             return Some(Err(Errno::OPNOTSUPP));
         }
         let mut control = self.control.try_lock().ok()?;
         if control.owed == Some(whose) {
-            let ready = wait_ready(&control.fd, Interest::Readable, Some(Instant::now()));
+            let ready = wait_ready(&control.fd, Interest::Readable, Some(until));
             if ready == Ok(false) {
                 return None;
             }
-            if control.settle().is_err() {
+            if control.settle(ANSWER_LIMIT).is_err() {
                 return Some(Err(Errno::NETDOWN));
             }
         }
@@ -238,17 +256,17 @@ fn socket_ended(fd: &OwnedFd) -> bool {
 }
 
 /// One request and its answer: errno, and what follows it.
-fn exchange(fd: &OwnedFd, request: &[u8]) -> Result<(i32, Answer), &'static str> {
+fn exchange(fd: &OwnedFd, request: &[u8], limit: Duration) -> Result<(i32, Answer), &'static str> {
     fdpass::send(fd, request, &[]).map_err(|_| ENDED)?;
-    await_answer(fd)
+    await_answer(fd, limit)
 }
 
 /// The first request. Who is turned away is answered before he asks, and perhaps cannot ask any more.
 fn say_hello(fd: &OwnedFd) -> Result<(i32, Answer), &'static str> {
     let _ = fdpass::send(fd, &Request::Hello { version: VERSION }.encode(), &[]);
-    match await_answer(fd) {
+    match await_answer(fd, ANSWER_LIMIT) {
         // Told once, where the tipcd closed without having read the hello: the answer stands behind it.
-        Err(ENDED) => await_answer(fd),
+        Err(ENDED) => await_answer(fd, ANSWER_LIMIT),
         answer => answer,
     }
 }
@@ -257,10 +275,10 @@ fn outcome((errno, answer): (i32, Answer)) -> Result<Answer, Errno> {
     if errno == 0 { Ok(answer) } else { Err(Errno::from_raw_os_error(errno)) }
 }
 
-fn await_answer(fd: &OwnedFd) -> Result<(i32, Answer), &'static str> {
-    match wait_ready(fd, Interest::Readable, Some(Instant::now() + ANSWER_LIMIT)) {
+fn await_answer(fd: &OwnedFd, limit: Duration) -> Result<(i32, Answer), &'static str> {
+    match wait_ready(fd, Interest::Readable, Some(Instant::now() + limit)) {
         Ok(true) => {}
-        Ok(false) => return Err("does not answer"),
+        Ok(false) => return Err(LATE),
         Err(_) => return Err(ENDED),
     }
     let mut octets = vec![0; LEN_MAX.min(4096)];
@@ -269,4 +287,31 @@ fn await_answer(fd: &OwnedFd) -> Result<(i32, Answer), &'static str> {
     octets.truncate(len);
     let Some((errno, rest)) = octets.split_first_chunk() else { return Err(ENDED) };
     Ok((i32::from_ne_bytes(*errno), Answer { octets: rest.to_vec(), fds }))
+}
+
+#[cfg(test)]
+mod tests {
+    use crossway_sys::socket::unix_pair;
+
+    use super::*;
+    use crate::protocol::control::Writer;
+
+    #[test]
+    fn an_answer_that_comes_too_late_is_not_taken_for_the_next_one() {
+        let (fd, tipcd) = unix_pair(UnixKind::Seqpacket).unwrap();
+        let mut control = Control { fd, owed: None, kept: VecDeque::new() };
+        let ask = |control: &mut Control, limit| {
+            control.exchange(b"?", limit).map(|(_, answer)| answer.octets)
+        };
+        let says = |number: u32| {
+            fdpass::send(&tipcd, &Writer::answer(0).u32(number).finish(), &[]).unwrap();
+        };
+        assert_eq!(ask(&mut control, Duration::ZERO), Err(LATE));
+        // Asked again it still owes the first answer.
+        assert_eq!(ask(&mut control, Duration::ZERO), Err(LATE));
+        says(1);
+        says(2);
+        assert_eq!(ask(&mut control, ANSWER_LIMIT), Ok(2_u32.to_ne_bytes().to_vec()));
+        assert!(control.kept.is_empty());
+    }
 }

@@ -13,13 +13,10 @@ use crossway_ring::sync::fence;
 use crossway_sys::eventfd::EventFd;
 use crossway_sys::poll;
 
+use super::lane_request::Beginning;
 use super::receive::Came;
 use super::*;
 use crate::protocol::lane::{self, LaneMemory};
-
-/// Calls between two requests to begin, when the first came at a bad moment; twice as many after each further one.
-const RETRY_AFTER: u32 = 16;
-const RETRY_MAX: u32 = 1 << 16;
 
 /// Messages found waiting, one look after the other, from which on a lane is worth its bells.
 const GATHERS_FROM: u32 = 8;
@@ -40,13 +37,8 @@ pub(super) struct Down {
     lock: ProcessLock<Receiver>,
     /// Wakes the tipcd, which waits for room.
     bell: Arc<EventFd>,
-    /// Calls until it is asked to begin; [`NEVER`] when it does not.
-    asks_in: AtomicU32,
-    /// How many it will be the next time.
-    pause: AtomicU32,
+    pub(super) beginning: Beginning,
 }
-
-const NEVER: u32 = u32::MAX;
 
 impl Down {
     /// The lane in the memory behind `file`; `None` where the system does not let processes take turns.
@@ -57,13 +49,18 @@ impl Down {
             rx: SharedRx::new(memory.down(), words),
             lock,
             bell,
-            asks_in: 0.into(),
-            pause: RETRY_AFTER.into(),
+            beginning: Beginning::default(),
         })
     }
 }
 
 impl Down {
+    /// There is room for what waits in the tipcd.
+    fn wake_tipcd(&self) {
+        // It is a counter that cannot be full.
+        let _ = self.bell.signal();
+    }
+
     /// After another descriptor of the memory's file was closed.
     pub(super) fn claim_again(&self) -> Result<(), Errno> {
         self.lock.claim_again()
@@ -162,31 +159,6 @@ impl NodeSocket {
         }
     }
 
-    /// Has messages come by a lane, once the socket is busy enough. Each call counts a message.
-    #[inline]
-    pub(super) fn want_down_lane(&self) {
-        let Some(down) = self.want_lanes().and_then(|lanes| lanes.down.as_ref()) else { return };
-        match down.asks_in.load(Ordering::Relaxed) {
-            NEVER => {}
-            0 => self.ask_for_down_lane(down),
-            calls => down.asks_in.store(calls - 1, Ordering::Relaxed),
-        }
-    }
-
-    #[cold]
-    fn ask_for_down_lane(&self, down: &Down) {
-        let next = match self.ask(&Request::LaneDown { token: self.opened.token }) {
-            // Another thread reads this very moment, or the descriptor is full.
-            Err(Errno::AGAIN) => {
-                let pause = down.pause.load(Ordering::Relaxed);
-                down.pause.store((2 * pause).min(RETRY_MAX), Ordering::Relaxed);
-                pause
-            }
-            _ => NEVER,
-        };
-        down.asks_in.store(next, Ordering::Relaxed);
-    }
-
     /// The lane that is on, perhaps by another process's wish.
     #[inline]
     pub(super) fn down_lane(&self) -> Result<&Down, Errno> {
@@ -223,7 +195,7 @@ impl NodeSocket {
         let mut turn = down.rx.turn(held);
         let bell = Bell { fd: &self.fd, down };
         if orphaned {
-            turn.settle(&bell)?;
+            turn.settle(&bell, || down.wake_tipcd())?;
         }
         if down.rx.words().begun().load(Ordering::Relaxed) == 0 {
             match self.read_what_was_before(down, buf, look)? {
@@ -231,21 +203,14 @@ impl NodeSocket {
                     // What was read is to be handed over even if the bell could not be.
                     if !look && self.has_begun(down).unwrap_or(false) && turn.is_empty() {
                         // Nobody is to come for the bell alone.
-                        let _ = turn.emptied(&bell);
+                        let _ = turn.emptied(&bell, || down.wake_tipcd());
                     }
                     return Ok(found);
                 }
                 None => down.rx.words().begun().store(1, Ordering::Relaxed),
             }
         }
-        let mut wake = false;
-        let found = self.look_into_ring(&mut turn, &bell, buf, look, (waited, is_last), &mut wake);
-        drop(turn);
-        if wake {
-            // It is a counter that cannot be full.
-            let _ = down.bell.signal();
-        }
-        found
+        self.look_into_ring(&mut turn, &bell, buf, look, (waited, is_last))
     }
 
     #[inline]
@@ -256,12 +221,15 @@ impl NodeSocket {
         buf: &mut [u8],
         look: bool,
         (waited, is_last): (Option<u32>, bool),
-        wake: &mut bool,
     ) -> Result<Found, Errno> {
         let bells_eaten = turn.bells_eaten();
         loop {
             let Some(front) = turn.front().map_err(|_| Errno::PROTO)? else {
-                *wake |= turn.emptied(bell)?;
+                turn.emptied(bell, || bell.down.wake_tipcd())?;
+                // Published meanwhile, under the bell that is there: who is told of changes once gets no other sign of it.
+                if !turn.is_empty() {
+                    continue;
+                }
                 if waited.is_none() && !is_last {
                     return Ok(Found::Nothing { bells_eaten });
                 }
@@ -289,10 +257,11 @@ impl NodeSocket {
                 came
             };
             if !look {
-                *wake |= turn.producer_wants_waking();
                 if turn.is_empty() {
                     // What was taken is to be handed over even if the bell could not be.
-                    *wake |= turn.emptied(bell).unwrap_or(false);
+                    let _ = turn.emptied(bell, || bell.down.wake_tipcd());
+                } else {
+                    turn.wake_producer(|| bell.down.wake_tipcd());
                 }
             }
             // What a later version may add is not for this one.

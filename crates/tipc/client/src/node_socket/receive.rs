@@ -95,7 +95,7 @@ impl NodeSocket {
             return self.receive_either_way(buf, patience, peek);
         }
         if self.gathers() {
-            self.want_down_lane();
+            self.want_down_lane(patience);
         } else if patience == Patience::Forever && !self.tries_this_time() {
             // Who waits for each message loses nothing by waiting in the one call that takes it.
             match self.read_descriptor(|| self.read(buf, false, false)) {

@@ -75,7 +75,7 @@ pub(crate) fn sent_by_lane(site: &Site) -> u64 {
     counts(site).iter().map(|lanes| lanes.sent).sum()
 }
 
-fn signal(site: &Site, name: &str) {
+pub(crate) fn signal(site: &Site, name: &str) {
     let pid = site.tipcd().pid();
     let done = Command::new("kill").args([name, &pid.to_string()]).status().unwrap();
     assert!(done.success());

@@ -5,6 +5,7 @@ mod crowds;
 mod down_lane;
 mod hostile;
 mod lane_attacks;
+mod lane_wakeups;
 mod lanes;
 mod site;
 mod starts;

@@ -1,0 +1,175 @@
+//! Nobody sleeps for ever at the lane that he receives by: not who is told of each change once, not who survives another receiver, and nobody waits
+//! for a tipcd that is stopped.
+
+use std::fs::File;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crossway_ring::RingMemory;
+use crossway_ring::layout::{ASLEEP, AWAKE, record_len, stated_len};
+use crossway_ring::process_lock::LockWords;
+use crossway_ring::receiver::Receiver;
+use crossway_sys::epoll::{Epoll, Report};
+use crossway_tipc_client::protocol::lane::{self, LaneMemory};
+use crossway_tipc_client::{Errno, Kind, NodeSocket, Patience};
+
+use crate::lanes::{node_socket, pair_with_lane, signal, site};
+use crate::site::{Site, WATCHDOG, soon, until};
+
+/// A connection by lanes both ways.
+fn pair(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
+    let (client, server) = pair_with_lane(site, kind);
+    until("the receiving lane", || {
+        client.send(b"warm", None, soon()).unwrap();
+        assert_eq!(server.recv(&mut [0; 8], soon()), Ok(4));
+        server.down_lane_bells().is_some()
+    });
+    (client, server)
+}
+
+/// What has come when the ring was looked at for the last time gets no second edge, so a receiver that is told by edges must be given it then.
+#[test]
+fn who_reads_until_nothing_is_there_and_waits_for_edges_gets_all() {
+    const MESSAGES: u64 = 300_000;
+    let site = site();
+    let (client, server) = pair(&site, Kind::Seqpacket);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..MESSAGES {
+                if client.send(&n.to_ne_bytes(), None, soon()).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut epoll = Epoll::new(8).unwrap();
+        epoll.add(&server, 7, Report::Changes).unwrap();
+        let mut next = 0;
+        while next < MESSAGES {
+            let edges = epoll.wait_for(Some(WATCHDOG / 3)).unwrap().count();
+            assert!(edges > 0, "no edge after message {next}, which waits: {:?}", {
+                server.peek(&mut [0; 8], Patience::Now).map(|message| message.len)
+            });
+            let mut raw = [0; 8];
+            loop {
+                match server.recv(&mut raw, Patience::Now) {
+                    Ok(8) => assert_eq!(u64::from_ne_bytes(raw), next),
+                    Err(Errno::AGAIN) => break,
+                    other => panic!("{other:?}"),
+                }
+                next += 1;
+            }
+        }
+    });
+}
+
+/// The memory of all lanes of this process's sockets, seen once more. Closing a descriptor of it would end the process's part in its lock, so these come along.
+fn all_lanes() -> Vec<(LaneMemory, File)> {
+    let entries = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
+    let is_of_lanes = |path: &std::path::PathBuf| {
+        let target = std::fs::read_link(path).unwrap_or_default();
+        target.to_string_lossy().starts_with("/memfd:tipcd-lanes")
+    };
+    let open = |path| {
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let octets = (file.metadata().unwrap().len() as usize - crossway_sys::shm::page_len()) / 2;
+        (LaneMemory::open(&file, octets).unwrap(), file)
+    };
+    let paths: Vec<_> = entries.filter(is_of_lanes).collect();
+    paths.into_iter().map(open).collect()
+}
+
+fn words_of(memory: &LaneMemory) -> Receiver {
+    Receiver::of(&memory.words(), lane::DOWN)
+}
+
+/// How many records are in the ring that is received from, and where the last of them ends.
+fn stands_in(memory: &LaneMemory) -> (usize, u64) {
+    let ring = memory.down();
+    let mut position = ring.head().load(Ordering::SeqCst);
+    let mut count = 0;
+    loop {
+        let offset = (position % memory.ring_octets() as u64) as usize;
+        let word = ring.header(offset).load(Ordering::SeqCst);
+        let Some(len) = stated_len(word) else { return (count, position) };
+        position += record_len(offset, len) as u64;
+        count += 1;
+    }
+}
+
+/// A receiver that is killed may have made room, and said so in the shared words, but not to the tipcd: whoever receives next says it.
+#[test]
+fn a_receiver_that_was_killed_before_it_told_of_room_leaves_nobody_waiting() {
+    let site = site();
+    let (client, server) = pair(&site, Kind::Seqpacket);
+    let message = [5; 2_000];
+    // Other tests of this process have sockets, too, but none whose ring is full and never read.
+    let lanes = all_lanes();
+    let is_full = |(memory, _): &&(LaneMemory, File)| {
+        let ring = memory.down();
+        ring.producer_state().load(Ordering::SeqCst) == ASLEEP
+            && words_of(memory).holder().load(Ordering::SeqCst) == 0
+            && stands_in(memory).0 > 50
+    };
+    let mut sent = 0;
+    let mut full = None;
+    until("a full ring", || {
+        while client.send(&message, None, Patience::Now).is_ok() {
+            sent += 1;
+        }
+        full = lanes.iter().find(is_full);
+        full.is_some()
+    });
+    client.local_address().unwrap();
+    let (memory, _) = full.unwrap();
+    let (ring, (taken, position)) = (memory.down(), stands_in(memory));
+    words_of(memory).holder().store(77_777, Ordering::SeqCst);
+    ring.head().store(position, Ordering::SeqCst);
+    ring.producer_state().store(AWAKE, Ordering::SeqCst);
+    assert!(taken > 0 && taken < sent, "{taken} of {sent}");
+    let mut raw = [0; 2_000];
+    for n in taken..sent {
+        assert_eq!(server.recv(&mut raw, soon()), Ok(2_000), "message {n} of {sent}");
+        assert_eq!(raw, message);
+    }
+}
+
+/// Who does not wait does not wait for the tipcd either, whatever he is about to ask it.
+#[test]
+fn receiving_without_waiting_does_not_wait_for_a_stopped_tipcd() {
+    // A tipcd that is asked in vain counts as hanging after 10 s.
+    const BEFORE_IT_HANGS: Duration = Duration::from_secs(8);
+    let site = Site::with(&["--lane-after", "1"]);
+    let (client, server) = (node_socket(&site, Kind::Rdm), node_socket(&site, Kind::Rdm));
+    let itself = server.local_address().unwrap().into();
+    let other = client.local_address().unwrap().into();
+    until("the lanes, of which it uses one", || {
+        server.send(b"x", Some(other), soon()).unwrap();
+        assert_eq!(client.recv(&mut [0; 8], soon()), Ok(1));
+        server.lane_sleeps_and_wakes().is_some()
+    });
+    for _ in 0..20 {
+        client.send(b"what waits", Some(itself), soon()).unwrap();
+    }
+    client.local_address().unwrap();
+    signal(&site, "-STOP");
+    let (ended, is_over) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut got = 0;
+            let mut raw = [0; 16];
+            while server.recv(&mut raw, Patience::Now) == Ok(10) {
+                got += 1;
+            }
+            ended.send(got).unwrap();
+        });
+        let outcome = is_over.recv_timeout(BEFORE_IT_HANGS);
+        signal(&site, "-CONT");
+        assert_eq!(outcome, Ok(20), "it waits for a tipcd that is stopped");
+    });
+    until("the receiving lane", || {
+        client.send(b"more", Some(itself), soon()).unwrap();
+        assert_eq!(server.recv(&mut [0; 8], soon()), Ok(4));
+        server.down_lane_bells().is_some()
+    });
+    assert_eq!(server.recv(&mut [0; 8], Patience::Now), Err(Errno::AGAIN));
+}
