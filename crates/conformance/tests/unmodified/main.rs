@@ -121,6 +121,11 @@ fn descriptors_in_other_processes_threads_and_handlers() {
 }
 
 #[test]
+fn options_inheritance_and_subscriptions_of_every_form() {
+    c_program("options");
+}
+
+#[test]
 fn pythons_socket_module_gives_what_it_gives_on_a_kernel() {
     let python = Path::new("/usr/bin/python3");
     if !python.exists() {

@@ -1,10 +1,12 @@
 //! `crossway tipc trace` and `top`, and what is said when they cannot work.
 
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
+use crossway_tipc_client::{Address, Kind, NodeSocket, Patience, Scope, ServiceRange};
 use serde_json::Value;
 
-use super::{host, pair, program};
+use super::{WATCHDOG, host, pair, program};
 
 #[test]
 fn a_trace_is_what_the_dissector_takes_for_tipc() {
@@ -52,6 +54,75 @@ fn a_full_disk_and_a_missing_tipcd_are_told() {
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.contains("start `crossway tipcd --socket /nowhere/tipcd.sock`"), "{error}");
+}
+
+/// The disk fills up while frames are written: the trace says so and ends, and neither the node nor the next trace has noticed anything.
+#[test]
+fn a_disk_that_fills_up_in_the_middle_of_a_trace_does_not_concern_the_node() {
+    let (one, two) = pair(80);
+    let soon = || Patience::Until(Instant::now() + WATCHDOG);
+    let server = NodeSocket::open(two.path(), Kind::Rdm).unwrap();
+    server.bind(ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
+    let client = NodeSocket::open(one.path(), Kind::Rdm).unwrap();
+    let to = Some(Address::service(1000, 1));
+    let begin = Instant::now();
+    while client.send(b"first", to, soon()).is_err() {
+        assert!(begin.elapsed() < WATCHDOG, "the name does not come");
+    }
+    let mut raw = [0; 2_000];
+    assert_eq!(server.recv(&mut raw, soon()), Ok(5));
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("copy.pcap");
+    // A disk of 256 KiB of this command's own; what is on it goes with it, so it is copied.
+    let script = r#"mount -t tmpfs -o size=256k none "$1" && { "$2" tipc --socket "$3" trace "$1/t.pcap"; code=$?; cat "$1/t.pcap" > "$4"; exit $code; }"#;
+    let disk = dir.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let own = assert_cmd::cargo::cargo_bin!("crossway");
+    let mut trace = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"])
+        .args([disk.as_path(), own, one.path(), &copy])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut exchanged = 0_u32;
+    let ended = loop {
+        for _ in 0..16 {
+            assert_eq!(client.send(&[9; 1_000], to, soon()), Ok(1_000));
+            assert_eq!(server.recv(&mut raw, soon()), Ok(1_000), "after {exchanged}");
+            exchanged += 1;
+        }
+        if let Some(status) = trace.try_wait().unwrap() {
+            break status;
+        }
+        assert!(begin.elapsed() < WATCHDOG, "the trace goes on");
+    };
+    let output = trace.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    if error.contains("unshare") || error.contains("mount:") {
+        eprintln!("SKIP a disk that fills up: {error}; it needs user namespaces");
+        return;
+    }
+    assert_eq!(ended.code(), Some(2), "{error}");
+    assert!(error.contains("the disk is full") && error.contains("ended at frame"), "{error}");
+    let octets = std::fs::read(&copy).unwrap();
+    assert!(octets.len() > 100 << 10, "{} octets: the disk was full at once", octets.len());
+    // Nobody is looked at any more, and another trace is what it was.
+    let again = dir.path().join("again.pcap");
+    let told = std::thread::scope(|scope| {
+        let traffic = scope.spawn(|| {
+            for _ in 0..40 {
+                client.send(&[9; 1_000], to, soon()).unwrap();
+                server.recv(&mut raw, soon()).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        });
+        let told = one.json(&["trace", again.to_str().unwrap(), "--count", "10"]);
+        traffic.join().unwrap();
+        told
+    });
+    assert_eq!((&told["frames"], &told["lost_frames"]), (&10.into(), &0.into()));
+    assert_eq!(one.json(&["link", "list"])[1]["ups"], 1, "the link never went down");
 }
 
 #[test]

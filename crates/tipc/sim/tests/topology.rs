@@ -5,7 +5,7 @@ use core::time::Duration;
 use crossway_tipc_proto::addr::{NodeAddr, Port, Scope, ServiceRange};
 use crossway_tipc_proto::socket::{Address, SocketError, SocketKind};
 use crossway_tipc_proto::wire::ErrorCode;
-use crossway_tipc_sim::{HostId, Network};
+use crossway_tipc_sim::{HostId, Network, Plane};
 
 const A: HostId = HostId(0);
 const B: HostId = HostId(1);
@@ -167,4 +167,52 @@ fn nodes_and_links_are_services_too() {
     assert_eq!(told(&mut net, links), [(2, b.0, b.0, 0, a)]);
     let ports = net.with(A, |node, _| node.ports().collect::<Vec<_>>()).unwrap();
     assert_eq!(ports.len(), 2, "the service's own sockets are not listed");
+}
+
+/// A link is told with the numbers of its two bearers, a node without, each in the byte order of who asked.
+#[test]
+fn nodes_and_each_of_two_links_are_told_in_both_byte_orders() {
+    let planes = [Plane { mtu: 1500, priority: 10 }; 2];
+    let mut net = Network::with_planes(3, 2, &planes, Duration::from_millis(500));
+    net.start(A, false);
+    net.start(B, false);
+    net.run(Duration::from_secs(3));
+    let (a, b) = (net.addr(A), net.addr(B));
+    let ask = |net: &mut Network, service: u32, little_endian: bool| {
+        let port = subscriber(net, A);
+        let bytes = request([service, 0, u32::MAX, FOREVER, PORTS], little_endian);
+        net.with(A, |node, now| node.send(now, port, None, &bytes)).unwrap().unwrap();
+        net.run(Duration::from_millis(50));
+        port
+    };
+    let heard = |net: &mut Network, port: Port, little_endian: bool| {
+        let mut heard = Vec::new();
+        while let Ok(m) = net.with(A, |node, now| node.recv(now, port, 100)).unwrap() {
+            let (words, _) = m.payload.as_chunks();
+            let decode = if little_endian { u32::from_le_bytes } else { u32::from_be_bytes };
+            let words: Vec<u32> = words.iter().map(|raw| decode(*raw)).collect();
+            heard.push((words[0], words[1], words[3], NodeAddr(words[4])));
+        }
+        heard.sort_unstable();
+        heard
+    };
+    // The peer's bearer in the upper half, the own one in the lower.
+    let second = 1 << 16 | 1;
+    let asked = [true, false].map(|le| (le, ask(&mut net, 0, le), ask(&mut net, 2, le)));
+    for (le, nodes, links) in asked {
+        assert_eq!(heard(&mut net, nodes, le), [(1, a.0, 0, a), (1, b.0, 0, b)]);
+        assert_eq!(heard(&mut net, links, le), [(1, b.0, 0, a), (1, b.0, second, a)]);
+    }
+    net.conditions.dead_paths.push((1, A, B));
+    net.run(Duration::from_secs(2));
+    for (le, nodes, links) in asked {
+        assert_eq!(heard(&mut net, nodes, le), [], "the node is still there");
+        assert_eq!(heard(&mut net, links, le), [(2, b.0, second, a)]);
+    }
+    net.crash(B);
+    net.run(Duration::from_secs(2));
+    for (le, nodes, links) in asked {
+        assert_eq!(heard(&mut net, nodes, le), [(2, b.0, 0, b)]);
+        assert_eq!(heard(&mut net, links, le), [(2, b.0, 0, a)]);
+    }
 }

@@ -8,5 +8,6 @@ mod lane_attacks;
 mod lane_wakeups;
 mod lanes;
 mod site;
+mod slow_member;
 mod starts;
 mod two_nodes;

@@ -47,6 +47,7 @@ fn all_checks(name: &str, medium: Medium) -> Result<(), NetError> {
 /// The node wants the address that the kernel has, is refused, and takes the one that the kernel suggests.
 fn taken_address() -> Result<(), NetError> {
     let site = Site::up("cwta")?;
+    let capture = Capture::start(&site, "cwta");
     let bearer = site.bearers(Medium::UdpV4);
     let kernels =
         NodeId::from_media(&MediaAddr::Udp { ip: site.lab.host("kernel")?.ipv4.into(), port: 0 });
@@ -58,12 +59,14 @@ fn taken_address() -> Result<(), NetError> {
     let user = site.user_side_as(&bearer, twin);
     KernelSide::start(&site, &["messages"]).finish();
     drop(user);
+    capture.verdict();
     Ok(())
 }
 
 /// Sockets of both ends, all commanded by the kernel's side.
 fn sockets(medium: Medium) -> Result<(), NetError> {
     let site = Site::up("cwtk")?;
+    let capture = Capture::start(&site, "cwtk");
     let bearer = site.bearers(medium);
     let id = NodeId::from_text("remote").expect("legal");
     let user = site.user_program("remote", &bearer, id);
@@ -71,6 +74,7 @@ fn sockets(medium: Medium) -> Result<(), NetError> {
     let parts: Vec<&str> = parts.split_whitespace().collect();
     KernelSide::run(&site, KERNEL_SOCKETS, &parts).finish();
     drop(user);
+    capture.verdict();
     Ok(())
 }
 
@@ -88,6 +92,7 @@ fn long_streams() -> Result<(), NetError> {
 /// kernel is there.
 fn loss_and_recovery(name: &str, medium: Medium) -> Result<(), NetError> {
     let site = Site::up(name)?;
+    let capture = Capture::start(&site, name);
     let bearer = site.bearers(medium);
     let mut user = site.user_side(&bearer);
     let mut kernel = KernelSide::start(&site, &["watch-loss"]);
@@ -124,6 +129,7 @@ fn loss_and_recovery(name: &str, medium: Medium) -> Result<(), NetError> {
     site.bearers(medium);
     KernelSide::start(&site, &["messages"]).finish();
     drop(user);
+    capture.verdict();
     Ok(())
 }
 

@@ -249,6 +249,7 @@ pub(crate) fn over_two_ethernet() -> Result<(), NetError> {
 /// The kernel prefers one link and keeps the other ready; then the node is killed without a word, and its next life is met over both.
 pub(crate) fn preference_and_restart() -> Result<(), NetError> {
     let planes = Planes::up("cwpr", [Plane::Udp, Plane::Ethernet], [10, 20])?;
+    let capture = Capture::start(&planes.site, "cwpr");
     planes.tipc(&format!("media set mtu {UDP_MTU} media udp"));
     let bearers = planes.bearers();
     planes.enable(0);
@@ -271,5 +272,6 @@ pub(crate) fn preference_and_restart() -> Result<(), NetError> {
     planes.await_links(2);
     KernelSide::start(&planes.site, &["messages"]).finish();
     drop(user);
+    capture.verdict();
     Ok(())
 }

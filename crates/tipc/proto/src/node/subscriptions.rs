@@ -3,7 +3,7 @@
 //! A change finds those that it concerns in a tree of ranges, and a cancellation finds its subscription by the octets of the request, so
 //! that neither looks at the rest, even when all ask for the same service.
 
-use crate::addr::{Port, ServiceRange, SocketAddr};
+use crate::addr::{Port, Scope, ServiceRange, SocketAddr};
 use crate::range_map::RangeMap;
 use crate::time::Nanos;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -14,6 +14,10 @@ pub(super) const EVENT_LEN: usize = 48;
 pub(super) const FILTER_PORTS: u32 = 1;
 pub(super) const FILTER_SERVICE: u32 = 2;
 pub(super) const FILTER_CANCEL: u32 = 4;
+/// Bindings that other nodes see, too, only those that they do not, and nothing of what is there already: the kernel's own three, which it obeys in any request.
+const FILTER_CLUSTER_SCOPE: u32 = 0x20;
+const FILTER_NODE_SCOPE: u32 = 0x40;
+const FILTER_NO_STATUS: u32 = 0x80;
 pub(super) const FOREVER: u32 = u32::MAX;
 
 /// What an event says.
@@ -54,6 +58,17 @@ impl Subscription {
     pub(super) fn is_legal(&self) -> bool {
         self.range.is_valid()
             && self.filter & (FILTER_PORTS | FILTER_SERVICE) != FILTER_PORTS | FILTER_SERVICE
+    }
+
+    /// Whether it is to hear what is there when it comes.
+    pub(super) const fn wants_status(&self) -> bool {
+        self.filter & FILTER_NO_STATUS == 0
+    }
+
+    /// Whether it is to hear of bindings of this scope.
+    pub(super) fn is_about(&self, scope: Scope) -> bool {
+        let without = if scope == Scope::Node { FILTER_CLUSTER_SCOPE } else { FILTER_NODE_SCOPE };
+        self.filter & without == 0
     }
 
     /// What a subscription and its cancellation have in common: all but the cancel bit.

@@ -5,8 +5,8 @@
 
 use super::Node;
 use super::subscriptions::{
-    EVENT_LEN, FILTER_CANCEL, FILTER_PORTS, FILTER_SERVICE, FOREVER, SUBSCRIPTION_LEN,
-    Subscription, Subscriptions, What,
+    EVENT_LEN, FILTER_CANCEL, FILTER_PORTS, FOREVER, SUBSCRIPTION_LEN, Subscription, Subscriptions,
+    What,
 };
 use crate::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
 use crate::name_table::Binding;
@@ -121,10 +121,11 @@ impl Node {
         loop {
             match self.recv(now, port, crate::limits::MESSAGE_LEN_MAX) {
                 Ok(m) if m.error == ErrorCode::Ok => {
-                    let Ok(raw) = <[u8; SUBSCRIPTION_LEN]>::try_from(&m.payload[..]) else {
+                    // What stands behind a request is not looked at, as in the kernel.
+                    let Some(raw) = m.payload.first_chunk::<SUBSCRIPTION_LEN>() else {
                         return self.dismiss(now, port);
                     };
-                    if !self.subscribe(now, port, Subscription::parse(raw)) {
+                    if !self.subscribe(now, port, Subscription::parse(*raw)) {
                         return self.dismiss(now, port);
                     }
                 }
@@ -150,16 +151,17 @@ impl Node {
         if subscription.timeout_ms != FOREVER {
             subscription.until = Some(now + Duration::from_millis(subscription.timeout_ms.into()));
         }
-        let mut known: Vec<(u64, Binding)> =
-            match subscription.filter & (FILTER_PORTS | FILTER_SERVICE) {
-                0 => Vec::new(),
-                _ => self.names.overlapping_with_age(subscription.range).collect(),
-            };
+        let mut known: Vec<(u64, Binding)> = if subscription.wants_status() {
+            self.names.overlapping_with_age(subscription.range).collect()
+        } else {
+            Vec::new()
+        };
         known.sort_by_key(|(age, _)| *age);
-        if subscription.filter & FILTER_SERVICE != 0 {
+        if subscription.filter & FILTER_PORTS == 0 {
             let mut seen = BTreeSet::new();
             known.retain(|(_, b)| seen.insert(b.range));
         }
+        known.retain(|(_, b)| subscription.is_about(b.scope));
         for (_, b) in known {
             let event = subscription.event(What::Published, b.range.lower, b.range.upper, b.socket);
             unsent.push_back(event);
@@ -176,6 +178,9 @@ impl Node {
         for (port, id) in topology.subscriptions.concerned(range, news.range_changed) {
             let Some(unsent) = topology.subscribers.get_mut(&port) else { continue };
             let Some(s) = topology.subscriptions.get((port, id)) else { continue };
+            if !s.is_about(news.binding.scope) {
+                continue;
+            }
             unsent.push_back(s.event(what, range.lower, range.upper, news.binding.socket));
             touched.insert(port);
         }

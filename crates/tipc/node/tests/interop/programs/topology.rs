@@ -122,5 +122,12 @@ pub(super) fn observer(part: &Part<'_>) {
     let mut both = [own, control.node];
     both.sort_unstable();
     assert_eq!(up, both);
+    // And the link between them, as either end sees it.
+    for (node, here, there) in [(control.node, control.node, own), (own, own, control.node)] {
+        let links = Subscriber::quiet(part, node);
+        links.ask(2, FOREVER, PORTS);
+        let (_, range, bearers) = links.published();
+        assert_eq!((range, bearers.node), ((there, there), here), "told by {node:x}");
+    }
     tell(b"done");
 }

@@ -1,0 +1,99 @@
+//! A member of a group that does not read: with `tipcd --group-patience` it stalls nobody, without it everybody.
+
+use crossway_tipc_client::{Errno, Event, Kind, Patience, Socket};
+
+use crate::site::{Site, soon, until};
+
+const GROUP: u32 = 4500;
+const CLUSTER: u32 = 2;
+const MEMBER_EVENTS: u32 = 2;
+const BROADCASTS: u32 = 300;
+const OCTETS: usize = 20_000;
+
+fn joined(site: &Site, instance: u32) -> Socket {
+    let socket = site.socket(Kind::Rdm);
+    socket.join([GROUP, instance, CLUSTER, MEMBER_EVENTS]).unwrap();
+    socket
+}
+
+/// Hears of members until it has heard of so many.
+fn meet(member: &Socket, others: u32) {
+    for _ in 0..others {
+        let news = member.recv_message(&mut [0; 8], soon()).unwrap();
+        assert_eq!(news.event, Event::MemberUp);
+    }
+}
+
+fn broadcast(n: u32) -> Vec<u8> {
+    [&n.to_be_bytes()[..], &[3; OCTETS - 4]].concat()
+}
+
+#[test]
+fn a_member_that_does_not_read_is_left_behind_and_the_others_miss_nothing() {
+    let site = Site::with(&["--group-patience", "200"]);
+    let (sender, reader, slow) = (joined(&site, 1), joined(&site, 2), joined(&site, 3));
+    [&sender, &reader].iter().for_each(|member| meet(member, 2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..BROADCASTS {
+                assert_eq!(sender.send(&broadcast(n), None, soon()), Ok(OCTETS), "broadcast {n}");
+            }
+        });
+        let mut buf = vec![0; OCTETS];
+        let mut next = 0;
+        while next < BROADCASTS {
+            let message = reader.recv_message(&mut buf, soon()).unwrap();
+            if message.event == Event::Data {
+                assert_eq!((message.len, message.member), (OCTETS, Some(1)));
+                assert_eq!(buf[..4], next.to_be_bytes());
+                next += 1;
+            }
+        }
+    });
+    let news = sender.recv_message(&mut [0; 8], soon()).unwrap();
+    assert_eq!((news.event, news.member), (Event::MemberDown, Some(3)));
+    // It reads at last: the first of them in order and without a gap, then that the sender left it.
+    meet(&slow, 2);
+    let mut buf = vec![0; OCTETS];
+    let mut next: u32 = 0;
+    loop {
+        let message = slow.recv_message(&mut buf, soon()).unwrap();
+        if message.event == Event::MemberDown {
+            assert_eq!(message.member, Some(1));
+            break;
+        }
+        assert_eq!(buf[..4], next.to_be_bytes());
+        next += 1;
+    }
+    assert!(next > 0 && next < BROADCASTS, "{next}");
+}
+
+#[test]
+fn without_that_it_holds_its_senders_up_until_it_reads_and_nothing_is_lost() {
+    let site = Site::lone();
+    let (sender, slow) = (joined(&site, 1), joined(&site, 3));
+    [&sender, &slow].iter().for_each(|member| meet(member, 1));
+    let (mut sent, mut refused) = (0, 0);
+    until("the end of its window", || {
+        match sender.send(&broadcast(sent), None, Patience::Now) {
+            Ok(_) => (sent, refused) = (sent + 1, 0),
+            Err(errno) => {
+                assert_eq!(errno, Errno::AGAIN);
+                // What the descriptors took goes on its way meanwhile.
+                sender.local_address().unwrap();
+                refused += 1;
+            }
+        }
+        assert!(sent < 10_000, "nothing holds it up");
+        refused == 3
+    });
+    let mut buf = vec![0; OCTETS];
+    let mut next: u32 = 0;
+    while next < sent {
+        assert_eq!(slow.recv(&mut buf, soon()), Ok(OCTETS));
+        assert_eq!(buf[..4], next.to_be_bytes());
+        next += 1;
+    }
+    assert_eq!(sender.send(&broadcast(sent), None, soon()), Ok(OCTETS));
+    assert_eq!(slow.recv(&mut buf, soon()), Ok(OCTETS));
+}
