@@ -137,7 +137,10 @@ impl Local {
         while let Some(Outgoing { header, taken }) = out.front() {
             let payload = taken.payload();
             if *kind == Kind::Stream {
-                down.put(&[], &payload[*out_sent..])?;
+                // A peer may send an empty message; of a stream nothing is to be told of it.
+                if payload.len() > *out_sent {
+                    down.put(&[], &payload[*out_sent..])?;
+                }
                 *out_sent = 0;
                 out.pop_front();
                 continue;

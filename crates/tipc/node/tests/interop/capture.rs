@@ -70,7 +70,9 @@ impl Capture {
             String::from_utf8_lossy(&out.stdout).lines().map(str::to_owned).collect::<Vec<_>>()
         };
         assert!(count("tipc").len() > 100, "the capture has too few TIPC frames to judge by");
-        let malformed = count(&format!("tipc && _ws.malformed && eth.src == {}", self.mac));
+        let mut malformed = count(&format!("tipc && _ws.malformed && eth.src == {}", self.mac));
+        // It takes the messages of groups (user 9), a kernel's as well as ours, for the routing of TIPC 1, and bundles of them, too.
+        malformed.retain(|line| !line.contains("Route Dist"));
         if !malformed.is_empty() {
             let kept = self.file.with_extension("malformed.pcapng");
             std::fs::rename(&self.file, &kept).expect("the capture is kept");
