@@ -2,12 +2,13 @@
 
 use core::time::Duration;
 
-use crossway_tipc_proto::addr::{NodeAddr, Port, Scope, ServiceRange};
+use crossway_tipc_proto::addr::{BearerId, NodeAddr, Port, Scope, ServiceRange};
 use crossway_tipc_proto::drops::DropReason;
+use crossway_tipc_proto::limits::HELD_OCTETS_MAX;
 use crossway_tipc_proto::link::LinkDownReason;
 use crossway_tipc_proto::node::Event;
 use crossway_tipc_proto::socket::{Address, MulticastMethod, SocketError, SocketKind};
-use crossway_tipc_sim::{HostId, Network};
+use crossway_tipc_sim::{HostId, Network, Plane};
 
 const A: HostId = HostId(0);
 const B: HostId = HostId(1);
@@ -137,4 +138,85 @@ fn a_message_that_was_sent_on_once_is_not_sent_on_again() {
         let got = net.with(B, |node, now| node.recv(now, server, 10)).unwrap();
         assert_eq!(got.is_ok(), delivered, "{already}: {got:?}");
     }
+}
+
+/// Says in the first message on a new link that one packet more is under way on the old one, as a sender's does that does not wait before it
+/// uses the new link.
+fn impatient(to: HostId, frame: &mut [u8]) {
+    const TUNNEL: u8 = 10;
+    const SYNCH: u8 = 0;
+    if to == B && user(frame) == TUNNEL && frame[4] >> 5 == SYNCH {
+        let point = u16::from_be_bytes([frame[36], frame[37]]);
+        frame[36..38].copy_from_slice(&(point + 1).to_be_bytes());
+    }
+}
+
+/// Two nodes whose second link has just come up, its sender being impatient; a port of the first node for each link, and a bound one of the
+/// second.
+fn two_links_of_an_impatient_sender() -> (Network, [Port; 2], Port) {
+    let planes = [Plane { mtu: 1500, priority: 10 }; 2];
+    let mut net = Network::with_planes(7, 2, &planes, Duration::from_millis(500));
+    net.start(A, false);
+    net.start(B, false);
+    net.conditions.dead_paths = vec![(1, A, B), (1, B, A)];
+    net.run(Duration::from_secs(3));
+    let server = net.with(B, |node, _| {
+        let port = node.open(SocketKind::Rdm).unwrap();
+        node.bind(port, RANGE, Scope::Cluster).unwrap();
+        port
+    });
+    // A half of the ports has each link.
+    let mut of_half = |half: u32| {
+        let mut open = || net.with(A, |node, _| node.open(SocketKind::Rdm)).unwrap().unwrap();
+        std::iter::repeat_with(&mut open).find(|port| port.0 & 1 == half).unwrap()
+    };
+    let ports = [of_half(0), of_half(1)];
+    net.run(Duration::from_secs(1));
+    net.conditions.dead_paths.clear();
+    net.meddler = Some(|to, frame| impatient(to, frame));
+    for host in [A, B] {
+        net.with(host, |node, now| node.medium_back(now, BearerId(1)));
+    }
+    net.run(Duration::from_millis(20));
+    let links = net.with(A, |node, _| node.peers().next().unwrap().links).unwrap();
+    assert!(links.iter().all(|link| link.active) && links.len() == 2, "{links:?}");
+    net.take_events();
+    (net, ports, server.unwrap())
+}
+
+/// A receiver does not rely on the sender's patience: what comes on the new link waits for what was sent before on the old one.
+#[test]
+fn what_an_impatient_sender_sends_on_a_new_link_waits_at_the_receiver() {
+    let (mut net, ports, server) = two_links_of_an_impatient_sender();
+    let got = |net: &mut Network| {
+        net.with(B, |node, now| node.recv(now, server, 10)).unwrap().map(|m| m.payload)
+    };
+    for (port, text) in [(ports[1], b"late"), (ports[0], b"soon")] {
+        assert_eq!(got(&mut net), Err(SocketError::WouldBlock));
+        net.with(A, |node, now| node.send(now, port, Some(SERVICE), text)).unwrap().unwrap();
+        net.run(Duration::from_millis(20));
+    }
+    assert_eq!(got(&mut net), Ok(b"soon".to_vec()));
+    assert_eq!(got(&mut net), Ok(b"late".to_vec()));
+}
+
+/// What waits so is bounded: a peer that does not send what it has told of loses contact.
+#[test]
+fn what_waits_at_the_receiver_for_another_link_is_bounded() {
+    let (mut net, ports, _) = two_links_of_an_impatient_sender();
+    let (mut down, mut most) = (None, 0);
+    for _ in 0..2 * HELD_OCTETS_MAX / 60_000 {
+        net.with(A, |node, now| node.send(now, ports[1], Some(SERVICE), &[7; 60_000]));
+        net.run(Duration::from_millis(2));
+        most = most.max(net.with(B, |node, _| node.octets()).unwrap());
+        down = net.take_events().into_iter().find_map(|(host, event)| match event {
+            Event::LinkDown { reason, .. } if host == B => Some(reason),
+            _ => None,
+        });
+        if down.is_some() {
+            break;
+        }
+    }
+    assert_eq!(down, Some(LinkDownReason::Overrun));
+    assert!((HELD_OCTETS_MAX / 2..HELD_OCTETS_MAX + (1 << 20)).contains(&most), "{most}");
 }
