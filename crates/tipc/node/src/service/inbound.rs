@@ -12,7 +12,7 @@ use crossway_tipc_proto::socket::{Address, SocketError};
 use crossway_tipc_proto::time::Nanos;
 
 use super::Service;
-use super::limits::BATCHES_PER_TURN;
+use super::limits::{BATCHES_PER_TURN, TURNS_AT_ONCE};
 use super::local::{AfterLinger, Local, Phase, Stalled, Unread, local_socket, proto_address};
 use super::token::Place;
 use super::uplane::Extent;
@@ -46,6 +46,22 @@ impl Service {
                         break;
                     }
                 }
+            }
+        }
+    }
+
+    /// Reads what is in a socket's descriptor now, unless something waits for its way.
+    pub(super) fn read_present(
+        &mut self,
+        now: Nanos,
+        node: &mut Node,
+        epoll: &Epoll,
+        place: Place,
+    ) {
+        for _ in 0..TURNS_AT_ONCE {
+            self.read(now, node, epoll, place);
+            if !self.sockets.get(place).is_some_and(Local::may_read) {
+                break;
             }
         }
     }
@@ -149,7 +165,13 @@ impl Service {
         self.warm(place);
         let Some(local) = self.sockets.get_mut(place) else { return };
         match local.lingers {
-            Some((_, AfterLinger::Shutdown)) => self.linger_more(now, node, epoll, place),
+            Some((_, AfterLinger::Shutdown)) => {
+                // What was sent before that was asked for may still be in the descriptor.
+                self.read_present(now, node, epoll, place);
+                if self.sockets.get(place).is_some_and(|local| local.stalled.is_empty()) {
+                    self.linger_more(now, node, epoll, place);
+                }
+            }
             // The end was read already: nothing is left.
             Some((_, AfterLinger::Close)) if !local.readable => {
                 self.remove(now, node, epoll, place);

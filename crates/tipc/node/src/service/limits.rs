@@ -78,5 +78,5 @@ pub(super) const BATCHES_PER_TURN: usize = 4;
 /// Messages that are taken out of a lane in a turn: as many as out of a descriptor.
 pub(super) const MESSAGES_PER_TURN: usize = BATCHES_PER_TURN * crossway_sys::records::MOST;
 
-/// Batches that are read from a descriptor before a request about its socket is answered. The descriptor holds less.
-pub(super) const BATCHES_BEFORE_REQUEST: usize = 64;
+/// Turns that are read from a descriptor where all is wanted that it holds, as before a request about its socket is answered. It holds less.
+pub(super) const TURNS_AT_ONCE: usize = 64;

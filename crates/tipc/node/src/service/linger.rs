@@ -49,10 +49,10 @@ impl Service {
         let Some(port) = local.port else { return };
         let _ = node.shutdown(now, port);
         local.phase = Phase::Disconnected;
+        let Some(local) = self.sockets.get(place) else { return };
+        // Who is woken by the end looks here why.
+        self.set_state(local, SharedPhase::Disconnected, CONN_SHUTDOWN);
         socket::shutdown_send(&local.fd);
-        if let Some(local) = self.sockets.get(place) {
-            self.set_state(local, SharedPhase::Disconnected, CONN_SHUTDOWN);
-        }
         self.deliver(now, node, epoll, place);
     }
 

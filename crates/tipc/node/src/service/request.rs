@@ -19,7 +19,6 @@ use crossway_tipc_proto::time::Nanos;
 use super::Service;
 use super::client::Client;
 use super::inquiry::{identity, link_name, report};
-use super::limits::BATCHES_BEFORE_REQUEST;
 use super::local::{Phase, proto_address, proto_kind, proto_range, proto_scope};
 use super::token::Place;
 use super::uplane::Extent;
@@ -140,12 +139,7 @@ impl Service {
         if let Some(local) = self.sockets.get_mut(place) {
             local.readable = true;
         }
-        for _ in 0..BATCHES_BEFORE_REQUEST {
-            self.read(now, node, epoll, place);
-            if !self.sockets.get(place).is_some_and(|local| local.may_read()) {
-                break;
-            }
-        }
+        self.read_present(now, node, epoll, place);
         let ends = matches!(request, Request::Shutdown { .. })
             && self.sockets.get(place).is_some_and(|local| local.lingers.is_none());
         let extent = if ends { Extent::Whole } else { Extent::Present };
@@ -317,12 +311,7 @@ impl Service {
             }
         } else if pad > 0 {
             (local.holds, local.readable) = (false, true);
-            for _ in 0..BATCHES_BEFORE_REQUEST {
-                self.read(now, node, epoll, place);
-                if !self.sockets.get(place).is_some_and(|local| local.may_read()) {
-                    break;
-                }
-            }
+            self.read_present(now, node, epoll, place);
             if let Some(local) = self.sockets.get_mut(place) {
                 local.holds = matches!(local.phase, Phase::Open | Phase::Listening);
             }

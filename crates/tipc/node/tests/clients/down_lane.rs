@@ -326,24 +326,50 @@ fn the_end_comes_behind_what_was_sent_also_when_the_tipcd_is_killed() {
 #[test]
 fn what_waits_in_a_lane_goes_back_to_its_sender_and_is_counted() {
     const DEST_DROPPABLE: u32 = 129;
+    for is_counted in [true, false] {
+        let site = eager();
+        let (server, to) = bound(&site);
+        warm(&site, &server, Some(to));
+        let client = open(&site, Kind::Rdm);
+        client.set_option(DEST_DROPPABLE, 0).unwrap();
+        for n in 0..10_u8 {
+            client.send(&[n; 20], Some(to), soon()).unwrap();
+        }
+        client.local_address().unwrap();
+        let mut raw = [0; 32];
+        for _ in 0..4 {
+            assert_eq!(server.recv(&mut raw, soon()), Ok(20));
+        }
+        // Its tipcd need not have been asked meanwhile.
+        if is_counted {
+            assert_eq!(server.option(RECVQ_DEPTH), Ok(6));
+        }
+        drop(server);
+        for n in 4..10_u8 {
+            let back = client.recv_message(&mut raw, soon()).unwrap();
+            assert!(matches!(back.event, Event::Returned(_)), "{back:?}");
+            assert_eq!(raw[..back.len], [n; 20]);
+        }
+    }
+}
+
+/// Too early a wish for lanes is not the last.
+#[test]
+fn who_receives_before_it_is_connected_gets_its_lane_later() {
     let site = eager();
-    let (server, to) = bound(&site);
-    warm(&site, &server, Some(to));
-    let client = open(&site, Kind::Rdm);
-    client.set_option(DEST_DROPPABLE, 0).unwrap();
-    for n in 0..10_u8 {
-        client.send(&[n; 20], Some(to), soon()).unwrap();
+    let listener = open(&site, Kind::Seqpacket);
+    listener.bind(ServiceRange::single(TYPE + 2, 1), Scope::Cluster).unwrap();
+    listener.listen().unwrap();
+    let client = open(&site, Kind::Seqpacket);
+    let outcome = client.connect(Some(Address::service(TYPE + 2, 1)), Patience::Now);
+    assert_eq!(outcome, Err(Errno::INPROGRESS));
+    for _ in 0..20 {
+        assert_eq!(client.recv(&mut [0; 8], Patience::Now), Err(Errno::AGAIN));
     }
-    client.local_address().unwrap();
-    let mut raw = [0; 32];
-    for _ in 0..4 {
-        assert_eq!(server.recv(&mut raw, soon()), Ok(20));
-    }
-    assert_eq!(server.option(RECVQ_DEPTH), Ok(6));
-    drop(server);
-    for n in 4..10_u8 {
-        let back = client.recv_message(&mut raw, soon()).unwrap();
-        assert!(matches!(back.event, Event::Returned(_)), "{back:?}");
-        assert_eq!(raw[..back.len], [n; 20]);
-    }
+    let (server, _) = listener.accept(soon()).unwrap();
+    until("the lane", || {
+        server.send(b"warm", None, soon()).unwrap();
+        assert_eq!(client.recv(&mut [0; 8], soon()), Ok(4));
+        client.down_lane_bells().is_some()
+    });
 }

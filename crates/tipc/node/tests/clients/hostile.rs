@@ -1,13 +1,13 @@
 //! Programs that die, flood, read slowly or speak nonsense: they harm themselves only.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crossway_sys::socket::{self, Kind as UnixKind};
 use crossway_sys::{Errno, fdpass, poll};
 use crossway_tipc_client::protocol::VERSION;
-use crossway_tipc_client::protocol::control::{Opened, Reader, Request};
+use crossway_tipc_client::protocol::control::{Opened, RECEIVE_OCTETS, Reader, Request};
 use crossway_tipc_client::{
     Address, Error, Kind, NodeSocket, Patience, Scope, ServiceRange, Socket,
 };
@@ -22,7 +22,16 @@ pub(crate) fn raw(site: &Site) -> OwnedFd {
 
 /// What the tipcd answers; empty when it takes leave.
 pub(crate) fn ask(fd: &OwnedFd, request: &[u8]) -> (Vec<u8>, Vec<OwnedFd>) {
-    if fdpass::send(fd, request, &[]).is_err() {
+    ask_showing(fd, request, &[])
+}
+
+/// As [`ask`], with descriptors.
+pub(crate) fn ask_showing(
+    fd: &OwnedFd,
+    request: &[u8],
+    shown: &[BorrowedFd<'_>],
+) -> (Vec<u8>, Vec<OwnedFd>) {
+    if fdpass::send(fd, request, shown).is_err() {
         return (Vec::new(), Vec::new());
     }
     let until = Some(Instant::now() + WATCHDOG);
@@ -98,6 +107,9 @@ fn limits_hold_and_say_so() {
     let mut sockets: Vec<_> = (0..4).map(|_| site.socket(Kind::Rdm)).collect();
     let refused = NodeSocket::open(site.path(), Kind::Rdm).unwrap_err();
     assert_eq!(refused.errno(), Errno::MFILE);
+    // A program may ask for more room than there is for it.
+    sockets[0].set_option(RECEIVE_OCTETS, u32::MAX).unwrap();
+    assert_eq!(sockets[0].option(RECEIVE_OCTETS), Ok(2 << 20));
     assert!(refused.to_string().contains("--sockets-per-client"), "{refused}");
     sockets.pop();
     until("a free place", || NodeSocket::open(site.path(), Kind::Rdm).is_ok());
@@ -114,6 +126,59 @@ fn limits_hold_and_say_so() {
         two.len() == 2
     });
     works_between(&two[0], &two[1]);
+}
+
+/// A program's place is free again when its last socket ends, also where its control connection ended before that.
+#[test]
+fn programs_that_end_in_any_order_leave_their_places_to_others() {
+    // This process has one of the places.
+    let site = Site::with(&["--clients", "3"]);
+    let hello = Request::Hello { version: VERSION }.encode();
+    let witness = raw(&site);
+    ask(&witness, &hello);
+    for round in 0..4 {
+        let mut control = raw(&site);
+        // A process that another test has just forked may hold what was closed for a moment.
+        until("a free place", || {
+            control = raw(&site);
+            !ask(&control, &hello).0.is_empty()
+        });
+        let (_, data) = ask(&control, &Request::Open { kind: Kind::Rdm }.encode());
+        assert_eq!(data.len(), 1, "round {round}");
+        drop(control);
+        // Answered behind that end.
+        ask(&witness, &Request::Report { token: 0 }.encode());
+    }
+}
+
+/// Whoever took the path over has it.
+#[test]
+fn a_tipcd_that_ends_leaves_its_successor_s_door_alone() {
+    let site = Site::lone();
+    let path = site.path().to_owned();
+    std::fs::remove_file(&path).unwrap();
+    let command = Command::new(env!("CARGO_BIN_EXE_tipcd"));
+    let _successor = crossway_tipc_client::LoneTipcd::start(command, &path).unwrap();
+    until("its door", || path.exists());
+    let pid = site.tipcd().pid();
+    let done = Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap();
+    assert!(done.success());
+    // It is this process's to bury, so its number is not another's.
+    until("its end", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit(") ").next().unwrap().starts_with('Z')
+    });
+    assert!(path.exists());
+}
+
+#[test]
+fn the_permissions_of_the_door_are_those_that_were_asked_for() {
+    use std::os::unix::fs::PermissionsExt;
+    for (args, mode) in [(&[][..], 0o600), (&["--mode", "0620"], 0o620)] {
+        let site = Site::with(args);
+        let there = std::fs::metadata(site.path()).unwrap().permissions().mode();
+        assert_eq!(there & 0o777, mode, "{args:?}");
+    }
 }
 
 /// Without descriptors a program that comes in used to stay before the door, and the tipcd turned round and round.

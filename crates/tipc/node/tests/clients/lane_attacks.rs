@@ -1,6 +1,6 @@
 //! Programs that break the rules of the memory they share with their tipcd, or die in the middle of using it: others go on, and nothing of them is left.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crossway_tipc_client::protocol::lane::LaneMemory;
 use crossway_tipc_client::protocol::record::SEND_HEADER_LEN;
 use crossway_tipc_client::{Address, Kind, NodeSocket, Patience, Scope, ServiceRange};
 
-use crate::hostile::{ask, raw, works};
+use crate::hostile::{ask, ask_showing, raw, works};
 use crate::lanes::{
     bound, counts, node_socket, pair_with_lane, resident_octets, sent_by_lane, site,
 };
@@ -31,7 +31,7 @@ fn descriptors(pid: u32) -> usize {
 /// A program that speaks with its tipcd by hand.
 struct Outlaw {
     control: OwnedFd,
-    _data: OwnedFd,
+    data: OwnedFd,
     token: u64,
 }
 
@@ -41,7 +41,7 @@ impl Outlaw {
         ask(&control, &Request::Hello { version: VERSION }.encode());
         let (answer, mut fds) = ask(&control, &Request::Open { kind }.encode());
         let token = Opened::decode(&mut Reader::new(&answer[4..])).unwrap().token;
-        Self { control, _data: fds.pop().unwrap(), token }
+        Self { control, data: fds.pop().unwrap(), token }
     }
 
     /// The errno of an answer; `None` when the tipcd took leave.
@@ -281,6 +281,29 @@ fn who_is_hung_up_sends_no_more_by_its_lane() {
     works(&site);
     drop((peer, outlaw));
     until("the lanes' end", || counts(&site).is_empty());
+}
+
+/// Who holds a socket's descriptor may use it, but not beside lanes, of which he knows nothing.
+#[test]
+fn a_socket_is_adopted_or_has_lanes() {
+    let site = site();
+    let adopts = |fd: &OwnedFd, greeted: bool| {
+        let control = raw(&site);
+        if greeted {
+            ask(&control, &Request::Hello { version: VERSION }.encode());
+        }
+        let (answer, _) = ask_showing(&control, &Request::Adopt.encode(), &[fd.as_fd()]);
+        answer.first_chunk().map(|errno| i32::from_ne_bytes(*errno))
+    };
+    let refused = Some(Errno::OPNOTSUPP.raw_os_error());
+    let with_lanes = Outlaw::new(&site, Kind::Rdm);
+    with_lanes.lanes().unwrap();
+    assert_eq!(adopts(&with_lanes.data, true), refused);
+    let adopted = Outlaw::new(&site, Kind::Rdm);
+    assert_eq!(adopts(&adopted.data, false), None, "before a hello");
+    assert_eq!(adopts(&adopted.data, true), Some(0));
+    assert_eq!(adopted.asks(&Request::Lanes { token: adopted.token }), refused);
+    assert_eq!(adopts(&raw(&site), true), Some(Errno::BADF.raw_os_error()), "no socket of TIPC");
 }
 
 #[test]

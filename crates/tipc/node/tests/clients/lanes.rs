@@ -236,9 +236,58 @@ fn who_writes_to_the_descriptor_itself_ends_the_use_of_the_lane() {
 }
 
 #[test]
+fn who_has_written_to_the_descriptor_itself_gets_no_lanes() {
+    let site = site();
+    let (bound, name) = bound(&site, Kind::Stream);
+    let client = node_socket(&site, Kind::Stream);
+    client.connect(Some(name), Patience::Now).unwrap_err();
+    let server = bound.accept(soon()).unwrap().0;
+    until("the connection", || client.peer_address().is_ok());
+    socket::send(&client, b"raw", false).unwrap();
+    receive_all(&server, &mut [0; 3]);
+    for n in 0..50_u8 {
+        client.send(&[n], None, soon()).unwrap();
+        let mut octet = [0];
+        receive_all(&server, &mut octet);
+        assert_eq!(octet, [n]);
+    }
+    assert_eq!(client.lane_sleeps_and_wakes(), None);
+}
+
+/// A part of it that went by the descriptor, or none, does not keep the rest from the lane for ever.
+#[test]
+fn a_stream_that_was_full_goes_on_by_its_lane() {
+    let site = site();
+    let (client, server) = pair_with_lane(&site, Kind::Stream);
+    let mut sent = 0;
+    let mut refused = 0;
+    while refused < 20 {
+        match client.send(&[3; 50_000], None, Patience::Now) {
+            Ok(len) => (sent, refused) = (sent + len, 0),
+            Err(errno) => {
+                assert_eq!(errno, Errno::AGAIN);
+                client.report().unwrap();
+                refused += 1;
+            }
+        }
+    }
+    let mut buf = vec![0; 100_000];
+    while sent > 0 {
+        sent -= server.recv(&mut buf, soon()).unwrap();
+    }
+    until("the lane", || {
+        let before = sent_by_lane(&site);
+        client.send(b"x", None, soon()).unwrap();
+        receive_all(&server, &mut [0]);
+        sent_by_lane(&site) > before
+    });
+}
+
+#[test]
 fn a_full_lane_keeps_to_deadlines_and_a_killed_tipcd_is_told_soon() {
     let site = site();
-    for kind in [Kind::Rdm, Kind::Seqpacket, Kind::Stream] {
+    let kinds = [Kind::Rdm, Kind::Seqpacket, Kind::Stream];
+    for (kind, is_own) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
         let (client, _server) = pair_with_lane(&site, kind);
         signal(&site, "-STOP");
         let message = [7; 1_000];
@@ -253,8 +302,14 @@ fn a_full_lane_keeps_to_deadlines_and_a_killed_tipcd_is_told_soon() {
             }
         };
         let moment = || Patience::Until(Instant::now() + Duration::from_millis(20));
-        assert_eq!(fill(moment), Errno::AGAIN, "{kind:?}");
-        assert_eq!(fill(|| Patience::Now), Errno::AGAIN, "{kind:?}");
+        if is_own {
+            // The descriptor's own patience.
+            socket::set_waiting(&client, false).unwrap();
+            assert_eq!(fill(|| Patience::Forever), Errno::AGAIN, "{kind:?}");
+        } else {
+            assert_eq!(fill(moment), Errno::AGAIN, "{kind:?}");
+            assert_eq!(fill(|| Patience::Now), Errno::AGAIN, "{kind:?}");
+        }
         signal(&site, "-CONT");
     }
     let (client, _server) = pair_with_lane(&site, Kind::Dgram);

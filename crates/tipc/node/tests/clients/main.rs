@@ -7,6 +7,8 @@ mod hostile;
 mod lane_attacks;
 mod lane_wakeups;
 mod lanes;
+mod lingering;
+mod operator;
 mod site;
 mod slow_member;
 mod starts;

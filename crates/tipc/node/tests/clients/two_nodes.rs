@@ -14,7 +14,7 @@ fn free_ports() -> (u16, u16) {
     (one.local_addr().unwrap().port(), two.local_addr().unwrap().port())
 }
 
-fn two_sites(netid: &str) -> (Site, Site) {
+pub(crate) fn two_sites(netid: &str) -> (Site, Site) {
     let (a, b) = free_ports();
     let bearer = |own: u16, other: u16| format!("udp:127.0.0.1:{own},127.0.0.1:{other}");
     let common = ["--netid", netid];
@@ -39,6 +39,10 @@ fn messages_and_connections_cross_and_a_killed_node_is_noticed() {
     server.send(&large, Some(message.from.into()), Patience::Forever).unwrap();
     assert_eq!(client.recv(&mut buf, soon()), Ok(66_000));
     assert!(buf == large);
+    // Known to be reachable without a name of it, too.
+    let itself = Some(server.local_address().unwrap().into());
+    client.send(b"you", itself, Patience::Forever).unwrap();
+    assert_eq!(server.recv(&mut buf, soon()), Ok(3));
 
     for kind in [Kind::Seqpacket, Kind::Stream] {
         let listener = there.socket(kind);
@@ -80,7 +84,9 @@ fn messages_and_connections_cross_and_a_killed_node_is_noticed() {
             assert_eq!(server.recv(&mut buf, soon()), Err(Errno::CONNRESET), "no tipcd");
         }
     }
-    until("the loss", || client.send(b"x", to, Patience::Now) == Err(Errno::HOSTUNREACH));
+    for lost in [to, itself] {
+        until("the loss", || client.send(b"x", lost, Patience::Now) == Err(Errno::HOSTUNREACH));
+    }
     assert_eq!(server.send(b"x", to, Patience::Now), Err(Errno::NETDOWN));
     assert_eq!(server.recv(&mut buf, Patience::Now), Err(Errno::NETDOWN));
 }

@@ -1,0 +1,133 @@
+//! What a program sent before it closed or shut down is sent on when the way was full, but not for ever.
+
+use std::os::fd::AsFd;
+use std::sync::mpsc;
+use std::time::Instant;
+
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_sys::proc;
+use crossway_tipc_client::admin::{Administration, Order, Outcome};
+use crossway_tipc_client::{Errno, ErrorCode, Event, Kind, NodeSocket, Patience};
+
+use crate::lanes::{bound, node_socket, pair_with_lane, signal};
+use crate::site::{Site, WATCHDOG, soon, until};
+
+/// A connection whose first end has sent until there was no room, and the octets that went.
+fn full(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket, usize) {
+    let (listener, name) = bound(site, kind);
+    let client = node_socket(site, kind);
+    assert_eq!(client.connect(Some(name), Patience::Now), Err(Errno::INPROGRESS));
+    let server = listener.accept(soon()).unwrap().0;
+    until("the connection", || client.peer_address().is_ok());
+    let mut sent = 0;
+    // The tipcd takes from the descriptor until TIPC's window is full, too; then nothing goes any more.
+    let mut refused = 0;
+    while refused < 20 {
+        match client.send(&[5; 8_000], None, Patience::Now) {
+            Ok(len) => (sent, refused) = (sent + len, 0),
+            Err(errno) => {
+                assert_eq!(errno, Errno::AGAIN);
+                // Answered when it has taken what it can.
+                server.local_address().unwrap();
+                client.report().unwrap();
+                refused += 1;
+            }
+        }
+    }
+    assert!(sent > 500_000, "{sent}");
+    (client, server, sent)
+}
+
+#[test]
+fn what_was_sent_before_the_end_comes_before_it_also_when_the_way_was_full() {
+    for after in ["0", "1"] {
+        let site = Site::with(&["--lane-after", after]);
+        for (kind, shuts) in [
+            (Kind::Seqpacket, false),
+            (Kind::Seqpacket, true),
+            (Kind::Stream, false),
+            (Kind::Stream, true),
+        ] {
+            let (client, server, sent) = full(&site, kind);
+            let client = if shuts {
+                client.shutdown().unwrap();
+                Some(client)
+            } else {
+                drop(client);
+                None
+            };
+            let (mut buf, mut got) = (vec![0; 66_000], 0);
+            let end = loop {
+                let message = server.recv_message(&mut buf, soon()).unwrap();
+                match message.event {
+                    Event::Data => got += message.len,
+                    Event::End(code) => break code,
+                    other => panic!("{other:?}"),
+                }
+            };
+            assert_eq!(got, sent, "--lane-after {after}, {kind:?}, shut down: {shuts}");
+            assert!(!shuts || end == ErrorCode::Shutdown, "{end:?}");
+            drop(client);
+        }
+    }
+}
+
+#[test]
+fn what_nobody_takes_is_kept_no_longer_than_the_time_to_linger() {
+    let site = Site::with(&["--linger", "100"]);
+    let sockets = || {
+        let view = Administration::at(site.path()).unwrap().order(&Order::Node);
+        let Ok(Outcome::Node(node)) = view else { panic!("{view:?}") };
+        node.sockets
+    };
+    for kind in [Kind::Seqpacket, Kind::Stream] {
+        let (client, server, _) = full(&site, kind);
+        until("the listener's end", || sockets() == 2);
+        drop(client);
+        until("the client's end", || sockets() == 1);
+        drop(server);
+        until("the server's end", || sockets() == 0);
+    }
+}
+
+/// With something unread in its own descriptor, a program's end is told to the tipcd as an error.
+#[test]
+fn who_closes_with_something_unread_has_still_sent_what_was_in_its_lane() {
+    let site = crate::lanes::site();
+    for kind in [Kind::Seqpacket, Kind::Stream] {
+        let (client, server) = pair_with_lane(&site, kind);
+        server.send(b"unread", None, soon()).unwrap();
+        until("what is not read", || {
+            crossway_sys::socket::readable_octets(client.as_fd()).unwrap() > 0
+        });
+        signal(&site, "-STOP");
+        for n in 0..100_u8 {
+            assert_eq!(client.send(&[n], None, Patience::Now), Ok(1));
+        }
+        drop(client);
+        signal(&site, "-CONT");
+        for n in 0..100_u8 {
+            let mut octet = [0];
+            assert_eq!(server.recv(&mut octet, soon()), Ok(1), "{kind:?}, message {n}");
+            assert_eq!(octet, [n], "{kind:?}");
+        }
+    }
+}
+
+/// Who waits for an answer that will not come is told so.
+#[test]
+fn a_connect_ends_with_its_tipcd() {
+    let site = Site::lone();
+    let (listener, name) = bound(&site, Kind::Stream);
+    let client = node_socket(&site, Kind::Stream);
+    let (told, outcome) = mpsc::channel();
+    std::thread::spawn(move || told.send(client.connect(Some(name), Patience::Forever)));
+    let asked = wait_ready(&listener, Interest::Readable, Some(Instant::now() + WATCHDOG));
+    assert_eq!(asked, Ok(true));
+    // Answered behind the request, which then is under way.
+    listener.local_address().unwrap();
+    let pid = site.tipcd().pid();
+    proc::kill_exactly(pid, proc::started_ticks(pid).unwrap());
+    let outcome = outcome.recv_timeout(WATCHDOG).expect("it goes on waiting");
+    assert_eq!(outcome, Err(Errno::NETDOWN));
+}
