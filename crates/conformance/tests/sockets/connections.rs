@@ -39,6 +39,8 @@ fn polling_tells_the_truth_while_a_connection_is_made() {
         listener.bind(ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
         assert!(!is_writable(&listener) && !is_readable(&listener), "an idle listener");
         let client = site.socket(kind);
+        let nobody = Some(Address::service(1099, 1));
+        assert_eq!(client.connect(nobody, Patience::Now), Err(Errno::HOSTUNREACH));
         assert_eq!(client.connect(Some(SERVICE), Patience::Now), Err(Errno::INPROGRESS));
         assert!(!is_writable(&client) && !is_readable(&client), "connecting");
         assert_eq!(client.connect(Some(SERVICE), Patience::Now), Err(Errno::ALREADY));

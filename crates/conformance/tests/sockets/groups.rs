@@ -106,7 +106,24 @@ fn a_member_that_does_not_read_stops_who_sends_to_it_and_gets_everything() {
 #[test]
 fn what_a_member_cannot_do() {
     let site = Site::lone();
-    let one = member(&site, 1, 0);
+    let one = site.socket(Kind::Rdm);
+    let server = site.socket(Kind::Rdm);
+    let outside = crossway_tipc_client::ServiceRange::single(1201, 2);
+    server.bind(outside, crossway_tipc_client::Scope::Cluster).unwrap();
+    let to = Some(Address::service(1201, 2));
+    one.send(b"x", to, Patience::Forever).unwrap();
+    one.join([GROUP, 1, 2, EVENTS]).unwrap();
+    // To a member its destinations are those of its group, by their instances.
+    assert_eq!(one.send(b"x", to, Patience::Forever), Err(Errno::HOSTUNREACH));
+    let two = member(&site, 2, 0);
+    assert_eq!(next(&one, &mut [0; 4]).event, Event::MemberUp);
+    let by_instance = Some(Address::service(1202, 2));
+    one.send(b"two", by_instance, Patience::Forever).unwrap();
+    assert_eq!(two.recv(&mut [0; 4], soon()), Ok(3));
+    one.leave().unwrap();
+    assert_eq!(one.send(b"x", by_instance, Patience::Forever), Err(Errno::HOSTUNREACH));
+    one.join([GROUP, 1, 2, 0]).unwrap();
+    assert_eq!(one.send(&[0; 66_001], None, Patience::Now), Err(Errno::MSGSIZE));
     let range = crossway_tipc_client::ServiceRange::single(1200, 1);
     assert_eq!(one.bind(range, crossway_tipc_client::Scope::Node), Err(Errno::ACCESS));
     assert_eq!(one.connect(Some(range.into()), Patience::Now), Err(Errno::INVAL));

@@ -198,6 +198,7 @@ fn what_nobody_reads_comes_back_if_asked_for() {
     }
     let mut buf = [0; 2000];
     assert_eq!(server.recv(&mut buf, soon()), Ok(5), "what was read does not come back");
+    assert_eq!(server.peek(&mut buf, soon()).unwrap().len, 6, "what was looked at does");
     let gone = server.local_address().unwrap();
     drop(server);
     for message in [&b"second"[..], b"third"] {

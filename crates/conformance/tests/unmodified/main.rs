@@ -173,15 +173,20 @@ fn sockets_of_a_tipcd_that_ended_say_so_and_new_ones_use_its_successor() {
     let script = site.dir.path().join("outlives.py");
     std::fs::write(
         &script,
-        "import errno, socket as S, sys\n\
+        "import errno, signal, socket as S, sys\n\
+         signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n\
          def code(call, *words):\n\
          \x20   try:\n\
          \x20       return call(*words)\n\
          \x20   except OSError as e:\n\
          \x20       return errno.errorcode[e.errno]\n\
          old = S.socket(S.AF_TIPC, S.SOCK_RDM)\n\
+         there = S.socket(S.AF_TIPC, S.SOCK_RDM)\n\
+         there.bind((S.TIPC_ADDR_NAMESEQ, 18901, 0, 0, 2))\n\
+         old.sendto(b'hello', (S.TIPC_ADDR_NAME, 18901, 0, 0))\n\
          print('ready', flush=True)\n\
          sys.stdin.readline()\n\
+         print(code(old.sendto, b'hello', (S.TIPC_ADDR_NAME, 18901, 0, 0)), end=' ')\n\
          print(code(old.bind, (S.TIPC_ADDR_NAMESEQ, 18900, 0, 0, 2)), code(old.recv, 10))\n\
          new = S.socket(S.AF_TIPC, S.SOCK_RDM)\n\
          new.bind((S.TIPC_ADDR_NAMESEQ, 18900, 0, 0, 2))\n\
@@ -212,5 +217,5 @@ fn sockets_of_a_tipcd_that_ended_say_so_and_new_ones_use_its_successor() {
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut said, &mut rest).unwrap();
     assert!(child.wait().unwrap().success(), "{rest}");
-    assert_eq!(rest, "ENETDOWN ENETDOWN\nb'hello' ENETDOWN\n");
+    assert_eq!(rest, "ENETDOWN ENETDOWN ENETDOWN\nb'hello' ENETDOWN\n");
 }

@@ -78,6 +78,17 @@ static void kinds(void)
 		MUST(close(fd));
 		CALL(close(fd));
 		CALL(send(fd, "x", 1, 0));
+		errno = EDOM;
+		fd = socket(AF_TIPC, kinds[n], 0);
+		printf("errno is left alone: %d\n", errno == EDOM);
+		printf("kind %d: nonblocking %d, close on exec %d\n", kinds[n], !!(fcntl(fd, F_GETFL) & O_NONBLOCK),
+		       fcntl(fd, F_GETFD));
+		value = 50000;
+		CALL(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &value, sizeof(value)));
+		len = sizeof(value);
+		MUST(getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &value, &len));
+		printf("room for %d octets\n", value);
+		MUST(close(fd));
 	}
 }
 
@@ -208,6 +219,30 @@ static void datagrams(void)
 	CALL(recvmmsg(t, many, 4, MSG_WAITFORONE, NULL));
 	printf("%u %u %u %u\n", many[0].msg_len, many[1].msg_len, many[2].msg_len, many[3].msg_len);
 	CALL(recvmmsg(t, many, 4, MSG_DONTWAIT, NULL));
+
+	/* Fewer than there is room for, more than there is time for, and one that cannot go. */
+	struct timespec none = {0, 0};
+	static struct iovec lots[1025];
+	CALL(sendmmsg(s, many, 2, 0));
+	await(t, POLLIN);
+	usleep(200000);
+	CALL(recvmmsg(t, many, 4, MSG_WAITFORONE, NULL));
+	CALL(sendmmsg(s, many, 2, 0));
+	await(t, POLLIN);
+	usleep(200000);
+	CALL(recvmmsg(t, many, 2, 0, &none));
+	CALL(recvmmsg(t, many, 2, 0, &none));
+	piece[1].iov_base = buf, piece[1].iov_len = 66001;
+	CALL(sendmmsg(s, many, 2, 0));
+	await(t, POLLIN);
+	CALL(recv(t, buf, 100, 0));
+	CALL(readv(t, lots, 1025));
+	CALL(writev(s, lots, 1025));
+	CALL(write(s, "longer", 6));
+	await(t, POLLIN);
+	piece[0].iov_base = buf, piece[0].iov_len = 2;
+	CALL(recvmsg(t, &many[0].msg_hdr, 0));
+	printf("flags %x\n", many[0].msg_hdr.msg_flags);
 	MUST(close(s));
 	MUST(close(t));
 }
@@ -220,6 +255,7 @@ static void returned(void)
 	for (int with = 0; with < 2; with++) {
 		CALL(sendto(s, "stay!", 5, 0, ADDRESS(to)));
 		await(t, POLLIN);
+		CALL(recv(t, buf, 5, MSG_PEEK));
 		MUST(close(t));
 		await(s, POLLIN);
 		received(s, 0, with ? 4096 : 0);
@@ -242,6 +278,11 @@ static void connections(int kind)
 
 	printf("connections of kind %d\n", kind);
 	CALL(listen(listener, 1));
+	int listens = 0;
+	len = sizeof(listens);
+	MUST(getsockopt(listener, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len));
+	printf("listens: %d\n", listens);
+	len = sizeof(from);
 	CALL(accept4(listener, NULL, NULL, 1));
 	MUST(fcntl(listener, F_SETFL, O_NONBLOCK));
 	CALL(accept(listener, NULL, NULL));
@@ -324,6 +365,30 @@ static void connections(int kind)
 	received(s, 0, 4096);
 	CALL(write(s, "x", 1));
 	MUST(close(s));
+
+	/* The end is told whatever is waited for, and ahead of what is still to be read. */
+	s = opened(kind);
+	MUST(fcntl(s, F_SETFL, O_NONBLOCK));
+	CALL(connect(s, ADDRESS(to)));
+	await(listener, POLLIN);
+	t = accept(listener, NULL, NULL);
+	MUST(t);
+	printf("accepted: close on exec %d\n", fcntl(t, F_GETFD));
+	await(s, POLLOUT);
+	for (int n = 0; n < 3; n++)
+		MUST(write(t, buf, 1000));
+	MUST(close(t));
+	for (int n = 0; n < 2; n++) {
+		await(s, 0);
+		p.fd = s, p.events = 0;
+		MUST(poll(&p, 1, -1));
+		printf("events %x\n", p.revents);
+	}
+	long got, all = 0;
+	while ((got = recv(s, buf, sizeof(buf), 0)) > 0)
+		all += got;
+	printf("then %ld octets\n", all);
+	MUST(close(s));
 	MUST(close(listener));
 }
 
@@ -339,6 +404,12 @@ static void pairs(void)
 		CALL(write(pair[1], "and back", 8));
 		await(pair[0], POLLIN);
 		CALL(read(pair[0], buf, 100));
+		if (kinds[n] == SOCK_STREAM) {
+			/* By a stream of the C library, after which the number is another's. */
+			fclose(fdopen(pair[1], "r"));
+			MUST(dup2(open("/dev/null", O_WRONLY), pair[1]));
+			CALL(write(pair[1], "gone", 4));
+		}
 		MUST(close(pair[0]));
 		MUST(close(pair[1]));
 	}

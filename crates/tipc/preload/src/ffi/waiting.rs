@@ -28,28 +28,70 @@ fn amended(fds: &mut [pollfd], ready: c_int) -> c_int {
     ready
 }
 
+/// Entries of one call that the end of a connection ends. Further ones are told of it when the call ends for another reason.
+const WATCHED: usize = 1024;
+
+/// Has the end of a connection wake who waits, whatever else is waited for. AF_TIPC always tells it (POLLHUP); here the descriptor is then half closed, and
+/// the kernel tells that only who asks for it (POLLRDHUP).
+struct Ends<'a> {
+    fds: &'a mut [pollfd],
+    /// A bit for each entry that has been changed.
+    asked: [u64; WATCHED / 64],
+}
+
+impl<'a> Ends<'a> {
+    fn watched(fds: &'a mut [pollfd]) -> Self {
+        let mut asked = [0; WATCHED / 64];
+        for (n, wanted) in fds.iter_mut().enumerate().take(WATCHED) {
+            let of_connection = find(wanted.fd).is_some_and(|s| s.kind.is_connected_kind());
+            if of_connection && wanted.events & libc::POLLRDHUP == 0 {
+                wanted.events |= libc::POLLRDHUP;
+                asked[n / 64] |= 1 << (n % 64);
+            }
+        }
+        Self { fds, asked }
+    }
+}
+
+/// Also when the thread is cancelled.
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        for (n, wanted) in self.fds.iter_mut().enumerate().take(WATCHED) {
+            if self.asked[n / 64] & 1 << (n % 64) != 0 {
+                wanted.events &= !libc::POLLRDHUP;
+                // What is over is told in its own way.
+                wanted.revents &= !libc::POLLRDHUP;
+            }
+        }
+    }
+}
+
 /// Has `real` wait, but not for what is over already, which is told whether it was asked for or not.
 ///
 /// # Safety
 /// `fds` is NULL or has so many structures.
-unsafe fn polled(fds: *mut pollfd, count: nfds_t, real: impl FnOnce(bool) -> c_int) -> c_int {
+unsafe fn polled(
+    fds: *mut pollfd,
+    count: nfds_t,
+    real: impl FnOnce(*mut pollfd, bool) -> c_int,
+) -> c_int {
     if table::is_empty() || fds.is_null() {
-        return real(false);
+        return real(fds, false);
     }
-    let is_any_over = {
-        // SAFETY: so many, as the caller promises.
-        let fds = unsafe { std::slice::from_raw_parts(fds, count as usize) };
-        fds.iter().any(|wanted| is_over(wanted.fd))
-    };
-    let ready = real(is_any_over);
-    // SAFETY: as above; the call has returned.
-    amended(unsafe { std::slice::from_raw_parts_mut(fds, count as usize) }, ready)
+    // SAFETY: so many, as the caller promises.
+    let fds = unsafe { std::slice::from_raw_parts_mut(fds, count as usize) };
+    let is_any_over = fds.iter().any(|wanted| is_over(wanted.fd));
+    let ends = Ends::watched(fds);
+    let ready = real(ends.fds.as_mut_ptr(), is_any_over);
+    amended(ends.fds, ready)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: as the caller promises.
-    unsafe { polled(fds, count, |over| real::poll(fds, count, if over { 0 } else { timeout })) }
+    unsafe {
+        polled(fds, count, |fds, over| real::poll(fds, count, if over { 0 } else { timeout }))
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -67,7 +109,7 @@ unsafe extern "C-unwind" fn __poll_chk(
 ) -> c_int {
     // SAFETY: as the caller promises; the function that is called says what happens when it does not.
     unsafe {
-        polled(fds, count, |over| {
+        polled(fds, count, |fds, over| {
             real::__poll_chk(fds, count, if over { 0 } else { timeout }, room)
         })
     }
@@ -84,7 +126,7 @@ unsafe extern "C-unwind" fn ppoll(
 ) -> c_int {
     // SAFETY: as the caller promises.
     unsafe {
-        polled(fds, count, |over| {
+        polled(fds, count, |fds, over| {
             real::ppoll(fds, count, if over { &AT_ONCE } else { timeout }, mask)
         })
     }
@@ -100,7 +142,7 @@ unsafe extern "C-unwind" fn __ppoll_chk(
 ) -> c_int {
     // SAFETY: as for __poll_chk.
     unsafe {
-        polled(fds, count, |over| {
+        polled(fds, count, |fds, over| {
             real::__ppoll_chk(fds, count, if over { &AT_ONCE } else { timeout }, mask, room)
         })
     }
