@@ -158,3 +158,107 @@ impl Drop for Held<'_> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::fd::AsRawFd;
+    use std::process::{Child, Command, Stdio};
+    use std::sync::{Arc, mpsc};
+
+    use crossway_sys::shm::{self, Mapping};
+
+    use super::*;
+    use crate::receiver::Receiver;
+    use crate::shared_rx::ReceiverWords;
+
+    /// Names the memory's file to this program when it is to be another holder.
+    const VARIABLE: &str = "CROSSWAY_TEST_LOCK";
+    const WATCHDOG: Duration = Duration::from_secs(30);
+    /// Long enough for who waits to ask several times whether the holder lives.
+    const WHILE: Duration = Duration::from_millis(40);
+    /// Written by the holder before it lets go.
+    const DONE: u32 = 7;
+
+    type Lock = ProcessLock<Receiver>;
+
+    fn lock(file: OwnedFd) -> Arc<Lock> {
+        let mapping = Arc::new(Mapping::new(&file, shm::page_len()).unwrap());
+        Arc::new(Lock::join(Receiver::at(mapping, 0), file).unwrap())
+    }
+
+    fn new_lock() -> Arc<Lock> {
+        lock(shm::create_sealed("crossway-test", shm::page_len()).unwrap())
+    }
+
+    /// Another process that has the lock now, and lets go when it reads a line.
+    fn holder(of: &Lock) -> Child {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "process_lock::tests::as_another_process_this_one_holds",
+                "--exact",
+                "--nocapture",
+            ])
+            .env(VARIABLE, format!("/proc/{}/fd/{}", std::process::id(), of.file.as_raw_fd()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+        assert!(lines.map(Result::unwrap).any(|line| line.ends_with("holds")), "it ended");
+        child
+    }
+
+    #[test]
+    fn as_another_process_this_one_holds() {
+        let Ok(path) = std::env::var(VARIABLE) else { return };
+        let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+        let lock = lock(file.into());
+        let held = lock.hold().unwrap();
+        println!("holds");
+        std::io::stdin().read_line(&mut String::new()).unwrap();
+        lock.words().bell().store(DONE, Ordering::Relaxed);
+        drop(held);
+    }
+
+    /// A thread that waits for the lock: whether it is told of a holder that died, and what the last one had written.
+    fn waiter(lock: &Arc<Lock>) -> mpsc::Receiver<(bool, u32)> {
+        let (lock, (told, outcome)) = (lock.clone(), mpsc::channel());
+        std::thread::spawn(move || {
+            let held = lock.hold().unwrap();
+            told.send((held.orphaned, lock.words().bell().load(Ordering::Relaxed))).unwrap();
+        });
+        outcome
+    }
+
+    #[test]
+    fn a_holder_that_was_killed_is_succeeded_and_that_is_told_once() {
+        let lock = new_lock();
+        let mut child = holder(&lock);
+        let waiting = waiter(&lock);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(waiting.recv_timeout(WATCHDOG), Ok((true, 0)));
+        assert_eq!(waiter(&lock).recv_timeout(WATCHDOG), Ok((false, 0)));
+    }
+
+    #[test]
+    fn a_holder_that_lives_is_waited_for_in_whichever_process_it_is() {
+        let lock = new_lock();
+        let mut child = holder(&lock);
+        let waiting = waiter(&lock);
+        std::thread::sleep(WHILE);
+        child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        assert_eq!(waiting.recv_timeout(WATCHDOG), Ok((false, DONE)));
+        assert!(child.wait().unwrap().success());
+
+        lock.words().bell().store(0, Ordering::Relaxed);
+        let held = lock.hold().unwrap();
+        let waiting = waiter(&lock);
+        std::thread::sleep(WHILE);
+        lock.words().bell().store(DONE, Ordering::Relaxed);
+        drop(held);
+        assert_eq!(waiting.recv_timeout(WATCHDOG), Ok((false, DONE)));
+    }
+}

@@ -245,3 +245,83 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
 fn part_of(position: u64) -> u64 {
     (position / HEADER as u64) & (u64::MAX >> PART_BITS)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+
+    use crossway_sys::shm::{self, Mapping};
+
+    use super::*;
+    use crate::layout::header;
+    use crate::receiver::Receiver;
+    use crate::region::{Dimensions, Direction, FreeWords, SharedRing};
+
+    const MAX: usize = 100;
+
+    fn receiver() -> SharedRx<SharedRing, Receiver> {
+        let dimensions = Dimensions::choose(MAX, None);
+        let fd = shm::create_sealed("crossway-test", dimensions.memory_len()).unwrap();
+        let mapping = Arc::new(Mapping::of_pieces(&fd, &dimensions.pieces()).unwrap());
+        let words = Receiver::of(&FreeWords::new(mapping.clone()), 0);
+        SharedRx::new(SharedRing::new(mapping, dimensions, Direction::FromListener), words)
+    }
+
+    fn publish(rx: &SharedRx<SharedRing, Receiver>, offset: usize, len: usize) {
+        rx.memory.header(offset).store(header(0, len), Ordering::Release);
+    }
+
+    #[test]
+    fn a_length_beyond_the_longest_message_is_damage() {
+        let rx = receiver();
+        let turn = rx.turn(());
+        assert!(turn.front().unwrap().is_none());
+        publish(&rx, 0, MAX);
+        let front = turn.front().unwrap().unwrap();
+        assert_eq!(front.left(), MAX);
+        publish(&rx, record_len(0, MAX), MAX + 1);
+        assert!(turn.after(&front).is_err());
+        for len in [MAX + 1, u32::MAX as usize] {
+            publish(&rx, 0, len);
+            assert_eq!(turn.front().unwrap_err().max_message, MAX);
+        }
+    }
+
+    /// Another process may have written anything into the word that tells how much of a record was taken.
+    #[test]
+    fn a_part_counts_only_for_its_record_and_not_beyond_its_end() {
+        let rx = receiver();
+        let mut turn = rx.turn(());
+        publish(&rx, 0, MAX);
+        let front = turn.front().unwrap().unwrap();
+        turn.take_part(&front, 30);
+        let front = turn.front().unwrap().unwrap();
+        assert_eq!(front.left(), MAX - 30);
+        assert_eq!(turn.with(&front, <[u8]>::len), MAX - 30);
+        let beyond = part_of(0) << PART_BITS | (MAX as u64 + 1);
+        let other = part_of(HEADER as u64) << PART_BITS | 30;
+        for word in [beyond, other] {
+            rx.words.part().store(word, Ordering::Relaxed);
+            let front = turn.front().unwrap().unwrap();
+            assert_eq!(turn.with(&front, <[u8]>::len), MAX);
+        }
+    }
+
+    #[test]
+    fn a_producer_is_woken_once_when_there_is_the_room_that_it_waits_for() {
+        let rx = receiver();
+        let mut turn = rx.turn(());
+        let len = record_len(0, MAX);
+        publish(&rx, 0, MAX);
+        publish(&rx, len, MAX);
+        assert!(!turn.producer_wants_waking());
+        rx.memory.head_wanted().store(2 * len as u64, Ordering::Relaxed);
+        rx.memory.producer_state().store(ASLEEP, Ordering::Release);
+        for has_room in [false, true] {
+            let front = turn.front().unwrap().unwrap();
+            turn.take(&front);
+            assert_eq!(turn.producer_wants_waking(), has_room);
+        }
+        assert!(!turn.producer_wants_waking(), "it was told already");
+    }
+}
