@@ -215,9 +215,32 @@ fn limits_of_the_command_line_hold() {
     let error = NodeSocket::open(&path, Kind::Rdm).unwrap_err().to_string();
     assert!(error.contains("Cannot allocate memory") || error.contains("ENOMEM"), "{error}");
     drop(first);
+    // No program finds a place any more, and an operator does.
+    let output = tipc(&path, &["node"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("Programs:2  turned away:0"), "{text}");
+}
+
+#[test]
+fn without_places_for_operators_they_are_turned_away_with_the_rest() {
+    use crossway_tipc_client::{Kind, NodeSocket};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tipcd.sock");
+    let _tipcd = Tipcd::start(&path, &["--clients", "1", "--operators", "0"], Stdio::null());
+    wait(&path, &[]);
+    // The place of who waited may be free a moment later.
+    let begin = Instant::now();
+    let _only = loop {
+        match NodeSocket::open(&path, Kind::Rdm) {
+            Ok(socket) => break socket,
+            Err(error) => assert!(begin.elapsed() < WATCHDOG, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
     let output = tipc(&path, &["node"]);
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && error.contains("--clients"), "{error}");
+    assert!(error.contains(&path.display().to_string()), "{error}");
 }
 
 #[test]

@@ -53,22 +53,41 @@ impl std::fmt::Display for Notice {
                 bearer.0
             ),
             Self::TurnedAway { who, why, count, largest_process, largest_user } => {
+                write!(f, "this tipcd has turned away {count}, last ")?;
                 match who {
                     Some(who) => write!(f, "process {} of user {}", who.pid, who.uid)?,
-                    None => f.write_str("a program")?,
+                    None => f.write_str("a process that the system does not name")?,
                 }
-                if *count > 1 {
-                    write!(f, " and {} more times others", count - 1)?;
-                }
-                write!(f, " turned away: {why}")?;
+                write!(f, ": {why}")?;
                 if let Some((pid, places)) = largest_process {
-                    write!(f, "; most places has process {pid} ({places})")?;
+                    write!(f, "; most places of a process has {pid}: {places}")?;
                 }
                 if let Some((uid, places)) = largest_user {
-                    write!(f, ", of users {uid} ({places})")?;
+                    write!(f, "; most of a user has {uid}: {places}")?;
                 }
                 Ok(())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_turned_away_is_told_with_cause_and_who_has_the_places() {
+        let notice = Notice::TurnedAway {
+            who: Some(Credentials { pid: 7, uid: 1_001, gid: 1_001 }),
+            why: Refusal::Places,
+            count: 3,
+            largest_process: Some((8, 16)),
+            largest_user: Some((1_002, 700)),
+        };
+        assert_eq!(
+            notice.to_string(),
+            "this tipcd has turned away 3, last process 7 of user 1001: it has its full number of programs (tipcd --clients): end some, or start it \
+             with a higher number; most places of a process has 8: 16; most of a user has 1002: 700"
+        );
     }
 }
