@@ -15,7 +15,7 @@ pub(crate) use troupe::{Held, Troupe};
 use crate::agent::{Host, HostError};
 
 /// How long roles may take to close and go.
-pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(20);
 
 /// Why a trial did not come to its end.
 #[derive(Debug, thiserror::Error)]

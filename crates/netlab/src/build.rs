@@ -21,7 +21,7 @@ const WORKERS: usize = 4;
 const FIRST_INDEX: usize = 1001;
 
 /// How long a link may take to get its carrier; it takes microseconds.
-const CARRIER_LIMIT: Duration = Duration::from_secs(10);
+const CARRIER_LIMIT: Duration = Duration::from_secs(60);
 
 /// What the script of a host prints where packets cannot be steered.
 const UNSTEERED: &str = "unsteered";

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crossway_sys::lease;
 
 /// How long an address may take to answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A port for others to try.
 #[derive(Debug)]

@@ -17,8 +17,8 @@ use crate::control::{Answer, ControlError, Order};
 use crate::meters::{HostAsk, HostMeter, HostReading};
 use crate::record::LOCAL;
 
-/// How long a host's meters may take.
-const METERS_LIMIT: Duration = Duration::from_secs(12);
+/// How long a host's meters may take: as any other step of a trial.
+const METERS_LIMIT: Duration = Duration::from_secs(35);
 
 /// A descriptor that a role has offered.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use crate::line_buffer::LineBuffer;
 use crate::payload::{Checker, Source};
 
 /// Longest time in which the ends must find each other.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Length of calibration on a host whose controller is elsewhere.
 const CALIBRATION: Duration = Duration::from_millis(50);

@@ -11,7 +11,7 @@ use crossway_sys::proc;
 use super::error::BedError;
 
 /// How long two kernels may take to find each other; they do it within a second.
-const LINK_LIMIT: Duration = Duration::from_secs(20);
+const LINK_LIMIT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Where a guest's `tipcd` serves: each guest has a /run of its own.

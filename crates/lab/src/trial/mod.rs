@@ -20,8 +20,10 @@ use windows::Measured;
 
 pub(crate) use wall::{sender_wall_ns, timed, wall_ns};
 
-/// The watchdog for whatever should be quick: opening, verifying, preparing.
-const STEP_LIMIT: Duration = Duration::from_secs(12);
+/// The watchdog for whatever should be quick: opening, verifying, preparing. Longer than a guest that keeps silent is left alive, on a
+/// machine of whatever speed: that it has died is the better reason.
+const STEP_LIMIT: Duration = Duration::from_secs(35);
+
 /// What a trial is given besides its inputs.
 #[derive(Debug)]
 pub(crate) struct Setting<'a> {

@@ -12,9 +12,8 @@ use crate::meters::{HostAsk, HostReading};
 use crate::record::Transport;
 use crate::workload::messages_per_burst;
 
-/// A window may take so many times what was expected, and this on top.
+/// A window may take so many times what was expected, and a step's time on top.
 const PATIENCE_FACTOR: u64 = 20;
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Paced and timed windows begin so long after the order, so that all roles are there.
 const LEAD_NS: u64 = 3_000_000;
 /// Messages in the first warm-up window.
@@ -188,7 +187,7 @@ impl Play<'_> {
             let at_ns = instants_ns[role];
             self.troupe.order(role, &Order::Go { at_ns }, Vec::new())?;
         }
-        let limit = PATIENCE + expected * PATIENCE_FACTOR as u32;
+        let limit = STEP_LIMIT + expected * PATIENCE_FACTOR as u32;
         let answers = self.troupe.answers(&self.all(), limit)?;
         answers
             .into_iter()

@@ -27,8 +27,8 @@ use super::{GuestRecord, KERNEL, LINE_WORDS, SETUP_VARIABLE, tunables};
 use crate::registry::Process;
 use crate::{NetError, tool};
 
-/// How long a guest may take to get ready. It takes two seconds; a loaded machine may be ten times slower.
-const BOOT_LIMIT: Duration = Duration::from_secs(60);
+/// How long a guest may take to get ready. It takes two seconds; a slow machine that has other work may be fifty times slower.
+const BOOT_LIMIT: Duration = Duration::from_secs(180);
 
 /// The word that tells a keeper at its standard input to stay when its starter ends.
 pub(crate) const STAY: &str = "stay";

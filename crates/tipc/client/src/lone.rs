@@ -9,7 +9,7 @@ use crate::daemon::Daemon;
 use crate::error::Error;
 
 /// How long a tipcd may take until it serves.
-const START_LIMIT: Duration = Duration::from_secs(20);
+const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// A tipcd without bearers that serves at a path of its own. It ends with this value, and with this process, however that ends.
 #[derive(Debug)]
