@@ -73,7 +73,7 @@ fn parent(pid: u32) -> u32 {
 fn await_true(what: &str, condition: impl Fn() -> bool) {
     let start = std::time::Instant::now();
     while !condition() {
-        assert!(start.elapsed().as_secs() < 60, "{what}: not within a minute");
+        assert!(start.elapsed().as_secs() < 240, "{what}: not within four minutes");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }
@@ -217,7 +217,7 @@ s.socket(s.AF_TIPC,s.SOCK_RDM).sendto(b'over tipc',(s.TIPC_ADDR_NAME,18888,7,0,s
     receiver.wait().unwrap();
 
     // A namespace on the same switch, and a guest that is killed amid a command.
-    let reach = "import socket; socket.create_connection(('10.77.0.3',1),5)";
+    let reach = "import socket; socket.create_connection(('10.77.0.3',1),120)";
     let output = crossway(&["net", "exec", "tgn/h", "--", "python3", "-c", reach]);
     assert!(errors(&output).contains("ConnectionRefused"), "tgb answers: {output:?}");
     let sleeper = Command::new(CROSSWAY)
@@ -247,7 +247,7 @@ fn one_guest_holds_two_hosts_and_a_killed_keeper_leaves_nothing() {
     let Some(_guest) = boot("tg3", &["--memory", "192"]) else { return };
     let script = format!(
         "{CROSSWAY} net up --name in --hosts x,y --rate 100mbit --delay 1ms >/dev/null && \
-         {CROSSWAY} net exec in/x -- python3 -c \"import socket; socket.create_connection(('10.77.0.2',1),9)\" \
+         {CROSSWAY} net exec in/x -- python3 -c \"import socket; socket.create_connection(('10.77.0.2',1),120)\" \
          2>&1 | tail -n 1; {CROSSWAY} net list"
     );
     let output = exec("tg3", &script);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crossway_lab::record::{Record, Span, Status};
 use crossway_lab::records_io::read_records;
-use place::{Place, await_that, signal};
+use place::{Place, await_that, signal, state};
 
 fn assert_success(output: &Output) {
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -260,12 +260,26 @@ fn a_killed_role_fails_its_trial_and_the_run_goes_on() {
     let place = Place::new(LONG);
     let controller = place.start();
     place.await_records(1);
-    let mut victim = None;
+    // While the controller is stopped, roles go until they need it: those that were told to close are gone then, the others sleep
+    // amid their trial.
+    let conductor = controller.id() as i32;
     await_that("a role", || {
-        victim = place.processes(|line| line.ends_with("role ")).first().copied();
-        victim.is_some_and(|pid| {
-            Command::new("kill").args(["-9", &pid.to_string()]).status().is_ok_and(|s| s.success())
-        })
+        signal(conductor, "-STOP");
+        await_that("the stop", || state(conductor) == Some('T'));
+        let mut roles = Vec::new();
+        let mut looks = 0;
+        await_that("roles that wait", || {
+            let now = place.processes(|line| line.ends_with("role "));
+            let waits = now == roles && now.iter().all(|pid| state(*pid) == Some('S'));
+            looks = if waits { looks + 1 } else { 0 };
+            roles = now;
+            looks == 20
+        });
+        if let Some(pid) = roles.first() {
+            signal(*pid, "-KILL");
+        }
+        signal(conductor, "-CONT");
+        !roles.is_empty()
     });
     let output = controller.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "a failed trial is the answer no");

@@ -1,7 +1,7 @@
 //! What the meters of two hosts say of packets, held against what protocols must send and what tshark sees; and how eight
 //! senders share a slow receiver. Needs root, `ip`, `tc`, `ethtool` and `tshark`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -75,7 +75,8 @@ fn a_round_trip_is_two_packets_and_the_series_sees_them_too() {
         let packets = record.packets.expect("two hosts tell the ways apart");
         // A host that was busy elsewhere for 40 ms acknowledges before it answers, or asks for its peer's address again.
         assert!(packets.per_msg >= 2.0 && packets.msgs_per_packet <= 1.0, "{record:?}");
-        if packets.per_msg == 2.0 && packets.reverse_per_forward == Some(1.0) {
+        let is_exact = packets.per_msg == 2.0 && packets.reverse_per_forward == Some(1.0);
+        if is_exact {
             *exact.entry(record.mechanism.as_str()).or_default() += 1;
         }
         let hosts: Vec<&str> = record.host_cpu.iter().map(|h| h.host.as_str()).collect();
@@ -96,9 +97,11 @@ fn a_round_trip_is_two_packets_and_the_series_sees_them_too() {
         match record.mechanism.as_str() {
             "udp" => assert!(record.nulls["retransmissions"].contains("UDP")),
             _ => {
-                let sent: Vec<_> =
-                    record.retransmissions.iter().map(|t| (t.transport, t.again)).collect();
-                assert_eq!(sent, [(Transport::Tcp, 0); 2]);
+                let by: Vec<_> = record.retransmissions.iter().map(|t| t.transport).collect();
+                assert_eq!(by, [Transport::Tcp; 2]);
+                // A machine that pauses for longer than TCP waits makes it send again.
+                let again: u64 = record.retransmissions.iter().map(|t| t.again).sum();
+                assert!(again == 0 || !is_exact, "{record:?}");
                 assert!(record.retransmissions.iter().all(|t| t.sent >= 200));
             }
         }
@@ -161,7 +164,7 @@ impl Capture {
         let call = format!("exec 3<>/dev/tcp/{other}/{LAST_CALL}");
         let refused = lab.host(host).unwrap().command("bash").args(["-c", &call]).output().unwrap();
         assert!(!refused.status.success(), "somebody listens at port {LAST_CALL} of {other}");
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_secs(120);
         while fields(file, &format!("tcp.port == {LAST_CALL}")).is_empty() {
             assert!(Instant::now() < until, "the capture never saw the last call");
             std::thread::sleep(Duration::from_millis(50));
@@ -246,10 +249,11 @@ fn what_a_lossy_link_makes_tcp_send_again_is_told() {
 fn eight_senders_share_a_slow_receiver_and_the_record_says_how() {
     const WORK_US: u64 = 40;
     const PLAN: &str = "about = 'fairness'\n[group.g]\nmechanisms = ['fifo', 'pipe', 'tcp']\n\
-        workload = { fan-in = { senders = 8, receiver_us = 40 } }\nsize_bytes = 1024\ntrials = 1\n\
+        workload = { fan-in = { senders = 8, receiver_us = 40 } }\nsize_bytes = 1024\ntrials = 4\n\
         placement = 'unpinned'\nwarmup_ms = 20\nmeasure_ms = 300\n";
     let Some(records) = measure(PLAN, &[]) else { return };
-    assert_eq!(records.len(), 3);
+    assert_eq!(records.len(), 3 * 4);
+    let mut slept = BTreeSet::<&str>::new();
     for record in &records {
         let fairness = record.fairness.as_ref().expect("several senders");
         assert_eq!(fairness.shares.len(), 8);
@@ -257,7 +261,11 @@ fn eight_senders_share_a_slow_receiver_and_the_record_says_how() {
         assert!(fairness.jain > 0.124 && fairness.jain < 1.000_001, "{fairness:?}");
         let (sleeps, wasted) = (fairness.sleeps_per_msg, fairness.wasted_wakeups_per_msg);
         let (sleeps, wasted) = (sleeps.expect("counted"), wasted.expect("counted"));
-        assert!(sleeps > 0.0 && wasted <= sleeps, "{fairness:?}");
+        assert!(sleeps >= 0.0 && wasted <= sleeps, "{fairness:?}");
+        // Where the machine pauses, a window may pass in which nobody has to sleep; not each.
+        if sleeps > 0.0 {
+            slept.insert(&record.mechanism);
+        }
         // The receiver can take no more than one message per piece of work, so somebody waited for the others' ones.
         let counts = record.counts.expect("counted");
         let wall_ns = record.throughput.expect("timed").wall_ns;
@@ -265,4 +273,5 @@ fn eight_senders_share_a_slow_receiver_and_the_record_says_how() {
         assert!(fairness.longest_wait_ns > WORK_US * 1000, "{fairness:?}");
         assert!(record.case.contains("fan-in-8-slow40us"), "{}", record.case);
     }
+    assert_eq!(slept.len(), 3, "only with these somebody slept: {slept:?} of {records:?}");
 }

@@ -12,7 +12,7 @@ const TRIALS: [u64; 5] = [1000, 1005, 995, 1002, 998];
 
 fn crossway() -> Command {
     let mut command = Command::cargo_bin("crossway").expect("the program is built");
-    command.timeout(std::time::Duration::from_secs(120)).env("NO_COLOR", "1");
+    command.timeout(std::time::Duration::from_secs(600)).env("NO_COLOR", "1");
     command
 }
 

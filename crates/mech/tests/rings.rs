@@ -11,7 +11,7 @@ use crossway_mech::{Listener, Mechanism, OpenError, RecvError, Rx, SendError, Sp
 
 type End<M> = (<M as Mechanism>::Tx, <M as Mechanism>::Rx);
 
-const WATCHDOG: Duration = Duration::from_secs(30);
+const WATCHDOG: Duration = Duration::from_secs(120);
 
 fn watchdog() -> Option<Instant> {
     Some(Instant::now() + WATCHDOG)

@@ -41,18 +41,62 @@ fn introduce(lab: &Lab) {
     }
 }
 
-/// Sends numbered datagrams from `a` to `b`; returns the numbers in the order in which they arrived.
-fn numbers(lab: &Lab) -> Vec<u32> {
+/// No datagram takes so long unless something hangs.
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+/// What says that all numbers were sent before.
+const END: u32 = u32::MAX;
+
+/// Sends numbered datagrams from `a` to `b`; returns the numbers in the order in which they arrived until
+/// nothing more can come.
+fn numbers(lab: &Lab, come: Come) -> Vec<u32> {
     introduce(lab);
-    let near = socket(lab.host("a").unwrap(), Duration::from_secs(1));
-    let far = socket(lab.host("b").unwrap(), Duration::from_secs(1));
+    let near = socket(lab.host("a").unwrap(), WATCHDOG);
+    let far = socket(lab.host("b").unwrap(), WATCHDOG);
+    let to = far.local_addr().unwrap();
     for number in 0..DATAGRAMS {
-        near.send_to(&number.to_le_bytes(), far.local_addr().unwrap()).unwrap();
+        near.send_to(&number.to_le_bytes(), to).unwrap();
     }
-    // The end of the stream is a second of silence: the loss under test takes whatever would mark it.
+    let mut arrived = Vec::new();
     let mut bytes = [0; 4];
-    std::iter::from_fn(|| far.recv(&mut bytes).ok().map(|_| u32::from_le_bytes(bytes))).collect()
+    let mut next = |limit: Duration| {
+        far.set_read_timeout(Some(limit)).unwrap();
+        far.recv(&mut bytes).ok().map(|_| u32::from_le_bytes(bytes))
+    };
+    match come {
+        Come::Exactly(count) => {
+            arrived.extend((0..count).map_while(|_| next(WATCHDOG)));
+            // Nor anything after those.
+            arrived.extend(next(SILENCE));
+        }
+        Come::InOrder => {
+            // The loss under test takes some of the marks, too.
+            let start = Instant::now();
+            loop {
+                assert!(start.elapsed() < WATCHDOG, "no mark arrives");
+                near.send_to(&END.to_le_bytes(), to).unwrap();
+                match next(Duration::from_millis(100)) {
+                    Some(END) => break,
+                    Some(number) => arrived.push(number),
+                    None => {}
+                }
+            }
+        }
+    }
+    arrived
 }
+
+/// How much is to come of what is sent.
+#[derive(Clone, Copy)]
+enum Come {
+    /// So many datagrams.
+    Exactly(u32),
+    /// Some of them, none before one that was sent earlier.
+    InOrder,
+}
+
+/// How long one has to look to see that nothing comes.
+const SILENCE: Duration = Duration::from_secs(1);
 
 fn is_own(lab: &Lab) -> bool {
     let own = lab.network().impaired_by == ImpairedBy::Crossway;
@@ -66,13 +110,13 @@ fn what_is_lost_is_counted() {
     let Some(lab) = up("iloss", Impairment { loss: 0.3, seed: 1, ..Impairment::default() }) else {
         return;
     };
-    let arrived = numbers(&lab);
+    let arrived = numbers(&lab, Come::InOrder);
     assert!(arrived.is_sorted(), "loss alone must not reorder");
     let lost = u64::from(DATAGRAMS) - arrived.len() as u64;
     assert!(lost > 0 && !arrived.is_empty());
     if is_own(&lab) {
         let counts = lab.impairment_counts().unwrap();
-        // Frames of the hosts' own accord (multicast reports) are drawn for, too.
+        // Marks, and frames of the hosts' own accord (multicast reports), are drawn for, too.
         let others = counts.frames - u64::from(DATAGRAMS);
         assert!(lost <= counts.lost && counts.lost <= lost + others, "{lost} lost, {counts:?}");
         assert_eq!(counts.overflowed, 0);
@@ -83,12 +127,12 @@ fn what_is_lost_is_counted() {
 fn every_frame_comes_twice_or_never() {
     let twice = Impairment { duplicate: 1.0, ..Impairment::default() };
     let Some(lab) = up("idup", twice) else { return };
-    let arrived = numbers(&lab);
+    let arrived = numbers(&lab, Come::Exactly(2 * DATAGRAMS));
     let expected: Vec<u32> = (0..DATAGRAMS).flat_map(|n| [n, n]).collect();
     assert_eq!(arrived, expected);
     drop(lab);
     let Some(lab) = up("inone", Impairment { loss: 1.0, ..Impairment::default() }) else { return };
-    assert!(numbers(&lab).is_empty());
+    assert!(numbers(&lab, Come::Exactly(0)).is_empty());
 }
 
 #[test]
@@ -97,7 +141,7 @@ fn frames_overtake_and_all_arrive() {
     else {
         return;
     };
-    let mut arrived = numbers(&lab);
+    let mut arrived = numbers(&lab, Come::Exactly(DATAGRAMS));
     if is_own(&lab) {
         assert!(!arrived.is_sorted());
         assert!(lab.impairment_counts().unwrap().reordered > 0);
@@ -111,8 +155,8 @@ fn a_round_trip_takes_both_delays() {
     let delay = Duration::from_millis(20);
     let Some(lab) = up("idelay", Impairment { delay, ..Impairment::default() }) else { return };
     introduce(&lab);
-    let near = socket(lab.host("a").unwrap(), Duration::from_secs(20));
-    let far = socket(lab.host("b").unwrap(), Duration::from_secs(20));
+    let near = socket(lab.host("a").unwrap(), WATCHDOG);
+    let far = socket(lab.host("b").unwrap(), WATCHDOG);
     let start = Instant::now();
     near.send_to(b"there", far.local_addr().unwrap()).unwrap();
     let mut buffer = [0; 16];

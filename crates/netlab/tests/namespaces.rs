@@ -1,6 +1,5 @@
 //! Real namespaces, real links. Needs root, `ip`, `tc` and `ethtool`.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
@@ -66,7 +65,7 @@ fn assert_reach(a: &Host, b: &Host) {
         };
         let (near, far) = (socket(a, from), socket(b, to));
         near.send_to(b"over the link", far.local_addr().unwrap()).unwrap();
-        far.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        far.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         let mut buffer = [0; 64];
         let (length, source) = far.recv_from(&mut buffer).unwrap_or_else(|e| panic!("{to}: {e}"));
         assert_eq!((&buffer[..length], source.ip()), (&b"over the link"[..], from));
@@ -164,19 +163,22 @@ fn offloads_decide_how_large_frames_on_the_link_are() {
 #[test]
 fn the_rate_bounds_the_stream_and_the_faster_link_is_faster() {
     // The shaper can only be late, never early (but for its burst), so the upper bound holds on a loaded machine too.
-    let mut seen = BTreeMap::new();
-    for (name, rate) in [("tr20", "20mbit"), ("tr100", "100mbit")] {
+    // 1448 bytes of data in frames of 1514; 4 MiB and what a burst of 1 ms and a full receive buffer add.
+    let most_of = |bits_per_s: f64| bits_per_s * 1448.0 / 1514.0 * 1.05;
+    for (name, rate, slower) in [("tr20", "20mbit", 0.0), ("tr100", "100mbit", 20e6)] {
         let topology = named(name, &["a", "b"], link(Some(rate), Offloads::Off));
         let Some(lab) = up("rate", &topology) else { return };
-        let bits = stream_bits_per_s(lab.network(), 4);
-        let most = topology.link.rate.unwrap().bits_per_s as f64;
-        // 1448 bytes of data in frames of 1514; 4 MiB and what a burst of 1 ms and a full receive buffer add.
-        assert!(bits <= most * 1448.0 / 1514.0 * 1.05, "{rate}: {bits} bit/s of data");
+        let most = most_of(topology.link.rate.unwrap().bits_per_s as f64);
+        // One stream in which the machine does not pause is enough to see that more passes than the slower link ever lets pass.
+        let faster = (0..10).any(|_| {
+            let bits = stream_bits_per_s(lab.network(), 4);
+            assert!(bits <= most, "{rate}: {bits} bit/s of data");
+            bits > most_of(slower)
+        });
+        assert!(faster, "{rate} lets no more pass than a link of {slower} bit/s");
         let shaper = say(lab.host("a").unwrap(), "tc -s qdisc show dev eth0");
         assert!(shaper.contains("qdisc tbf 10: root"), "{shaper}");
-        seen.insert(name, bits);
     }
-    assert!(seen["tr100"] > seen["tr20"], "{seen:?}");
 }
 
 #[test]

@@ -141,7 +141,7 @@ mod tests {
     }
 
     fn wait(socket: &EtherSocket) {
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(120);
         assert_eq!(poll::any_readable(&[socket.fd.as_fd()], Some(until)), Ok(vec![true]));
     }
 

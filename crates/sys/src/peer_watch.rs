@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    const WATCHDOG: Duration = Duration::from_secs(20);
+    const WATCHDOG: Duration = Duration::from_secs(120);
 
     fn watched(end: OwnedFd) -> (PeerWatch, Receiver<Event>) {
         let (tx, rx) = channel();

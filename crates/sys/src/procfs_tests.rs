@@ -112,7 +112,7 @@ fn this_machine_can_be_read() {
         match task_schedule(None) {
             Ok(own) if own.run_ns > 0 && own.slices > 0 => break,
             // Some kernels count by ticks: be there when one comes.
-            Ok(own) => assert!(begin.elapsed().as_secs() < 20, "{own:?}"),
+            Ok(own) => assert!(begin.elapsed().as_secs() < 120, "{own:?}"),
             Err(e) => {
                 eprintln!("SKIP task_schedule: {e}; needs a kernel with CONFIG_SCHED_INFO");
                 break;

@@ -13,9 +13,12 @@ use crossway_mech::{Boundaries, Deadline, Listener, Mechanism, Probe, Spec, Wait
 /// work, several times that.
 const WATCHDOG: Duration = Duration::from_secs(240);
 
+/// How long a step of a check may take. Less than the check, so that the step is told by name.
+pub(crate) const STEP_WATCHDOG: Duration = Duration::from_secs(100);
+
 /// A deadline that only a broken mechanism meets.
 pub(crate) fn soon() -> Deadline {
-    Some(Instant::now() + Duration::from_secs(20))
+    Some(Instant::now() + STEP_WATCHDOG)
 }
 
 /// What takes a tipcd's arguments.

@@ -46,6 +46,9 @@ fn private_shell() -> Command {
     command
 }
 
+/// After so long nothing more goes by itself, however busy the machine.
+const TIME_TO_GO: Duration = Duration::from_secs(60);
+
 /// What there is now.
 fn look_around() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
@@ -68,7 +71,7 @@ fn look_around() -> BTreeSet<String> {
         }
     }
     let threads = std::fs::read_dir("/proc/self/task").unwrap().count();
-    found.insert(format!("{threads} threads"));
+    found.extend((0..threads).map(|n| format!("thread {n}")));
     found
 }
 
@@ -76,18 +79,30 @@ fn look_around() -> BTreeSet<String> {
 pub(crate) fn in_private_places<M: Mechanism>() {
     // What a first use keeps for good (a handler, a clock) is not the mechanism's residue.
     use_once::<M>();
-    let before = calm();
+    let mut before = calm();
     for (what, deed) in [
         ("a channel that was used and closed", use_once::<M> as fn()),
         ("a listener that nobody connected to", listen_in_vain::<M>),
         ("a peer that was killed", survive_a_peer::<M>),
         ("two ends that were killed", lose_both_ends::<M>),
     ] {
-        deed();
-        let after = settled(|now| *now == before);
-        let left: Vec<_> = after.difference(&before).collect();
-        assert!(left.is_empty(), "{} left {left:?} after {what}", M::ID);
-        assert_eq!(before, after, "{} took more away than it brought after {what}", M::ID);
+        // On a busy machine what the first use had started may still be ending when it seems calm. That ends once; what a deed takes
+        // away it takes away each time.
+        for attempt in 1.. {
+            deed();
+            let after = settled(|now| now.is_subset(&before));
+            let left: Vec<_> = after.difference(&before).collect();
+            assert!(left.is_empty(), "{} left {left:?} after {what}", M::ID);
+            if before == after {
+                break;
+            }
+            assert!(
+                attempt < 4,
+                "{} took more away than it brought after {what}: {before:?} {after:?}",
+                M::ID
+            );
+            before = after;
+        }
     }
 }
 
@@ -111,7 +126,7 @@ fn settled(done: impl Fn(&BTreeSet<String>) -> bool) -> BTreeSet<String> {
         // What the killed had held by lease goes at the latest when the next run starts.
         crossway_sys::lease::sweep_dead_runs().unwrap();
         let now = look_around();
-        if done(&now) || begin.elapsed() > Duration::from_secs(5) {
+        if done(&now) || begin.elapsed() > TIME_TO_GO {
             return now;
         }
         std::thread::sleep(Duration::from_millis(2));

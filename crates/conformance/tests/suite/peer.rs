@@ -164,7 +164,7 @@ impl Peer {
         }
         let stat = format!("/proc/{}/task/{tid}/stat", self.child.id());
         let begin = Instant::now();
-        while begin.elapsed() < Duration::from_secs(20) {
+        while begin.elapsed() < STEP_WATCHDOG {
             let text = std::fs::read_to_string(&stat).unwrap();
             if text[text.rfind(')').unwrap()..].starts_with(") S") {
                 return;
@@ -195,7 +195,7 @@ impl Peer {
                 assert!(status.success(), "the peer failed: {status}");
                 return;
             }
-            assert!(begin.elapsed() < Duration::from_secs(40), "the peer does not end");
+            assert!(begin.elapsed() < 2 * STEP_WATCHDOG, "the peer does not end");
             std::thread::sleep(Duration::from_millis(2));
         }
     }

@@ -9,5 +9,6 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../../tipc/node/t
 import ends
 import errno_table
 
-for what, got in errno_table.run(ends.Kernel()):
+settle = errno_table.SETTLE_BUSY if "busy" in sys.argv else errno_table.SETTLE
+for what, got in errno_table.run(ends.Kernel(), settle):
     print(what, "=", got if not isinstance(got, bytes) or len(got) < 40 else len(got))

@@ -6,6 +6,11 @@ fn agents(place: &Place) -> Vec<i32> {
     place.processes(|line| line.trim_end().ends_with("crossway agent"))
 }
 
+fn parent(pid: i32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
+}
+
 fn start_long(place: &Place, hosts: &str) -> Child {
     let mut command = place.command(&["measure", "plan.toml", "--hosts", hosts]);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
@@ -16,7 +21,14 @@ fn a_killed_agent_fails_its_trial_and_the_next_has_another() {
     let place = Place::new(LONG);
     let mut child = start_long(&place, "env,nice");
     place.await_records(1);
-    signal(agents(&place)[0], "-KILL");
+    // A process that an agent is starting looks like the agent for a moment, and is not the controller's child.
+    let is_agent = |pid: &i32| parent(*pid) == Some(child.id());
+    let mut agent = None;
+    await_that("an agent", || {
+        agent = agents(&place).into_iter().find(is_agent);
+        agent.is_some()
+    });
+    signal(agent.unwrap(), "-KILL");
     assert_eq!(child.wait().unwrap().code(), Some(1), "a trial failed");
     let records = place.records();
     assert_eq!(records.len(), 9);

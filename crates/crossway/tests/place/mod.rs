@@ -96,11 +96,17 @@ impl Place {
 }
 
 pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_secs(240);
     while !holds() {
         assert!(Instant::now() < until, "{what} never came");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// What a process does, as the kernel's letter for it; `None` if it is gone.
+pub(crate) fn state(pid: i32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(") ").next()?.chars().next()
 }
 
 pub(crate) fn signal(pid: i32, signal: &str) {

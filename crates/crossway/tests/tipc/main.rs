@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crossway_tipc_client::{Address, Kind, LoneTipcd, NodeSocket, Patience, Scope, ServiceRange};
 use serde_json::Value;
 
-const WATCHDOG: Duration = Duration::from_secs(60);
+const WATCHDOG: Duration = Duration::from_secs(240);
 
 fn program() -> Command {
     Command::new(assert_cmd::cargo::cargo_bin!("crossway"))

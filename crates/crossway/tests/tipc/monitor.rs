@@ -8,7 +8,7 @@ use super::{Site, WATCHDOG, host};
 
 #[test]
 fn who_watches_whom_is_shown_and_the_threshold_is_set() {
-    let hosts = [70, 71, 72, 73].map(host);
+    let hosts = [80, 81, 82, 83].map(host);
     let sites: Vec<Site> = (0..4)
         .map(|n| {
             let others = hosts.iter().enumerate().filter(|(m, _)| *m != n).map(|(_, h)| h.as_str());

@@ -14,7 +14,7 @@
         }                                                                \
     } while (0)
 
-enum { SOON = 30000 };
+enum { SOON = 120000 };
 
 static const char *path;
 

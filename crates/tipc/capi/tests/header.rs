@@ -203,7 +203,7 @@ fn a_process_and_its_child_send_on_one_socket_in_order_with_lanes_and_without() 
     let program = built.program("cc", &words, "tests/shared_socket.c");
     for after in ["1", "0"] {
         let tipcd = built.tipcd(&["--lane-after", after]);
-        let out = Command::new("timeout").arg("60").arg(&program).arg(tipcd.path()).output();
+        let out = Command::new("timeout").arg("900").arg(&program).arg(tipcd.path()).output();
         let out = out.unwrap();
         let errors = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(out.status.success(), "--lane-after {after}: {errors}");

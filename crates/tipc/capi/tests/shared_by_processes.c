@@ -18,7 +18,7 @@
         }                                                                \
     } while (0)
 
-enum { SOON = 30000, CHILDREN = 3, ROUNDS = 150, BATCH = 100 };
+enum { SOON = 120000, CHILDREN = 3, ROUNDS = 150, BATCH = 100 };
 
 #define STOP UINT32_MAX
 
@@ -35,7 +35,7 @@ static pid_t receiver(void)
     if (child != 0)
         return child;
     /* Nobody is to wait for a child whose parent did not live to stop it. */
-    alarm(100);
+    alarm(900);
     for (;;) {
         if (ctipc_recv(server, &number, sizeof number, NULL, -1) != sizeof number)
             _exit(1);
@@ -68,7 +68,7 @@ int main(int argc, char **argv)
     struct timespec moment = {0, 0};
     int round, n, status;
     HOLDS(argc == 2);
-    alarm(100);
+    alarm(900);
     HOLDS(pipe(told) == 0);
     HOLDS(ctipc_open(CTIPC_RDM, argv[1], &server) == 0 && ctipc_open(CTIPC_RDM, argv[1], &client) == 0);
     memset(&to, 0, sizeof to);

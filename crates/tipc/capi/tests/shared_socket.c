@@ -17,7 +17,7 @@
         }                                                                \
     } while (0)
 
-enum { SOON = 30000, BEFORE = 300, AT_ONCE = 20000, IN_TURN = 2000 };
+enum { SOON = 120000, BEFORE = 300, AT_ONCE = 20000, IN_TURN = 2000 };
 
 struct message {
     uint32_t sender;

@@ -12,7 +12,7 @@ use crossway_tipc_proto::socket::{Address, SocketKind};
 use crossway_tipc_proto::time::Nanos;
 use crossway_tipc_proto::wire::Frame;
 
-const WATCHDOG: Duration = Duration::from_secs(30);
+const WATCHDOG: Duration = Duration::from_secs(120);
 const NONCE_LEN: usize = 12;
 
 /// AES-GCM with a nonce of the sender's number and a counter, which goes along in clear.

@@ -16,7 +16,7 @@ use crossway_tipc_proto::socket::{Address, SocketKind};
 use crossway_tipc_proto::time::Nanos;
 
 /// Long enough for a busy machine; reached only when something is wrong.
-const WATCHDOG: Duration = Duration::from_secs(30);
+const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// Less than the smallest window: all go out at once. No two fit into a packet of 1,280 octets.
 const MESSAGES: u8 = 40;

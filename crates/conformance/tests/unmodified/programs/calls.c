@@ -215,7 +215,7 @@ static void datagrams(void)
 	await(t, POLLIN);
 	for (int n = 0; n < 4; n++)
 		piece[n].iov_base = buf + 10 * n, piece[n].iov_len = 10, many[n].msg_len = 0;
-	usleep(200000);
+	await_messages(t, 4);
 	CALL(recvmmsg(t, many, 4, MSG_WAITFORONE, NULL));
 	printf("%u %u %u %u\n", many[0].msg_len, many[1].msg_len, many[2].msg_len, many[3].msg_len);
 	CALL(recvmmsg(t, many, 4, MSG_DONTWAIT, NULL));

@@ -91,4 +91,16 @@ static inline void await(int fd, short events)
 	must("poll", poll(&p, 1, -1) == 1 ? 0 : -1);
 }
 
+/* Waits until so many messages are there to be received. */
+static inline void await_messages(int fd, int count)
+{
+	int there = 0;
+	socklen_t len = sizeof(there);
+	for (int n = 0; n < 120000 && there < count; n++) {
+		usleep(1000);
+		must("getsockopt", getsockopt(fd, SOL_TIPC, TIPC_SOCK_RECVQ_DEPTH, &there, &len));
+	}
+	must("the messages", there == count ? 0 : -1);
+}
+
 #endif

@@ -1,5 +1,6 @@
 //! Programs that die, flood, read slowly or speak nonsense: they harm themselves only.
 
+use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -233,10 +234,17 @@ fn peer(site: &Site, job: &str) -> std::process::Child {
         .args(["hostile::as_a_peer_this_process_does_its_job", "--exact", "--nocapture"])
         .env("TIPC_PEER", format!("{job} {}", site.path().display()))
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .spawn()
         .unwrap()
 }
+
+/// What a peer says when its connection is full.
+const FULL: &str = "the connection is full";
+
+/// How many messages a peer that fills its connection sends at least, and their octets.
+const FILLING: usize = 30;
+const FILLING_OCTETS: usize = 4096;
 
 #[test]
 fn as_a_peer_this_process_does_its_job() {
@@ -253,7 +261,16 @@ fn as_a_peer_this_process_does_its_job() {
         "stream-receive" | "receive" => {
             let _ = socket.recv(&mut [0; 64], Patience::Forever);
         }
-        _ => while socket.send(&[2; 4096], None, Patience::Forever).is_ok() {},
+        _ => {
+            let message = [2; FILLING_OCTETS];
+            for _ in 0..FILLING {
+                assert_eq!(socket.send(&message, None, Patience::Forever), Ok(FILLING_OCTETS));
+            }
+            let brief = || Patience::Until(Instant::now() + Duration::from_millis(20));
+            while socket.send(&message, None, brief()).is_ok() {}
+            println!("{FULL}");
+            while socket.send(&message, None, Patience::Forever).is_ok() {}
+        }
     }
 }
 
@@ -273,8 +290,8 @@ fn a_killed_peer_is_noticed_in_every_state() {
             assert_eq!(server.recv(&mut buf[..5], soon()), Ok(5));
             assert_eq!(&buf[..5], b"begun");
             if job == "fill" {
-                // Let it fill the connection until it sleeps.
-                std::thread::sleep(Duration::from_millis(30));
+                let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+                assert!(said.any(|line| line.unwrap().ends_with(FULL)), "it never fills");
             }
             child.kill().unwrap();
             child.wait().unwrap();
@@ -286,7 +303,8 @@ fn a_killed_peer_is_noticed_in_every_state() {
                 }
             };
             assert_eq!(outcome, Errno::CONNRESET, "{name}");
-            assert!(job != "fill" || octets > 100_000, "what it had sent is lost: {octets}");
+            let least = if job == "fill" { FILLING * FILLING_OCTETS } else { 0 };
+            assert!(octets >= least, "what it had sent is lost: {octets}");
             assert_eq!(server.send(b"x", None, Patience::Now), Err(Errno::PIPE));
         }
         works(&site);

@@ -11,7 +11,7 @@ use crossway_sys::poll::{Interest, wait_ready};
 use crossway_tipc_client::{Backend, Kind, LoneTipcd, Patience, Socket};
 
 /// Long enough for a busy machine; reached only when something is wrong.
-pub(crate) const WATCHDOG: Duration = Duration::from_secs(30);
+pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
 
 pub(crate) fn soon() -> Patience {
     Patience::Until(Instant::now() + WATCHDOG)

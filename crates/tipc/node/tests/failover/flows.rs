@@ -13,7 +13,7 @@ use crossway_tipc_client::{Address, Backend, Errno, Kind, Patience, Scope, Servi
 const FLOWS_OF_A_KIND: u32 = 6;
 /// Between two messages of a flow, unless another pace is given.
 const PACE: Duration = Duration::from_millis(1);
-const WATCHDOG: Duration = Duration::from_secs(60);
+const WATCHDOG: Duration = Duration::from_secs(240);
 const MESSAGE_LEN: usize = 256;
 /// What ends a flow, in place of a number.
 const LAST: u64 = u64::MAX;

@@ -4,6 +4,10 @@
 mod flows;
 mod planes;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossway_netlab::NetError;
@@ -25,7 +29,8 @@ fn planes(tolerance: Duration) -> Option<Planes> {
 
 #[test]
 fn everything_arrives_once_and_in_order_whichever_medium_is_cut_and_however() {
-    let Some(mut planes) = planes(Duration::from_millis(200)) else { return };
+    // Far more than a busy machine keeps a daemon waiting: contact must not be lost while one of the links is cut.
+    let Some(mut planes) = planes(Duration::from_millis(1_000)) else { return };
     let flows = Flows::start([&planes.nodes[0].path, &planes.nodes[1].path]);
     let cuts = [
         (0, Cut::Silence),
@@ -66,7 +71,56 @@ fn everything_arrives_once_and_in_order_whichever_medium_is_cut_and_however() {
 /// What the system takes for a bearer, three to ten times the tolerance on a busy machine, is not the links' time.
 #[test]
 fn links_of_the_shortest_tolerance_outlive_bearers_that_are_added_and_removed() {
-    let Some(mut planes) = planes(Duration::from_millis(50)) else { return };
+    // A machine that leaves a daemon without CPU time for as long as the tolerance ends links, too, and rightly so. A thread that
+    // wants hardly any CPU time tells whether that was so; then it is all done anew. Links that do not outlive bearers end each time.
+    for attempt in 1.. {
+        let Some(planes) = planes(SHORTEST) else { return };
+        let control = Control::start();
+        let outcome = catch_unwind(AssertUnwindSafe(|| add_and_remove_bearers(planes)));
+        let longest_wait = control.stop();
+        let Err(failure) = outcome else { return };
+        if attempt == 10 || longest_wait < SHORTEST / 2 {
+            resume_unwind(failure);
+        }
+        eprintln!("attempt {attempt}: the machine paused for {longest_wait:?}");
+    }
+}
+
+/// The shortest tolerance that a link may have.
+const SHORTEST: Duration = Duration::from_millis(50);
+
+/// A thread that sleeps for a moment again and again.
+struct Control {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Duration>,
+}
+
+impl Control {
+    const NAP: Duration = Duration::from_millis(2);
+
+    fn start() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let mut longest = Duration::ZERO;
+            while !stopped.load(Ordering::Relaxed) {
+                let begin = Instant::now();
+                std::thread::sleep(Self::NAP);
+                longest = longest.max(begin.elapsed() - Self::NAP);
+            }
+            longest
+        });
+        Self { stop, thread }
+    }
+
+    /// For how long it had to wait for a CPU at most.
+    fn stop(self) -> Duration {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("no panic")
+    }
+}
+
+fn add_and_remove_bearers(mut planes: Planes) {
     let flows = Flows::start([&planes.nodes[0].path, &planes.nodes[1].path]);
     ip(&mut planes.lab, "a", "link add third type veth peer name far");
     ip(&mut planes.lab, "a", "link set far up");

@@ -10,7 +10,7 @@ use crossway_netlab::{Lab, Link, NetError, Topology};
 use crossway_tipc_client::admin::{Administration, Order, Outcome, Settings};
 
 /// No single step takes so long unless something hangs.
-const WATCHDOG: Duration = Duration::from_secs(60);
+const WATCHDOG: Duration = Duration::from_secs(240);
 
 /// How a medium is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -100,9 +100,12 @@ class User:
 
     def __init__(self, control):
         self.control = control
+        self.sockets = set()
 
     def open(self, kind):
-        return int(self.control("open", kind)[0])
+        s = int(self.control("open", kind)[0])
+        self.sockets.add(s)
+        return s
 
     def address(self, a):
         if a is None:
@@ -122,7 +125,9 @@ class User:
         self.control("listen", s)
 
     def accept(self, s):
-        return int(self.control("accept", s)[0])
+        accepted = int(self.control("accept", s)[0])
+        self.sockets.add(accepted)
+        return accepted
 
     def connect(self, s, a):
         self.control("connect", s, *self.address(a))
@@ -149,7 +154,12 @@ class User:
         self.control("peer", s)
 
     def close(self, s):
+        self.sockets.discard(s)
         self.control("close", s)
+
+    def close_all(self):
+        for s in list(self.sockets):
+            self.close(s)
 
     def ready(self, s):
         return [int(bit) for bit in self.control("ready", s)]

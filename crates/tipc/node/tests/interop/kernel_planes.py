@@ -12,7 +12,7 @@ import zlib
 
 RANGE, SERVICE = S.TIPC_ADDR_NAMESEQ, S.TIPC_ADDR_NAME
 STOP = sys.argv[1]
-PATIENCE = 60
+PATIENCE = 200
 STREAM_OCTETS = 400_000
 counts = {}
 failures = []

@@ -10,7 +10,7 @@ import sys
 import zlib
 
 RANGE, SERVICE, SOCKET = S.TIPC_ADDR_NAMESEQ, S.TIPC_ADDR_NAME, S.TIPC_ADDR_ID
-PATIENCE = 60
+PATIENCE = 200
 STREAM_OCTETS = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 PUBLISHED, WITHDRAWN = 1, 2
 

@@ -13,7 +13,7 @@ sys.dont_write_bytecode = True
 import errno_table
 
 RANGE, SERVICE, SOCKET = S.TIPC_ADDR_NAMESEQ, S.TIPC_ADDR_NAME, S.TIPC_ADDR_ID
-PATIENCE = 30
+PATIENCE = 200
 KINDS = {"stream": S.SOCK_STREAM, "seqpacket": S.SOCK_SEQPACKET, "rdm": S.SOCK_RDM, "dgram": S.SOCK_DGRAM}
 MCAST_BROADCAST, MCAST_REPLICAST = 133, 134
 

@@ -30,7 +30,7 @@ const KERNEL_SOCKETS: &str =
 const STREAM_OCTETS: &str = "10000000";
 const LONG_STREAM_OCTETS: &str = "100000000";
 /// No part takes so long unless something hangs.
-const WATCHDOG: Duration = Duration::from_secs(240);
+const WATCHDOG: Duration = Duration::from_secs(900);
 
 /// Everything that two nodes do with each other while contact holds.
 fn all_checks(name: &str, medium: Medium) -> Result<(), NetError> {

@@ -12,7 +12,7 @@ const TRAFFIC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/kernel
 /// Its presence in the guest ends the traffic.
 const STOP: &str = "/tmp/stop";
 /// A cut link is noticed after 2.4 s, found again after at most a minute, and both ends are slow when the machine is busy.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Octets of a packet over UDP: what a device of an Ethernet plane takes, less than a tunnel's.
 const UDP_MTU: u32 = 1_320;

@@ -16,7 +16,7 @@ const USERS: usize = 5;
 const DOMAIN: usize = 2;
 /// Words in which the nodes in user space tell what they see.
 const WHOLE: &str = "the ring is whole";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// One line of the kernel's list.
 #[derive(Debug)]

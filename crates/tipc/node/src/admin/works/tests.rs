@@ -14,7 +14,7 @@ use super::*;
 use crate::daemon::Daemon;
 use crate::service::{Service, ServiceLimits};
 
-const WATCHDOG: Duration = Duration::from_secs(60);
+const WATCHDOG: Duration = Duration::from_secs(240);
 
 /// A thread waits here until it is let through.
 #[derive(Clone)]

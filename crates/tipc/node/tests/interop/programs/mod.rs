@@ -19,9 +19,9 @@ use super::{Medium, Site};
 use topology::Subscriber;
 
 /// No single step takes so long unless something hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(200);
 /// Nor all of them together, in seconds.
-const WATCHDOG: &str = "240";
+const WATCHDOG: &str = "900";
 /// Service of the first check; each check and each direction has its own.
 const FIRST_SERVICE: u32 = 18_000;
 /// Services that a check may use.
