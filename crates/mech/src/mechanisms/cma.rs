@@ -30,7 +30,7 @@ use crate::{Caps, Mechanism, Offer, OpenError, Privilege, Probe, RecvError, Spec
 const HEADER: usize = 64;
 
 /// How long a dying process may have lost its memory and still hold its descriptors.
-const DYING: Duration = Duration::from_secs(2);
+const DYING: Duration = Duration::from_secs(10);
 
 /// process_vm_readv(2).
 #[derive(Debug)]

@@ -162,30 +162,35 @@ impl Planes {
         }
     }
 
-    /// Waits until the kernel lists so many links as up, while the node in user space lives; that says itself why it ends.
+    /// Waits until both ends have so many links up, while the node in user space lives; that says itself why it ends.
     fn await_links_of(&self, user: &mut UserSide, wanted: usize) {
-        let alive = || {
+        let reached = || {
             let ended = user.child.try_wait().expect("a child");
             assert_eq!(ended, None, "the node in user space ended, see above");
+            user.links_up() == wanted
         };
-        self.await_links_while(alive, wanted);
+        self.await_links_when(reached, wanted);
     }
 
+    /// Waits until the kernel lists so many links as up.
     fn await_links(&self, wanted: usize) {
-        self.await_links_while(|| {}, wanted);
+        self.await_links_when(|| true, wanted);
     }
 
-    fn await_links_while(&self, mut holds: impl FnMut(), wanted: usize) {
+    fn await_links_when(&self, mut reached: impl FnMut() -> bool, wanted: usize) {
         let start = Instant::now();
         loop {
-            holds();
+            let other_end = reached();
             let list = self.tipc("link list");
             let up = |line: &&str| line.ends_with(": up") && !line.starts_with("broadcast-link");
-            if list.lines().filter(up).count() == wanted {
+            if other_end && list.lines().filter(up).count() == wanted {
                 eprintln!("  {wanted} links up after {} ms", start.elapsed().as_millis());
                 return;
             }
-            assert!(start.elapsed() < PATIENCE, "not {wanted} links up:\n{list}");
+            assert!(
+                start.elapsed() < PATIENCE,
+                "not {wanted} links up, of user space {other_end}:\n{list}"
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -212,9 +217,8 @@ fn failover(name: &str, media: [Plane; 2], cuts: &[(usize, Cut)]) -> Result<(), 
         // Long enough for every kind of traffic to go on over the other.
         std::thread::sleep(Duration::from_millis(300));
         planes.mend(n, how);
+        // Both ends: a device that goes down ends the other link at once.
         planes.await_links_of(&mut user, 2);
-        // The node's own end is up with the kernel's first word after that; a device that goes down ends the other link at once.
-        std::thread::sleep(Duration::from_millis(300));
     }
     planes.site.guest_does(&["touch", STOP]);
     traffic.finish();
@@ -256,14 +260,14 @@ pub(crate) fn preference_and_restart() -> Result<(), NetError> {
     planes.enable(1);
     let id = NodeId::from_text("user-space").expect("legal");
     let mut user = planes.site.user_program("user-side-planes", &bearers, id);
-    planes.await_links(2);
+    planes.await_links_of(&mut user, 2);
     let mut traffic = KernelSide::run(&planes.site, TRAFFIC, &[STOP]);
     traffic.until("service found");
     planes.cut(1, Cut::UserDevice);
-    planes.await_links(1);
+    planes.await_links_of(&mut user, 1);
     std::thread::sleep(Duration::from_millis(300));
     planes.mend(1, Cut::UserDevice);
-    planes.await_links(2);
+    planes.await_links_of(&mut user, 2);
     planes.site.guest_does(&["touch", STOP]);
     traffic.finish();
     user.kill();

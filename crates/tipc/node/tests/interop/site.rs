@@ -3,11 +3,14 @@
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crossway_netlab::{Guest, GuestSpec, HostSpec, Lab, Link, NetError, Topology};
 use crossway_tipc_proto::addr::NodeId;
 
+use super::user_side::LINKS_UP;
 use super::{KERNEL_SIDE, PYTHON, WATCHDOG};
 
 /// One network with a guest and a place for the node.
@@ -121,10 +124,21 @@ impl Site {
         let mut child = command
             .args([role, bearer, &format!("{:x}", u128::from_be_bytes(id.0))])
             .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()
             .expect("starts");
         let stdin = child.stdin.take();
-        UserSide { child, stdin }
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let links_up = Arc::new(AtomicUsize::new(0));
+        let told = links_up.clone();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                if let Some(Ok(count)) = line.strip_prefix(LINKS_UP).map(str::parse) {
+                    told.store(count, Ordering::Relaxed);
+                }
+            }
+        });
+        UserSide { child, stdin, links_up }
     }
 }
 
@@ -132,9 +146,15 @@ impl Site {
 pub(crate) struct UserSide {
     pub(crate) child: Child,
     stdin: Option<ChildStdin>,
+    links_up: Arc<AtomicUsize>,
 }
 
 impl UserSide {
+    /// How many of its links are up, by its own account.
+    pub(crate) fn links_up(&self) -> usize {
+        self.links_up.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("kill");
         self.child.wait().expect("wait");

@@ -262,6 +262,9 @@ fn feed(
     }
 }
 
+/// What the program says before the number of its links that are up, when that has changed.
+pub(crate) const LINKS_UP: &str = "links up: ";
+
 /// Runs the services on bearers, as a node of this identity, until standard input ends. `+` stands between several.
 pub(crate) fn run(bearers: &str, id: NodeId) {
     serve(bearers, id, false);
@@ -287,9 +290,19 @@ fn serve(bearers: &str, id: NodeId, keeps_contact: bool) {
         }
     }
     let stdin = std::io::stdin();
+    let mut links = 0;
     loop {
         let ended = runner.turn(&[stdin.as_fd()], Duration::from_secs(1)).expect("a turn");
         while let Some(event) = runner.poll_event() {
+            let change = match event {
+                Event::LinkUp { .. } => 1,
+                Event::LinkDown { .. } => -1,
+                _ => 0,
+            };
+            if change != 0 {
+                links += change;
+                println!("{LINKS_UP}{links}");
+            }
             if matches!(
                 event,
                 Event::LinkUp { .. } | Event::LinkDown { .. } | Event::AddressSettled(_)
