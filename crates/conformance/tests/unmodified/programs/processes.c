@@ -277,6 +277,14 @@ static void await_receiver(void)
 	receiver = 0;
 }
 
+/* What poll gives to who asks for nothing: what is told unasked. */
+static void *hears(void *fd)
+{
+	struct pollfd p = {.fd = *(int *)fd};
+	receiver = gettid();
+	return (void *)(long)(poll(&p, 1, 120000) == 1 ? p.revents : -1);
+}
+
 static void *sends(void *number)
 {
 	int s = connected(SOCK_RDM, 18832);
@@ -308,6 +316,20 @@ static void threads(void)
 	pthread_cancel(thread);
 	pthread_join(thread, &result);
 	printf("cancelled: %d\n", result == PTHREAD_CANCELED);
+	int listener = bound(SOCK_STREAM, 18833), one = opened(SOCK_STREAM);
+	struct sockaddr_tipc to = service(18833, 1);
+	MUST(fcntl(one, F_SETFL, O_NONBLOCK));
+	CALL(connect(one, ADDRESS(to)));
+	int other = accept(listener, NULL, NULL);
+	MUST(other);
+	await(one, POLLOUT);
+	pthread_create(&thread, NULL, hears, &one);
+	await_receiver();
+	MUST(close(other));
+	pthread_join(thread, &result);
+	printf("the end is heard: %lx\n", (long)result);
+	MUST(close(one));
+	MUST(close(listener));
 	int ends[2];
 	MUST(pipe(ends));
 	pthread_create(&thread, NULL, (void *(*)(void *))(void *)receives, &ends[0]);

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossway_ring::region::SharedRing;
 use crossway_ring::sync::{AtomicU32, fence};
@@ -21,7 +21,7 @@ use crate::hostile::{ask, ask_showing, raw, works};
 use crate::lanes::{
     bound, counts, node_socket, pair_with_lane, resident_octets, sent_by_lane, site,
 };
-use crate::site::{Site, soon, until};
+use crate::site::{Site, WATCHDOG, soon, until};
 
 /// Descriptors that a process has.
 fn descriptors(pid: u32) -> usize {
@@ -329,7 +329,8 @@ fn many_sockets_with_lanes_come_and_go_and_leave_nothing() {
                 assert_eq!(octet, [n]);
             }
         }
-        assert_eq!(counts(&site).len(), 64, "as many as there may be");
+        until("as many as there may be", || counts(&site).len() >= 64);
+        assert_eq!(counts(&site).len(), 64);
         let receiving = sockets.iter().filter(|(s, _)| s.down_lane_bells().is_some()).count();
         assert!(receiving > 0);
         // Some go with messages in their lanes.
@@ -361,6 +362,7 @@ fn what_a_killed_sender_had_sent_comes_in_order_and_whole() {
             .unwrap();
         let (server, _) = listener.accept(soon()).unwrap();
         let (mut buf, mut carry, mut expected) = (vec![0; 4096], Vec::new(), 0_u64);
+        let (begin, mut killed) = (Instant::now(), false);
         let outcome = loop {
             match server.recv(&mut buf, soon()) {
                 Ok(len) => carry.extend_from_slice(&buf[..len]),
@@ -370,9 +372,13 @@ fn what_a_killed_sender_had_sent_comes_in_order_and_whole() {
             for word in carry[..whole].chunks_exact(8) {
                 assert_eq!(u64::from_ne_bytes(word.try_into().unwrap()), expected, "{kind:?}");
                 expected += 1;
-                if expected == 20_000 {
-                    assert!(sent_by_lane(&site) > 100, "{kind:?}: not by the lane");
-                    child.kill().unwrap();
+                // How soon the lane is granted is the tipcd's matter, which a busy machine may keep from its work.
+                if !killed && expected >= 20_000 && expected.is_multiple_of(1_000) {
+                    killed = sent_by_lane(&site) > 100;
+                    assert!(killed || begin.elapsed() < WATCHDOG, "{kind:?}: not by the lane");
+                    if killed {
+                        child.kill().unwrap();
+                    }
                 }
             }
             carry.drain(..whole);
