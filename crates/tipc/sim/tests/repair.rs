@@ -17,9 +17,14 @@ const SERVICE: Address = Address::Service { service: 1000, instance: 0, domain: 
 
 /// Two nodes a millisecond apart whose link is up.
 fn pair(seed: u64) -> Network {
+    apart(seed, ONE_WAY)
+}
+
+/// Two nodes whose link is up.
+fn apart(seed: u64, one_way: Duration) -> Network {
     let mut net = Network::new(seed, 2, 1500, Duration::from_millis(1500));
-    net.conditions.delay_min = ONE_WAY;
-    net.conditions.delay_max = ONE_WAY;
+    net.conditions.delay_min = one_way;
+    net.conditions.delay_max = one_way;
     net.start(A, false);
     net.start(B, false);
     net.run(Duration::from_secs(5));
@@ -76,6 +81,72 @@ fn a_lost_last_packet_is_repaired_within_three_round_trips_and_5_ms() {
         1 + 7,
         "exactly what was lost: one packet, then seven fragments"
     );
+}
+
+/// However far apart the ends are, and whatever went before.
+#[test]
+fn the_last_of_a_burst_is_repaired_as_soon_at_any_distance() {
+    for one_way_us in [20, 200, 1_000, 10_000, 50_000] {
+        let one_way = Duration::from_micros(one_way_us);
+        let mut net = apart(1, one_way);
+        let (client, server) = sockets(&mut net);
+        let mut lost = 0;
+        for burst in [1, 2, 17, 200, 1, 40] {
+            let send = |net: &mut Network, n: u32| {
+                let payload = [&n.to_be_bytes()[..], &[7; 1_300]].concat();
+                net.with(A, |node, now| node.send(now, client, Some(SERVICE), &payload)).unwrap()
+            };
+            let next = |net: &mut Network| {
+                let number = |m: Vec<u8>| u32::from_be_bytes(m[..4].try_into().unwrap());
+                let taken = net.with(B, |node, now| node.recv(now, server, 10_000)).unwrap();
+                taken.ok().map(|message| number(message.payload))
+            };
+            let mut got = 0;
+            let mut n = 0;
+            while n < burst - 1 {
+                match send(&mut net, n) {
+                    Ok(_) => n += 1,
+                    Err(error) => {
+                        assert_eq!(error, SocketError::WouldBlock);
+                        let soon = net.now() + one_way;
+                        net.step(soon);
+                    }
+                }
+            }
+            let (sent, resent) = (net.now(), stats(&mut net, A).packets_resent);
+            net.conditions.loss_per_mille = 1000;
+            while send(&mut net, n).is_err() {
+                net.conditions.loss_per_mille = 0;
+                let soon = net.now() + one_way;
+                net.step(soon);
+                net.conditions.loss_per_mille = 1000;
+            }
+            net.conditions.loss_per_mille = 0;
+            let lost_at = net.now();
+            while got < burst {
+                match next(&mut net) {
+                    Some(number) => {
+                        assert_eq!(number, got);
+                        got += 1;
+                    }
+                    None => {
+                        assert!(net.now().since(sent) < Duration::from_secs(60));
+                        let soon = net.now() + Duration::from_micros(10);
+                        net.step(soon);
+                    }
+                }
+            }
+            let time = net.now().since(lost_at);
+            assert!(
+                time <= 3 * (2 * one_way) + Duration::from_millis(5),
+                "the last of {burst} at {one_way:?} took {time:?}"
+            );
+            lost += u32::from(stats(&mut net, A).packets_resent > resent);
+            net.run(Duration::from_secs(1));
+        }
+        // What found the window full left later, and was not lost.
+        assert!(lost >= 4, "only {lost} of 6 were lost");
+    }
 }
 
 #[test]

@@ -93,7 +93,10 @@ impl Link {
         }
         self.window.on_ack(released, self.tx.base(), full);
         self.probe_wait = self.tail_wait();
-        self.probe_at = (self.tx.len() > 0).then(|| now + self.probe_wait);
+        // Not later than for the last packet, had nothing been heard: it may be the one that is lost.
+        let by_now = now + self.probe_wait;
+        let by_then = self.probe_at.unwrap_or(by_now);
+        self.probe_at = (self.tx.len() > 0).then(|| by_then.min(by_now));
     }
 
     /// The peer misses `gap` packets after `ack`, and what the runs leave out.
