@@ -138,7 +138,7 @@ fn describe(errno: Errno) -> String {
         Errno::MFILE => "this program has its full number of sockets (tipcd --sockets-per-client)",
         Errno::USERS | Errno::DQUOT | Errno::NFILE | Errno::TOOMANYREFS => {
             let why = Refusal::from_errno(errno.raw_os_error());
-            return why.map_or_else(String::new, |why| format!("of the tipcd: {why} ({errno})"));
+            return why.map_or_else(String::new, |why| format!("{why} ({errno})"));
         }
         Errno::ISCONN => "the socket is connected already",
         Errno::NOTCONN => "the socket is not connected",

@@ -53,17 +53,17 @@ impl std::fmt::Display for Notice {
                 bearer.0
             ),
             Self::TurnedAway { who, why, count, largest_process, largest_user } => {
-                write!(f, "this tipcd has turned away {count}, last ")?;
+                write!(f, "programs turned away: {count}, the last of ")?;
                 match who {
                     Some(who) => write!(f, "process {} of user {}", who.pid, who.uid)?,
                     None => f.write_str("a process that the system does not name")?,
                 }
                 write!(f, ": {why}")?;
                 if let Some((pid, places)) = largest_process {
-                    write!(f, "; most places of a process has {pid}: {places}")?;
+                    write!(f, "; of all processes {pid} has most places: {places}")?;
                 }
                 if let Some((uid, places)) = largest_user {
-                    write!(f, "; most of a user has {uid}: {places}")?;
+                    write!(f, "; of all users {uid}: {places}")?;
                 }
                 Ok(())
             }
@@ -86,8 +86,8 @@ mod tests {
         };
         assert_eq!(
             notice.to_string(),
-            "this tipcd has turned away 3, last process 7 of user 1001: it has its full number of programs (tipcd --clients): end some, or start it \
-             with a higher number; most places of a process has 8: 16; most of a user has 1002: 700"
+            "programs turned away: 3, the last of process 7 of user 1001: all places of programs are taken (tipcd --clients): end some programs, \
+             or start the tipcd with a higher number; of all processes 8 has most places: 16; of all users 1002: 700"
         );
     }
 }

@@ -50,7 +50,7 @@ impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Places => {
-                "it has its full number of programs (tipcd --clients): end some, or start it with a higher number"
+                "all places of programs are taken (tipcd --clients): end some programs, or start the tipcd with a higher number"
             }
             Self::PlacesOfUser => {
                 "this user has the full share of one user (tipcd --clients-per-user): end some of the user's programs, or start the tipcd with a higher number"
@@ -59,7 +59,7 @@ impl std::fmt::Display for Refusal {
                 "this process has the full number of connections of one process (tipcd --clients-per-process), and needs one: close some"
             }
             Self::Descriptors => {
-                "it has no descriptors left but those kept for operators (RLIMIT_NOFILE, ulimit -n): close sockets, or start it with a higher limit"
+                "the tipcd has no descriptors left but those kept for operators (RLIMIT_NOFILE, ulimit -n): close sockets, or start it with a higher limit"
             }
             Self::InFlight => {
                 "too many descriptors are on their way to programs that do not receive them: accept what connects, read what was asked for, or end those programs"

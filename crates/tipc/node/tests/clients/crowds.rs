@@ -121,7 +121,7 @@ fn operators_are_heard_when_no_program_is_let_in() {
     let _held: Vec<_> = (0..3).map(|_| raw(&site)).collect();
     assert!(as_another(&site, "order", 0).contains("obeyed"));
     let said = as_another(&site, "open", 0);
-    assert!(said.contains("it has its full number of programs (tipcd --clients)"), "{said}");
+    assert!(said.contains("all places of programs are taken (tipcd --clients)"), "{said}");
     // Whoever sits in their places and says nothing gives way.
     let silent: Vec<_> = (0..10).map(|_| raw(&site)).collect();
     for _ in 0..3 {
