@@ -4,6 +4,7 @@
 mod crowds;
 mod down_lane;
 mod hostile;
+mod killed_sender;
 mod lane_attacks;
 mod lane_wakeups;
 mod lanes;

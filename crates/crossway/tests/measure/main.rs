@@ -1,15 +1,16 @@
 //! Whole runs through the program: what is written, what is left behind, what happens when somebody dies.
 
+mod interrupted;
+#[path = "../place/mod.rs"]
 mod place;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
-use std::time::Duration;
+use std::process::Output;
 
 use crossway_lab::record::{Record, Span, Status};
 use crossway_lab::records_io::read_records;
-use place::{Place, await_that, signal, state};
+use place::Place;
 
 fn assert_success(output: &Output) {
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -201,126 +202,6 @@ fn a_run_does_not_go_on_elsewhere_or_with_another_build() {
     assert_eq!(fs::read(run.join("results.jsonl")).unwrap(), results);
 }
 
-const LONG: &str = r#"
-[group.long]
-mechanisms = ["pipe", "uds-stream"]
-workload = ["throughput", "ping-pong"]
-size_bytes = 64
-placement = "unpinned"
-trials = 6
-warmup_ms = 20
-measure_ms = 60
-"#;
-
-#[test]
-fn a_killed_controller_leaves_nothing_and_its_run_goes_on() {
-    let place = Place::new(LONG);
-    let mut controller = place.start();
-    place.await_records(3);
-    controller.kill().unwrap();
-    controller.wait().unwrap();
-    await_that("a clean end", || place.leftovers().is_empty());
-    // A kill in mid-write tears the last line.
-    let results = place.run().join("results.jsonl");
-    let mut text = fs::read_to_string(&results).unwrap();
-    let whole = text.lines().count();
-    text.push_str("{\"schema\":1,\"ru");
-    fs::write(&results, text).unwrap();
-
-    let run = place.run();
-    let resumed = place.command(&["measure", "--resume", run.to_str().unwrap()]).output().unwrap();
-    assert_success(&resumed);
-    let records = place.records();
-    assert!(whole < records.len());
-    let mut keys: Vec<_> = records.iter().map(|r| (r.case.clone(), r.inputs.trial)).collect();
-    keys.sort();
-    keys.dedup();
-    assert_eq!((keys.len(), records.len()), (4 * 6, 4 * 6));
-    assert_eq!(place.leftovers(), Vec::<String>::new());
-}
-
-#[test]
-fn ctrl_c_ends_cleanly_with_what_there_is() {
-    for how in ["-INT", "-TERM"] {
-        let place = Place::new(LONG);
-        let controller = place.start();
-        place.await_records(2);
-        signal(controller.id() as i32, how);
-        let output = controller.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(130));
-        let records = place.records();
-        assert!(records.len() >= 2 && records.len() < 24);
-        assert!(records.iter().all(is_done));
-        assert_eq!(place.leftovers(), Vec::<String>::new());
-    }
-}
-
-#[test]
-fn a_killed_role_fails_its_trial_and_the_run_goes_on() {
-    let place = Place::new(LONG);
-    let controller = place.start();
-    place.await_records(1);
-    // While the controller is stopped, roles go until they need it: those that were told to close are gone then, the others sleep
-    // amid their trial.
-    let conductor = controller.id() as i32;
-    await_that("a role", || {
-        signal(conductor, "-STOP");
-        await_that("the stop", || state(conductor) == Some('T'));
-        let mut roles = Vec::new();
-        let mut looks = 0;
-        await_that("roles that wait", || {
-            let now = place.processes(|line| line.ends_with("role "));
-            let waits = now == roles && now.iter().all(|pid| state(*pid) == Some('S'));
-            looks = if waits { looks + 1 } else { 0 };
-            roles = now;
-            looks == 20
-        });
-        if let Some(pid) = roles.first() {
-            signal(*pid, "-KILL");
-        }
-        signal(conductor, "-CONT");
-        !roles.is_empty()
-    });
-    let output = controller.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "a failed trial is the answer no");
-    let records = place.records();
-    assert_eq!(records.len(), 24);
-    let failed: Vec<_> = records.iter().filter(|r| r.status == Status::Failed).collect();
-    assert_eq!(failed.len(), 1);
-    let reason = failed[0].reason.as_ref().unwrap();
-    assert!(reason.contains("was killed by signal 9"), "{reason}");
-    assert_eq!(place.leftovers(), Vec::<String>::new());
-}
-
-#[test]
-fn a_frozen_role_is_noticed_by_the_watchdog() {
-    let place = Place::new(
-        r#"
-[group.one]
-mechanisms = "pipe"
-workload = "ping-pong"
-size_bytes = 64
-placement = "unpinned"
-trials = 1
-warmup_ms = 10
-measure_ms = 3000
-"#,
-    );
-    let controller = place.start();
-    await_that("a role", || {
-        place.processes(|line| line.ends_with("role ")).first().is_some_and(|pid| {
-            Command::new("kill").args(["-STOP", &pid.to_string()]).status().unwrap().success()
-        })
-    });
-    let output = controller.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let records = place.records();
-    assert_eq!(records[0].status, Status::Failed);
-    let reason = records[0].reason.as_ref().unwrap();
-    assert!(reason.contains("did not answer within"), "{reason}");
-    assert_eq!(place.leftovers(), Vec::<String>::new());
-}
-
 #[test]
 fn every_mechanism_that_is_ready_passes_a_short_run() {
     let place = Place::new(
@@ -395,42 +276,6 @@ warmup_ms = 3
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2));
         assert!(stderr.contains(wanted), "{words}: {stderr}");
-    }
-}
-
-/// Whoever dies, and whenever: the controller, the reaper with it, in any phase of any mechanism.
-#[test]
-fn kills_at_any_moment_leave_nothing() {
-    let place = Place::new(
-        r#"
-[group.all]
-mechanisms = "local"
-workload = ["throughput", "ping-pong"]
-size_bytes = 64
-placement = "unpinned"
-trials = 5
-warmup_ms = 5
-measure_ms = 10
-"#,
-    );
-    for delay_ms in [30, 220, 410, 650, 1300] {
-        let mut controller = place.start();
-        await_that("the first lease", || !place.leftovers().is_empty());
-        std::thread::sleep(Duration::from_millis(delay_ms));
-        let with_reaper = delay_ms % 20 == 10;
-        if with_reaper {
-            // Nobody is left to clean up then: the next start does it.
-            for pid in place.processes(|line| line.contains(" reaper ")) {
-                let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
-            }
-        }
-        controller.kill().unwrap();
-        controller.wait().unwrap();
-        if with_reaper {
-            await_that("the roles' end", || place.processes(|_| true).is_empty());
-            assert_success(&place.measure(&["-f", "pipe/throughput", "-o", "next"]));
-        }
-        await_that("a clean end", || place.leftovers().is_empty());
     }
 }
 
