@@ -1,5 +1,6 @@
 //! SEQPACKET and STREAM: set-up, flow control, the ends of connections.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crossway_tipc_client::{
@@ -19,10 +20,16 @@ fn listening(site: &Site, kind: Kind) -> Socket {
 }
 
 /// Two ends of a connection, the connecting one first.
-fn pair(site: &Site, kind: Kind) -> (Socket, Socket) {
-    let listener = listening(site, kind);
+pub(crate) fn pair(site: &Site, kind: Kind) -> (Socket, Socket) {
+    // A closed listener stays bound as long as a process that another test has just forked holds it: each has a name of its own.
+    static NEXT: AtomicU32 = AtomicU32::new(2);
+    let instance = NEXT.fetch_add(1, Ordering::Relaxed);
+    let listener = site.socket(kind);
+    listener.listen().unwrap();
+    listener.bind(ServiceRange::single(1000, instance), Scope::Cluster).unwrap();
     let client = site.socket(kind);
-    assert_eq!(client.connect(Some(SERVICE), Patience::Now), Err(Errno::INPROGRESS));
+    let service = Address::service(1000, instance);
+    assert_eq!(client.connect(Some(service), Patience::Now), Err(Errno::INPROGRESS));
     let (server, from) = listener.accept(soon()).unwrap();
     assert_eq!(from, client.local_address().unwrap());
     until("the answer", || is_writable(&client));

@@ -6,6 +6,7 @@ use crossway_tipc_client::{
     Address, Errno, ErrorCode, Event, Kind, Patience, Scope, ServiceRange, Socket,
 };
 
+use crate::connections::pair;
 use crate::site::{Site, is_readable, is_writable, soon, until};
 
 const BOTH: [Kind; 2] = [Kind::Seqpacket, Kind::Stream];
@@ -23,7 +24,8 @@ fn listening(site: &Site, kind: Kind) -> Socket {
     socket
 }
 
-fn pair(site: &Site, kind: Kind) -> (Socket, Socket) {
+/// Two ends of a connection that was made through [`NAMED`], which must be the site's only ones.
+fn named_pair(site: &Site, kind: Kind) -> (Socket, Socket) {
     let listener = listening(site, kind);
     let client = site.socket(kind);
     assert_eq!(client.connect(Some(SERVICE), Patience::Now), Err(Errno::INPROGRESS));
@@ -98,9 +100,9 @@ fn a_reset_is_told_by_every_plain_receive() {
 
 #[test]
 fn connections_tell_the_service_they_were_made_through() {
-    let site = Site::lone();
     for kind in BOTH {
-        let (client, server) = pair(&site, kind);
+        let site = Site::lone();
+        let (client, server) = named_pair(&site, kind);
         let mut buf = [0; 16];
         for (from, to) in [(&client, &server), (&server, &client)] {
             from.send(b"x", None, soon()).unwrap();

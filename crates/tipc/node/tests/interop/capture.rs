@@ -52,6 +52,8 @@ impl Capture {
             // joins them joins those of different messages as soon as the capture misses one, as it does on a busy machine and
             // where a device goes down, and calls the outcome malformed.
             let alone = ["-o", "tipc.defragment:FALSE"].map(OsStr::new);
+            // A bundle may have as many messages as tshark takes levels of a packet, which it would call a fault of its dissector.
+            let deep = ["-o", "gui.max_tree_depth:5000"].map(OsStr::new);
             let args = [
                 OsStr::new("-r"),
                 file,
@@ -61,6 +63,8 @@ impl Capture {
                 second[1],
                 alone[0],
                 alone[1],
+                deep[0],
+                deep[1],
             ];
             let out = Command::new("tshark")
                 .args(args)
