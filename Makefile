@@ -18,6 +18,7 @@ EXAMPLES = $(DESTDIR)$(PREFIX)/share/doc/crossway/examples
 BASH     = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 ZSH      = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 FISH     = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+SHARE    = $(DESTDIR)$(PREFIX)/share/crossway/contenders
 UNITS    = $(DESTDIR)$(PREFIX)/lib/systemd/system
 ABI      = $(shell sed -n 's/^const ABI: u32 = \(.*\);/\1/p' crates/tipc/capi/build.rs)
 VERSION  = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
@@ -52,27 +53,33 @@ loom:
 bench:
 	scripts/setup.sh bench
 	$(CARGO) bench --locked -p crossway --bench ratios
+	$(CARGO) bench --locked -p crossway-channel --bench overhead
 	$(CARGO) bench --locked -p crossway-tipc-proto --bench names
 	$(CARGO) bench --locked -p crossway-tipc-node --bench goodput
 	$(CARGO) bench --locked -p crossway-tipc-node --bench failover
 
 install: build
-	$(CARGO) build --release --locked -p crossway-tipc-node -p crossway-tipc-capi -p crossway-tipc-preload
+	$(CARGO) build --release --locked -p crossway-tipc-node -p crossway-tipc-capi -p crossway-tipc-preload -p crossway-linx-capi
 	$(MAKE) install-built
 
 # What is built already in $(BUILT), without building: packagers and the test of this use it.
 install-built:
-	install -d $(BIN) $(MAN) $(LIB)/pkgconfig $(INCLUDE) $(EXAMPLES) $(BASH) $(ZSH) $(FISH) $(UNITS)
+	install -d $(BIN) $(MAN) $(LIB)/pkgconfig $(INCLUDE) $(EXAMPLES) $(BASH) $(ZSH) $(FISH) $(UNITS) $(SHARE)
 	install -m755 $(BUILT)/crossway $(BUILT)/tipcd $(BIN)
 	install -m755 $(BUILT)/libcrossway_tipc.so $(LIB)/libcrossway_tipc.so.$(VERSION)
 	ln -sf libcrossway_tipc.so.$(VERSION) $(LIB)/libcrossway_tipc.so.$(ABI)
 	ln -sf libcrossway_tipc.so.$(ABI) $(LIB)/libcrossway_tipc.so
 	install -m644 $(BUILT)/libcrossway_tipc.a $(LIB)
 	install -m755 $(BUILT)/libcrossway_tipc_preload.so $(LIB)
-	install -m644 crates/tipc/capi/include/crossway_tipc.h $(INCLUDE)
+	install -m755 $(BUILT)/libcrossway_linx.so $(LIB)/libcrossway_linx.so.$(VERSION)
+	ln -sf libcrossway_linx.so.$(VERSION) $(LIB)/libcrossway_linx.so.$(ABI)
+	ln -sf libcrossway_linx.so.$(ABI) $(LIB)/libcrossway_linx.so
+	install -m644 crates/tipc/capi/include/crossway_tipc.h crates/linx/capi/include/linx.h $(INCLUDE)
 	install -m644 crates/tipc/capi/examples/echo.c $(EXAMPLES)
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/tipc/capi/crossway-tipc.pc.in > $(LIB)/pkgconfig/crossway-tipc.pc
 	sed 's|@PREFIX@|$(PREFIX)|' crates/tipc/node/tipcd.service.in > $(UNITS)/tipcd.service
+	install -m644 contenders/*.toml contenders/*.c contenders/*.py contenders/*.go $(SHARE)
+	sed 's|@PREFIX@|$(PREFIX)|' crates/linx/crossway-linx.service.in > $(UNITS)/crossway-linx.service
 	$(BUILT)/crossway man $(MAN)
 	echo '.so man1/crossway-tipcd.1' > $(MAN)/tipcd.1
 	$(BUILT)/crossway completions bash > $(BASH)/crossway
@@ -83,10 +90,12 @@ uninstall:
 	rm -f $(BIN)/crossway $(BIN)/tipcd
 	rm -f $(LIB)/libcrossway_tipc.a $(LIB)/libcrossway_tipc.so $(LIB)/libcrossway_tipc.so.$(ABI) $(LIB)/libcrossway_tipc.so.$(VERSION)
 	rm -f $(LIB)/libcrossway_tipc_preload.so
+	rm -f $(LIB)/libcrossway_linx.so $(LIB)/libcrossway_linx.so.$(ABI) $(LIB)/libcrossway_linx.so.$(VERSION)
+	rm -f $(INCLUDE)/linx.h $(UNITS)/crossway-linx.service
 	rm -f $(LIB)/pkgconfig/crossway-tipc.pc $(INCLUDE)/crossway_tipc.h $(UNITS)/tipcd.service
 	rm -f $(MAN)/crossway.1 $(MAN)/crossway-*.1 $(MAN)/tipcd.1
 	rm -f $(BASH)/crossway $(ZSH)/_crossway $(FISH)/crossway.fish
-	rm -rf $(DESTDIR)$(PREFIX)/share/doc/crossway
+	rm -rf $(DESTDIR)$(PREFIX)/share/doc/crossway $(DESTDIR)$(PREFIX)/share/crossway
 
 clean:
 	$(CARGO) clean

@@ -3,12 +3,12 @@
 
 use std::process::ExitCode;
 
-use crossway_netlab::play_guest_part;
+use crossway_netlab::run_guest_subcommand;
 use crossway_tipc_node::{TipcdOptions, run_tipcd};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(exit) = play_guest_part(&words) {
+    if let Some(exit) = run_guest_subcommand(&words) {
         return exit;
     }
     let parts: Vec<&str> = words.iter().map(String::as_str).collect();

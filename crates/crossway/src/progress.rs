@@ -1,40 +1,89 @@
-//! The progress bar. It is drawn between trials only: drawing during one would be measured, too.
+//! How far a run is. A bar on a terminal, a line now and then elsewhere; both between trials only, since writing during one would
+//! be measured, too.
 
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use crossway_lab::estimate::human;
 use crossway_lab::preflight::Severity;
-use crossway_lab::record::Status;
-use crossway_lab::run::Event;
+use crossway_lab::record::{Record, Span, Status};
+use crossway_lab::run::RunEvent;
+use crossway_report::units::Quantity;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::ui::Ui;
 
+/// Between two lines where there is no terminal.
+const EVERY: Duration = Duration::from_secs(10);
+
 /// Shows a run's events on standard error.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
+    lines: Option<Lines>,
     quiet: bool,
     colour: bool,
-    failed: u64,
+    verbose: bool,
+    terminal: bool,
+}
+
+/// Progress as lines, for a log file or a pipe.
+struct Lines {
+    trials: u64,
+    over: u64,
+    begun: Instant,
+    last: Instant,
+}
+
+impl Lines {
+    fn new(trials: u64) -> Self {
+        let now = Instant::now();
+        Lines { trials, over: 0, begun: now, last: now }
+    }
+
+    /// Counts a trial; the line that is due, if one is.
+    fn count(&mut self, every: Duration) -> Option<String> {
+        self.over += 1;
+        if self.last.elapsed() < every || self.over == self.trials {
+            return None;
+        }
+        self.last = Instant::now();
+        let left = self.trials.saturating_sub(self.over);
+        let left_ms = self.begun.elapsed().as_millis() as u64 * left / self.over;
+        Some(format!("{} of {} trials, about {} left", self.over, self.trials, human(left_ms)))
+    }
 }
 
 impl Progress {
     pub(crate) fn new(ui: &Ui, quiet: bool) -> Self {
-        Progress { bar: None, quiet, colour: ui.colour_stderr, failed: 0 }
+        Progress {
+            bar: None,
+            lines: None,
+            quiet,
+            colour: ui.colour_stderr,
+            verbose: ui.verbose > 0,
+            terminal: std::io::stderr().is_terminal(),
+        }
     }
 
-    pub(crate) fn show(&mut self, event: &Event<'_>) {
+    pub(crate) fn show(&mut self, event: &RunEvent<'_>) {
         if self.quiet {
             return;
         }
         match event {
-            Event::Limits { what } => {
-                let spinner = self.bar.get_or_insert_with(ProgressBar::new_spinner);
-                spinner.set_message(format!("limits of this machine: {what}"));
-                spinner.tick();
+            RunEvent::Limits { what } => {
+                if self.terminal {
+                    let spinner = self.bar.get_or_insert_with(ProgressBar::new_spinner);
+                    spinner.set_message(format!("limits of this machine: {what}"));
+                    spinner.tick();
+                } else if self.verbose {
+                    eprintln!("limits of this machine: {what}");
+                }
             }
-            Event::Testbed { testbed } => {
+            RunEvent::Testbed { testbed } => {
                 self.finish();
                 eprintln!("setting up testbed {} ({})", testbed.name, testbed.kind.name());
             }
-            Event::Hosts { testbed, hosts, one_clock } => {
+            RunEvent::Hosts { testbed, hosts, one_clock } => {
                 for host in *hosts {
                     eprintln!(
                         "  host '{}': Linux {}, reached by {}",
@@ -43,40 +92,58 @@ impl Progress {
                 }
                 if !one_clock {
                     eprintln!(
-                        "  clocks of {} are not compared: no one-way latencies; rates are the receiver's own",
+                        "  the hosts of {} have different clocks: no one-way latencies, and rates are the receiver's own",
                         testbed.name
                     );
                 }
             }
-            Event::NoTestbed { testbed, why } => {
+            RunEvent::NoTestbed { testbed, why } => {
                 eprintln!("testbed {} is left out: {why}", testbed.name);
             }
-            Event::Begin { folder, trials, findings } => {
+            RunEvent::Begin { folder, trials, expected_ms, findings } => {
                 self.finish();
                 for finding in findings.iter().filter(|f| f.severity > Severity::Note) {
                     eprintln!("{}: {}; {}", finding.about, finding.what, finding.next_step);
                 }
-                eprintln!("{trials} trials into {}", folder.dir().display());
-                self.bar = Some(bar(*trials as u64, self.colour));
+                let count = if *trials == 1 { "1 trial" } else { &format!("{trials} trials") };
+                eprintln!(
+                    "{count}, about {}; records go to {}",
+                    human(*expected_ms),
+                    folder.dir().display()
+                );
+                if self.terminal {
+                    self.bar = Some(bar(*trials as u64, self.colour));
+                } else {
+                    self.lines = Some(Lines::new(*trials as u64));
+                }
             }
-            Event::Trial { case, .. } => {
+            RunEvent::Trial { case, .. } => {
                 if let Some(bar) = &self.bar {
                     bar.set_message(case.full_id());
                     bar.tick();
                 }
             }
-            Event::Written { record } => {
-                let Some(bar) = &self.bar else { return };
-                if record.status == Status::Failed {
-                    self.failed += 1;
-                    let reason = record.reason.as_deref().unwrap_or("no reason");
-                    bar.suspend(|| eprintln!("failed: {}/{}: {reason}", record.group, record.case));
-                }
-                let ran = record.status != Status::Skipped || record.inputs.order > 0;
-                if ran {
-                    bar.inc(1);
-                }
+            RunEvent::Written { record } => self.written(record),
+        }
+    }
+
+    fn written(&mut self, record: &Record) {
+        let skipped_before = record.status == Status::Skipped && record.inputs.order == 0;
+        if record.status == Status::Failed || self.verbose && !skipped_before {
+            let line = outcome(record);
+            match &self.bar {
+                Some(bar) => bar.suspend(|| eprintln!("{line}")),
+                None => eprintln!("{line}"),
             }
+        }
+        if skipped_before {
+            return;
+        }
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+        }
+        if let Some(line) = self.lines.as_mut().and_then(|lines| lines.count(EVERY)) {
+            eprintln!("{line}");
         }
     }
 
@@ -85,6 +152,33 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+/// A trial in one line: its case, how it ended, and its figure or the reason why it has none.
+fn outcome(record: &Record) -> String {
+    let status = match record.status {
+        Status::Ok => "ok",
+        Status::Degraded => "degraded",
+        Status::Failed => "failed",
+        Status::Skipped => "skipped",
+    };
+    let mut line = format!("{status}: {}/{}", record.group, record.case);
+    if record.inputs.trials > 1 {
+        line.push_str(&format!(", trial {}", record.inputs.trial + 1));
+    }
+    let figure = record
+        .latency_ns
+        .iter()
+        .find(|latency| matches!(latency.span, Span::RoundTrip | Span::OneWay))
+        .map(|latency| format!("p50 {}", Quantity::Duration.show(latency.p50 as f64)))
+        .or_else(|| record.throughput.map(|t| Quantity::MessageRate.show(t.msgs_per_s)));
+    if let Some(figure) = figure {
+        line.push_str(&format!(": {figure}"));
+    }
+    if let Some(reason) = &record.reason {
+        line.push_str(&format!(": {reason}"));
+    }
+    line
 }
 
 fn bar(trials: u64, colour: bool) -> ProgressBar {
@@ -98,4 +192,20 @@ fn bar(trials: u64, colour: bool) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(trials), ProgressDrawTarget::stderr());
     bar.set_style(style);
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_far_the_run_is_only_when_one_is_due() {
+        let mut lines = Lines::new(4);
+        assert_eq!(lines.count(EVERY), None);
+        let line = lines.count(Duration::ZERO).unwrap();
+        assert!(line.starts_with("2 of 4 trials, about"), "{line}");
+        assert!(lines.count(Duration::ZERO).is_some());
+        // The last one is followed by the report.
+        assert_eq!(lines.count(Duration::ZERO), None);
+    }
 }

@@ -23,17 +23,22 @@ fn said(words: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
+/// A name that no guest or network of another test program on this machine has.
+fn own(name: &str) -> String {
+    format!("{name}{:x}", std::process::id())
+}
+
 /// Takes down what it names when dropped, also when a test fails.
-struct Up(&'static str, &'static str);
+struct Up(&'static str, String);
 
 impl Drop for Up {
     fn drop(&mut self) {
-        crossway(&[self.0, "down", self.1]);
+        crossway(&[self.0, "down", &self.1]);
     }
 }
 
 /// Boots a guest, or `None` with the reason on standard error where this machine cannot.
-fn boot(name: &'static str, more: &[&str]) -> Option<Up> {
+fn boot(name: &str, more: &[&str]) -> Option<Up> {
     let output = crossway(&[&["guest", "up", name], more].concat());
     let errors = errors(&output);
     if errors.contains("needs root") || errors.contains("was not found; install it") {
@@ -41,7 +46,7 @@ fn boot(name: &'static str, more: &[&str]) -> Option<Up> {
         return None;
     }
     assert!(output.status.success(), "{errors}");
-    Some(Up("guest", name))
+    Some(Up("guest", name.to_owned()))
 }
 
 fn exec(name: &str, script: &str) -> Output {
@@ -94,21 +99,25 @@ fn noise(count: usize) -> Vec<u8> {
 
 #[test]
 fn a_guest_runs_commands_and_leaves_the_host_alone() {
-    let Some(guest) = boot("tg1", &[]) else { return };
+    let tg1 = own("tg1");
+    let Some(guest) = boot(&tg1, &[]) else { return };
     let listed = said(&["guest", "list", "--json"]);
     for module in ["tipc", "sctp", "ipv6"] {
         assert!(listed.contains(&format!("\"{module}\"")), "{listed}");
     }
     // Status, standard error and signals come through.
-    let output = exec("tg1", "lsmod; echo to-stderr >&2; exit 7");
+    let output = exec(&tg1, "lsmod; echo to-stderr >&2; exit 7");
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(errors(&output), "to-stderr\n");
     let modules = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(modules.contains("tipc") && modules.contains("sctp"), "{modules}");
-    assert_eq!(exec("tg1", "kill -9 $$").status.code(), Some(137));
-    let output = crossway(&["guest", "exec", "tg1", "--", "no-such-program"]);
+    assert_eq!(exec(&tg1, "kill -9 $$").status.code(), Some(137));
+    let output = crossway(&["guest", "exec", &tg1, "--", "no-such-program"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(errors(&output).contains("running 'no-such-program' in guest 'tg1'"), "{output:?}");
+    assert!(
+        errors(&output).contains(&format!("running 'no-such-program' in guest '{tg1}'")),
+        "{output:?}"
+    );
 
     // What it writes stays in it, even if it goes for the host's tree.
     let mark = format!("/etc/crossway-guest-test-{}", std::process::id());
@@ -116,27 +125,31 @@ fn a_guest_runs_commands_and_leaves_the_host_alone() {
         "echo x >{mark} && cat {mark}; mount -t hostfs none /mnt -o / && echo x >/mnt{mark}; \
          echo x >/run/lower{mark}; touch /mnt/run/crossway/x"
     );
-    let output = exec("tg1", &script);
+    let output = exec(&tg1, &script);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "x\n");
     assert_eq!(errors(&output).matches("Read-only file system").count(), 3, "{output:?}");
     assert!(!Path::new(&mark).exists());
 
-    let output = crossway(&["guest", "up", "tg1"]);
-    assert!(errors(&output).contains("guest 'tg1' is already up"), "{output:?}");
+    let output = crossway(&["guest", "up", &tg1]);
+    assert!(errors(&output).contains(&format!("guest '{tg1}' is already up")), "{output:?}");
     assert_eq!(output.status.code(), Some(2));
     drop(guest);
-    assert!(processes(&["umid=tg1"]).is_empty() && processes(&["guest-keeper", "tg1"]).is_empty());
-    assert!(!Path::new("/run/crossway/guest/tg1").exists());
-    let output = crossway(&["guest", "exec", "tg1", "--", "true"]);
-    assert!(errors(&output).contains("there is no guest 'tg1'"), "{output:?}");
+    assert!(
+        processes(&[&format!("umid={tg1}")]).is_empty()
+            && processes(&["guest-keeper", &tg1]).is_empty()
+    );
+    assert!(!Path::new(&format!("/run/crossway/guest/{tg1}")).exists());
+    let output = crossway(&["guest", "exec", &tg1, "--", "true"]);
+    assert!(errors(&output).contains(&format!("there is no guest '{tg1}'")), "{output:?}");
 }
 
 #[test]
 fn a_command_s_streams_carry_every_byte_both_ways_and_side_by_side() {
-    let Some(_guest) = boot("tg2", &[]) else { return };
+    let tg2 = own("tg2");
+    let Some(_guest) = boot(&tg2, &[]) else { return };
     let bytes = noise(1 << 20);
     let mut copier = Command::new(CROSSWAY)
-        .args(["guest", "exec", "tg2", "--", "cat"])
+        .args(["guest", "exec", &tg2, "--", "cat"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -146,7 +159,7 @@ fn a_command_s_streams_carry_every_byte_both_ways_and_side_by_side() {
     let writer = std::thread::spawn(move || input.write_all(&sent));
     // Another command works while this one's stream is not read at all.
     let digest = "md5sum | cut -d' ' -f1";
-    assert_eq!(exec("tg2", &format!("head -c 1000000 /dev/zero | {digest}")).stdout, {
+    assert_eq!(exec(&tg2, &format!("head -c 1000000 /dev/zero | {digest}")).stdout, {
         let script = format!("head -c 1000000 /dev/zero | {digest}");
         Command::new("sh").args(["-c", &script]).output().unwrap().stdout
     });
@@ -157,14 +170,12 @@ fn a_command_s_streams_carry_every_byte_both_ways_and_side_by_side() {
     assert!(back == bytes, "{} of {} bytes came back, or others", back.len(), bytes.len());
 
     // A reader that stops ends the writer; a caller that is killed takes its command along.
-    let script = format!("{CROSSWAY} guest exec tg2 -- yes | head -n 1");
+    let script = format!("{CROSSWAY} guest exec {tg2} -- yes | head -n 1");
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert_eq!(output.stdout, b"y\n");
-    let mut sleeper = Command::new(CROSSWAY)
-        .args(["guest", "exec", "tg2", "--", "sleep", "987"])
-        .spawn()
-        .unwrap();
-    let sleeps = || !exec("tg2", "pgrep -x -f 'sleep 987'").stdout.is_empty();
+    let mut sleeper =
+        Command::new(CROSSWAY).args(["guest", "exec", &tg2, "--", "sleep", "987"]).spawn().unwrap();
+    let sleeps = || !exec(&tg2, "pgrep -x -f 'sleep 987'").stdout.is_empty();
     await_true("the command runs", sleeps);
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
@@ -173,8 +184,9 @@ fn a_command_s_streams_carry_every_byte_both_ways_and_side_by_side() {
 
 #[test]
 fn two_guests_and_a_namespace_share_a_link() {
+    let [tgn, tga, tgb] = ["t", "tga", "tgb"].map(own);
     let made = crossway(&[
-        "net", "up", "--name", "tgn", "--guests", "a,b", "--hosts", "h", "--rate", "1gbit",
+        "net", "up", "--name", &tgn, "--guests", "a,b", "--hosts", "h", "--rate", "1gbit",
     ]);
     if !made.status.success() {
         let why = errors(&made);
@@ -182,20 +194,20 @@ fn two_guests_and_a_namespace_share_a_link() {
         eprintln!("SKIP two guests: {why}");
         return;
     }
-    let _network = Up("net", "tgn");
+    let _network = Up("net", tgn.clone());
     let (a, b) = std::thread::scope(|s| {
-        let a = s.spawn(|| boot("tga", &["--net", "tgn/a"]));
-        let b = s.spawn(|| boot("tgb", &["--net", "tgn/b"]));
+        let a = s.spawn(|| boot(&tga, &["--net", &format!("{tgn}/a")]));
+        let b = s.spawn(|| boot(&tgb, &["--net", &format!("{tgn}/b")]));
         (a.join().unwrap(), b.join().unwrap())
     });
     let (Some(_a), Some(_b)) = (a, b) else { return };
-    let output = crossway(&["guest", "up", "tgh", "--net", "tgn/h"]);
+    let output = crossway(&["guest", "up", "tgh", "--net", &format!("{tgn}/h")]);
     assert!(errors(&output).contains("this host is a namespace"), "{output:?}");
-    for guest in ["tga", "tgb"] {
+    for guest in [&tga, &tgb] {
         let bearer = exec(guest, "tipc bearer enable media eth device eth0");
         assert!(bearer.status.success(), "{}", errors(&bearer));
     }
-    let nodes = || String::from_utf8(exec("tga", "tipc node list").stdout).unwrap();
+    let nodes = || String::from_utf8(exec(&tga, "tipc node list").stdout).unwrap();
     await_true("tga sees tgb's TIPC node", || nodes().lines().any(|l| l.ends_with("up")));
     // A name published in one kernel, a message to it from the other, over the wire.
     let server = "import socket as s
@@ -204,13 +216,13 @@ print('bound',flush=True); print(r.recv(100).decode(),flush=True)";
     let client = "import socket as s
 s.socket(s.AF_TIPC,s.SOCK_RDM).sendto(b'over tipc',(s.TIPC_ADDR_NAME,18888,7,0,s.TIPC_CLUSTER_SCOPE))";
     let mut receiver = Command::new(CROSSWAY)
-        .args(["guest", "exec", "tgb", "--", "python3", "-c", server])
+        .args(["guest", "exec", &tgb, "--", "python3", "-c", server])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let published = || exec("tga", "tipc nametable show").stdout;
+    let published = || exec(&tga, "tipc nametable show").stdout;
     await_true("tga knows the name", || String::from_utf8_lossy(&published()).contains("18888"));
-    said(&["guest", "exec", "tga", "--", "python3", "-c", client]);
+    said(&["guest", "exec", &tga, "--", "python3", "-c", client]);
     let mut heard = String::new();
     receiver.stdout.take().unwrap().read_to_string(&mut heard).unwrap();
     assert_eq!(heard, "bound\nover tipc\n");
@@ -218,57 +230,61 @@ s.socket(s.AF_TIPC,s.SOCK_RDM).sendto(b'over tipc',(s.TIPC_ADDR_NAME,18888,7,0,s
 
     // A namespace on the same switch, and a guest that is killed amid a command.
     let reach = "import socket; socket.create_connection(('10.77.0.3',1),120)";
-    let output = crossway(&["net", "exec", "tgn/h", "--", "python3", "-c", reach]);
+    let output = crossway(&["net", "exec", &format!("{tgn}/h"), "--", "python3", "-c", reach]);
     assert!(errors(&output).contains("ConnectionRefused"), "tgb answers: {output:?}");
     let sleeper = Command::new(CROSSWAY)
-        .args(["guest", "exec", "tgb", "--", "sleep", "600"])
+        .args(["guest", "exec", &tgb, "--", "sleep", "600"])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    await_true("the command runs", || !exec("tgb", "pgrep -x sleep").stdout.is_empty());
+    await_true("the command runs", || !exec(&tgb, "pgrep -x sleep").stdout.is_empty());
     // Of the processes with this name the kernel is the one that is no other's child; the others are its helpers and its
     // processes' memory. Process ids say nothing of age: they wrap.
-    let all = processes(&["umid=tgb"]);
+    let all = processes(&[&format!("umid={tgb}")]);
     let kernel = *all.iter().find(|pid| !all.contains(&parent(**pid))).expect("tgb's kernel");
     assert!(Command::new("kill").args(["-9", &kernel.to_string()]).status().unwrap().success());
     let output = sleeper.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(errors(&output).contains("guest 'tgb' ended"), "{output:?}");
+    assert!(errors(&output).contains(&format!("guest '{tgb}' ended")), "{output:?}");
     await_true("nothing of tgb is left", || {
-        processes(&["umid=tgb"]).is_empty()
-            && processes(&["guest-keeper", "tgb"]).is_empty()
-            && !Path::new("/run/crossway/guest/tgb").exists()
+        processes(&[&format!("umid={tgb}")]).is_empty()
+            && processes(&["guest-keeper", &tgb]).is_empty()
+            && !Path::new(&format!("/run/crossway/guest/{tgb}")).exists()
     });
-    assert!(!said(&["guest", "list"]).contains("tgb"));
+    assert!(!said(&["guest", "list"]).contains(&tgb));
 }
 
 #[test]
 fn one_guest_holds_two_hosts_and_a_killed_keeper_leaves_nothing() {
-    let Some(_guest) = boot("tg3", &["--memory", "192"]) else { return };
+    let tg3 = own("tg3");
+    let Some(_guest) = boot(&tg3, &["--memory", "192"]) else { return };
     let script = format!(
         "{CROSSWAY} net up --name in --hosts x,y --rate 100mbit --delay 1ms >/dev/null && \
          {CROSSWAY} net exec in/x -- python3 -c \"import socket; socket.create_connection(('10.77.0.2',1),120)\" \
          2>&1 | tail -n 1; {CROSSWAY} net list"
     );
-    let output = exec("tg3", &script);
+    let output = exec(&tg3, &script);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.starts_with("ConnectionRefusedError"), "{output:?}");
     assert!(text.contains("impaired by netem"), "this guest's kernel has netem: {output:?}");
     assert!(!said(&["net", "list"]).contains("in/x"), "the guest's network is its own");
 
-    let keeper = processes(&["guest-keeper", "tg3"]);
+    let keeper = processes(&["guest-keeper", &tg3]);
     let [keeper] = keeper[..] else { panic!("one keeper, not {keeper:?}") };
     assert!(Command::new("kill").args(["-9", &keeper.to_string()]).status().unwrap().success());
-    await_true("its kernel dies with it", || processes(&["umid=tg3"]).is_empty());
-    assert!(!said(&["guest", "list"]).contains("tg3"));
-    assert!(!Path::new("/run/crossway/guest/tg3").exists(), "the next command has cleaned up");
+    await_true("its kernel dies with it", || processes(&[&format!("umid={tg3}")]).is_empty());
+    assert!(!said(&["guest", "list"]).contains(&tg3));
+    assert!(
+        !Path::new(&format!("/run/crossway/guest/{tg3}")).exists(),
+        "the next command has cleaned up"
+    );
 }
 
 #[test]
 fn a_guest_for_one_command_gives_its_status_and_the_legacy_state_works_too() {
     let output = Command::new(CROSSWAY)
         .args(["guest", "run", "--", "sh", "-c", "uname -s; echo $GLIBC_TUNABLES; exit 3"])
-        .env("CROSSWAY_GUEST_LEGACY_STATE", "1")
+        .env("CROSSWAY_GUEST_REGISTERS", "hidden")
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -292,12 +308,13 @@ fn a_guest_s_kernel_measures_every_mechanism_that_it_has() {
     // Several ticks of 10 ms long: a busy machine must not leave a window without a message.
     const PLAN: &str = "about = 'guest'\n[group.g]\nmechanisms = 'all'\nworkload = 'ping-pong'\n\
         size_bytes = [64]\nplacement = 'same-core'\ntrials = 1\nwarmup_ms = 10\nmeasure_ms = 80\n";
-    let Some(guest) = boot("tg4", &["--memory", "512"]) else { return };
+    let tg4 = own("tg4");
+    let Some(_guest) = boot(&tg4, &["--memory", "512"]) else { return };
     let script = format!(
         "cat > /run/plan.toml <<'END'\n{PLAN}END\n\
          {CROSSWAY} measure /run/plan.toml --out /run/o --json >&2; cat /run/o/*/results.jsonl"
     );
-    let output = exec(guest.1, &script);
+    let output = exec(&tg4, &script);
     assert!(output.status.success(), "{}", errors(&output));
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     let records: Vec<Record> =
@@ -320,4 +337,70 @@ fn a_guest_s_kernel_measures_every_mechanism_that_it_has() {
         let measured = |r: &&Record| r.mechanism == id && done(r);
         assert!(records.iter().any(|r| measured(&r)), "{id} was not measured");
     }
+}
+
+/// What runs in a guest without an environment takes the widest registers of the CPU.
+const WIDE: &str = "set -e; env -i /sbin/modprobe -q sch_fq; env -i python3 -c 'print(6 * 7)'; \
+    ip link add autoloaded type dummy; python3 -c 'import socket; \
+    socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132).listen(); print(\"listens\")'";
+
+fn boot_with(registers: &str, name: &str) -> Option<(Up, serde_json::Value)> {
+    let output = Command::new(CROSSWAY)
+        .args(["guest", "up", name, "--json"])
+        .env("CROSSWAY_GUEST_REGISTERS", registers)
+        .output()
+        .unwrap();
+    let errors = errors(&output);
+    if errors.contains("needs root") || errors.contains("was not found; install it") {
+        eprintln!("SKIP guests: {errors}");
+        return None;
+    }
+    assert!(output.status.success(), "{errors}");
+    let record = serde_json::from_slice(&output.stdout).unwrap();
+    Some((Up("guest", name.to_owned()), record))
+}
+
+#[test]
+fn programs_without_an_environment_keep_their_registers_also_with_amx() {
+    let tgr = own("tgr");
+    let Some((_guest, record)) = boot_with("emulated", &tgr) else { return };
+    if record["registers"] == "hidden" {
+        eprintln!("SKIP a guest on a CPU with AMX: the build had no C compiler; install gcc");
+        return;
+    }
+    assert_eq!(record["facts"]["string_functions"], serde_json::Value::Null, "{record}");
+    let output = exec(&tgr, WIDE);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "42\nlistens\n", "{output:?}");
+    assert!(output.status.success(), "{output:?}");
+    // This program itself finds wide registers at run time: checksums of the verification, the reader of JSON.
+    let plan = "about = 'guest'\n[group.g]\nmechanisms = ['uds-stream', 'sctp']\nplacement = 'same-core'\n\
+        workload = 'throughput'\nsize_bytes = 32768\ntrials = 1\nwarmup_ms = 10\nmeasure_ms = 80\n";
+    let script = format!(
+        "cat > /run/plan.toml <<'END'\n{plan}END\n\
+         env -i {CROSSWAY} measure /run/plan.toml --out /run/o >&2; cat /run/o/*/results.jsonl"
+    );
+    let output = exec(&tgr, &script);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let records: Vec<Record> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(records.len(), 2, "{}", String::from_utf8_lossy(&output.stderr));
+    for record in records {
+        assert!(matches!(record.status, Status::Ok | Status::Degraded), "{record:?}");
+        assert_eq!(record.counts.expect("counts").corrupt, 0, "{record:?}");
+    }
+}
+
+#[test]
+fn a_guest_that_loses_registers_says_so_and_still_listens_by_sctp() {
+    let tgl = own("tgl");
+    let Some((_guest, record)) = boot_with("hidden", &tgl) else { return };
+    let said = &record["facts"]["string_functions"];
+    let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+    if flags.contains(" avx2 ") {
+        assert!(said.is_string(), "AVX2 without a kernel that keeps it must show: {record}");
+    }
+    let listed = self::said(&["guest", "list", "--json"]);
+    assert!(listed.contains(&tgl), "{listed}");
+    let listen = "import socket; socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132).listen()";
+    let output = crossway(&["guest", "exec", &tgl, "--", "python3", "-c", listen]);
+    assert!(output.status.success(), "{output:?}");
 }

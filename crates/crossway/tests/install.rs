@@ -40,7 +40,7 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
     succeeds(
         Command::new(env!("CARGO"))
             .args(["build", "--quiet", "-p", "crossway-tipc-capi", "-p", "crossway-tipc-node"])
-            .args(["-p", "crossway-tipc-preload"])
+            .args(["-p", "crossway-tipc-preload", "-p", "crossway-linx-capi"])
             .current_dir(root()),
     );
     let built = assert_cmd::cargo::cargo_bin!("crossway").parent().unwrap();
@@ -72,6 +72,8 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
         let text = std::fs::read_to_string(at(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
         assert!(text.contains("tipcd"), "{path}");
     }
+    let declared = std::fs::read_to_string(at("share/crossway/contenders/pipe.toml")).unwrap();
+    assert!(declared.contains("[contender.pipe-c]"));
     let unit = std::fs::read_to_string(at("lib/systemd/system/tipcd.service")).unwrap();
     assert!(unit.contains(&format!("ExecStart={PREFIX}/bin/tipcd ")), "{unit}");
     succeeds(Command::new(at("bin/crossway")).arg("--version"));

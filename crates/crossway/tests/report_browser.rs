@@ -115,6 +115,36 @@ fn the_report_works_in_a_browser() {
         "[...document.querySelectorAll('#raw-table tbody tr')].every((r) => r.textContent.includes('posix-mq'))",
     );
 
+    // Tables use the width that is there, their first column stays in sight, and what is to be typed is set as such.
+    let wide = browser.open(&file, 1400, "light");
+    let fits = "[...document.querySelectorAll('#comparison details')].filter((d) => {
+        d.open = true;
+        const box = d.querySelector('.scroll');
+        return box.scrollWidth > box.clientWidth + 1;
+    }).map((d) => d.textContent.slice(0, 80) + d.querySelector('table').offsetWidth)";
+    assert_eq!(browser.eval(&wide, fits), json!([]), "the tables fit");
+    assert_eq!(
+        browser.eval(
+            &wide,
+            "getComputedStyle(document.querySelector('#comparison tbody th')).position"
+        ),
+        json!("sticky")
+    );
+    let ticks = "[...document.querySelectorAll('main p, main li, main td, main h1')].filter((e) => e.textContent.includes('`')).length";
+    assert_eq!(browser.eval(&wide, ticks), json!(0), "backticks are rendered");
+    let reasons = "getComputedStyle(document.querySelector('#troubles td.text')).textAlign";
+    assert!(
+        browser.eval(&wide, reasons) == json!("left")
+            || browser.eval(&wide, reasons) == json!("start")
+    );
+    // The value axis spans the data, not the limits that are drawn beside them.
+    let spans = "[...document.querySelectorAll('.plot')].filter((p) => p.layout && p.layout.yaxis.type === 'log' && p.layout.yaxis.range).map((p) => {
+        const ys = p.traces.filter((t) => t.series).flatMap((t) => t.y).filter((v) => v > 0).map(Math.log10);
+        const [low, high] = p.layout.yaxis.range;
+        return Math.max(Math.min(...ys) - low, high - Math.max(...ys)) / Math.max(1, Math.max(...ys) - Math.min(...ys));
+    }).filter((room) => room > 1)";
+    assert_eq!(browser.eval(&wide, spans), json!([]), "axes follow the data");
+
     // Dark where the system is dark.
     let page = browser.open(&file, 1280, "dark");
     assert!(browser.eval(&page, GROUND).as_f64() < Some(60.0), "dark");

@@ -12,6 +12,8 @@ const UNSAFE_HOMES: &[&str] = &[
     "crates/ring/src/",
     "crates/ring/tests/loom_",
     "crates/tipc/capi/src/ffi.rs",
+    "crates/channel/capi/src/ffi.rs",
+    "crates/linx/capi/src/ffi/",
     // Stands in the place of the C library's functions, so all that a program calls is C's.
     "crates/tipc/preload/src/ffi/",
 ];

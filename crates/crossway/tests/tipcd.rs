@@ -62,7 +62,7 @@ fn an_error_names_its_object_once_its_cause_and_the_next_step() {
     std::fs::write(&plain, "").unwrap();
     let here = at("tipcd.sock");
     for (args, object, next) in [
-        (&["--socket", &long][..], long.as_str(), "at most 107 octets"),
+        (&["--socket", &long][..], long.as_str(), "at most 107 bytes"),
         (&["--socket", &plain], &plain, "give another path"),
         (&["--socket", &none], &none, "make the directory"),
         (&["--socket", &here, "udp:192.0.2.77"], "udp:192.0.2.77", "an address of this host"),

@@ -12,7 +12,8 @@ use crate::control::Outcome;
 use crate::histogram;
 use crate::inputs::Workload;
 use crate::record::{
-    Cost, Counts, Latency, Pacing, Record, RoleMeters, ServerMeters, Span, Status, Throughput,
+    Cost, Counts, Latency, Lateness, Pacing, Record, RoleMeters, ServerMeters, Span, Status,
+    Throughput,
 };
 use crate::trial::{Brought, sender_wall_ns, wall_ns};
 
@@ -21,6 +22,9 @@ const TICK_NS: f64 = 500_000.0;
 
 /// CPU time of fewer ticks is not told: by chance it is some per cent off at this number, and anything below.
 const TICKS_PER_COST: f64 = 50.0;
+
+/// A paced trial that reached less than this share of its rate says nothing about that rate.
+const REACHED_SHARE: f64 = 0.99;
 
 /// Steal above this share of the roles' time spoils a figure.
 const STEAL_SHARE: f64 = 0.05;
@@ -33,7 +37,7 @@ pub(crate) fn enter(
     dir: &Path,
     name: &str,
 ) -> std::io::Result<()> {
-    let wall = wall_ns(&brought.cast, &brought.outcomes, brought.one_clock);
+    let wall = wall_ns(&brought.layout, &brought.outcomes, brought.one_clock);
     record.facts = brought.facts.clone();
     // What was read when the channel opened stays as it was then; what only traffic shows is added.
     for (name, value) in brought.outcomes.iter().flat_map(|o| &o.facts) {
@@ -72,7 +76,7 @@ pub(crate) fn enter(
         record.latency_ns = summaries(&histograms, brought.window.batch, &file);
     }
     let sender_wall_ns =
-        (!brought.one_clock).then(|| sender_wall_ns(&brought.cast, &brought.outcomes));
+        (!brought.one_clock).then(|| sender_wall_ns(&brought.layout, &brought.outcomes));
     // An interval that begins with the first receipt is that of the messages after it.
     let from_first_receipt = !brought.one_clock && sender_wall_ns != Some(wall);
     let share = match counts.received {
@@ -141,15 +145,15 @@ fn judge(caps: &Caps, counts: &Counts, outcomes: &[Outcome]) -> (Status, Option<
 }
 
 fn roles(brought: &Brought) -> Vec<RoleMeters> {
-    let cast = &brought.cast;
+    let layout = &brought.layout;
     brought
         .outcomes
         .iter()
         .enumerate()
         .map(|(role, outcome)| RoleMeters {
-            role: cast.name(role),
+            role: layout.name(role),
             host: brought.role_hosts[role].clone(),
-            cpu: cast.roles[role].cpu,
+            cpu: layout.roles[role].cpu,
             user_ns: outcome.user_ns,
             system_ns: outcome.system_ns,
             switches_voluntary: outcome.switches_voluntary,
@@ -213,7 +217,7 @@ fn summaries(histograms: &[(Span, Histogram<u64>)], batch: u32, file: &str) -> V
 
 fn pacing(record: &Record, outcomes: &[Outcome], counts: &Counts, wall_ns: u64) -> Option<Pacing> {
     let Workload::Paced { period_us, .. } = record.inputs.workload else { return None };
-    let seen = outcomes.iter().find_map(|o| o.pacing)?;
+    let seen = outcomes.iter().find_map(|o| o.pacing.as_ref())?;
     let size = record.inputs.size_bytes;
     let intended_ns = (seen.bursts * period_us).max(1) as f64 * 1e3;
     // The last burst's period belongs to the time that its bits have.
@@ -224,6 +228,10 @@ fn pacing(record: &Record, outcomes: &[Outcome], counts: &Counts, wall_ns: u64) 
         drift_ns: seen.drift_ns,
         intended_bits_per_s: (counts.sent * size * 8) as f64 * 1e9 / intended_ns,
         reached_bits_per_s: (counts.bytes * 8) as f64 * 1e9 / reached_ns,
+        lateness_ns: histogram::decode(&seen.lateness).filter(|h| !h.is_empty()).map(|h| {
+            let summary = histogram::summary(Span::OneWay, &h, 1, None);
+            Lateness { n: summary.n, p50: summary.p50, p99: summary.p99, max: summary.max }
+        }),
     })
 }
 
@@ -287,6 +295,20 @@ fn spoilers(record: &mut Record) {
         let lost = counts.sent - counts.received;
         record.warnings.push(format!("{lost} of {} messages were lost", counts.sent));
     }
+    if let Some(pacing) = record.pacing.filter(|_| record.status == Status::Ok)
+        && pacing.reached_share() < REACHED_SHARE
+    {
+        let message_bits = (record.inputs.size_bytes * 8).max(1) as f64;
+        record.status = Status::Degraded;
+        record.reason = Some(format!(
+            "the rate was not reached: {:.0} of {:.0} messages/s ({:.1} %)",
+            pacing.reached_bits_per_s / message_bits,
+            pacing.intended_bits_per_s / message_bits,
+            pacing.reached_share() * 100.0
+        ));
+        record.remedy =
+            Some("ask for a lower rate, or measure while the machine is idle".to_owned());
+    }
     // The same physical machine may take from several hosts: the worst one tells.
     let steal_ns = record.host_cpu.iter().map(|host| host.steal_ns).max().unwrap_or(0);
     let Some(throughput) = &record.throughput else { return };
@@ -316,6 +338,27 @@ mod tests {
         assert!((with_servers - roles_alone - 1_500.0).abs() < 1e-6, "{with_servers}");
         record.servers[1].cpu_ns = None;
         assert!(cost(&record, &counts).unwrap_err().contains("could not be read"));
+    }
+
+    #[test]
+    fn a_rate_that_was_not_reached_degrades_the_trial() {
+        let mut record = crate::samples::ping_pong("pipe", 64, 0, 5000, 1000.0);
+        let paced = |reached_share| Pacing {
+            bursts: 1000,
+            late_bursts: 0,
+            drift_ns: 0,
+            intended_bits_per_s: 20_000.0 * 512.0,
+            reached_bits_per_s: 20_000.0 * 512.0 * reached_share,
+            lateness_ns: None,
+        };
+        record.pacing = Some(paced(0.991));
+        spoilers(&mut record);
+        assert_eq!(record.status, Status::Ok);
+        record.pacing = Some(paced(0.79));
+        spoilers(&mut record);
+        assert_eq!(record.status, Status::Degraded);
+        let reason = record.reason.unwrap();
+        assert_eq!(reason, "the rate was not reached: 15800 of 20000 messages/s (79.0 %)");
     }
 
     #[test]

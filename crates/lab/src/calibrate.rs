@@ -7,8 +7,10 @@ use crossway_mech::Access;
 use crossway_sys::clock::Ticker;
 use crossway_sys::usage;
 
-use crate::payload::{Checker, Source};
-use crate::record::Calibration;
+use crate::line_buffer::LineBuffer;
+use crate::payload::{Checker, Source, write_in_place};
+use crate::record::{Calibration, HarnessCost};
+use crate::role_context::Samples;
 
 /// Long enough for a rate to a few parts in a million.
 const TICKER_TIME: Duration = Duration::from_millis(100);
@@ -43,8 +45,77 @@ pub fn calibrate() -> Instruments {
             cpu_clock_step_ns: usage::cpu_clock_step_ns().map(|ns| ns as f64),
             cache_line_before_ns: None,
             cache_line_after_ns: None,
+            ..Calibration::default()
         },
     }
+}
+
+/// What the harness costs per message of a case: measured with the case's own messages and no mechanism, within some milliseconds.
+pub fn harness(
+    ticker: &Ticker,
+    size: usize,
+    access: Access,
+    working_set_bytes: usize,
+) -> HarnessCost {
+    let mut scratch = LineBuffer::new(size.max(1), 1);
+    let hot = LineBuffer::new(size.max(1), 2);
+    let mut source = Source::new(size, 0, 1, working_set_bytes);
+    let mut checker = Checker::new(size, access, 0, 1);
+    // Copied as a mechanism would copy it, so that a message that lies cold costs here what it costs there.
+    let plain = least(|| {
+        per_message_ns(size, || {
+            scratch[..size].copy_from_slice(std::hint::black_box(&hot[..size]));
+            std::hint::black_box(&mut scratch);
+        })
+    });
+    let sender = match access {
+        Access::Copy => {
+            least(|| {
+                per_message_ns(size, || {
+                    scratch[..size].copy_from_slice(std::hint::black_box(source.next_message()));
+                    std::hint::black_box(&mut scratch);
+                })
+            }) - plain
+        }
+        Access::InPlace => least(|| {
+            per_message_ns(size, || {
+                let sequence = source.next_sequence();
+                write_in_place(std::hint::black_box(&mut scratch[..size]), sequence);
+            })
+        }),
+    };
+    let receiver = least(|| {
+        per_message_ns(size, || {
+            std::hint::black_box(checker.check(std::hint::black_box(&scratch[..size])));
+        })
+    });
+    let mut samples = Samples::default();
+    samples.prepare(READS);
+    let mut last = ticker.now();
+    let begin = last;
+    for _ in 0..READS {
+        let now = ticker.now();
+        samples.store(now.wrapping_sub(last));
+        last = now;
+    }
+    HarnessCost {
+        sender_ns_per_msg: sender.max(0.0),
+        receiver_ns_per_msg: receiver,
+        clock_ns_per_sample: ticker.ns_per_tick() * last.wrapping_sub(begin) as f64 / READS as f64,
+    }
+}
+
+/// Bytes that one measurement of [`harness`] passes over, and messages at most.
+const HARNESS_BYTES: usize = 1 << 20;
+const HARNESS_MESSAGES: usize = 2_000;
+
+fn per_message_ns(size: usize, mut one: impl FnMut()) -> f64 {
+    let messages = (HARNESS_BYTES / size.max(1)).clamp(2, HARNESS_MESSAGES);
+    let begin = std::time::Instant::now();
+    for _ in 0..messages {
+        one();
+    }
+    begin.elapsed().as_nanos() as f64 / messages as f64
 }
 
 /// Interruptions only add: the least of several is the cost itself.
@@ -75,7 +146,7 @@ fn step_ns(ticker: &Ticker) -> f64 {
         }
         let now = ticker.now();
         *seen.entry(now.wrapping_sub(last)).or_default() += 1;
-        // Again: entering the distance took time that is no distance between two reads.
+        // RebootPlan: entering the distance took time that is no distance between two reads.
         last = ticker.now();
     }
     ticker.ns_per_tick() * stride(&seen) as f64
@@ -128,6 +199,18 @@ mod tests {
         assert!(calibration.clock_read_ns > 0.0);
         assert!(calibration.clock_step_ns > 0.0);
         assert!(calibration.empty_loop_ns > 0.0);
+    }
+
+    #[test]
+    fn every_size_and_access_has_a_cost_of_the_harness() {
+        let ticker = Ticker::Monotonic;
+        for access in [Access::Copy, Access::InPlace] {
+            for size in [1, 64, 4096, 100_000] {
+                let cost = harness(&ticker, size, access, 1 << 20);
+                assert!(cost.receiver_ns_per_msg > 0.0 && cost.clock_ns_per_sample > 0.0);
+                assert!(cost.sender_ns_per_msg >= 0.0 && cost.sender_ns_per_msg.is_finite());
+            }
+        }
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! One cell of a plan's cross product, fully resolved.
 
-use crossway_mech::{Access, Boundaries, Caps, Wait, registry};
+use crossway_mech::{Access, Boundaries, Caps, Wait};
 use crossway_sys::topology::Topology;
 
+use crate::catalogue;
+use crate::contender;
 use crate::inputs::{Ends, Inputs, Load, Placement, Workload};
 use crate::pattern;
 use crate::payload::SEQUENCED_SIZE;
 use crate::placement::{self, Unplaceable};
 use crate::plan::{Group, PlacementAxis, Plan};
-use crate::testbed::{Kind, Site, Tipc};
+use crate::testbed::{Site, TestbedKind, Tipc};
 use crate::trial::timed;
 
 /// A case: what is measured in several trials.
@@ -75,20 +77,28 @@ fn placements(group: &Group, site: &Site, topology: &Topology) -> Vec<Placement>
     axis.iter().flat_map(|&axis| placement::expand(axis, topology)).collect()
 }
 
+/// Every size of a request with every size of a reply; a reply of the request's size is the default.
+fn sizes(group: &Group) -> impl Iterator<Item = (u64, Option<u64>)> {
+    group.sizes.iter().flat_map(|&size| {
+        group.replies.iter().map(move |reply| (size, reply.filter(|reply| *reply != size)))
+    })
+}
+
 fn expand_group(group: &Group, site: &Site, seed: u64, topology: &Topology, cases: &mut Vec<Case>) {
     for &load in &group.loads {
         for placement in placements(group, site, topology) {
             for &workload in &group.workloads {
-                for &size_bytes in &group.sizes {
+                for (size_bytes, reply_bytes) in sizes(group) {
                     for &mechanism in &group.mechanisms {
-                        let Some(entry) = registry::find(mechanism) else { continue };
-                        let caps = (entry.caps)();
+                        let Some(entry) = catalogue::find(mechanism) else { continue };
+                        let caps = entry.caps();
                         let base = Inputs {
                             testbed: site.testbed().map(|t| t.name.clone()),
                             ends: site.ends(),
                             testbed_spec: site.testbed().cloned(),
                             workload,
                             size_bytes,
+                            reply_bytes,
                             wait: Wait::Block,
                             access: Access::Copy,
                             placement,
@@ -158,7 +168,10 @@ fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unp
     let no = |why: &str, remedy: &str| {
         Some(Unplaceable { why: why.to_owned(), remedy: remedy.to_owned() })
     };
-    if testbed.kind == Kind::Hosts && testbed.hosts.is_empty() {
+    if catalogue::is_contender(mechanism) {
+        return no("contenders run on this machine, outside of testbeds", "testbed = \"local\"");
+    }
+    if testbed.kind == TestbedKind::Hosts && testbed.hosts.is_empty() {
         let why = format!("the testbed '{}' has no hosts", testbed.name);
         return no(&why, "name two on the command line: --hosts 'ssh a,ssh b'");
     }
@@ -168,11 +181,11 @@ fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unp
     if inputs.ends == Ends::Within {
         return None;
     }
-    if testbed.kind == Kind::Hosts && testbed.hosts.len() < 2 {
+    if testbed.kind == TestbedKind::Hosts && testbed.hosts.len() < 2 {
         return no("two hosts are needed", "name two: --hosts 'ssh a,ssh b'");
     }
     if mechanism.starts_with("tipc-node-")
-        && testbed.kind != Kind::Hosts
+        && testbed.kind != TestbedKind::Hosts
         && !testbed.tipc.contains(&Tipc::Node)
     {
         return no("no tipcd joins the testbed's hosts", "tipc = [\"node\"] in the testbed");
@@ -197,6 +210,18 @@ pub fn natural_wait(caps: &Caps) -> Wait {
 /// What the mechanism cannot do whatever the machine.
 fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceable> {
     let no = |why: String, remedy: &str| Some(Unplaceable { why, remedy: remedy.to_owned() });
+    if catalogue::is_contender(mechanism) {
+        if !contender::carries(inputs.workload) {
+            let why = format!("contenders do not do '{}'", inputs.workload.word());
+            return no(why, "workload = \"throughput\" or \"ping-pong\"");
+        }
+        if inputs.reply_bytes.is_some() {
+            return no("contenders answer with the same size".to_owned(), "no reply_bytes");
+        }
+        if matches!(inputs.wait, Wait::Hybrid { .. }) {
+            return no("contenders wait asleep or by spinning".to_owned(), "wait = \"block\"");
+        }
+    }
     match inputs.wait {
         Wait::Block if !caps.can_block => {
             return no("it cannot wait asleep".to_owned(), "wait = \"spin\"");
@@ -210,15 +235,19 @@ fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceab
         return no("it cannot be written in place".to_owned(), "access = \"copy\"");
     }
     if let Some(max) = caps.max_message
-        && inputs.size_bytes > max as u64
+        && inputs.largest_bytes() > max as u64
     {
-        let larger = registry::find(mechanism)
-            .and_then(|entry| (entry.remedy_for_size)(inputs.size_bytes as usize));
+        let larger = catalogue::find(mechanism)
+            .and_then(|entry| entry.remedy_for_size(inputs.largest_bytes() as usize));
         let remedy = larger.unwrap_or_else(|| "a smaller size".to_owned());
         return no(format!("its largest message here is {max} bytes"), &remedy);
     }
     if inputs.size_bytes == 0 && (caps.boundaries == Boundaries::Stream || !caps.carries_empty) {
         return no("it does not carry empty messages".to_owned(), "a size of at least 1 byte");
+    }
+    if inputs.reply_bytes.is_some() && inputs.workload != Workload::PingPong {
+        let why = "only round trips have replies of a size of their own".to_owned();
+        return no(why, "workload = \"ping-pong\", or no reply_bytes");
     }
     if inputs.workload == Workload::Exchange && !caps.reconnects {
         let why = "its channel cannot be connected again for each exchange";
@@ -248,6 +277,9 @@ fn id(mechanism: &str, inputs: &Inputs) -> String {
         },
         inputs.placement.word(),
     ];
+    if let Some(bytes) = inputs.reply_bytes {
+        parts.push(format!("reply{bytes}"));
+    }
     if inputs.access == Access::InPlace {
         parts.push("in-place".to_owned());
     }
@@ -266,7 +298,7 @@ fn id(mechanism: &str, inputs: &Inputs) -> String {
         if inputs.ends == Ends::Within {
             parts.push("within".to_owned());
         }
-        if testbed.kind == Kind::Hosts && !testbed.hosts.is_empty() {
+        if testbed.kind == TestbedKind::Hosts && !testbed.hosts.is_empty() {
             parts.push(testbed.label());
         }
     }

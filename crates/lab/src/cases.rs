@@ -17,7 +17,7 @@ pub struct CaseKey {
     fields: [(&'static str, String); FIELDS],
 }
 
-const FIELDS: usize = 13;
+const FIELDS: usize = 14;
 
 /// Names of the inputs that tell cases apart, in the order in which they are shown.
 pub const FIELD_NAMES: [&str; FIELDS] = [
@@ -27,6 +27,7 @@ pub const FIELD_NAMES: [&str; FIELDS] = [
     "mechanism",
     "workload",
     "size",
+    "reply",
     "wait",
     "access",
     "placement",
@@ -49,6 +50,7 @@ impl CaseKey {
             record.mechanism.clone(),
             inputs.workload.word(),
             inputs.size_bytes.to_string(),
+            bytes(inputs.reply_bytes),
             wait_name(&inputs.wait),
             match inputs.access {
                 crossway_mech::Access::Copy => "copy".to_owned(),
@@ -87,6 +89,7 @@ impl CaseKey {
             .filter(|(_, value)| !usual.contains(&value.as_str()))
             .map(|(name, value)| match *name {
                 "size" => format!("{value} B"),
+                "reply" => format!("reply {value} B"),
                 "socket-buffer" | "capacity" | "messages" | "load" => format!("{name} {value}"),
                 _ => value.clone(),
             })

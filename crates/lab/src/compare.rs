@@ -125,21 +125,21 @@ pub struct Comparison {
     pub b: Summary,
     /// Median of B over median of A.
     pub ratio: f64,
-    /// 95 % bootstrap interval of the ratio.
-    pub ratio_interval: Interval,
+    /// 95 % bootstrap interval of the ratio; null where a side has fewer than five trials.
+    pub ratio_interval: Option<Interval>,
     /// B's time over A's time, whichever way the figure counts: above 1 is slower.
     pub slowdown: f64,
-    /// 95 % bootstrap interval of the slowdown.
-    pub slowdown_interval: Interval,
+    /// 95 % bootstrap interval of the slowdown; null where the ratio's is.
+    pub slowdown_interval: Option<Interval>,
     /// Hodges and Lehmann's shift from A to B in the figure's unit.
     pub shift: f64,
     /// Cliff's delta of B against A: -1 when every trial of B has the smaller figure, 1 when every one has the larger.
     pub cliffs_delta: f64,
     /// Mann-Whitney's two-sided p.
     pub p: f64,
-    /// The largest difference that the interval of the slowdown has room for, either way: 0.08 is 8 %.
+    /// The largest difference that the interval of the slowdown has room for, either way: 0.08 is 8 %; null without an interval.
     #[serde(default)]
-    pub same_within: f64,
+    pub same_within: Option<f64>,
     /// How B does.
     pub verdict: Verdict,
     /// Why it is unclear, or what else to know.
@@ -163,7 +163,7 @@ impl Default for Terms {
 
 /// A whole comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct ComparisonReport {
     /// All figures of all matched cases.
     pub comparisons: Vec<Comparison>,
     /// Cases measured in A only.
@@ -176,7 +176,7 @@ pub struct Report {
     pub warnings: Vec<String>,
 }
 
-impl Report {
+impl ComparisonReport {
     /// How many figures got this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.comparisons.iter().filter(|c| c.verdict == verdict).count()
@@ -185,8 +185,8 @@ impl Report {
 
 /// Compares the trials that count of two sets of records. Inputs in `ignoring` may differ between the two sides (e.g. the
 /// mechanism, when two filters of one run are compared).
-pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -> Report {
-    let mut report = Report::default();
+pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -> ComparisonReport {
+    let mut report = ComparisonReport::default();
     let cases_a = cases::group(a.iter().copied());
     let cases_b = cases::group(b.iter().copied());
     let key = |case: &Case| case.key.clone().without(ignoring);
@@ -217,7 +217,13 @@ pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -
     report
 }
 
-fn compare_case(a: &Case, b: &Case, ignoring: &[&str], terms: &Terms, report: &mut Report) {
+fn compare_case(
+    a: &Case,
+    b: &Case,
+    ignoring: &[&str],
+    terms: &Terms,
+    report: &mut ComparisonReport,
+) {
     let label = if a.key == b.key {
         a.key.label()
     } else {
@@ -265,59 +271,23 @@ fn compare_figure(
     terms: &Terms,
 ) -> Option<Comparison> {
     let (a_summary, b_summary) = (Summary::of(a)?, Summary::of(b)?);
-    let ratio_interval = stats::ratio_interval(b, a, 0.95)?;
     let test = stats::mann_whitney(b, a)?;
     let ratio = b_summary.median / a_summary.median;
-    let (slowdown, slowdown_interval) = if figure.more_is_better() {
-        let inverse = Interval { low: 1.0 / ratio_interval.high, high: 1.0 / ratio_interval.low };
-        (1.0 / ratio, inverse)
-    } else {
-        (ratio, ratio_interval)
-    };
-    let mut note = None;
-    let margin = Interval { low: 1.0 / (1.0 + terms.same_within), high: 1.0 + terms.same_within };
-    let trials = a.len().min(b.len());
-    let same_within = if between.very_same {
-        0.0
-    } else {
-        (slowdown_interval.high - 1.0).max(1.0 / slowdown_interval.low - 1.0)
-    };
-    let verdict = if between.very_same {
-        note = Some("the very same trials on both sides".to_owned());
-        Verdict::Same
-    } else if trials < TRIALS_AT_LEAST {
-        note = Some(format!("{trials} trials are too few; take {TRIALS_AT_LEAST} or more"));
-        Verdict::Unclear
-    } else if let (Some(before), Some(after)) = between.cache_lines_ns
-        && cores_moved(before, after)
-    {
-        note = Some(format!(
-            "the cores moved in between: their cache-line round trip went from {before:.0} to {after:.0} ns; measure both again"
-        ));
-        Verdict::Unclear
-    } else if margin.contains(slowdown_interval.low) && margin.contains(slowdown_interval.high) {
-        Verdict::Same
-    } else if test.p < SIGNIFICANT && slowdown_interval.low > 1.0 {
-        Verdict::Slower
-    } else if test.p < SIGNIFICANT && slowdown_interval.high < 1.0 {
-        Verdict::Faster
-    } else if test.p >= SIGNIFICANT
-        && slowdown_interval.contains(1.0)
-        && same_within <= terms.unclear_beyond
-    {
-        Verdict::Same
-    } else {
-        if test.p >= SIGNIFICANT {
-            note = Some(format!(
-                "the trials leave room for a difference of {:.0} %",
-                same_within * 100.0
-            ));
-        }
-        Verdict::Unclear
-    };
+    let slowdown = if figure.more_is_better() { 1.0 / ratio } else { ratio };
+    let decided = stats::ratio_interval(b, a, 0.95)?;
+    let ratio_interval = (stats::enough(a) && stats::enough(b)).then_some(decided);
+    let slowdown_interval = ratio_interval.map(|i| match figure.more_is_better() {
+        true => Interval { low: 1.0 / i.high, high: 1.0 / i.low },
+        false => i,
+    });
+    let room = |i: Interval| (i.high - 1.0).max(1.0 / i.low - 1.0);
+    let same_within = if between.very_same { Some(0.0) } else { slowdown_interval.map(room) };
+    let (verdict, mut note) =
+        judge(slowdown_interval, test.p, between, terms, a.len().min(b.len()));
     let outliers = a_summary.outliers + b_summary.outliers;
     if note.is_none() && outliers > 0 {
-        note = Some(format!("{outliers} outlying trials, kept"));
+        let trials = if outliers == 1 { "trial" } else { "trials" };
+        note = Some(format!("{outliers} outlying {trials}, kept"));
     }
     Some(Comparison {
         case: label.to_owned(),
@@ -337,11 +307,64 @@ fn compare_figure(
     })
 }
 
+/// The verdict on a slowdown, and why it is no other.
+fn judge(
+    slowdown: Option<Interval>,
+    p: f64,
+    between: Between,
+    terms: &Terms,
+    trials: usize,
+) -> (Verdict, Option<String>) {
+    if between.very_same {
+        return (Verdict::Same, Some("the very same trials on both sides".to_owned()));
+    }
+    let Some(slowdown) = slowdown else {
+        let why = format!("{trials} trials are too few; take {TRIALS_AT_LEAST} or more");
+        return (Verdict::Unclear, Some(why));
+    };
+    if let (Some(before), Some(after)) = between.cache_lines_ns
+        && cores_moved(before, after)
+    {
+        let why = format!(
+            "the cores moved in between: their cache-line round trip went from {before:.0} to {after:.0} ns; measure both again"
+        );
+        return (Verdict::Unclear, Some(why));
+    }
+    let margin = Interval { low: 1.0 / (1.0 + terms.same_within), high: 1.0 + terms.same_within };
+    let room = (slowdown.high - 1.0).max(1.0 / slowdown.low - 1.0);
+    let seen = p < SIGNIFICANT;
+    if margin.contains(slowdown.low) && margin.contains(slowdown.high) {
+        (Verdict::Same, None)
+    } else if seen && slowdown.low > 1.0 {
+        (Verdict::Slower, None)
+    } else if seen && slowdown.high < 1.0 {
+        (Verdict::Faster, None)
+    } else if !seen && slowdown.contains(1.0) && room <= terms.unclear_beyond {
+        (Verdict::Same, None)
+    } else {
+        let why = format!("the trials leave room for a difference of {:.0} %", room * 100.0);
+        (Verdict::Unclear, (!seen).then_some(why))
+    }
+}
+
 /// When a comparison is to fail a gate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FailOn {
     /// Slower by so much: 0.05 is 5 %.
     pub slower_by: f64,
+    /// Whether what the trials leave undecided passes.
+    pub allow_unclear: bool,
+}
+
+/// How a gate judges one figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateCall {
+    /// Not slower by as much as the bound.
+    Passes,
+    /// Slower by more than the bound, with its whole interval.
+    Slower,
+    /// The trials do not tell on which side of the bound it lies.
+    Undecided,
 }
 
 impl std::str::FromStr for FailOn {
@@ -350,11 +373,11 @@ impl std::str::FromStr for FailOn {
     fn from_str(text: &str) -> Result<FailOn, String> {
         let error = || format!("'{text}' is not understood; write e.g. slower:5%");
         let by = match text.split_once(':') {
-            None if text == "slower" => return Ok(FailOn { slower_by: 0.0 }),
+            None if text == "slower" => 0.0,
             Some(("slower", by)) => parse_percent(by).ok_or_else(error)?,
             _ => return Err(error()),
         };
-        Ok(FailOn { slower_by: by })
+        Ok(FailOn { slower_by: by, allow_unclear: false })
     }
 }
 
@@ -364,20 +387,57 @@ pub fn parse_percent(text: &str) -> Option<f64> {
     (number.is_finite() && (0.0..1e6).contains(&number)).then_some(number / 100.0)
 }
 
+/// A ratio as the change of the figure itself: 0.376 is `-62.4 %`, 1.2 is `+20.0 %`, 12 is `12.0 times`.
+pub fn change(ratio: f64) -> String {
+    match (ratio - 1.0) * 100.0 {
+        _ if !ratio.is_finite() => "–".to_owned(),
+        _ if ratio >= 10.0 => format!("{ratio:.1} times"),
+        // No "-0.0 %".
+        percent if percent.abs() < 0.05 => "0.0 %".to_owned(),
+        percent => format!("{percent:+.1} %"),
+    }
+}
+
 impl FailOn {
-    /// Whether this figure fails the gate: its verdict is "slower", and its whole interval lies beyond the bound.
-    pub fn fails(&self, comparison: &Comparison) -> bool {
-        comparison.verdict == Verdict::Slower
-            && comparison.slowdown_interval.low > 1.0 + self.slower_by
+    /// How the gate judges a figure. "Same" passes: how large a difference may hide there is the caller's own bound
+    /// ([`Terms::unclear_beyond`]).
+    pub fn call(&self, comparison: &Comparison) -> GateCall {
+        let bound = 1.0 + self.slower_by;
+        match (comparison.verdict, comparison.slowdown_interval) {
+            (Verdict::Same | Verdict::Faster, _) => GateCall::Passes,
+            (Verdict::Slower, Some(slowdown)) if slowdown.low > bound => GateCall::Slower,
+            (Verdict::Slower, Some(slowdown)) if slowdown.high <= bound => GateCall::Passes,
+            (Verdict::Slower | Verdict::Unclear, _) => GateCall::Undecided,
+        }
     }
 
-    /// What fails the gate, in words. A case that no longer gives figures does.
-    pub fn failures(&self, report: &Report) -> Vec<String> {
-        let slower = report.comparisons.iter().filter(|c| self.fails(c)).map(|c| {
-            format!("{}: {} is slower by {:.1} %", c.case, c.figure, (c.slowdown - 1.0) * 100.0)
-        });
-        let failed = report.failed_in_b.iter().map(|f| format!("{f} (failed)"));
-        slower.chain(failed).collect()
+    /// What fails the gate, in words: what is slower, what no longer gives figures, and, unless that is allowed, what the trials leave
+    /// undecided.
+    pub fn failures(&self, report: &ComparisonReport) -> Vec<String> {
+        let mut failures = Vec::new();
+        for c in &report.comparisons {
+            let change = change(c.ratio);
+            match self.call(c) {
+                GateCall::Passes => {}
+                GateCall::Slower => failures
+                    .push(format!("{}: {} changed by {change}, which is slower", c.case, c.figure)),
+                GateCall::Undecided if self.allow_unclear => {}
+                GateCall::Undecided => {
+                    let why =
+                        c.note.as_deref().unwrap_or("the interval lies on both sides of the bound");
+                    failures.push(format!(
+                        "{}: {} changed by {change}, not decided: {why}",
+                        c.case, c.figure
+                    ));
+                }
+            }
+        }
+        failures.extend(report.failed_in_b.iter().map(|f| format!("{f} (failed)")));
+        if !self.allow_unclear {
+            let missing = report.only_in_a.iter();
+            failures.extend(missing.map(|case| format!("{case}: measured in A only, not decided")));
+        }
+        failures
     }
 }
 

@@ -9,12 +9,12 @@ fn scaled(by: f64) -> Vec<u64> {
     A.iter().map(|x| (*x as f64 * by) as u64).collect()
 }
 
-fn against(b: &[Record]) -> Report {
+fn against(b: &[Record]) -> ComparisonReport {
     let a = samples::trials("pipe", 64, &A, 500.0);
     compare(&a.iter().collect::<Vec<_>>(), &b.iter().collect::<Vec<_>>(), &[], &Terms::default())
 }
 
-fn p50(report: &Report) -> &Comparison {
+fn p50(report: &ComparisonReport) -> &Comparison {
     let figure = Figure::LatencyP50 { span: Span::RoundTrip };
     report.comparisons.iter().find(|c| c.figure == figure).expect("a round trip")
 }
@@ -24,7 +24,10 @@ fn twice_the_time_is_slower_and_half_is_faster() {
     let slower = against(&samples::trials("pipe", 64, &scaled(2.0), 500.0));
     let c = p50(&slower);
     assert_eq!(c.verdict, Verdict::Slower);
-    assert!((c.ratio - 2.0).abs() < 0.01 && c.slowdown_interval.contains(2.0), "{c:?}");
+    assert!(
+        (c.ratio - 2.0).abs() < 0.01 && c.slowdown_interval.is_some_and(|i| i.contains(2.0)),
+        "{c:?}"
+    );
     assert_eq!(c.cliffs_delta, 1.0);
     assert!((c.shift - 1002.0).abs() < 15.0, "{c:?}");
     let faster = against(&samples::trials("pipe", 64, &scaled(0.5), 500.0));
@@ -51,7 +54,10 @@ fn more_messages_per_second_is_faster() {
     );
     let c = &report.comparisons[0];
     assert_eq!((c.figure, c.verdict), (Figure::Rate, Verdict::Faster));
-    assert!(c.ratio > 1.9 && c.slowdown < 0.53 && c.slowdown_interval.high < 1.0, "{c:?}");
+    assert!(
+        c.ratio > 1.9 && c.slowdown < 0.53 && c.slowdown_interval.is_some_and(|i| i.high < 1.0),
+        "{c:?}"
+    );
 }
 
 #[test]
@@ -59,7 +65,7 @@ fn equal_sets_are_the_same_and_small_differences_too() {
     let again = repeated(samples::trials("pipe", 64, &A, 500.0));
     let c = p50(&against(&again)).clone();
     assert_eq!(c.verdict, Verdict::Same);
-    assert!(c.same_within > 0.0 && c.same_within < 0.03, "{c:?}");
+    assert!(c.same_within.is_some_and(|x| x > 0.0 && x < 0.03), "{c:?}");
     assert_eq!(
         p50(&against(&samples::trials("pipe", 64, &scaled(1.012), 5.0))).verdict,
         Verdict::Same
@@ -73,7 +79,7 @@ fn a_run_and_its_copy_are_the_same_however_noisy() {
     let report = compare(&sides, &sides, &[], &Terms::default());
     assert!(report.count(Verdict::Same) == report.comparisons.len() && !sides.is_empty());
     let c = p50(&report);
-    assert_eq!(c.same_within, 0.0);
+    assert_eq!(c.same_within, Some(0.0));
     assert!(c.note.as_deref().expect("a note").contains("very same trials"));
     // The same figures in another run are no copy.
     let again = repeated(wild.clone());
@@ -92,7 +98,7 @@ fn noise_that_leaves_no_room_for_a_large_difference_is_the_same_within_what_it_l
     };
     let c = between(&Terms::default());
     assert_eq!(c.verdict, Verdict::Same);
-    assert!(c.same_within > 0.05 && c.same_within < 0.25, "{c:?}");
+    assert!(c.same_within.is_some_and(|x| x > 0.05 && x < 0.25), "{c:?}");
     // Who needs to know better is told that this does not do.
     let c = between(&Terms { same_within: 0.03, unclear_beyond: 0.03 });
     assert_eq!(c.verdict, Verdict::Unclear);
@@ -119,6 +125,35 @@ fn too_few_trials_are_unclear_and_say_so() {
     let c = p50(&report);
     assert_eq!(c.verdict, Verdict::Unclear);
     assert!(c.note.as_deref().expect("a note").contains("4 trials are too few"));
+    assert_eq!((c.ratio_interval, c.slowdown_interval, c.same_within), (None, None, None));
+    assert_eq!(c.b.interval, None);
+}
+
+#[test]
+fn a_gate_fails_on_what_is_not_decided_unless_that_is_allowed() {
+    let report = against(&samples::trials("pipe", 64, &scaled(80.0)[..4], 500.0));
+    assert_eq!(p50(&report).verdict, Verdict::Unclear);
+    let gate: FailOn = "slower:5%".parse().expect("understood");
+    let failures = gate.failures(&report);
+    assert_eq!(failures.len(), report.count(Verdict::Unclear));
+    assert!(failures[0].contains("not decided: 4 trials are too few"), "{failures:?}");
+    assert!(FailOn { allow_unclear: true, ..gate }.failures(&report).is_empty());
+}
+
+#[test]
+fn a_gate_states_the_change_of_the_figure_itself() {
+    let mut a = samples::trials("pipe", 64, &A, 500.0);
+    let mut b = samples::trials("pipe", 64, &scaled(1.0 / 0.376), 500.0);
+    for r in a.iter_mut().chain(&mut b) {
+        r.inputs.workload = Workload::Throughput;
+        r.latency_ns.clear();
+        r.cost = None;
+    }
+    let sides = (a.iter().collect::<Vec<_>>(), b.iter().collect::<Vec<_>>());
+    let report = compare(&sides.0, &sides.1, &[], &Terms::default());
+    let gate: FailOn = "slower:5%".parse().expect("understood");
+    let failures = gate.failures(&report);
+    assert!(failures[0].contains("messages/s changed by -62.4 %, which is slower"), "{failures:?}");
 }
 
 #[test]
@@ -145,7 +180,7 @@ fn cases_of_one_side_and_failed_ones_are_listed() {
     assert!(report.comparisons.is_empty());
     assert_eq!(report.only_in_b, ["fifo ping-pong 64 B block shared-cache"]);
     assert!(report.failed_in_b[0].ends_with("the receiver stalled"));
-    assert_eq!(FailOn { slower_by: 0.5 }.failures(&report).len(), 1);
+    assert_eq!(FailOn { slower_by: 0.5, allow_unclear: false }.failures(&report).len(), 1);
 }
 
 #[test]
@@ -166,11 +201,18 @@ fn two_mechanisms_of_one_run_are_matched_by_the_rest() {
 #[test]
 fn a_gate_fails_only_when_the_whole_interval_is_beyond_its_bound() {
     let ten_percent = against(&samples::trials("pipe", 64, &scaled(1.10), 500.0));
-    let gate = |text: &str| text.parse::<FailOn>().expect("understood").failures(&ten_percent);
+    let gate = |text: &str| {
+        let gate: FailOn = text.parse().expect("understood");
+        FailOn { allow_unclear: true, ..gate }.failures(&ten_percent)
+    };
     assert_eq!(gate("slower:5%").len(), 2, "p50 and p99");
     assert_eq!(gate("slower").len(), 2);
     assert!(gate("slower:10%").is_empty());
     assert!(gate("slower:50").is_empty());
+    // The interval lies on both sides of 10 %: that is no pass.
+    let strict: FailOn = "slower:10%".parse().expect("understood");
+    assert_eq!(strict.call(p50(&ten_percent)), GateCall::Undecided);
+    assert_eq!(strict.failures(&ten_percent).len(), 2);
 }
 
 #[test]

@@ -1,17 +1,21 @@
 //! Everything that Crossway can use here: mechanisms and tools, each ready with its version or missing with the line that
 //! mends it.
 
-use crossway_mech::{Probe, registry};
+use crossway_mech::Probe;
+use crossway_netlab::GuestRegisters;
 use serde::Serialize;
 
+use crate::catalogue::{self, Entry};
 use crate::tools::{Found, TOOLS};
 
 /// What kind of thing it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum CheckKind {
     /// A way for two processes to talk.
     Mechanism,
+    /// A program outside of Crossway that is measured like a mechanism.
+    Contender,
     /// A program of others.
     Tool,
     /// Something the kernel or the machine grants.
@@ -22,7 +26,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Item {
     /// What kind of thing it is.
-    pub kind: Kind,
+    pub kind: CheckKind,
     /// Its name.
     pub name: String,
     /// What it is for.
@@ -41,33 +45,41 @@ pub struct Item {
 pub fn examine() -> Vec<Item> {
     // Asking all tools one after the other would take seconds.
     let tools: Vec<_> = TOOLS.iter().map(|tool| std::thread::spawn(|| tool.find())).collect();
-    let mut items: Vec<Item> = registry::ALL
-        .iter()
-        .map(|entry| match (entry.probe)() {
-            Probe::Ready { version } => ready(Kind::Mechanism, entry.id, entry.about, version),
-            Probe::Missing { why, remedy } => {
-                missing(Kind::Mechanism, entry.id, entry.about, why, remedy)
+    let mut items: Vec<Item> = catalogue::all()
+        .map(|entry| {
+            let kind = match entry {
+                Entry::Mechanism(_) => CheckKind::Mechanism,
+                Entry::Contender(_) => CheckKind::Contender,
+            };
+            match entry.probe() {
+                Probe::Ready { version } => ready(kind, entry.id(), entry.about(), version),
+                Probe::Missing { why, remedy } => {
+                    missing(kind, entry.id(), entry.about(), why, remedy)
+                }
             }
         })
         .collect();
     items.push(hardware_counters());
     items.push(two_cpus());
+    items.push(guest_registers());
     for (tool, found) in TOOLS.iter().zip(tools) {
         let found = found.join().unwrap_or_else(|_| Found::Missing {
             why: "looking for it failed".to_owned(),
             remedy: format!("sudo apt-get install --reinstall {}", tool.package),
         });
         items.push(match found {
-            Found::Ready { version, .. } => ready(Kind::Tool, tool.name, tool.purpose, version),
+            Found::Ready { version, .. } => {
+                ready(CheckKind::Tool, tool.name, tool.purpose, version)
+            }
             Found::Missing { why, remedy } => {
-                missing(Kind::Tool, tool.name, tool.purpose, why, remedy)
+                missing(CheckKind::Tool, tool.name, tool.purpose, why, remedy)
             }
         });
     }
     items
 }
 
-fn ready(kind: Kind, name: &str, about: &str, version: String) -> Item {
+fn ready(kind: CheckKind, name: &str, about: &str, version: String) -> Item {
     Item {
         kind,
         name: name.to_owned(),
@@ -79,7 +91,7 @@ fn ready(kind: Kind, name: &str, about: &str, version: String) -> Item {
     }
 }
 
-fn missing(kind: Kind, name: &str, about: &str, why: String, remedy: String) -> Item {
+fn missing(kind: CheckKind, name: &str, about: &str, why: String, remedy: String) -> Item {
     Item {
         kind,
         name: name.to_owned(),
@@ -94,9 +106,11 @@ fn missing(kind: Kind, name: &str, about: &str, why: String, remedy: String) -> 
 fn hardware_counters() -> Item {
     let about = "cycles, instructions and cache misses of each role";
     match crossway_sys::perf::probe() {
-        Ok(()) => ready(Kind::Facility, "hardware-counters", about, "perf_event_open".to_owned()),
+        Ok(()) => {
+            ready(CheckKind::Facility, "hardware-counters", about, "perf_event_open".to_owned())
+        }
         Err(e) => missing(
-            Kind::Facility,
+            CheckKind::Facility,
             "hardware-counters",
             about,
             e.to_string(),
@@ -110,12 +124,24 @@ fn two_cpus() -> Item {
     let allowed = crossway_sys::affinity::allowed().unwrap_or_default();
     let list = crossway_sys::topology::format_cpu_list(&allowed);
     if allowed.len() >= 2 {
-        return ready(Kind::Facility, "two-cpus", about, format!("cpus {list}"));
+        return ready(CheckKind::Facility, "two-cpus", about, format!("cpus {list}"));
     }
     let why = format!("this process may use cpu {list} only");
     let remedy =
         "widen the affinity (taskset -c 0-1 crossway ...) or the cgroup's cpuset".to_owned();
-    missing(Kind::Facility, "two-cpus", about, why, remedy)
+    missing(CheckKind::Facility, "two-cpus", about, why, remedy)
+}
+
+fn guest_registers() -> Item {
+    let about =
+        "AVX and wider registers of programs in guests; each guest checks itself, see guest list";
+    let registers = GuestRegisters::here();
+    let how = registers.explanation();
+    if registers != GuestRegisters::Hidden {
+        return ready(CheckKind::Facility, "guest-registers", about, how);
+    }
+    let remedy = "sudo apt-get install gcc, then build crossway again".to_owned();
+    missing(CheckKind::Facility, "guest-registers", about, how, remedy)
 }
 
 #[cfg(test)]
@@ -125,7 +151,7 @@ mod tests {
     #[test]
     fn everything_is_looked_at_and_what_is_missing_has_a_remedy() {
         let items = examine();
-        assert_eq!(items.len(), registry::ALL.len() + TOOLS.len() + 2);
+        assert_eq!(items.len(), catalogue::all().count() + TOOLS.len() + 3);
         for item in &items {
             assert_eq!(item.ready, item.version.is_some(), "{item:?}");
             let told = item.why.as_ref().zip(item.remedy.as_ref());

@@ -14,7 +14,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::Type;
 
-pub use columns::{COLUMNS, Column, Kind, Value};
+pub use columns::{COLUMNS, Column, ColumnKind, Value};
 
 use crate::record::Record;
 
@@ -64,14 +64,14 @@ pub fn parquet_schema() -> Result<Type, ExportError> {
         .iter()
         .map(|column| {
             let (physical, logical) = match column.kind {
-                Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-                Kind::Count => (
+                ColumnKind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+                ColumnKind::Count => (
                     Physical::INT64,
                     Some(LogicalType::Integer(IntType { bit_width: 64, is_signed: false })),
                 ),
-                Kind::Whole => (Physical::INT64, None),
-                Kind::Real => (Physical::DOUBLE, None),
-                Kind::Flag => (Physical::BOOLEAN, None),
+                ColumnKind::Whole => (Physical::INT64, None),
+                ColumnKind::Real => (Physical::DOUBLE, None),
+                ColumnKind::Flag => (Physical::BOOLEAN, None),
             };
             let field = Type::primitive_type_builder(column.name, physical)
                 .with_repetition(Repetition::OPTIONAL)
@@ -128,14 +128,14 @@ fn write_column<W: Write + Send>(
         }};
     }
     match column.kind {
-        Kind::Text => {
+        ColumnKind::Text => {
             write!(ByteArrayType, Text, |v: String| Some(ByteArray::from(v.into_bytes())))
         }
         // Parquet stores unsigned numbers as the signed ones of the same bits.
-        Kind::Count => write!(Int64Type, Count, |v: u64| Some(v as i64)),
-        Kind::Whole => write!(Int64Type, Whole, Some),
-        Kind::Real => write!(DoubleType, Real, |v: f64| v.is_finite().then_some(v)),
-        Kind::Flag => write!(BoolType, Flag, Some),
+        ColumnKind::Count => write!(Int64Type, Count, |v: u64| Some(v as i64)),
+        ColumnKind::Whole => write!(Int64Type, Whole, Some),
+        ColumnKind::Real => write!(DoubleType, Real, |v: f64| v.is_finite().then_some(v)),
+        ColumnKind::Flag => write!(BoolType, Flag, Some),
     }
     writer.close()?;
     Ok(())

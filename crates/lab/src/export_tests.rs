@@ -66,8 +66,8 @@ fn parquet_reads_back_with_types_and_nulls() {
     for (column, described) in COLUMNS.iter().zip(schema.columns()) {
         assert_eq!(described.name(), column.name);
         let converted = match column.kind {
-            Kind::Text => ConvertedType::UTF8,
-            Kind::Count => ConvertedType::UINT_64,
+            ColumnKind::Text => ConvertedType::UTF8,
+            ColumnKind::Count => ConvertedType::UINT_64,
             _ => ConvertedType::NONE,
         };
         assert_eq!(described.converted_type(), converted, "{}", column.name);

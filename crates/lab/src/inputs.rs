@@ -12,7 +12,8 @@ use crate::testbed::Testbed;
 pub enum Workload {
     /// One sends as fast as the other receives.
     Throughput,
-    /// Request and reply of the same size; the round trip is timed, and reported as a round trip.
+    /// Request and reply, of the same size unless [`Inputs::reply_bytes`] says otherwise; the round trip is timed, and reported
+    /// as a round trip.
     PingPong,
     /// Open loop: every `period_us` a burst of `burst_bytes`, cut into messages of the case's size, is due whatever
     /// happened before; latency counts from the intended instant. A message rate is a burst of one message.
@@ -143,6 +144,9 @@ pub struct Inputs {
     pub workload: Workload,
     /// Message size in bytes.
     pub size_bytes: u64,
+    /// Size of the reply in bytes, for round trips whose reply has another size than the request; null: the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_bytes: Option<u64>,
     /// How waiting ends wait.
     pub wait: Wait,
     /// Who writes where.
@@ -177,4 +181,11 @@ pub struct Inputs {
     pub order: u32,
     /// Seed of the order and of the payload.
     pub seed: u64,
+}
+
+impl Inputs {
+    /// The larger of request and reply: what the channel must be able to carry.
+    pub fn largest_bytes(&self) -> u64 {
+        self.size_bytes.max(self.reply_bytes.unwrap_or(0))
+    }
 }

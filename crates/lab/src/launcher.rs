@@ -1,7 +1,7 @@
 //! Roles as processes: started here or by the agents of hosts, spoken to through one interface.
 
-mod player;
-mod troupe;
+mod role_group;
+mod role_process;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crossway_sys::{OsError, lease};
 
-pub(crate) use player::{Player, obituary};
-pub(crate) use troupe::{Held, Troupe};
+pub(crate) use role_group::{HeldDescriptor, RoleGroup};
+pub(crate) use role_process::{RoleProcess, exit_report};
 
 use crate::agent::{Host, HostError};
 
@@ -66,16 +66,16 @@ impl Launcher {
 
 /// Where a trial is played.
 #[derive(Debug)]
-pub(crate) enum Stage<'a> {
+pub(crate) enum RoleSite<'a> {
     /// By children of this process.
-    Here {
+    Local {
         /// How they are started.
         launcher: &'a Launcher,
         /// Where their leases are.
         run: &'a lease::Run,
     },
-    /// By the agents of hosts: who connects on the first, who listens on the last.
-    There {
+    /// By the agents of hosts: the connecting role on the first, the listening role on the last.
+    Remote {
         /// One or two.
         hosts: Vec<&'a mut Host>,
         /// Polls readable when the run should stop.

@@ -4,17 +4,21 @@
 //! those of its competitors; each trial becomes one [`record`]. Everything downstream (compare, rank, export, the
 //! report) is a pure function of records.
 
+pub mod advise;
 pub mod agent;
 mod assemble;
 pub mod calibrate;
 pub mod case;
 pub mod cases;
-mod cast;
+pub mod catalogue;
 pub mod compare;
+pub mod contender;
 pub mod control;
 pub mod doctor;
 pub mod env;
+pub mod estimate;
 pub mod export;
+pub mod faults;
 pub mod fit;
 pub mod histogram;
 pub mod inputs;
@@ -32,11 +36,14 @@ pub mod rank;
 pub mod record;
 pub mod records_io;
 pub mod role;
+mod role_context;
+mod role_layout;
 pub mod run;
+mod run_info;
+pub mod runs;
 #[cfg(test)]
 mod samples;
 pub mod shutdown;
-mod stage;
 pub mod stats;
 pub mod steps;
 pub mod testbed;

@@ -3,6 +3,7 @@
 //! Measured with nothing in the way: threads pinned to their CPUs, bare loops, the layout that came out best. Taken
 //! beside every run and saved as `limits.json`, so that each figure can stand beside the limit that binds it.
 
+mod control;
 mod copying;
 mod waiting;
 
@@ -13,6 +14,8 @@ use crossway_sys::topology::Topology;
 use crossway_sys::yardstick::{CallKind, Lines, cache_line_round_trips, call_times, memcpy_times};
 use serde::{Deserialize, Serialize};
 
+pub use control::ControlRate;
+pub(crate) use copying::Copying;
 pub use copying::{CopyLimit, Layout};
 pub use waiting::{Wake, WakeKind};
 
@@ -95,6 +98,9 @@ pub struct Limits {
     pub memcpy: Vec<Memcpy>,
     /// One copy and two copies between two CPUs.
     pub copies: Vec<CopyLimit>,
+    /// Making, asking after and removing objects of IPC; empty in files of before 0.1.0.
+    #[serde(default)]
+    pub control: Vec<ControlRate>,
     /// What is missing and why.
     pub gaps: Vec<String>,
 }
@@ -174,6 +180,7 @@ impl Limits {
             wakes: Vec::new(),
             memcpy: Vec::new(),
             copies: Vec::new(),
+            control: Vec::new(),
             gaps: Vec::new(),
         };
         tell("memcpy");
@@ -195,6 +202,8 @@ impl Limits {
             tell(&format!("copies from cpu {a} to cpu {b}"));
             limits.copies.extend(copying::measure(topology, (a, b), ask)?);
         }
+        tell("making and removing objects");
+        limits.control = control::measure(ask.run_ms.min(5), ask.repeats.min(5), &mut gaps);
         limits.gaps = gaps;
         Ok(limits)
     }

@@ -25,10 +25,12 @@ impl Unplaceable {
 pub fn expand(axis: PlacementAxis, topology: &Topology) -> Vec<Placement> {
     match axis {
         PlacementAxis::One(placement) => vec![placement],
-        PlacementAxis::EveryPair => {
+        PlacementAxis::EveryPair | PlacementAxis::EveryPairAndSelf => {
+            let with_self = axis == PlacementAxis::EveryPairAndSelf;
             let allowed = topology.allowed();
             let pairs = allowed.iter().flat_map(|&a| allowed.iter().map(move |&b| (a, b)));
-            pairs.filter(|(a, b)| a != b).map(|(a, b)| Placement::Cpus { a, b }).collect()
+            let wanted = pairs.filter(|(a, b)| with_self || a != b);
+            wanted.map(|(a, b)| Placement::Cpus { a, b }).collect()
         }
     }
 }

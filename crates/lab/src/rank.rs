@@ -100,8 +100,9 @@ impl Speed {
 /// A mechanism's place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its place, from 1; shared by those whose intervals overlap that of the first of them.
-    pub rank: usize,
+    /// Its place, from 1; shared by those whose intervals overlap that of the first of them. Null for a mechanism of fewer than five
+    /// trials: it has no place and stands behind those that have one.
+    pub rank: Option<usize>,
     /// The mechanism's id.
     pub mechanism: String,
     /// How its ends waited, e.g. `hybrid-20us`.
@@ -220,7 +221,7 @@ fn places(
             let apart =
                 matches!((own, usual), (Some(o), Some(u)) if crate::limits::cores_moved(u, o));
             Some(Entry {
-                rank: 0,
+                rank: None,
                 mechanism: case.key.get("mechanism")?.to_owned(),
                 wait: case.key.get("wait")?.to_owned(),
                 figure: Summary::of(&case.figures(&figure))?,
@@ -230,15 +231,17 @@ fn places(
         .collect();
     entries.sort_by(|a, b| {
         let order = a.figure.median.total_cmp(&b.figure.median);
-        if more_is_better { order.reverse() } else { order }
+        let order = if more_is_better { order.reverse() } else { order };
+        a.figure.interval.is_none().cmp(&b.figure.interval.is_none()).then(order)
     });
     let mut leader = 0;
     for at in 0..entries.len() {
+        let Some(interval) = entries[at].figure.interval else { break };
         // Ties are with the first of their place, not with the last: else a chain of overlaps would tie all.
-        if at > 0 && !entries[at].figure.interval.overlaps(&entries[leader].figure.interval) {
+        if entries[leader].figure.interval.is_some_and(|first| !interval.overlaps(&first)) {
             leader = at;
         }
-        entries[at].rank = leader + 1;
+        entries[at].rank = Some(leader + 1);
     }
     entries
 }
@@ -262,10 +265,11 @@ fn reversals(rankings: &[Ranking], keys: &[(CaseKey, WaitClass)]) -> Vec<Reversa
                 let place = |of: &[Entry], like: &Entry| {
                     of.iter()
                         .find(|e| e.mechanism == like.mechanism && e.wait == like.wait)
-                        .map(|e| e.rank)
+                        .and_then(|e| e.rank)
                 };
                 for (at, better) in quiet.iter().enumerate() {
-                    for worse in quiet[at + 1..].iter().filter(|w| w.rank > better.rank) {
+                    let behind = |w: &&Entry| w.rank.is_some() && w.rank > better.rank;
+                    for worse in quiet[at + 1..].iter().filter(behind) {
                         let (Some(was_better), Some(was_worse)) =
                             (place(busy, better), place(busy, worse))
                         else {
@@ -307,7 +311,20 @@ mod tests {
     }
 
     fn places_of(entries: &[Entry]) -> Vec<(usize, &str)> {
-        entries.iter().map(|e| (e.rank, e.mechanism.as_str())).collect()
+        entries.iter().map(|e| (e.rank.unwrap_or(0), e.mechanism.as_str())).collect()
+    }
+
+    #[test]
+    fn fewer_than_five_trials_have_no_place_and_no_interval() {
+        let mut records = samples::trials("pipe", 64, &five(1000), 400.0);
+        records.extend(samples::trials("fifo", 64, &five(500)[..4], 300.0));
+        let ranked = rank(&records);
+        let by_speed = &ranked.rankings[0].by_speed;
+        assert_eq!(places_of(by_speed), [(1, "pipe"), (0, "fifo")]);
+        assert_eq!((by_speed[1].rank, by_speed[1].figure.interval), (None, None));
+        records.retain(|r| r.inputs.trial < 2);
+        let ranked = rank(&records);
+        assert!(ranked.rankings[0].by_speed.iter().all(|e| e.rank.is_none()));
     }
 
     #[test]

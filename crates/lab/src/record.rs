@@ -3,9 +3,11 @@
 //! `null` means "could not be measured here", never 0; [`Record::nulls`] gives the reason by field name.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::contender::{self, Contender};
 use crate::inputs::Inputs;
 pub use crate::testbed::LOCAL;
 
@@ -128,6 +130,30 @@ pub struct Pacing {
     pub intended_bits_per_s: f64,
     /// Rate reached.
     pub reached_bits_per_s: f64,
+    /// How late the sender itself began its bursts, before the mechanism had anything to do; null in records of before 0.1.0.
+    #[serde(default)]
+    pub lateness_ns: Option<Lateness>,
+}
+
+/// How long after their instants a paced sender began its bursts, nanoseconds. It is a part of the one-way latency, which counts
+/// from the instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lateness {
+    /// Bursts.
+    pub n: u64,
+    /// Median.
+    pub p50: u64,
+    /// 99th percentile; null below 1,000 bursts.
+    pub p99: Option<u64>,
+    /// Largest.
+    pub max: u64,
+}
+
+impl Pacing {
+    /// The rate reached as a share of the one intended.
+    pub fn reached_share(&self) -> f64 {
+        self.reached_bits_per_s / self.intended_bits_per_s
+    }
 }
 
 /// What one role used in the measured part.
@@ -220,6 +246,32 @@ pub struct Calibration {
     pub cache_line_before_ns: Option<f64>,
     /// The same after the run.
     pub cache_line_after_ns: Option<f64>,
+    /// The bare exchange of two threads on the roles' CPUs that sleep while they wait, nanoseconds: what a blocking round trip is
+    /// measured against. Taken between the trials.
+    #[serde(default)]
+    pub blocking_exchange_ns: Option<f64>,
+    /// What one copy of messages of this size carries between the roles' CPUs, payload bytes per second. Taken between the trials.
+    #[serde(default)]
+    pub one_copy_bytes_per_s: Option<f64>,
+    /// The same with two copies.
+    #[serde(default)]
+    pub two_copies_bytes_per_s: Option<f64>,
+    /// What the harness itself costs for messages of this size.
+    #[serde(default)]
+    pub harness: Option<HarnessCost>,
+}
+
+/// What Crossway does with a message that a loop which touches nothing does not do, nanoseconds per message, measured without a
+/// mechanism. A round trip holds twice what both ends pay, and a reading of the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HarnessCost {
+    /// At the sending end: numbering the message and taking it from a working set larger than the private caches instead of from one hot
+    /// buffer; with `in-place`, writing it.
+    pub sender_ns_per_msg: f64,
+    /// At the receiving end: reading and checking every byte.
+    pub receiver_ns_per_msg: f64,
+    /// Reading the clock and storing what it says, per sample of a round trip.
+    pub clock_ns_per_sample: f64,
 }
 
 /// A host of a testbed that took part.
@@ -233,6 +285,28 @@ pub struct HostRef {
     pub kernel: String,
     /// Its machine id, under which its fingerprint stands in `env.json`'s `hosts`.
     pub environment: String,
+}
+
+/// What a record tells of a contender besides its id and its library's version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContenderNote {
+    /// With what it is drawn.
+    pub family: String,
+    /// The declaration that it came from.
+    pub file: PathBuf,
+    /// The protocol's version.
+    pub protocol: u32,
+}
+
+impl ContenderNote {
+    /// Of a contender.
+    pub fn of(contender: &Contender) -> ContenderNote {
+        ContenderNote {
+            family: contender.family.clone(),
+            file: contender.file.clone(),
+            protocol: contender::protocol::VERSION,
+        }
+    }
 }
 
 /// One trial.
@@ -252,6 +326,9 @@ pub struct Record {
     pub mechanism: String,
     /// What provides it, with version.
     pub mechanism_version: Option<String>,
+    /// Null for Crossway's own mechanisms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contender: Option<ContenderNote>,
     /// `local` for this machine; the host's name, or `A to B`, on a testbed.
     pub host: String,
     /// The hosts that took part; empty without a testbed.

@@ -1,8 +1,10 @@
 //! Reading `results.jsonl` and what lies beside it.
 //!
-//! A run that was killed leaves a torn last line: it is left out with a warning. Any other line that cannot be read is
-//! an error with its place, because a figure that silently went missing would be worse than none.
+//! A run that was killed leaves a torn last line: it is left out with a warning. So is any other line that is no record, with the
+//! command that removes it, and a trial that stands in the file twice: counted twice it would make intervals too narrow. A
+//! newer record than this program knows is an error, as is a file without any record.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::record::{Record, SCHEMA};
+use crate::run_info::{RUN, RunInfo};
 
 /// The file of records in a run's folder.
 pub const RESULTS: &str = "results.jsonl";
@@ -88,13 +91,29 @@ pub fn read_records(path: &Path) -> Result<Loaded, ReadError> {
         let hint = hint.to_owned();
         ReadError::Io { path: file.clone(), cause, hint }
     })?;
-    parse_records(&file, &bytes)
+    let mut loaded = parse_records(&file, &bytes)?;
+    // A run.json that cannot be read says nothing; the records do.
+    if let Ok(Some(info)) = read_beside::<RunInfo>(path, RUN) {
+        let missing = info.missing_trials(&loaded.records);
+        if missing > 0 {
+            let dir = file.parent().unwrap_or(Path::new("."));
+            loaded.warnings.push(format!(
+                "the run is not complete: {missing} of {} trials are missing; if it was interrupted, go on with: crossway measure --resume {}",
+                info.trials.unwrap_or(0),
+                dir.display()
+            ));
+        }
+    }
+    Ok(loaded)
 }
+
+/// Lines left out for one reason that are named one by one; of more the number is given.
+const NAMED_AT_MOST: usize = 5;
 
 /// Reads records from the text of a `results.jsonl`; `path` is for messages only.
 ///
 /// # Errors
-/// A line other than a torn last one is no record, or a record's schema is newer than ours.
+/// A record's schema is newer than ours, or there are lines and none of them is a record.
 pub fn parse_records(path: &Path, bytes: &[u8]) -> Result<Loaded, ReadError> {
     let lines: Vec<(usize, &[u8])> = bytes
         .split(|b| *b == b'\n')
@@ -104,25 +123,80 @@ pub fn parse_records(path: &Path, bytes: &[u8]) -> Result<Loaded, ReadError> {
         .collect();
     let mut loaded = Loaded { path: path.to_owned(), ..Loaded::default() };
     let torn_at = (bytes.last() != Some(&b'\n')).then(|| lines.last().map(|(n, _)| *n)).flatten();
+    let mut left_out = LeftOut { path, bad: Vec::new(), repeated: Vec::new() };
+    let mut first_bad = None;
+    let mut seen: HashMap<(String, String, String, u32), usize> = HashMap::new();
     loaded.records.reserve_exact(lines.len());
-    for part in parse_lines(path, &lines) {
-        for (line, parsed) in part {
-            match parsed {
-                Ok(record) => loaded.records.push(record),
-                Err(ReadError::Bad { .. }) if Some(line) == torn_at => {
-                    loaded.warnings.push(format!(
-                        "{}:{line}: the last line is torn (the run was interrupted while writing it) and left out",
-                        path.display()
-                    ));
+    for (line, parsed) in parse_lines(path, &lines).into_iter().flatten() {
+        match parsed {
+            Ok(record) => {
+                if let Some(first) = seen.insert(identity(&record), line) {
+                    seen.insert(identity(&record), first);
+                    left_out.repeated.push((line, first));
+                } else {
+                    loaded.records.push(record);
                 }
-                Err(error) => return Err(error),
             }
+            Err(ReadError::Bad { .. }) if Some(line) == torn_at => {
+                loaded.warnings.push(format!(
+                    "{}:{line}: the last line is torn (the run was interrupted while writing it) and left out",
+                    path.display()
+                ));
+            }
+            Err(ReadError::Bad { path, line, why }) => {
+                left_out.bad.push((line, why.clone()));
+                first_bad.get_or_insert(ReadError::Bad { path, line, why });
+            }
+            Err(error) => return Err(error),
         }
     }
+    if let Some(error) = first_bad.filter(|_| loaded.records.is_empty()) {
+        return Err(error);
+    }
+    loaded.warnings.extend(left_out.warnings());
     if loaded.records.is_empty() {
         loaded.warnings.push(format!("{} holds no records", path.display()));
     }
     Ok(loaded)
+}
+
+/// What tells one trial from all others, wherever its record is.
+fn identity(record: &Record) -> (String, String, String, u32) {
+    (record.run.clone(), record.group.clone(), record.case.clone(), record.inputs.trial)
+}
+
+/// Lines of a file that do not count.
+struct LeftOut<'a> {
+    path: &'a Path,
+    /// The line, and what is wrong with it.
+    bad: Vec<(usize, String)>,
+    /// The line, and the one that holds the same trial already.
+    repeated: Vec<(usize, usize)>,
+}
+
+impl LeftOut<'_> {
+    fn warnings(&self) -> Vec<String> {
+        let path = self.path.display();
+        let mut warnings = Vec::new();
+        for (line, why) in self.bad.iter().take(NAMED_AT_MOST) {
+            warnings.push(format!(
+                "{path}:{line}: not a record and left out: {why}; remove it with: sed -i '{line}d' '{path}'"
+            ));
+        }
+        for (line, first) in self.repeated.iter().take(NAMED_AT_MOST) {
+            warnings.push(format!(
+                "{path}:{line}: the same trial as line {first}, left out: a trial counts once"
+            ));
+        }
+        for (n, what) in
+            [(self.bad.len(), "are no records"), (self.repeated.len(), "repeat a trial")]
+        {
+            if let Some(more) = n.checked_sub(NAMED_AT_MOST).filter(|more| *more > 0) {
+                warnings.push(format!("{path}: {more} more lines {what} and are left out"));
+            }
+        }
+        warnings
+    }
 }
 
 type Parsed = Vec<(usize, Result<Record, ReadError>)>;

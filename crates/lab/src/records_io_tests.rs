@@ -25,7 +25,7 @@ fn many_records_keep_their_order() {
     let records: Vec<Record> = (0..9000u32)
         .map(|order| {
             let mut record = line.clone();
-            record.inputs.order = order;
+            (record.inputs.trial, record.inputs.order) = (order, order);
             record
         })
         .collect();
@@ -47,16 +47,43 @@ fn a_torn_last_line_is_left_out_wherever_it_was_cut() {
 }
 
 #[test]
-fn damage_in_the_middle_is_an_error_with_its_place() {
+fn a_damaged_line_is_left_out_with_the_command_that_removes_it() {
     let mut bytes = two();
     bytes[0] = b'[';
-    let error = parse(&bytes).expect_err("damaged").to_string();
-    assert!(error.starts_with("run/results.jsonl:1: not a record"), "{error}");
+    let loaded = parse(&bytes).expect("one line is whole");
+    assert_eq!(loaded.records.len(), 1);
+    let warning = &loaded.warnings[0];
+    assert!(warning.starts_with("run/results.jsonl:1: not a record and left out"), "{warning}");
+    assert!(warning.ends_with("sed -i '1d' 'run/results.jsonl'"), "{warning}");
     let mut bytes = two();
     bytes.extend_from_slice(b"{\"schema\":1}\n");
-    let error = parse(&bytes).expect_err("a whole line that is no record").to_string();
-    assert!(error.starts_with("run/results.jsonl:3: not a record: missing field"), "{error}");
-    assert!(parse(b"\xff\xfe\n").expect_err("no text").to_string().contains(":1:"));
+    let warning = parse(&bytes).expect("two are whole").warnings.remove(0);
+    assert!(warning.starts_with("run/results.jsonl:3: not a record"), "{warning}");
+    assert!(warning.contains("missing field"), "{warning}");
+}
+
+#[test]
+fn a_file_without_any_record_is_an_error_with_its_place() {
+    let error = parse(b"\xff\xfe\n{}\n").expect_err("no text").to_string();
+    assert!(error.starts_with("run/results.jsonl:1: not a record"), "{error}");
+}
+
+#[test]
+fn a_trial_counts_once_however_often_its_line_is_there() {
+    let mut bytes = two();
+    for _ in 0..4 {
+        bytes.extend(two());
+    }
+    let loaded = parse(&bytes).expect("whole lines");
+    assert_eq!(loaded.records.len(), 2);
+    assert!(loaded.warnings[0].contains(":3: the same trial as line 1"), "{:?}", loaded.warnings);
+    let last = loaded.warnings.last().expect("a warning");
+    assert!(last.contains("3 more lines repeat a trial"), "{last}");
+    // The same case in another run is another trial.
+    let mut other = samples::trials("pipe", 64, &[1000], 500.0);
+    other[0].run.push_str("-again");
+    let bytes = [two(), samples::lines(&other)].concat();
+    assert_eq!(parse(&bytes).expect("whole lines").records.len(), 3);
 }
 
 #[test]

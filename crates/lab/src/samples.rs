@@ -23,6 +23,7 @@ pub(crate) fn ping_pong(
         testbed_spec: None,
         workload: Workload::PingPong,
         size_bytes: size,
+        reply_bytes: None,
         wait: Wait::Block,
         access: Access::Copy,
         placement: Placement::SharedCache,
@@ -49,6 +50,7 @@ pub(crate) fn ping_pong(
         case: format!("{mechanism}/ping-pong/{size}/block"),
         mechanism: mechanism.to_owned(),
         mechanism_version: Some("linux 6.1".to_owned()),
+        contender: None,
         host: "local".to_owned(),
         hosts: Vec::new(),
         inputs,
@@ -124,6 +126,7 @@ pub(crate) fn ping_pong(
             cpu_clock_step_ns: Some(100.0),
             cache_line_before_ns: Some(100.0),
             cache_line_after_ns: Some(102.0),
+            ..Calibration::default()
         },
         facts: BTreeMap::new(),
         nulls: BTreeMap::new(),

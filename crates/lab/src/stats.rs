@@ -16,6 +16,11 @@ pub use two_samples::{MannWhitney, cliffs_delta, hodges_lehmann, mann_whitney};
 /// median with less than 90 % probability (1 - 2 * 0.5^n).
 pub const TRIALS_AT_LEAST: usize = 5;
 
+/// Whether there are trials enough for an interval, a noise figure and a place in a ranking.
+pub fn enough(figures: &[f64]) -> bool {
+    figures.len() >= TRIALS_AT_LEAST
+}
+
 /// Figures in ascending order; `None` if there are none or one is NaN.
 pub fn sorted(figures: &[f64]) -> Option<Vec<f64>> {
     if figures.is_empty() || figures.iter().any(|x| x.is_nan()) {
@@ -86,8 +91,9 @@ pub struct Summary {
     pub n: usize,
     /// The median.
     pub median: f64,
-    /// 95 % bootstrap interval of the median; the whole range when trials are fewer than [`TRIALS_AT_LEAST`].
-    pub interval: Interval,
+    /// 95 % bootstrap interval of the median; null when trials are fewer than [`TRIALS_AT_LEAST`].
+    #[serde(default)]
+    pub interval: Option<Interval>,
     /// Median absolute deviation.
     pub mad: f64,
     /// Least.
@@ -105,7 +111,7 @@ impl Summary {
         Some(Summary {
             n: sorted.len(),
             median: quantile_of_sorted(&sorted, 0.5),
-            interval: median_interval(&sorted, 0.95)?,
+            interval: enough(&sorted).then(|| median_interval(&sorted, 0.95)).flatten(),
             mad: mad(&sorted)?,
             min: sorted[0],
             max: sorted[sorted.len() - 1],
@@ -167,6 +173,12 @@ mod tests {
     fn a_summary_of_five_covers_their_range() {
         let summary = Summary::of(&[5.0, 1.0, 3.0, 4.0, 2.0]).expect("figures");
         assert_eq!((summary.n, summary.median, summary.min, summary.max), (5, 3.0, 1.0, 5.0));
-        assert_eq!((summary.interval.low, summary.interval.high), (1.0, 5.0));
+        assert_eq!(summary.interval, Some(Interval { low: 1.0, high: 5.0 }));
+    }
+
+    #[test]
+    fn a_summary_of_four_has_no_interval() {
+        let summary = Summary::of(&[5.0, 1.0, 3.0, 4.0]).expect("figures");
+        assert_eq!((summary.n, summary.median, summary.interval), (4, 3.5, None));
     }
 }

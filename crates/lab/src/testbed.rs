@@ -1,9 +1,9 @@
 //! A testbed: a named place, other than this machine itself, where cases run. docs/PLANS.md explains the keys.
 
-mod bed;
 mod error;
-mod making;
-mod revival;
+mod live;
+mod reboot;
+mod setup;
 mod tipc;
 
 use std::net::IpAddr;
@@ -11,9 +11,9 @@ use std::net::IpAddr;
 use crossway_netlab::{Link, Offloads, Rate};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use bed::Bed;
-pub(crate) use error::BedError;
-pub(crate) use making::Making;
+pub(crate) use error::TestbedError;
+pub(crate) use live::LiveTestbed;
+pub(crate) use setup::TestbedSetup;
 
 /// The name of this machine in records without a testbed.
 pub const LOCAL: &str = "local";
@@ -50,7 +50,7 @@ pub struct Testbed {
     /// Its name in the plan.
     pub name: String,
     /// What its hosts are.
-    pub kind: Kind,
+    pub kind: TestbedKind,
     /// Rate of its links each way; null: unshaped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
@@ -61,7 +61,7 @@ pub struct Testbed {
     /// Which TIPC is set up on it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tipc: Vec<Tipc>,
-    /// The command prefixes of its hosts; empty but for [`Kind::Hosts`].
+    /// The command prefixes of its hosts; empty but for [`TestbedKind::Hosts`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
 }
@@ -69,7 +69,7 @@ pub struct Testbed {
 /// What the hosts of a testbed are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum TestbedKind {
     /// Two network namespaces of this kernel, joined by a shaped link.
     Netlab,
     /// Two guest kernels on one switch.
@@ -78,13 +78,13 @@ pub enum Kind {
     Hosts,
 }
 
-impl Kind {
+impl TestbedKind {
     /// Its word in plans and records.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Netlab => "netlab",
-            Kind::Guests => "guests",
-            Kind::Hosts => "hosts",
+            TestbedKind::Netlab => "netlab",
+            TestbedKind::Guests => "guests",
+            TestbedKind::Hosts => "hosts",
         }
     }
 }
@@ -331,7 +331,7 @@ mod tests {
     fn many_hosts_give_all_pairs() {
         let testbed = Testbed {
             name: "cluster".to_owned(),
-            kind: Kind::Hosts,
+            kind: TestbedKind::Hosts,
             rate: None,
             mtu_bytes: 1500,
             offloads: Offloads::Off,

@@ -3,8 +3,9 @@
 
 use crossway_mech::{Mechanism, Rx, Tx};
 
+use crate::inputs::Inputs;
 use crate::payload::next_random;
-use crate::stage::{RoleError, Stage};
+use crate::role_context::{RoleContext, RoleError};
 
 const MOST_MESSAGES: usize = 64;
 const LEAST_MESSAGES: usize = 8;
@@ -12,16 +13,16 @@ const ABOUT_BYTES: usize = 2 << 20;
 
 /// Sends or receives the agreed messages on one channel; returns their number and the CRC-32 over all their CRC-32s.
 pub(crate) fn run<M: Mechanism>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     channel: u16,
     sends: bool,
     sender: u16,
 ) -> Result<(u32, u32), RoleError> {
-    let size = stage.task.inputs.size_bytes as usize;
-    let seed = stage.task.inputs.seed ^ u64::from(sender).rotate_right(16);
-    let acknowledged = stage.lossy();
-    let in_place = stage.in_place();
-    let (tx, rx) = stage
+    let size = if sends { context.sent_bytes() } else { context.received_bytes() };
+    let seed = seed_of(&context.task.inputs, sender);
+    let acknowledged = context.lossy();
+    let in_place = context.in_place();
+    let (tx, rx) = context
         .channels
         .get_mut(usize::from(channel))
         .ok_or_else(|| RoleError::Wrong(format!("there is no channel {channel} to verify")))?;
@@ -53,6 +54,24 @@ pub(crate) fn run<M: Mechanism>(
     Ok((lengths.len() as u32, chain.finalize()))
 }
 
+/// The same messages as a whole, for who hands them to a program.
+pub(crate) fn agreed(inputs: &Inputs, sender: u16) -> Vec<Vec<u8>> {
+    let seed = seed_of(inputs, sender);
+    let lengths = lengths(inputs.size_bytes as usize, seed);
+    (0u64..).zip(lengths).map(|(number, len)| content(len, seed.wrapping_add(number))).collect()
+}
+
+/// The CRC-32 over the CRC-32s of messages.
+pub(crate) fn chain(messages: &[Vec<u8>]) -> u32 {
+    let mut chain = crc32fast::Hasher::new();
+    messages.iter().for_each(|message| chain.update(&crc32fast::hash(message).to_be_bytes()));
+    chain.finalize()
+}
+
+fn seed_of(inputs: &Inputs, sender: u16) -> u64 {
+    inputs.seed ^ u64::from(sender).rotate_right(16)
+}
+
 /// The full size first and last, chance between.
 fn lengths(size: usize, seed: u64) -> Vec<usize> {
     let count = (ABOUT_BYTES / size.max(1)).clamp(LEAST_MESSAGES, MOST_MESSAGES);
@@ -77,7 +96,8 @@ fn content(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-fn compare(number: usize, got: &[u8], wanted: &[u8]) -> Result<(), RoleError> {
+/// Refuses a message that is not the agreed one.
+pub(crate) fn compare(number: usize, got: &[u8], wanted: &[u8]) -> Result<(), RoleError> {
     if got == wanted && crc32fast::hash(got) == crc32fast::hash(wanted) {
         return Ok(());
     }

@@ -90,6 +90,9 @@ macro_rules! for_every_mechanism {
             shm_eventfd::ShmEventfd,
             shm_pipe::ShmPipe,
             sysv_shm::SysvShm,
+            linx::LinxUds,
+            linx::LinxFifo,
+            linx::LinxShm,
         }
     };
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crossway_sys::netns;
 
 use crate::network::{INTERFACE, ImpairedBy};
+use crate::registry::Making;
 use crate::share::mask;
 use crate::{Host, HostKind, Link, NetError, Network, Offloads, tool};
 
@@ -27,15 +28,16 @@ const CARRIER_LIMIT: Duration = Duration::from_secs(60);
 const UNSTEERED: &str = "unsteered";
 
 /// Makes everything `network` describes; returns whether packets could be steered to each host's CPUs. On an error, what
-/// was made stays for the caller to remove.
-pub(crate) fn make(network: &Network) -> Result<bool, NetError> {
+/// was made stays for the caller to remove. The tools hold `making` for as long as they run.
+pub(crate) fn make(network: &Network, making: &Making) -> Result<bool, NetError> {
     let spaces: String = network.namespaces().map(|ns| format!("netns add {ns}\n")).collect();
-    tool::run(
+    tool::run_making(
+        making,
         &format!("making the namespaces of network '{}'", network.name),
         &["ip", "-batch", "-"],
         &spaces,
     )?;
-    wire(network)?;
+    wire(network, making)?;
     let hosts: Vec<&Host> =
         network.hosts.iter().filter(|h| h.kind == HostKind::Namespace).collect();
     let share = hosts.len().div_ceil(WORKERS).max(1);
@@ -44,8 +46,9 @@ pub(crate) fn make(network: &Network) -> Result<bool, NetError> {
             .chunks(share)
             .map(|mine| {
                 scope.spawn(move || {
-                    mine.iter()
-                        .try_fold(true, |all, host| Ok::<_, NetError>(all & set_up(network, host)?))
+                    mine.iter().try_fold(true, |all, host| {
+                        Ok::<_, NetError>(all & set_up(network, host, making)?)
+                    })
                 })
             })
             .collect();
@@ -94,7 +97,7 @@ pub(crate) fn has_netem(folder: &Path) -> bool {
 }
 
 /// Joins the hosts: one veth pair between two, or a port each on a switch.
-fn wire(network: &Network) -> Result<(), NetError> {
+fn wire(network: &Network, making: &Making) -> Result<(), NetError> {
     let mtu = network.link.mtu_bytes;
     let doing = format!("wiring network '{}'", network.name);
     let Some(switch) = &network.switch else {
@@ -108,7 +111,8 @@ fn wire(network: &Network) -> Result<(), NetError> {
             b.mac,
             b.namespace
         );
-        return tool::run(&doing, &["ip", "-n", &a.namespace, "-batch", "-"], &line).map(drop);
+        let argv = ["ip", "-n", &a.namespace, "-batch", "-"];
+        return tool::run_making(making, &doing, &argv, &line).map(drop);
     };
     // The kernel forwards, unless frames are to be impaired by Crossway's own switch, which reads the ports itself.
     let bridged = network.impaired_by != ImpairedBy::Crossway;
@@ -146,12 +150,12 @@ fn wire(network: &Network) -> Result<(), NetError> {
             let _ = writeln!(offloads, "ethtool -K {port} tso off gso off gro off tx off rx off");
         }
     }
-    tool::run(&doing, &["ip", "-n", switch, "-batch", "-"], &ip)?;
+    tool::run_making(making, &doing, &["ip", "-n", switch, "-batch", "-"], &ip)?;
     if !tc.is_empty() {
-        tool::run(&doing, &["tc", "-n", switch, "-batch", "-"], &tc)?;
+        tool::run_making(making, &doing, &["tc", "-n", switch, "-batch", "-"], &tc)?;
     }
     if !offloads.is_empty() {
-        tool::run(&doing, &["ip", "netns", "exec", switch, "sh", "-se"], &offloads)?;
+        tool::run_making(making, &doing, &["ip", "netns", "exec", switch, "sh", "-se"], &offloads)?;
     }
     Ok(())
 }
@@ -166,7 +170,7 @@ pub(crate) fn port(at: usize, host: &Host) -> String {
 
 /// Addresses, rate, offloads and packet steering of one namespace host, as one script: a process each for the tools,
 /// all others are the shell's own words. Returns whether packets are steered to the host's CPUs.
-fn set_up(network: &Network, host: &Host) -> Result<bool, NetError> {
+fn set_up(network: &Network, host: &Host, making: &Making) -> Result<bool, NetError> {
     let link = &network.link;
     let mut script = String::new();
     // No duplicate address detection (it delays the first IPv6 packet by a second) and no router discovery: frames
@@ -194,7 +198,8 @@ fn set_up(network: &Network, host: &Host) -> Result<bool, NetError> {
         "(echo {} > /sys/class/net/{INTERFACE}/queues/rx-0/rps_cpus) 2>&- || echo {UNSTEERED}",
         mask(&host.cpus)
     );
-    let said = tool::run(
+    let said = tool::run_making(
+        making,
         &format!("setting up host '{}/{}'", network.name, host.name),
         &["ip", "netns", "exec", &host.namespace, "sh", "-se"],
         &script,

@@ -9,13 +9,16 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-use crossway_sys::{affinity, netns};
+use crossway_sys::{affinity, lease, netns};
 
 use crate::network::{INTERFACE, ImpairedBy, namespace_path};
 use crate::registry::{Process, Registry};
 use crate::share::shares;
 use crate::switch::{self, Switch};
-use crate::{Host, HostKind, ImpairmentCounts, NetError, Network, Topology, build, tool};
+use crate::{Host, HostKind, ImpairmentCounts, NetError, Network, Topology, build, guest, tool};
+
+/// Each round kills all processes on a network's hosts; the next finds what they have started meanwhile.
+const KILL_ROUNDS: u32 = 20;
 
 /// Names of the networks this process must remove, for [`remove_all_of_this_process`].
 static OWNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -68,7 +71,9 @@ impl Lab {
         let network = claim(topology)?;
         lock_owned().insert(network.name.clone());
         let mut lab = Lab { network, switch: None, kept: false };
-        lab.network.steered = build::make(&lab.network)?;
+        let making = registry().making(&lab.network.name)?;
+        lab.network.steered = build::make(&lab.network, &making)?;
+        drop(making);
         if !lab.network.steered && affinity::allowed()?.len() > 1 {
             tracing::warn!(
                 "network '{}': packets cannot be steered here (root of a user namespace may not, or the kernel \
@@ -118,6 +123,19 @@ pub fn list() -> Result<Vec<Network>, NetError> {
     }
     let _claim = registry().claim()?;
     sweep()
+}
+
+/// Removes the networks and guests of processes that were killed, and what these had left there.
+///
+/// # Errors
+/// A file that describes a network or a guest cannot be read.
+pub fn remove_abandoned() -> Result<(), NetError> {
+    list()?;
+    // The keepers of guests on a network were killed with it.
+    guest::remove_abandoned()?;
+    // So were the reapers of its agents, before they had finished.
+    lease::sweep_dead_runs()?;
+    Ok(())
 }
 
 /// A network by name.
@@ -311,8 +329,9 @@ fn resolve(topology: &Topology, name: String) -> Result<Network, NetError> {
 /// Removes the networks of owners that are gone; returns the rest. The claim must be held.
 fn sweep() -> Result<Vec<Network>, NetError> {
     let mut there = Vec::new();
+    registry().remove_drafts();
     for name in registry().names() {
-        let Some(network) = registry().read::<Network>(&name)? else { continue };
+        let Some(network) = registry().read_if_known::<Network>(&name) else { continue };
         if network.is_held() {
             there.push(network);
         } else {
@@ -325,20 +344,15 @@ fn sweep() -> Result<Vec<Network>, NetError> {
 
 /// Ends the processes on the hosts, deletes the namespaces (and with them every interface) and the file.
 fn remove(network: &Network) {
+    // A tool of the killed owner may still be making a part of it.
+    let making = registry().making(&network.name);
+    if let Err(error) = &making {
+        tracing::warn!("{error}");
+    }
     if let Some(switch) = network.switch_process {
         switch.kill();
     }
-    let paths: Vec<PathBuf> = network.namespaces().map(namespace_path).collect();
-    // Twice, for a process that forked between being listed and being killed.
-    for _ in 0..2 {
-        for pid in netns::members(paths.iter().map(PathBuf::as_path)) {
-            if pid != std::process::id()
-                && let Some(process) = Process::of(pid)
-            {
-                process.kill();
-            }
-        }
-    }
+    end_processes(network);
     let there: String = network
         .namespaces()
         .filter(|ns| namespace_path(ns).exists())
@@ -354,4 +368,19 @@ fn remove(network: &Network) {
         Err(error) => tracing::warn!("{error}; crossway net down {} tries again", network.name),
     }
     lock_owned().remove(&network.name);
+}
+
+/// Kills the processes on the hosts, those included that a process has started between being listed and being killed.
+fn end_processes(network: &Network) {
+    let paths: Vec<PathBuf> = network.namespaces().map(namespace_path).collect();
+    for _ in 0..KILL_ROUNDS {
+        let mut members = netns::members(paths.iter().map(PathBuf::as_path));
+        members.retain(|pid| *pid != std::process::id());
+        let living: Vec<Process> = members.into_iter().filter_map(Process::of).collect();
+        if living.is_empty() {
+            return;
+        }
+        living.iter().for_each(Process::kill);
+    }
+    tracing::warn!("network '{}': processes on its hosts cannot be killed", network.name);
 }

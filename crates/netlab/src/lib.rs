@@ -6,8 +6,8 @@
 
 mod build;
 mod error;
-mod fate;
 mod guest;
+mod impairer;
 mod lab;
 mod network;
 mod quantity;
@@ -18,14 +18,14 @@ mod tool;
 mod topology;
 
 pub use error::NetError;
-pub use fate::ImpairmentCounts;
 pub use guest::{
-    Guest, GuestExit, GuestFacts, GuestPlace, GuestRecord, GuestSpec, exec_in_guest, guest_down,
-    list_guests, play_guest_part, run_guest_init, run_guest_keeper,
+    Guest, GuestExit, GuestFacts, GuestPlace, GuestRecord, GuestRegisters, GuestSpec,
+    exec_in_guest, guest_down, list_guests, run_guest_init, run_guest_keeper, run_guest_subcommand,
 };
-pub use lab::{Lab, down, find, list, remove_all_of_this_process};
+pub use impairer::ImpairmentCounts;
+pub use lab::{Lab, down, find, list, remove_abandoned, remove_all_of_this_process};
 pub use network::{Host, ImpairedBy, Network};
 pub use quantity::{Rate, parse_duration, parse_share};
 pub use registry::Process;
 pub use switch::run_network_switch;
-pub use topology::{HOSTS_AT_MOST, HostKind, HostSpec, Impairment, Link, Offloads, Topology};
+pub use topology::{HostKind, HostSpec, Impairment, Link, MAX_HOSTS, Offloads, Topology};

@@ -81,23 +81,19 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Reads a share of all frames: `1%`, `0.5%`, `0.01`; 0 to 1 (100 %).
+/// Reads a share of all frames with its unit: `1%`, `0.5%`. A bare number is refused, since 1 could mean 1 % or all of them.
 ///
 /// # Errors
-/// Not a number, or outside that range.
+/// Not a number of percent, or outside 0 to 100.
 pub fn parse_share(what: &'static str, text: &str) -> Result<f64, NetError> {
-    let trimmed = text.trim();
-    let (number, scale) = match trimmed.strip_suffix('%') {
-        Some(percent) => (percent.trim(), 0.01),
-        None => (trimmed, 1.0),
-    };
-    number.parse::<f64>().ok().map(|n| n * scale).filter(|n| (0.0..=1.0).contains(n)).ok_or_else(
-        || NetError::Impossible {
-            what,
-            given: text.to_owned(),
-            why: "write a share of all frames, 0% to 100%: 1%, 0.5%".to_owned(),
-        },
-    )
+    let percent =
+        text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    let share = percent.map(|percent| percent * 0.01).filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| NetError::Impossible {
+        what,
+        given: text.to_owned(),
+        why: "write a share of all frames with its unit, 0% to 100%: 1%, 0.5%".to_owned(),
+    })
 }
 
 /// Reads a duration: `250us`, `1ms`, `1.5s`; at most 60 s.
@@ -153,9 +149,9 @@ mod tests {
     #[test]
     fn shares_and_durations_keep_their_range() {
         assert_eq!(parse_share("loss", "1%").unwrap(), 0.01);
-        assert_eq!(parse_share("loss", "1").unwrap(), 1.0);
+        assert_eq!(parse_share("loss", "100%").unwrap(), 1.0);
         assert_eq!(parse_duration("delay", "250us").unwrap(), Duration::from_micros(250));
-        for bad in ["101%", "-1%", "", "x", "NaN"] {
+        for bad in ["1", "0.01", "101%", "-1%", "", "x", "NaN", "%"] {
             assert!(parse_share("loss", bad).is_err(), "{bad}");
         }
         for bad in ["1", "ms", "-1ms", "61s", "1m", "inf s"] {

@@ -6,12 +6,16 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crossway_sys::proc::started_ticks;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::NetError;
+
+/// How the name of a file ends that is being written.
+const DRAFT: &str = ".new";
 
 /// Below here lie the files. A `tmpfs` on every Linux: nothing survives a reboot, as no namespace does.
 pub(crate) const RUN_DIR: &str = "/run/crossway";
@@ -58,6 +62,18 @@ pub(crate) struct Claim {
     _lock: File,
 }
 
+/// While held, by this process or by a tool that it started, the thing of this name is being made or removed.
+pub(crate) struct Making {
+    lock: File,
+}
+
+impl Making {
+    /// Has a child hold it too, until the child and all its children have ended.
+    pub(crate) fn share_with(&self, child: &mut Command) {
+        crossway_sys::proc::inherit(child, &self.lock);
+    }
+}
+
 impl Registry {
     pub(crate) fn new(kind: &str) -> Registry {
         Registry { folder: Path::new(RUN_DIR).join(kind) }
@@ -70,16 +86,22 @@ impl Registry {
 
     /// Waits for its turn. Claims are held for as long as tables are read and written, not while things are made.
     pub(crate) fn claim(&self) -> Result<Claim, NetError> {
-        let failed = |e: std::io::Error| self.state_error(&self.folder, e);
+        Ok(Claim { _lock: self.lock("lock")? })
+    }
+
+    /// Waits until no other process, and no tool of a process that was killed, makes or removes the thing of this name.
+    pub(crate) fn making(&self, name: &str) -> Result<Making, NetError> {
+        Ok(Making { lock: self.lock(&format!("{name}.lock"))? })
+    }
+
+    fn lock(&self, file: &str) -> Result<File, NetError> {
+        let path = self.folder.join(file);
+        let failed = |e: std::io::Error| self.state_error(&path, e);
         fs::create_dir_all(&self.folder).map_err(failed)?;
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(self.folder.join("lock"))
-            .map_err(failed)?;
+        let mut options = OpenOptions::new();
+        let lock = options.create(true).truncate(false).write(true).open(&path).map_err(failed)?;
         lock.lock().map_err(failed)?;
-        Ok(Claim { _lock: lock })
+        Ok(lock)
     }
 
     /// The folder of the files.
@@ -91,9 +113,11 @@ impl Registry {
         self.folder.join(format!("{name}.json"))
     }
 
-    /// Writes whole or not at all.
+    /// Writes whole or not at all. The name of the draft tells which process writes it, see [`Registry::remove_drafts`].
     pub(crate) fn write(&self, name: &str, value: &impl Serialize) -> Result<(), NetError> {
-        let (file, new) = (self.file(name), self.folder.join(format!("{name}.new")));
+        let Process { pid, started_ticks } = Process::own();
+        let draft = format!("{name}.{pid}-{started_ticks}{DRAFT}");
+        let (file, new) = (self.file(name), self.folder.join(draft));
         let text = serde_json::to_string_pretty(value).map_err(|e| self.state_error(&file, e))?;
         fs::write(&new, text + "\n").map_err(|e| self.state_error(&new, e))?;
         fs::rename(&new, &file).map_err(|e| self.state_error(&file, e))
@@ -112,21 +136,46 @@ impl Registry {
         })
     }
 
+    /// [`Registry::read`] for looking through all of them: one that another version of crossway wrote is left alone, and no
+    /// obstacle for the others.
+    pub(crate) fn read_if_known<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        self.read(name).unwrap_or_else(|error| {
+            tracing::warn!("{error}");
+            None
+        })
+    }
+
     pub(crate) fn remove(&self, name: &str) {
         let _ = fs::remove_file(self.file(name));
-        let _ = fs::remove_file(self.folder.join(format!("{name}.new")));
+        let _ = fs::remove_file(self.folder.join(format!("{name}.lock")));
+    }
+
+    /// Removes the drafts of processes that were killed before a draft became the file.
+    pub(crate) fn remove_drafts(&self) {
+        for file in self.files() {
+            let writer = file.strip_suffix(DRAFT).and_then(|file| file.rsplit('.').next());
+            let Some((pid, start)) = writer.and_then(|writer| writer.split_once('-')) else {
+                continue;
+            };
+            let (Ok(pid), Ok(started_ticks)) = (pid.parse(), start.parse()) else { continue };
+            if !(Process { pid, started_ticks }).is_alive() {
+                let _ = fs::remove_file(self.folder.join(file));
+            }
+        }
     }
 
     /// All names, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
+        let files = self.files().into_iter();
+        files.filter_map(|file| file.strip_suffix(".json").map(str::to_owned)).collect()
+    }
+
+    fn files(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
-        let mut names: Vec<String> = entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .filter_map(|file| file.strip_suffix(".json").map(str::to_owned))
-            .collect();
-        names.sort();
-        names
+        let mut files: Vec<String> =
+            entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        files.sort();
+        files
     }
 
     fn state_error(&self, path: &Path, why: impl std::fmt::Display) -> NetError {
@@ -166,7 +215,37 @@ mod tests {
         fs::write(registry.file("b"), "{").unwrap();
         let error = registry.read::<u32>("b").unwrap_err().to_string();
         assert!(error.contains("b.json") && error.contains("another version"), "{error}");
+        assert_eq!(registry.read_if_known::<u32>("b"), None);
         registry.remove("a");
         assert_eq!(registry.names(), ["b"]);
+    }
+
+    #[test]
+    fn drafts_of_dead_writers_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Registry::at(folder.path());
+        let Process { pid, started_ticks } = Process::own();
+        let draft = |start: u64| folder.path().join(format!("a.{pid}-{start}.new"));
+        fs::write(draft(started_ticks), "").unwrap();
+        fs::write(draft(started_ticks + 1), "").unwrap();
+        registry.remove_drafts();
+        assert!(draft(started_ticks).exists() && !draft(started_ticks + 1).exists());
+    }
+
+    #[test]
+    fn a_tool_that_outlives_its_starter_holds_what_it_makes() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Registry::at(folder.path());
+        let making = registry.making("a").unwrap();
+        let mut tool = Command::new("cat");
+        tool.stdin(std::process::Stdio::piped());
+        making.share_with(&mut tool);
+        let mut tool = tool.spawn().unwrap();
+        drop(making);
+        let file = File::open(folder.path().join("a.lock")).unwrap();
+        assert!(file.try_lock().is_err(), "the tool still runs");
+        drop(tool.stdin.take());
+        tool.wait().unwrap();
+        file.try_lock().unwrap();
     }
 }

@@ -13,7 +13,7 @@ use crossway_sys::port::{Batch, Port};
 use crossway_sys::{affinity, netns, poll};
 
 use crate::build::port;
-use crate::fate::{Due, Fate, ImpairmentCounts};
+use crate::impairer::{Due, Impairer, ImpairmentCounts};
 use crate::network::namespace_path;
 use crate::{NetError, Network};
 
@@ -21,7 +21,7 @@ use crate::{NetError, Network};
 const BATCH: usize = 64;
 
 /// Frames that may wait for their delay, over all links; as many as netem is told to hold. Further ones are lost.
-const WAITING_AT_MOST: usize = 100_000;
+const MAX_WAITING_FRAMES: usize = 100_000;
 
 /// What a switch that is a process prints once frames pass.
 pub(crate) const READY: &str = "ready";
@@ -29,7 +29,7 @@ pub(crate) const READY: &str = "ready";
 /// The ports of a network's switch, opened.
 pub(crate) struct Switch {
     ports: Vec<Port>,
-    fates: Vec<Fate>,
+    impairers: Vec<Impairer>,
     counts: Arc<Mutex<ImpairmentCounts>>,
     stations: BTreeMap<[u8; 6], usize>,
     /// Frames that wait for an instant, the earliest on top; equal ones in their order.
@@ -71,9 +71,9 @@ impl Switch {
             let hosts = network.hosts.iter().enumerate();
             hosts.map(|(at, host)| Port::open(&port(at, host))).collect::<Result<Vec<_>, _>>()
         })??;
-        let fate = |link| Fate::new(&network.link.impairment, link as u64);
+        let impairer = |link| Impairer::new(&network.link.impairment, link as u64);
         Ok(Switch {
-            fates: (0..ports.len()).map(fate).collect(),
+            impairers: (0..ports.len()).map(impairer).collect(),
             held: ports.iter().map(|_| Vec::new()).collect(),
             leaving: ports.iter().map(|_| Vec::new()).collect(),
             ports,
@@ -139,7 +139,7 @@ impl Switch {
                 self.stations.insert(source, from);
             }
             let released = std::mem::take(&mut self.held[from]);
-            for due in self.fates[from].draw(now, counts).into_iter().flatten() {
+            for due in self.impairers[from].draw(now, counts).into_iter().flatten() {
                 self.serial += 1;
                 let (due, behind_next) = match due {
                     Due::At(due) => (due, false),
@@ -150,7 +150,7 @@ impl Switch {
                     self.held[from].push(waiting);
                 } else if due <= now && self.waiting.is_empty() {
                     forward(&self.stations, &mut self.leaving, waiting);
-                } else if self.waiting.len() < WAITING_AT_MOST {
+                } else if self.waiting.len() < MAX_WAITING_FRAMES {
                     self.waiting.push(Reverse(waiting));
                 } else {
                     counts.overflowed += 1;

@@ -4,9 +4,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crossway_sys::OsError;
+use crossway_sys::{OsError, proc};
 
 use crate::NetError;
+use crate::registry::Making;
 
 /// What a network needs, with the Debian package of each.
 const NEEDED: [(&str, &str); 4] =
@@ -40,18 +41,40 @@ fn check_in(path: &str) -> Result<(), NetError> {
     }
 }
 
-/// Runs a tool with `input` on its standard input and returns what it printed. `doing` says what for, for the error.
+/// Runs a tool with `input` on its standard input and returns what it printed. `doing` names the purpose in errors. The tool
+/// dies with the calling process.
 pub(crate) fn run(doing: &str, argv: &[&str], input: &str) -> Result<String, NetError> {
+    run_command(doing, argv, input, |_| ())
+}
+
+/// [`run`] for a tool that makes what `making` stands for: if this process is killed, whoever cleans up waits for the tool.
+pub(crate) fn run_making(
+    making: &Making,
+    doing: &str,
+    argv: &[&str],
+    input: &str,
+) -> Result<String, NetError> {
+    run_command(doing, argv, input, |command| making.share_with(command))
+}
+
+fn run_command(
+    doing: &str,
+    argv: &[&str],
+    input: &str,
+    prepare: impl FnOnce(&mut Command),
+) -> Result<String, NetError> {
     let failed = |e| OsError::new("run", argv.join(" "), e);
-    let mut child = Command::new(argv[0])
+    let mut command = Command::new(argv[0]);
+    command
         .args(&argv[1..])
         .env("PATH", search_path())
         .env("LC_ALL", "C")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
+        .stderr(Stdio::piped());
+    proc::die_with_parent(&mut command);
+    prepare(&mut command);
+    let mut child = command.spawn().map_err(failed)?;
     // Scripts are far smaller than a pipe holds, so writing all before reading cannot block for good; a tool that
     // ended early shows in its status.
     let _ = child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));

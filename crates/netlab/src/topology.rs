@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{NetError, Rate};
 
 /// Most hosts of one network: IPv4 addresses of one /24.
-pub const HOSTS_AT_MOST: usize = 250;
+pub const MAX_HOSTS: usize = 250;
 
 /// Hosts on one shaped network. Two make a direct link, more (or any guest) hang on a switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -139,8 +139,8 @@ impl Topology {
         if let Some(name) = &self.name {
             check_name("network name", name, 8)?;
         }
-        if self.hosts.is_empty() || self.hosts.len() > HOSTS_AT_MOST {
-            let why = format!("a network has 1 to {HOSTS_AT_MOST} hosts");
+        if self.hosts.is_empty() || self.hosts.len() > MAX_HOSTS {
+            let why = format!("a network has 1 to {MAX_HOSTS} hosts");
             return impossible("number of hosts", self.hosts.len().to_string(), &why);
         }
         for (at, host) in self.hosts.iter().enumerate() {

@@ -12,7 +12,9 @@ const DATAGRAMS: u32 = 100;
 /// A network of two hosts impaired so, or `None` with the reason on standard error.
 fn up(name: &str, impairment: Impairment) -> Option<Lab> {
     let link = Link { impairment, ..Link::default() };
-    let topology = Topology { name: Some(name.to_owned()), ..Topology::of(&["a", "b"], link) };
+    // No other run of these tests on this machine has the same.
+    let own = format!("{name}{:x}", std::process::id() & 0xf_ffff);
+    let topology = Topology { name: Some(own), ..Topology::of(&["a", "b"], link) };
     match Lab::up(&topology) {
         Ok(lab) => Some(lab),
         Err(why @ (NetError::NoPrivilege | NetError::MissingTool { .. })) => {
@@ -107,7 +109,7 @@ fn is_own(lab: &Lab) -> bool {
 
 #[test]
 fn what_is_lost_is_counted() {
-    let Some(lab) = up("iloss", Impairment { loss: 0.3, seed: 1, ..Impairment::default() }) else {
+    let Some(lab) = up("ilo", Impairment { loss: 0.3, seed: 1, ..Impairment::default() }) else {
         return;
     };
     let arrived = numbers(&lab, Come::InOrder);
@@ -126,19 +128,18 @@ fn what_is_lost_is_counted() {
 #[test]
 fn every_frame_comes_twice_or_never() {
     let twice = Impairment { duplicate: 1.0, ..Impairment::default() };
-    let Some(lab) = up("idup", twice) else { return };
+    let Some(lab) = up("idu", twice) else { return };
     let arrived = numbers(&lab, Come::Exactly(2 * DATAGRAMS));
     let expected: Vec<u32> = (0..DATAGRAMS).flat_map(|n| [n, n]).collect();
     assert_eq!(arrived, expected);
     drop(lab);
-    let Some(lab) = up("inone", Impairment { loss: 1.0, ..Impairment::default() }) else { return };
+    let Some(lab) = up("ino", Impairment { loss: 1.0, ..Impairment::default() }) else { return };
     assert!(numbers(&lab, Come::Exactly(0)).is_empty());
 }
 
 #[test]
 fn frames_overtake_and_all_arrive() {
-    let Some(lab) = up("ireord", Impairment { reorder: 0.5, seed: 3, ..Impairment::default() })
-    else {
+    let Some(lab) = up("ire", Impairment { reorder: 0.5, seed: 3, ..Impairment::default() }) else {
         return;
     };
     let mut arrived = numbers(&lab, Come::Exactly(DATAGRAMS));
@@ -153,7 +154,7 @@ fn frames_overtake_and_all_arrive() {
 #[test]
 fn a_round_trip_takes_both_delays() {
     let delay = Duration::from_millis(20);
-    let Some(lab) = up("idelay", Impairment { delay, ..Impairment::default() }) else { return };
+    let Some(lab) = up("ide", Impairment { delay, ..Impairment::default() }) else { return };
     introduce(&lab);
     let near = socket(lab.host("a").unwrap(), WATCHDOG);
     let far = socket(lab.host("b").unwrap(), WATCHDOG);

@@ -8,12 +8,22 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use crossway_netlab::{
-    HOSTS_AT_MOST, Host, HostSpec, Lab, Link, NetError, Network, Offloads, Topology,
+    Host, HostSpec, Lab, Link, MAX_HOSTS, NetError, Network, Offloads, Topology,
 };
 use crossway_sys::netns::inside;
 
-/// Namespaces and state files of a network of this name.
-fn left(name: &str) -> Vec<String> {
+/// Set in a process that a test starts: the number that the test's networks have in their names.
+const RUN: &str = "CROSSWAY_TEST_RUN";
+
+/// The name of a network that no other run of these tests on this machine has; `tag` has three characters at most.
+fn own(tag: &str) -> String {
+    let run = std::env::var(RUN).unwrap_or_else(|_| std::process::id().to_string());
+    format!("{tag}{:x}", run.parse::<u32>().unwrap() & 0xf_ffff)
+}
+
+/// Namespaces and state files of a network of [`own`] name.
+fn left(tag: &str) -> Vec<String> {
+    let name = own(tag);
     let spaces = std::fs::read_dir("/run/netns").into_iter().flatten();
     let files = std::fs::read_dir("/run/crossway/net").into_iter().flatten();
     let ours = [format!("cw-{name}-"), format!("cw-{name}."), format!("{name}.")];
@@ -51,8 +61,8 @@ fn link(rate: Option<&str>, offloads: Offloads) -> Link {
     Link { rate: rate.map(|r| r.parse().unwrap()), offloads, ..Link::default() }
 }
 
-fn named(name: &str, hosts: &[&str], link: Link) -> Topology {
-    Topology { name: Some(name.to_owned()), ..Topology::of(hosts, link) }
+fn named(tag: &str, hosts: &[&str], link: Link) -> Topology {
+    Topology { name: Some(own(tag)), ..Topology::of(hosts, link) }
 }
 
 /// A datagram gets from `a` to `b` over IPv4 and over IPv6.
@@ -135,14 +145,15 @@ fn two_hosts_see_each_other_on_their_own_cpus_and_nothing_stays() {
     }
     assert!(lab.network().switch.is_none(), "two hosts need no switch");
     let unknown = lab.host("c").unwrap_err().to_string();
-    assert_eq!(unknown, "there is no host 't2/c'; network 't2' has a, b");
+    let name = own("t2");
+    assert_eq!(unknown, format!("there is no host '{name}/c'; network '{name}' has a, b"));
     drop(lab);
     assert_eq!(left("t2"), [""; 0]);
 }
 
 #[test]
 fn offloads_decide_how_large_frames_on_the_link_are() {
-    for (name, offloads) in [("toff", Offloads::Off), ("ton", Offloads::On)] {
+    for (name, offloads) in [("tof", Offloads::Off), ("ton", Offloads::On)] {
         let Some(lab) = up("offloads", &named(name, &["a", "b"], link(None, offloads))) else {
             return;
         };
@@ -165,7 +176,7 @@ fn the_rate_bounds_the_stream_and_the_faster_link_is_faster() {
     // The shaper can only be late, never early (but for its burst), so the upper bound holds on a loaded machine too.
     // 1448 bytes of data in frames of 1514; 4 MiB and what a burst of 1 ms and a full receive buffer add.
     let most_of = |bits_per_s: f64| bits_per_s * 1448.0 / 1514.0 * 1.05;
-    for (name, rate, slower) in [("tr20", "20mbit", 0.0), ("tr100", "100mbit", 20e6)] {
+    for (name, rate, slower) in [("tr2", "20mbit", 0.0), ("tr1", "100mbit", 20e6)] {
         let topology = named(name, &["a", "b"], link(Some(rate), Offloads::Off));
         let Some(lab) = up("rate", &topology) else { return };
         let most = most_of(topology.link.rate.unwrap().bits_per_s as f64);
@@ -189,7 +200,7 @@ fn three_hosts_hang_on_a_switch() {
     for host in ["a", "b"] {
         assert_reach(lab.host(host).unwrap(), c);
     }
-    assert_eq!(lab.network().switch.as_deref(), Some("cw-t3.sw"));
+    assert_eq!(lab.network().switch.as_deref(), Some(&*format!("cw-{}.sw", own("t3"))));
     drop(lab);
     assert_eq!(left("t3"), [""; 0]);
 }
@@ -198,26 +209,28 @@ fn three_hosts_hang_on_a_switch() {
 fn fifty_hosts_come_and_go() {
     let names: Vec<String> = (0..50).map(|n| format!("h{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let Some(lab) = up("fifty", &named("t50", &names, Link::default())) else { return };
+    let Some(lab) = up("fifty", &named("t5", &names, Link::default())) else { return };
     let last = &lab.network().hosts[49];
     assert_reach(&lab.network().hosts[0], last);
     drop(lab);
-    assert_eq!(left("t50"), [""; 0]);
+    assert_eq!(left("t5"), [""; 0]);
 }
 
 #[test]
 fn a_busy_name_is_refused_and_the_network_stays() {
-    let topology = named("tbusy", &["a", "b"], Link::default());
+    let topology = named("tb", &["a", "b"], Link::default());
     let Some(lab) = up("busy", &topology) else { return };
     let error = Lab::up(&topology).unwrap_err().to_string();
-    assert!(error.starts_with("network 'tbusy' is already up (held by process"), "{error}");
-    assert!(error.ends_with("crossway net down tbusy"), "{error}");
+    let name = own("tb");
+    let held = format!("network '{name}' is already up (held by process");
+    assert!(error.starts_with(&held), "{error}");
+    assert!(error.ends_with(&format!("crossway net down {name}")), "{error}");
     say(lab.host("a").unwrap(), "true");
 }
 
 #[test]
 fn processes_on_a_host_end_with_the_network() {
-    let Some(lab) = up("processes", &named("tproc", &["a", "b"], Link::default())) else { return };
+    let Some(lab) = up("processes", &named("tp", &["a", "b"], Link::default())) else { return };
     let mut sleeper = lab.host("a").unwrap().command("sleep").arg("600").spawn().unwrap();
     // `ip netns exec` becomes the command itself; before it has entered, the network's end cannot find it.
     let space = |file: &str| std::fs::metadata(file).unwrap().ino();
@@ -231,24 +244,24 @@ fn processes_on_a_host_end_with_the_network() {
 
 #[test]
 fn a_network_that_was_kept_stays_until_taken_down() {
-    let topology = named("tkeep", &["a", "b"], Link::default());
+    let topology = named("tk", &["a", "b"], Link::default());
     let Some(lab) = up("kept", &topology) else { return };
     drop(lab);
     let network = Lab::up_to_stay(&topology).unwrap();
     assert_eq!(network.owner, None);
-    assert_eq!(crossway_netlab::find("tkeep").unwrap(), network);
-    assert!(Path::new("/run/netns/cw-tkeep-a").exists());
-    crossway_netlab::down("tkeep").unwrap();
-    assert_eq!(left("tkeep"), [""; 0]);
-    let error = crossway_netlab::down("tkeep").unwrap_err().to_string();
-    assert!(error.starts_with("there is no network 'tkeep'; "), "{error}");
+    assert_eq!(crossway_netlab::find(&own("tk")).unwrap(), network);
+    assert!(Path::new(&format!("/run/netns/cw-{}-a", own("tk"))).exists());
+    crossway_netlab::down(&own("tk")).unwrap();
+    assert_eq!(left("tk"), [""; 0]);
+    let error = crossway_netlab::down(&own("tk")).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("there is no network '{}'; ", own("tk"))), "{error}");
 }
 
 /// Not a test of its own: the next one runs it in a process that it kills.
 #[test]
 #[ignore = "a part of what_a_killed_owner_leaves_is_removed_by_the_next"]
 fn owner_that_waits_to_be_killed() {
-    let lab = Lab::up(&named("tkill", &["a", "b", "c"], Link::default())).unwrap();
+    let lab = Lab::up(&named("tx", &["a", "b", "c"], Link::default())).unwrap();
     println!("up {}", lab.network().name);
     loop {
         std::thread::park();
@@ -257,34 +270,35 @@ fn owner_that_waits_to_be_killed() {
 
 #[test]
 fn what_a_killed_owner_leaves_is_removed_by_the_next() {
-    let Some(lab) = up("killed", &named("tk1", &["a", "b"], Link::default())) else { return };
+    let Some(lab) = up("killed", &named("t1", &["a", "b"], Link::default())) else { return };
     drop(lab);
     let mut owner = Command::new(std::env::current_exe().unwrap())
+        .env(RUN, std::process::id().to_string())
         .args(["--ignored", "--exact", "--nocapture", "owner_that_waits_to_be_killed"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut out = BufReader::new(owner.stdout.take().unwrap());
     let mut line = String::new();
-    while !line.contains("up tkill") {
+    while !line.contains(&format!("up {}", own("tx"))) {
         line.clear();
         assert!(out.read_line(&mut line).unwrap() > 0, "it never came up");
     }
-    assert_eq!(left("tkill").len(), 5, "three hosts, a switch, a file: {:?}", left("tkill"));
+    assert_eq!(left("tx").len(), 6, "three hosts, a switch, a file, its lock: {:?}", left("tx"));
     owner.kill().unwrap();
     owner.wait().unwrap();
-    assert!(crossway_netlab::list().unwrap().iter().all(|n| n.name != "tkill"));
-    assert_eq!(left("tkill"), [""; 0]);
+    assert!(crossway_netlab::list().unwrap().iter().all(|n| n.name != own("tx")));
+    assert_eq!(left("tx"), [""; 0]);
 }
 
 #[test]
 fn what_cannot_be_is_refused_before_anything_is_made() {
     let many: Vec<HostSpec> =
-        (0..=HOSTS_AT_MOST).map(|n| HostSpec::namespace(&format!("h{n}"))).collect();
+        (0..=MAX_HOSTS).map(|n| HostSpec::namespace(&format!("h{n}"))).collect();
     let topology = Topology { name: None, hosts: many, link: Link::default() };
     let error = Lab::up(&topology).unwrap_err().to_string();
     assert!(error.starts_with("number of hosts '251'"), "{error}");
-    let mut topology = named("tcpu", &["a", "b"], Link::default());
+    let mut topology = named("tc", &["a", "b"], Link::default());
     topology.hosts[0].cpus = vec![4095];
     match Lab::up(&topology) {
         Err(NetError::NoPrivilege | NetError::MissingTool { .. }) => eprintln!("SKIP cpu: no root"),
@@ -293,5 +307,5 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
             assert!(error.starts_with("CPU '4095': allowed here are"), "{error}");
         }
     }
-    assert_eq!(left("tcpu"), [""; 0]);
+    assert_eq!(left("tc"), [""; 0]);
 }

@@ -229,6 +229,21 @@
     }
     return out;
   }
+  // What the value axis spans: the data with some room, and limits that are near them.
+  function rangeOf(values, levels, log) {
+    const usable = values.filter((v) => Number.isFinite(v) && (v > 0 || !log));
+    if (!usable.length) return undefined;
+    const at = (v) => (log ? Math.log10(v) : v);
+    let low = Math.min(...usable.map(at)), high = Math.max(...usable.map(at));
+    const near = log ? Math.max(0.35, (high - low) * 0.25) : (high - low) * 0.25;
+    for (const v of levels.filter((l) => l.x.length === 0 && (l.y[0] > 0 || !log)).map((l) => at(l.y[0]))) {
+      if (v > high && v <= high + near) high = v;
+      if (v < low && v >= low - near) low = v;
+    }
+    if (!log) low = Math.min(0, low);
+    const room = Math.max((high - low) * 0.07, log ? 0.08 : Math.abs(high) * 0.05 || 1);
+    return [log || low < 0 ? low - room : low, high + room];
+  }
   // Gives a chart its height; on paper its width too, because the page has not been laid out for paper yet.
   function resize(node, layout, height) {
     node.style.height = height ? height + "px" : printing ? PAPER.height + "px" : "";
@@ -270,26 +285,51 @@
       const levels = view.levels || [];
       const ink = css("--soft");
       const xs = traces.flatMap((t) => t.x);
-      const ys = traces.flatMap((t) => t.y).concat(levels.filter((l) => l.x.length === 0).map((l) => l.y[0]));
+      // The axis follows the data, their intervals included; a limit is drawn where it is near, and named at the edge where it is not.
+      const middles = traces.flatMap((t) => t.y).filter((v) => v > 0);
+      // A wild interval must not flatten everything else: it may take half a decade more.
+      const near = (v) => v >= Math.min(...middles) / 3 && v <= Math.max(...middles) * 3;
+      const ys = traces.flatMap((t) => t.y.concat((t.series.lo || []).concat(t.series.hi || []).filter(near)));
       layout.xaxis = axisLayout(chart.x, xs.length ? xs : [1, 10]);
       layout.yaxis = axisLayout(valueAxis, ys.length ? ys : [1, 10]);
       const log = valueAxis.scale === "log";
+      const range = rangeOf(ys, levels, log);
+      if (range) layout.yaxis.range = range;
+      const inRange = (v) => !range || ((log ? Math.log10(v) : v) >= range[0] && (log ? Math.log10(v) : v) <= range[1]);
+      let above = 0, below = 0;
+      // Names of limits move up where another is already.
+      const high = Math.max(120, node.clientHeight - 90);
+      const pixel = (v) => (range ? (((log ? Math.log10(v) : v) - range[0]) / (range[1] - range[0])) * high : 0);
+      const named = [];
+      const free = (v) => {
+        let shift = 0;
+        while (named.some((other) => Math.abs(other - pixel(v) - shift) < 14)) shift += 14;
+        named.push(pixel(v) + shift);
+        return shift;
+      };
       for (const level of levels) {
+        if (level.x.length === 0 && !inRange(level.y[0])) {
+          const over = (log ? Math.log10(level.y[0]) : level.y[0]) > range[1];
+          const row = over ? above++ : below++;
+          layout.annotations.push({ xref: "paper", yref: "paper", x: 1, xanchor: "right", y: over ? 1 : 0, yanchor: over ? "top" : "bottom", yshift: (over ? -15 : 15) * row, text: (over ? "↑ " : "↓ ") + plain(level.name + ", " + show(level.y[0], unit)), showarrow: false, bgcolor: css("--card"), opacity: 0.85, borderpad: 1, font: { size: 11, color: css("--soft") } });
+          continue;
+        }
         if (level.x.length) {
           const inside = level.x.map((x, k) => [x, level.y[k]]).filter(([x]) => !xs.length || (x >= Math.min(...xs) && x <= Math.max(...xs)));
           traces.push({ type: "scatter", mode: "lines", x: inside.map((p) => p[0]), y: inside.map((p) => p[1]), line: { color: ink, dash: "dot", width: 1.5 }, hovertemplate: plain(level.name) + ": %{customdata}<extra></extra>", customdata: inside.map((p) => show(p[1], unit)) });
           const end = inside[inside.length - 1];
-          if (end) layout.annotations.push({ x: chart.x.scale === "linear" ? end[0] : Math.log10(end[0]), y: log ? Math.log10(end[1]) : end[1], text: plain(level.name), showarrow: false, font: { size: 11, color: css("--soft") }, xanchor: "right", yanchor: "bottom" });
+          if (end && inRange(end[1])) layout.annotations.push({ x: chart.x.scale === "linear" ? end[0] : Math.log10(end[0]), y: log ? Math.log10(end[1]) : end[1], text: plain(level.name), showarrow: false, font: { size: 11, color: css("--soft") }, xanchor: "right", yanchor: "bottom", yshift: free(end[1]), bgcolor: css("--card"), opacity: 0.85 });
         } else {
           layout.shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: level.y[0], y1: level.y[0], line: { color: ink, dash: "dot", width: 1.5 } });
-          layout.annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(level.y[0]) : level.y[0], yanchor: "bottom", text: plain(level.name + ", " + show(level.y[0], unit)), showarrow: false, bgcolor: css("--card"), opacity: 0.85, borderpad: 1, font: { size: 11, color: css("--soft") } });
+          layout.annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(level.y[0]) : level.y[0], yanchor: "bottom", yshift: free(level.y[0]), text: plain(level.name + ", " + show(level.y[0], unit)), showarrow: false, bgcolor: css("--card"), opacity: 0.85, borderpad: 1, font: { size: 11, color: css("--soft") } });
         }
       }
       marks(view, layout, chart, log, traces);
-      if (chart.kind === "lines" && traces.length > 0 && traces.length <= 12) directLabels(traces, layout, log, chart);
+      if (chart.kind === "lines" && traces.length > 0 && traces.length <= 12) directLabels(traces, layout, log, node);
     }
     if (empty) layout.annotations.push({ xref: "paper", yref: "paper", x: 0.5, y: 0.5, showarrow: false, text: "Nothing selected: choose mechanisms to draw", font: { size: 14, color: css("--soft") } });
     node.traces = traces;
+    node.home = { xaxis: layout.xaxis.range, yaxis: layout.yaxis.range };
     return P.react(node, traces, layout, config);
   }
   // Steps: a line up from the bottom, and its name where the names do not crowd.
@@ -303,28 +343,26 @@
     });
   }
   // Names at the ends of the lines, moved apart where they would touch: nobody should have to match dashes to a legend.
-  function directLabels(traces, layout, log, chart) {
+  function directLabels(traces, layout, log, node) {
     const narrow = innerWidth < 640 && !printing;
     const short = (name) => (narrow && name.length > 16 ? name.slice(0, 15) + "…" : name);
     const ends = traces.filter((t) => t.series && t.x.length).map((t) => ({ t, x: t.x[t.x.length - 1], y: t.y[t.y.length - 1] })).filter((e) => e.y > 0 || !log);
     if (!ends.length) return;
     const at = (v) => (log ? Math.log10(v) : v);
-    const values = traces.flatMap((t) => t.y).filter((v) => v > 0 || !log).map(at);
-    const span = Math.max(...values) - Math.min(...values) || 1;
-    const gap = span / (narrow ? 15 : 20);
+    const [bottom, top] = layout.yaxis.range || [0, 1];
+    const gap = ((top - bottom) * 15) / Math.max(120, node.clientHeight - 90);
     ends.sort((a, b) => at(a.y) - at(b.y));
     let last = -Infinity;
     for (const e of ends) { e.at = Math.max(at(e.y), last + gap); last = e.at; }
-    const excess = Math.max(0, last - Math.max(...values) - gap / 2);
-    for (let k = ends.length - 1, top = Infinity; k >= 0; k--) {
-      ends[k].at = Math.min(ends[k].at - (k === ends.length - 1 ? excess : 0), top - gap);
-      top = ends[k].at;
+    for (let k = ends.length - 1, roof = top + gap / 2; k >= 0; k--) {
+      ends[k].at = Math.min(ends[k].at, roof - gap);
+      roof = ends[k].at;
     }
     for (const e of ends) {
       layout.annotations.push({ xref: "paper", x: 1, xanchor: "left", xshift: 4, y: e.at, yanchor: "middle", showarrow: false, text: plain(short(nameOf(e.t.series))), font: { size: narrow ? 10 : 11.5, color: e.t.line.color } });
     }
     const longest = Math.max(...ends.map((e) => short(nameOf(e.t.series)).length));
-    layout.margin.r = Math.min(narrow ? 110 : 190, 14 + longest * (narrow ? 5.6 : 6.6));
+    layout.margin.r = Math.min(narrow ? 116 : 200, 16 + longest * (narrow ? 6 : 7));
   }
 
   // ---- the figures of a chart as a table ----
@@ -398,7 +436,8 @@
     const change = {};
     for (const axis of ["xaxis", "yaxis"]) {
       if (factor === 0) {
-        change[axis + ".autorange"] = axis === "yaxis" && state.chart.kind === "heat" ? "reversed" : true;
+        if (state.node.home[axis]) change[axis + ".range"] = state.node.home[axis];
+        else change[axis + ".autorange"] = axis === "yaxis" && state.chart.kind === "heat" ? "reversed" : true;
         continue;
       }
       if (layout[axis].type === "category" || !layout[axis].range) continue;

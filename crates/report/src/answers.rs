@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use crate::blocks::chosen_sizes;
 use crate::ranking::{Metric, Ranking};
-use crate::sheet::chosen_sizes;
 use crate::summary::Summary;
 use crate::units;
 use crate::verdict::list;

@@ -22,13 +22,17 @@ pub enum Family {
     Uring,
     /// TIPC.
     Tipc,
+    /// Contenders that are libraries of messages.
+    Library,
+    /// Contenders that are a language's own means.
+    Language,
     /// Everything else.
     Other,
 }
 
 impl Family {
     /// All families, in the order in which they are shown.
-    pub const ALL: [Family; 8] = [
+    pub const ALL: [Family; 10] = [
         Family::SharedMemory,
         Family::Unix,
         Family::Pipe,
@@ -36,6 +40,8 @@ impl Family {
         Family::Queue,
         Family::Uring,
         Family::Tipc,
+        Family::Library,
+        Family::Language,
         Family::Other,
     ];
 
@@ -61,6 +67,20 @@ impl Family {
         }
     }
 
+    /// The family that a contender's declaration names; those that this version does not know are `Other`.
+    pub fn declared(word: &str) -> Self {
+        match word {
+            "library" => Family::Library,
+            "language" => Family::Language,
+            "shared-memory" => Family::SharedMemory,
+            "unix" => Family::Unix,
+            "pipe" => Family::Pipe,
+            "network" => Family::Network,
+            "queue" => Family::Queue,
+            _ => Family::Other,
+        }
+    }
+
     /// The family's name.
     pub fn name(self) -> &'static str {
         match self {
@@ -71,6 +91,8 @@ impl Family {
             Family::Queue => "Message queues",
             Family::Uring => "io_uring",
             Family::Tipc => "TIPC",
+            Family::Library => "Libraries",
+            Family::Language => "Languages",
             Family::Other => "Other",
         }
     }
@@ -87,6 +109,8 @@ impl Family {
             Family::Queue => ("#8a6500", "#e2b93b"),
             Family::Uring => ("#2b8fb8", "#7fdcf5"),
             Family::Tipc => ("#5b3fc4", "#b09cff"),
+            Family::Library => ("#8b4a2b", "#d9a078"),
+            Family::Language => ("#4d6b00", "#a9c65a"),
             Family::Other => ("#565f6b", "#aab3bf"),
         }
     }
@@ -108,6 +132,8 @@ pub struct Contender {
     pub wait: Wait,
     /// Who writes where.
     pub access: Access,
+    /// Its family, where its declaration names one.
+    pub declared: Option<Family>,
     /// Host label where it is not this machine.
     pub host: Option<String>,
 }
@@ -120,7 +146,7 @@ impl Contender {
 
     /// The family it is drawn with.
     pub fn family(&self) -> Family {
-        Family::of(&self.mechanism)
+        self.declared.unwrap_or_else(|| Family::of(&self.mechanism))
     }
 
     /// The name in tables and legends: the mechanism's id, and what differs from a plain blocking copy.
@@ -175,7 +201,8 @@ mod tests {
     #[test]
     fn labels_say_what_is_not_a_plain_blocking_copy() {
         let make = |mechanism: &str, wait, access| {
-            Contender { mechanism: mechanism.into(), wait, access, host: None }.label()
+            Contender { mechanism: mechanism.into(), wait, access, declared: None, host: None }
+                .label()
         };
         assert_eq!(make("pipe", Wait::Block, Access::Copy), "pipe");
         assert_eq!(make("shm-spin", Wait::Spin, Access::Copy), "shm-spin");

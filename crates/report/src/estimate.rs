@@ -1,14 +1,14 @@
 //! A figure over trials: median, interval, number of trials.
 
-use crossway_lab::stats::{median, median_interval};
-use serde::Serialize;
+use crossway_lab::stats::{TRIALS_AT_LEAST, median, median_interval};
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 /// The median over trials with its 95 % interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// Median over the trials.
     pub value: f64,
-    /// Lower end of the interval.
+    /// Lower end of the interval; see [`Estimate::has_interval`].
     pub low: f64,
     /// Upper end of the interval.
     pub high: f64,
@@ -28,13 +28,58 @@ impl Estimate {
         })
     }
 
-    /// Half the interval's width relative to the median: the noise of the figure. `None` with one trial.
+    /// Whether there are trials enough for an interval: of fewer than five, `low` and `high` are the range that was seen and say
+    /// nothing about the next trial.
+    pub fn has_interval(&self) -> bool {
+        self.n >= TRIALS_AT_LEAST
+    }
+
+    /// The interval; null with fewer than five trials.
+    pub fn interval(&self) -> Option<(f64, f64)> {
+        self.has_interval().then_some((self.low, self.high))
+    }
+
+    /// The ends of a chart's error bar: without an interval it has no length.
+    pub(crate) fn bar(&self) -> (f64, f64) {
+        self.interval().unwrap_or((self.value, self.value))
+    }
+
+    /// Half the interval's width relative to the median: the noise of the figure. `None` with fewer than five trials.
     pub fn noise(&self) -> Option<f64> {
-        (self.n > 1 && self.value != 0.0).then(|| (self.high - self.low) / 2.0 / self.value.abs())
+        (self.has_interval() && self.value != 0.0)
+            .then(|| (self.high - self.low) / 2.0 / self.value.abs())
     }
 
     /// Whether the two cannot be told apart: their intervals touch.
     pub fn overlaps(&self, other: &Estimate) -> bool {
         self.low <= other.high && other.low <= self.high
+    }
+}
+
+impl Serialize for Estimate {
+    /// `value`, `low`, `high`, `n`; no interval is null.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let interval = self.interval();
+        let mut fields = serializer.serialize_struct("Estimate", 4)?;
+        fields.serialize_field("value", &self.value)?;
+        fields.serialize_field("low", &interval.map(|(low, _)| low))?;
+        fields.serialize_field("high", &interval.map(|(_, high)| high))?;
+        fields.serialize_field("n", &self.n)?;
+        fields.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_trials_have_neither_interval_nor_noise() {
+        let four = Estimate::of(&[1.0, 2.0, 3.0, 4.0]).expect("figures");
+        assert_eq!((four.value, four.interval(), four.noise()), (2.5, None, None));
+        let text = serde_json::to_string(&four).expect("JSON");
+        assert_eq!(text, r#"{"value":2.5,"low":null,"high":null,"n":4}"#);
+        let five = Estimate::of(&[1.0, 2.0, 3.0, 4.0, 5.0]).expect("figures");
+        assert_eq!(five.interval(), Some((1.0, 5.0)));
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crossway_lab::histogram::{empty, read_log, tag};
 use crossway_lab::record::Span;
+use hdrhistogram::Histogram;
 
 /// Most histogram files that are read for one report; with more, the recorded percentiles are drawn instead, so that a large
 /// run does not wait for the disk.
@@ -35,6 +36,18 @@ impl Histograms {
 
     /// Quantiles with their latency in nanoseconds, of all trials together; `None` where a file cannot be read.
     pub fn curve(&self, span: Span, files: &[String]) -> Option<Vec<(f64, f64)>> {
+        let all = self.pooled(span, files)?;
+        let samples = all.len() as f64;
+        let steps = 0..=20 * POINTS_PER_NINE;
+        let points = steps
+            .map(|step| 1.0 - 10f64.powf(-f64::from(step) / f64::from(POINTS_PER_NINE)))
+            .take_while(|q| samples * (1.0 - q) >= SAMPLES_BEYOND)
+            .map(|q| (q, all.value_at_quantile(q) as f64));
+        Some(points.collect())
+    }
+
+    /// The samples of all trials together; `None` where a file cannot be read, or there are none.
+    pub fn pooled(&self, span: Span, files: &[String]) -> Option<Histogram<u64>> {
         let dir = self.dir.as_ref()?;
         let mut all = empty();
         for file in files {
@@ -47,14 +60,6 @@ impl Histograms {
             let found = read_log(&text).into_iter().find(|(name, _)| name == tag(span))?;
             all.add(&found.1).ok()?;
         }
-        (!files.is_empty() && !all.is_empty()).then(|| {
-            let samples = all.len() as f64;
-            let steps = 0..=20 * POINTS_PER_NINE;
-            steps
-                .map(|step| 1.0 - 10f64.powf(-f64::from(step) / f64::from(POINTS_PER_NINE)))
-                .take_while(|q| samples * (1.0 - q) >= SAMPLES_BEYOND)
-                .map(|q| (q, all.value_at_quantile(q) as f64))
-                .collect()
-        })
+        (!files.is_empty() && !all.is_empty()).then_some(all)
     }
 }

@@ -10,13 +10,13 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::answers::Answers;
+use crate::blocks;
 use crate::charts::{self, Chart};
 use crate::contender::{DASHES, Family, MARKERS};
 use crate::ranking::{Metric, Ranking};
 use crate::raw::Raw;
 use crate::run::Run;
 use crate::sections;
-use crate::sheet;
 use crate::steps::{self, Shapes};
 use crate::studies;
 use crate::summary::Summary;
@@ -29,6 +29,9 @@ const PLOTLY: &str = include_str!("../vendor/plotly-cartesian.min.js");
 
 /// Lines in a chart that can still be told apart; with more contenders, a selection is shown first.
 const SELECTED_MAX: usize = 8;
+
+/// With more blocks of tables the page would be nothing else; the charts and the raw data have the rest.
+const BLOCKS_MAX: usize = 24;
 
 /// Why the page could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -143,7 +146,9 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
     let mut charts = charts::all(&run.summary, &run.limits, &run.histograms);
     let shapes = Shapes::of(run);
     steps::mark(&mut charts, &run.summary, &shapes);
-    let studies = studies::section(run, &studies::all(run, &shapes));
+    let studies = studies::all(run, &shapes);
+    let leading = studies::headline(run, &studies);
+    let studies = studies::section(run, &studies);
     let raw = Raw::of(run);
     let data = PageData { contenders: drawn(&run.summary), charts: &charts, raw: &raw };
     let cards: Vec<_> = charts
@@ -158,11 +163,15 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
             }
         })
         .collect();
+    let (blocks, settings_left_out) = blocks::blocks(&run.summary, BLOCKS_MAX);
     let verdict = run.verdict();
     let machine_line = run.machine.line.clone();
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
+    environment.add_filter("prose", prose);
+    environment.add_filter("parts", parts);
+    environment.add_function("is_text", is_text);
     environment.add_template("page.html", TEMPLATE)?;
     let title = format!("Crossway report: {}", run.plan_name());
     environment.get_template("page.html")?.render_captured_to(
@@ -175,7 +184,9 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
             verdict => context! { headline => verdict.headline, sentences => verdict.sentences },
             notices => run.notices.clone(),
             answers => Value::from(Serde(Answers::of(&run.summary))),
-            comparison => Value::from(Serde(sheet::comparison(&run.summary))),
+            blocks => Value::from(Serde(blocks)),
+            settings_left_out,
+            leading,
             charts => cards,
             studies => Value::from(Serde(studies)),
             sections => Value::from(Serde(sections::all(run, &shapes))),
@@ -195,6 +206,53 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
     Ok(())
 }
 
+/// Words with what stands between backticks as code.
+fn prose(text: &str) -> Value {
+    let mut out = String::with_capacity(text.len() + 16);
+    let pieces: Vec<&str> = text.split('`').collect();
+    for (at, piece) in pieces.iter().enumerate() {
+        let is_code = at % 2 == 1 && at + 1 < pieces.len();
+        // A lone backtick is one.
+        let lone = at % 2 == 1 && !is_code;
+        out.push_str(if is_code {
+            "<code>"
+        } else if lone {
+            "`"
+        } else {
+            ""
+        });
+        for letter in piece.chars() {
+            match letter {
+                '&' => out.push_str("&amp;"),
+                '<' => out.push_str("&lt;"),
+                '>' => out.push_str("&gt;"),
+                '"' => out.push_str("&quot;"),
+                '\'' => out.push_str("&#x27;"),
+                _ => out.push(letter),
+            }
+        }
+        out.push_str(if is_code { "</code>" } else { "" });
+    }
+    Value::from_safe_string(out)
+}
+
+/// The parts of a note between commas, which lines may be broken at.
+fn parts(note: &str) -> Vec<String> {
+    note.split(", ").map(str::to_owned).collect()
+}
+
+/// Whether a column of a table holds text, which is aligned left, and not figures.
+fn is_text(table: &Value, column: usize) -> Result<bool, minijinja::Error> {
+    for row in table.get_attr("rows")?.try_iter()? {
+        let cell = row.get_attr("cells")?.get_item(&Value::from(column))?;
+        let text = cell.get_attr("text")?;
+        if cell.get_attr("sort")?.is_none() && !matches!(text.as_str(), Some("–" | "") | None) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Nothing may be loaded from anywhere, and no script may run but the two of the page, which are named by their hashes:
 /// a record that smuggled one in would be refused by the browser even if it were not escaped.
 fn policy() -> String {
@@ -209,4 +267,21 @@ fn policy() -> String {
 /// JSON that cannot end the script element that it stands in.
 fn script_json(value: &impl Serialize) -> Result<String, serde_json::Error> {
     Ok(serde_json::to_string(value)?.replace('<', "\\u003c"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_between_backticks_are_code_and_nothing_else_is_markup() {
+        for (text, html) in [
+            ("run `crossway doctor` again", "run <code>crossway doctor</code> again"),
+            ("<b>`a<b`</b>", "&lt;b&gt;<code>a&lt;b</code>&lt;/b&gt;"),
+            ("a lone ` stays", "a lone ` stays"),
+            ("`a` and `b", "<code>a</code> and `b"),
+        ] {
+            assert_eq!(prose(text).to_string(), html, "{text}");
+        }
+    }
 }

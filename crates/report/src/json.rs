@@ -40,7 +40,7 @@ pub fn document(run: &Run) -> Value {
                 "mechanism": t.mechanism,
                 "reason": t.reason,
                 "remedy": t.remedy,
-                "cases": t.cases,
+                "cases": t.cases.len(),
                 "trials": t.trials,
             }))
             .collect::<Vec<_>>(),

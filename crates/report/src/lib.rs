@@ -4,7 +4,9 @@
 //! give it out. [`summary`] puts the trials of a case together, [`ranking`] and [`verdict`] conclude, [`charts`] says what is
 //! drawn. Spinning and blocking mechanisms never share a ranking, and no sentence claims more than the intervals allow.
 
+pub mod advice;
 pub mod answers;
+pub mod blocks;
 pub mod charts;
 pub mod contender;
 pub mod estimate;

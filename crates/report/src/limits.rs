@@ -1,11 +1,12 @@
 //! The machine's physical limits: levels for charts, and what binds a contender's figure.
 
-use crossway_lab::limits::{CopyLimit, Limits as Measured, Spread, WakeKind};
+use crossway_lab::limits::{CopyLimit, Limits as Measured, Spread};
 use crossway_lab::rank::WaitClass;
 use crossway_lab::stats;
 
 use crate::contender::{Contender, Family};
 use crate::estimate::Estimate;
+use crate::ranking::Metric;
 use crate::summary::{Case, Summary};
 
 /// CPUs, and a figure by pair of them.
@@ -37,17 +38,10 @@ impl Limits {
         };
         let line = stats::median(&met).or_else(least);
         levels.extend(line.map(|ns| ("cache-line round trip".to_owned(), ns)));
-        levels.extend(self.two_wakes_ns().map(|ns| ("two futex wake-ups".to_owned(), ns)));
+        let exchanges = |c: &Case| c.blocking_exchange_ns.map(|e| e.value);
+        let bare: Vec<f64> = summary.cases.iter().filter_map(exchanges).collect();
+        levels.extend(stats::median(&bare).map(|ns| (BLOCKING_EXCHANGE.to_owned(), ns)));
         levels
-    }
-
-    /// What waking the other end costs there and back, after short idleness, nanoseconds.
-    fn two_wakes_ns(&self) -> Option<f64> {
-        let wakes = self.0.as_ref()?.wakes.iter();
-        wakes
-            .filter(|w| w.kind == WakeKind::Futex)
-            .min_by_key(|w| w.idle_us)
-            .map(|w| 2.0 * w.wake_to_run_ns.median)
     }
 
     /// Levels for throughput charts, bytes per second.
@@ -87,34 +81,64 @@ impl Limits {
         })
     }
 
-    /// The limit that binds a round trip of a contender: name and nanoseconds.
+    /// The limit that binds a round trip of a contender: name and nanoseconds, as it was between the trials.
     pub(crate) fn round_trip_limit(
         &self,
         contender: &Contender,
         case: &Case,
-    ) -> Option<(&'static str, f64)> {
+    ) -> Option<(&'static str, Estimate)> {
         if contender.discipline() == WaitClass::Blocking {
-            return self.two_wakes_ns().map(|ns| ("two futex wake-ups", ns));
+            return case.blocking_exchange_ns.map(|ns| (BLOCKING_EXCHANGE, ns));
         }
         // The reading of the same run is nearer to the truth than one of an hour ago.
-        let own = case.cache_line_ns.map(|e| e.value);
-        let pair = match (&self.0, case.cpus.as_slice()) {
-            (Some(limits), [a, b, ..]) => limits.two_lines_ns(*a, *b),
+        let pair = || match (&self.0, case.cpus.as_slice()) {
+            (Some(limits), [a, b, ..]) => limits.two_lines_ns(*a, *b).map(single),
             _ => None,
         };
-        own.or(pair).map(|ns| ("cache-line round trip", ns))
+        case.cache_line_ns.or_else(pair).map(|ns| ("cache-line round trip", ns))
     }
 
-    /// The limit that binds a contender's throughput at a size: name and bytes per second.
+    /// The limit that binds a contender's throughput: name and bytes per second, as it was between the trials.
     pub(crate) fn throughput_limit(
         &self,
         contender: &Contender,
-        size: u64,
-    ) -> Option<(&'static str, f64)> {
+        case: &Case,
+    ) -> Option<(&'static str, Estimate)> {
         let (copies, name) = copies_of(contender);
-        let limit = self.0.as_ref()?.copy_limit(copies, size)?;
-        Some((name, limit.bytes_per_s.median))
+        let before = || {
+            let limit = self.0.as_ref()?.copy_limit(copies, case.size_bytes)?;
+            Some(single(limit.bytes_per_s.median))
+        };
+        case.copy_bytes_per_s[copies as usize - 1].or_else(before).map(|limit| (name, limit))
     }
+
+    /// The limit that a figure is beyond, by its whole interval: the measurement is to be doubted, or the mechanism avoids what the limit
+    /// counts.
+    pub(crate) fn beyond(
+        &self,
+        contender: &Contender,
+        case: &Case,
+        metric: Metric,
+    ) -> Option<(&'static str, Estimate)> {
+        let figure = metric.of(case).filter(Estimate::has_interval)?;
+        match metric {
+            Metric::RoundTripP50 => {
+                self.round_trip_limit(contender, case).filter(|(_, limit)| figure.high < limit.low)
+            }
+            Metric::ByteRate | Metric::MessageRate => {
+                let bytes = Metric::ByteRate.of(case)?;
+                self.throughput_limit(contender, case).filter(|(_, limit)| bytes.low > limit.high)
+            }
+            _ => None,
+        }
+    }
+}
+
+const BLOCKING_EXCHANGE: &str = "bare blocking exchange";
+
+/// A reading of before the run: a level, whose change over the run is not known.
+fn single(value: f64) -> Estimate {
+    Estimate { value, low: value, high: value, n: 1 }
 }
 
 /// How often a contender's payload is copied on its way: into shared memory and read there, or into the kernel and out again.

@@ -79,12 +79,14 @@ pub struct Entry {
 pub struct Ranking {
     /// The figure.
     pub metric: Metric,
-    /// Best first.
+    /// Best first; each of five trials or more.
     pub entries: Vec<Entry>,
+    /// Those of fewer than five trials, best first: they have no place.
+    pub too_few: Vec<Entry>,
 }
 
 impl Ranking {
-    /// Ranks; `None` if nobody has the figure. Degraded cases do not take part.
+    /// Ranks; `None` if no contender has the figure with trials enough. Degraded cases do not take part.
     pub fn of(
         summary: &Summary,
         metric: Metric,
@@ -92,19 +94,32 @@ impl Ranking {
         size_bytes: u64,
         discipline: WaitClass,
     ) -> Option<Ranking> {
-        let mut entries: Vec<Entry> = summary
+        let ranking = Ranking::of_any(summary, metric, setting, size_bytes, discipline);
+        (!ranking.entries.is_empty()).then_some(ranking)
+    }
+
+    /// The same where there may be nothing but contenders of too few trials.
+    pub fn of_any(
+        summary: &Summary,
+        metric: Metric,
+        setting: usize,
+        size_bytes: u64,
+        discipline: WaitClass,
+    ) -> Ranking {
+        let mut all: Vec<Entry> = summary
             .cases
             .iter()
             .filter(|c| c.setting == setting && c.size_bytes == size_bytes && !c.degraded)
             .filter(|c| summary.contenders[c.contender].discipline() == discipline)
             .filter_map(|c| Some(Entry { contender: c.contender, figure: metric.of(c)? }))
             .collect();
-        entries.sort_by(|a, b| {
+        all.sort_by(|a, b| {
             let order = a.figure.value.total_cmp(&b.figure.value);
             let order = if metric.more_is_better() { order.reverse() } else { order };
             order.then(a.contender.cmp(&b.contender))
         });
-        (!entries.is_empty()).then_some(Ranking { metric, entries })
+        let (entries, too_few) = all.into_iter().partition(|e| e.figure.has_interval());
+        Ranking { metric, entries, too_few }
     }
 
     /// The best and everyone who cannot be told apart from the best.

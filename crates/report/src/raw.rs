@@ -156,7 +156,9 @@ fn cases(run: &Run) -> Raw {
             let contender = &summary.contenders[c.contender];
             let latency = c.latency(Span::RoundTrip).or(c.latencies.first());
             let low_high = |e: Option<crate::estimate::Estimate>| {
-                [number(e.map(|e| e.value)), number(e.map(|e| e.low)), number(e.map(|e| e.high))]
+                let interval = e.and_then(|e| e.interval());
+                let ends = [interval.map(|i| i.0), interval.map(|i| i.1)];
+                [number(e.map(|e| e.value)), number(ends[0]), number(ends[1])]
             };
             let mut row = vec![
                 words.index(&c.name),

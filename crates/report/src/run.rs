@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crossway_lab::env::Environment;
+use crossway_lab::faults::{self, FaultRecord};
 use crossway_lab::plan::PRESETS;
 use crossway_lab::preflight::{Finding, Severity};
 use crossway_lab::record::{Record, Status};
@@ -31,6 +32,8 @@ pub struct Run {
     pub machine: Machine,
     /// The machine's limits.
     pub limits: Limits,
+    /// The fault matrix, if it was taken.
+    pub faults: Vec<FaultRecord>,
     /// Latency histograms.
     pub histograms: Histograms,
     /// The plan's text.
@@ -92,6 +95,10 @@ impl Run {
             Ok(limits) => run.limits = Limits(limits),
             Err(error) => run.notices.push(error.to_string()),
         }
+        match faults::read_faults_beside(path) {
+            Ok(faults) => run.faults = faults,
+            Err(error) => run.notices.push(error.to_string()),
+        }
         run.plan = std::fs::read_to_string(dir.join("plan.toml")).ok();
         run.histograms = Histograms::of_run(
             dir,
@@ -101,6 +108,7 @@ impl Run {
                 .filter(|l| l.histogram.is_some())
                 .count(),
         );
+        run.summary.pool(&run.histograms);
         Ok(run)
     }
 

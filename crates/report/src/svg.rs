@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::charts::{self, Chart, Kind, Level, Mark, Series};
+use crate::charts::{self, Chart, ChartKind, Level, Mark, Series};
 use crate::html::{Drawn, drawn};
 use crate::run::Run;
 use crate::steps::{self, Shapes};
@@ -25,7 +25,7 @@ pub const CHARTS: [&str; 3] = ["round-trip", "throughput", "cpu"];
 pub fn chart(run: &Run, id: &str) -> Option<String> {
     let mut charts = charts::all(&run.summary, &run.limits, &run.histograms);
     steps::mark(&mut charts, &run.summary, &Shapes::of(run));
-    let chart = charts.iter().find(|c| c.id == id && c.kind == Kind::Lines)?;
+    let chart = charts.iter().find(|c| c.id == id && c.kind == ChartKind::Lines)?;
     let view = chart.views.first()?;
     let contenders = drawn(&run.summary);
     let lines: Vec<(&Series, &Drawn)> = view

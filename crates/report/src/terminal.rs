@@ -6,61 +6,103 @@ use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle,
 };
 
+use crate::blocks::blocks;
 use crate::run::Run;
-use crate::sheet::{Sheet, comparison};
+use crate::sheet::{self, Row, Sheet};
 use crate::steps::{self, Shapes};
-use crate::studies;
+use crate::studies::{self, Study};
 use crate::summary::Summary;
 use crate::units::count;
 use crate::verdict::list;
 use crossway_lab::rank::WaitClass;
 
-/// The width that is never exceeded.
-pub const WIDTH: u16 = 100;
+/// At most so many blocks are printed; the page has them all.
+const BLOCKS_MAX: usize = 12;
 
-/// Columns of the comparison that fit the width, by head, with the shorter head they get here.
-const HEADS: [(&str, &str); 6] = [
+/// Columns by their heads in the sheet, with the shorter head that they get here. A narrow terminal gets the first ones that fit.
+const HEADS: [(&str, &str); 22] = [
     ("Mechanism", "Mechanism"),
     ("Round trip p50", "RTT p50"),
-    ("p99", "RTT p99"),
+    ("Offered", "offered"),
+    ("Achieved", "achieved"),
+    ("Sender late", "sender late"),
+    ("p50", "p50"),
+    ("p99", "p99"),
     ("Throughput", "Throughput"),
-    ("CPU / message", "CPU/message"),
-    ("Noise", "Noise"),
+    ("Set-up p50", "set-up"),
+    ("Exchange p50", "exchange"),
+    ("Tear-down p50", "tear-down"),
+    ("Whole", "whole"),
+    ("CPU / exchange", "CPU"),
+    ("CPU / message", "CPU/msg"),
+    ("max", "max"),
+    ("Late bursts", "late"),
+    ("p99.9", "p99.9"),
+    ("Fairness", "fairness"),
+    ("Longest wait", "longest wait"),
+    ("Noise", "noise"),
+    ("CPU / round trip", "CPU/RTT"),
+    ("Messages", "messages"),
 ];
 
-/// For a terminal, at most [`WIDTH`] columns wide; with colours if asked.
-pub fn terminal(run: &Run, colours: bool) -> String {
+/// For a terminal of that many columns; with colours if asked.
+pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
     let mut out = String::new();
     let verdict = run.verdict();
+    let wrap = |text: &str| wrap(text, width);
+    let bold = |text: String| if colours { format!("\x1b[1m{text}\x1b[0m") } else { text };
     for line in [&run.machine.line, &run.asked()] {
         if !line.is_empty() {
             let _ = writeln!(out, "{}", wrap(line));
         }
     }
-    let headline = wrap(&verdict.headline);
-    let headline = if colours { format!("\x1b[1m{headline}\x1b[0m") } else { headline };
-    let _ = writeln!(out, "\n{headline}");
+    let shapes = Shapes::of(run);
+    let studies = studies::all(run, &shapes);
+    let leading = studies::headline(run, &studies);
+    let verdicts = |studies: &[Study]| {
+        let mut lines = studies::lines(studies);
+        let heading = if lines.is_empty() { "" } else { "\nStudy says, measured here\n" };
+        if leading.is_some() && studies.len() == 1 {
+            // The headline is that line.
+            lines.remove(0);
+        }
+        lines.iter().fold(heading.to_owned(), |text, line| text + &wrap(line) + "\n")
+    };
+    // The plan of a study was run for its findings: they come first.
+    let headline = leading.as_ref().unwrap_or(&verdict.headline);
+    let _ = writeln!(out, "\n{}", bold(wrap(headline)));
+    if leading.is_some() {
+        out.push_str(&verdicts(&studies));
+        let _ = writeln!(out, "\n{}", wrap(&verdict.headline));
+    }
     for notice in &run.notices {
         let _ = writeln!(out, "{}", wrap(&format!("note: {notice}")));
     }
-    if let Some(setting) = run.summary.settings.first() {
-        let _ = writeln!(
-            out,
-            "\nBelow: {}. * best of its class, or equal to it within the intervals.",
-            setting.label()
-        );
+    let (blocks, more) = blocks(&run.summary, BLOCKS_MAX);
+    if !blocks.is_empty() {
+        let rule = "* best of its class, or equal to it within the intervals";
+        let _ = writeln!(out, "\n{}", wrap(rule));
     }
-    for sheet in comparison(&run.summary) {
-        let _ = writeln!(out, "\n{}", sheet.title);
-        let _ = writeln!(out, "{}", table(&sheet, colours));
-    }
-    let shapes = Shapes::of(run);
-    let studies = studies::lines(&studies::all(run, &shapes));
-    if !studies.is_empty() {
-        let _ = writeln!(out, "\nStudy says, measured here");
-        for line in studies {
-            let _ = writeln!(out, "{}", wrap(&line));
+    for block in &blocks {
+        let _ = writeln!(out, "\n{}", bold(wrap(&block.title)));
+        for (at, sheet) in block.sheets.iter().enumerate() {
+            let gap = if at > 0 { "\n" } else { "" };
+            let _ = writeln!(out, "{gap}{}\n{}", wrap(&sheet.title), table(sheet, colours, width));
+            for note in &sheet.notes {
+                let _ = writeln!(out, "{}", wrap(note));
+            }
         }
+    }
+    if more > 0 {
+        let text = format!(
+            "{} left out here; `crossway rank {} -f PATTERN` shows them.",
+            count(more, "further setting is", "further settings are"),
+            run.directory().display()
+        );
+        let _ = writeln!(out, "\n{}", wrap(&text));
+    }
+    if leading.is_none() {
+        out.push_str(&verdicts(&studies));
     }
     let found = steps::lines(&run.summary, &shapes);
     if !found.is_empty() {
@@ -69,7 +111,7 @@ pub fn terminal(run: &Run, colours: bool) -> String {
             let _ = writeln!(out, "{}", wrap(&format!("- {line}")));
         }
     }
-    out.push_str(&left_out(&run.summary));
+    out.push_str(&left_out(&run.summary, width));
     out
 }
 
@@ -83,9 +125,13 @@ pub fn markdown(run: &Run) -> String {
             let _ = writeln!(out, "{}  ", escape(line));
         }
     }
-    for sheet in comparison(&run.summary) {
-        let columns = columns(&sheet);
-        let _ = writeln!(out, "\n### {}\n", escape(&sheet.title));
+    for (block, sheet) in blocks(&run.summary, BLOCKS_MAX)
+        .0
+        .iter()
+        .flat_map(|block| block.sheets.iter().map(move |sheet| (block, sheet)))
+    {
+        let columns = columns(sheet);
+        let _ = writeln!(out, "\n### {}: {}\n", escape(&block.title), escape(&sheet.title));
         let heads: Vec<&str> = columns.iter().map(|(_, head)| *head).collect();
         let _ = writeln!(out, "| {} | Waits by |", heads.join(" | "));
         let _ = writeln!(out, "|---|{}---|", "---:|".repeat(heads.len() - 1));
@@ -101,11 +147,14 @@ pub fn markdown(run: &Run) -> String {
             let class = row.class.unwrap_or(WaitClass::Blocking.name());
             let _ = writeln!(out, "| {} | {class} |", cells.join(" | "));
         }
+        for note in &sheet.notes {
+            let _ = writeln!(out, "\n{}", escape(note));
+        }
     }
     let _ = writeln!(
         out,
-        "\nMedians over trials; bold is the best of its class (blocking, hybrid, spinning) or not to be told apart from it. \
-         “Noise” is half the width of the 95 % interval. Reproduce with `{}`.",
+        "\nMedians over trials. Bold: best in its class (blocking, hybrid, spinning), or statistically tied with it. \
+         “Noise” is half the width of the 95 % interval; with fewer than five trials there is neither. Reproduce with `{}`.",
         run.command(&[]).replace('`', "")
     );
     let shapes = Shapes::of(run);
@@ -114,7 +163,7 @@ pub fn markdown(run: &Run) -> String {
     if !found.rows.is_empty() {
         let _ = writeln!(out, "\n### Steps and knees\n\n{}", whole(&found));
     }
-    let left = left_out(&run.summary);
+    let left = left_out(&run.summary, u16::MAX);
     if !left.is_empty() {
         let _ = writeln!(out, "\n{}", escape(left.trim()));
     }
@@ -142,69 +191,101 @@ fn whole(sheet: &Sheet) -> String {
     out
 }
 
-/// Positions in the sheet and heads of the columns that are shown.
+/// Positions in the sheet and heads of its columns, in their order.
 fn columns(sheet: &Sheet) -> Vec<(usize, &'static str)> {
-    HEADS
+    let mut found: Vec<(usize, &'static str)> = HEADS
         .iter()
         .filter_map(|(full, short)| Some((sheet.heads.iter().position(|h| h == full)?, *short)))
-        .collect()
+        .collect();
+    found.sort_by_key(|(at, _)| *at);
+    found
 }
 
-fn table(sheet: &Sheet, colours: bool) -> Table {
-    let columns = columns(sheet);
+/// A table with as many columns, the most useful first, as fit the width side by side.
+fn table(sheet: &Sheet, colours: bool, width: u16) -> String {
+    let texts: Vec<Vec<String>> = sheet.rows.iter().map(texts).collect();
+    let mut kept = columns(sheet);
+    let priority = |at: usize| HEADS.iter().position(|(full, _)| sheet.heads[at] == *full);
+    loop {
+        let plain = drawn(sheet, &texts, &kept, false);
+        let widest = plain.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+        if widest <= usize::from(width) || kept.len() == 1 {
+            return if colours { drawn(sheet, &texts, &kept, true) } else { plain };
+        }
+        let last = kept.iter().map(|(at, _)| *at).max_by_key(|at| priority(*at));
+        kept.retain(|(at, _)| Some(*at) != last);
+    }
+}
+
+fn drawn(sheet: &Sheet, texts: &[Vec<String>], columns: &[(usize, &str)], colours: bool) -> String {
     let mut table = Table::new();
     table
         .load_style(TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─')))
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(WIDTH);
+        .set_content_arrangement(ContentArrangement::Disabled);
     if colours {
         table.enforce_styling();
     } else {
         table.force_no_tty();
     }
     table.set_header(columns.iter().map(|(_, head)| Cell::new(head)));
-    for row in &sheet.rows {
+    for (row, texts) in sheet.rows.iter().zip(texts) {
         table.add_row(columns.iter().map(|(at, _)| {
-            let cell = &row.cells[*at];
-            let mut text = clean(&cell.text);
-            if cell.best {
-                text.push_str(" *");
-            } else if *at > 0 {
-                text.push_str("  ");
-            }
-            if *at == 0
-                && let Some(class) = row.class
-                && !text.contains(class)
-                && !text.contains("spin")
-            {
-                let _ = write!(text, " ({class})");
-            }
-            let mut shown = Cell::new(text);
-            if cell.best {
-                shown = shown.add_attribute(Attribute::Bold).fg(Color::Green);
+            let shown = Cell::new(&texts[*at]);
+            if row.cells[*at].best {
+                shown.add_attribute(Attribute::Bold).fg(Color::Green)
             } else if *at == 0 && row.class.is_some() {
-                shown = shown.fg(Color::Yellow);
+                shown.fg(Color::Yellow)
+            } else {
+                shown
             }
-            shown
         }));
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+    for (at, column) in table.column_iter_mut().enumerate() {
+        // The mark of the best, or its place, is space enough.
+        column.set_padding((u16::from(at > 0), 0));
+        if at > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
     }
-    table
+    let text = table.to_string();
+    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-fn left_out(summary: &Summary) -> String {
+/// The cells of a row as they are shown: marked where best, the class beside the name where the name does not say it.
+fn texts(row: &Row) -> Vec<String> {
+    let one = |(at, cell): (usize, &sheet::Cell)| {
+        let mut text = clean(&cell.text);
+        if cell.best {
+            text.push_str(" *");
+        } else if at > 0 {
+            text.push_str("  ");
+        }
+        if at == 0
+            && let Some(class) = row.class
+            && !text.contains(class)
+            && !text.contains("spin")
+        {
+            let _ = write!(text, " ({class})");
+        }
+        if at == 0 && cell.note.as_deref() == Some("degraded") {
+            text.push_str(" (degraded)");
+        }
+        text
+    };
+    row.cells.iter().enumerate().map(one).collect()
+}
+
+fn left_out(summary: &Summary, width: u16) -> String {
     use crossway_lab::record::Status;
     let mut out = String::new();
     let skipped = summary.skipped_mechanisms();
     if !skipped.is_empty() {
         let text = format!(
-            "Skipped: {} ({}). `crossway doctor` says what mends each.",
+            "Skipped: {} ({}). `crossway doctor` says what each needs.",
             count(skipped.len(), "mechanism", "mechanisms"),
             list(skipped.iter().map(|s| (*s).to_owned()))
         );
-        let _ = writeln!(out, "\n{}", wrap(&text));
+        let _ = writeln!(out, "\n{}", wrap(&text, width));
     }
     for (status, what) in
         [(Status::Failed, "failed"), (Status::Degraded, "kept but not averaged in (degraded)")]
@@ -217,13 +298,13 @@ fn left_out(summary: &Summary) -> String {
     out
 }
 
-/// Broken at spaces so that no line is wider than [`WIDTH`].
-fn wrap(text: &str) -> String {
+/// Broken at spaces so that no line is wider than that.
+fn wrap(text: &str, columns: u16) -> String {
     let mut out = String::new();
     let mut width = 0;
     for word in clean(text).split_whitespace() {
         let len = word.chars().count();
-        if width > 0 && width + 1 + len > usize::from(WIDTH) {
+        if width > 0 && width + 1 + len > usize::from(columns) {
             out.push('\n');
             width = 0;
         } else if width > 0 {

@@ -123,8 +123,8 @@ pub fn utc_minute(unix_ms: u64) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minute_of_day / 60, minute_of_day % 60)
 }
 
-/// `1 trial`, `5 trials`.
-pub(crate) fn count(n: usize, one: &str, many: &str) -> String {
+/// A number with its noun: `1 trial`, `5 trials`.
+pub fn count(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
 

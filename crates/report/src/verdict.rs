@@ -3,6 +3,7 @@
 
 use crossway_lab::record::Status;
 
+use crate::estimate::Estimate;
 use crate::ranking::{Entry, Metric, Ranking, advantage};
 use crate::summary::Summary;
 use crate::units::{self, three_digits};
@@ -43,25 +44,69 @@ impl Verdict {
         if let Some(size) = &usual(&rate_sizes) {
             sentences.extend(best(summary, Metric::CpuPerMessage, *size, WaitClass::Blocking));
         }
+        sentences.extend(too_few(summary, &round_trip_sizes, Metric::RoundTripP50));
+        sentences.extend(too_few(summary, &rate_sizes, Metric::ByteRate));
         if let Some(sentence) = not_measured(summary) {
             sentences.push(sentence);
         }
         let headline = usual(&round_trip_sizes)
             .and_then(|size| headline(summary, Metric::RoundTripP50, size))
             .or_else(|| headline(summary, Metric::ByteRate, *rate_sizes.last()?))
+            .or_else(|| {
+                let any = too_few(summary, &round_trip_sizes, Metric::RoundTripP50)
+                    .or_else(|| too_few(summary, &rate_sizes, Metric::ByteRate));
+                any.map(|_| NO_WINNER.to_owned())
+            })
             .unwrap_or_else(|| {
-                "Figures were taken, but none by which mechanisms are ranked; the charts show them."
+                "Figures were taken, but none by which mechanisms are ranked; the tables below show them."
                     .to_owned()
             });
-        Verdict { headline, sentences }
+        Verdict { headline: with_setting(summary, headline), sentences }
     }
+}
+
+/// Says which setting a sentence speaks of, where there are several.
+fn with_setting(summary: &Summary, sentence: String) -> String {
+    match &summary.settings[..] {
+        [first, _, ..] => format!("In the setting “{}”: {sentence}", first.label()),
+        _ => sentence,
+    }
+}
+
+const NO_WINNER: &str = "Too few trials to name a winner: five or more of each case are needed to tell mechanisms apart.";
+
+/// The contenders that have no place because they have fewer than five trials.
+fn too_few(summary: &Summary, sizes: &[u64], metric: Metric) -> Option<String> {
+    let mut names: Vec<String> = Vec::new();
+    for size in sizes {
+        for class in WaitClass::ALL {
+            for entry in Ranking::of_any(summary, metric, 0, *size, class).too_few {
+                let name = name(summary, &entry);
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        }
+    }
+    if names.is_empty() {
+        return None;
+    }
+    let what = match metric {
+        Metric::RoundTripP50 => "round trips",
+        _ => "throughput",
+    };
+    let have = plural(names.len(), "has", "have");
+    Some(format!(
+        "By {what}, {} {have} fewer than five good trials of a case, so no rank and no interval there.",
+        list(names.into_iter())
+    ))
 }
 
 fn nothing_measured(summary: &Summary) -> String {
     let (failed, skipped) = (summary.trials(Status::Failed), summary.trials(Status::Skipped));
     match (failed, skipped) {
         (0, 0) => "Nothing was measured: the run holds no records.".to_owned(),
-        (0, _) => "Nothing was measured: every case was skipped. What mends each is listed below."
+        (0, _) => "Nothing was measured: every case was skipped. What each needs is listed below."
             .to_owned(),
         (_, 0) => {
             "Nothing was measured: every trial failed. The reasons are listed below.".to_owned()
@@ -121,7 +166,10 @@ fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
     };
     let leaders = blocking.leaders();
     let first = &blocking.entries[0];
+    // All that is said of the leaders, and of others against them, comes from this one interval.
+    let together = together(leaders);
     let value = metric.quantity().show(first.figure.value);
+    let interval = metric.quantity().show_interval(together.value, together.low, together.high);
     let of_what = match metric {
         Metric::RoundTripP50 => "shortest round trip",
         _ => "highest throughput",
@@ -129,30 +177,53 @@ fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
     let subject = subject(size, WaitClass::Blocking);
     let mut text = match leaders.len() {
         1 if blocking.entries.len() == 1 => {
-            format!("For {subject}, only {} was measured: {value}", name(summary, first))
+            format!(
+                "For {subject}, only {} was measured{}: {value} ({interval})",
+                name(summary, first),
+                often_enough(&blocking)
+            )
         }
-        1 => format!("For {subject}, {} has the {of_what}: {value}", name(summary, first)),
+        1 => format!(
+            "For {subject}, {} has the {of_what}: {value} ({interval})",
+            name(summary, first)
+        ),
         2 | 3 => format!(
-            "For {subject}, {} share the {of_what}, {value}: their intervals overlap",
+            "For {subject}, {} share the {of_what}: their intervals overlap, {interval} together",
             list(leaders.iter().map(|e| name(summary, e)))
         ),
         n => format!(
-            "For {subject}, {n} mechanisms share the {of_what}, from {value} to {}: their intervals overlap",
-            metric.quantity().show(leaders[n - 1].figure.value)
+            "For {subject}, {n} mechanisms share the {of_what}: their intervals overlap, {interval} together"
         ),
     };
     let spinning = Ranking::of(summary, metric, 0, size, WaitClass::Spinning);
     if let Some(spin) = spinning.as_ref().map(|r| &r.entries[0])
-        && let Some((least, most)) = advantage(metric, &spin.figure, &first.figure)
+        && let Some((least, most)) = advantage(metric, &spin.figure, &together)
     {
+        let own = &spin.figure;
         text.push_str(&format!(
-            "; {} is {} times as fast, but spins: each end owns a core",
+            "; {}, at {}, is {} times as fast, but spins: each end owns a core",
             name(summary, spin),
+            metric.quantity().show_interval(own.value, own.low, own.high),
             range(least, most)
         ));
     }
     text.push('.');
     Some(text)
+}
+
+/// Others were measured, too, where some have too few trials.
+fn often_enough(ranking: &Ranking) -> &'static str {
+    if ranking.too_few.is_empty() { "" } else { " often enough" }
+}
+
+/// What the leaders have in common: from the least to the largest end of their intervals.
+fn together(leaders: &[Entry]) -> Estimate {
+    let first = leaders[0].figure;
+    leaders.iter().fold(first, |all, e| Estimate {
+        low: all.low.min(e.figure.low),
+        high: all.high.max(e.figure.high),
+        ..all
+    })
 }
 
 /// Who is best in one class, by how much, or that it cannot be told.
@@ -164,8 +235,9 @@ fn best(summary: &Summary, metric: Metric, size: u64, class: WaitClass) -> Optio
     let subject = subject(size, class);
     if ranking.entries.len() == 1 {
         return Some(format!(
-            "For {subject}, only {} was measured: {}.",
+            "For {subject}, only {} was measured{}: {}.",
             name(summary, first),
+            often_enough(&ranking),
             figure(metric, first)
         ));
     }
@@ -274,9 +346,6 @@ fn name(summary: &Summary, entry: &Entry) -> String {
 fn figure(metric: Metric, entry: &Entry) -> String {
     let f = &entry.figure;
     let value = metric.quantity().show(f.value);
-    if f.n == 1 {
-        return format!("{value} (one trial, no interval)");
-    }
     format!(
         "{value} (median of {} trials, 95 % interval {})",
         f.n,
@@ -284,7 +353,7 @@ fn figure(metric: Metric, entry: &Entry) -> String {
     )
 }
 
-/// `1.2 to 1.4`, or one figure where both ends read the same.
+/// `1.2 to 1.4`, or one figure where both ends read the same. Rounded outwards: never more than the intervals allow.
 fn range(least: f64, most: f64) -> String {
     let (least, most) = (two_digits_down(least), two_digits_up(most));
     if least == most { least } else { format!("{least} to {most}") }

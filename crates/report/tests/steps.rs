@@ -85,7 +85,7 @@ fn the_studies_step_is_found_explained_and_shown_everywhere() {
     assert_eq!(found.cause.as_deref(), Some("needs packet number 3: 2 x 1476 bytes + 1"));
 
     let line = "tipc-kernel-stream, one way, two cores, shared cache, idle: step down at 2953 B, throughput −";
-    assert!(terminal::terminal(&run, false).replace('\n', " ").contains(line));
+    assert!(terminal::terminal(&run, false, 100).replace('\n', " ").contains(line));
     let markdown = terminal::markdown(&run);
     assert!(markdown.contains("| step down | at 2953 B | throughput −"), "{markdown}");
     assert!(markdown.contains("packets per message: 2.00 before, 3.00 behind"));
@@ -185,7 +185,7 @@ fn a_buffer_that_holds_a_message_is_a_knee_with_what_the_kernel_made_of_it() {
     assert_eq!((x, before_x, read_back), (16_384.0, 8_192.0, Some(32_768)));
     assert!(start < 0.5);
     assert!(knee.cause.as_deref().expect("explained").contains("W = L"));
-    assert!(terminal::terminal(&run, false).replace('\n', " ").contains("W/L = 1.00"));
+    assert!(terminal::terminal(&run, false, 100).replace('\n', " ").contains("W/L = 1.00"));
     // Noise on a flat curve makes no knee.
     let flat = (0..60).filter(|seed| !Shapes::of(&buffers(900 + seed, 1.0)).found.is_empty());
     assert!(flat.count() <= 2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crossway_sys::OsError;
 
-use crate::sync::AtomicU32;
+use crate::sync::{AtomicU32, Ordering, fence};
 
 /// The longest sleep of a bell that cannot hear the peer die while it sleeps.
 pub const SLICE: Duration = Duration::from_millis(50);
@@ -47,4 +47,29 @@ pub trait Bell: Send + 'static {
 
     /// Whether the end's state must show asleep whenever it has nothing to do, because others poll its descriptor.
     const ARMED_WHEN_IDLE: bool = false;
+}
+
+/// A ring's bell where something else wakes and is waited for: a socket's descriptor, say, which also tells that the peer is gone.
+#[derive(Clone, Copy, Debug)]
+pub struct Silent;
+
+impl Bell for Silent {
+    fn light_fence(&self) {}
+
+    fn heavy_fence(&self) -> Result<(), OsError> {
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn sleep(&self, _: &AtomicU32, _: Option<Duration>) -> Result<(), OsError> {
+        Ok(())
+    }
+
+    fn ring(&self, _: &AtomicU32) -> Result<(), OsError> {
+        Ok(())
+    }
+
+    fn peer_gone(&self) -> Result<bool, OsError> {
+        Ok(false)
+    }
 }

@@ -47,6 +47,7 @@
 #![allow(unsafe_code)]
 
 pub mod bell;
+pub mod biased;
 pub mod consumer;
 pub mod contract;
 pub mod doorbell;

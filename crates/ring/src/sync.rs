@@ -1,10 +1,38 @@
-//! Atomics: real ones, or loom's when the ring is model-checked (`--cfg loom`).
+//! Atomics, cells and locks: real ones, or loom's when the ring is model-checked (`--cfg loom`).
 
 #[cfg(not(loom))]
-pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub use std::sync::{
+    Mutex,
+    atomic::{AtomicU32, AtomicU64, Ordering, fence},
+};
 
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub use loom::{
+    cell::UnsafeCell,
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, AtomicU64, Ordering, fence},
+    },
+};
+
+/// The standard cell, with loom's way to reach into it.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    /// Holds a value.
+    pub const fn new(value: T) -> Self {
+        UnsafeCell(std::cell::UnsafeCell::new(value))
+    }
+
+    /// Shows where the value is. Whoever writes there must be alone.
+    #[inline]
+    pub fn with_mut<R>(&self, work: impl FnOnce(*mut T) -> R) -> R {
+        work(self.0.get())
+    }
+}
 
 /// Tells the processor that this is a spin loop.
 #[inline]

@@ -1,19 +1,39 @@
 //! On which logical CPUs a thread may run.
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::OsError;
 
 /// Pins the calling thread, and the threads it starts later, to one logical CPU.
 pub fn pin(cpu: u32) -> Result<(), OsError> {
+    sched_setaffinity(None, &set_of(cpu)?)
+        .map_err(|e| OsError::new("sched_setaffinity", format!("cpu {cpu}"), e))
+}
+
+/// Pins a child, its threads and its children to one logical CPU before its program begins.
+///
+/// # Errors
+/// The number is beyond what the kernel's set holds; a CPU that cannot be used fails when the child is started.
+pub fn pin_child(command: &mut Command, cpu: u32) -> Result<(), OsError> {
+    let set = set_of(cpu)?;
+    // SAFETY: between fork and exec only one system call is made; nothing is allocated, no lock is taken.
+    unsafe {
+        command.pre_exec(move || Ok(sched_setaffinity(None, &set)?));
+    }
+    Ok(())
+}
+
+fn set_of(cpu: u32) -> Result<CpuSet, OsError> {
     let mut set = CpuSet::new();
     if cpu as usize >= CpuSet::MAX_CPU {
         let why = format!("numbers end at {}", CpuSet::MAX_CPU - 1);
         return Err(OsError::new("sched_setaffinity", cpu, std::io::Error::other(why)));
     }
     set.set(cpu as usize);
-    sched_setaffinity(None, &set)
-        .map_err(|e| OsError::new("sched_setaffinity", format!("cpu {cpu}"), e))
+    Ok(set)
 }
 
 /// The logical CPUs on which the calling thread may run, ascending (cgroups and taskset have a say in it).

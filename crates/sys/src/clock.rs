@@ -1,10 +1,13 @@
 //! Clocks: CLOCK_MONOTONIC for instants that several processes compare, the processor's time stamp counter for what is
 //! timed in a loop, absolute sleep for pacing.
 
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+
+use crate::OsError;
 
 /// Nanoseconds on CLOCK_MONOTONIC: the same in all processes of a host.
 #[inline]
@@ -43,6 +46,26 @@ pub fn sleep_until_ns(instant_ns: u64) {
             return;
         }
     }
+}
+
+/// Tells the kernel how late it may end the calling thread's sleeps: the timer slack, in nanoseconds (at least 1), which is
+/// 50,000 by default and lets the kernel gather timers. It is added to every sleep of an ordinary thread; see
+/// PR_SET_TIMERSLACK in prctl(2).
+///
+/// # Errors
+/// The kernel refuses (a seccomp filter does).
+pub fn set_timer_slack_ns(slack_ns: NonZeroU64) -> Result<(), OsError> {
+    rustix::thread::set_current_timer_slack(Some(slack_ns))
+        .map_err(|e| OsError::new("prctl(PR_SET_TIMERSLACK)", slack_ns, e))
+}
+
+/// The calling thread's timer slack, nanoseconds.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn timer_slack_ns() -> Result<u64, OsError> {
+    rustix::thread::current_timer_slack()
+        .map_err(|e| OsError::new("prctl(PR_GET_TIMERSLACK)", "", e))
 }
 
 /// The instant of [`std::time::Instant`] that lies `ns` after CLOCK_MONOTONIC's zero: both are the same clock on Linux.
@@ -168,6 +191,16 @@ mod tests {
         let by_ticks = ticker.ns(end.1 - begin.1) as f64;
         let (least, most) = ((end.0 - begin.2) as f64, (end.2 - begin.0) as f64);
         assert!(by_ticks > least * 0.8 && by_ticks < most * 1.2, "{by_ticks}: {least} to {most}");
+    }
+
+    #[test]
+    fn timer_slack_is_the_threads_own() {
+        std::thread::spawn(|| {
+            set_timer_slack_ns(NonZeroU64::MIN).expect("prctl");
+            assert_eq!(timer_slack_ns().expect("prctl"), 1);
+        })
+        .join()
+        .expect("no panic");
     }
 
     #[test]

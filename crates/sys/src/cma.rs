@@ -37,15 +37,15 @@ pub fn read<const N: usize>(pid: u32, pieces: [(u64, &mut [u8]); N]) -> Result<u
 }
 
 /// Octets of this process's memory that can be looked at in one go.
-pub const CHECKED_MOST: usize = 256;
+pub const MAX_CHECKED_BYTES: usize = 256;
 
-/// Whether so many octets of this process's own memory, at most [`CHECKED_MOST`], are there to be read, and also to be written if asked for: what is
+/// Whether so many octets of this process's own memory, at most [`MAX_CHECKED_BYTES`], are there to be read, and also to be written if asked for: what is
 /// there is then written once more. Where the system forbids such calls, nothing is known and nothing said.
 ///
 /// Errors: `EFAULT`.
 pub fn check_own(address: u64, len: usize, written: bool) -> Result<(), Errno> {
-    let mut octets = [0; CHECKED_MOST];
-    let octets = &mut octets[..len.min(CHECKED_MOST)];
+    let mut octets = [0; MAX_CHECKED_BYTES];
+    let octets = &mut octets[..len.min(MAX_CHECKED_BYTES)];
     if octets.is_empty() {
         return Ok(());
     }

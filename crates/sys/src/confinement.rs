@@ -21,12 +21,17 @@ pub struct Confinement<'a> {
     pub writable: &'a Path,
     /// Whether the extended CPU state is hidden from it ([`seccomp::hide_extended_state`]).
     pub hide_extended_state: bool,
+    /// A library that the child loads before all others.
+    pub preload: Option<OwnedFd>,
     /// A descriptor that the child finds under [`CHANNEL`].
     pub channel: OwnedFd,
 }
 
 /// The number under which a confined child finds its channel.
 pub const CHANNEL: i32 = 3;
+/// The number under which a confined child finds the library that it preloads: high, since the descriptors that this process has
+/// open are in the child's way until it has begun.
+const PRELOAD: i32 = 200;
 
 /// Closes every descriptor beyond the standard three that this process was started with. For a process that outlives its
 /// starter, as its first act: whoever waits for the end of a pipe must not wait for it. Descriptors that are closed on exec
@@ -64,7 +69,10 @@ pub fn give_children_a_process_namespace() -> Result<(), OsError> {
 /// # Errors
 /// The folder's name holds a zero byte. What the kernel refuses becomes the error of `spawn`.
 pub fn confine(command: &mut Command, confinement: Confinement<'_>) -> Result<(), OsError> {
-    let Confinement { writable, hide_extended_state, channel } = confinement;
+    let Confinement { writable, hide_extended_state, preload, channel } = confinement;
+    if preload.is_some() {
+        command.env("LD_PRELOAD", format!("/proc/self/fd/{PRELOAD}"));
+    }
     let folder = CString::new(writable.as_os_str().as_bytes())
         .map_err(|e| OsError::new("mount", writable.display(), e))?;
     // SAFETY: the closure runs between fork and exec. It makes system calls on values prepared here and neither allocates
@@ -83,6 +91,11 @@ pub fn confine(command: &mut Command, confinement: Confinement<'_>) -> Result<()
             rustix::mount::mount(c"tmpfs", folder.as_c_str(), c"tmpfs", flags, c"mode=0700")?;
             if hide_extended_state {
                 seccomp::hide_extended_state()?;
+            }
+            if let Some(library) = &preload
+                && libc::dup2(library.as_raw_fd(), PRELOAD) < 0
+            {
+                return Err(io::Error::last_os_error());
             }
             // dup2 clears close-on-exec, unless both are the same.
             if channel.as_raw_fd() == CHANNEL {
@@ -149,7 +162,12 @@ mod tests {
             let channel = far.into();
             confine(
                 &mut command,
-                Confinement { writable: &writable, hide_extended_state: true, channel },
+                Confinement {
+                    writable: &writable,
+                    hide_extended_state: true,
+                    preload: None,
+                    channel,
+                },
             )
             .unwrap();
             let mut child = command.spawn().unwrap();

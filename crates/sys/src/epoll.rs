@@ -1,6 +1,6 @@
 //! Readiness of many descriptors at once, edge by edge.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
@@ -20,6 +20,15 @@ pub struct Ready {
     pub writable: bool,
     /// The other side sends no more; what it sent before may still be there.
     pub ended: bool,
+}
+
+// SAFETY: the pointers in `events` are rustix's view of what the kernel gives back; they hold the numbers of `Epoll::add` and lead nowhere.
+unsafe impl Send for Epoll {}
+
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
 /// When a descriptor is reported.

@@ -14,13 +14,13 @@ use crate::OsError;
 use crate::socket::{recv_flags, send_flags};
 
 /// The most descriptors that travel with one call; the kernel's SCM_MAX_FD is 253.
-pub const MOST_FDS: usize = 64;
+pub const MAX_FDS: usize = 64;
 
 /// Sends bytes, with descriptors attached to the first of them; returns how many bytes went. The descriptors stay open
 /// here. At least one byte must be sent for descriptors to travel.
 pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<usize, OsError> {
-    if fds.len() > MOST_FDS {
-        let why = format!("{} descriptors at once, at most {MOST_FDS}", fds.len());
+    if fds.len() > MAX_FDS {
+        let why = format!("{} descriptors at once, at most {MAX_FDS}", fds.len());
         return Err(OsError::new("sendmsg", "", std::io::Error::other(why)));
     }
     transmit(socket, bytes, fds, false).map_err(|e| OsError::new("sendmsg", "", e))
@@ -28,7 +28,7 @@ pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<u
 
 /// As [`send`], without waiting: EAGAIN when there is no room, EINVAL for too many descriptors.
 pub fn try_send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<usize, Errno> {
-    if fds.len() > MOST_FDS { Err(Errno::INVAL) } else { transmit(socket, bytes, fds, true) }
+    if fds.len() > MAX_FDS { Err(Errno::INVAL) } else { transmit(socket, bytes, fds, true) }
 }
 
 fn transmit(
@@ -37,7 +37,7 @@ fn transmit(
     fds: &[BorrowedFd<'_>],
     nonblocking: bool,
 ) -> Result<usize, Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(fds));
@@ -58,7 +58,7 @@ pub fn receive(
     fds: &mut Vec<OwnedFd>,
     nonblocking: bool,
 ) -> Result<usize, Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | recv_flags(nonblocking);
     let message = loop {
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn too_many_descriptors_are_refused_before_any_byte_goes() {
         let (a, _b) = UnixStream::pair().unwrap();
-        let many = vec![a.as_fd(); MOST_FDS + 1];
+        let many = vec![a.as_fd(); MAX_FDS + 1];
         assert!(send(&a, b"x", &many).unwrap_err().to_string().contains("at most"));
     }
 }

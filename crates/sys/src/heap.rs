@@ -1,4 +1,24 @@
-//! How the process's allocator treats memory that was freed.
+//! How the process's allocator treats memory that was freed, and how calls write behind what a vector has.
+
+use std::mem::MaybeUninit;
+
+use rustix::io::Errno;
+
+/// Has `read` write into at most `most` bytes of the room behind a vector's contents, and adds as many as it says to them.
+#[inline]
+pub(crate) fn append(
+    buf: &mut Vec<u8>,
+    most: usize,
+    read: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    let room = buf.spare_capacity_mut();
+    let most = most.min(room.len());
+    let got = read(&mut room[..most])?;
+    assert!(got <= most, "a call wrote {got} bytes into room for {most}");
+    // SAFETY: the callers are this crate's, and return how many bytes the kernel has written to the start of the room.
+    unsafe { buf.set_len(buf.len() + got) };
+    Ok(got)
+}
 
 /// Has the allocator keep up to so many octets that were freed at the end of its heap, and take from the kernel as much at a time as
 /// `step` says. By default glibc gives back whatever exceeds 128 KiB, so that a process that takes and frees buffers of half that size has

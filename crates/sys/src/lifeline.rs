@@ -1,4 +1,4 @@
-//! How a process learns at once and for certain that another one is gone: two ends of a socket pair over which nothing
+//! How a process learns at once and reliably that another one has ended: two ends of a socket pair over which nothing
 //! is ever sent. The kernel closes a dead process's end, whatever killed it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,13 +16,13 @@ pub struct Lifeline(OwnedFd);
 
 /// What ended a [`Lifeline::wait_readable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Woken {
+pub enum Wakeup {
     /// The descriptor became readable.
     Readable,
-    /// The peer is gone, and the descriptor is not readable.
-    PeerGone,
+    /// The peer's end is closed, and the descriptor is not readable.
+    PeerClosed,
     /// The time passed, or a signal came.
-    Nothing,
+    Timeout,
 }
 
 impl Lifeline {
@@ -43,27 +43,27 @@ impl Lifeline {
         crate::poll::is_hung_up(&self.0).map_err(|e| OsError::new("poll", "lifeline", e))
     }
 
-    /// Sleeps until `fd` is readable, the peer is gone, or `timeout` has passed.
+    /// Sleeps until `fd` is readable, the peer has closed its end, or `timeout` has passed.
     pub fn wait_readable(
         &self,
         fd: BorrowedFd<'_>,
         timeout: Option<Duration>,
-    ) -> Result<Woken, OsError> {
+    ) -> Result<Wakeup, OsError> {
         let mut fds = [PollFd::new(&fd, PollFlags::IN), PollFd::new(&self.0, PollFlags::RDHUP)];
         poll(&mut fds, timeout)?;
         Ok(if fds[0].revents().contains(PollFlags::IN) {
-            Woken::Readable
+            Wakeup::Readable
         } else if !fds[1].revents().is_empty() || !fds[0].revents().is_empty() {
             // A hang-up on `fd` itself says the same.
-            Woken::PeerGone
+            Wakeup::PeerClosed
         } else {
-            Woken::Nothing
+            Wakeup::Timeout
         })
     }
 }
 
 impl Lifeline {
-    /// A descriptor that polls readable when `fd` does, or when the peer is gone. Both must outlive its use.
+    /// A descriptor that polls readable when `fd` does, or when the peer has closed its end. Both must outlive its use.
     pub fn watched_with(&self, fd: BorrowedFd<'_>) -> Result<OwnedFd, OsError> {
         let error = |e| OsError::new("epoll", "lifeline", e);
         let either = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(error)?;
@@ -132,11 +132,11 @@ mod tests {
         let (end, other) = Lifeline::pair().unwrap();
         let (reader, mut writer) = std::io::pipe().unwrap();
         let none = Some(Duration::ZERO);
-        assert_eq!(end.wait_readable(reader.as_fd(), none).unwrap(), Woken::Nothing);
+        assert_eq!(end.wait_readable(reader.as_fd(), none).unwrap(), Wakeup::Timeout);
         std::io::Write::write_all(&mut writer, b"x").unwrap();
         drop(other);
-        assert_eq!(end.wait_readable(reader.as_fd(), None).unwrap(), Woken::Readable);
+        assert_eq!(end.wait_readable(reader.as_fd(), None).unwrap(), Wakeup::Readable);
         let (empty, _writer) = std::io::pipe().unwrap();
-        assert_eq!(end.wait_readable(empty.as_fd(), None).unwrap(), Woken::PeerGone);
+        assert_eq!(end.wait_readable(empty.as_fd(), None).unwrap(), Wakeup::PeerClosed);
     }
 }

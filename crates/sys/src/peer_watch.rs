@@ -22,7 +22,7 @@ pub fn pair() -> Result<(OwnedFd, OwnedFd), OsError> {
 
 /// What an end is told by its lifeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum PeerEvent {
     /// The peer called [`PeerWatch::confirm`].
     Confirmed,
     /// The peer closed its end or died.
@@ -40,10 +40,10 @@ pub struct PeerWatch {
 
 impl PeerWatch {
     /// Watches `end`. `on_event` runs in the watching thread and must not block; [`PeerWatch::peer_has_ended`] is true
-    /// before it is told of [`Event::Ended`], which comes at most once and last.
+    /// before it is told of [`PeerEvent::Ended`], which comes at most once and last.
     pub fn watch(
         end: OwnedFd,
-        mut on_event: impl FnMut(Event) + Send + 'static,
+        mut on_event: impl FnMut(PeerEvent) + Send + 'static,
     ) -> Result<Self, OsError> {
         let socket = Arc::new(UnixStream::from(end));
         let closing = Arc::new(AtomicBool::new(false));
@@ -57,7 +57,7 @@ impl PeerWatch {
                     let mut word = [0];
                     loop {
                         match (&*socket).read(&mut word) {
-                            Ok(1..) => on_event(Event::Confirmed),
+                            Ok(1..) => on_event(PeerEvent::Confirmed),
                             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                             _ => break,
                         }
@@ -65,7 +65,7 @@ impl PeerWatch {
                     // Our own shutdown ends the read as the peer's does.
                     if !closing.load(Ordering::Acquire) {
                         ended.store(true, Ordering::Release);
-                        on_event(Event::Ended);
+                        on_event(PeerEvent::Ended);
                     }
                 }
             })
@@ -111,7 +111,7 @@ mod tests {
 
     const WATCHDOG: Duration = Duration::from_secs(120);
 
-    fn watched(end: OwnedFd) -> (PeerWatch, Receiver<Event>) {
+    fn watched(end: OwnedFd) -> (PeerWatch, Receiver<PeerEvent>) {
         let (tx, rx) = channel();
         (PeerWatch::watch(end, move |event| tx.send(event).unwrap()).unwrap(), rx)
     }
@@ -122,10 +122,10 @@ mod tests {
         let (a, told_a) = watched(a);
         let (b, told_b) = watched(b);
         b.confirm();
-        assert_eq!(told_a.recv_timeout(WATCHDOG), Ok(Event::Confirmed));
+        assert_eq!(told_a.recv_timeout(WATCHDOG), Ok(PeerEvent::Confirmed));
         assert!(!a.peer_has_ended());
         drop(b);
-        assert_eq!(told_a.recv_timeout(WATCHDOG), Ok(Event::Ended));
+        assert_eq!(told_a.recv_timeout(WATCHDOG), Ok(PeerEvent::Ended));
         assert!(a.peer_has_ended());
         // Who closes is not told of it.
         assert!(told_b.recv_timeout(WATCHDOG).is_err());
@@ -137,7 +137,7 @@ mod tests {
         let (a, b) = pair().unwrap();
         let (_a, told) = watched(a);
         drop(b);
-        assert_eq!(told.recv_timeout(WATCHDOG), Ok(Event::Ended));
+        assert_eq!(told.recv_timeout(WATCHDOG), Ok(PeerEvent::Ended));
     }
 
     #[test]
@@ -146,11 +146,11 @@ mod tests {
         let (a, told_a) = watched(a);
         a.leave_watching();
         let (b, told_b) = watched(b);
-        assert_eq!(told_b.recv_timeout(WATCHDOG), Ok(Event::Ended));
+        assert_eq!(told_b.recv_timeout(WATCHDOG), Ok(PeerEvent::Ended));
         b.confirm();
         drop(b);
-        assert_eq!(told_a.recv_timeout(WATCHDOG), Ok(Event::Confirmed));
-        assert_eq!(told_a.recv_timeout(WATCHDOG), Ok(Event::Ended));
+        assert_eq!(told_a.recv_timeout(WATCHDOG), Ok(PeerEvent::Confirmed));
+        assert_eq!(told_a.recv_timeout(WATCHDOG), Ok(PeerEvent::Ended));
     }
 
     #[test]
@@ -163,6 +163,6 @@ mod tests {
         assert!(!a.peer_has_ended());
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(told.recv_timeout(WATCHDOG), Ok(Event::Ended));
+        assert_eq!(told.recv_timeout(WATCHDOG), Ok(PeerEvent::Ended));
     }
 }

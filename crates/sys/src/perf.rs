@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Event {
+pub enum CounterEvent {
     /// CPU cycles, of user and kernel code where the kernel allows both.
     Cycles,
     /// Instructions retired.
@@ -22,16 +22,16 @@ pub enum Event {
     TaskClock,
 }
 
-impl Event {
+impl CounterEvent {
     /// The kernel's type and config (include/uapi/linux/perf_event.h).
     fn code(self) -> (u32, u64) {
         const HARDWARE: u32 = 0;
         const SOFTWARE: u32 = 1;
         match self {
-            Event::Cycles => (HARDWARE, 0),
-            Event::Instructions => (HARDWARE, 1),
-            Event::CacheMisses => (HARDWARE, 3),
-            Event::TaskClock => (SOFTWARE, 1),
+            CounterEvent::Cycles => (HARDWARE, 0),
+            CounterEvent::Instructions => (HARDWARE, 1),
+            CounterEvent::CacheMisses => (HARDWARE, 3),
+            CounterEvent::TaskClock => (SOFTWARE, 1),
         }
     }
 }
@@ -134,7 +134,7 @@ impl Counter {
     ///
     /// # Errors
     /// Why this event cannot be counted here.
-    pub fn start(event: Event) -> Result<Counter, Unavailable> {
+    pub fn start(event: CounterEvent) -> Result<Counter, Unavailable> {
         match open(event, FLAG_INHERIT | FLAG_EXCLUDE_HYPERVISOR) {
             Err(e) if [libc::EACCES, libc::EPERM].contains(&e.raw_os_error().unwrap_or(0)) => {
                 open(event, FLAG_INHERIT | FLAG_EXCLUDE_HYPERVISOR | FLAG_EXCLUDE_KERNEL)
@@ -171,7 +171,7 @@ fn scaled(count: u64, enabled: u64, running: u64) -> Reading {
     }
 }
 
-fn open(event: Event, flags: u64) -> io::Result<OwnedFd> {
+fn open(event: CounterEvent, flags: u64) -> io::Result<OwnedFd> {
     let (kind, config) = event.code();
     let attr =
         Attr { kind, config, size: ATTR_SIZE, read_format: WITH_TIMES, flags, ..Attr::default() };
@@ -206,7 +206,7 @@ fn paranoid() -> Option<i32> {
 /// # Errors
 /// Why it does not.
 pub fn probe() -> Result<(), Unavailable> {
-    Counter::start(Event::Cycles).map(drop)
+    Counter::start(CounterEvent::Cycles).map(drop)
 }
 
 /// Cycles, instructions and cache misses of the calling process.
@@ -237,9 +237,9 @@ impl Counters {
     /// Why one of them cannot be counted here.
     pub fn start() -> Result<Counters, Unavailable> {
         Ok(Counters {
-            cycles: Counter::start(Event::Cycles)?,
-            instructions: Counter::start(Event::Instructions)?,
-            cache_misses: Counter::start(Event::CacheMisses)?,
+            cycles: Counter::start(CounterEvent::Cycles)?,
+            instructions: Counter::start(CounterEvent::Instructions)?,
+            cache_misses: Counter::start(CounterEvent::CacheMisses)?,
         })
     }
 
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn the_software_clock_runs_everywhere() {
-        let counter = match Counter::start(Event::TaskClock) {
+        let counter = match Counter::start(CounterEvent::TaskClock) {
             Ok(counter) => counter,
             Err(e) => return eprintln!("SKIP software clock: {e}; {}", e.remedy()),
         };

@@ -61,6 +61,31 @@ impl PipeEnd {
         retry_on_intr(|| rustix::io::read(&self.fd, &mut *buf))
     }
 
+    /// As [`PipeEnd::write`], from several places.
+    #[inline]
+    pub fn write_parts(
+        &mut self,
+        parts: &[std::io::IoSlice<'_>],
+        nonblocking: bool,
+    ) -> Result<usize, Errno> {
+        self.set_mode(nonblocking)?;
+        retry_on_intr(|| rustix::io::writev(&self.fd, parts))
+    }
+
+    /// As [`PipeEnd::read`], appending at most `most` bytes to what a vector has, within its capacity.
+    #[inline]
+    pub fn read_behind(
+        &mut self,
+        buf: &mut Vec<u8>,
+        most: usize,
+        nonblocking: bool,
+    ) -> Result<usize, Errno> {
+        self.set_mode(nonblocking)?;
+        crate::heap::append(buf, most, |room| {
+            retry_on_intr(|| rustix::io::read(&self.fd, &mut *room).map(|(got, _)| got.len()))
+        })
+    }
+
     /// The capacity in bytes (F_GETPIPE_SZ).
     pub fn capacity_bytes(&self) -> Result<usize, OsError> {
         rustix::pipe::fcntl_getpipe_size(&self.fd)

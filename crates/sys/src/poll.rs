@@ -53,6 +53,25 @@ pub fn any_readable(fds: &[BorrowedFd<'_>], until: Option<Instant>) -> Result<Ve
     }
 }
 
+/// Sleeps until one of several descriptors is ready for what is awaited of it (also: hung up, or in error) or the deadline has passed; tells
+/// whether one is. `None` waits for ever. A signal ends the sleep, too.
+pub fn any_ready(
+    fds: &[(BorrowedFd<'_>, Interest)],
+    until: Option<Instant>,
+) -> Result<bool, Errno> {
+    let flags = |interest| match interest {
+        Interest::Readable => PollFlags::IN,
+        Interest::Writable => PollFlags::OUT,
+    };
+    let mut polled: Vec<_> = fds.iter().map(|(fd, i)| PollFd::new(fd, flags(*i))).collect();
+    let left = until.map(|at| at.saturating_duration_since(Instant::now()));
+    match rustix::event::poll(&mut polled, left.map(timespec).as_ref()) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// Whether the peer has shut its sending side, now.
 pub fn is_hung_up(fd: impl AsFd) -> Result<bool, Errno> {
     let mut fds = [PollFd::new(&fd, PollFlags::RDHUP)];

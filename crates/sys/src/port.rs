@@ -16,7 +16,7 @@ use crate::{OsError, socket};
 const EVERY_PROTOCOL: u16 = libc::ETH_P_ALL as u16;
 
 /// Longest frame with its header: 64 KiB of segmentation offload, link-layer header and `virtio_net_hdr`.
-const FRAME_BYTES_AT_MOST: usize = 65536 + 64;
+const MAX_FRAME_BYTES: usize = 65536 + 64;
 
 /// Asked of the kernel for queues; it takes what it can.
 const QUEUE_BYTES: usize = 16 << 20;
@@ -38,7 +38,7 @@ pub struct Batch {
 impl Batch {
     /// Room for so many.
     pub fn new(frames: usize) -> Batch {
-        Batch { frames: vec![vec![0; FRAME_BYTES_AT_MOST]; frames], lengths: Vec::new() }
+        Batch { frames: vec![vec![0; MAX_FRAME_BYTES]; frames], lengths: Vec::new() }
     }
 
     /// What the last receive call brought, each with its `virtio_net_hdr` in front.

@@ -1,16 +1,23 @@
 //! Processes: death together with the parent, ids that cannot be mistaken, killing.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal,
-    set_parent_process_death_signal, setrlimit,
+    Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_getfd, pidfd_open,
+    pidfd_send_signal, prlimit, set_parent_process_death_signal, setrlimit,
 };
 
 use crate::OsError;
+
+/// Ends this process as `kill -9` does: nothing is flushed, dropped or unwound.
+pub fn kill_self() -> ! {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    // The signal is delivered before the call returns.
+    std::process::abort()
+}
 
 /// Whether a descriptor is a UNIX socket, which can carry descriptors.
 pub fn is_unix_socket(fd: impl AsFd) -> bool {
@@ -74,13 +81,51 @@ pub fn started_ticks(pid: u32) -> Option<u64> {
 /// Kills the process that has this pid and this start, if it still runs, and waits until it is dead. Never another one:
 /// the descriptor holds the process while its start is compared.
 pub fn kill_exactly(pid: u32, started: u64) {
-    let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
-    let Ok(process) = pidfd_open(id, PidfdFlags::empty()) else { return };
-    if started_ticks(pid) != Some(started) || pidfd_send_signal(&process, Signal::KILL).is_err() {
+    let Some(process) = open_exactly(pid, started) else { return };
+    if pidfd_send_signal(&process, Signal::KILL).is_err() {
         return;
     }
     let limit = Timespec { tv_sec: DEATH_LIMIT_S, tv_nsec: 0 };
     let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit));
+}
+
+/// Waits until the process that has this pid and this start has ended; returns at once if there is none.
+pub fn await_end(pid: u32, started: u64) {
+    let Some(process) = open_exactly(pid, started) else { return };
+    while poll(&mut [PollFd::new(&process, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
+}
+
+/// A descriptor of the running process that has this pid and this start.
+fn open_exactly(pid: u32, started: u64) -> Option<OwnedFd> {
+    let id = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
+    let process = pidfd_open(id, PidfdFlags::empty()).ok()?;
+    (started_ticks(pid) == Some(started)).then_some(process)
+}
+
+/// Lets a child inherit `fd` under its number. The caller keeps it open until the child is started.
+pub fn inherit(command: &mut Command, fd: impl AsFd) {
+    let fd = fd.as_fd().as_raw_fd();
+    // SAFETY: between fork and exec only one system call is made, on the child's own copy of the descriptor table, which holds
+    // the descriptor because the caller keeps it open; nothing is allocated, no lock is taken.
+    unsafe {
+        command.pre_exec(move || {
+            let fd = std::os::fd::BorrowedFd::borrow_raw(fd);
+            rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())?;
+            Ok(())
+        });
+    }
+}
+
+/// A descriptor that polls readable once the process has ended. The process must be a child that was not waited for yet, so
+/// that its number cannot have become another's.
+///
+/// # Errors
+/// There is no such process, or no descriptor is free.
+pub fn watch_end(pid: u32) -> Result<OwnedFd, OsError> {
+    let id = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let none = || std::io::Error::from_raw_os_error(libc::ESRCH);
+    let id = id.ok_or_else(|| OsError::new("pidfd_open", pid, none()))?;
+    pidfd_open(id, PidfdFlags::empty()).map_err(|e| OsError::new("pidfd_open", pid, e))
 }
 
 /// Asks a child to end (`SIGTERM`). It must not have been waited for yet, so that its number cannot have become somebody
@@ -89,6 +134,52 @@ pub fn terminate(child: u32) {
     if let Some(child) = i32::try_from(child).ok().and_then(Pid::from_raw) {
         let _ = rustix::process::kill_process(child, Signal::TERM);
     }
+}
+
+/// Stops a child (`SIGSTOP`), under the condition of [`terminate`].
+pub fn stop(child: u32) {
+    if let Some(child) = i32::try_from(child).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process(child, Signal::STOP);
+    }
+}
+
+/// Continues a stopped child (`SIGCONT`), under the condition of [`terminate`].
+pub fn resume(child: u32) {
+    if let Some(child) = i32::try_from(child).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process(child, Signal::CONT);
+    }
+}
+
+/// A resource whose limit can be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limited {
+    /// The highest number of a descriptor, plus one (RLIMIT_NOFILE).
+    Descriptors,
+    /// Bytes of locked memory (RLIMIT_MEMLOCK); a process with CAP_IPC_LOCK has no limit.
+    LockedMemory,
+}
+
+/// Sets the soft limit of another process of this user (prlimit), at most to its hard limit without privilege.
+pub fn set_limit(pid: u32, what: Limited, to: u64) -> Result<(), OsError> {
+    let resource = match what {
+        Limited::Descriptors => Resource::Nofile,
+        Limited::LockedMemory => Resource::Memlock,
+    };
+    let failed = |e| OsError::new("prlimit", format!("process {pid}"), e);
+    let id = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let now = getrlimit(resource);
+    let limit = Rlimit { current: Some(to), maximum: now.maximum.map(|most| most.max(to)) };
+    prlimit(id, resource, limit).map(drop).map_err(failed)
+}
+
+/// A duplicate of another process's descriptor (pidfd_getfd, kernel 5.6), for who may trace that process.
+pub fn descriptor_of(pid: u32, fd: RawFd) -> Result<OwnedFd, OsError> {
+    let failed = |e| OsError::new("pidfd_getfd", format!("descriptor {fd} of process {pid}"), e);
+    let id = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| {
+        OsError::new("pidfd_open", pid, std::io::Error::from_raw_os_error(libc::ESRCH))
+    })?;
+    let process = pidfd_open(id, PidfdFlags::empty()).map_err(failed)?;
+    pidfd_getfd(process, fd, PidfdGetfdFlags::empty()).map_err(failed)
 }
 
 /// Kills every process of the group that `leader` leads. The leader must be a child that was not waited for yet, so that

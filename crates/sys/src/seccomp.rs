@@ -47,20 +47,6 @@ pub fn hide_extended_state() -> Result<(), Errno> {
     }
 }
 
-/// Bytes of extended state that this CPU has switched on and that `ptrace` therefore moves at once: CPUID leaf 0xD,
-/// sub-leaf 0, EBX (Intel's manual, volume 1, chapter 13). 0 on a machine without XSAVE or of another kind.
-pub fn extended_state_bytes() -> usize {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{__cpuid, __cpuid_count};
-        const OSXSAVE: u32 = 1 << 27;
-        if __cpuid(1).ecx & OSXSAVE != 0 {
-            return __cpuid_count(0xD, 0).ebx as usize;
-        }
-    }
-    0
-}
-
 fn statement(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
@@ -101,12 +87,5 @@ mod tests {
             libc::ESRCH,
             "other threads are free"
         );
-    }
-
-    #[test]
-    fn the_extended_state_holds_at_least_the_legacy_one() {
-        // 512 bytes of FXSAVE and the 64 of the XSAVE header.
-        let bytes = extended_state_bytes();
-        assert!(bytes == 0 || bytes >= 576, "{bytes}");
     }
 }

@@ -7,6 +7,7 @@
 mod cache_line;
 mod calls;
 mod copies;
+mod exchange;
 mod wake;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 pub use cache_line::{Lines, cache_line_round_trips};
 pub use calls::{CallKind, call_times, memcpy_times};
 pub use copies::{Copies, CopyPlan, copy_run};
+pub use exchange::{ExchangeKind, blocking_exchanges};
 pub use wake::{WakeKind, wake_times};
 
 use crate::{OsError, affinity};

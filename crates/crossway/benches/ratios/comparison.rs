@@ -60,6 +60,15 @@ impl Comparison {
         Self::of(name, &ratios, interval, over, under, Some(target))
     }
 
+    /// As [`Comparison::paired`], for information: nothing is aimed at.
+    pub(crate) fn paired_shown(name: String, over: &[f64], under: &[f64]) -> Self {
+        Comparison {
+            target: None,
+            verdict: "",
+            ..Self::paired(name, over, under, Target::AtMost(f64::MAX))
+        }
+    }
+
     /// Of trials that are not paired: each of `over` by the median of `under`, and the interval of the medians' ratio.
     pub(crate) fn unpaired(name: String, over: &[f64], under: &[f64], target: Target) -> Self {
         Self::by_medians(name, over, under, Some(target))

@@ -23,7 +23,7 @@ use crossway_lab::record::Record;
 use crossway_lab::{case, inputs::Workload, stats};
 use crossway_mech::Wait;
 use crossway_sys::topology::Topology;
-use reference::Reference;
+use reference::{Reference, Touch};
 
 /// Until a virtual machine's wake-ups have settled: in the first milliseconds they are up to half faster.
 const WARMUP_MS: u64 = 100;
@@ -62,6 +62,19 @@ mechanisms = ["pipe", "uds-stream", "tcp", "shm-futex", "shm-spin"]
 workload = ["throughput", "ping-pong"]
 size_bytes = [64, "4 KiB", "64 KiB"]
 {common}
+[group.bare]
+mechanisms = "pipe"
+workload = ["throughput", "ping-pong"]
+size_bytes = [64, "4 KiB"]
+{common}
+[group.bare-one-core]
+mechanisms = "pipe"
+workload = ["throughput", "ping-pong"]
+size_bytes = [64, "4 KiB"]
+placement = "same-core"
+trials = {trials}
+warmup_ms = {WARMUP_MS}
+measure_ms = {measure_ms}
 [group.large]
 mechanisms = ["shm-futex", "shm-spin"]
 workload = "throughput"
@@ -72,7 +85,9 @@ mechanisms = ["shm-futex"]
 workload = "ping-pong"
 size_bytes = 64
 wait = {{ hybrid = {{ spin_us = 20 }} }}
-{common}"#
+{common}"#,
+        trials = args.pairs,
+        measure_ms = args.measure_ms
     );
     Ok(Plan::parse("ratios", "the benchmark's own plan", &text)?)
 }
@@ -88,6 +103,20 @@ struct Figures {
 
 /// Mechanism, whether it waits in the hybrid way, workload and size.
 type Key = (String, bool, &'static str, u64);
+
+/// What Crossway's trials are compared with, by their group.
+fn counterpart_of(record: &Record) -> Option<Touch> {
+    match record.group.as_str() {
+        "loops" => Some(Touch::Everything),
+        group if group.starts_with(BARE) => Some(Touch::Nothing),
+        _ => None,
+    }
+}
+
+/// Groups whose counterpart touches nothing.
+const BARE: &str = "bare";
+/// The one of them whose two ends share a CPU.
+const ONE_CORE: &str = "bare-one-core";
 
 const RATE: &str = "throughput";
 const RTT: &str = "round trip";
@@ -148,9 +177,11 @@ fn within_this_machine(
         println!("no C loops: {why}");
     }
     let limits_before = limits(topology, (a, b))?;
-    let figures = measure(args, plan, folder.join("out"), reference.as_ref().ok())?;
+    let mut bare = BTreeMap::new();
+    let figures = measure(args, plan, folder.join("out"), reference.as_ref().ok(), &mut bare)?;
     let limits_after = limits(topology, (a, b))?;
     against_loops(&figures, found);
+    against_bare_loops(&bare, found);
     against_limits(&figures, [&limits_before, &limits_after], found);
     among_rings(&figures, found);
     tools::compare(&figures, (a, b), found);
@@ -175,15 +206,32 @@ fn measure(
     plan: &Plan,
     out: PathBuf,
     reference: Option<&Reference>,
+    bare: &mut BTreeMap<(&'static str, Key), Figures>,
 ) -> anyhow::Result<BTreeMap<Key, Figures>> {
     let mut figures = BTreeMap::<Key, Figures>::new();
-    let with_loop = |record: &Record| record.group == "loops" && reference.is_some();
-    let counterpart = |record: &Record| match reference {
-        Some(reference) if record.group == "loops" => reference.run(record).map(Some),
+    let with_loop = |record: &Record| counterpart_of(record).is_some() && reference.is_some();
+    let counterpart = |record: &Record| match (reference, counterpart_of(record)) {
+        (Some(reference), Some(touch)) => reference.run(record, touch).map(Some),
         _ => Ok(None),
     };
     pairs::run(plan, &args.filter, out, counterpart, |record, theirs| {
         let (Some(key), Some(figure)) = (key(record), figure(record)) else { return };
+        if record.group.starts_with(BARE) {
+            let cores = if record.group == ONE_CORE { "one core" } else { "two cores" };
+            let of_case: &mut Figures = bare.entry((cores, key)).or_default();
+            // The bare loop gives the mean, so the mean it is.
+            let mean = record.throughput.map(|t| t.wall_ns as f64).zip(record.counts);
+            let mean = mean.map_or(f64::NAN, |(wall_ns, c)| wall_ns / c.received.max(1) as f64);
+            if let Some(theirs) = theirs {
+                of_case.crossway.push(if record.inputs.workload == Workload::PingPong {
+                    mean
+                } else {
+                    figure
+                });
+                of_case.reference.push(theirs);
+            }
+            return;
+        }
         // A trial whose counterpart failed would have none to be paired with.
         if with_loop(record) && theirs.is_none() {
             return;
@@ -216,6 +264,24 @@ fn against_loops(figures: &BTreeMap<Key, Figures>, found: &mut Vec<Comparison>) 
         let target = if *workload == RATE { Target::AtLeast(0.98) } else { Target::AtMost(1.02) };
         let name = format!("{mechanism} {workload} at {}: Crossway / C loop", bytes(*size));
         found.push(Comparison::paired(name, &f.crossway, &f.reference, target));
+    }
+}
+
+/// What clocks, numbers and reading every byte cost beside a loop that does none of it.
+fn against_bare_loops(
+    figures: &BTreeMap<(&'static str, Key), Figures>,
+    found: &mut Vec<Comparison>,
+) {
+    for ((cores, (mechanism, _, workload, size)), f) in figures {
+        let size_text = bytes(*size);
+        let name = format!(
+            "{mechanism} {workload} at {size_text}, {cores}: Crossway / C loop that touches nothing"
+        );
+        if *workload == RTT && *size == 64 {
+            found.push(Comparison::paired(name, &f.crossway, &f.reference, Target::AtMost(1.03)));
+        } else {
+            found.push(Comparison::paired_shown(name, &f.crossway, &f.reference));
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::Context;
 use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::Plan;
 use crossway_lab::record::{Record, Status};
-use crossway_lab::run::{self, Event, Options};
+use crossway_lab::run::{self, Options, RunEvent};
 use crossway_lab::shutdown;
 
 /// Runs a plan. `counterpart` measures the other side of a pair, given a record of the same case: this trial's, or, where the
@@ -29,6 +29,7 @@ pub(crate) fn run(
         interrupt: Some(shutdown::listen()?),
     };
     let options = Options {
+        name: None,
         out,
         filters: filters.to_owned(),
         resume: None,
@@ -46,17 +47,17 @@ pub(crate) fn run(
     let mut former = BTreeMap::<String, Record>::new();
     let mut first = None;
     run::measure(plan, &options, &launcher, |event| match event {
-        Event::Begin { trials, findings, .. } => {
+        RunEvent::Begin { trials, findings, .. } => {
             all = trials;
             for finding in findings {
                 eprintln!("{}; {}", finding.what, finding.next_step);
             }
         }
-        Event::Trial { case, trial } => {
+        RunEvent::Trial { case, trial } => {
             let of_case = former.get(&case.full_id()).filter(|_| trial % 2 == 1);
             first = of_case.map(&mut measured);
         }
-        Event::Written { record } => {
+        RunEvent::Written { record } => {
             done += 1;
             eprint!("\r{done} of {all} trials");
             if matches!(record.status, Status::Failed | Status::Skipped) {

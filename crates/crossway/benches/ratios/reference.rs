@@ -12,6 +12,15 @@ use serde::Deserialize;
 /// Where the private caches are not known.
 const USUAL_WORKING_SET: u64 = 4 << 20;
 
+/// What a loop does with the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Touch {
+    /// What Crossway does: messages in turn from a large working set, each numbered, every byte read.
+    Everything,
+    /// Nothing: one hot buffer, never read.
+    Nothing,
+}
+
 /// The compiled loops.
 pub(crate) struct Reference {
     dir: PathBuf,
@@ -47,14 +56,15 @@ impl Reference {
     }
 
     /// Repeats a trial: the same size, CPUs and numbers of messages, before the measured part and in it. Returns messages per second or the median round trip
-    /// in nanoseconds.
-    pub(crate) fn run(&self, record: &Record) -> anyhow::Result<f64> {
+    /// in nanoseconds. A loop that touches nothing reads the clock at its two ends only: of a round trip it gives the mean.
+    pub(crate) fn run(&self, record: &Record, touch: Touch) -> anyhow::Result<f64> {
         let program = self.dir.join(record.mechanism.replace('-', "_"));
         let inputs = &record.inputs;
         let (workload, batch) = match inputs.workload {
             Workload::PingPong => ("ping-pong", record.latency_ns.first().map_or(1, |l| l.batch)),
             _ => ("throughput", 1),
         };
+        let batch = if touch == Touch::Nothing { 0 } else { batch };
         let counts = record.counts.context("the trial counted no messages")?;
         let messages = counts.received.max(8);
         let [a, b] = inputs.cpus[..] else { bail!("the trial was not pinned to two CPUs") };

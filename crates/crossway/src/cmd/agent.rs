@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use super::Run;
 use crate::ui::Ui;
 
-/// Plays roles on this host for a controller elsewhere; started by `measure --hosts`, speaks over standard input and output
+/// Run roles on this host for a controller elsewhere; `measure --hosts` starts it and talks to it over standard input and output
 #[derive(clap::Args)]
 pub(crate) struct Agent {}
 

@@ -4,37 +4,49 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use crossway_lab::cases::{self, CaseKey};
-use crossway_lab::compare::{Comparison, FailOn, Report, Terms, Verdict, compare, parse_percent};
+use crossway_lab::compare::{
+    Comparison, ComparisonReport, FailOn, Figure, Terms, Verdict, change, compare, parse_percent,
+};
 use crossway_lab::env::{Environment, difference};
 use crossway_lab::record::Record;
 use crossway_lab::records_io::{ENVIRONMENT, read_beside, read_records};
+use crossway_lab::runs;
+use crossway_report::units::Quantity;
 use serde::Serialize;
 
 use super::Run;
+use crate::args::{self, Filters};
+use crate::table::{Align, Grid, Tone};
 use crate::ui::{self, Ui};
 
-/// Compares two runs, or two parts of one run, case by case: is B faster or slower than A?
+/// Compare two runs, or two parts of one run, case by case: is B faster or slower than A?
 ///
-/// Each figure gets a verdict: faster, slower, same, or unclear where the trials do not tell. Two parts of one run:
-/// crossway compare RUN --a mechanism=pipe --b mechanism=fifo
+/// Each figure gets a verdict: faster, slower, same, or unclear where the trials do not decide. With one run, and no parts named
+/// by --a and --b, it is compared with the latest one.
 #[derive(clap::Args)]
 pub(crate) struct Compare {
-    /// The run to compare with: its folder or its results.jsonl
+    /// The run to compare with: its folder, its results.jsonl, its name, or `latest`
+    #[arg(value_name = "RUN_A", add = args::known_runs())]
     a: PathBuf,
-    /// The run in question; left out when two parts of A are compared
+    /// The run in question [default: latest, or RUN_A where two parts of it are compared]
+    #[arg(value_name = "RUN_B", add = args::known_runs())]
     b: Option<PathBuf>,
-    /// Take of A only records with these inputs, e.g. mechanism=pipe,size=64
+    /// Only records of A with these inputs, e.g. mechanism=pipe,size=64
     #[arg(long = "a", value_name = "INPUT=VALUE,..", value_parser = parse_filter)]
     filter_a: Option<Filter>,
-    /// Take of B only records with these inputs
+    /// Only records of B with these inputs
     #[arg(long = "b", value_name = "INPUT=VALUE,..", value_parser = parse_filter)]
     filter_b: Option<Filter>,
-    /// Exit with 1 if a figure is slower by this much, beyond doubt, e.g. slower:5%
+    #[command(flatten)]
+    filters: Filters,
+    /// Exit with 1 if a figure is slower by this much, or if the trials do not decide it, e.g. slower:5%
     #[arg(long, value_name = "slower:PERCENT")]
     fail_on: Option<FailOn>,
-    /// Differences up to here are "same" even where they are certain
+    /// With --fail-on: pass what the trials do not decide
+    #[arg(long, requires = "fail_on")]
+    allow_unclear: bool,
+    /// Differences up to this are "same" even where they are certain
     #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = percent)]
     same_within: f64,
     /// Where no difference is seen, but one larger than this could hide in the noise, it is "unclear", not "same"
@@ -43,12 +55,26 @@ pub(crate) struct Compare {
     /// Compare although the machines differ
     #[arg(long)]
     across_machines: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
     /// Show only what is faster or slower
     #[arg(long)]
     changes: bool,
+    /// The order of the cases
+    #[arg(long, value_enum, default_value_t = Sort::Case)]
+    sort: Sort,
+    /// Print Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Sort {
+    /// By workload, size and mechanism
+    Case,
+    /// What became slower most first
+    Change,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -76,7 +102,7 @@ fn parse_filter(text: &str) -> Result<Filter, String> {
         .map(Filter)
 }
 
-/// Cases of one run only that are listed before their number must do.
+/// So many cases of one run only are listed; of the others the number is given.
 const CASES_LISTED: usize = 10;
 
 impl Filter {
@@ -94,23 +120,29 @@ impl Filter {
 #[derive(Serialize)]
 struct Answer<'a> {
     #[serde(flatten)]
-    report: &'a Report,
+    report: &'a ComparisonReport,
     failures: &'a [String],
     failed: bool,
 }
 
 impl Run for Compare {
-    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+    fn run(mut self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        self.a = args::run(&self.a)?;
+        self.b = self.b.as_deref().map(args::run).transpose()?;
         let (filter_a, filter_b) =
             (self.filter_a.clone().unwrap_or_default(), self.filter_b.clone().unwrap_or_default());
-        ensure!(
-            self.b.is_some() || (self.filter_a.is_some() && self.filter_b.is_some()),
-            "there is nothing to compare with: give a second run, or two parts with --a and --b"
-        );
-        let first = read_records(&self.a)?;
-        let second = self.b.as_deref().map(read_records).transpose()?;
+        let parts = self.filter_a.is_some() && self.filter_b.is_some();
+        let b_path = match &self.b {
+            None if !parts => Some(self.latest()?),
+            other => other.clone(),
+        };
+        let mut first = read_records(&self.a)?;
+        let mut second = b_path.as_deref().map(read_records).transpose()?;
+        for loaded in std::iter::once(&mut first).chain(second.as_mut()) {
+            loaded.records.retain(|r| self.filters.let_through(&r.group, &r.case));
+        }
         let mut warnings = first.warnings.clone();
-        if let (Some(path), Some(loaded)) = (&self.b, &second) {
+        if let (Some(path), Some(loaded)) = (&b_path, &second) {
             warnings.extend(loaded.warnings.clone());
             warnings.extend(self.check_machines(path)?);
         }
@@ -118,7 +150,7 @@ impl Run for Compare {
         let b = filter_b.of(second.as_ref().map_or(&first.records[..], |l| &l.records));
         ensure!(
             !a.is_empty(),
-            "no record of A is left to compare; see the inputs with `crossway export {}`",
+            "no record of A is left to compare; see its inputs with `crossway export {}`",
             self.a.display()
         );
         ensure!(
@@ -135,7 +167,9 @@ impl Run for Compare {
         let mut report = compare(&a, &b, &differing, &self.terms());
         warnings.append(&mut report.warnings);
         report.warnings = warnings;
-        let failures = self.fail_on.map_or(Vec::new(), |gate| gate.failures(&report));
+        let failures = self.fail_on.map_or(Vec::new(), |gate| {
+            FailOn { allow_unclear: self.allow_unclear, ..gate }.failures(&report)
+        });
         if report.comparisons.is_empty() && failures.is_empty() {
             let example =
                 |cases: &[String]| cases.first().map_or("none", String::as_str).to_owned();
@@ -159,11 +193,24 @@ impl Run for Compare {
 }
 
 impl Compare {
+    /// The run that was started last, for a comparison with A.
+    fn latest(&self) -> anyhow::Result<PathBuf> {
+        let dir =
+            self.a.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new(runs::OUT));
+        let latest = runs::find(&dir.join(runs::LATEST))
+            .or_else(|_| runs::find(Path::new(runs::LATEST)))
+            .ok()
+            .filter(|latest| latest.canonicalize().ok() != self.a.canonicalize().ok());
+        latest.context(
+            "there is nothing to compare with: give a second run, or two parts of this one with --a and --b",
+        )
+    }
+
     fn terms(&self) -> Terms {
         Terms { same_within: self.same_within, unclear_beyond: self.unclear_beyond }
     }
 
-    /// Figures of two machines say nothing of a change of the program.
+    /// Figures from two machines say nothing about a change of the program.
     fn check_machines(&self, b: &Path) -> anyhow::Result<Vec<String>> {
         let read = |path: &Path| {
             read_beside::<Environment>(path, ENVIRONMENT)
@@ -171,7 +218,7 @@ impl Compare {
         };
         let (Some(env_a), Some(env_b)) = (read(&self.a)?, read(b)?) else {
             return Ok(vec![
-                "a run has no env.json beside it: whether both are of one machine is not known"
+                "a run has no env.json beside it: it is not known whether both are from one machine"
                     .to_owned(),
             ]);
         };
@@ -182,43 +229,47 @@ impl Compare {
             .into_iter()
             .map(|(name, a, b)| format!("{name}: {a} | {b}"))
             .collect();
-        let what = format!("the runs are of different machines ({})", differences.join("; "));
+        let what = format!("the runs are from different machines ({})", differences.join("; "));
         ensure!(
             self.across_machines,
-            "{what}; their figures differ for that alone. Compare anyway with --across-machines"
+            "{what}; their figures differ for that reason alone. Compare anyway with --across-machines"
         );
         Ok(vec![what])
     }
 
-    fn print(&self, ui: &Ui, report: &Report, failures: &[String]) {
-        let mut table = Table::new();
-        table
-            .load_style(presets::NOTHING)
-            .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_header(["case", "figure", "A", "B", "B/A", "95 %", "verdict"]);
-        for column in table.column_iter_mut().skip(2).take(4) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        let shown = report
+    /// One table of all figures, or on a terminal one per case with the case above it.
+    fn print_figures(&self, ui: &Ui, report: &ComparisonReport) {
+        let mut shown: Vec<&Comparison> = report
             .comparisons
             .iter()
-            .filter(|c| !self.changes || matches!(c.verdict, Verdict::Faster | Verdict::Slower));
-        let mut rows = 0;
-        for c in shown {
-            rows += 1;
-            table.add_row([
-                c.case.clone(),
-                c.figure.to_string(),
-                short(c.a.median),
-                short(c.b.median),
-                format!("{:.3}", c.ratio),
-                format!("{:.3}..{:.3}", c.ratio_interval.low, c.ratio_interval.high),
-                verdict(ui, c),
-            ]);
+            .filter(|c| !self.changes || matches!(c.verdict, Verdict::Faster | Verdict::Slower))
+            .collect();
+        match self.sort {
+            // Numbers in a case are sizes: 64 stands before 4096.
+            Sort::Case => shown.sort_by_cached_key(|c| natural(&c.case)),
+            Sort::Change => shown.sort_by(|x, y| y.slowdown.total_cmp(&x.slowdown)),
         }
-        if rows > 0 {
-            println!("{table}\n");
+        if self.markdown {
+            let mut grid = Grid::new([&[("case", Align::Left)], &HEADS[..]].concat());
+            for c in &shown {
+                let mut row = vec![(c.case.clone(), Tone::Plain)];
+                row.extend(cells(c));
+                grid.toned_row(row);
+            }
+            if !grid.is_empty() {
+                println!("{}", grid.markdown());
+            }
+            return;
         }
+        for figures in shown.chunk_by(|x, y| x.case == y.case) {
+            let mut grid = Grid::new(HEADS);
+            figures.iter().for_each(|c| grid.toned_row(cells(c)));
+            println!("{}\n{}\n", ui.paint("1", &figures[0].case), grid.text(ui));
+        }
+    }
+
+    fn print(&self, ui: &Ui, report: &ComparisonReport, failures: &[String]) {
+        self.print_figures(ui, report);
         println!(
             "{} figures: {} faster, {} slower, {} same, {} unclear",
             report.comparisons.len(),
@@ -229,7 +280,7 @@ impl Compare {
         );
         let list = |what: &str, cases: &[String]| {
             for case in cases.iter().take(CASES_LISTED) {
-                println!("{} {case}", ui.paint("2", what));
+                ui.print_noted("2", what, case);
             }
             if let Some(more) = cases.len().checked_sub(CASES_LISTED).filter(|n| *n > 0) {
                 println!("{} {more} more; --json lists all", ui.paint("2", what));
@@ -239,34 +290,64 @@ impl Compare {
         list("only in B:", &report.only_in_b);
         list("fails in B:", &report.failed_in_b);
         for warning in &report.warnings {
-            println!("{} {warning}", ui.paint("33", "warning"));
+            ui.print_noted("33", "warning", warning);
         }
         for failure in failures {
-            println!("{} {failure}", ui.paint("31", "FAIL"));
+            ui.print_noted("31", "FAIL", failure);
         }
     }
 }
 
-fn verdict(ui: &Ui, c: &Comparison) -> String {
-    let word = match c.verdict {
-        Verdict::Faster => ui.paint("32", "faster"),
-        Verdict::Slower => ui.paint("31", "slower"),
-        Verdict::Same => format!("same within {:.1} %", c.same_within * 100.0),
-        Verdict::Unclear => ui.paint("33", "unclear"),
+/// The columns of a figure.
+const HEADS: [(&str, Align); 6] = [
+    ("figure", Align::Left),
+    ("A", Align::Right),
+    ("B", Align::Right),
+    ("change", Align::Right),
+    ("95 % interval", Align::Right),
+    ("verdict", Align::Left),
+];
+
+fn cells(c: &Comparison) -> Vec<(String, Tone)> {
+    let quantity = match c.figure {
+        Figure::Rate => Quantity::MessageRate,
+        _ => Quantity::Duration,
+    };
+    let (verdict, tone) = verdict(c);
+    let interval = c.ratio_interval.map_or("–".to_owned(), |i| {
+        format!("{}..{}", change(i.low).trim_end_matches(" %"), change(i.high))
+    });
+    let plain = |text: String| (text, Tone::Plain);
+    vec![
+        plain(c.figure.to_string()),
+        plain(quantity.show(c.a.median)),
+        plain(quantity.show(c.b.median)),
+        (change(c.ratio), tone),
+        plain(interval),
+        (verdict, tone),
+    ]
+}
+
+fn verdict(c: &Comparison) -> (String, Tone) {
+    let (word, tone) = match c.verdict {
+        Verdict::Faster => ("faster".to_owned(), Tone::Good),
+        Verdict::Slower => ("slower".to_owned(), Tone::Bad),
+        Verdict::Same => {
+            (format!("same within {:.1} %", c.same_within.unwrap_or(0.0) * 100.0), Tone::Plain)
+        }
+        Verdict::Unclear => ("unclear".to_owned(), Tone::Unsure),
     };
     match &c.note {
-        Some(note) => format!("{word}: {note}"),
-        None => word,
+        Some(note) => (format!("{word}: {note}"), tone),
+        None => (word, tone),
     }
 }
 
-/// Three to four digits with k, M or G.
-fn short(x: f64) -> String {
-    match x {
-        x if x.abs() >= 1e9 => format!("{:.2}G", x / 1e9),
-        x if x.abs() >= 1e6 => format!("{:.2}M", x / 1e6),
-        x if x.abs() >= 1e4 => format!("{:.1}k", x / 1e3),
-        x if x.abs() >= 100.0 => format!("{x:.0}"),
-        x => format!("{x:.1}"),
-    }
+/// Text with its numbers padded, so that it sorts by their values.
+fn natural(text: &str) -> String {
+    let words = text.split(' ').map(|word| match word.parse::<u64>() {
+        Ok(number) => format!("{number:020}"),
+        Err(_) => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
 }

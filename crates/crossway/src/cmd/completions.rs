@@ -3,25 +3,57 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
+use anyhow::Context;
+use clap_complete::env::Shells;
 
 use super::Run;
 use crate::ui::{self, Ui};
 
-/// Prints a completion script for a shell
+/// Print a completion script for a shell
+///
+/// The script asks crossway for what could come next: subcommands and options, plans, mechanisms, runs, and the networks and
+/// guests that are up.
 #[derive(clap::Args)]
 pub(crate) struct Completions {
     /// The shell to complete for
     #[arg(value_enum)]
-    shell: clap_complete::Shell,
+    shell: Shell,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Shell {
+    Bash,
+    Elvish,
+    Fish,
+    Powershell,
+    Zsh,
+}
+
+impl Shell {
+    const fn name(self) -> &'static str {
+        match self {
+            Shell::Bash => "bash",
+            Shell::Elvish => "elvish",
+            Shell::Fish => "fish",
+            Shell::Powershell => "powershell",
+            Shell::Zsh => "zsh",
+        }
+    }
 }
 
 impl Run for Completions {
     fn run(self, _ui: &Ui) -> anyhow::Result<ExitCode> {
-        let mut command = crate::Cli::command();
-        // Into memory first: the generator panics where it cannot write.
+        let name = self.shell.name();
+        let shells = Shells::builtins();
+        let shell = shells.completer(name).with_context(|| format!("no completion for {name}"))?;
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut command, "crossway", &mut script);
+        shell.write_registration(
+            crate::COMPLETE,
+            "crossway",
+            "crossway",
+            "crossway",
+            &mut script,
+        )?;
         std::io::stdout().write_all(&script).map_err(ui::output_failed)?;
         Ok(ExitCode::SUCCESS)
     }

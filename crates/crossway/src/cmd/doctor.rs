@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use comfy_table::{ContentArrangement, Table, presets};
-use crossway_lab::doctor::{self, Kind};
+use crossway_lab::doctor::{self, CheckKind};
 
 use super::Run;
+use crate::table::Grid;
 use crate::ui::Ui;
 
-/// Tries every mechanism and looks for every tool; what is missing comes with the line that mends it
+/// Try every mechanism and look for every tool; for what is missing, print the command that provides it
 #[derive(clap::Args)]
 pub(crate) struct Doctor {
     /// Print JSON
@@ -30,34 +30,34 @@ impl Run for Doctor {
             return Ok(ExitCode::SUCCESS);
         }
         for (kind, heading) in [
-            (Kind::Mechanism, "Mechanisms"),
-            (Kind::Facility, "This machine"),
-            (Kind::Tool, "Tools"),
+            (CheckKind::Mechanism, "Mechanisms"),
+            (CheckKind::Contender, "Contenders"),
+            (CheckKind::Facility, "This machine"),
+            (CheckKind::Tool, "Tools"),
         ] {
             let of_kind: Vec<_> = items.iter().filter(|item| item.kind == kind).collect();
             if of_kind.is_empty() {
                 continue;
             }
             println!("{}", ui.paint("1", heading));
-            let mut table = Table::new();
-            table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+            let mut grid = Grid::of_text(["", "", ""]);
             for item in of_kind {
                 let state = if item.ready { "ready" } else { "missing" };
-                let told = match (&item.version, &item.why, &item.remedy) {
+                let detail = match (&item.version, &item.why, &item.remedy) {
                     (Some(version), ..) => version.clone(),
                     (_, Some(why), Some(remedy)) => format!("{why}\n-> {remedy}"),
                     _ => String::new(),
                 };
-                table.add_row([item.name.clone(), state.to_owned(), told]);
+                grid.row([item.name.clone(), state.to_owned(), detail]);
             }
-            println!("{table}\n");
+            println!("{}\n", grid.text(ui));
         }
         let missing = items.iter().filter(|item| !item.ready).count();
         if missing == 0 {
             println!("{}", ui.paint("32", "Everything is ready."));
         } else {
             println!(
-                "{missing} of {} missing; cases that need them are skipped with this reason.",
+                "{missing} of {} missing; cases that need one are skipped, with this reason in the report.",
                 items.len()
             );
         }

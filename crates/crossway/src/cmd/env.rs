@@ -10,13 +10,13 @@ use serde::Serialize;
 use super::Run;
 use crate::ui::Ui;
 
-/// Shows this machine as records describe it, and what would spoil figures taken now
+/// Show this machine as records describe it, and what would spoil figures taken now
 #[derive(clap::Args)]
 pub(crate) struct Env {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Include the host's name, which records leave out
+    /// Include the host name, which records leave out
     #[arg(long)]
     hostname: bool,
 }
@@ -56,7 +56,7 @@ impl Run for Env {
 }
 
 fn print(ui: &Ui, env: &Environment) {
-    let or = |text: &Option<String>| text.clone().unwrap_or("not told".to_owned());
+    let or = |text: &Option<String>| text.clone().unwrap_or("unknown".to_owned());
     let line =
         |name: &str, value: String| println!("{} {value}", ui.paint("1", &format!("{name:15}")));
     line("machine", env.machine_id.clone());
@@ -89,7 +89,7 @@ fn print(ui: &Ui, env: &Environment) {
                 .collect()
         })
         .unwrap_or_default();
-    line("caches", if caches.is_empty() { "not told".to_owned() } else { caches.join(", ") });
+    line("caches", if caches.is_empty() { "unknown".to_owned() } else { caches.join(", ") });
     line("kernel", format!("{} {}", env.kernel.release, env.kernel.parameters.join(" ")));
     line("distribution", or(&env.kernel.distribution));
     line("virtual", {
@@ -103,7 +103,7 @@ fn print(ui: &Ui, env: &Environment) {
     let governors: Vec<&str> = env.frequency.governors.iter().map(String::as_str).collect();
     line(
         "governor",
-        if governors.is_empty() { "not told".to_owned() } else { governors.join(", ") },
+        if governors.is_empty() { "unknown".to_owned() } else { governors.join(", ") },
     );
     line("clock", or(&env.clock.source));
     let vulnerable: Vec<&str> = env
@@ -120,9 +120,9 @@ fn print(ui: &Ui, env: &Environment) {
         "memory",
         env.memory
             .total_bytes
-            .map_or("not told".to_owned(), |b| format!("{:.1} GiB", b as f64 / f64::from(1 << 30))),
+            .map_or("unknown".to_owned(), |b| format!("{:.1} GiB", b as f64 / f64::from(1 << 30))),
     );
-    line("load", env.load.map_or("not told".to_owned(), |l| format!("{:.2}", l.one_min)));
+    line("load", env.load.map_or("unknown".to_owned(), |l| format!("{:.2}", l.one_min)));
     let b = &env.build;
     line("crossway", format!("{} {} {} {}", b.version, b.revision, b.profile, b.rustc));
     println!();

@@ -4,27 +4,28 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use comfy_table::{ContentArrangement, Table, presets};
 use crossway_lab::export::{COLUMNS, write_csv, write_parquet};
 use crossway_lab::records_io::read_records;
 
 use super::Run;
+use crate::args::{self, RUN};
 use crate::output;
+use crate::table::Grid;
 use crate::ui::{self, Ui};
 
-/// Writes a run's records as a flat table for other programs: CSV or Parquet
+/// Write a run's records as a flat table for other programs: CSV or Parquet
 #[derive(clap::Args)]
 pub(crate) struct Export {
-    /// The run: its folder or its results.jsonl
-    #[arg(required_unless_present = "columns")]
+    /// The run: its folder, its results.jsonl, its name, or `latest`
+    #[arg(value_name = RUN, required_unless_present = "columns", add = args::known_runs())]
     run: Option<PathBuf>,
-    /// The file to write; .csv or .parquet says which [default: CSV to standard output]
+    /// The file to write; its ending, .csv or .parquet, decides the format [default: CSV to standard output]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The form, where the file's name does not say
+    /// The format, where the file's name does not decide it
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// List the columns with their types and meanings, and end
+    /// List the columns with their types and meanings
     #[arg(long)]
     columns: bool,
 }
@@ -36,14 +37,14 @@ enum Format {
 }
 
 impl Run for Export {
-    fn run(self, _ui: &Ui) -> anyhow::Result<ExitCode> {
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         if self.columns {
-            print_columns();
+            print_columns(ui);
             return Ok(ExitCode::SUCCESS);
         }
         let format = self.format()?;
         let Some(run) = &self.run else { bail!("name a run") };
-        let loaded = read_records(run)?;
+        let loaded = read_records(&args::run(run)?)?;
         for warning in &loaded.warnings {
             eprintln!("crossway: {warning}");
         }
@@ -79,14 +80,10 @@ impl Export {
     }
 }
 
-fn print_columns() {
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_header(["column", "type", "meaning"]);
+fn print_columns(ui: &Ui) {
+    let mut grid = Grid::of_text(["column", "type", "meaning"]);
     for column in COLUMNS {
-        table.add_row([column.name, &format!("{:?}", column.kind).to_lowercase(), column.about]);
+        grid.row([column.name, &format!("{:?}", column.kind).to_lowercase(), column.about]);
     }
-    println!("{table}");
+    println!("{}", grid.text(ui));
 }

@@ -2,15 +2,16 @@
 
 use std::process::ExitCode;
 
-use comfy_table::{ContentArrangement, Table, presets};
 use crossway_netlab::{
     Guest as Booted, GuestRecord, GuestSpec, Network, exec_in_guest, guest_down, list_guests,
 };
 
 use super::Run;
+use crate::args;
+use crate::table::Grid;
 use crate::ui::Ui;
 
-/// Boots guests: user-mode-linux kernels that have TIPC and SCTP, with this machine's files below a private overlay
+/// Boot guests: user-mode Linux kernels with TIPC and SCTP that see this machine's files through a private overlay
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Guest {
@@ -20,15 +21,15 @@ pub(crate) struct Guest {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Boots a guest; it stays until taken down
+    /// Boot a guest, which runs until it is taken down
     Up(Up),
-    /// Runs a command in a guest, with this command's input, output, environment and exit status
+    /// Run a command in a guest, with this command's input, output, environment and exit status
     Exec(Exec),
-    /// Boots a guest for one command
+    /// Boot a guest for one command
     Run(RunOnce),
-    /// Lists the guests that are up
+    /// List the guests that are up
     List(ListGuests),
-    /// Ends guests
+    /// Shut down guests
     Down(Down),
 }
 
@@ -37,8 +38,8 @@ struct Shape {
     /// Memory in MiB
     #[arg(long, default_value_t = 256)]
     memory: u32,
-    /// Place on a network, as network/host: a host that was made with `net up --guests`
-    #[arg(long)]
+    /// Place on a network, NETWORK/HOST: a host that was made with `net up --guests`
+    #[arg(long, add = args::hosts())]
     net: Option<String>,
 }
 
@@ -57,6 +58,7 @@ struct Up {
 #[derive(clap::Args)]
 struct Exec {
     /// Name of the guest
+    #[arg(add = args::guests())]
     name: String,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -82,9 +84,9 @@ struct ListGuests {
 #[derive(clap::Args)]
 struct Down {
     /// Names of the guests
-    #[arg(required_unless_present = "all")]
+    #[arg(required_unless_present = "all", add = args::guests())]
     name: Vec<String>,
-    /// All that are up, those of running measurements included
+    /// All that are up, including those of running measurements
     #[arg(long, conflicts_with = "name")]
     all: bool,
 }
@@ -135,7 +137,7 @@ impl Up {
         if self.json {
             ui.print_json(&guest)?;
         } else {
-            print_table(std::slice::from_ref(&guest));
+            print_table(ui, std::slice::from_ref(&guest));
             println!("run there: crossway guest exec {} -- COMMAND", guest.name);
         }
         Ok(ExitCode::SUCCESS)
@@ -157,7 +159,7 @@ impl ListGuests {
         } else if guests.is_empty() {
             println!("no guest is up; boot one with: crossway guest up");
         } else {
-            print_table(&guests);
+            print_table(ui, &guests);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -195,23 +197,31 @@ fn exec(name: &str, command: &[String]) -> anyhow::Result<ExitCode> {
     Ok(exec_in_guest(name, command)?.into())
 }
 
-fn print_table(guests: &[GuestRecord]) {
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_header(["guest", "kernel", "modules", "memory", "network", "missing"]);
+fn print_table(ui: &Ui, guests: &[GuestRecord]) {
+    let mut grid = Grid::of_text([
+        "guest",
+        "kernel",
+        "modules",
+        "memory",
+        "network",
+        "AVX registers",
+        "missing",
+    ]);
     for guest in guests {
         let facts = guest.facts.clone().unwrap_or_default();
         let place = guest.network.as_ref();
-        table.add_row([
+        grid.row([
             guest.name.clone(),
             facts.kernel,
             facts.modules.join(" "),
             format!("{} MiB", guest.memory_mib),
             place.map_or("none".to_owned(), |p| format!("{} {} {}", p.host, p.ipv4, p.ipv6)),
+            match facts.string_functions {
+                None => "kept".to_owned(),
+                Some(why) => format!("LOST: {why}"),
+            },
             facts.missing_modules.join("; "),
         ]);
     }
-    println!("{table}");
+    println!("{}", grid.text(ui));
 }

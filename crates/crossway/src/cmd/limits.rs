@@ -5,21 +5,26 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::ensure;
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use crossway_lab::limits::{self, Ask, Spread};
+use crossway_report::units::size;
 use crossway_sys::topology::Topology;
 
 use super::Run;
+use crate::args;
 use crate::output;
+use crate::table::{Align, Grid};
 use crate::ui::Ui;
 
-/// Measures what no mechanism on this machine can beat: system calls, cache lines, wake-ups, copies
+/// The largest copy that is measured.
+const COPY_MOST: u64 = 64 << 20;
+
+/// Measure what no mechanism on this machine can beat: system calls, cache lines, wake-ups, copies
 ///
-/// Takes about five seconds on an idle machine of two cores. Between cores, threads pinned to both are measured, with
-/// nothing in the way and the memory layout that came out best.
+/// Takes about five seconds on an idle machine with two cores. Between cores, two pinned threads are measured with nothing in
+/// between and the memory layout that turned out best.
 #[derive(clap::Args)]
 pub(crate) struct Limits {
-    /// Print JSON, as limits.json beside a run's records
+    /// Print JSON, in the form of limits.json beside a run's records
     #[arg(long)]
     json: bool,
     /// Write the JSON into this file as well
@@ -28,9 +33,16 @@ pub(crate) struct Limits {
     /// Measure between these CPUs only, e.g. 0-1; may be given several times [default: every pair]
     #[arg(long = "pair", value_name = "A-B", value_parser = parse_pair)]
     pairs: Vec<(u32, u32)>,
-    /// Message sizes for copies in bytes, separated by commas
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=64 << 20))]
+    /// Message sizes for copies, separated by commas: bytes, or with a unit, e.g. 64,4KiB,1MiB
+    #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = copy_size)]
     sizes: Vec<u64>,
+}
+
+fn copy_size(text: &str) -> Result<u64, String> {
+    match args::bytes(text)? {
+        size @ 1..=COPY_MOST => Ok(size),
+        _ => Err("a copy has 1 byte to 64 MiB".to_owned()),
+    }
 }
 
 fn parse_pair(text: &str) -> Result<(u32, u32), String> {
@@ -80,16 +92,9 @@ impl Run for Limits {
     }
 }
 
-fn table(head: &[&str]) -> Table {
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_header(head.iter().copied());
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+fn table(head: &[&str]) -> Grid {
+    let align = |at| if at == 0 { Align::Left } else { Align::Right };
+    Grid::new(head.iter().enumerate().map(|(at, head)| (*head, align(at))))
 }
 
 fn ns(value: f64) -> String {
@@ -108,14 +113,6 @@ fn gigabytes(bytes_per_s: f64) -> String {
     format!("{:.2} GB/s", bytes_per_s / 1e9)
 }
 
-fn bytes(size: u64) -> String {
-    match size {
-        s if s >= 1 << 20 && s.is_multiple_of(1 << 20) => format!("{} MiB", s >> 20),
-        s if s >= 1 << 10 && s.is_multiple_of(1 << 10) => format!("{} KiB", s >> 10),
-        s => format!("{s} B"),
-    }
-}
-
 fn print(ui: &Ui, limits: &limits::Limits) {
     println!("{}", ui.paint("1", "On one CPU"));
     let mut calls = table(&["", "median", "p10", "p90"]);
@@ -125,20 +122,15 @@ fn print(ui: &Ui, limits: &limits::Limits) {
         ("counter read", &limits.counter_read_ns),
     ] {
         let [median, p10, p90] = times(spread);
-        calls.add_row([name.to_owned(), median, p10, p90]);
+        calls.row([name.to_owned(), median, p10, p90]);
     }
-    println!("{calls}\n");
+    println!("{}\n", calls.text(ui));
     let mut memcpy = table(&["memcpy, same place again", "median", "p10", "p90"]);
     for m in &limits.memcpy {
         let s = &m.bytes_per_s;
-        memcpy.add_row([
-            bytes(m.size_bytes),
-            gigabytes(s.median),
-            gigabytes(s.p10),
-            gigabytes(s.p90),
-        ]);
+        memcpy.row([size(m.size_bytes), gigabytes(s.median), gigabytes(s.p10), gigabytes(s.p90)]);
     }
-    println!("{memcpy}\n");
+    println!("{}\n", memcpy.text(ui));
     if !limits.cache_lines.is_empty() {
         println!("{}", ui.paint("1", "Cache-line round trip between CPUs"));
         // A matrix of hundreds of pairs is for the report; the terminal shows the ends.
@@ -156,9 +148,9 @@ fn print(ui: &Ui, limits: &limits::Limits) {
             let [two, two_10, two_90] = times(&pair.two_lines_ns);
             let [one, one_10, one_90] = times(&pair.one_line_ns);
             let name = format!("{}-{} {}", pair.a, pair.b, pair.relation);
-            lines.add_row([name, two, two_10, two_90, one, one_10, one_90]);
+            lines.row([name, two, two_10, two_90, one, one_10, one_90]);
         }
-        println!("{lines}\n");
+        println!("{}\n", lines.text(ui));
     }
     if !limits.wakes.is_empty() {
         println!("{}", ui.paint("1", "From waking a sleeper to its running"));
@@ -167,9 +159,9 @@ fn print(ui: &Ui, limits: &limits::Limits) {
             let [median, p10, p90] = times(&wake.wake_to_run_ns);
             let name = format!("{:?} {}-{}, {} us asleep", wake.kind, wake.a, wake.b, wake.idle_us)
                 .to_lowercase();
-            wakes.add_row([name, median, p10, p90]);
+            wakes.row([name, median, p10, p90]);
         }
-        println!("{wakes}\n");
+        println!("{}\n", wakes.text(ui));
     }
     if !limits.copies.is_empty() {
         println!("{}", ui.paint("1", "Between two CPUs, every byte written and every byte read"));
@@ -184,8 +176,8 @@ fn print(ui: &Ui, limits: &limits::Limits) {
             "p90",
         ]);
         for c in &limits.copies {
-            copies.add_row([
-                bytes(c.size_bytes),
+            copies.row([
+                size(c.size_bytes),
                 c.copies.to_string(),
                 format!("{}-{}", c.a, c.b),
                 format!("{:.3} M/s", c.each_by_itself_msgs_per_s.median / 1e6),
@@ -195,7 +187,18 @@ fn print(ui: &Ui, limits: &limits::Limits) {
                 gigabytes(c.bytes_per_s.p90),
             ]);
         }
-        println!("{copies}");
+        println!("{}", copies.text(ui));
+    }
+    if !limits.control.is_empty() {
+        println!("\n{}", ui.paint("1", "Making, asking after and removing objects"));
+        let mut rates = table(&["object, operation", "threads", "per second", "p10", "p90"]);
+        for c in &limits.control {
+            let [median, p10, p90] =
+                [c.per_s.median, c.per_s.p10, c.per_s.p90].map(|rate| format!("{rate:.0}"));
+            let name = format!("{}, {}", c.object, c.operation);
+            rates.row([name, c.threads.to_string(), median, p10, p90]);
+        }
+        println!("{}", rates.text(ui));
     }
     for gap in &limits.gaps {
         println!("{} {gap}", ui.paint("33", "note"));

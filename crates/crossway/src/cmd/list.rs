@@ -2,14 +2,15 @@
 
 use std::process::ExitCode;
 
-use comfy_table::{ContentArrangement, Table, presets};
-use crossway_mech::{Boundaries, Caps, Probe, Reliability, registry};
+use crossway_lab::catalogue;
+use crossway_mech::{Boundaries, Caps, Probe, Reliability};
 use serde::Serialize;
 
 use super::Run;
+use crate::table::Grid;
 use crate::ui::Ui;
 
-/// Lists the mechanisms, what each can do, and whether it works here
+/// List the mechanisms and contenders, what each can do, and whether it works here
 #[derive(clap::Args)]
 pub(crate) struct List {
     /// Print JSON
@@ -30,24 +31,19 @@ struct Row {
 
 impl Run for List {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
-        let rows: Vec<Row> = registry::ALL
-            .iter()
-            .map(|e| Row { id: e.id, about: e.about, caps: (e.caps)(), probe: (e.probe)() })
+        let rows: Vec<Row> = catalogue::all()
+            .map(|e| Row { id: e.id(), about: e.about(), caps: e.caps(), probe: e.probe() })
             .filter(|row| !self.ready || matches!(row.probe, Probe::Ready { .. }))
             .collect();
         if self.json {
             ui.print_json(&rows)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut table = Table::new();
-        table
-            .load_style(presets::NOTHING)
-            .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_header(["mechanism", "carries", "can", "what it is"]);
+        let mut grid = Grid::of_text(["mechanism", "carries", "can", "what it is"]);
         for row in rows.iter().filter(|row| matches!(row.probe, Probe::Ready { .. })) {
-            table.add_row([row.id, carries(&row.caps), &abilities(&row.caps), row.about]);
+            grid.row([row.id, carries(&row.caps), &abilities(&row.caps), row.about]);
         }
-        println!("{table}");
+        println!("{}", grid.text(ui));
         for row in &rows {
             if let Probe::Missing { why, remedy } = &row.probe {
                 println!("{} {}: {why}; {remedy}", ui.paint("33", "missing"), row.id);

@@ -4,23 +4,22 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::CommandFactory;
 
 use super::Run;
 use crate::ui::Ui;
 
-/// Writes the man pages into a directory
+/// Write the man pages into a directory
 #[derive(clap::Args)]
 pub(crate) struct Man {
-    /// The directory, e.g. /usr/local/share/man/man1; made if it does not exist
+    /// The directory, e.g. /usr/local/share/man/man1; created if it does not exist
     dir: PathBuf,
 }
 
 impl Run for Man {
     fn run(self, _ui: &Ui) -> anyhow::Result<ExitCode> {
         std::fs::create_dir_all(&self.dir)
-            .with_context(|| format!("cannot make the directory {}", self.dir.display()))?;
-        clap_mangen::generate_to(crate::Cli::command(), &self.dir)
+            .with_context(|| format!("cannot create the directory {}", self.dir.display()))?;
+        clap_mangen::generate_to(crate::command(), &self.dir)
             .with_context(|| format!("cannot write man pages into {}", self.dir.display()))?;
         Ok(ExitCode::SUCCESS)
     }

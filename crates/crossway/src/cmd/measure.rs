@@ -1,55 +1,73 @@
 //! `crossway measure [PLAN]`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use crossway_lab::case::{self, Case};
+use crossway_lab::estimate;
 use crossway_lab::launcher::Launcher;
-use crossway_lab::plan::Plan;
+use crossway_lab::plan::{self, Plan};
 use crossway_lab::record::Status;
 use crossway_lab::records_io::read_records;
 use crossway_lab::run::{self, Folder, Options, RunError, Summary};
-use crossway_lab::shutdown;
+use crossway_lab::{runs, shutdown};
+use crossway_report::units::count;
 use crossway_sys::topology::Topology;
 use serde::Serialize;
 
 use super::Run;
+use super::faults;
 use super::report::Report;
+use crate::args::{self, Filters, RUN};
 use crate::progress::Progress;
 use crate::ui::{self, Ui};
 
-/// Measures mechanisms as a plan says, and writes records and a report
+/// Measure mechanisms as a plan says; write records and a report
+///
+/// Exits with 1 if a trial failed or nothing could be measured, with 130 if interrupted.
 #[derive(clap::Args)]
 pub(crate) struct Measure {
-    /// A plan's file, or a preset: quick, full, paced, exchange, fairness, buffers, cores, toshiba, cluster
-    #[arg(default_value = "quick")]
+    /// A plan's file, or a preset: quick, full, paced, exchange, fairness, buffers, cores, contenders, toshiba, cluster
+    #[arg(default_value = "quick", add = args::plans())]
     plan: String,
-    /// Only cases whose GROUP/CASE matches; * and ? stand for text, | separates alternatives
-    #[arg(short, long = "filter", value_name = "PATTERN")]
-    filters: Vec<String>,
-    /// Print the cases, one a line, and run nothing
+    #[command(flatten)]
+    filters: Filters,
+    /// Print the cases, one per line, and measure nothing
     #[arg(long, conflicts_with = "resume")]
     list: bool,
-    /// As --list, with what is missing here and the time it would take
+    /// Like --list, with what would be skipped here, why, and how long the rest would take
     #[arg(long, conflicts_with_all = ["resume", "list"])]
     dry_run: bool,
-    /// Go on with an interrupted run; its own plan and filters hold
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["filters"])]
+    /// Continue an interrupted run with its own plan and filters
+    #[arg(long, value_name = RUN, conflicts_with_all = ["filters", "name"], add = args::known_runs())]
     resume: Option<PathBuf>,
-    /// Measure between other hosts: for each, the words that run a command there, separated by commas, e.g.
-    /// 'ssh a,ssh b'; 'local' is this machine; '=ADDRESS' behind the words says where the others reach it
+    /// Give the run a name, by which compare, report and the others find it; the last run of that name counts
+    #[arg(long, value_name = "NAME", value_parser = runs::check_name)]
+    name: Option<String>,
+    /// Trials per case, instead of what the plan says; at least 5 for figures with intervals
+    #[arg(long, value_name = "N", conflicts_with = "resume")]
+    trials: Option<u64>,
+    /// Measured time of each trial in milliseconds, instead of what the plan says
+    #[arg(long, value_name = "MS", conflicts_with = "resume")]
+    measure_ms: Option<u64>,
+    /// Longest warm-up of each trial in milliseconds, instead of what the plan says
+    #[arg(long, value_name = "MS", conflicts_with = "resume")]
+    warmup_ms: Option<u64>,
+    /// Measure between other hosts: for each the words that run a command there, separated by commas, e.g.
+    /// 'ssh a,ssh b'; 'local' is this machine; '=ADDRESS' after the words is the address at which the others reach it
     #[arg(long, value_name = "PREFIX,PREFIX", conflicts_with = "resume")]
     hosts: Option<String>,
-    /// The program that is crossway on those hosts; default: behind ssh the one in the PATH there, else this one's file
+    /// The crossway program on those hosts [default: with ssh the one in the PATH there, else this file]
     #[arg(long, value_name = "PATH")]
     agent_program: Option<String>,
-    /// Share of the source studies' numbers of messages, for plans that state them: 1 takes them all
+    /// Share of the source studies' numbers of messages, for plans that state them; 1 sends them all
     #[arg(long, value_name = "FACTOR", conflicts_with = "resume")]
     scale: Option<f64>,
-    /// Where to make the run's folder
-    #[arg(short, long, value_name = "DIR", default_value = "out")]
+    /// The folder in which the run's own folder is made
+    #[arg(short, long, value_name = "DIR", default_value = runs::OUT)]
     out: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -58,6 +76,7 @@ pub(crate) struct Measure {
 
 /// What to run and how.
 pub(super) struct Job {
+    pub(super) name: Option<String>,
     pub(super) filters: Vec<String>,
     pub(super) out: PathBuf,
     pub(super) resume: Option<PathBuf>,
@@ -66,9 +85,9 @@ pub(super) struct Job {
     pub(super) json: bool,
 }
 
-/// What a run came to, for programs.
+/// The outcome of a run, for programs.
 #[derive(Serialize)]
-struct Told {
+struct Outcome {
     dir: PathBuf,
     interrupted: bool,
     ok: usize,
@@ -78,16 +97,25 @@ struct Told {
 }
 
 impl Run for Measure {
-    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+    fn run(mut self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        self.resume = self.resume.as_deref().map(args::run).transpose()?;
         let (mut plan, filters, hosts) = match &self.resume {
             Some(dir) => {
                 let info = Folder::info(dir)?;
                 (Folder::plan(dir)?, info.filters, info.hosts)
             }
-            None => (Plan::load(&self.plan)?, self.filters.clone(), self.hosts.clone()),
+            None => (Plan::load(&self.plan)?, self.filters.filters.clone(), self.hosts.clone()),
         };
         if let Some(scale) = self.scale {
             plan = plan.scaled(&self.plan, scale)?;
+        }
+        let overrides: Vec<(&str, u64)> = plan::OVERRIDES
+            .into_iter()
+            .zip(self.overrides())
+            .filter_map(|(key, value)| Some((key, value?)))
+            .collect();
+        if !overrides.is_empty() {
+            plan = plan.overridden(&self.plan, &overrides)?;
         }
         if let Some(hosts) = &self.hosts {
             plan.set_hosts(hosts)?;
@@ -95,13 +123,14 @@ impl Run for Measure {
         if self.list || self.dry_run {
             return self.show(&plan, ui);
         }
-        let Measure { out, resume, agent_program, json, .. } = self;
-        measure_and_tell(&plan, Job { filters, out, resume, hosts, agent_program, json }, ui)
+        let Measure { name, out, resume, agent_program, json, .. } = self;
+        let job = Job { name, filters, out, resume, hosts, agent_program, json };
+        measure_and_report(&plan, job, ui)
     }
 }
 
-/// Runs a plan, then says what came of it: the report, or JSON.
-pub(super) fn measure_and_tell(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<ExitCode> {
+/// Runs a plan, then prints its outcome: the report, or JSON.
+pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<ExitCode> {
     let json = job.json;
     let summary = match measure(plan, job, ui) {
         Err(error) if matches!(error.downcast_ref(), Some(RunError::Interrupted)) => {
@@ -110,35 +139,42 @@ pub(super) fn measure_and_tell(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result
         }
         other => other?,
     };
-    let told = told(&summary);
+    let mut summary = summary;
+    if plan.faults && !summary.interrupted {
+        let records = read_records(&summary.dir)?.records;
+        let ran = records.iter().filter(|r| r.status == Status::Ok).map(|r| r.mechanism.clone());
+        let mechanisms: BTreeSet<String> = ran.collect();
+        summary.interrupted = !faults::take_beside(&summary.dir, mechanisms.into_iter().collect())?;
+    }
+    let outcome = outcome(&summary);
     if json {
-        ui.print_json(&told)?;
+        ui.print_json(&outcome)?;
     } else {
-        if told.ok + told.degraded > 0 {
+        if outcome.ok + outcome.degraded > 0 {
             Report::page_of(&summary.dir).run(ui)?;
-        } else if told.skipped > 0 {
-            tell_why_skipped(&summary.dir)?;
+        } else if outcome.skipped > 0 {
+            print_why_skipped(&summary.dir)?;
         }
         println!(
             "{} ok, {} degraded, {} failed, {} skipped; records: {}",
-            told.ok,
-            told.degraded,
-            told.failed,
-            told.skipped,
+            outcome.ok,
+            outcome.degraded,
+            outcome.failed,
+            outcome.skipped,
             summary.dir.display()
         );
     }
     if summary.interrupted {
         let dir = summary.dir.display();
-        eprintln!("interrupted; go on with: crossway measure --resume {dir}");
+        eprintln!("interrupted; continue with: crossway measure --resume {dir}");
         return Ok(ExitCode::from(ui::EXIT_INTERRUPTED));
     }
-    Ok(ui::verdict(told.failed == 0))
+    Ok(ui::verdict(outcome.failed == 0 && outcome.ok + outcome.degraded > 0))
 }
 
 /// Runs a plan with this program as its roles and its reaper.
 fn measure(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<Summary> {
-    let Job { filters, out, resume, hosts, agent_program, json: quiet } = job;
+    let Job { name, filters, out, resume, hosts, agent_program, json: quiet } = job;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let launcher = Launcher {
         program: program.clone(),
@@ -146,16 +182,16 @@ fn measure(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<Summary> {
         interrupt: Some(shutdown::listen()?),
     };
     let reaper = Some((program, vec!["reaper".to_owned()]));
-    let options = Options { out, filters, resume, hosts, agent_program, reaper };
+    let options = Options { name, out, filters, resume, hosts, agent_program, reaper };
     let mut progress = Progress::new(ui, quiet);
     let summary = run::measure(plan, &options, &launcher, |event| progress.show(&event))?;
     progress.finish();
     Ok(summary)
 }
 
-fn told(summary: &Summary) -> Told {
+fn outcome(summary: &Summary) -> Outcome {
     let count = |status| summary.by_status.get(&status).copied().unwrap_or(0);
-    Told {
+    Outcome {
         dir: summary.dir.clone(),
         interrupted: summary.interrupted,
         ok: count(Status::Ok),
@@ -165,8 +201,8 @@ fn told(summary: &Summary) -> Told {
     }
 }
 
-/// Where there is no report that would say it: why cases did not run, and what mends it.
-fn tell_why_skipped(dir: &Path) -> anyhow::Result<()> {
+/// Why cases did not run, and what to do about it, where there is no report that would say so.
+fn print_why_skipped(dir: &Path) -> anyhow::Result<()> {
     let mut cases = BTreeMap::<(String, String), usize>::new();
     for record in read_records(dir)?.records {
         if record.status == Status::Skipped {
@@ -184,58 +220,96 @@ fn tell_why_skipped(dir: &Path) -> anyhow::Result<()> {
 }
 
 impl Measure {
-    fn show(&self, plan: &Plan, ui: &Ui) -> anyhow::Result<ExitCode> {
-        let topology = Topology::read()?;
-        let cases = case::expand(plan, &topology, &self.filters);
-        if cases.is_empty() {
-            return Err(RunError::Nothing { filters: self.filters.join(", ") }.into());
-        }
-        if self.json {
-            ui.print_json(&cases.iter().map(Case::full_id).collect::<Vec<_>>())?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        self.write_cases(&cases, std::io::stdout().lock()).map_err(ui::output_failed)?;
-        Ok(ExitCode::SUCCESS)
+    /// In the order of [`plan::OVERRIDES`].
+    fn overrides(&self) -> [Option<u64>; 3] {
+        [self.trials, self.warmup_ms, self.measure_ms]
     }
 
-    fn write_cases(&self, cases: &[Case], out: impl std::io::Write) -> std::io::Result<()> {
-        use std::io::Write;
-        let mut out = std::io::BufWriter::new(out);
-        for case in cases {
-            match &case.excluded {
-                Some(why) if self.dry_run => {
-                    writeln!(out, "{}  (skipped: {})", case.full_id(), why.why)?;
-                }
-                _ => writeln!(out, "{}", case.full_id())?,
-            }
+    fn show(&self, plan: &Plan, ui: &Ui) -> anyhow::Result<ExitCode> {
+        let topology = Topology::read()?;
+        let cases = case::expand(plan, &topology, &self.filters.filters);
+        if cases.is_empty() {
+            return Err(RunError::Nothing { filters: self.filters.filters.join(", ") }.into());
         }
-        if self.dry_run {
-            let trials: u64 = cases
-                .iter()
-                .filter(|c| c.excluded.is_none())
-                .map(|c| u64::from(c.inputs.trials))
-                .sum();
-            let longest_ms: u64 = cases
-                .iter()
-                .filter(|c| c.excluded.is_none())
-                .map(|c| {
-                    let i = &c.inputs;
-                    u64::from(i.trials) * (i.warmup_ms + i.measure_ms + TRIAL_OVERHEAD_MS)
-                })
-                .sum();
-            writeln!(out, "{} cases, {trials} trials, about {}", cases.len(), human(longest_ms))?;
+        let preview = self.dry_run.then(|| Preview::of(&cases));
+        match (self.json, &preview) {
+            (true, None) => ui.print_json(&cases.iter().map(Case::full_id).collect::<Vec<_>>())?,
+            (true, Some(preview)) => ui.print_json(preview)?,
+            (false, None) => print_cases(&cases).map_err(ui::output_failed)?,
+            (false, Some(preview)) => preview.print(ui).map_err(ui::output_failed)?,
         }
-        out.flush()
+        Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Starting, verifying and closing.
-const TRIAL_OVERHEAD_MS: u64 = 40;
+fn print_cases(cases: &[Case]) -> std::io::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    cases.iter().try_for_each(|case| writeln!(out, "{}", case.full_id()))?;
+    out.flush()
+}
 
-fn human(ms: u64) -> String {
-    match ms / 1_000 {
-        s if s < 120 => format!("{s} s"),
-        s if s < 7_200 => format!("{} min", s / 60),
-        s => format!("{:.1} h", s as f64 / 3_600.0),
+/// What a run would do.
+#[derive(Serialize)]
+struct Preview {
+    cases: Vec<PreviewCase>,
+    trials: u64,
+    skipped: usize,
+    expected_ms: u64,
+}
+
+#[derive(Serialize)]
+struct PreviewCase {
+    case: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skipped: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+impl Preview {
+    fn of(cases: &[Case]) -> Preview {
+        let obstacles = run::survey(cases);
+        let open = || cases.iter().zip(&obstacles).filter(|(_, o)| o.is_none()).map(|(c, _)| c);
+        let ms = |c: &Case| u64::from(c.inputs.trials) * estimate::trial_ms(&c.inputs);
+        Preview {
+            trials: open().map(|c| u64::from(c.inputs.trials)).sum(),
+            skipped: obstacles.iter().flatten().count(),
+            expected_ms: estimate::START_MS + open().map(ms).sum::<u64>(),
+            cases: cases
+                .iter()
+                .zip(obstacles)
+                .map(|(case, obstacle)| PreviewCase {
+                    case: case.full_id(),
+                    skipped: obstacle.as_ref().map(|o| o.why.clone()),
+                    remedy: obstacle.map(|o| o.remedy),
+                })
+                .collect(),
+        }
+    }
+
+    fn print(&self, ui: &Ui) -> std::io::Result<()> {
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        for case in &self.cases {
+            match &case.skipped {
+                Some(why) => {
+                    writeln!(
+                        out,
+                        "{}  {}",
+                        case.case,
+                        ui.paint("33", &format!("(skipped: {why})"))
+                    )?;
+                }
+                None => writeln!(out, "{}", case.case)?,
+            }
+        }
+        writeln!(
+            out,
+            "{}, {} of them skipped; {}, about {}",
+            count(self.cases.len(), "case", "cases"),
+            self.skipped,
+            count(self.trials as usize, "trial", "trials"),
+            estimate::human(self.expected_ms)
+        )?;
+        out.flush()
     }
 }

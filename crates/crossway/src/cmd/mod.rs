@@ -1,14 +1,19 @@
 //! The subcommands, one file each. A new one is a file with a `clap::Args` struct that implements [`Run`], a `mod`
 //! line and a line in `commands!`. The struct's doc comment is the command's help.
 
+mod advise;
 mod agent;
+mod channel;
 mod compare;
 mod completions;
+mod contender;
 mod doctor;
 mod env;
 mod export;
+mod faults;
 mod guest;
 mod limits;
+mod linx;
 mod list;
 mod man;
 mod measure;
@@ -20,6 +25,7 @@ mod role;
 mod tipc;
 mod tipcd;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::ui::Ui;
@@ -48,18 +54,43 @@ macro_rules! commands {
     };
 }
 
+impl Command {
+    /// Whether it asks what contenders there are; nothing else should fail because of a declaration.
+    pub(crate) fn needs_contenders(&self) -> bool {
+        match self {
+            Command::Measure(_) | Command::Rerun(_) | Command::List(_) | Command::Doctor(_) => true,
+            Command::ContenderCommand(command) => command.needs_contenders(),
+            _ => false,
+        }
+    }
+
+    /// Declarations that its arguments name.
+    pub(crate) fn contender_files(&self) -> Vec<PathBuf> {
+        match self {
+            Command::ContenderCommand(command) => command.files(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 commands! {
     measure::Measure,
+    advise::Advise,
     rerun::Rerun,
     list::List,
     doctor::Doctor,
+    #[command(name = "contender")]
+    contender::ContenderCommand,
     env::Env,
     limits::Limits,
+    faults::Faults,
     net::Net,
     guest::Guest,
     agent::Agent,
     tipcd::Tipcd,
     tipc::Tipc,
+    channel::Channel,
+    linx::Linx,
     report::Report,
     compare::Compare,
     rank::Rank,
@@ -70,6 +101,8 @@ commands! {
     role::Role,
     #[command(hide = true)]
     role::Reaper,
+    #[command(hide = true)]
+    faults::FaultWorker,
     #[command(hide = true)]
     net::NetSwitch,
     #[command(hide = true)]

@@ -4,16 +4,17 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use comfy_table::{ContentArrangement, Table, presets};
 use crossway_netlab::{
     HostSpec, ImpairedBy, Impairment, Lab, Link, Network, Offloads, Rate, Topology, parse_duration,
     parse_share,
 };
 
 use super::Run;
+use crate::args;
+use crate::table::Grid;
 use crate::ui::Ui;
 
-/// Makes hosts on this machine that are joined by shaped links, and runs commands on them
+/// Create hosts on this machine that are joined by shaped links, and run commands on them
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Net {
@@ -23,19 +24,19 @@ pub(crate) struct Net {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Makes a network; it stays until taken down
+    /// Create a network, which stays until it is taken down
     Up(Up),
-    /// Takes networks down and ends the processes on their hosts
+    /// Take networks down and end the processes on their hosts
     Down(Down),
-    /// Lists the networks that are up
+    /// List the networks that are up
     List(ListNetworks),
-    /// Runs a command on a host
+    /// Run a command on a host
     Exec(Exec),
 }
 
 #[derive(clap::Args)]
 struct Up {
-    /// Names of the hosts: two make a direct link, more hang on a switch
+    /// Names of the hosts: two are joined by a direct link, more by a switch
     #[arg(
         long,
         value_delimiter = ',',
@@ -43,37 +44,37 @@ struct Up {
         default_value_if("guests", clap::builder::ArgPredicate::IsPresent, None)
     )]
     hosts: Vec<String>,
-    /// Further hosts that are places for guests: crossway guest up --net NETWORK/HOST
+    /// Further hosts, as places for guests: crossway guest up --net NETWORK/HOST
     #[arg(long, value_delimiter = ',')]
     guests: Vec<String>,
-    /// Rate of each link each way: 100mbit, 1gbit ...; unshaped if left out
+    /// Rate of each link in each direction, e.g. 100mbit, 1gbit [default: not shaped]
     #[arg(long)]
     rate: Option<Rate>,
-    /// Largest IP packet, bytes
+    /// Largest IP packet in bytes
     #[arg(long, default_value_t = 1500)]
     mtu: u32,
     /// Segmentation and checksum offloads
     #[arg(long, default_value = "off")]
     offloads: Switch,
-    /// Share of frames dropped: 1%
+    /// Share of frames that are dropped, with its unit, e.g. 1%
     #[arg(long, value_parser = |text: &str| parse_share("loss", text), default_value = "0%")]
     loss: f64,
-    /// Share of frames sent twice
+    /// Share of frames that are sent twice, e.g. 1%
     #[arg(long, value_parser = |text: &str| parse_share("duplicate", text), default_value = "0%")]
     duplicate: f64,
-    /// Share of frames that overtake others
+    /// Share of frames that overtake others, e.g. 1%
     #[arg(long, value_parser = |text: &str| parse_share("reorder", text), default_value = "0%")]
     reorder: f64,
-    /// Every frame waits so long: 1ms, 250us
+    /// Delay of every frame, e.g. 1ms, 250us
     #[arg(long, value_parser = |text: &str| parse_duration("delay", text), default_value = "0us")]
     delay: Duration,
-    /// Plus or minus up to so much
+    /// Random variation of the delay, plus or minus, e.g. 100us
     #[arg(long, value_parser = |text: &str| parse_duration("jitter", text), default_value = "0us")]
     jitter: Duration,
-    /// Seed of the draws that impair
+    /// Seed of the random numbers that decide about loss, delay and so on
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Name of the network; made up if left out
+    /// Name of the network [default: a generated one]
     #[arg(long)]
     name: Option<String>,
     /// Print JSON
@@ -90,9 +91,9 @@ enum Switch {
 #[derive(clap::Args)]
 struct Down {
     /// Name of the network
-    #[arg(required_unless_present = "all")]
+    #[arg(required_unless_present = "all", add = args::networks())]
     name: Vec<String>,
-    /// All that are up, those of running measurements included
+    /// All that are up, including those of running measurements
     #[arg(long, conflicts_with = "name")]
     all: bool,
 }
@@ -106,7 +107,8 @@ struct ListNetworks {
 
 #[derive(clap::Args)]
 struct Exec {
-    /// The host, as network/host; the network may be left out if only one is up
+    /// The host, NETWORK/HOST; the network may be left out if only one is up
+    #[arg(add = args::hosts())]
     host: String,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -166,7 +168,7 @@ impl Up {
         if self.json {
             ui.print_json(&network)?;
         } else {
-            print_table(std::slice::from_ref(&network));
+            print_table(ui, std::slice::from_ref(&network));
             let host = &network.hosts[0].name;
             println!("run there: crossway net exec {}/{host} -- COMMAND", network.name);
         }
@@ -194,7 +196,7 @@ impl ListNetworks {
         } else if networks.is_empty() {
             println!("no network is up; make one with: crossway net up");
         } else {
-            print_table(&networks);
+            print_table(ui, &networks);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -224,12 +226,8 @@ fn only_network() -> anyhow::Result<Network> {
     }
 }
 
-fn print_table(networks: &[Network]) {
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_header(["host", "IPv4", "IPv6", "CPUs", "link", "until"]);
+fn print_table(ui: &Ui, networks: &[Network]) {
+    let mut grid = Grid::of_text(["host", "IPv4", "IPv6", "CPUs", "link", "until"]);
     for network in networks {
         let link = &network.link;
         let rate = link.rate.map_or("unshaped".to_owned(), |rate| rate.to_string());
@@ -248,7 +246,7 @@ fn print_table(networks: &[Network]) {
         };
         for host in &network.hosts {
             let shared = if network.cpus_shared { " (shared)" } else { "" };
-            table.add_row([
+            grid.row([
                 format!("{}/{}", network.name, host.name),
                 host.ipv4.to_string(),
                 host.ipv6.to_string(),
@@ -258,5 +256,5 @@ fn print_table(networks: &[Network]) {
             ]);
         }
     }
-    println!("{table}");
+    println!("{}", grid.text(ui));
 }

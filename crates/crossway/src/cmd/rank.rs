@@ -3,38 +3,73 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use crossway_lab::rank::{By, Entry, Ranking, Speed, moved_explained, rank};
 use crossway_lab::records_io::read_records;
+use crossway_report::units::Quantity;
 
 use super::Run;
+use crate::args::{self, Filters, RUN};
+use crate::table::{Align, Grid, Tone};
 use crate::ui::Ui;
 
-/// Ranks the mechanisms of a run, by speed and by CPU time, within what is comparable
+/// Rank the mechanisms of a run by speed and by CPU time, among what is comparable
 ///
-/// Spinning and blocking ends never share a ranking. Mechanisms whose intervals overlap share a place.
+/// Mechanisms that spin and mechanisms that block are never ranked together. Mechanisms whose intervals overlap share a rank.
 #[derive(clap::Args)]
 pub(crate) struct Rank {
-    /// The run: its folder or its results.jsonl
+    /// The run: its folder, its results.jsonl, its name, or `latest`
+    #[arg(value_name = RUN, add = args::known_runs())]
     run: PathBuf,
+    #[command(flatten)]
+    filters: Filters,
+    /// The order of the rows
+    #[arg(long, value_enum, default_value_t = Sort::Speed)]
+    sort: Sort,
+    /// Print Markdown tables
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Sort {
+    /// Fastest first
+    Speed,
+    /// Most bits per CPU-second first
+    Cpu,
+    /// By name
+    Name,
+}
+
+/// Terminals narrower than this do not get the interval of the CPU time.
+const WIDE: u16 = 92;
+
 impl Run for Rank {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
-        let loaded = read_records(&self.run)?;
-        let rankings = rank(&loaded.records);
+        let path = args::run(&self.run)?;
+        let mut loaded = read_records(&path)?;
+        loaded.records.retain(|r| self.filters.let_through(&r.group, &r.case));
+        if loaded.records.is_empty() && !self.filters.filters.is_empty() {
+            return Err(self.filters.nothing_left(&path));
+        }
+        let mut rankings = rank(&loaded.records);
+        rankings.rankings.sort_by_cached_key(setting_order);
         if self.json {
             ui.print_json(&rankings)?;
             return Ok(ExitCode::SUCCESS);
         }
         for warning in &loaded.warnings {
-            println!("{} {warning}", ui.paint("33", "warning"));
+            ui.print_noted("33", "warning", warning);
         }
         for ranking in &rankings.rankings {
-            print(ui, ranking);
+            let grid = self.grid(ranking, ui);
+            if self.markdown {
+                println!("### {}\n\n{}", title(ranking), grid.markdown());
+            } else {
+                println!("{}\n{}\n", ui.paint("1", &title(ranking)), grid.text(ui));
+            }
         }
         if rankings.rankings.is_empty() {
             println!(
@@ -46,63 +81,112 @@ impl Run for Rank {
                 By::Speed => "speed",
                 By::BitsPerCpuS => "bits per CPU-second",
             };
-            println!(
-                "{} {}: {} is ahead when idle, {} under load {} (by {by})",
-                ui.paint("1", "reversal"),
-                reversal.setting,
-                reversal.better_idle,
-                reversal.better_loaded,
-                reversal.load
+            let text = format!(
+                "{}: {} is ahead when idle, {} under load {} (by {by})",
+                reversal.setting, reversal.better_idle, reversal.better_loaded, reversal.load
             );
+            ui.print_noted("1", "reversal", &text);
         }
         if rankings.rankings.iter().any(|r| r.by_speed.iter().any(|e| e.cores_moved)) {
-            println!("* {}", moved_explained());
+            ui.print_noted("1", "*", &moved_explained());
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn print(ui: &Ui, ranking: &Ranking) {
-    println!("{}", ui.paint("1", &ranking.setting));
-    let speed = match ranking.speed {
-        Speed::MsgsPerS => "messages/s",
-        Speed::RoundTripP50Ns => "round trip p50, ns",
-        Speed::OneWayP99Ns => "one way p99, ns",
-        Speed::WholeExchangeNs => "whole exchange p50, ns",
-    };
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_header(["", "by speed", speed, "95 %", "", "by CPU time", "Mbit/CPU-s", "95 %"]);
-    for at in [0, 2, 3, 4, 6, 7] {
-        if let Some(column) = table.column_mut(at) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let rows = ranking.by_speed.len().max(ranking.by_bits_per_cpu_s.len());
-    for at in 0..rows {
-        let mut row = cells(ranking.by_speed.get(at), 1.0);
-        row.extend(cells(ranking.by_bits_per_cpu_s.get(at), 1e-6));
-        table.add_row(row);
-    }
-    println!("{table}\n");
+/// Settings of one workload together, small messages first.
+fn setting_order(ranking: &Ranking) -> (String, u64, String) {
+    let input = |name: &str| ranking.inputs.get(name).cloned().unwrap_or_default();
+    (input("workload"), input("size").parse().unwrap_or(u64::MAX), ranking.setting.clone())
 }
 
-fn cells(entry: Option<&Entry>, factor: f64) -> Vec<String> {
-    let Some(entry) = entry else { return vec![String::new(); 4] };
-    let figure = |x: f64| {
-        let x = x * factor;
-        if x.abs() >= 1000.0 { format!("{x:.0}") } else { format!("{x:.1}") }
+fn title(ranking: &Ranking) -> String {
+    let what = match ranking.speed {
+        Speed::MsgsPerS => "messages per second",
+        Speed::RoundTripP50Ns => "median round trip",
+        Speed::OneWayP99Ns => "one way, 99th percentile",
+        Speed::WholeExchangeNs => "median of the whole exchange",
     };
-    let wait =
-        if entry.wait.starts_with("hybrid") { format!(" {}", entry.wait) } else { String::new() };
-    let mark = if entry.cores_moved { "*" } else { "" };
-    let interval = &entry.figure.interval;
-    vec![
-        entry.rank.to_string(),
-        format!("{}{wait}{mark}", entry.mechanism),
-        figure(entry.figure.median),
-        format!("{}..{}", figure(interval.low), figure(interval.high)),
-    ]
+    format!("{}: {what}", ranking.setting)
+}
+
+impl Rank {
+    fn grid(&self, ranking: &Ranking, ui: &Ui) -> Grid {
+        let quantity = match ranking.speed {
+            Speed::MsgsPerS => Quantity::MessageRate,
+            _ => Quantity::Duration,
+        };
+        let wide = self.markdown || ui.width >= WIDE;
+        let mut heads = vec![
+            ("rank", Align::Right),
+            ("mechanism", Align::Left),
+            ("speed", Align::Right),
+            ("95 % interval", Align::Right),
+            ("CPU rank", Align::Right),
+            ("per CPU-s", Align::Right),
+        ];
+        if wide {
+            heads.push(("95 % interval", Align::Right));
+        }
+        let mut grid = Grid::new(heads);
+        for (speed, cpu) in self.rows(ranking) {
+            let Some(either) = speed.or(cpu) else { continue };
+            let mark = if either.cores_moved { "*" } else { "" };
+            let tone = |entry: Option<&Entry>| match entry {
+                Some(entry) if entry.rank == Some(1) => Tone::Good,
+                _ => Tone::Plain,
+            };
+            let cells = |entry: Option<&Entry>, quantity: Quantity| {
+                let Some(entry) = entry else { return ["–"; 3].map(str::to_owned) };
+                let figure = &entry.figure;
+                [
+                    entry.rank.map_or("–".to_owned(), |rank| rank.to_string()),
+                    quantity.show(figure.median),
+                    figure.interval.map_or(format!("{} trials", figure.n), |i| {
+                        quantity.show_interval(figure.median, i.low, i.high)
+                    }),
+                ]
+            };
+            let [place, value, interval] = cells(speed, quantity);
+            let mut row = vec![
+                (place, tone(speed)),
+                (format!("{}{mark}", name(either)), tone(speed)),
+                (value, Tone::Plain),
+                (interval, Tone::Plain),
+            ];
+            let [place, value, interval] = cells(cpu, Quantity::BitRate);
+            row.extend([(place, tone(cpu)), (value.replace("bit/s", "bit"), Tone::Plain)]);
+            if wide {
+                row.push((interval.replace("bit/s", "bit"), Tone::Plain));
+            }
+            grid.toned_row(row);
+        }
+        grid
+    }
+
+    /// Each mechanism's entries in both rankings, in the order that is asked for.
+    fn rows<'a>(&self, ranking: &'a Ranking) -> Vec<(Option<&'a Entry>, Option<&'a Entry>)> {
+        let same = |a: &Entry, b: &Entry| a.mechanism == b.mechanism && a.wait == b.wait;
+        let partner = |of: &'a [Entry], like: &Entry| of.iter().find(|e| same(e, like));
+        let (speed, cpu) = (&ranking.by_speed[..], &ranking.by_bits_per_cpu_s[..]);
+        let mut rows: Vec<_> = speed.iter().map(|e| (Some(e), partner(cpu, e))).collect();
+        rows.extend(cpu.iter().filter(|e| partner(speed, e).is_none()).map(|e| (None, Some(e))));
+        match self.sort {
+            Sort::Speed => {}
+            Sort::Cpu => {
+                let at = |e: &Entry| cpu.iter().position(|other| same(e, other));
+                rows.sort_by_key(|(speed, cpu)| speed.or(*cpu).and_then(at).unwrap_or(usize::MAX));
+            }
+            Sort::Name => rows.sort_by_key(|(speed, cpu)| speed.or(*cpu).map(name)),
+        }
+        rows
+    }
+}
+
+fn name(entry: &Entry) -> String {
+    if entry.wait.starts_with("hybrid") {
+        format!("{} {}", entry.mechanism, entry.wait)
+    } else {
+        entry.mechanism.clone()
+    }
 }

@@ -8,21 +8,23 @@ use anyhow::Context;
 use crossway_report::{Run as Records, html, json, svg, terminal};
 
 use super::Run;
+use crate::args::{self, RUN};
 use crate::output;
 use crate::ui::Ui;
 
-/// Makes one HTML page, which needs nothing else, of a run's records
+/// Make a self-contained HTML page of a run's records
 ///
-/// Without options the page is written into the run's directory and the summary printed. Every other form goes to standard
-/// output unless -o names a file.
+/// Without options the page is written into the run's folder and a summary printed. Every other form goes to standard output
+/// unless -o names a file.
 #[derive(clap::Args)]
 pub(crate) struct Report {
-    /// The run's directory, or its results.jsonl
+    /// The run: its folder, its results.jsonl, its name, or `latest`
+    #[arg(value_name = RUN, add = args::known_runs())]
     dir: PathBuf,
     /// Write to this file instead
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only the summary for a terminal, at most 100 columns wide
+    /// Only the summary for a terminal
     #[arg(long, group = "form")]
     terminal: bool,
     /// The summary as Markdown, for a README
@@ -37,7 +39,8 @@ pub(crate) struct Report {
 }
 
 impl Run for Report {
-    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+    fn run(mut self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        self.dir = args::run(&self.dir)?;
         let run = Records::read(&self.dir)?;
         if self.json {
             self.emit(&format!("{:#}\n", json::document(&run)))?;
@@ -49,11 +52,11 @@ impl Run for Report {
         } else if self.markdown {
             self.emit(&terminal::markdown(&run))?;
         } else if self.terminal {
-            self.emit(&terminal::terminal(&run, ui.colour && self.output.is_none()))?;
+            self.emit(&terminal::terminal(&run, ui.colour && self.output.is_none(), ui.width))?;
         } else {
             let page = self.output.clone().unwrap_or_else(|| beside(&self.dir));
             output::write(&page, "-o", |out| Ok(html::write(&run, out)?))?;
-            print!("{}", terminal::terminal(&run, ui.colour));
+            print!("{}", terminal::terminal(&run, ui.colour, ui.width));
             println!("\nThe whole report: {}", page.display());
         }
         Ok(ExitCode::SUCCESS)

@@ -6,21 +6,21 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use crossway_lab::plan::Plan;
 use crossway_lab::record::Record;
-use crossway_lab::records_io;
+use crossway_lab::{records_io, runs};
 
 use super::Run;
 use super::measure::{self, Job};
 use crate::ui::Ui;
 
-/// Repeats a record's case from the inputs that the record carries
+/// Repeat a record's case with the inputs that the record states
 #[derive(clap::Args)]
 pub(crate) struct Rerun {
-    /// RUN:LINE or RUN:CASE, where RUN is a run's folder or its results.jsonl and CASE may be GROUP/CASE
+    /// RUN:LINE or RUN:CASE, where RUN is a run's folder, its results.jsonl, its name or `latest`, and CASE may be GROUP/CASE
     record: String,
-    /// The program that is crossway on the record's hosts, as for measure
+    /// The crossway program on the record's hosts, as for measure
     #[arg(long, value_name = "PATH")]
     agent_program: Option<String>,
-    /// Where to make the new run's folder
+    /// The folder in which the new run's own folder is made
     #[arg(short, long, value_name = "DIR", default_value = "out")]
     out: PathBuf,
     /// Print JSON
@@ -33,6 +33,7 @@ impl Run for Rerun {
         let record = find(&self.record)?;
         let plan = Plan::repeating(&record)?;
         let job = Job {
+            name: None,
             filters: Vec::new(),
             out: self.out,
             resume: None,
@@ -41,16 +42,16 @@ impl Run for Rerun {
             agent_program: self.agent_program,
             json: self.json,
         };
-        measure::measure_and_tell(&plan, job, ui)
+        measure::measure_and_report(&plan, job, ui)
     }
 }
 
 /// The record that `RUN:LINE` or `RUN:CASE` means.
 fn find(words: &str) -> anyhow::Result<Record> {
     let (run, which) = words.rsplit_once(':').with_context(|| {
-        format!("'{words}' names no record: give RUN:LINE or RUN:CASE, e.g. out/RUN:12")
+        format!("'{words}' names no record: give RUN:LINE or RUN:CASE, e.g. latest:12")
     })?;
-    let path = Path::new(run);
+    let path = &runs::find(Path::new(run))?;
     if let Ok(line) = which.parse::<usize>() {
         let file = records_io::results_file(path);
         let text = std::fs::read_to_string(&file)

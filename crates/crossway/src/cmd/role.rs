@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::Run;
 use crate::ui::Ui;
 
-/// Becomes one role of a trial; orders come from standard input
+/// Run one role of a trial; orders come from standard input
 #[derive(clap::Args)]
 pub(crate) struct Role {}
 
@@ -16,7 +16,7 @@ impl Run for Role {
     }
 }
 
-/// Waits for the end of its parent, then removes what the parent's run left
+/// Wait until the parent process ends, then remove what its run left behind
 #[derive(clap::Args)]
 pub(crate) struct Reaper {
     /// The run's directory of leases
@@ -25,9 +25,9 @@ pub(crate) struct Reaper {
 
 impl Run for Reaper {
     fn run(self, _ui: &Ui) -> anyhow::Result<ExitCode> {
-        crossway_sys::lease::reap_after_owner(&self.dir);
-        // Looking at networks removes those whose owner is gone, as the parent is now.
-        if let Err(error) = crossway_netlab::list() {
+        if crossway_sys::lease::reap_after_owner(&self.dir)
+            && let Err(error) = crossway_netlab::remove_abandoned()
+        {
             tracing::warn!("{error}");
         }
         Ok(ExitCode::SUCCESS)

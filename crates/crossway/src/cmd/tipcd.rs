@@ -7,9 +7,9 @@ use crossway_tipc_node::{TipcdOptions, run_tipcd};
 use super::Run;
 use crate::ui::Ui;
 
-/// Serves TIPC sockets to programs: a node in user space, a peer to Linux kernels and to its like
+/// Serve TIPC sockets to programs: a TIPC node in user space, compatible with Linux kernels
 ///
-/// Without a bearer it is a lone node, for the programs of this host. UDP needs no privilege.
+/// Without a bearer the node serves the programs of this host only. UDP bearers need no privilege.
 #[derive(clap::Args)]
 pub(crate) struct Tipcd {
     #[command(flatten)]

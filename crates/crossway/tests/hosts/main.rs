@@ -1,6 +1,7 @@
 //! Measuring between hosts: agents behind command prefixes of every kind, and what happens when they fail.
 
 mod jobs;
+mod kills;
 mod lost;
 #[path = "../place/mod.rs"]
 mod place;
@@ -9,7 +10,7 @@ mod ssh;
 mod testbeds;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use crossway_lab::inputs::Ends;

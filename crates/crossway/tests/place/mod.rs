@@ -57,13 +57,17 @@ impl Place {
 
     /// Waits until so many records are written.
     pub(crate) fn await_records(&self, count: usize) {
-        await_that("records", || {
-            let Ok(runs) = fs::read_dir(self.dir.path().join("out")) else { return false };
-            runs.filter_map(Result::ok).any(|run| {
-                let text = fs::read_to_string(run.path().join("results.jsonl")).unwrap_or_default();
-                text.lines().count() >= count
-            })
+        await_that("records", || self.count_records() >= count);
+    }
+
+    /// How many records are written.
+    pub(crate) fn count_records(&self) -> usize {
+        let Ok(runs) = fs::read_dir(self.dir.path().join("out")) else { return 0 };
+        let counts = runs.filter_map(Result::ok).map(|run| {
+            let text = fs::read_to_string(run.path().join("results.jsonl")).unwrap_or_default();
+            text.lines().count()
         });
+        counts.max().unwrap_or(0)
     }
 
     /// Whether anything is left of any run: directories of leases, processes.

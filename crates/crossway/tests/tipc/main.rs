@@ -1,5 +1,6 @@
 //! `crossway tipc` on private tipcds.
 
+mod iproute2;
 mod monitor;
 mod unmodified;
 mod watching;

@@ -16,6 +16,6 @@ fn name() -> String {
         (Ok(kernel), Ok(namespace)) => format!("{} {}", kernel.trim(), namespace.display()),
         // Kernels before 5.6 have no time namespaces.
         (Ok(kernel), Err(_)) => kernel.trim().to_owned(),
-        (Err(_), _) => format!("unknown {:016x}", crossway_sys::lease::chance()),
+        (Err(_), _) => format!("unknown {:016x}", crossway_sys::lease::random_number()),
     }
 }

@@ -13,10 +13,13 @@ use crossway_sys::{poll, proc};
 use super::frames::{self, Frames};
 use super::{FromAgent, HostError, ToAgent};
 use crate::control::ControlError;
-use crate::launcher::obituary;
+use crate::launcher::exit_report;
 
 /// How long an agent may take to end once its line is closed.
 const END_LIMIT: Duration = Duration::from_secs(3);
+/// How long what an agent has started may still hold its standard error: its reaper, which cleans up after an agent that was
+/// killed.
+const REAPER_LIMIT: Duration = Duration::from_secs(10);
 /// How long the command may take to end once its output is closed, and its last words to come.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// So much of a command's standard error is kept.
@@ -105,7 +108,7 @@ impl Line {
         let until = Instant::now() + LAST_WORDS;
         let status = self.wait_end(until).unwrap_or_else(|| self.kill());
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-        obituary(status, &String::from_utf8_lossy(&errors))
+        exit_report(status, &String::from_utf8_lossy(&errors))
     }
 
     /// Kills the command and what it started: it leads a process group of its own.
@@ -139,6 +142,7 @@ impl Drop for Line {
         if self.wait_end(Instant::now() + END_LIMIT).is_none() {
             let _ = self.kill();
         }
+        self.wait_end(Instant::now() + REAPER_LIMIT);
     }
 }
 

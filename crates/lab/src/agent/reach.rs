@@ -14,18 +14,18 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A port for others to try.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct CallListener {
     listener: TcpListener,
     password: String,
 }
 
-impl Door {
+impl CallListener {
     /// Opens one on all addresses.
-    pub(crate) fn open() -> std::io::Result<Door> {
+    pub(crate) fn open() -> std::io::Result<CallListener> {
         // The wildcard of IPv6 takes IPv4 too, unless the host has no IPv6.
         let listener = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))?;
         listener.set_nonblocking(true)?;
-        Ok(Door { listener, password: format!("{:016x}", lease::chance()) })
+        Ok(CallListener { listener, password: format!("{:016x}", lease::random_number()) })
     }
 
     pub(crate) fn port(&self) -> std::io::Result<u16> {
@@ -87,21 +87,21 @@ mod tests {
 
     #[test]
     fn the_address_that_leads_there_is_found_and_a_stranger_is_not_taken_for_it() {
-        let (door, other) = (Door::open().unwrap(), Door::open().unwrap());
-        let (port, strange) = (door.port().unwrap(), other.port().unwrap());
+        let (listener, other) = (CallListener::open().unwrap(), CallListener::open().unwrap());
+        let (port, strange) = (listener.port().unwrap(), other.port().unwrap());
         let here: IpAddr = "127.0.0.1".parse().unwrap();
         std::thread::scope(|scope| {
-            for door in [&door, &other] {
+            for listener in [&listener, &other] {
                 scope.spawn(move || {
-                    crossway_sys::poll::any_readable(&[door.fd()], None).unwrap();
-                    door.answer();
+                    crossway_sys::poll::any_readable(&[listener.fd()], None).unwrap();
+                    listener.answer();
                 });
             }
-            assert_eq!(reach(&[here], port, door.password()), Ok(here));
-            let error = reach(&[here], strange, door.password()).unwrap_err();
+            assert_eq!(reach(&[here], port, listener.password()), Ok(here));
+            let error = reach(&[here], strange, listener.password()).unwrap_err();
             assert_eq!(error, "127.0.0.1: another host is there");
         });
-        drop(door);
+        drop(listener);
         assert!(reach(&[here], port, "x").unwrap_err().contains("refused"));
     }
 }

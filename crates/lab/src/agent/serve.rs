@@ -7,20 +7,19 @@ use std::io::{IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 
-use crossway_mech::registry;
 use crossway_sys::clock::{Ticker, monotonic_ns};
 use crossway_sys::topology::Topology;
 use crossway_sys::{OsError, addresses, lease, poll};
 
 use super::frames::{self, Frames};
 use super::greeting::{self, Version};
-use super::reach::{self, Door};
+use super::reach::{self, CallListener};
 use super::{About, FromAgent, HeldAt, Said, ToAgent, clock};
-use crate::calibrate;
 use crate::control::{Answer, ControlError, Order};
 use crate::env::Environment;
-use crate::launcher::{LaunchError, Launcher, Player};
+use crate::launcher::{LaunchError, Launcher, RoleProcess};
 use crate::meters::HostMeter;
+use crate::{calibrate, catalogue};
 
 /// Why an agent gives up.
 #[derive(Debug, thiserror::Error)]
@@ -70,18 +69,17 @@ fn serve() -> Result<(), AgentError> {
     check_controller(&mut frames)?;
     let program =
         std::env::current_exe().map_err(|e| OsError::new("readlink", "/proc/self/exe", e))?;
-    let mut run = lease::Run::begin()?;
-    run.spawn_reaper(&program, &["reaper"])?;
+    let run = lease::Run::begin(Some(lease::Reaper { program: &program, args: &["reaper"] }))?;
     let launcher = Launcher { program, args: vec!["role".to_owned()], interrupt: None };
     let mut agent = Agent {
         out,
         launcher,
         run,
         ticker: None,
-        players: BTreeMap::new(),
+        processes: BTreeMap::new(),
         held: BTreeMap::new(),
         meter: None,
-        door: None,
+        listener: None,
     };
     agent.live(&mut frames)
 }
@@ -105,11 +103,11 @@ struct Agent {
     launcher: Launcher,
     run: lease::Run,
     ticker: Option<Ticker>,
-    players: BTreeMap<u32, Player>,
+    processes: BTreeMap<u32, RoleProcess>,
     /// Descriptors that roles have offered, until another role of this host takes them.
     held: BTreeMap<u32, Vec<Option<OwnedFd>>>,
     meter: Option<HostMeter>,
-    door: Option<Door>,
+    listener: Option<CallListener>,
 }
 
 /// Who has something to say.
@@ -128,7 +126,7 @@ impl Agent {
             for speaker in self.listen(frames)? {
                 match speaker {
                     Speaker::Controller => frames.read_some()?,
-                    Speaker::Caller => self.door.iter().for_each(Door::answer),
+                    Speaker::Caller => self.listener.iter().for_each(CallListener::answer),
                     Speaker::Role(role) => self.pass_on(role)?,
                 }
             }
@@ -139,12 +137,12 @@ impl Agent {
     fn listen(&self, frames: &Frames) -> Result<Vec<Speaker>, AgentError> {
         let mut fds = vec![frames.fd()];
         let mut speakers = vec![Speaker::Controller];
-        for (role, player) in &self.players {
-            fds.push(player.wire.fd());
+        for (role, process) in &self.processes {
+            fds.push(process.wire.fd());
             speakers.push(Speaker::Role(*role));
         }
-        if let Some(door) = &self.door {
-            fds.push(door.fd());
+        if let Some(listener) = &self.listener {
+            fds.push(listener.fd());
             speakers.push(Speaker::Caller);
         }
         let ready = poll::any_readable(&fds, None).map_err(|e| OsError::new("poll", "roles", e))?;
@@ -162,9 +160,9 @@ impl Agent {
                 self.ticker = Some(about.ticker);
                 self.say(&FromAgent::About { about })
             }
-            ToAgent::Start { role, name } => match Player::start(&self.launcher, &name) {
-                Ok(player) => {
-                    self.players.insert(role, player);
+            ToAgent::Start { role, name } => match RoleProcess::start(&self.launcher, &name) {
+                Ok(process) => {
+                    self.processes.insert(role, process);
                     Ok(())
                 }
                 Err(error) => self.tell_end(role, error.to_string()),
@@ -183,10 +181,10 @@ impl Agent {
                 None => Err(ControlError::Nonsense("the meters do not run".to_owned()).into()),
             },
             ToAgent::Listen => {
-                let (port, password) = match Door::open().and_then(|d| Ok((d.port()?, d))) {
-                    Ok((port, door)) => {
-                        let password = door.password().to_owned();
-                        self.door = Some(door);
+                let (port, password) = match CallListener::open().and_then(|d| Ok((d.port()?, d))) {
+                    Ok((port, listener)) => {
+                        let password = listener.password().to_owned();
+                        self.listener = Some(listener);
                         (Ok(port), password)
                     }
                     Err(e) => (Err(e.to_string()), String::new()),
@@ -198,7 +196,7 @@ impl Agent {
                 self.say(&FromAgent::Reached { outcome })
             }
             ToAgent::StopListening => {
-                self.door = None;
+                self.listener = None;
                 Ok(())
             }
         }
@@ -218,9 +216,9 @@ impl Agent {
             })?);
         }
         // A role that has ended says so itself.
-        let Some(player) = self.players.get_mut(&role) else { return Ok(()) };
+        let Some(process) = self.processes.get_mut(&role) else { return Ok(()) };
         let borrowed: Vec<_> = taken.iter().map(AsFd::as_fd).collect();
-        match player.wire.say(&order, &borrowed) {
+        match process.wire.say(&order, &borrowed) {
             Ok(()) | Err(ControlError::Closed) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -228,8 +226,8 @@ impl Agent {
 
     /// Hears a role and tells the controller.
     fn pass_on(&mut self, role: u32) -> Result<(), AgentError> {
-        let Some(player) = self.players.get_mut(&role) else { return Ok(()) };
-        match player.wire.hear::<Answer>() {
+        let Some(process) = self.processes.get_mut(&role) else { return Ok(()) };
+        match process.wire.hear::<Answer>() {
             Ok((answer, fds)) => {
                 let said = Said::Answer { answer: Box::new(answer), fds: fds.len() };
                 if !fds.is_empty() {
@@ -238,13 +236,13 @@ impl Agent {
                 self.say(&FromAgent::Role { role, said })
             }
             Err(ControlError::Closed) => {
-                let how = player.obituary();
+                let how = process.exit_report();
                 self.forget(role);
                 self.tell_end(role, how)
             }
             Err(error) => {
-                player.kill();
-                player.wait();
+                process.kill();
+                process.wait();
                 self.forget(role);
                 self.tell_end(role, error.to_string())
             }
@@ -256,8 +254,8 @@ impl Agent {
     }
 
     fn forget(&mut self, role: u32) {
-        if let Some(player) = self.players.remove(&role) {
-            self.run.remove_leases_of(player.pid());
+        if let Some(process) = self.processes.remove(&role) {
+            self.run.remove_leases_of(process.pid());
         }
     }
 
@@ -265,9 +263,9 @@ impl Agent {
     fn clear(&mut self) {
         self.held.clear();
         self.meter = None;
-        self.players.values_mut().for_each(Player::kill);
-        self.players.values_mut().for_each(Player::wait);
-        for role in self.players.keys().copied().collect::<Vec<_>>() {
+        self.processes.values_mut().for_each(RoleProcess::kill);
+        self.processes.values_mut().for_each(RoleProcess::wait);
+        for role in self.processes.keys().copied().collect::<Vec<_>>() {
             self.forget(role);
         }
     }
@@ -281,10 +279,9 @@ impl Drop for Agent {
 
 fn about(mechanisms: &[String]) -> Result<About, OsError> {
     let instruments = calibrate::calibrate();
-    let mechanisms = registry::ALL
-        .iter()
-        .filter(|entry| mechanisms.iter().any(|id| id == entry.id))
-        .map(|entry| (entry.id.to_owned(), (entry.probe)()))
+    let mechanisms = catalogue::all()
+        .filter(|entry| mechanisms.iter().any(|id| id == entry.id()))
+        .map(|entry| (entry.id().to_owned(), entry.probe()))
         .collect();
     Ok(About {
         environment: Environment::take()?,

@@ -33,7 +33,7 @@ pub(super) fn enter(record: &mut Record, readings: Vec<HostReading>, messages: u
     let told = match (record.roles.first(), record.roles.last()) {
         _ if !caps.crosses_hosts => Err("it uses no network interface".to_owned()),
         _ if several(record.inputs.workload) => {
-            Err("several senders or receivers: a packet is nobody's".to_owned())
+            Err("several senders or receivers: a packet belongs to none of them alone".to_owned())
         }
         (Some(first), Some(last)) => packets(&record.net, &first.host, &last.host, messages),
         _ => Err("no role took part".to_owned()),

@@ -15,6 +15,8 @@ use crossway_mech::Facts;
 use crossway_sys::clock::Ticker;
 use serde::{Deserialize, Serialize};
 
+use crate::contender::Launch;
+use crate::faults::{Act, Seen};
 use crate::inputs::Inputs;
 
 pub use offers::{OfferText, offers_from_text, offers_to_text};
@@ -53,6 +55,8 @@ impl Part {
 pub struct Task {
     /// The mechanism's id.
     pub mechanism: String,
+    /// How its program is started, where it is a contender.
+    pub contender: Option<Box<Launch>>,
     /// The case.
     pub inputs: Inputs,
     /// What it is.
@@ -112,6 +116,12 @@ pub enum Order {
         /// On CLOCK_MONOTONIC: the first intended instant of paced windows, the end of timed ones.
         at_ns: u64,
     },
+    /// Do this on the first channel while a fault is brought about; a descriptor for the progress is attached. Answered by
+    /// `Acted`, if it ends.
+    Act {
+        /// What.
+        act: Act,
+    },
     /// Close everything; answered by `Closed`, then the role ends.
     Close,
 }
@@ -158,6 +168,11 @@ pub enum Answer {
     Done {
         /// What came of it.
         outcome: Box<Outcome>,
+    },
+    /// The act is over.
+    Acted {
+        /// What came of it.
+        seen: Box<Seen>,
     },
     /// Closed.
     Closed,

@@ -79,7 +79,7 @@ pub struct Counters {
 }
 
 /// A paced sender's account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaceSeen {
     /// Bursts intended.
     pub bursts: u64,
@@ -87,4 +87,6 @@ pub struct PaceSeen {
     pub late_bursts: u64,
     /// End of the last burst minus its intended start.
     pub drift_ns: i64,
+    /// Histogram of how late the sender began its bursts, as in [`Outcome::histograms`].
+    pub lateness: String,
 }

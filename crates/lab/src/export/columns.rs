@@ -7,7 +7,7 @@ use crate::record::{HostMeters, IfaceMeters, Latency, Record, RoleMeters, Span, 
 
 /// A column's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnKind {
     /// Text.
     Text,
     /// Unsigned 64 bits.
@@ -40,7 +40,7 @@ pub struct Column {
     /// Its name; the unit is the last part.
     pub name: &'static str,
     /// Its type.
-    pub kind: Kind,
+    pub kind: ColumnKind,
     /// What it means.
     pub about: &'static str,
     /// Its value in a record.
@@ -51,7 +51,7 @@ macro_rules! columns {
     ($($name:literal $kind:ident $about:literal $value:expr;)*) => {
         &[$(Column {
             name: $name,
-            kind: Kind::$kind,
+            kind: ColumnKind::$kind,
             about: $about,
             value: |r| {
                 // Names the closure's type, so that the expressions below need not.
@@ -111,7 +111,7 @@ pub const COLUMNS: &[Column] = columns! {
         |r| (!r.hosts.is_empty()).then(|| r.hosts.iter().map(|h| h.kernel.as_str()).collect::<Vec<_>>().join(" "));
     "status" Text "ok, degraded, failed or skipped" |r| Some(status(r.status).to_owned());
     "reason" Text "why it was skipped, failed or degraded" |r| r.reason.clone();
-    "remedy" Text "what mends it" |r| r.remedy.clone();
+    "remedy" Text "what to do about it" |r| r.remedy.clone();
     "started_unix_ms" Count "start, milliseconds since 1970 UTC" |r| Some(r.started_unix_ms);
     "workload" Text "what was done" |r| Some(r.inputs.workload.word());
     "size_bytes" Count "message size" |r| Some(r.inputs.size_bytes);
@@ -176,6 +176,9 @@ pub const COLUMNS: &[Column] = columns! {
     "drift_ns" Whole "end of the last burst minus its intended start" |r| r.pacing.map(|p| p.drift_ns);
     "intended_bits_per_s" Real "rate intended" |r| r.pacing.map(|p| p.intended_bits_per_s);
     "reached_bits_per_s" Real "rate reached" |r| r.pacing.map(|p| p.reached_bits_per_s);
+    "lateness_p50_ns" Count "how late the sender itself began a burst, median" |r| r.pacing?.lateness_ns.map(|l| l.p50);
+    "lateness_p99_ns" Count "how late the sender itself began a burst, 99th percentile" |r| r.pacing?.lateness_ns?.p99;
+    "lateness_max_ns" Count "how late the sender itself began a burst, largest" |r| r.pacing?.lateness_ns.map(|l| l.max);
     "roles" Count "roles that took part" |r| Some(r.roles.len() as u64);
     "user_ns" Count "user CPU time of all roles" |r| total(r, |m| m.user_ns);
     "system_ns" Count "system CPU time of all roles" |r| total(r, |m| m.system_ns);

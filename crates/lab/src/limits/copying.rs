@@ -50,6 +50,9 @@ const WORKING_SET: u64 = 8 << 20;
 
 /// So many layouts of the first round are measured for good.
 const FINALISTS: usize = 3;
+/// About how long a run takes while layouts are searched between two trials, and in a reading then, milliseconds.
+const SEARCH_MS: u32 = 1;
+const READING_MS: u32 = 2;
 
 /// How many messages take some milliseconds, whatever the size: small ones at 1 GB/s, large ones at 10.
 fn messages(size: usize, run_ms: u32) -> usize {
@@ -80,31 +83,83 @@ fn layouts(size: usize) -> Vec<(usize, usize)> {
     found
 }
 
+/// What the sender sends from: four times the private caches, so that a message is out of them before its turn comes again.
+fn working_set_bytes(topology: &Topology, cpu: u32) -> usize {
+    let private = topology.private_cache_bytes(cpu).unwrap_or(WORKING_SET / 4);
+    (private * 4).clamp(WORKING_SET / 2, WORKING_SET * 8) as usize
+}
+
+/// Nanoseconds per message with one layout.
+fn time_ns(
+    cpus: (u32, u32),
+    (copies, size, working_set): (Copies, usize, usize),
+    (ring_bytes, hand_over_bytes): (usize, usize),
+    messages: usize,
+) -> Result<f64, OsError> {
+    let plan = CopyPlan {
+        copies,
+        message_bytes: size,
+        ring_bytes,
+        hand_over_bytes,
+        working_set_bytes: working_set.max(2 * size),
+        messages,
+    };
+    let time = copy_run(cpus, &plan)?;
+    Ok(time.wall_ns as f64 / time.messages.max(1) as f64)
+}
+
+/// One size and number of copies between two CPUs, measured again and again in little time: the layouts are searched once, and the best
+/// of them are then tried each time.
+#[derive(Clone, Debug)]
+pub(crate) struct Copying {
+    cpus: (u32, u32),
+    what: (Copies, usize, usize),
+    layouts: Vec<(usize, usize)>,
+}
+
+impl Copying {
+    /// Tries every layout once, briefly.
+    pub(crate) fn search(
+        topology: &Topology,
+        cpus: (u32, u32),
+        copies: Copies,
+        size_bytes: u64,
+    ) -> Result<Copying, OsError> {
+        let size = (size_bytes.max(1) as usize).next_multiple_of(64);
+        let what = (copies, size, working_set_bytes(topology, cpus.0));
+        let mut tried = Vec::new();
+        for layout in layouts(size) {
+            tried.push((time_ns(cpus, what, layout, messages(size, SEARCH_MS))?, layout));
+        }
+        tried.sort_unstable_by(|x, y| x.0.total_cmp(&y.0));
+        let layouts = tried.into_iter().take(FINALISTS).map(|(_, layout)| layout).collect();
+        Ok(Copying { cpus, what, layouts })
+    }
+
+    /// Payload bytes per second of the best layout now.
+    pub(crate) fn bytes_per_s(&self) -> Result<f64, OsError> {
+        let mut best = f64::INFINITY;
+        for &layout in &self.layouts {
+            let messages = messages(self.what.1, READING_MS);
+            best = best.min(time_ns(self.cpus, self.what, layout, messages)?);
+        }
+        Ok(self.what.1 as f64 * 1e9 / best)
+    }
+}
+
 /// All sizes with one and two copies between two CPUs.
 pub(super) fn measure(
     topology: &Topology,
     (a, b): (u32, u32),
     ask: &Ask,
 ) -> Result<Vec<CopyLimit>, OsError> {
-    // Four times the private caches, so that a message is out of them before its turn comes again.
-    let private = topology.private_cache_bytes(a).unwrap_or(WORKING_SET / 4);
-    let working_set = (private * 4).clamp(WORKING_SET / 2, WORKING_SET * 8) as usize;
+    let working_set = working_set_bytes(topology, a);
     let mut limits = Vec::new();
     for &size in &ask.sizes_bytes {
         let size = (size.max(1) as usize).next_multiple_of(64);
         for (copies, number) in [(Copies::One, 1), (Copies::Two, 2)] {
-            let plan = |(ring_bytes, hand_over_bytes): (usize, usize), messages| CopyPlan {
-                copies,
-                message_bytes: size,
-                ring_bytes,
-                hand_over_bytes,
-                working_set_bytes: working_set.max(2 * size),
-                messages,
-            };
-            let time = |layout, messages| -> Result<f64, OsError> {
-                let time = copy_run((a, b), &plan(layout, messages))?;
-                Ok(time.wall_ns as f64 / time.messages.max(1) as f64)
-            };
+            let time =
+                |layout, messages| time_ns((a, b), (copies, size, working_set), layout, messages);
             // Every layout once, briefly; then the best ones, and the best that hands over each message by itself, in
             // turn so that drift hits all alike.
             let mut tried = Vec::new();

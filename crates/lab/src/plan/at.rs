@@ -6,28 +6,28 @@ use super::PlanError;
 
 /// A place in a plan, for errors.
 #[derive(Clone, Debug)]
-pub(super) struct At<'a> {
+pub(crate) struct At<'a> {
     file: &'a str,
     key: String,
 }
 
 impl<'a> At<'a> {
     /// The whole plan.
-    pub(super) fn top(file: &'a str) -> At<'a> {
+    pub(crate) fn top(file: &'a str) -> At<'a> {
         At { file, key: String::new() }
     }
 
-    pub(super) fn key(&self, key: &str) -> At<'a> {
+    pub(crate) fn key(&self, key: &str) -> At<'a> {
         let key = if self.key.is_empty() { key.to_owned() } else { format!("{}.{key}", self.key) };
         At { file: self.file, key }
     }
 
-    pub(super) fn bad(&self, why: impl Into<String>) -> PlanError {
+    pub(crate) fn bad(&self, why: impl Into<String>) -> PlanError {
         PlanError::Bad { file: self.file.to_owned(), key: self.key.clone(), why: why.into() }
     }
 
     /// Refuses keys that are not in the list.
-    pub(super) fn only(&self, table: &Table, allowed: &[&str]) -> Result<(), PlanError> {
+    pub(crate) fn only(&self, table: &Table, allowed: &[&str]) -> Result<(), PlanError> {
         match table.keys().find(|key| !allowed.contains(&key.as_str())) {
             None => Ok(()),
             Some(key) => {
@@ -36,16 +36,16 @@ impl<'a> At<'a> {
         }
     }
 
-    pub(super) fn table<'v>(&self, value: &'v Value) -> Result<&'v Table, PlanError> {
+    pub(crate) fn table<'v>(&self, value: &'v Value) -> Result<&'v Table, PlanError> {
         value.as_table().ok_or_else(|| self.bad(format!("a table is needed, not {}", kind(value))))
     }
 
-    pub(super) fn text<'v>(&self, value: &'v Value) -> Result<&'v str, PlanError> {
+    pub(crate) fn text<'v>(&self, value: &'v Value) -> Result<&'v str, PlanError> {
         value.as_str().ok_or_else(|| self.bad(format!("a string is needed, not {}", kind(value))))
     }
 
     /// A number within bounds.
-    pub(super) fn number(&self, value: &Value, least: u64, most: u64) -> Result<u64, PlanError> {
+    pub(crate) fn number(&self, value: &Value, least: u64, most: u64) -> Result<u64, PlanError> {
         let number = value
             .as_integer()
             .ok_or_else(|| self.bad(format!("a whole number is needed, not {}", kind(value))))?;
@@ -56,7 +56,7 @@ impl<'a> At<'a> {
     }
 
     /// A required number below this table.
-    pub(super) fn field(
+    pub(crate) fn field(
         &self,
         table: &Table,
         name: &str,
@@ -68,7 +68,7 @@ impl<'a> At<'a> {
     }
 
     /// One value or a list of them; a list must not be empty.
-    pub(super) fn axis<T>(
+    pub(crate) fn axis<T>(
         &self,
         value: &Value,
         mut read: impl FnMut(&At<'a>, &Value) -> Result<T, PlanError>,
@@ -81,7 +81,7 @@ impl<'a> At<'a> {
     }
 }
 
-pub(super) fn kind(value: &Value) -> String {
+pub(crate) fn kind(value: &Value) -> String {
     match value {
         Value::String(text) => format!("'{text}'"),
         Value::Array(_) => "a list".to_owned(),

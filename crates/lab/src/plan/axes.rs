@@ -97,9 +97,9 @@ pub(super) fn access(at: &At<'_>, value: &Value) -> Result<Access, PlanError> {
     }
 }
 
-pub(super) fn placement(at: &At<'_>, value: &Value) -> Result<PlacementAxis, PlanError> {
+pub(crate) fn placement(at: &At<'_>, value: &Value) -> Result<PlacementAxis, PlanError> {
     const ALLOWED: &str = "same-core, smt-sibling, shared-cache, other-core, cross-socket, unpinned, \
-                           every-pair, { cpus = { a, b } }";
+                           every-pair, every-pair-and-self, { cpus = { a, b } }";
     let one = |placement| Ok(PlacementAxis::One(placement));
     match value.as_str() {
         Some("same-core") => one(Placement::SameCore),
@@ -109,6 +109,7 @@ pub(super) fn placement(at: &At<'_>, value: &Value) -> Result<PlacementAxis, Pla
         Some("cross-socket") => one(Placement::CrossSocket),
         Some("unpinned") => one(Placement::Unpinned),
         Some("every-pair") => Ok(PlacementAxis::EveryPair),
+        Some("every-pair-and-self") => Ok(PlacementAxis::EveryPairAndSelf),
         Some(word) => Err(at.bad(format!("unknown placement '{word}'; allowed: {ALLOWED}"))),
         None => {
             let (name, table, here) = one_entry(at, value, ALLOWED)?;
@@ -122,7 +123,7 @@ pub(super) fn placement(at: &At<'_>, value: &Value) -> Result<PlacementAxis, Pla
     }
 }
 
-pub(super) fn load(at: &At<'_>, value: &Value) -> Result<Load, PlanError> {
+pub(crate) fn load(at: &At<'_>, value: &Value) -> Result<Load, PlanError> {
     const ALLOWED: &str = "idle, { cpu, memory, io } (numbers of workers)";
     match value.as_str() {
         Some("idle") => return Ok(Load::default()),

@@ -18,6 +18,10 @@ use crossway_mech::{Access, Wait};
 use crate::inputs::{Ends, Load, Placement, Workload};
 use crate::testbed::Testbed;
 
+pub(crate) use at::At;
+pub(crate) use axes::{load, placement};
+pub(crate) use repeat::{load_value, number, placement_value, table, workload_value};
+pub(crate) use sizes::bytes as size_bytes;
 pub use testbeds::HostsError;
 
 /// The plans that come with the program, by name.
@@ -29,9 +33,14 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("fairness", include_str!("../../../../plans/fairness.toml")),
     ("buffers", include_str!("../../../../plans/buffers.toml")),
     ("cores", include_str!("../../../../plans/cores.toml")),
+    ("contenders", include_str!("../../../../plans/contenders.toml")),
     ("toshiba", include_str!("../../../../plans/toshiba.toml")),
     ("cluster", include_str!("../../../../plans/cluster.toml")),
+    ("enea", include_str!("../../../../plans/enea.toml")),
 ];
+
+/// Keys at the top of a plan that hold for all groups, whatever these say.
+pub const OVERRIDES: [&str; 3] = ["trials", "warmup_ms", "measure_ms"];
 
 /// A plan, parsed and checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +51,8 @@ pub struct Plan {
     pub about: Option<String>,
     /// Seed of the order and the payload.
     pub seed: u64,
+    /// Whether the fault matrix of its mechanisms is taken after the trials.
+    pub faults: bool,
     /// Places where cases run, besides this machine.
     pub testbeds: Vec<Testbed>,
     /// In the order of the file.
@@ -67,6 +78,8 @@ pub struct Group {
     pub workloads: Vec<Workload>,
     /// Message sizes in bytes, ascending, without repetition.
     pub sizes: Vec<u64>,
+    /// Sizes of replies in bytes; `None`: as the request.
+    pub replies: Vec<Option<u64>>,
     /// How ends wait; `None`: as each mechanism naturally does (sleep if it can, else spin).
     pub waits: Vec<Option<Wait>>,
     /// Who writes where.
@@ -100,6 +113,8 @@ pub enum PlacementAxis {
     One(Placement),
     /// Every ordered pair of different logical CPUs.
     EveryPair,
+    /// As [`PlacementAxis::EveryPair`], and each logical CPU with itself.
+    EveryPairAndSelf,
 }
 
 /// Why a plan cannot be used.
@@ -173,8 +188,28 @@ impl Plan {
             });
         }
         // The text is kept beside the results, and must say what was done.
-        let lines = self.text.lines().filter(|line| !syntax::is_scale(line));
+        let lines = self.text.lines().filter(|line| !syntax::sets("scale", line));
         let text = lines.fold(format!("scale = {scale:?}\n"), |text, line| text + line + "\n");
+        Plan::parse(&self.name, file, &text)
+    }
+
+    /// The same plan with other values for all groups, e.g. `("trials", 3)`: see [`OVERRIDES`].
+    ///
+    /// # Errors
+    /// A value is out of range.
+    pub fn overridden(&self, file: &str, values: &[(&str, u64)]) -> Result<Plan, PlanError> {
+        // The text is kept beside the results, and must say what was done.
+        let replaced = |line: &str| values.iter().any(|(key, _)| syntax::sets(key, line));
+        let mut text: String =
+            values.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+        let mut top = true;
+        for line in self.text.lines() {
+            top &= !line.trim_start().starts_with('[');
+            if !(top && replaced(line)) {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
         Plan::parse(&self.name, file, &text)
     }
 

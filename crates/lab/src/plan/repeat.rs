@@ -4,7 +4,7 @@ use crossway_mech::{Access, Wait};
 use toml::{Table, Value};
 
 use super::{Plan, PlanError, testbeds};
-use crate::inputs::{Inputs, Placement, Workload};
+use crate::inputs::{Load, Placement, Workload};
 use crate::record::Record;
 
 impl Plan {
@@ -13,16 +13,19 @@ impl Plan {
         let inputs = &record.inputs;
         let mut group = Table::new();
         group.insert("mechanisms".into(), record.mechanism.clone().into());
-        group.insert("workload".into(), workload(inputs.workload));
+        group.insert("workload".into(), workload_value(inputs.workload));
         group.insert("size_bytes".into(), number(inputs.size_bytes));
+        if let Some(bytes) = inputs.reply_bytes {
+            group.insert("reply_bytes".into(), number(bytes));
+        }
         group.insert("wait".into(), wait(inputs.wait));
         let access = match inputs.access {
             Access::Copy => "copy",
             Access::InPlace => "in-place",
         };
         group.insert("access".into(), access.into());
-        group.insert("placement".into(), placement(inputs.placement));
-        group.insert("load".into(), load(inputs));
+        group.insert("placement".into(), placement_value(inputs.placement));
+        group.insert("load".into(), load_value(inputs.load));
         if let Some(bytes) = inputs.socket_buffer_bytes {
             group.insert("socket_buffer_bytes".into(), number(bytes));
         }
@@ -61,15 +64,15 @@ impl Plan {
     }
 }
 
-fn number(n: u64) -> Value {
+pub(crate) fn number(n: u64) -> Value {
     Value::Integer(i64::try_from(n).unwrap_or(i64::MAX))
 }
 
-fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
+pub(crate) fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
     Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-fn workload(workload: Workload) -> Value {
+pub(crate) fn workload_value(workload: Workload) -> Value {
     let count = |name, key, n: u32| table([(name, table([(key, number(u64::from(n)))]))]);
     match workload {
         Workload::Throughput => "throughput".into(),
@@ -100,7 +103,7 @@ fn wait(wait: Wait) -> Value {
     }
 }
 
-fn placement(placement: Placement) -> Value {
+pub(crate) fn placement_value(placement: Placement) -> Value {
     match placement {
         Placement::SameCore => "same-core".into(),
         Placement::SmtSibling => "smt-sibling".into(),
@@ -115,8 +118,7 @@ fn placement(placement: Placement) -> Value {
     }
 }
 
-fn load(inputs: &Inputs) -> Value {
-    let load = inputs.load;
+pub(crate) fn load_value(load: Load) -> Value {
     if load.is_idle() {
         return "idle".into();
     }

@@ -5,7 +5,7 @@ use toml::{Table, Value};
 
 use super::at::{At, kind};
 use super::axes::{access, bytes_or_default, ends, load, placement, wait, workload};
-use super::{Group, Plan, PlanError, mechanisms, sizes, testbeds};
+use super::{Group, OVERRIDES, Plan, PlanError, mechanisms, sizes, testbeds};
 use crate::inputs::{Ends, Load};
 use crate::testbed::Testbed;
 
@@ -17,6 +17,7 @@ const GROUP_KEYS: &[&str] = &[
     "ends",
     "workload",
     "size_bytes",
+    "reply_bytes",
     "wait",
     "access",
     "placement",
@@ -36,13 +37,19 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
         why: e.to_string().trim_end().replace('\n', "\n  "),
     })?;
     let at = At::top(file);
-    at.only(&top, &["about", "seed", "scale", "defaults", "testbed", "group"])?;
+    let own = ["about", "seed", "scale", "faults", "defaults", "testbed", "group"];
+    at.only(&top, &[&own[..], &OVERRIDES[..]].concat())?;
     let about = top.get("about").map(|v| at.key("about").text(v)).transpose()?;
     let seed = match top.get("seed") {
         Some(value) => at.key("seed").number(value, 0, i64::MAX as u64)?,
         None => DEFAULT_SEED,
     };
     let scale = top.get("scale").map(|v| share(&at.key("scale"), v)).transpose()?;
+    let faults = match top.get("faults") {
+        Some(Value::Boolean(faults)) => *faults,
+        Some(_) => return Err(at.key("faults").bad("neither true nor false")),
+        None => false,
+    };
     let none = Table::new();
     let defaults = match top.get("defaults") {
         Some(value) => at.key("defaults").table(value)?,
@@ -63,7 +70,7 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
             let here = at.key("group").key(name);
             let own = here.table(value)?;
             here.only(own, GROUP_KEYS)?;
-            group(&at, name, own, defaults, &testbeds, scale)
+            group(&at, name, own, &Above { top: &top, defaults, testbeds: &testbeds, scale })
         })
         .collect::<Result<Vec<_>, _>>()?;
     if groups.is_empty() {
@@ -73,25 +80,30 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
         name: name.to_owned(),
         about: about.map(str::to_owned),
         seed,
+        faults,
         testbeds,
         groups,
         text: text.to_owned(),
     })
 }
 
-/// A group's key, else the default's; errors name the one that was written.
-fn group(
-    at: &At<'_>,
-    name: &str,
-    own: &Table,
-    defaults: &Table,
-    testbeds: &[Testbed],
+/// What a plan says outside its groups.
+struct Above<'a> {
+    top: &'a Table,
+    defaults: &'a Table,
+    testbeds: &'a [Testbed],
     scale: Option<f64>,
-) -> Result<Group, PlanError> {
+}
+
+/// The whole plan's key where it overrides, then a group's, then the default's; errors name the one that was written.
+fn group(at: &At<'_>, name: &str, own: &Table, above: &Above<'_>) -> Result<Group, PlanError> {
+    let Above { top, defaults, testbeds, scale } = *above;
     let here = at.key("group").key(name);
-    let get = |key: &str| match own.get(key) {
-        Some(value) => Some((here.key(key), value)),
-        None => defaults.get(key).map(|value| (at.key("defaults").key(key), value)),
+    let get = |key: &str| {
+        let over = top.get(key).filter(|_| OVERRIDES.contains(&key));
+        over.map(|value| (at.key(key), value))
+            .or_else(|| own.get(key).map(|value| (here.key(key), value)))
+            .or_else(|| defaults.get(key).map(|value| (at.key("defaults").key(key), value)))
     };
     let number = |key: &str, least, most, default| match get(key) {
         Some((at, value)) => at.number(value, least, most),
@@ -131,6 +143,10 @@ fn group(
         },
         workloads,
         sizes,
+        replies: match get("reply_bytes") {
+            Some((at, value)) => at.axis(value, bytes_or_default)?,
+            None => vec![None],
+        },
         waits: match axis_or("wait") {
             Some((at, value)) => at.axis(value, wait)?,
             None => vec![None],
@@ -193,8 +209,7 @@ fn share(at: &At<'_>, value: &Value) -> Result<f64, PlanError> {
     })
 }
 
-/// Whether a line of a plan sets the whole plan's `scale`: group's tables are inline or below a header, where a line cannot
-/// begin so at the top.
-pub(super) fn is_scale(line: &str) -> bool {
-    line.strip_prefix("scale").is_some_and(|rest| rest.trim_start().starts_with('='))
+/// Whether a line of a plan begins with this key. Groups' tables are inline or below a header, so at the top it is the whole plan's.
+pub(super) fn sets(key: &str, line: &str) -> bool {
+    line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
 }

@@ -1,14 +1,14 @@
 //! The testbeds of a plan, and the axis that names them.
 
-use crossway_mech::registry;
 use crossway_netlab::{Link, Offloads, Rate, Topology};
 use toml::{Table, Value};
 
 use super::at::At;
 use super::{Plan, PlanError};
+use crate::catalogue;
 use crate::inputs::{Ends, Load};
 use crate::record::LOCAL;
-use crate::testbed::{BadHosts, HostWords, Kind, Testbed, Tipc};
+use crate::testbed::{BadHosts, HostWords, Testbed, TestbedKind, Tipc};
 
 const KEYS: &[&str] = &["kind", "rate", "mtu", "offloads", "tipc"];
 
@@ -28,7 +28,7 @@ fn one(at: &At<'_>, name: &str, value: &Value) -> Result<Testbed, PlanError> {
         Some(value) => kind(&at.key("kind"), value)?,
         None => return Err(at.key("kind").bad("missing; allowed: netlab, guests, hosts")),
     };
-    if kind == Kind::Hosts {
+    if kind == TestbedKind::Hosts {
         // What real hosts are like is not ours to choose.
         at.only(table, &["kind"])?;
     }
@@ -56,11 +56,11 @@ fn one(at: &At<'_>, name: &str, value: &Value) -> Result<Testbed, PlanError> {
     Ok(testbed)
 }
 
-fn kind(at: &At<'_>, value: &Value) -> Result<Kind, PlanError> {
+fn kind(at: &At<'_>, value: &Value) -> Result<TestbedKind, PlanError> {
     match at.text(value)? {
-        "netlab" => Ok(Kind::Netlab),
-        "guests" => Ok(Kind::Guests),
-        "hosts" => Ok(Kind::Hosts),
+        "netlab" => Ok(TestbedKind::Netlab),
+        "guests" => Ok(TestbedKind::Guests),
+        "hosts" => Ok(TestbedKind::Hosts),
         word => Err(at.bad(format!("unknown kind '{word}'; allowed: netlab, guests, hosts"))),
     }
 }
@@ -77,9 +77,9 @@ fn offloads(at: &At<'_>, value: &Value) -> Result<Offloads, PlanError> {
     }
 }
 
-fn tipc(at: &At<'_>, value: &Value, kind: Kind) -> Result<Tipc, PlanError> {
+fn tipc(at: &At<'_>, value: &Value, kind: TestbedKind) -> Result<Tipc, PlanError> {
     match (at.text(value)?, kind) {
-        ("kernel", Kind::Guests) => Ok(Tipc::Kernel),
+        ("kernel", TestbedKind::Guests) => Ok(Tipc::Kernel),
         ("kernel", _) => Err(at.bad(
             "the kernel's TIPC needs kind = \"guests\": between two namespaces of one kernel it bypasses the link",
         )),
@@ -103,7 +103,7 @@ impl Plan {
             self.move_to_hosts()?;
         }
         let mut found = false;
-        for testbed in self.testbeds.iter_mut().filter(|t| t.kind == Kind::Hosts) {
+        for testbed in self.testbeds.iter_mut().filter(|t| t.kind == TestbedKind::Hosts) {
             testbed.hosts.clone_from(&hosts);
             found = true;
         }
@@ -114,7 +114,7 @@ impl Plan {
         for group in &mut self.groups {
             group
                 .mechanisms
-                .retain(|id| registry::find(id).is_some_and(|e| (e.caps)().crosses_hosts));
+                .retain(|id| catalogue::find(id).is_some_and(|e| e.caps().crosses_hosts));
             group.testbeds = vec![Some(COMMAND_LINE.to_owned())];
             group.ends = vec![Ends::Between];
             // Two hosts share no cores, and work in the background is this machine's.
@@ -127,7 +127,7 @@ impl Plan {
         }
         self.testbeds.push(Testbed {
             name: COMMAND_LINE.to_owned(),
-            kind: Kind::Hosts,
+            kind: TestbedKind::Hosts,
             rate: None,
             mtu_bytes: Link::default().mtu_bytes,
             offloads: Link::default().offloads,
@@ -179,7 +179,7 @@ pub(super) fn named(
 pub(super) fn written(testbed: &Testbed) -> Table {
     let mut table = Table::new();
     table.insert("kind".into(), testbed.kind.name().into());
-    if testbed.kind == Kind::Hosts {
+    if testbed.kind == TestbedKind::Hosts {
         return table;
     }
     if let Some(rate) = testbed.rate {

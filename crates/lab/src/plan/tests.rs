@@ -330,4 +330,26 @@ fn the_plans_of_the_studies_have_the_studies_sizes_and_numbers() {
     assert_eq!(group(&cluster, "exchange").study_messages, Some(100_000));
     assert!(group(&cluster, "exchange").sizes.iter().all(|s| *s < 4096));
     assert_eq!(group(&cluster, "limits").sizes, [66_000, 66_001]);
+    let enea = Plan::load("enea").unwrap();
+    assert_eq!(group(&enea, "figure-4").study_messages, Some(100_000));
+    assert!(group(&enea, "figure-7").sizes.contains(&66_560));
+    assert_eq!(group(&enea, "pairs").placements, Some(vec![PlacementAxis::EveryPairAndSelf]));
+    assert!(enea.faults && !cluster.faults);
+}
+
+#[test]
+fn requests_and_replies_may_have_different_sizes() {
+    let text = "[group.x]\nmechanisms = \"pipe\"\nworkload = [\"ping-pong\", \"throughput\"]\nsize_bytes = 64\n\
+                reply_bytes = [\"4 KiB\", 64]\n";
+    let cases = cases_of(&parse(text).unwrap());
+    let ids: Vec<&str> = cases.iter().map(|c| c.id.as_str()).collect();
+    assert_eq!(ids[0], "pipe/ping-pong/64/block/other-core/reply4096");
+    // A reply of the request's size is the plain case.
+    assert_eq!(ids[1], "pipe/ping-pong/64/block/other-core");
+    let why = &cases[2].excluded.as_ref().unwrap().why;
+    assert!(why.contains("only round trips"), "{why}");
+    let mut record = crate::samples::ping_pong("pipe", 64, 0, 1_000, 1.0);
+    record.inputs.reply_bytes = Some(4096);
+    let again = Plan::repeating(&record).unwrap();
+    assert_eq!(again.groups[0].replies, [Some(4096)]);
 }

@@ -10,8 +10,8 @@ use crossway_sys::{affinity, lease, proc};
 use crate::control::{
     Answer, ControlError, Order, Task, Window, Wire, offers_from_text, offers_to_text,
 };
-use crate::stage::{RoleError, Stage};
-use crate::{meters, verify, workload};
+use crate::role_context::{RoleContext, RoleError};
+use crate::{contender, faults, meters, verify, workload};
 
 /// The hidden subcommand's whole life: orders from standard input until it closes.
 pub fn main() -> ExitCode {
@@ -20,7 +20,10 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(RoleError::Control(ControlError::Closed)) => ExitCode::FAILURE,
         Err(error) => {
-            let unsupported = matches!(error, RoleError::Open(OpenError::Unsupported { .. }));
+            let unsupported = matches!(
+                error,
+                RoleError::Open(OpenError::Unsupported { .. }) | RoleError::Unsupported(_)
+            );
             let _ = wire.say(&Answer::Failed { reason: error.to_string(), unsupported }, &[]);
             ExitCode::FAILURE
         }
@@ -47,6 +50,9 @@ fn serve(wire: &mut Wire) -> Result<(), RoleError> {
     if let Some(dir) = &task.leases {
         lease::join(dir);
     }
+    if let Some(launch) = task.contender.clone() {
+        return contender::live(*task, &launch, wire);
+    }
     if let Some(cpu) = task.cpu {
         affinity::pin(cpu)?;
     }
@@ -71,7 +77,7 @@ impl Visitor for Life<'_> {
 
 /// Serves orders with mechanism `M`; public to the crate so that tests can run it with a mechanism of their own.
 pub(crate) fn live<M: Mechanism>(task: Task, wire: &mut Wire) -> Result<(), RoleError> {
-    let (mut stage, offers, warnings) = Stage::<M>::set(task)?;
+    let (mut context, offers, warnings) = RoleContext::<M>::set(task)?;
     let (offers, fds) = offers_to_text(offers);
     let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
     wire.say(&Answer::Offers { offers, warnings }, &borrowed)?;
@@ -83,19 +89,19 @@ pub(crate) fn live<M: Mechanism>(task: Task, wire: &mut Wire) -> Result<(), Role
         let answer = match order {
             Order::Begin { .. } => return Err(RoleError::Wrong("a second task".to_owned())),
             Order::Connect { offers } => {
-                stage.connect(offers_from_text(offers, fds)?)?;
-                Answer::Opened { facts: stage.facts() }
+                context.connect(offers_from_text(offers, fds)?)?;
+                Answer::Opened { facts: context.facts() }
             }
             Order::Accept => {
-                stage.accept()?;
-                Answer::Opened { facts: stage.facts() }
+                context.accept()?;
+                Answer::Opened { facts: context.facts() }
             }
             Order::Verify { channel, sends, sender } => {
-                let (messages, crc) = verify::run(&mut stage, channel, sends, sender)?;
+                let (messages, crc) = verify::run(&mut context, channel, sends, sender)?;
                 Answer::Verified { messages, crc }
             }
             Order::Prepare { window: next } => {
-                stage.prepare(&next);
+                context.prepare(&next);
                 window = Some(next);
                 Answer::Ready
             }
@@ -103,12 +109,16 @@ pub(crate) fn live<M: Mechanism>(task: Task, wire: &mut Wire) -> Result<(), Role
                 let window: Window = window
                     .take()
                     .ok_or_else(|| RoleError::Wrong("'go' without a window".to_owned()))?;
-                let mut outcome = workload::run(&mut stage, &window, at_ns)?;
-                outcome.facts = stage.facts();
+                let mut outcome = workload::run(&mut context, &window, at_ns)?;
+                outcome.facts = context.facts();
                 Answer::Done { outcome: Box::new(outcome) }
             }
+            Order::Act { act } => {
+                let seen = faults::perform(&mut context, act, fds)?;
+                Answer::Acted { seen: Box::new(seen) }
+            }
             Order::Close => {
-                drop(stage);
+                drop(context);
                 wire.say(&Answer::Closed, &[])?;
                 return Ok(());
             }

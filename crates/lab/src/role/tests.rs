@@ -81,6 +81,7 @@ fn task(part: Part) -> Task {
         testbed_spec: None,
         workload: Workload::Throughput,
         size_bytes: 64,
+        reply_bytes: None,
         wait: Wait::Block,
         access: crossway_mech::Access::Copy,
         placement: Placement::Unpinned,
@@ -100,6 +101,7 @@ fn task(part: Part) -> Task {
     };
     Task {
         mechanism: "damaging".to_owned(),
+        contender: None,
         inputs,
         part,
         index: 0,

@@ -6,31 +6,31 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crossway_sys::OsError;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::Options;
 use crate::env::{Build, Environment};
 use crate::plan::{Plan, PlanError};
 use crate::record::Record;
 use crate::records_io::{self, RESULTS, ReadError};
+use crate::run_info::{RUN, RunInfo};
 
 /// Group, case and trial of what is written already.
 pub(super) type Done = BTreeSet<(String, String, u32)>;
 
 const PLAN: &str = "plan.toml";
-const RUN: &str = "run.json";
 
 /// Why a run could not be made or gone on with.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// No case is left.
-    #[error("no case matches the filter {filters}; `--list` shows all cases")]
+    #[error("no case matches the filter {filters}; `crossway measure PLAN --list` shows all cases")]
     Nothing {
         /// The filters.
         filters: String,
     },
     /// The folder holds no run.
-    #[error("{}: cannot go on with this run: {why}; give the folder that `crossway measure` wrote", dir.display())]
+    #[error("{}: cannot continue this run: {why}; give the folder that `crossway measure` wrote", dir.display())]
     NoRun {
         /// The folder.
         dir: PathBuf,
@@ -38,7 +38,7 @@ pub enum RunError {
         why: String,
     },
     /// Its records would not all be of one machine and one build.
-    #[error("{}: cannot go on with this run: {why}; figures of both would stand in one table: begin a new run", dir.display())]
+    #[error("{}: cannot continue this run: {why}; one table would mix figures of both: start a new run", dir.display())]
     OtherOrigin {
         /// The folder.
         dir: PathBuf,
@@ -69,7 +69,7 @@ pub enum RunError {
         cause: std::io::Error,
     },
     /// Something could not be written in the folder; the records before it are there.
-    #[error("cannot write {}: {cause}; mend that, then go on with: crossway measure --resume {}", path.display(), dir.display())]
+    #[error("cannot write {}: {cause}; fix that, then continue with: crossway measure --resume {}", path.display(), dir.display())]
     Unwritten {
         /// The file.
         path: PathBuf,
@@ -83,22 +83,6 @@ pub enum RunError {
     Os(#[from] OsError),
 }
 
-/// What identifies a run, in `run.json`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunInfo {
-    /// Start in UTC and a random suffix; the folder's name.
-    pub run: String,
-    /// The plan's name.
-    pub plan: String,
-    /// Patterns on group and case.
-    pub filters: Vec<String>,
-    /// The hosts of the command line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hosts: Option<String>,
-    /// Start, milliseconds since 1970 UTC.
-    pub started_unix_ms: u64,
-}
-
 /// An open run's folder.
 #[derive(Debug)]
 pub struct Folder {
@@ -109,26 +93,35 @@ pub struct Folder {
 
 impl Folder {
     /// Makes the folder of a new run below `out`.
-    pub(super) fn create(out: &Path, plan: &Plan, options: &Options) -> Result<Self, RunError> {
+    pub(super) fn create(
+        out: &Path,
+        plan: &Plan,
+        options: &Options,
+        trials: u64,
+    ) -> Result<Self, RunError> {
         let info = RunInfo {
             run: new_name(),
+            name: options.name.clone(),
             plan: plan.name.clone(),
             filters: options.filters.clone(),
             hosts: options.hosts.clone(),
             started_unix_ms: crossway_sys::clock::unix_ms(),
+            trials: Some(trials),
         };
         let dir = out.join(&info.run);
         let none = |cause| RunError::NoFolder { dir: dir.clone(), cause };
         fs::create_dir_all(&dir).map_err(none)?;
-        fs::write(dir.join(PLAN), &plan.text).map_err(none)?;
-        let results = OpenOptions::new()
-            .create_new(true)
-            .append(true)
-            .open(dir.join(RESULTS))
-            .map_err(none)?;
-        let folder = Folder { dir, info, results };
-        folder.write_beside(RUN, &folder.info)?;
-        Ok(folder)
+        let fill = || {
+            fs::write(dir.join(PLAN), &plan.text)?;
+            fs::write(dir.join(RUN), pretty(&info)?)?;
+            OpenOptions::new().create_new(true).append(true).open(dir.join(RESULTS))
+        };
+        let results = fill().map_err(|cause| {
+            // Nothing is measured yet: a folder that nothing can be done with would only puzzle.
+            let _ = fs::remove_dir_all(&dir);
+            none(cause)
+        })?;
+        Ok(Folder { dir, info, results })
     }
 
     /// Opens the folder of a run that was interrupted. A torn last line, left by a kill in mid-write, is cut off.
@@ -171,9 +164,9 @@ impl Folder {
             let facts = begun.machine_facts.iter();
             let other = facts.filter(|(name, fact)| here.machine_facts.get(*name) != Some(fact));
             let names: Vec<_> = other.map(|(name, _)| name.as_str()).collect();
-            format!("it was begun on a machine with other {}", names.join(", "))
+            format!("it was started on a machine with a different {}", names.join(", "))
         } else if begun.build != here.build {
-            format!("it was begun by {}, this is {}", build(&begun.build), build(&here.build))
+            format!("it was started by {}, this is {}", build(&begun.build), build(&here.build))
         } else {
             return Ok(());
         };
@@ -222,13 +215,19 @@ impl Folder {
         self.results.write_all(&line).map_err(|cause| self.unwritten(path, cause))
     }
 
-    /// Writes a JSON file beside the results.
+    /// Writes a JSON file beside the results. It is there whole or not at all: a run whose file was torn by a full disk could
+    /// not be continued.
     pub(super) fn write_beside(&self, name: &str, what: &impl Serialize) -> Result<(), RunError> {
         let path = self.dir.join(name);
-        let mut text = serde_json::to_vec_pretty(what)
-            .map_err(|e| OsError::new("encode", path.display(), std::io::Error::other(e)))?;
-        text.push(b'\n');
-        fs::write(&path, text).map_err(|cause| self.unwritten(path, cause))
+        let part = self.dir.join(format!("{name}.part"));
+        let write = || {
+            fs::write(&part, pretty(what)?)?;
+            fs::rename(&part, &path)
+        };
+        write().map_err(|cause| {
+            let _ = fs::remove_file(&part);
+            self.unwritten(path.clone(), cause)
+        })
     }
 
     /// A file in the folder that could not be written.
@@ -237,8 +236,19 @@ impl Folder {
     }
 }
 
+/// JSON for people, with a newline at its end.
+fn pretty(what: &impl Serialize) -> std::io::Result<Vec<u8>> {
+    let mut text = serde_json::to_vec_pretty(what).map_err(std::io::Error::other)?;
+    text.push(b'\n');
+    Ok(text)
+}
+
 /// E.g. `2026-11-21T17-40-02Z-a1b2`: sorts by time, and is a file name everywhere.
-fn new_name() -> String {
+pub(crate) fn new_name() -> String {
     let now = jiff::Timestamp::now();
-    format!("{}-{:04x}", now.strftime("%Y-%m-%dT%H-%M-%SZ"), crossway_sys::lease::chance() as u16)
+    format!(
+        "{}-{:04x}",
+        now.strftime("%Y-%m-%dT%H-%M-%SZ"),
+        crossway_sys::lease::random_number() as u16
+    )
 }

@@ -1,27 +1,32 @@
 //! A run: all trials of a plan in a seeded random order, each written down as soon as it is over.
 
-mod beds;
 mod cores;
 mod folder;
+mod limits;
 mod order;
 mod running;
+mod testbeds;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crossway_mech::{Probe, registry};
+use crossway_mech::Probe;
 use crossway_sys::lease;
 use crossway_sys::topology::Topology;
 
-use beds::Beds;
-pub use folder::{Folder, RunError, RunInfo};
+pub use crate::run_info::RunInfo;
+pub(crate) use folder::new_name;
+pub use folder::{Folder, RunError};
 pub use order::Slot;
 use running::Running;
+use testbeds::LiveTestbeds;
 
 use crate::calibrate::{self};
 use crate::case::{self, Case};
+use crate::catalogue;
 use crate::env::{Environment, RunEnvironment};
+use crate::estimate;
 use crate::launcher::Launcher;
 use crate::limits::{Ask, Limits};
 use crate::plan::Plan;
@@ -40,6 +45,8 @@ pub struct Options {
     pub out: PathBuf,
     /// Patterns on group and case; empty: all.
     pub filters: Vec<String>,
+    /// What the user calls the run; `compare` finds it by that name.
+    pub name: Option<String>,
     /// Folder of an interrupted run to go on with.
     pub resume: Option<PathBuf>,
     /// The hosts of the command line, which the plan has been given already; kept for `--resume`.
@@ -53,7 +60,7 @@ pub struct Options {
 
 /// What happens, for whoever shows it.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum RunEvent<'a> {
     /// The machine's limits are being measured; what comes next of them.
     Limits {
         /// In words.
@@ -86,6 +93,8 @@ pub enum Event<'a> {
         folder: &'a Folder,
         /// Trials to run.
         trials: usize,
+        /// How long they will take, about, milliseconds.
+        expected_ms: u64,
         /// What would spoil the figures.
         findings: &'a [Finding],
     },
@@ -119,7 +128,7 @@ pub fn measure(
     plan: &Plan,
     options: &Options,
     launcher: &Launcher,
-    mut tell: impl FnMut(Event<'_>),
+    mut tell: impl FnMut(RunEvent<'_>),
 ) -> Result<Summary, RunError> {
     let topology = Topology::read()?;
     let cases = case::expand(plan, &topology, &options.filters);
@@ -129,17 +138,20 @@ pub fn measure(
     if let Some(dir) = &options.resume {
         Folder::check_origin(dir, &Environment::take()?)?;
     }
-    let mut leases = lease::Run::begin()?;
-    if let Some((program, args)) = &options.reaper {
-        let args: Vec<_> = args.iter().map(String::as_str).collect();
-        leases.spawn_reaper(program, &args)?;
-    }
-    let beds = Beds::set_up(plan, &cases, options, launcher, &mut tell)?;
+    let reaper_args: Vec<&str> =
+        options.reaper.iter().flat_map(|(_, args)| args).map(String::as_str).collect();
+    let reaper = options.reaper.as_ref();
+    let reaper = reaper.map(|(program, _)| lease::Reaper { program, args: &reaper_args });
+    let leases = lease::Run::begin(reaper)?;
+    let testbeds = LiveTestbeds::set_up(plan, &cases, options, launcher, &mut tell)?;
     let folder = match &options.resume {
         Some(dir) => Folder::reopen(dir)?,
-        None => Folder::create(&options.out, plan, options)?,
+        None => {
+            let trials = cases.iter().map(|c| u64::from(c.inputs.trials)).sum();
+            Folder::create(&options.out, plan, options, trials)?
+        }
     };
-    let environment = RunEnvironment { here: Environment::take()?, hosts: beds.environments() };
+    let environment = RunEnvironment { here: Environment::take()?, hosts: testbeds.environments() };
     folder.write_beside(records_io::ENVIRONMENT, &environment)?;
     let findings = preflight::check(&environment.here, &Activity::sample(WATCH), &need(&cases));
     folder.write_beside("preflight.json", &findings)?;
@@ -155,22 +167,30 @@ pub fn measure(
         topology: &topology,
         cases: &cases,
         ready,
-        beds,
+        testbeds,
         folder,
         verified: BTreeSet::new(),
         failures: BTreeMap::new(),
         unsupported: BTreeSet::new(),
         load: None,
         cores: cores::Cores::default(),
+        limits: limits::LimitsBetween::default(),
+        harness: BTreeMap::new(),
         loads_failed: BTreeMap::new(),
         by_status: BTreeMap::new(),
     };
-    let open = slots.iter().filter(|slot| run.is_open(slot, &done)).count();
-    tell(Event::Begin { folder: &run.folder, trials: open, findings: &findings });
+    let open: Vec<&Slot> = slots.iter().filter(|slot| run.is_open(slot, &done)).collect();
+    let expected_ms = open.iter().map(|slot| estimate::trial_ms(&cases[slot.case].inputs)).sum();
+    tell(RunEvent::Begin {
+        folder: &run.folder,
+        trials: open.len(),
+        expected_ms,
+        findings: &findings,
+    });
     run.write_impossible(&done, &mut tell)?;
     let interrupted = run.run_slots(&slots, &done, &mut tell)?;
     drop(run.load.take());
-    drop(std::mem::take(&mut run.beds));
+    drop(std::mem::take(&mut run.testbeds));
     let (dir, by_status) = (run.folder.dir().to_owned(), run.by_status);
     Ok(Summary { dir, by_status, interrupted })
 }
@@ -183,7 +203,7 @@ fn limits_beside(
     folder: &Folder,
     topology: &Topology,
     cases: &[Case],
-    tell: &mut impl FnMut(Event<'_>),
+    tell: &mut impl FnMut(RunEvent<'_>),
 ) -> Result<(), RunError> {
     let here = cases.iter().filter(|c| c.inputs.testbed.is_none() && c.excluded.is_none());
     let planned_ms: u64 = here.map(|c| c.inputs.measure_ms * u64::from(c.inputs.trials)).sum();
@@ -192,7 +212,7 @@ fn limits_beside(
     }
     let sizes = cases.iter().map(|c| c.inputs.size_bytes).collect();
     let ask = Ask::beside_a_run(sizes);
-    match Limits::measure(topology, &ask, |what| tell(Event::Limits { what })) {
+    match Limits::measure(topology, &ask, |what| tell(RunEvent::Limits { what })) {
         Ok(limits) => folder.write_beside(records_io::LIMITS, &limits),
         Err(error) => {
             tracing::warn!("the machine's limits could not be measured: {error}");
@@ -211,9 +231,35 @@ fn need(cases: &[Case]) -> Need {
     }
 }
 
+/// Why a case cannot run, as far as that is known before a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// What is missing or impossible.
+    pub why: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+/// What a run of these cases would skip: each mechanism is tried here. Testbeds are not set up, so what their hosts lack is not
+/// known yet.
+pub fn survey(cases: &[Case]) -> Vec<Option<Obstacle>> {
+    let ready = probe(cases);
+    let one = |case: &Case| {
+        let excluded = || case.excluded.as_ref().map(|e| (e.why.clone(), e.remedy.clone()));
+        let (why, remedy) = match ready.get(case.mechanism) {
+            Some(Probe::Missing { why, remedy }) if case.inputs.testbed.is_none() => {
+                (why.clone(), remedy.clone())
+            }
+            _ => excluded()?,
+        };
+        Some(Obstacle { why, remedy })
+    };
+    cases.iter().map(one).collect()
+}
+
 /// Each mechanism once, really tried.
 fn probe(cases: &[Case]) -> BTreeMap<&'static str, Probe> {
     let here = cases.iter().filter(|c| c.inputs.testbed.is_none());
     let wanted: BTreeSet<&str> = here.map(|c| c.mechanism).collect();
-    registry::ALL.iter().filter(|e| wanted.contains(e.id)).map(|e| (e.id, (e.probe)())).collect()
+    catalogue::all().filter(|e| wanted.contains(e.id())).map(|e| (e.id(), e.probe())).collect()
 }

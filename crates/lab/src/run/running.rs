@@ -2,24 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crossway_mech::{Caps, Probe, registry};
+use crossway_mech::{Caps, Probe};
 use crossway_sys::topology::Topology;
 use crossway_sys::{clock, lease};
 
-use super::Event;
-use super::beds::{self, Beds};
+use super::RunEvent;
 use super::cores;
 use super::folder::{Done, Folder, RunError};
+use super::limits;
 use super::order::Slot;
+use super::testbeds::{self, LiveTestbeds};
 use crate::calibrate::Instruments;
 use crate::case::Case;
-use crate::inputs::Load;
-use crate::launcher::{LaunchError, Launcher, Stage};
+use crate::inputs::{Access, Inputs, Load};
+use crate::launcher::{LaunchError, Launcher, RoleSite};
 use crate::load::{LoadError, RunningLoad};
 use crate::plan::Plan;
-use crate::record::{LOCAL, Record, SCHEMA, Status};
+use crate::record::{ContenderNote, HarnessCost, LOCAL, Record, SCHEMA, Status};
 use crate::trial::{self, Setting};
-use crate::{assemble, shutdown};
+use crate::{assemble, calibrate, catalogue, shutdown};
 
 /// After so many failures in a row the rest of a case's trials is left out.
 const FAILURES_ENOUGH: u32 = 2;
@@ -34,7 +35,7 @@ pub(super) struct Running<'a> {
     pub(super) topology: &'a Topology,
     pub(super) cases: &'a [Case],
     pub(super) ready: BTreeMap<&'static str, Probe>,
-    pub(super) beds: Beds,
+    pub(super) testbeds: LiveTestbeds,
     pub(super) folder: Folder,
     pub(super) verified: BTreeSet<usize>,
     pub(super) failures: BTreeMap<usize, u32>,
@@ -42,6 +43,9 @@ pub(super) struct Running<'a> {
     pub(super) unsupported: BTreeSet<usize>,
     pub(super) load: Option<(Load, RunningLoad)>,
     pub(super) cores: cores::Cores,
+    pub(super) limits: limits::LimitsBetween,
+    /// What the harness costs, by size, access and working set.
+    pub(super) harness: BTreeMap<(u64, bool, u64), HarnessCost>,
     pub(super) loads_failed: BTreeMap<String, LoadError>,
     pub(super) by_status: BTreeMap<Status, usize>,
 }
@@ -51,7 +55,7 @@ impl Running<'_> {
     fn obstacle(&self, case: &Case) -> Option<(String, String)> {
         if case.inputs.testbed.is_some() {
             let excluded = case.excluded.as_ref().map(|e| (e.why.clone(), e.remedy.clone()));
-            return excluded.or_else(|| self.beds.obstacle(case));
+            return excluded.or_else(|| self.testbeds.obstacle(case));
         }
         if let Some(Probe::Missing { why, remedy }) = self.ready.get(case.mechanism) {
             return Some((why.clone(), remedy.clone()));
@@ -70,7 +74,7 @@ impl Running<'_> {
     pub(super) fn write_impossible(
         &mut self,
         done: &Done,
-        tell: &mut impl FnMut(Event<'_>),
+        tell: &mut impl FnMut(RunEvent<'_>),
     ) -> Result<(), RunError> {
         for at in 0..self.cases.len() {
             let case = &self.cases[at];
@@ -91,7 +95,7 @@ impl Running<'_> {
         &mut self,
         slots: &[Slot],
         done: &Done,
-        tell: &mut impl FnMut(Event<'_>),
+        tell: &mut impl FnMut(RunEvent<'_>),
     ) -> Result<bool, RunError> {
         for slot in slots {
             if !self.is_open(slot, done) {
@@ -101,7 +105,7 @@ impl Running<'_> {
                 return Ok(true);
             }
             let case = &self.cases[slot.case];
-            tell(Event::Trial { case, trial: slot.trial });
+            tell(RunEvent::Trial { case, trial: slot.trial });
             match self.run_one(slot)? {
                 Some(record) => self.write(record, tell)?,
                 None => return Ok(true),
@@ -121,7 +125,7 @@ impl Running<'_> {
             record.remedy = Some("see the reason of the failed trials".to_owned());
             return Ok(Some(record));
         }
-        if let Some((why, remedy)) = self.beds.given_up(&case.inputs) {
+        if let Some((why, remedy)) = self.testbeds.given_up(&case.inputs) {
             record.status = Status::Skipped;
             (record.reason, record.remedy) = (Some(why), Some(remedy));
             return Ok(Some(record));
@@ -135,30 +139,34 @@ impl Running<'_> {
             (record.reason, record.remedy) = (Some(why), Some(remedy));
             return Ok(Some(record));
         }
-        let Some(entry) = registry::find(case.mechanism) else { return Ok(None) };
+        let Some(entry) = catalogue::find(case.mechanism) else { return Ok(None) };
+        self.limits.enter(&mut record, self.topology);
         self.cores.before(&mut record);
-        let caps: Caps = (entry.caps)();
+        let caps: Caps = entry.caps();
         let inputs = record.inputs.clone();
-        let topology = self.beds.topology(&inputs).unwrap_or(self.topology);
+        let topology = self.testbeds.topology(&inputs).unwrap_or(self.topology);
+        let working_set_bytes = working_set(topology, &inputs.cpus);
+        record.calibration.harness = Some(self.harness_cost(&inputs, working_set_bytes));
         let mut setting = Setting {
             mechanism: case.mechanism,
+            contender: entry.contender().map(|c| c.launch(lease::random_number())),
             caps,
             inputs: &inputs,
             ticker: self.instruments.ticker,
             clock_step_ns: record.calibration.clock_step_ns,
-            working_set_bytes: working_set(topology, &inputs.cpus),
+            working_set_bytes,
             verify: !self.verified.contains(&slot.case),
             bind_address: None,
         };
-        let stage = if inputs.testbed.is_none() {
-            Ok(Stage::Here { launcher: self.launcher, run: self.leases })
+        let site = if inputs.testbed.is_none() {
+            Ok(RoleSite::Local { launcher: self.launcher, run: self.leases })
         } else {
-            self.beds.stage(&inputs, self.launcher.interrupt()).map(|(stage, address)| {
+            self.testbeds.site(&inputs, self.launcher.interrupt()).map(|(site, address)| {
                 setting.bind_address = address;
-                stage
+                site
             })
         };
-        match stage.and_then(|stage| trial::run(&setting, stage)) {
+        match site.and_then(|site| trial::run(&setting, site)) {
             Ok(brought) => {
                 let name = format!("{:06}", slot.order);
                 assemble::enter(&mut record, brought, &caps, self.folder.dir(), &name).map_err(
@@ -168,7 +176,7 @@ impl Running<'_> {
                     },
                 )?;
                 self.verified.insert(slot.case);
-                self.beds.note_success(&inputs);
+                self.testbeds.note_success(&inputs);
             }
             Err(LaunchError::Interrupted) => return Ok(None),
             Err(LaunchError::Unsupported(why)) => {
@@ -205,6 +213,16 @@ impl Running<'_> {
         Ok(Some(record))
     }
 
+    /// What the harness itself costs in such a case; measured once per run.
+    fn harness_cost(&mut self, inputs: &Inputs, working_set_bytes: u64) -> HarnessCost {
+        let ticker = self.instruments.ticker;
+        let key = (inputs.size_bytes, inputs.access == Access::InPlace, working_set_bytes);
+        *self.harness.entry(key).or_insert_with(|| {
+            let (size, working_set) = (inputs.size_bytes as usize, working_set_bytes as usize);
+            calibrate::harness(&ticker, size, inputs.access, working_set)
+        })
+    }
+
     /// Starts and stops background work so that this load, and no other, runs.
     fn set_load(&mut self, wanted: Load) -> Result<(), LoadError> {
         if self.load.as_ref().map_or(Load::default(), |(load, _)| *load) == wanted {
@@ -236,7 +254,7 @@ impl Running<'_> {
             Some(Probe::Ready { version }) => Some(version.clone()),
             _ => None,
         };
-        let host = beds::host_label(&inputs).unwrap_or_else(|| LOCAL.to_owned());
+        let host = testbeds::host_label(&inputs).unwrap_or_else(|| LOCAL.to_owned());
         let mut record = Record {
             schema: SCHEMA,
             run: self.folder.run().to_owned(),
@@ -245,6 +263,9 @@ impl Running<'_> {
             case: case.id.clone(),
             mechanism: case.mechanism.to_owned(),
             mechanism_version: version,
+            contender: catalogue::find(case.mechanism)
+                .and_then(|entry| entry.contender())
+                .map(ContenderNote::of),
             host,
             hosts: Vec::new(),
             inputs,
@@ -270,14 +291,18 @@ impl Running<'_> {
             nulls: BTreeMap::new(),
             warnings: Vec::new(),
         };
-        self.beds.enter(&mut record);
+        self.testbeds.enter(&mut record);
         record
     }
 
-    fn write(&mut self, record: Record, tell: &mut impl FnMut(Event<'_>)) -> Result<(), RunError> {
+    fn write(
+        &mut self,
+        record: Record,
+        tell: &mut impl FnMut(RunEvent<'_>),
+    ) -> Result<(), RunError> {
         self.folder.append(&record)?;
         *self.by_status.entry(record.status).or_default() += 1;
-        tell(Event::Written { record: &record });
+        tell(RunEvent::Written { record: &record });
         Ok(())
     }
 }

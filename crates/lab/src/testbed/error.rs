@@ -7,7 +7,7 @@ use crate::agent::HostError;
 
 /// Why a testbed cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum BedError {
+pub(crate) enum TestbedError {
     /// Its network or its guests cannot be made, or a host cannot be placed: reason and remedy.
     #[error("{0}; {1}")]
     Obstacle(String, String),
@@ -16,12 +16,12 @@ pub(crate) enum BedError {
     Host(#[from] HostError),
 }
 
-impl BedError {
+impl TestbedError {
     /// Reason and remedy.
     pub(crate) fn split(&self) -> (String, String) {
         match self {
-            BedError::Obstacle(why, remedy) => (why.clone(), remedy.clone()),
-            BedError::Host(error) => {
+            TestbedError::Obstacle(why, remedy) => (why.clone(), remedy.clone()),
+            TestbedError::Host(error) => {
                 let (remedy, whole) = (error.remedy(), error.to_string());
                 let why = whole.strip_suffix(&format!("; {remedy}")).unwrap_or(&whole).to_owned();
                 (why, remedy)
@@ -30,18 +30,21 @@ impl BedError {
     }
 }
 
-impl From<NetError> for BedError {
+impl From<NetError> for TestbedError {
     fn from(error: NetError) -> Self {
         let text = error.to_string();
         match text.split_once("; ") {
-            Some((why, remedy)) => BedError::Obstacle(why.to_owned(), remedy.to_owned()),
-            None => BedError::Obstacle(text, "try by hand: crossway net up".to_owned()),
+            Some((why, remedy)) => TestbedError::Obstacle(why.to_owned(), remedy.to_owned()),
+            None => TestbedError::Obstacle(text, "try by hand: crossway net up".to_owned()),
         }
     }
 }
 
-impl From<OsError> for BedError {
+impl From<OsError> for TestbedError {
     fn from(error: OsError) -> Self {
-        BedError::Obstacle(error.to_string(), "make XDG_RUNTIME_DIR or /tmp writable".to_owned())
+        TestbedError::Obstacle(
+            error.to_string(),
+            "make XDG_RUNTIME_DIR or /tmp writable".to_owned(),
+        )
     }
 }

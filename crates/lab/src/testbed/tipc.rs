@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossway_netlab::Guest;
 use crossway_sys::proc;
 
-use super::error::BedError;
+use super::error::TestbedError;
 
 /// How long two kernels may take to find each other; they do it within a second.
 const LINK_LIMIT: Duration = Duration::from_secs(60);
@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(super) const GUEST_SOCKET: &str = "/run/tipcd.sock";
 
 /// Puts each of these guests' kernels on the network as a TIPC node and waits until it has a link to another.
-pub(super) fn join_kernels(guests: &[&Guest]) -> Result<(), BedError> {
+pub(super) fn join_kernels(guests: &[&Guest]) -> Result<(), TestbedError> {
     for guest in guests {
         let words = ["tipc", "bearer", "enable", "media", "eth", "device", "eth0"];
         let done = run(guest, &words)?;
@@ -33,7 +33,7 @@ pub(super) fn join_kernels(guests: &[&Guest]) -> Result<(), BedError> {
     Ok(())
 }
 
-fn wait_for_link(guest: &Guest) -> Result<(), BedError> {
+fn wait_for_link(guest: &Guest) -> Result<(), TestbedError> {
     let until = Instant::now() + LINK_LIMIT;
     loop {
         let links = run(guest, &["tipc", "link", "list"])?;
@@ -70,7 +70,7 @@ impl Tipcd {
         prefix: &[String],
         program: &str,
         socket: &str,
-    ) -> Result<Tipcd, BedError> {
+    ) -> Result<Tipcd, TestbedError> {
         let own = [program, "tipcd", "--socket", socket, "--netid", NODES_NETID, "eth:eth0"];
         let words: Vec<&str> = prefix.iter().map(String::as_str).chain(own).collect();
         let mut command = Command::new(words[0]);
@@ -91,7 +91,7 @@ impl Tipcd {
     }
 
     /// Waits until it has a link to another node.
-    pub(super) fn wait_for_link(&self) -> Result<(), BedError> {
+    pub(super) fn wait_for_link(&self) -> Result<(), TestbedError> {
         let until = Instant::now() + LINK_LIMIT;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -117,15 +117,15 @@ impl Drop for Tipcd {
     }
 }
 
-fn tipcd_obstacle(host: &str, what: &str) -> BedError {
-    BedError::Obstacle(
+fn tipcd_obstacle(host: &str, what: &str) -> TestbedError {
+    TestbedError::Obstacle(
         format!("tipcd on host '{host}': {what}"),
         "try by hand: crossway net up; crossway net exec NET/HOST -- crossway tipcd eth:eth0"
             .to_owned(),
     )
 }
 
-fn run(guest: &Guest, words: &[&str]) -> Result<Output, BedError> {
+fn run(guest: &Guest, words: &[&str]) -> Result<Output, TestbedError> {
     let prefix = guest.prefix();
     Command::new(&prefix[0])
         .args(&prefix[1..])
@@ -135,8 +135,8 @@ fn run(guest: &Guest, words: &[&str]) -> Result<Output, BedError> {
         .map_err(|e| obstacle(guest, &format!("{}: {e}", words.join(" "))))
 }
 
-fn obstacle(guest: &Guest, what: &str) -> BedError {
-    BedError::Obstacle(
+fn obstacle(guest: &Guest, what: &str) -> TestbedError {
+    TestbedError::Obstacle(
         format!("guest '{}': {what}", guest.record().name),
         "try by hand: crossway guest up, crossway guest exec NAME -- tipc bearer enable ..."
             .to_owned(),

@@ -10,11 +10,12 @@ use std::time::Duration;
 use crossway_mech::{Caps, Facts};
 use crossway_sys::clock::Ticker;
 
-use crate::cast::Cast;
+use crate::contender::Launch;
 use crate::control::{Answer, OfferText, Outcome, Window};
 use crate::inputs::Inputs;
-use crate::launcher::{Held, LaunchError, Stage, Troupe};
+use crate::launcher::{HeldDescriptor, LaunchError, RoleGroup, RoleSite};
 use crate::meters::HostReading;
+use crate::role_layout::RoleLayout;
 
 use windows::Measured;
 
@@ -28,6 +29,8 @@ const STEP_LIMIT: Duration = Duration::from_secs(35);
 #[derive(Debug)]
 pub(crate) struct Setting<'a> {
     pub(crate) mechanism: &'a str,
+    /// How its program is started, where it is a contender.
+    pub(crate) contender: Option<Launch>,
     pub(crate) caps: Caps,
     pub(crate) inputs: &'a Inputs,
     pub(crate) ticker: Ticker,
@@ -42,7 +45,7 @@ pub(crate) struct Setting<'a> {
 /// What a trial brought.
 #[derive(Debug)]
 pub(crate) struct Brought {
-    pub(crate) cast: Cast,
+    pub(crate) layout: RoleLayout,
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) window: Window,
     pub(crate) warmup: u64,
@@ -57,37 +60,37 @@ pub(crate) struct Brought {
 }
 
 /// Runs one trial.
-pub(crate) fn run(setting: &Setting<'_>, stage: Stage<'_>) -> Result<Brought, LaunchError> {
-    let cast = Cast::of(setting.inputs, &setting.caps);
-    let listens = |role: usize| cast.roles[role].listeners > 0;
-    let roles: Vec<_> = (0..cast.roles.len()).map(|at| (cast.name(at), listens(at))).collect();
-    let troupe = Troupe::start(stage, &roles)?;
-    let mut play = Play { setting, cast, troupe, window: 0 };
-    let (facts, warnings) = play.open()?;
+pub(crate) fn run(setting: &Setting<'_>, site: RoleSite<'_>) -> Result<Brought, LaunchError> {
+    let layout = RoleLayout::of(setting.inputs, &setting.caps);
+    let listens = |role: usize| layout.roles[role].listeners > 0;
+    let roles: Vec<_> = (0..layout.roles.len()).map(|at| (layout.name(at), listens(at))).collect();
+    let group = RoleGroup::start(site, &roles)?;
+    let mut trial = TrialRun { setting, layout, group, window: 0 };
+    let (facts, warnings) = trial.open()?;
     if setting.verify {
-        play.verify()?;
+        trial.verify()?;
     }
-    let (warmup, rate) = play.warm_up()?;
-    let Measured { window, outcomes, hosts, discarded } = play.measure(rate)?;
+    let (warmup, rate) = trial.warm_up()?;
+    let Measured { window, outcomes, hosts, discarded } = trial.measure(rate)?;
     let warmup = warmup + discarded;
-    play.close()?;
-    let Play { cast, troupe, .. } = play;
-    let role_hosts = (0..cast.roles.len()).map(|role| troupe.host_of(role).to_owned()).collect();
-    let one_clock = troupe.one_clock();
-    troupe.finish()?;
-    Ok(Brought { cast, outcomes, window, warmup, facts, warnings, hosts, role_hosts, one_clock })
+    trial.close()?;
+    let TrialRun { layout, group, .. } = trial;
+    let role_hosts = (0..layout.roles.len()).map(|role| group.host_of(role).to_owned()).collect();
+    let one_clock = group.one_clock();
+    group.finish()?;
+    Ok(Brought { layout, outcomes, window, warmup, facts, warnings, hosts, role_hosts, one_clock })
 }
 
-struct Play<'a> {
+struct TrialRun<'a> {
     setting: &'a Setting<'a>,
-    cast: Cast,
-    troupe: Troupe<'a>,
+    layout: RoleLayout,
+    group: RoleGroup<'a>,
     window: u32,
 }
 
-impl Play<'_> {
+impl TrialRun<'_> {
     fn all(&self) -> Vec<usize> {
-        (0..self.cast.roles.len()).collect()
+        (0..self.layout.roles.len()).collect()
     }
 }
 
@@ -95,4 +98,4 @@ fn unexpected(answer: &Answer) -> LaunchError {
     LaunchError::Role(format!("a role answered out of turn: {answer:?}"))
 }
 
-type HeldOffer = (OfferText, Vec<Held>);
+type HeldOffer = (OfferText, Vec<HeldDescriptor>);

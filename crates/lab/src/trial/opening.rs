@@ -5,22 +5,22 @@ use std::path::Path;
 
 use crossway_mech::Facts;
 
-use super::{HeldOffer, Play, STEP_LIMIT, unexpected};
-use crate::cast::Cast;
+use super::{HeldOffer, STEP_LIMIT, TrialRun, unexpected};
 use crate::control::{Answer, OfferText, Order, Task};
-use crate::launcher::{CLOSE_LIMIT, Held, LaunchError};
+use crate::launcher::{CLOSE_LIMIT, HeldDescriptor, LaunchError};
+use crate::role_layout::RoleLayout;
 
-impl Play<'_> {
+impl TrialRun<'_> {
     /// Gives every role its task, relays the offers and completes the channels.
     pub(super) fn open(&mut self) -> Result<(Facts, Vec<String>), LaunchError> {
-        self.troupe.phase("opening");
+        self.group.phase("opening");
         for role in self.all() {
             let task = Box::new(self.task(role));
-            self.troupe.order(role, &Order::Begin { task }, Vec::new())?;
+            self.group.order(role, &Order::Begin { task }, Vec::new())?;
         }
         let mut offers = Vec::new();
         let mut warnings = Vec::new();
-        for (answer, fds) in self.troupe.answers(&self.all(), STEP_LIMIT)? {
+        for (answer, fds) in self.group.answers(&self.all(), STEP_LIMIT)? {
             let Answer::Offers { offers: texts, warnings: said } = answer else {
                 return Err(unexpected(&answer));
             };
@@ -29,7 +29,7 @@ impl Play<'_> {
         }
         for role in self.all() {
             let links: Vec<_> =
-                self.cast.links.iter().filter(|l| l.connector == role).copied().collect();
+                self.layout.links.iter().filter(|l| l.connector == role).copied().collect();
             if !links.is_empty() {
                 let mut texts = Vec::new();
                 let mut fds = Vec::new();
@@ -38,14 +38,14 @@ impl Play<'_> {
                     texts.push(text);
                     fds.extend(taken);
                 }
-                self.troupe.order(role, &Order::Connect { offers: texts }, fds)?;
+                self.group.order(role, &Order::Connect { offers: texts }, fds)?;
             } else {
-                self.troupe.order(role, &Order::Accept, Vec::new())?;
+                self.group.order(role, &Order::Accept, Vec::new())?;
             }
         }
         drop(offers);
         let mut facts = Facts::new();
-        for (answer, _) in self.troupe.answers(&self.all(), STEP_LIMIT)? {
+        for (answer, _) in self.group.answers(&self.all(), STEP_LIMIT)? {
             let Answer::Opened { facts: here } = answer else { return Err(unexpected(&answer)) };
             merge(&mut facts, here);
         }
@@ -53,34 +53,35 @@ impl Play<'_> {
     }
 
     pub(super) fn task(&self, role: usize) -> Task {
-        let character = &self.cast.roles[role];
+        let role_spec = &self.layout.roles[role];
         Task {
             mechanism: self.setting.mechanism.to_owned(),
+            contender: self.setting.contender.clone().map(Box::new),
             inputs: self.setting.inputs.clone(),
-            part: character.part,
-            index: character.index,
-            cpu: character.cpu,
-            listeners: character.listeners,
-            peers: character.peers,
-            first_peer: character.first_peer,
+            part: role_spec.part,
+            index: role_spec.index,
+            cpu: role_spec.cpu,
+            listeners: role_spec.listeners,
+            peers: role_spec.peers,
+            first_peer: role_spec.first_peer,
             ticker: Some(self.setting.ticker),
             working_set_bytes: self.setting.working_set_bytes,
-            leases: self.troupe.leases().map(Path::to_owned),
+            leases: self.group.leases().map(Path::to_owned),
             bind_address: self.setting.bind_address,
         }
     }
 
     /// Proves each direction that the workload uses.
     pub(super) fn verify(&mut self) -> Result<(), LaunchError> {
-        self.troupe.phase("verifying");
-        let both_ways = Cast::both_ways(self.setting.inputs.workload);
-        for link in self.cast.links.clone() {
-            // Who connects is who sends first, in every cast.
+        self.group.phase("verifying");
+        let both_ways = RoleLayout::both_ways(self.setting.inputs.workload);
+        for link in self.layout.links.clone() {
+            // Who connects is who sends first, in every layout.
             let (here, there) = (link.connector, link.listener);
-            let sender = self.cast.roles[here].index;
+            let sender = self.layout.roles[here].index;
             self.verify_one((there, link.channel_there), (here, link.channel_here), sender)?;
             if both_ways {
-                let sender = self.cast.roles[there].index;
+                let sender = self.layout.roles[there].index;
                 self.verify_one((here, link.channel_here), (there, link.channel_there), sender)?;
             }
         }
@@ -94,10 +95,10 @@ impl Play<'_> {
         sender: u16,
     ) -> Result<(), LaunchError> {
         for ((role, channel), sends) in [(to, false), (from, true)] {
-            self.troupe.order(role, &Order::Verify { channel, sends, sender }, Vec::new())?;
+            self.group.order(role, &Order::Verify { channel, sends, sender }, Vec::new())?;
         }
         let mut seen = Vec::new();
-        for (answer, _) in self.troupe.answers(&[to.0, from.0], STEP_LIMIT)? {
+        for (answer, _) in self.group.answers(&[to.0, from.0], STEP_LIMIT)? {
             let Answer::Verified { messages, crc } = answer else {
                 return Err(unexpected(&answer));
             };
@@ -111,11 +112,11 @@ impl Play<'_> {
     }
 
     pub(super) fn close(&mut self) -> Result<(), LaunchError> {
-        self.troupe.phase("closing");
+        self.group.phase("closing");
         for role in self.all() {
-            self.troupe.order(role, &Order::Close, Vec::new())?;
+            self.group.order(role, &Order::Close, Vec::new())?;
         }
-        for (answer, _) in self.troupe.answers(&self.all(), CLOSE_LIMIT)? {
+        for (answer, _) in self.group.answers(&self.all(), CLOSE_LIMIT)? {
             let Answer::Closed = answer else { return Err(unexpected(&answer)) };
         }
         Ok(())
@@ -123,7 +124,7 @@ impl Play<'_> {
 }
 
 /// Gives each offer its own descriptors out of those that came together.
-fn split(texts: Vec<OfferText>, fds: Vec<Held>) -> Vec<HeldOffer> {
+fn split(texts: Vec<OfferText>, fds: Vec<HeldDescriptor>) -> Vec<HeldOffer> {
     let mut fds = fds.into_iter();
     texts
         .into_iter()

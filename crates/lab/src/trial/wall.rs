@@ -1,8 +1,8 @@
 //! How long a window took, by whose clock.
 
-use crate::cast::Cast;
 use crate::control::Outcome;
 use crate::inputs::Workload;
+use crate::role_layout::RoleLayout;
 
 /// Workloads that run until an instant instead of for a number of messages.
 pub(crate) fn timed(workload: Workload) -> bool {
@@ -12,9 +12,9 @@ pub(crate) fn timed(workload: Workload) -> bool {
 /// First act to last, over all roles. Who listens starts earlier, waiting, so that the others' start counts. Without a clock
 /// in common: the receivers' own interval, first to last receipt; where replies flow, or the first receipt was not taken, that
 /// of those who send first.
-pub(crate) fn wall_ns(cast: &Cast, outcomes: &[Outcome], one_clock: bool) -> u64 {
+pub(crate) fn wall_ns(layout: &RoleLayout, outcomes: &[Outcome], one_clock: bool) -> u64 {
     let those = |listening: bool| {
-        let pairs = cast.roles.iter().zip(outcomes);
+        let pairs = layout.roles.iter().zip(outcomes);
         pairs.filter(move |(role, _)| (role.listeners > 0) == listening).map(|(_, o)| o)
     };
     if !one_clock {
@@ -22,7 +22,7 @@ pub(crate) fn wall_ns(cast: &Cast, outcomes: &[Outcome], one_clock: bool) -> u64
         let last = those(true).map(|o| o.end_ns).max();
         return match (first, last) {
             (Some(first), Some(last)) if last > first => last - first,
-            _ => sender_wall_ns(cast, outcomes),
+            _ => sender_wall_ns(layout, outcomes),
         };
     }
     let start = those(false).map(|o| o.start_ns).min().unwrap_or(0);
@@ -31,8 +31,8 @@ pub(crate) fn wall_ns(cast: &Cast, outcomes: &[Outcome], one_clock: bool) -> u64
 }
 
 /// The interval of those who send first, on their own clock.
-pub(crate) fn sender_wall_ns(cast: &Cast, outcomes: &[Outcome]) -> u64 {
-    let active = cast.roles.iter().zip(outcomes).filter(|(role, _)| role.listeners == 0);
+pub(crate) fn sender_wall_ns(layout: &RoleLayout, outcomes: &[Outcome]) -> u64 {
+    let active = layout.roles.iter().zip(outcomes).filter(|(role, _)| role.listeners == 0);
     let (start, end) = active.fold((u64::MAX, 0), |(start, end), (_, outcome)| {
         (start.min(outcome.start_ns), end.max(outcome.end_ns))
     });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crossway_sys::clock::monotonic_ns;
 
-use super::{Play, STEP_LIMIT, timed, unexpected, wall_ns};
+use super::{STEP_LIMIT, TrialRun, timed, unexpected, wall_ns};
 use crate::control::{Answer, Order, Outcome, Window};
 use crate::inputs::Workload;
 use crate::launcher::LaunchError;
@@ -37,11 +37,11 @@ pub(super) struct Measured {
     pub(super) discarded: u64,
 }
 
-impl Play<'_> {
+impl TrialRun<'_> {
     /// Runs windows until two agree or the limit is reached; returns the messages spent and the rate, messages per
     /// second.
     pub(super) fn warm_up(&mut self) -> Result<(u64, f64), LaunchError> {
-        self.troupe.phase("warming up");
+        self.group.phase("warming up");
         let inputs = self.setting.inputs;
         let limit_ns = inputs.warmup_ms * 1_000_000;
         if let Workload::Paced { period_us, burst_bytes } = inputs.workload {
@@ -128,7 +128,7 @@ impl Play<'_> {
             let window = self.measured_window(rate);
             self.prepare(&window)?;
             let outcomes = self.go(&window, rate)?;
-            let hosts = self.troupe.read_meters()?;
+            let hosts = self.group.read_meters()?;
             let wall_ns = self.wall_ns(&outcomes).max(1);
             if !by_rate || wall_ns >= least_ns || attempt == ATTEMPTS {
                 return Ok(Measured { window, outcomes, hosts, discarded });
@@ -140,18 +140,18 @@ impl Play<'_> {
     }
 
     fn wall_ns(&self, outcomes: &[Outcome]) -> u64 {
-        wall_ns(&self.cast, outcomes, self.troupe.one_clock())
+        wall_ns(&self.layout, outcomes, self.group.one_clock())
     }
 
     /// Both barriers' first half: every role is ready. The hosts' meters start here.
     fn prepare(&mut self, window: &Window) -> Result<(), LaunchError> {
         for role in self.all() {
-            self.troupe.order(role, &Order::Prepare { window: *window }, Vec::new())?;
+            self.group.order(role, &Order::Prepare { window: *window }, Vec::new())?;
         }
-        for (answer, _) in self.troupe.answers(&self.all(), STEP_LIMIT)? {
+        for (answer, _) in self.group.answers(&self.all(), STEP_LIMIT)? {
             let Answer::Ready = answer else { return Err(unexpected(&answer)) };
         }
-        self.troupe.start_meters(&self.host_ask(window))
+        self.group.start_meters(&self.host_ask(window))
     }
 
     /// What the host's meters read around a window: all there is around the one that counts.
@@ -178,17 +178,17 @@ impl Play<'_> {
             expected = Duration::from_secs_f64((window.messages as f64 / rate).min(1e6));
         }
         if window.measured {
-            self.troupe.phase("measuring");
+            self.group.phase("measuring");
         }
-        let listening = |role: &usize| self.cast.roles[*role].listeners > 0;
+        let listening = |role: &usize| self.layout.roles[*role].listeners > 0;
         let (waiting, active): (Vec<_>, Vec<_>) = self.all().into_iter().partition(listening);
-        let instants_ns = self.troupe.instants_ns(lead_ns);
+        let instants_ns = self.group.instants_ns(lead_ns);
         for role in waiting.into_iter().chain(active) {
             let at_ns = instants_ns[role];
-            self.troupe.order(role, &Order::Go { at_ns }, Vec::new())?;
+            self.group.order(role, &Order::Go { at_ns }, Vec::new())?;
         }
         let limit = STEP_LIMIT + expected * PATIENCE_FACTOR as u32;
-        let answers = self.troupe.answers(&self.all(), limit)?;
+        let answers = self.group.answers(&self.all(), limit)?;
         answers
             .into_iter()
             .map(|(answer, _)| match answer {

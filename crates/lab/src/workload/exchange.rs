@@ -7,26 +7,26 @@ use crossway_sys::clock::monotonic_ns;
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, Window};
 use crate::record::Span;
-use crate::stage::{Distribution, RoleError, Stage};
+use crate::role_context::{Distribution, RoleContext, RoleError};
 
 pub(super) fn ask<M: Mechanism>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     window: &Window,
 ) -> Result<Outcome, RoleError> {
-    if stage.in_place() {
-        ask_by::<M, InPlace>(stage, window)
+    if context.in_place() {
+        ask_by::<M, InPlace>(context, window)
     } else {
-        ask_by::<M, ByCopy>(stage, window)
+        ask_by::<M, ByCopy>(context, window)
     }
 }
 
 fn ask_by<M: Mechanism, P: Put>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     window: &Window,
 ) -> Result<Outcome, RoleError> {
-    let len = stage.receive_len();
-    let size = stage.source.size();
-    let Stage { channels, source, scratch, checkers, offers, spec, .. } = stage;
+    let len = context.receive_len();
+    let size = context.source.size();
+    let RoleContext { channels, source, scratch, checkers, offers, spec, .. } = context;
     channels.clear();
     let words = offers[0].words.clone();
     let mut set_up = Distribution::new();
@@ -58,24 +58,24 @@ fn ask_by<M: Mechanism, P: Put>(
 }
 
 pub(super) fn answer<M: Mechanism>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     window: &Window,
 ) -> Result<Outcome, RoleError> {
-    if stage.in_place() {
-        answer_by::<M, InPlace>(stage, window)
+    if context.in_place() {
+        answer_by::<M, InPlace>(context, window)
     } else {
-        answer_by::<M, ByCopy>(stage, window)
+        answer_by::<M, ByCopy>(context, window)
     }
 }
 
 fn answer_by<M: Mechanism, P: Put>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     window: &Window,
 ) -> Result<Outcome, RoleError> {
-    let len = stage.receive_len();
-    let size = stage.source.size();
-    let sees_close = stage.caps.detects_peer_death;
-    let Stage { channels, source, scratch, checkers, listeners, .. } = stage;
+    let len = context.receive_len();
+    let size = context.source.size();
+    let sees_close = context.caps.detects_peer_death;
+    let RoleContext { channels, source, scratch, checkers, listeners, .. } = context;
     channels.clear();
     let mut closed = Vec::with_capacity(window.messages as usize);
     let mut outcome = metered(|| {

@@ -15,32 +15,32 @@ use crate::control::{Outcome, Part, Window};
 use crate::inputs::Workload;
 use crate::meters::RoleMeter;
 use crate::payload::{Checker, Seen, Source, write_in_place};
-use crate::stage::{RoleError, Stage};
+use crate::role_context::{RoleContext, RoleError};
 
 /// Does this role's part of one window.
 pub(crate) fn run<M: Mechanism>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     window: &Window,
     at_ns: u64,
 ) -> Result<Outcome, RoleError> {
     use Part::{Client, Receiver, Sender, Server};
-    match (stage.task.inputs.workload, stage.task.part) {
-        (Workload::Throughput, Sender) => throughput::send(stage, window),
-        (Workload::Throughput, Receiver) => throughput::receive(stage, window),
-        (Workload::PingPong, Client) => ping_pong::ask(stage, window),
-        (Workload::PingPong, Server) => ping_pong::answer(stage, window),
+    match (context.task.inputs.workload, context.task.part) {
+        (Workload::Throughput, Sender) => throughput::send(context, window),
+        (Workload::Throughput, Receiver) => throughput::receive(context, window),
+        (Workload::PingPong, Client) => ping_pong::ask(context, window),
+        (Workload::PingPong, Server) => ping_pong::answer(context, window),
         (Workload::Paced { burst_bytes, period_us }, part) => {
-            let pace = paced::Pace::new(burst_bytes, period_us, stage.source.size(), at_ns);
+            let pace = paced::Pace::new(burst_bytes, period_us, context.source.size(), at_ns);
             match part {
-                Sender => paced::send(stage, window, &pace),
-                _ => paced::receive(stage, window, &pace),
+                Sender => paced::send(context, window, &pace),
+                _ => paced::receive(context, window, &pace),
             }
         }
-        (Workload::Exchange, Client) => exchange::ask(stage, window),
-        (Workload::Exchange, Server) => exchange::answer(stage, window),
-        (Workload::Pairs { .. } | Workload::FanOut { .. }, Sender) => shared::send(stage, at_ns),
-        (Workload::FanIn { .. }, Sender) => shared::send(stage, at_ns),
-        (_, Receiver) => shared::receive(stage),
+        (Workload::Exchange, Client) => exchange::ask(context, window),
+        (Workload::Exchange, Server) => exchange::answer(context, window),
+        (Workload::Pairs { .. } | Workload::FanOut { .. }, Sender) => shared::send(context, at_ns),
+        (Workload::FanIn { .. }, Sender) => shared::send(context, at_ns),
+        (_, Receiver) => shared::receive(context),
         (workload, part) => {
             Err(RoleError::Wrong(format!("{workload:?} has no part '{}'", part.name())))
         }

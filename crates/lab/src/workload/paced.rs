@@ -1,17 +1,22 @@
 //! Open loop: each burst is due at its instant, whatever happened before; latency counts from that instant, so a stall is
-//! charged to every message that it delayed.
+//! charged to every message that it delayed. How late the sender itself began each burst is a figure of its own: what the
+//! kernel's timer and scheduler cost is in the latency, but it is not the mechanism's.
 
-use crossway_mech::{Mechanism, Tx};
+use crossway_mech::{Mechanism, Tx, Wait};
 use crossway_sys::clock::{monotonic_ns, sleep_until_ns};
 
 use super::throughput::{acknowledge, end_lossy, receive_lossy};
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, PaceSeen, Window};
 use crate::record::Span;
-use crate::stage::{Distribution, RoleError, Stage};
+use crate::role_context::{Distribution, RoleContext, RoleError};
 
 /// A burst that begins so much after its instant is late, or after a tenth of the period if that is less.
 const LATE_NS: u64 = 1_000_000;
+
+/// A sender that spins for its mechanism owns a core: it sleeps until so long before a burst and spins the rest, so that no
+/// wake-up delays the burst.
+const SPIN_AHEAD_NS: u64 = 150_000;
 
 /// When what is due.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +39,19 @@ impl Pace {
         self.first_ns + burst * self.period_ns
     }
 
+    /// Waits for a burst's instant and returns the time at which it was over.
+    fn wait_for(&self, burst: u64, spin_ahead_ns: u64) -> u64 {
+        let instant = self.instant_ns(burst);
+        sleep_until_ns(instant.saturating_sub(spin_ahead_ns));
+        loop {
+            let now = monotonic_ns();
+            if now >= instant {
+                return now;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
     fn late_after_ns(&self) -> u64 {
         LATE_NS.min(self.period_ns / 10)
     }
@@ -45,62 +63,70 @@ pub(crate) fn messages_per_burst(burst_bytes: u64, size: u64) -> u64 {
 }
 
 pub(super) fn send<M: Mechanism>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     window: &Window,
     pace: &Pace,
 ) -> Result<Outcome, RoleError> {
-    let mut outcome = if stage.in_place() {
-        send_by::<M, InPlace>(stage, window, pace)?
+    let mut outcome = if context.in_place() {
+        send_by::<M, InPlace>(context, window, pace)?
     } else {
-        send_by::<M, ByCopy>(stage, window, pace)?
+        send_by::<M, ByCopy>(context, window, pace)?
     };
     outcome.sent = window.messages;
-    if stage.lossy() {
-        end_lossy(stage, window.number)?;
+    if context.lossy() {
+        end_lossy(context, window.number)?;
     }
     Ok(outcome)
 }
 
 fn send_by<M: Mechanism, P: Put>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     window: &Window,
     pace: &Pace,
 ) -> Result<Outcome, RoleError> {
-    let Stage { channels, source, scratch, .. } = stage;
+    let spin_ahead_ns = if owns_a_core(context) { SPIN_AHEAD_NS } else { 0 };
+    let RoleContext { channels, source, scratch, .. } = context;
     let (tx, _) = &mut channels[0];
     let bursts = window.messages.div_ceil(pace.messages_per_burst);
     let mut left = window.messages;
-    let mut seen = PaceSeen { bursts, late_bursts: 0, drift_ns: 0 };
+    let mut seen = PaceSeen { bursts, late_bursts: 0, drift_ns: 0, lateness: String::new() };
+    let mut lateness = Distribution::new();
     let mut outcome = metered(|| {
         for burst in 0..bursts {
             let instant = pace.instant_ns(burst);
-            sleep_until_ns(instant);
-            if monotonic_ns() > instant + pace.late_after_ns() {
-                seen.late_bursts += 1;
-            }
+            let late_ns = pace.wait_for(burst, spin_ahead_ns) - instant;
             for _ in 0..left.min(pace.messages_per_burst) {
                 P::put(tx, source, scratch)?;
             }
             left = left.saturating_sub(pace.messages_per_burst);
             tx.flush()?;
             seen.drift_ns = monotonic_ns() as i64 - instant as i64;
+            seen.late_bursts += u64::from(late_ns > pace.late_after_ns());
+            lateness.record(late_ns);
         }
         Ok(())
     })?;
     // The first act is the first burst, not the sleep before it.
     outcome.start_ns = outcome.start_ns.max(pace.first_ns);
+    seen.lateness = lateness.encode();
     outcome.pacing = Some(seen);
     Ok(outcome)
 }
 
+/// Whether the sender may spin: it does so for its mechanism already, and its peer runs elsewhere.
+fn owns_a_core<M: Mechanism>(context: &RoleContext<M>) -> bool {
+    let inputs = &context.task.inputs;
+    inputs.wait == Wait::Spin && matches!(inputs.cpus[..], [a, b] if a != b)
+}
+
 pub(super) fn receive<M: Mechanism>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     window: &Window,
     pace: &Pace,
 ) -> Result<Outcome, RoleError> {
-    let lossy = stage.lossy();
-    let len = stage.receive_len();
-    let Stage { channels, checkers, scratch, .. } = stage;
+    let lossy = context.lossy();
+    let len = context.receive_len();
+    let RoleContext { channels, checkers, scratch, .. } = context;
     let (tx, rx) = &mut channels[0];
     let checker = &mut checkers[0];
     let scratch = &mut scratch[..len];
@@ -130,7 +156,7 @@ pub(super) fn receive<M: Mechanism>(
     outcome.first_receipt_ns = first_ns;
     outcome.end_ns = last_ns;
     outcome.histograms.push((Span::OneWay, delays.encode()));
-    enter(&mut outcome, checkers, stage.source.size());
+    enter(&mut outcome, checkers, context.source.size());
     Ok(outcome)
 }
 

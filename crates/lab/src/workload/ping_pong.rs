@@ -1,34 +1,34 @@
-//! Request and reply of the same size; the round trip is timed by one clock read, which ends one and begins the next.
+//! Request and reply; the round trip is timed by one clock read, which ends one and begins the next.
 
 use crossway_mech::{Mechanism, Tx};
 
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, Window};
 use crate::record::Span;
-use crate::stage::{RoleError, Stage};
+use crate::role_context::{RoleContext, RoleError};
 
 pub(super) fn ask<M: Mechanism>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     window: &Window,
 ) -> Result<Outcome, RoleError> {
-    let mut outcome = if stage.in_place() {
-        ask_by::<M, InPlace>(stage, window)?
+    let mut outcome = if context.in_place() {
+        ask_by::<M, InPlace>(context, window)?
     } else {
-        ask_by::<M, ByCopy>(stage, window)?
+        ask_by::<M, ByCopy>(context, window)?
     };
     outcome.sent = window.messages;
-    enter(&mut outcome, &stage.checkers, stage.source.size());
-    let distribution = stage.samples.distribution(&stage.ticker, window.batch);
+    enter(&mut outcome, &context.checkers, context.received_bytes());
+    let distribution = context.samples.distribution(&context.ticker, window.batch);
     outcome.histograms.push((Span::RoundTrip, distribution.encode()));
     Ok(outcome)
 }
 
 fn ask_by<M: Mechanism, P: Put>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     window: &Window,
 ) -> Result<Outcome, RoleError> {
-    let len = stage.receive_len();
-    let Stage { channels, source, scratch, checkers, samples, ticker, .. } = stage;
+    let len = context.receive_len();
+    let RoleContext { channels, source, scratch, checkers, samples, ticker, .. } = context;
     let (tx, rx) = &mut channels[0];
     let checker = &mut checkers[0];
     let batch = u64::from(window.batch.max(1));
@@ -49,25 +49,25 @@ fn ask_by<M: Mechanism, P: Put>(
 }
 
 pub(super) fn answer<M: Mechanism>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     window: &Window,
 ) -> Result<Outcome, RoleError> {
-    let mut outcome = if stage.in_place() {
-        answer_by::<M, InPlace>(stage, window)?
+    let mut outcome = if context.in_place() {
+        answer_by::<M, InPlace>(context, window)?
     } else {
-        answer_by::<M, ByCopy>(stage, window)?
+        answer_by::<M, ByCopy>(context, window)?
     };
     outcome.sent = window.messages;
-    enter(&mut outcome, &stage.checkers, stage.source.size());
+    enter(&mut outcome, &context.checkers, context.received_bytes());
     Ok(outcome)
 }
 
 fn answer_by<M: Mechanism, P: Put>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     window: &Window,
 ) -> Result<Outcome, RoleError> {
-    let len = stage.receive_len();
-    let Stage { channels, source, scratch, checkers, .. } = stage;
+    let len = context.receive_len();
+    let RoleContext { channels, source, scratch, checkers, .. } = context;
     let (tx, rx) = &mut channels[0];
     let checker = &mut checkers[0];
     metered(|| {

@@ -13,28 +13,28 @@ use super::{ByCopy, InPlace, Put, enter, metered};
 use crate::control::Outcome;
 use crate::inputs::Workload;
 use crate::payload::{Checker, SENDER_SHIFT, Seen, sender_of};
-use crate::stage::{RoleError, Stage, sleeps};
+use crate::role_context::{RoleContext, RoleError, sleeps};
 
 /// Messages taken from one channel before the next gets its turn.
 const TURN: u32 = 16;
 
 /// Sends until the instant, to each channel in turn; then the end marks.
 pub(super) fn send<M: Mechanism>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     until_ns: u64,
 ) -> Result<Outcome, RoleError> {
-    if stage.in_place() {
-        send_by::<M, InPlace>(stage, until_ns)
+    if context.in_place() {
+        send_by::<M, InPlace>(context, until_ns)
     } else {
-        send_by::<M, ByCopy>(stage, until_ns)
+        send_by::<M, ByCopy>(context, until_ns)
     }
 }
 
 fn send_by<M: Mechanism, P: Put>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     until_ns: u64,
 ) -> Result<Outcome, RoleError> {
-    let Stage { channels, source, scratch, ticker, sequences, task, .. } = stage;
+    let RoleContext { channels, source, scratch, ticker, sequences, task, .. } = context;
     sequences.resize(channels.len(), u64::from(task.index) << SENDER_SHIFT);
     let mut sent = 0;
     let mut longest = 0;
@@ -71,16 +71,16 @@ fn ticks_until(ticker: &Ticker, until_ns: u64) -> u64 {
 }
 
 /// Receives until every sender's end mark has come.
-pub(super) fn receive<M: Mechanism>(stage: &mut Stage<M>) -> Result<Outcome, RoleError> {
-    let len = stage.receive_len();
-    let (fan_in, work_us) = match stage.task.inputs.workload {
+pub(super) fn receive<M: Mechanism>(context: &mut RoleContext<M>) -> Result<Outcome, RoleError> {
+    let len = context.receive_len();
+    let (fan_in, work_us) = match context.task.inputs.workload {
         Workload::FanIn { receiver_us, .. } => (true, receiver_us),
         _ => (false, 0),
     };
-    let work = Work { ticker: stage.ticker, ns: u64::from(work_us) * 1000 };
-    let size = stage.source.size();
-    let wait = stage.spec.wait;
-    let Stage { channels, checkers, scratch, .. } = stage;
+    let work = Work { ticker: context.ticker, ns: u64::from(work_us) * 1000 };
+    let size = context.source.size();
+    let wait = context.spec.wait;
+    let RoleContext { channels, checkers, scratch, .. } = context;
     let scratch = &mut scratch[..len];
     let mut outcome = metered(|| match &mut channels[..] {
         [(_, rx)] if fan_in => receive_mixed(rx, scratch, checkers, work),

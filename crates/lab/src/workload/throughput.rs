@@ -9,7 +9,7 @@ use crossway_sys::clock::{instant_at, monotonic_ns, sleep_until_ns};
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, Window};
 use crate::payload::{END_MARK, Seen};
-use crate::stage::{RoleError, Stage};
+use crate::role_context::{RoleContext, RoleError};
 
 /// Time between two end marks.
 const MARK_PERIOD_NS: u64 = 1_000_000;
@@ -17,26 +17,26 @@ const MARK_PERIOD_NS: u64 = 1_000_000;
 const MARK_LIMIT: u32 = 5_000;
 
 pub(super) fn send<M: Mechanism>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     window: &Window,
 ) -> Result<Outcome, RoleError> {
-    let mut outcome = if stage.in_place() {
-        send_by::<M, InPlace>(stage, window.messages)?
+    let mut outcome = if context.in_place() {
+        send_by::<M, InPlace>(context, window.messages)?
     } else {
-        send_by::<M, ByCopy>(stage, window.messages)?
+        send_by::<M, ByCopy>(context, window.messages)?
     };
     outcome.sent = window.messages;
-    if stage.lossy() {
-        end_lossy(stage, window.number)?;
+    if context.lossy() {
+        end_lossy(context, window.number)?;
     }
     Ok(outcome)
 }
 
 fn send_by<M: Mechanism, P: Put>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     messages: u64,
 ) -> Result<Outcome, RoleError> {
-    let Stage { channels, source, scratch, .. } = stage;
+    let RoleContext { channels, source, scratch, .. } = context;
     let (tx, _) = &mut channels[0];
     metered(|| {
         for _ in 0..messages {
@@ -47,12 +47,12 @@ fn send_by<M: Mechanism, P: Put>(
 }
 
 pub(super) fn receive<M: Mechanism>(
-    stage: &mut Stage<M>,
+    context: &mut RoleContext<M>,
     window: &Window,
 ) -> Result<Outcome, RoleError> {
-    let lossy = stage.lossy();
-    let len = stage.receive_len();
-    let Stage { channels, checkers, scratch, .. } = stage;
+    let lossy = context.lossy();
+    let len = context.receive_len();
+    let RoleContext { channels, checkers, scratch, .. } = context;
     let (tx, rx) = &mut channels[0];
     let scratch = &mut scratch[..len];
     let checker = &mut checkers[0];
@@ -79,7 +79,7 @@ pub(super) fn receive<M: Mechanism>(
     if lossy {
         outcome.end_ns = last_ns;
     }
-    enter(&mut outcome, checkers, stage.source.size());
+    enter(&mut outcome, checkers, context.source.size());
     Ok(outcome)
 }
 
@@ -123,8 +123,11 @@ pub(super) fn acknowledge<T: Tx>(tx: &mut T, window: u32) -> Result<(), RoleErro
 }
 
 /// Repeats the end mark until the receiver answers.
-pub(super) fn end_lossy<M: Mechanism>(stage: &mut Stage<M>, window: u32) -> Result<(), RoleError> {
-    let (tx, rx) = &mut stage.channels[0];
+pub(super) fn end_lossy<M: Mechanism>(
+    context: &mut RoleContext<M>,
+    window: u32,
+) -> Result<(), RoleError> {
+    let (tx, rx) = &mut context.channels[0];
     let mut answer = [0; 16];
     for _ in 0..MARK_LIMIT {
         let next_ns = monotonic_ns() + MARK_PERIOD_NS;

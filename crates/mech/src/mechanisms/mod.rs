@@ -6,6 +6,7 @@ pub mod cma;
 pub mod connection;
 pub mod datagram;
 pub mod fifo;
+pub mod linx;
 pub mod memfd;
 pub mod message_socket;
 pub mod mptcp;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crossway_sys::lease::{self, Resource};
 use crossway_sys::mqueue::{Limits, MessageQueue, largest_message_bytes};
 use crossway_sys::patience::Patience;
-use crossway_sys::peer_watch::{self, Event, PeerWatch};
+use crossway_sys::peer_watch::{self, PeerEvent, PeerWatch};
 use crossway_sys::{Errno, OsError};
 
 use super::queue_wait::wait_for;
@@ -62,7 +62,7 @@ impl MqTx {
         let queue = Arc::new(queue);
         let watched = queue.clone();
         let watch = PeerWatch::watch(lifeline, move |event| {
-            if event == Event::Ended {
+            if event == PeerEvent::Ended {
                 let mut sink = vec![0; max];
                 while matches!(watched.receive(&mut sink, Patience::Now), Ok(Some(_))) {}
             }
@@ -119,7 +119,7 @@ impl MqRx {
         let queue = Arc::new(queue);
         let noted = queue.clone();
         let watch = PeerWatch::watch(lifeline, move |event| {
-            if event == Event::Ended {
+            if event == PeerEvent::Ended {
                 // When the queue is full nobody sleeps on it.
                 let _ = noted.send(&[], NOTE, Patience::Now);
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crossway_sys::OsError;
 use crossway_sys::eventfd::EventFd;
-use crossway_sys::lifeline::{Lifeline, Woken};
+use crossway_sys::lifeline::{Lifeline, Wakeup};
 
 use crate::complete::Complete;
 use crate::ring::asymmetry::Fences;
@@ -56,7 +56,7 @@ impl Bell for EventBell {
     }
 
     fn sleep(&self, own_state: &AtomicU32, limit: Option<Duration>) -> Result<(), OsError> {
-        if self.lifeline.wait_readable(self.own.as_fd(), limit)? == Woken::Readable {
+        if self.lifeline.wait_readable(self.own.as_fd(), limit)? == Wakeup::Readable {
             self.drop_stale_ring(own_state)?;
             if self.either.is_none() {
                 // Nobody polls a sender's descriptor: the ring is heard.

@@ -8,7 +8,8 @@ use crossway_sys::fdpass;
 
 use super::message::{ExecRequest, Outcome};
 use super::record::{self, GuestFiles};
-use super::{GuestRecord, tunables};
+use super::registers::tunables;
+use super::{GuestRecord, GuestRegisters};
 use crate::NetError;
 
 /// In place of a request: end the guest.
@@ -35,7 +36,7 @@ pub fn exec_in_guest(name: &str, argv: &[String]) -> Result<GuestExit, NetError>
     let text = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
     let mut env: Vec<(String, String)> =
         std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect();
-    if record.legacy_state_only {
+    if record.registers == GuestRegisters::Hidden {
         env.extend(tunables().split_once('=').map(|(n, v)| (n.to_owned(), v.to_owned())));
     }
     let request = ExecRequest {

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 pub(crate) const PREAMBLE: &[u8; 16] = b"\x00crossway-guest\n";
 
 /// Longest payload; far below it are those that carry data.
-const PAYLOAD_AT_MOST: usize = 4 << 20;
+const MAX_PAYLOAD_BYTES: usize = 4 << 20;
 
 /// Bytes of data in one frame at most: what the line's own buffers hold, so that sessions take turns.
 pub(crate) const CHUNK: usize = 4096;
@@ -102,7 +102,7 @@ impl Frame {
         }
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| header[at + i]));
         let (session, length) = (word(2), word(6) as usize);
-        if length > PAYLOAD_AT_MOST {
+        if length > MAX_PAYLOAD_BYTES {
             return Err(broken(format!("a frame of {length} bytes")));
         }
         let lane = match header[1] {

@@ -2,16 +2,18 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufReader, Write};
+use std::io::{BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crossway_sys::boot;
 use crossway_sys::lifeline::Lifeline;
+use crossway_sys::xstate;
 
 use super::frame::{Frame, Lane, PREAMBLE};
 use super::message::{ExecRequest, GuestFacts, Interface, Outcome, Setup};
@@ -24,6 +26,13 @@ use crate::tool;
 const FACTS_VARIABLE: &str = "CROSSWAY_GUEST_FACTS";
 const FAILED_VARIABLE: &str = "CROSSWAY_GUEST_FAILED";
 
+/// Set in a program that checks its string functions.
+const CHECK_VARIABLE: &str = "CROSSWAY_GUEST_CHECK";
+/// What it prints if they tell the truth.
+const RIGHT: &str = "right";
+/// How long it may take; it takes milliseconds, but one whose string functions lie can run for ever.
+const CHECK_LIMIT: Duration = Duration::from_secs(20);
+
 /// Runs as the guest's first program; never returns to a caller that could go on. Its child serves the line; it itself takes
 /// in the children that others leave, and switches the machine off when the server ends.
 pub fn run_guest_init() -> String {
@@ -32,6 +41,12 @@ pub fn run_guest_init() -> String {
             Ok(()) => "the line was closed".to_owned(),
             Err(e) => format!("the line failed: {e}"),
         };
+    }
+    if std::env::var_os(CHECK_VARIABLE).is_some() {
+        let why = xstate::check_string_functions().err();
+        // Short enough for the pipe, so that nobody need read at the same time.
+        print!("{}", why.as_deref().unwrap_or(RIGHT));
+        std::process::exit(i32::from(why.is_some()));
     }
     if std::process::id() != 1 {
         return "guest-init is the first program of a guest, started by crossway guest".to_owned();
@@ -64,10 +79,48 @@ fn set_up() -> Result<GuestFacts, String> {
         }
     }
     attach(setup.interface.as_ref())?;
+    facts.string_functions = check_string_functions();
     let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
     let seconds = uptime.split(' ').next().and_then(|s| s.parse::<f64>().ok()).unwrap_or(0.0);
     facts.ready_after_ms = (seconds * 1000.0) as u64;
     Ok(facts)
+}
+
+/// Checks the string functions of a program that has nothing in its environment that would keep it off wide registers.
+fn check_string_functions() -> Option<String> {
+    let child = Command::new("/proc/self/exe")
+        .arg("guest-init")
+        .env_clear()
+        .env(CHECK_VARIABLE, "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(e) => return Some(format!("the check could not be started: {e}")),
+    };
+    let until = Instant::now() + CHECK_LIMIT;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Some(format!("the check did not end within {} s", CHECK_LIMIT.as_secs()));
+            }
+        }
+    };
+    let mut said = String::new();
+    if let Some(mut out) = child.stdout.take() {
+        let _ = out.read_to_string(&mut said);
+    }
+    match (status.code(), status.signal()) {
+        (Some(0), _) if said == RIGHT => None,
+        (_, Some(signal)) => Some(format!("the check was killed by signal {signal}")),
+        _ => Some(said),
+    }
 }
 
 fn load(modules: &Modules, name: &str) -> Result<(), String> {

@@ -17,13 +17,15 @@ use crossway_sys::confinement::{
 };
 use crossway_sys::fdpass;
 use crossway_sys::lifeline::Lifeline;
+use crossway_sys::xstate;
 
 use super::frame::{Frame, Lane, skip_to_preamble};
+use super::heartbeat::Heartbeat;
 use super::message::{Boot, Outcome};
-use super::pulse::Pulse;
 use super::record::{self, GuestFiles};
+use super::registers::tunables;
 use super::relay::{Place, Window, Wire, lock, pump, sink};
-use super::{GuestRecord, KERNEL, LINE_WORDS, SETUP_VARIABLE, tunables};
+use super::{GuestRecord, GuestRegisters, KERNEL, LINE_WORDS, SETUP_VARIABLE};
 use crate::registry::Process;
 use crate::{NetError, tool};
 
@@ -101,18 +103,18 @@ fn converse(
     say(&Boot::Ready(facts));
     let (wire, room) = Wire::bounded(File::from(OwnedFd::from(line)));
     let sessions = Sessions::default();
-    let pulse = Arc::new(Pulse::new());
-    let (watcher, line) = (Arc::clone(&pulse), wire.clone());
+    let heartbeat = Arc::new(Heartbeat::new());
+    let (watcher, line) = (Arc::clone(&heartbeat), wire.clone());
     std::thread::spawn(move || watcher.watch(kernel, &line));
     let ended = Arc::new(AtomicBool::new(false));
     serve_callers(listener, kernel, wire, Arc::clone(&sessions), Arc::clone(&ended));
     while let Ok(Some(frame)) = Frame::read(&mut reader) {
-        pulse.beat();
+        heartbeat.beat();
         deliver(&sessions, &room, frame);
     }
     ended.store(true, Ordering::Release);
     room.close();
-    let why = match pulse.verdict() {
+    let why = match heartbeat.verdict() {
         Some(verdict) => format!("guest '{name}' was ended: {verdict}"),
         None => {
             format!("guest '{name}' ended{}", files.console_end_after("; its console ends with: "))
@@ -177,14 +179,19 @@ fn start_kernel(
     line: OwnedFd,
 ) -> Result<Process, NetError> {
     let mut command = kernel_command(record, files)?;
-    let hide = record.legacy_state_only;
+    let hide = record.registers == GuestRegisters::Hidden;
+    let preload = record.registers.relay().map(xstate::relay).transpose()?;
     let writable = files.writable();
     let (tell, told) = channel();
     std::thread::spawn(move || {
         let child = give_children_a_process_namespace()
             .and_then(|()| {
-                let how =
-                    Confinement { writable: &writable, hide_extended_state: hide, channel: line };
+                let how = Confinement {
+                    writable: &writable,
+                    hide_extended_state: hide,
+                    preload,
+                    channel: line,
+                };
                 confine(&mut command, how)
             })
             .and_then(|()| {
@@ -233,7 +240,7 @@ fn kernel_command(record: &GuestRecord, files: &GuestFiles) -> Result<Command, N
             network.tap, network.mac, network.mtu_bytes
         ));
     }
-    if record.legacy_state_only {
+    if record.registers == GuestRegisters::Hidden {
         command.arg(tunables());
     }
     command

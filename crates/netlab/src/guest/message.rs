@@ -31,6 +31,9 @@ pub struct GuestFacts {
     pub modules: Vec<String>,
     /// Those that are not, with the reason.
     pub missing_modules: Vec<String>,
+    /// What went wrong in a program that runs the C library's string functions without an environment, which then use the widest
+    /// registers of the CPU; `None`: all answers were right.
+    pub string_functions: Option<String>,
     /// Milliseconds of the guest's own clock from its kernel's start to ready.
     pub ready_after_ms: u64,
 }

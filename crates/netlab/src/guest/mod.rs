@@ -5,14 +5,15 @@
 
 mod exec;
 mod frame;
+mod heartbeat;
 mod init;
 mod keeper;
 mod message;
 mod modules;
-mod part;
-mod pulse;
 mod record;
+mod registers;
 mod relay;
+mod subcommand;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -23,10 +24,10 @@ pub use exec::{GuestExit, exec_in_guest};
 pub use init::run_guest_init;
 pub use keeper::run_guest_keeper;
 pub use message::GuestFacts;
-pub use part::play_guest_part;
+pub(crate) use record::remove_abandoned;
 pub use record::{GuestPlace, GuestRecord};
-
-use crossway_sys::seccomp;
+pub use registers::GuestRegisters;
+pub use subcommand::run_guest_subcommand;
 
 use crate::network::Network;
 use crate::registry::Process;
@@ -45,12 +46,10 @@ const LINE_WORDS: &str = "ssl0=fd:3";
 const LINE: &str = "/dev/ttyS0";
 /// Names the setup file to the first program.
 const SETUP_VARIABLE: &str = "CROSSWAY_GUEST";
-/// What the kernel's buffer for extended CPU state holds (`FP_SIZE` of arch/x86/um in Linux 6.1: 2696 bytes). CPUs with tile
-/// registers have more, and then the kernel cannot write back what it read.
-const XSTATE_BYTES_AT_MOST: usize = 2696;
-/// Loaded in every guest: what is measured, and what a network inside a guest needs.
-const MODULES: [&str; 9] =
-    ["ipv6", "tipc", "sctp", "veth", "vxlan", "bridge", "sch_tbf", "sch_netem", "tun"];
+/// Loaded in every guest: what is measured, what that would ask for on demand (listening by SCTP takes hmac(md5)), and what a
+/// network inside a guest needs.
+const MODULES: [&str; 10] =
+    ["ipv6", "tipc", "hmac", "sctp", "veth", "vxlan", "bridge", "sch_tbf", "sch_netem", "tun"];
 
 /// What a guest should be.
 #[derive(Clone, Debug)]
@@ -119,6 +118,7 @@ impl Guest {
                     .to_owned(),
             });
         }
+        let registers = GuestRegisters::here();
         let record = GuestRecord {
             name: spec.name.clone(),
             memory_mib: spec.memory_mib,
@@ -132,7 +132,8 @@ impl Guest {
                 mtu_bytes: network.link.mtu_bytes,
             }),
             cpus: host.map(|(_, host)| host.cpus.clone()).unwrap_or_default(),
-            legacy_state_only: must_hide_extended_state(),
+            legacy_state_only: registers == GuestRegisters::Hidden,
+            registers,
             starter: Process::own(),
             keeper: None,
             facts: None,
@@ -272,29 +273,4 @@ pub fn guest_down(name: &str) -> Result<(), NetError> {
     }
     record::remove(name);
     Ok(())
-}
-
-/// Keeps the C library of programs in a guest off registers that its kernel does not save.
-fn tunables() -> String {
-    let off = [
-        "AVX",
-        "AVX2",
-        "AVX2_Usable",
-        "AVX512F",
-        "AVX512VL",
-        "AVX512BW",
-        "XSAVE",
-        "XSAVEC",
-        "ERMS",
-        "EVEX",
-        "AVX_Fast_Unaligned_Load",
-    ];
-    format!("GLIBC_TUNABLES=glibc.cpu.hwcaps={}", off.map(|word| format!("-{word}")).join(","))
-}
-
-/// Whether this CPU's extended state is larger than the guest's kernel can hold, so that it must not know of it. The
-/// variable walks that path on other machines, too.
-fn must_hide_extended_state() -> bool {
-    seccomp::extended_state_bytes() > XSTATE_BYTES_AT_MOST
-        || std::env::var_os("CROSSWAY_GUEST_LEGACY_STATE").is_some()
 }

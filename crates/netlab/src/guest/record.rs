@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::GuestFacts;
+use super::{GuestFacts, GuestRegisters};
 use crate::NetError;
 use crate::registry::{Claim, Process, RUN_DIR, Registry};
 
@@ -22,9 +22,11 @@ pub struct GuestRecord {
     pub network: Option<GuestPlace>,
     /// Logical CPUs on which its kernel runs; empty: anywhere.
     pub cpus: Vec<u32>,
-    /// Its kernel saves no CPU registers beyond SSE: programs inside must keep off AVX (this CPU has more state than the
-    /// kernel's buffer).
+    /// Its kernel keeps no registers beyond SSE: programs inside must keep off AVX.
     pub legacy_state_only: bool,
+    /// How the registers beyond SSE of its programs are kept.
+    #[serde(default)]
+    pub registers: GuestRegisters,
     /// The process that boots it.
     pub starter: Process,
     /// The process that keeps it, once started.
@@ -132,8 +134,9 @@ fn registry() -> Registry {
 /// Removes what guests whose keeper is gone have left; returns the others. The claim must be held.
 fn sweep() -> Result<Vec<GuestRecord>, NetError> {
     let mut there = Vec::new();
+    registry().remove_drafts();
     for name in registry().names() {
-        let Some(record) = registry().read::<GuestRecord>(&name)? else { continue };
+        let Some(record) = registry().read_if_known::<GuestRecord>(&name) else { continue };
         if record.is_held() {
             there.push(record);
         } else {
@@ -142,6 +145,11 @@ fn sweep() -> Result<Vec<GuestRecord>, NetError> {
         }
     }
     Ok(there)
+}
+
+/// Removes what guests whose keeper was killed have left.
+pub(crate) fn remove_abandoned() -> Result<(), NetError> {
+    list().map(drop)
 }
 
 /// The guests that are up.

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use crossway_sys::lifeline::{Lifeline, Woken};
+use crossway_sys::lifeline::{Lifeline, Wakeup};
 
 use super::frame::{CHUNK, Frame, LINE_PIECE, LINE_WINDOW, Lane};
 
@@ -158,15 +158,15 @@ fn next(
 ) -> Option<usize> {
     loop {
         match stop.wait_readable(fd, None) {
-            Ok(Woken::Nothing) => {}
+            Ok(Wakeup::Timeout) => {}
             // A hang-up without data reads as the end, which is what it is.
-            Ok(Woken::Readable) => match source.read(buffer) {
+            Ok(Wakeup::Readable) => match source.read(buffer) {
                 Ok(0) => return None,
                 Ok(count) => return Some(count),
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(_) => return None,
             },
-            Ok(Woken::PeerGone) | Err(_) => return None,
+            Ok(Wakeup::PeerClosed) | Err(_) => return None,
         }
     }
 }

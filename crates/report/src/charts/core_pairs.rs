@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crossway_lab::inputs::Placement;
 
-use super::{Axis, Chart, Kind, Matrix, Scale, View};
+use super::{Axis, Chart, ChartKind, Matrix, Scale, View};
 use crate::limits::Limits;
 use crate::ranking::Metric;
 use crate::summary::{Case, Summary, load_name};
@@ -79,7 +79,7 @@ pub(super) fn heat_map(summary: &Summary, limits: &Limits) -> Option<Chart> {
         reading: "Row: CPU of the client, column: CPU of the server; the bar tells the colours' meaning. Blocks along the diagonal are cores that \
                   share a cache, a die or a socket. An empty cell was not measured or cannot be (both ends spinning on one core)."
             .to_owned(),
-        kind: Kind::Heat,
+        kind: ChartKind::Heat,
         x: Axis::new("Server's CPU", Scale::Names, ""),
         y: Axis::new("Client's CPU", Scale::Names, "s"),
         views,

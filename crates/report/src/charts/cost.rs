@@ -1,6 +1,6 @@
 //! CPU beside every speed.
 
-use super::{Axis, Chart, Kind, Scale, Series, View, compact, lines_over_size, settings_with};
+use super::{Axis, Chart, ChartKind, Scale, Series, View, compact, lines_over_size, settings_with};
 use crate::ranking::Metric;
 use crate::summary::Summary;
 
@@ -32,8 +32,9 @@ pub(super) fn trade_off(summary: &Summary) -> Option<Chart> {
                         let (speed, cost) = (metric.of(c)?, cost.of(c)?);
                         let mut point = Series::of_contender(c.contender);
                         point.push(compact(cost.value * 1e-9), &speed, factor, c.degraded);
-                        point.xlo.push(compact(cost.low * 1e-9));
-                        point.xhi.push(compact(cost.high * 1e-9));
+                        let (low, high) = cost.bar();
+                        point.xlo.push(compact(low * 1e-9));
+                        point.xhi.push(compact(high * 1e-9));
                         Some(point)
                     })
                     .collect();
@@ -49,7 +50,7 @@ pub(super) fn trade_off(summary: &Summary) -> Option<Chart> {
                   together spend for one message or one round trip (horizontal). Further left is cheaper. A spinning mechanism \
                   buys its speed with CPU: its marker is hollow."
             .to_owned(),
-        kind: Kind::Scatter,
+        kind: ChartKind::Scatter,
         x: Axis::new("CPU time per message, both ends", Scale::Log, "s"),
         y: Axis::new("Median round trip", Scale::Log, "s"),
         views,
@@ -94,7 +95,7 @@ pub(super) fn cpu_per_message(summary: &Summary) -> Option<Chart> {
                   interrupts on behalf of a socket is charged to whoever was running, so network mechanisms may cost a little \
                   more than shown."
             .to_owned(),
-        kind: Kind::Lines,
+        kind: ChartKind::Lines,
         x: Axis::size(),
         y: Axis::new("CPU time per message", Scale::Log, "s"),
         views,

@@ -2,7 +2,7 @@
 
 use crossway_lab::record::Span;
 
-use super::{Axis, Chart, Kind, Scale, Series, View, compact};
+use super::{Axis, Chart, ChartKind, Scale, Series, View, compact};
 use crate::histograms::Histograms;
 use crate::summary::{LatencySummary, Summary, workload_name};
 use crate::units;
@@ -56,7 +56,7 @@ pub(super) fn percentiles(summary: &Summary, histograms: &Histograms) -> Option<
              climbs to the right has a tail. A percentile is drawn only where at least ten samples lie beyond it. {}",
             histograms.note()
         ),
-        kind: Kind::Lines,
+        kind: ChartKind::Lines,
         x: Axis::new("Percentile", Scale::Nines, "%"),
         y: Axis::new("Latency", Scale::Log, "s"),
         views,

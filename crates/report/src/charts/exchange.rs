@@ -2,7 +2,7 @@
 
 use crossway_lab::record::Span;
 
-use super::{Axis, Chart, Kind, Scale, Series, View};
+use super::{Axis, Chart, ChartKind, Scale, Series, View};
 use crate::summary::Summary;
 use crate::units;
 
@@ -44,7 +44,7 @@ pub(super) fn parts(summary: &Summary) -> Option<Chart> {
         reading: "Medians of connecting, of one request and its reply, and of closing until the peer has closed too, put end to \
                   end. Where set-up and tear-down outweigh the exchange, keeping the connection pays."
             .to_owned(),
-        kind: Kind::Bars,
+        kind: ChartKind::Bars,
         x: Axis::new("Time", Scale::Linear, "s"),
         y: Axis::new("", Scale::Names, ""),
         views,

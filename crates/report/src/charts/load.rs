@@ -1,6 +1,6 @@
 //! Load against idle, and who changes places.
 
-use super::{Axis, Chart, Kind, Scale, Series, View};
+use super::{Axis, Chart, ChartKind, Scale, Series, View};
 use crate::ranking::Metric;
 use crate::summary::{Summary, load_name};
 use crate::units;
@@ -85,8 +85,8 @@ pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
     }
     if !faster.is_empty() {
         findings.push(format!(
-            "Faster under load than idle: {}. That is the machine's power saving, not the mechanism: idle cores had to be woken \
-             or clocked up.",
+            "Faster under load than idle: {}. The records do not show why. It happens where idle cores must be woken or clocked up, \
+             and where something else ran during the idle trials: see what was found before the run.",
             list(faster.into_iter())
         ));
     }
@@ -99,10 +99,10 @@ pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
         title: "Load against idle".to_owned(),
         findings,
         reading: "Per mechanism the figure on an otherwise idle machine and with other work in the background. The further \
-                  apart the markers, the more the mechanism suffers. Where a figure gets better under load, idle cores had to \
-                  be woken or clocked up: look at the governor and the idle states before trusting the idle figure."
+                  apart the markers, the more the mechanism suffers. Where a figure gets better under load, look at the governor, \
+                  the idle states and what else ran before you trust the idle figure."
             .to_owned(),
-        kind: Kind::Dots,
+        kind: ChartKind::Dots,
         x: Axis::new("Median round trip", Scale::Log, "s"),
         y: Axis::new("", Scale::Names, ""),
         views,

@@ -29,7 +29,7 @@ const USUAL_SIZE: u64 = 64;
 /// How a chart is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum ChartKind {
     /// Lines with markers over a numeric axis.
     Lines,
     /// One point per contender, labelled.
@@ -140,8 +140,9 @@ impl Series {
             self.degraded.push(self.y.len());
         }
         self.y.push(compact(figure.value * factor));
-        self.lo.push(compact(figure.low * factor));
-        self.hi.push(compact(figure.high * factor));
+        let (low, high) = figure.bar();
+        self.lo.push(compact(low * factor));
+        self.hi.push(compact(high * factor));
         self.n.push(figure.n);
     }
 }
@@ -201,8 +202,9 @@ impl Matrix {
 
     fn set(&mut self, row: usize, column: usize, figure: &Estimate, factor: f64) {
         self.z[row][column] = Some(compact(figure.value * factor));
-        self.lo[row][column] = Some(compact(figure.low * factor));
-        self.hi[row][column] = Some(compact(figure.high * factor));
+        let (low, high) = figure.bar();
+        self.lo[row][column] = Some(compact(low * factor));
+        self.hi[row][column] = Some(compact(high * factor));
         self.n[row][column] = figure.n;
     }
 }
@@ -267,7 +269,7 @@ pub struct Chart {
     #[serde(skip)]
     pub reading: String,
     /// How it is drawn.
-    pub kind: Kind,
+    pub kind: ChartKind,
     /// Horizontal axis.
     pub x: Axis,
     /// Vertical axis; for rows of contenders, the names.

@@ -3,7 +3,7 @@
 use crossway_lab::inputs::Workload;
 use crossway_lab::record::Span;
 
-use super::{Axis, Chart, Kind, Scale, Series, View, compact};
+use super::{Axis, Chart, ChartKind, Scale, Series, View, compact};
 use crate::estimate::Estimate;
 use crate::summary::{Case, Summary};
 
@@ -20,6 +20,13 @@ fn rate(workload: Workload, size: u64) -> Option<f64> {
 /// The CPU share of the busiest kind of role.
 fn busiest(case: &Case) -> Option<Estimate> {
     case.role_shares.iter().map(|r| r.share).max_by(|a, b| a.value.total_cmp(&b.value))
+}
+
+/// Whether the series have points at more than one rate.
+fn several_rates(series: &[Series]) -> bool {
+    let mut rates = series.iter().flat_map(|s| &s.x);
+    let first = rates.next();
+    rates.any(|rate| Some(rate) != first)
 }
 
 pub(super) fn by_rate(summary: &Summary) -> Option<Chart> {
@@ -64,6 +71,10 @@ pub(super) fn by_rate(summary: &Summary) -> Option<Chart> {
                         line.push(compact(rate), &value, factor, case.degraded);
                     }
                 }
+                // One rate is a table, not a chart.
+                if !several_rates(&series) {
+                    continue;
+                }
                 views.extend(View::of_size(summary, (name, &axis), (size, setting), series));
             }
         }
@@ -76,7 +87,7 @@ pub(super) fn by_rate(summary: &Summary) -> Option<Chart> {
                   stall is seen by every message behind it. At low rates both ends sleep between messages, and what is measured \
                   is mostly how long the machine takes to wake."
             .to_owned(),
-        kind: Kind::Lines,
+        kind: ChartKind::Lines,
         x: Axis::new("Messages per second", Scale::Log, "msg/s"),
         y: Axis::new("Latency from the intended instant", Scale::Log, "s"),
         views,

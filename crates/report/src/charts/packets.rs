@@ -2,7 +2,7 @@
 
 use crossway_lab::inputs::Workload;
 
-use super::{Axis, Chart, Kind, Scale, View, lines_over_size, settings_with};
+use super::{Axis, Chart, ChartKind, Scale, View, lines_over_size, settings_with};
 use crate::summary::{Case, Packets, Summary};
 
 pub(super) fn per_message(summary: &Summary) -> Option<Chart> {
@@ -37,7 +37,7 @@ pub(super) fn per_message(summary: &Summary) -> Option<Chart> {
                   several messages into a packet; above one, it cuts them up or adds acknowledgements. On the loopback interface \
                   every packet is both sent and received, and acknowledgements count as well."
             .to_owned(),
-        kind: Kind::Lines,
+        kind: ChartKind::Lines,
         x: Axis::size(),
         y: Axis::new("Packets per message", Scale::Log, ""),
         views,

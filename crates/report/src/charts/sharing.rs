@@ -2,7 +2,7 @@
 
 use crossway_lab::inputs::Workload;
 
-use super::{Axis, Chart, Kind, Scale, Series, View};
+use super::{Axis, Chart, ChartKind, Scale, Series, View};
 use crate::estimate::Estimate;
 use crate::summary::{Case, Summary};
 use crate::units;
@@ -79,7 +79,7 @@ pub(super) fn scaling(summary: &Summary) -> Option<Chart> {
         reading: "Messages of all roles together by the number of roles. A level line shares one bottleneck; a falling one loses \
                   to contention. With more roles than cores the scheduler is measured too."
             .to_owned(),
-        kind: Kind::Lines,
+        kind: ChartKind::Lines,
         x: Axis::new("Roles", Scale::Linear, ""),
         y: messages,
         views,
@@ -108,7 +108,7 @@ pub(super) fn fairness(summary: &Summary) -> Option<Chart> {
         reading: "Jain's index is 1 when every role had the same share and one over their number when one had everything. The \
                   longest wait is the worst of any role in any trial. Wake-ups in vain are the times a sender went to sleep beyond once per                   message that it sent: at least so often it was woken and found no room."
             .to_owned(),
-        kind: Kind::Lines,
+        kind: ChartKind::Lines,
         x: Axis::new("Roles", Scale::Linear, ""),
         y: jain,
         views: all,

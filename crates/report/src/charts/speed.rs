@@ -1,6 +1,6 @@
 //! Round trip and throughput against message size.
 
-use super::{Axis, Chart, Kind, Level, Scale, View, lines_over_size, settings_with};
+use super::{Axis, Chart, ChartKind, Level, Scale, View, lines_over_size, settings_with};
 use crate::limits::Limits;
 use crate::ranking::Metric;
 use crate::summary::Summary;
@@ -38,7 +38,7 @@ pub(super) fn round_trip(summary: &Summary, limits: &Limits) -> Option<Chart> {
                   median over trials, the bar through it the 95 % interval. Both axes are logarithmic: equal steps are equal \
                   factors. A round trip is shown as measured, never halved."
             .to_owned(),
-        kind: Kind::Lines,
+        kind: ChartKind::Lines,
         x: Axis::size(),
         y: Axis::new("Round trip", Scale::Log, "s"),
         views,
@@ -84,7 +84,7 @@ pub(super) fn throughput(summary: &Summary, limits: &Limits) -> Option<Chart> {
                   Higher is better. Markers are medians over trials with 95 % intervals. Small messages are bound by the cost \
                   per message, large ones by the cost per byte: where a line bends, the one takes over from the other."
             .to_owned(),
-        kind: Kind::Lines,
+        kind: ChartKind::Lines,
         x: Axis::size(),
         y: Axis::new("Payload bytes per second", Scale::Log, "B/s"),
         views,

@@ -2,7 +2,7 @@
 
 use crossway_lab::inputs::Workload;
 
-use super::{Axis, Chart, Kind, Matrix, Scale, View};
+use super::{Axis, Chart, ChartKind, Matrix, Scale, View};
 use crate::summary::Summary;
 use crate::units;
 
@@ -46,7 +46,7 @@ pub(super) fn heat_map(summary: &Summary) -> Option<Chart> {
         reading: "Throughput by message length (rows) and the socket buffer asked for (columns); the bar tells the colours' meaning. The kernel \
                   doubles what is asked and keeps it within its own limits. Knees are listed under steps and knees, with the value read back."
             .to_owned(),
-        kind: Kind::Heat,
+        kind: ChartKind::Heat,
         x: Axis::new("Socket buffer asked for", Scale::Names, ""),
         y: Axis::new("Message length", Scale::Names, "B/s"),
         views,

@@ -1,6 +1,6 @@
 //! Hosts and wires: packets over time, packets one way against the other, loads of the hosts.
 
-use super::{Axis, Chart, Kind, Scale, Series, View, compact, lines_over_size, settings_with};
+use super::{Axis, Chart, ChartKind, Scale, Series, View, compact, lines_over_size, settings_with};
 use crate::estimate::Estimate;
 use crate::summary::{Case, Summary, workload_name};
 use crate::units;
@@ -48,7 +48,7 @@ pub(super) fn over_time(summary: &Summary) -> Option<Chart> {
                   measured part and ends a little after it. A protocol that puts several small messages into a packet runs lower than \
                   one that does not; what the receiver sends are acknowledgements or replies."
             .to_owned(),
-        kind: Kind::Lines,
+        kind: ChartKind::Lines,
         x: Axis::new("Time", Scale::Linear, "s"),
         y: Axis::new("Packets per second", Scale::Linear, "/s"),
         views,
@@ -102,7 +102,7 @@ pub(super) fn hosts(summary: &Summary) -> Option<Chart> {
         reading: "Forward is the way of the messages or requests. Packets back are acknowledgements, and of round trips the replies. A host's load is \
                   the busy share of its CPUs with interrupts; on a host that is not the trial's alone, strangers are in it."
             .to_owned(),
-        kind: Kind::Lines,
+        kind: ChartKind::Lines,
         x: Axis::size(),
         y: Axis::new("Messages per packet", Scale::Linear, ""),
         views,

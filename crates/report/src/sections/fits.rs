@@ -56,6 +56,7 @@ pub(super) fn fits(run: &Run) -> Option<Section> {
                     .to_vec(),
                 rows: Vec::new(),
                 sortable: true,
+                notes: Vec::new(),
             });
         }
         let with = |quantity: Quantity, value: f64, low: f64, high: f64| Cell {

@@ -3,11 +3,12 @@
 use crossway_lab::limits::{Limits as Measured, Spread, WakeKind};
 use crossway_lab::record::Span;
 
+use crate::estimate::Estimate;
 use crate::limits::estimate;
 use crate::ranking::Metric;
 use crate::run::Run;
 use crate::section::Section;
-use crate::sheet::{Cell, Row, Sheet};
+use crate::sheet::{Cell, Row, Sheet, interval_note};
 use crate::summary::Case;
 use crate::units::{self, Quantity, three_digits};
 
@@ -22,9 +23,11 @@ pub(super) fn limits(run: &Run) -> Option<Section> {
         id: "limits",
         title: "Physical limits",
         paragraphs: vec![
-            "What no mechanism on this machine can beat, measured with nothing in the way, and every figure beside the limit that \
-             binds it. A ratio near 1 leaves nothing to gain; a large one is the price of what the mechanism does besides moving \
-             the message. Small ranges hold the middle 80 % of the samples."
+            "What bare loops do on this machine with nothing in the way, and every figure beside the limit that binds it: two threads \
+             on the same CPUs that wake each other, two cores that write in turn, one or two copies. The readings beside figures were \
+             taken between the trials, the others before the run. A ratio near 1 leaves nothing to gain; a large one is the price of \
+             what the mechanism does besides moving the message. A figure beyond its limit is marked: doubt it, or look for what the \
+             mechanism avoids that the limit counts. Small ranges of the other tables hold the middle 80 % of the samples."
                 .to_owned(),
         ],
         tables,
@@ -63,10 +66,11 @@ fn beside(run: &Run) -> Option<Sheet> {
                 Some((figure, (name, limit))) => {
                     known = true;
                     cells.push(Cell::figure(Quantity::Duration, Some(figure)));
-                    cells.push(Cell::text(format!("{name}, {}", Quantity::Duration.show(limit))));
+                    cells.push(bound(name, Quantity::Duration, &limit));
                     cells.push(Cell {
-                        text: format!("{} ×", three_digits(figure.value / limit)),
-                        sort: Some(figure.value / limit),
+                        text: format!("{} ×", three_digits(figure.value / limit.value)),
+                        sort: Some(figure.value / limit.value),
+                        note: mark(figure.has_interval() && figure.high < limit.low),
                         ..Cell::default()
                     });
                 }
@@ -74,16 +78,17 @@ fn beside(run: &Run) -> Option<Sheet> {
             }
             let carried = case(large, Metric::ByteRate).and_then(|c| {
                 let figure = Metric::ByteRate.of(c)?;
-                Some((figure, run.limits.throughput_limit(contender, c.size_bytes)?))
+                Some((figure, run.limits.throughput_limit(contender, c)?))
             });
             match carried {
                 Some((figure, (name, limit))) => {
                     known = true;
                     cells.push(Cell::figure(Quantity::ByteRate, Some(figure)));
-                    cells.push(Cell::text(format!("{name}, {}", Quantity::ByteRate.show(limit))));
+                    cells.push(bound(name, Quantity::ByteRate, &limit));
                     cells.push(Cell {
-                        text: Quantity::Share.show(figure.value / limit),
-                        sort: Some(figure.value / limit),
+                        text: Quantity::Share.show(figure.value / limit.value),
+                        sort: Some(figure.value / limit.value),
+                        note: mark(figure.has_interval() && figure.low > limit.high),
                         ..Cell::default()
                     });
                 }
@@ -106,7 +111,19 @@ fn beside(run: &Run) -> Option<Sheet> {
         ],
         rows,
         sortable: true,
+        notes: Vec::new(),
     })
+}
+
+/// A limit with what it was between the trials.
+fn bound(name: &str, quantity: Quantity, limit: &Estimate) -> Cell {
+    let text = format!("{name}, {}", quantity.show(limit.value));
+    let note = limit.has_interval().then(|| interval_note(quantity, limit));
+    Cell { note, ..Cell::text(text) }
+}
+
+fn mark(beyond: bool) -> Option<String> {
+    beyond.then(|| "beyond its limit".to_owned())
 }
 
 fn measured(limits: &Measured) -> Vec<Sheet> {
@@ -146,6 +163,7 @@ fn measured(limits: &Measured) -> Vec<Sheet> {
         heads: ["Limit", "Median"].map(str::to_owned).to_vec(),
         rows,
         sortable: false,
+        notes: Vec::new(),
     }];
     let mut copies: Vec<Row> = limits
         .memcpy
@@ -186,6 +204,30 @@ fn measured(limits: &Measured) -> Vec<Sheet> {
             heads: ["Limit", "Size", "Median"].map(str::to_owned).to_vec(),
             rows: copies,
             sortable: true,
+            notes: Vec::new(),
+        });
+    }
+    if !limits.control.is_empty() {
+        sheets.push(Sheet {
+            title: "Making, asking after and removing objects".to_owned(),
+            heads: ["Object", "Operation", "Threads", "Per second, all threads"]
+                .map(str::to_owned)
+                .to_vec(),
+            rows: limits
+                .control
+                .iter()
+                .map(|c| Row {
+                    class: None,
+                    cells: vec![
+                        Cell::text(&c.object),
+                        Cell::text(&c.operation),
+                        Cell::text(c.threads.to_string()),
+                        Cell::figure(Quantity::Number, Some(estimate(&c.per_s))),
+                    ],
+                })
+                .collect(),
+            sortable: true,
+            notes: Vec::new(),
         });
     }
     if !limits.gaps.is_empty() {

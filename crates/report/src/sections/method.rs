@@ -59,6 +59,7 @@ pub(super) fn method(run: &Run) -> Section {
             heads: ["Warning", "Carried by"].map(str::to_owned).to_vec(),
             rows: warning_rows,
             sortable: false,
+            notes: Vec::new(),
         });
     }
     let mut nulls: BTreeMap<(&str, &str), usize> = BTreeMap::new();
@@ -80,6 +81,7 @@ pub(super) fn method(run: &Run) -> Section {
                 })
                 .collect(),
             sortable: false,
+            notes: Vec::new(),
         });
     }
     Section { id: "method", title: "Method", paragraphs, tables, ..Section::default() }

@@ -1,6 +1,7 @@
 //! The page's sections of words and tables: fits, machine, what was asked, what did not run, method.
 
 mod asked;
+mod faults;
 mod fits;
 mod limits;
 mod method;
@@ -9,13 +10,17 @@ mod troubles;
 use crate::run::Run;
 use crate::section::Section;
 use crate::steps::{self, Shapes};
+use crate::studies;
 
+pub(crate) use faults::lines as fault_lines;
 pub use troubles::status_name;
 
 /// All for which there is something to say, in the order of the page.
 pub fn all(run: &Run, shapes: &Shapes) -> Vec<Section> {
     [
         steps::section(run, shapes),
+        studies::enea::section(run, shapes),
+        faults::faults(run),
         limits::limits(run),
         fits::fits(run),
         troubles::troubles(run),

@@ -1,10 +1,13 @@
 //! What did not run, or not well, and why.
 
+use std::collections::BTreeSet;
+
 use crossway_lab::record::Status;
 
 use crate::run::Run;
 use crate::section::Section;
 use crate::sheet::{Cell, Row, Sheet};
+use crate::summary::Trouble;
 
 pub(super) fn troubles(run: &Run) -> Option<Section> {
     let mut tables = Vec::new();
@@ -13,38 +16,16 @@ pub(super) fn troubles(run: &Run) -> Option<Section> {
         (Status::Degraded, "Degraded: kept, not averaged in where others are clean"),
         (Status::Skipped, "Skipped"),
     ] {
-        let rows: Vec<Row> = run
-            .summary
-            .troubles
-            .iter()
-            .filter(|t| t.status == status)
-            .map(|t| Row {
-                class: None,
-                cells: vec![
-                    Cell::text(&t.mechanism),
-                    Cell::text(&t.reason),
-                    Cell::text(t.remedy.as_deref().unwrap_or("–")),
-                    Cell {
-                        text: t.cases.to_string(),
-                        sort: Some(t.cases as f64),
-                        ..Cell::default()
-                    },
-                    Cell {
-                        text: t.trials.to_string(),
-                        sort: Some(t.trials as f64),
-                        ..Cell::default()
-                    },
-                ],
-            })
-            .collect();
+        let rows = by_reason(&run.summary.troubles, status);
         if !rows.is_empty() {
             tables.push(Sheet {
                 title: title.to_owned(),
-                heads: ["Mechanism", "Why", "Remedy", "Cases", "Trials"]
+                heads: ["Why", "Remedy", "Mechanisms", "Cases", "Trials"]
                     .map(str::to_owned)
                     .to_vec(),
                 rows,
                 sortable: false,
+                notes: Vec::new(),
             });
         }
     }
@@ -52,13 +33,73 @@ pub(super) fn troubles(run: &Run) -> Option<Section> {
         id: "troubles",
         title: "Skipped, failed, degraded",
         paragraphs: vec![
-            "A figure that is missing has a reason. `crossway doctor` checks the same things on this machine and prints the line \
-             that mends each."
-                .replace('`', ""),
+            "A figure that is missing has a reason. `crossway doctor` checks the same things on this machine and prints what each \
+             needs."
+                .to_owned(),
         ],
         tables,
         ..Section::default()
     })
+}
+
+/// One row per reason, the most frequent first. Reasons that differ in their numbers only are one; the first of them is shown.
+fn by_reason(troubles: &[Trouble], status: Status) -> Vec<Row> {
+    struct Group<'a> {
+        first: &'a Trouble,
+        several: bool,
+        mechanisms: Vec<&'a str>,
+        cases: BTreeSet<&'a str>,
+        trials: usize,
+    }
+    let without_numbers = |text: &str| {
+        let mut out = text.replace(|c: char| c.is_ascii_digit() || ".,".contains(c), "#");
+        while out.contains("##") {
+            out = out.replace("##", "#");
+        }
+        out
+    };
+    let mut groups: Vec<(String, Group<'_>)> = Vec::new();
+    for trouble in troubles.iter().filter(|t| t.status == status) {
+        let key = without_numbers(&trouble.reason);
+        let at = groups.iter().position(|(of, _)| *of == key).unwrap_or_else(|| {
+            let first = trouble;
+            groups.push((
+                key,
+                Group {
+                    first,
+                    several: false,
+                    mechanisms: Vec::new(),
+                    cases: BTreeSet::new(),
+                    trials: 0,
+                },
+            ));
+            groups.len() - 1
+        });
+        let group = &mut groups[at].1;
+        group.several |= trouble.reason != group.first.reason;
+        if !group.mechanisms.contains(&trouble.mechanism.as_str()) {
+            group.mechanisms.push(&trouble.mechanism);
+        }
+        group.cases.extend(trouble.cases.iter().map(String::as_str));
+        group.trials += trouble.trials;
+    }
+    groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.trials));
+    let number = |n: usize| Cell { text: n.to_string(), sort: Some(n as f64), ..Cell::default() };
+    let row = |(_, group): (String, Group<'_>)| Row {
+        class: None,
+        cells: vec![
+            Cell {
+                text: group.first.reason.clone(),
+                note: group.several.then(|| "for example".to_owned()),
+                ..Cell::default()
+            },
+            Cell::text(group.first.remedy.as_deref().unwrap_or("–")),
+            Cell::text(group.mechanisms.join(", ")),
+            number(group.cases.len()),
+            number(group.trials),
+        ],
+    };
+    groups.into_iter().map(row).collect()
 }
 
 /// A status in a word.

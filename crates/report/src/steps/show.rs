@@ -58,6 +58,7 @@ pub fn sheet(summary: &Summary, shapes: &Shapes) -> Sheet {
             .to_vec(),
         rows,
         sortable: true,
+        notes: Vec::new(),
     }
 }
 

@@ -99,13 +99,14 @@ fn cost_model(evidence: &Evidence<'_>) -> Finding {
         let scatters = Estimate::of(&here).is_some_and(|e| e.low <= line && line <= e.high);
         calls.push(match (fit.worst_relative_residual < 0.25, scatters) {
             (true, _) => Call::Holds,
-            (false, true) => Call::Open,
+            (false, true) => Call::Open(None),
             (false, false) => Call::Fails,
         });
         worst = worst.max(fit.worst_relative_residual);
     }
     let call = all(calls);
-    let noise = if call == Call::Open { ", but its trials scatter across it" } else { "" };
+    let noise =
+        if matches!(call, Call::Open(_)) { ", but its trials scatter across it" } else { "" };
     let why = format!(
         "the size farthest from its line lies {} % off{noise}",
         three_digits(worst * 100.0)
@@ -198,7 +199,7 @@ fn buffers(evidence: &Evidence<'_>) -> Finding {
         } else if here < 0.9 * plateau.low {
             Call::Fails
         } else {
-            Call::Open
+            Call::Open(None)
         };
         calls.push(all([above(&jump, 1.1), reaches]));
         told.push(format!(
@@ -275,22 +276,22 @@ fn exchange_between(evidence: &Evidence<'_>) -> Finding {
     } else if twice.iter().all(|c| *c == Call::Fails) {
         Call::Fails
     } else {
-        Call::Open
+        Call::Open(None)
     };
     let (first, last) = (&by_size[0], &by_size[by_size.len() - 1]);
     let falls = if !enough(&first.1.ratio) {
-        Call::Open
+        Call::Open(None)
     } else if first.1.ratio.low > last.1.ratio.high {
         Call::Holds
     } else if first.1.ratio.high < last.1.ratio.low {
         Call::Fails
     } else {
-        Call::Open
+        Call::Open(None)
     };
     let word = |call: Call| match call {
         Call::Holds => "yes",
         Call::Fails => "no",
-        Call::Open => "the trials do not tell",
+        Call::Open(_) => "the trials do not tell",
     };
     let why = format!(
         "at least 15 % wider: {}; at best twice: {}; lead larger for smaller messages: {}",
@@ -331,22 +332,22 @@ fn packets_per_exchange(evidence: &Evidence<'_>) -> Finding {
     ];
     // Strangers' packets (link supervision, neighbour discovery) are counted along: a tenth of a packet is given.
     let tcp = if !enough(&c.tcp) {
-        Call::Open
+        Call::Open(None)
     } else if c.tcp.low >= 6.9 {
         Call::Holds
     } else if c.tcp.high < 6.9 {
         Call::Fails
     } else {
-        Call::Open
+        Call::Open(None)
     };
     let tipc = if !enough(&c.tipc) {
-        Call::Open
+        Call::Open(None)
     } else if c.tipc.high <= 4.5 {
         Call::Holds
     } else if c.tipc.low > 4.5 {
         Call::Fails
     } else {
-        Call::Open
+        Call::Open(None)
     };
     let why = format!(
         "TCP takes {} packets, TIPC {}, the two that carry the messages among them",

@@ -13,6 +13,8 @@ const TIPC: [&str; 2] = ["tipc-kernel-stream", "tipc-node-stream"];
 const TCP: &str = "tcp";
 /// "Equal": a ratio within this factor either way, which is what two curves that lie on each other in a printed figure allow.
 const EQUAL_FACTOR: f64 = 1.25;
+/// More trials than this nobody takes of a case.
+const TRIALS_AT_MOST: f64 = 2000.0;
 /// A difference below this is none.
 const NEGLIGIBLE_FACTOR: f64 = 1.05;
 
@@ -52,8 +54,32 @@ pub(super) enum Call {
     Holds,
     /// It does not.
     Fails,
-    /// The trials do not tell.
-    Open,
+    /// The trials do not decide it. So many trials a case would, by how fast intervals get narrower; null where that cannot be said.
+    Open(Option<u32>),
+}
+
+impl Call {
+    /// Left open by an interval that holds one of `bounds`, the edges of the claim. An interval gets narrower with the square root of the
+    /// trials, so what decides is how far the median lies from the nearest bound that the interval reaches.
+    pub(super) fn open(figure: &Estimate, bounds: &[f64]) -> Call {
+        if !enough(figure) {
+            return Call::Open(Some(TRIALS_AT_LEAST as u32));
+        }
+        let needed =
+            bounds.iter().filter(|b| figure.low <= **b && **b <= figure.high).map(|bound| {
+                let reach = if *bound < figure.value {
+                    figure.value - figure.low
+                } else {
+                    figure.high - figure.value
+                };
+                let distance = (figure.value - bound).abs();
+                figure.n as f64 * (reach / distance).powi(2)
+            });
+        let needed = needed.fold(0.0f64, f64::max);
+        // One more than there are at the least, and beyond thousands "more trials" is no advice.
+        let decides = (1.0..=TRIALS_AT_MOST).contains(&needed);
+        Call::Open(decides.then(|| (needed.ceil() as u32).max(figure.n as u32 + 1)))
+    }
 }
 
 impl<'a> Evidence<'a> {
@@ -112,8 +138,7 @@ impl<'a> Evidence<'a> {
                 trouble.reason,
                 trouble.remedy.as_ref().map_or(String::new(), |r| format!(" (remedy: {r})"))
             ),
-            None => format!("this run has no {what}; `crossway measure {plan}` takes them")
-                .replace('`', ""),
+            None => format!("this run has no {what}; `crossway measure {plan}` takes them"),
         }
     }
 }
@@ -151,17 +176,23 @@ impl<'a> Pair<'a> {
 }
 
 fn compared(tcp: &[f64], tipc: &[f64]) -> Option<Compared> {
-    let interval = ratio_interval(tipc, tcp, 0.95)?;
-    Some(Compared {
-        tcp: Estimate::of(tcp)?,
-        tipc: Estimate::of(tipc)?,
-        ratio: Estimate {
-            value: median(tipc)? / median(tcp)?,
-            low: interval.low,
-            high: interval.high,
-            n: tcp.len().min(tipc.len()),
-        },
+    Some(Compared { tcp: Estimate::of(tcp)?, tipc: Estimate::of(tipc)?, ratio: ratio(tipc, tcp)? })
+}
+
+/// The ratio of two medians with its interval.
+pub(super) fn ratio(over: &[f64], under: &[f64]) -> Option<Estimate> {
+    let interval = ratio_interval(over, under, 0.95)?;
+    Some(Estimate {
+        value: median(over)? / median(under)?,
+        low: interval.low,
+        high: interval.high,
+        n: over.len().min(under.len()),
     })
+}
+
+/// Of a ratio, the ratio the other way round.
+pub(super) fn inverse(ratio: &Estimate) -> Estimate {
+    Estimate { value: 1.0 / ratio.value, low: 1.0 / ratio.high, high: 1.0 / ratio.low, n: ratio.n }
 }
 
 /// Where a trial ran, in words.
@@ -190,7 +221,7 @@ pub(super) fn enough(figure: &Estimate) -> bool {
 /// nothing to speak of.
 pub(super) fn above(ratio: &Estimate, bound: f64) -> Call {
     if !enough(ratio) {
-        Call::Open
+        Call::open(ratio, &[])
     } else if ratio.low > bound {
         Call::Holds
     } else if ratio.high <= bound
@@ -198,7 +229,7 @@ pub(super) fn above(ratio: &Estimate, bound: f64) -> Call {
     {
         Call::Fails
     } else {
-        Call::Open
+        Call::open(ratio, &[bound])
     }
 }
 
@@ -206,13 +237,13 @@ pub(super) fn above(ratio: &Estimate, bound: f64) -> Call {
 pub(super) fn equal(ratio: &Estimate) -> Call {
     let bounds = Interval { low: 1.0 / EQUAL_FACTOR, high: EQUAL_FACTOR };
     if !enough(ratio) {
-        Call::Open
+        Call::open(ratio, &[])
     } else if bounds.contains(ratio.low) && bounds.contains(ratio.high) {
         Call::Holds
     } else if ratio.low > bounds.high || ratio.high < bounds.low {
         Call::Fails
     } else {
-        Call::Open
+        Call::open(ratio, &[bounds.low, bounds.high])
     }
 }
 
@@ -222,22 +253,37 @@ pub(super) fn all(calls: impl IntoIterator<Item = Call>) -> Call {
     for call in calls {
         match call {
             Call::Fails => return Call::Fails,
-            Call::Open => whole = Call::Open,
+            Call::Open(needed) => whole = more_of(whole, needed),
             Call::Holds => {}
         }
     }
     whole
 }
 
+/// Open as well, with the larger number of trials; one that cannot be said cannot be said for both.
+fn more_of(call: Call, needed: Option<u32>) -> Call {
+    match call {
+        Call::Open(before) => Call::Open(before.zip(needed).map(|(a, b)| a.max(b))),
+        _ => Call::Open(needed),
+    }
+}
+
 /// One claim at many sizes: of the sizes that tell, at most one in twenty may say otherwise (a 95 % interval errs that often).
 pub(super) fn mostly(calls: &[Call]) -> Call {
     let count = |wanted: Call| calls.iter().filter(|c| **c == wanted).count();
     let (holds, fails) = (count(Call::Holds), count(Call::Fails));
+    // The median of what the open ones need would decide half of them, and that would do.
+    let mut needed: Vec<u32> = calls
+        .iter()
+        .filter_map(|c| if let Call::Open(needed) = c { *needed } else { None })
+        .collect();
+    needed.sort_unstable();
+    let open = Call::Open(needed.get(needed.len() / 2).copied());
     if holds == 0 && fails == 0 {
-        Call::Open
+        open
     } else if fails * 20 <= holds + fails {
         // Sizes that do not tell must not be the most.
-        if holds * 2 >= calls.len() { Call::Holds } else { Call::Open }
+        if holds * 2 >= calls.len() { Call::Holds } else { open }
     } else {
         Call::Fails
     }
@@ -293,4 +339,26 @@ pub(super) fn efficiency(record: &Record) -> Option<f64> {
 /// Is it a one-way trial?
 pub(super) fn one_way(record: &Record) -> bool {
     record.inputs.workload == Workload::Throughput
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ratio(value: f64, low: f64, high: f64, n: usize) -> Estimate {
+        Estimate { value, low, high, n }
+    }
+
+    #[test]
+    fn what_is_open_says_how_many_trials_would_decide() {
+        // The interval reaches 0.4 down and must reach less than 0.2: twice as narrow, four times the trials.
+        let call = above(&ratio(1.2, 0.8, 1.6, 5), 1.0);
+        assert_eq!(call, Call::Open(Some(20)));
+        assert_eq!(above(&ratio(1.2, 0.8, 1.6, 4), 1.0), Call::Open(Some(5)));
+        // A median on the bound itself is never decided by more trials.
+        assert_eq!(above(&ratio(1.0, 0.5, 1.5, 5), 1.0), Call::Open(None));
+        assert_eq!(all([call, Call::Open(Some(7)), Call::Holds]), Call::Open(Some(20)));
+        assert_eq!(all([call, Call::Open(None)]), Call::Open(None));
+        assert_eq!(mostly(&[call, Call::Open(None)]), Call::Open(Some(20)));
+    }
 }

@@ -2,10 +2,12 @@
 //!
 //! Each finding is judged by a rule that is stated with it. A claim is *confirmed* where the 95 % bootstrap interval over trials lies
 //! wholly on its side (of at least five trials), *not confirmed* where the interval lies wholly on the other or so near to the bound that there is nothing to speak of, and
-//! *not measurable here* where the trials leave it open or there are none. Where today's kernel disagrees with a study, that is
+//! *undecided* where the trials leave it open, with the number of trials that would decide, and
+//! *not measurable here* where there are none. Where today's kernel disagrees with a study, that is
 //! a result; no figure is bent towards one.
 
 mod cluster;
+pub(crate) mod enea;
 mod evidence;
 mod show;
 mod toshiba;
@@ -18,7 +20,7 @@ use crate::steps::Shapes;
 use crate::units::Quantity;
 
 pub use evidence::Evidence;
-pub use show::{json, lines, markdown, section};
+pub use show::{headline, json, lines, markdown, section};
 
 use evidence::Call;
 
@@ -30,7 +32,9 @@ pub enum Verdict {
     Confirmed,
     /// They say something else.
     NotConfirmed,
-    /// They do not tell, or there are none.
+    /// There are records, and their trials leave it open.
+    Undecided,
+    /// There are no records of it.
     NotMeasurable,
 }
 
@@ -40,6 +44,7 @@ impl Verdict {
         match self {
             Verdict::Confirmed => "confirmed",
             Verdict::NotConfirmed => "not confirmed",
+            Verdict::Undecided => "undecided",
             Verdict::NotMeasurable => "not measurable here",
         }
     }
@@ -50,7 +55,7 @@ impl From<Call> for Verdict {
         match call {
             Call::Holds => Verdict::Confirmed,
             Call::Fails => Verdict::NotConfirmed,
-            Call::Open => Verdict::NotMeasurable,
+            Call::Open(_) => Verdict::Undecided,
         }
     }
 }
@@ -87,10 +92,31 @@ pub struct Finding {
     pub figures: Vec<Figure>,
     /// What came of it.
     pub verdict: Verdict,
+    /// Of an undecided one: about how many trials a case would decide it; null where that cannot be said.
+    pub trials_needed: Option<u32>,
     /// Why.
     pub why: String,
     /// By which rule.
     pub rule: &'static str,
+}
+
+/// A verdict with what an undecided one lacks.
+struct Outcome {
+    verdict: Verdict,
+    trials_needed: Option<u32>,
+}
+
+impl From<Verdict> for Outcome {
+    fn from(verdict: Verdict) -> Outcome {
+        Outcome { verdict, trials_needed: None }
+    }
+}
+
+impl From<Call> for Outcome {
+    fn from(call: Call) -> Outcome {
+        let trials_needed = if let Call::Open(needed) = call { needed } else { None };
+        Outcome { verdict: call.into(), trials_needed }
+    }
 }
 
 /// The part of a finding that does not depend on a run.
@@ -107,16 +133,18 @@ impl Claim {
         self,
         place: impl Into<String>,
         figures: Vec<Figure>,
-        verdict: impl Into<Verdict>,
+        verdict: impl Into<Outcome>,
         why: impl Into<String>,
     ) -> Finding {
+        let Outcome { verdict, trials_needed } = verdict.into();
         Finding {
             id: self.id,
             title: self.title,
             says: self.says,
             place: place.into(),
             figures,
-            verdict: verdict.into(),
+            verdict,
+            trials_needed,
             why: why.into(),
             rule: self.rule,
         }
@@ -144,7 +172,7 @@ pub struct Study {
 /// finding.
 pub fn all(run: &Run, shapes: &Shapes) -> Vec<Study> {
     let evidence = Evidence { run, shapes };
-    let studies = [toshiba::study(&evidence), cluster::study(&evidence)];
+    let studies = [toshiba::study(&evidence), cluster::study(&evidence), enea::study(&evidence)];
     let repeats_one = studies.iter().any(|study| study.plan == run.plan_name());
     studies
         .into_iter()

@@ -96,33 +96,49 @@ fn shown(figure: &Figure) -> (String, String, String) {
     )
 }
 
+/// Why, and what would decide what is undecided.
+fn why(study: &Study, finding: &Finding) -> String {
+    let why = sentence(&finding.why);
+    match (finding.verdict, finding.trials_needed) {
+        (Verdict::Undecided, Some(n)) => format!(
+            "{why} About {n} trials a case would decide: crossway measure {} --trials {n}",
+            study.plan
+        ),
+        (Verdict::Undecided, None) => format!(
+            "{why} The median lies so near to the bound that no usual number of trials decides it."
+        ),
+        _ => why,
+    }
+}
+
 fn class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Confirmed => "yes",
         Verdict::NotConfirmed => "no",
-        Verdict::NotMeasurable => "open",
+        Verdict::Undecided | Verdict::NotMeasurable => "open",
     }
 }
 
 fn counts(study: &Study) -> String {
     let of = |verdict: Verdict| study.findings.iter().filter(|f| f.verdict == verdict).count();
     format!(
-        "{} confirmed, {} not confirmed, {} not measurable here",
+        "{} confirmed, {} not confirmed, {} undecided, {} not measurable here",
         of(Verdict::Confirmed),
         of(Verdict::NotConfirmed),
+        of(Verdict::Undecided),
         of(Verdict::NotMeasurable)
     )
 }
 
 /// The sections of the page.
 pub fn section(run: &Run, studies: &[Study]) -> Vec<Section> {
-    let card = |finding: &Finding| Card {
+    let card = |study: &Study, finding: &Finding| Card {
         head: format!("{}: {}", finding.id, finding.title),
         says: finding.says,
         place: finding.place.clone(),
         measured: finding.figures.iter().map(shown).collect(),
         verdict: (finding.verdict.name(), class(finding.verdict)),
-        why: sentence(&finding.why),
+        why: why(study, finding),
         rule: finding.rule,
     };
     studies
@@ -134,7 +150,7 @@ pub fn section(run: &Run, studies: &[Study]) -> Vec<Section> {
                 Some(format!("{} Of its findings: {}.", study.setup, counts(study))),
                 Some(
                     "A claim is confirmed where the 95 % interval over trials lies wholly on its side, not confirmed where it lies on the other, \
-                     and not measurable here where the trials leave it open, are fewer than five a case, or are none. Hardware and kernels are not the \
+                     undecided where the trials leave it open or are fewer than five a case, and not measurable here where there are none. Hardware and kernels are not the \
                      study's: where they disagree with it, that is the result."
                         .to_owned(),
                 ),
@@ -143,19 +159,27 @@ pub fn section(run: &Run, studies: &[Study]) -> Vec<Section> {
             .into_iter()
             .flatten()
             .collect(),
-            cards: study.findings.iter().map(card).collect(),
+            cards: study.findings.iter().map(|finding| card(study, finding)).collect(),
         })
         .collect()
 }
 
-/// One line a finding.
+/// What the run says of the study whose plan it ran; `None` for other plans.
+pub fn headline(run: &Run, studies: &[Study]) -> Option<String> {
+    let study = studies.iter().find(|study| study.plan == run.plan_name())?;
+    Some(format!("{}: of its findings {}.", study.title.trim_end_matches('.'), counts(study)))
+}
+
+/// One line per finding.
 pub fn lines(studies: &[Study]) -> Vec<String> {
     let mut lines = Vec::new();
     for study in studies {
         lines.push(format!("{} ({})", study.title, counts(study)));
-        lines.extend(study.findings.iter().map(|f| {
-            format!("- {} {}: {}. {}", f.id, f.title, f.verdict.name(), sentence(&f.why))
-        }));
+        lines.extend(
+            study.findings.iter().map(|f| {
+                format!("- {} {}: {}. {}", f.id, f.title, f.verdict.name(), why(study, f))
+            }),
+        );
     }
     lines
 }
@@ -184,7 +208,7 @@ pub fn markdown(studies: &[Study], escape: impl Fn(&str) -> String) -> String {
                 escape(finding.says),
                 if measured.is_empty() { "–".to_owned() } else { measured.join("<br>") },
                 finding.verdict.name(),
-                escape(&sentence(&finding.why))
+                escape(&why(study, finding))
             );
         }
     }
@@ -198,8 +222,8 @@ pub fn json(studies: &[Study]) -> Value {
             "what": figure.what,
             "quantity": figure.quantity,
             "value": figure.value.value,
-            "low": figure.value.low,
-            "high": figure.value.high,
+            "low": figure.value.interval().map(|i| i.0),
+            "high": figure.value.interval().map(|i| i.1),
             "trials": figure.value.n,
         })
     };
@@ -211,6 +235,7 @@ pub fn json(studies: &[Study]) -> Value {
             "place": finding.place,
             "measured": finding.figures.iter().map(figure).collect::<Vec<_>>(),
             "verdict": finding.verdict,
+            "trials_needed": finding.trials_needed,
             "why": finding.why,
             "rule": finding.rule,
         })

@@ -6,11 +6,10 @@ use crossway_lab::inputs::{Ends, Workload};
 use crossway_lab::record::{Record, Span};
 
 use super::evidence::{
-    Call, Compared, Evidence, Pair, above, all, efficiency, enough, equal, load, mostly, one_way,
-    rate,
+    Call, Compared, Evidence, Pair, above, all, efficiency, enough, equal, inverse, load, mostly,
+    one_way, rate,
 };
 use super::{Claim, Figure, Finding, Study, Verdict};
-use crate::estimate::Estimate;
 use crate::units::{Quantity, size, three_digits};
 
 const PLAN: &str = "toshiba";
@@ -89,7 +88,7 @@ fn crossover(evidence: &Evidence<'_>) -> Finding {
             if signs.is_empty() { "none".to_owned() } else { format!("only {}", signs.len()) },
             by_size.len()
         );
-        return claim.judged(pair.place, figures, Verdict::NotMeasurable, why);
+        return claim.judged(pair.place, figures, Verdict::Undecided, why);
     }
     // The size from which on TIPC is ahead, with the fewest exceptions.
     let wrong =
@@ -162,7 +161,7 @@ fn cpu_load(evidence: &Evidence<'_>) -> Finding {
     let side = |call: Call| match call {
         Call::Holds => "lower",
         Call::Fails => "not lower",
-        Call::Open => "not told apart",
+        Call::Open(_) => "not told apart",
     };
     let why = format!(
         "TIPC's load per byte is {} at the sender and {} at the receiver",
@@ -170,10 +169,6 @@ fn cpu_load(evidence: &Evidence<'_>) -> Finding {
         side(calls[1])
     );
     claim.judged(pair.place, figures, whole, why)
-}
-
-fn inverse(ratio: &Estimate) -> Estimate {
-    Estimate { value: 1.0 / ratio.value, low: 1.0 / ratio.high, high: 1.0 / ratio.low, n: ratio.n }
 }
 
 /// T7.
@@ -265,10 +260,14 @@ fn conclusions(findings: &[Finding]) -> Finding {
     let call = all(parts.iter().map(|f| match f.verdict {
         Verdict::Confirmed => Call::Holds,
         Verdict::NotConfirmed => Call::Fails,
-        Verdict::NotMeasurable => Call::Open,
+        Verdict::Undecided | Verdict::NotMeasurable => Call::Open(f.trials_needed),
     }));
     let why = parts.iter().map(|f| format!("{} {}", f.id, f.verdict.name())).collect::<Vec<_>>();
     let place = parts.iter().map(|f| f.place.as_str()).find(|p| !p.is_empty()).unwrap_or_default();
+    let unmeasured = parts.iter().any(|f| f.verdict == Verdict::NotMeasurable);
+    if unmeasured && call != Call::Fails {
+        return claim.judged(place, Vec::new(), Verdict::NotMeasurable, why.join(", "));
+    }
     claim.judged(place, Vec::new(), call, why.join(", "))
 }
 

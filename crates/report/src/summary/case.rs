@@ -32,6 +32,19 @@ pub struct LatencySummary {
     pub max: u64,
     /// Histogram files, relative to the run directory.
     pub histograms: Vec<String>,
+    /// The samples of all trials together, where a trial alone has too few for its 99th percentile; see [`Summary::pool`](super::Summary::pool).
+    pub pooled: Option<Pooled>,
+}
+
+/// Percentiles of the samples of all trials of a case together. They have no interval: what varies from trial to trial is not in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pooled {
+    /// Samples.
+    pub n: u64,
+    /// 99th percentile, nanoseconds; null where fewer than ten samples lie beyond it.
+    pub p99: Option<u64>,
+    /// 99.9th percentile.
+    pub p999: Option<u64>,
 }
 
 impl LatencySummary {
@@ -52,6 +65,7 @@ impl LatencySummary {
             p9999: estimate(&|l| l.p9999),
             max: trials.iter().map(|l| l.max).max()?,
             histograms: trials.iter().filter_map(|l| l.histogram.clone()).collect(),
+            pooled: None,
         })
     }
 }
@@ -81,8 +95,14 @@ pub struct Packets {
 /// Pacing over trials.
 #[derive(Clone, Debug)]
 pub struct PacingSummary {
-    /// Rate intended, payload bits per second.
+    /// Rate offered, payload bits per second.
     pub intended_bits_per_s: f64,
+    /// Rate achieved, payload bits per second.
+    pub reached_bits_per_s: Estimate,
+    /// How late the sender itself began its bursts, median, nanoseconds; a part of the one-way latency.
+    pub lateness_p50_ns: Option<Estimate>,
+    /// The largest of that in any trial, nanoseconds.
+    pub lateness_max_ns: Option<u64>,
     /// Share of bursts that began late.
     pub late_share: Estimate,
     /// Rate reached over rate intended.
@@ -141,6 +161,10 @@ pub struct Case {
     pub fairness: Option<FairnessSummary>,
     /// Cache-line round trip between the roles' cores before the trials, nanoseconds.
     pub cache_line_ns: Option<Estimate>,
+    /// The bare blocking exchange between the roles' CPUs, taken between the trials, nanoseconds.
+    pub blocking_exchange_ns: Option<Estimate>,
+    /// What one copy and two copies carry between the roles' CPUs, taken between the trials, bytes per second.
+    pub copy_bytes_per_s: [Option<Estimate>; 2],
     /// Logical CPU of each role in the last trial.
     pub cpus: Vec<u32>,
     /// Values read back from the system in the last trial.
@@ -229,6 +253,9 @@ pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Recor
     let pacing = last.and_then(|r| r.pacing).and_then(|p| {
         Some(PacingSummary {
             intended_bits_per_s: p.intended_bits_per_s,
+            reached_bits_per_s: over(&|r| r.pacing.map(|p| p.reached_bits_per_s))?,
+            lateness_p50_ns: over(&|r| r.pacing?.lateness_ns.map(|l| l.p50 as f64)),
+            lateness_max_ns: used.iter().filter_map(|r| r.pacing?.lateness_ns.map(|l| l.max)).max(),
             late_share: over(&|r| {
                 r.pacing.filter(|p| p.bursts > 0).map(|p| p.late_bursts as f64 / p.bursts as f64)
             })?,
@@ -262,6 +289,11 @@ pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Recor
         pacing,
         fairness,
         cache_line_ns: over(&|r| r.calibration.cache_line_before_ns),
+        blocking_exchange_ns: over(&|r| r.calibration.blocking_exchange_ns),
+        copy_bytes_per_s: [
+            over(&|r| r.calibration.one_copy_bytes_per_s),
+            over(&|r| r.calibration.two_copies_bytes_per_s),
+        ],
         cpus: last.map(|r| r.inputs.cpus.clone()).unwrap_or_default(),
         facts: last.map(|r| r.facts.clone()).unwrap_or_default(),
     }

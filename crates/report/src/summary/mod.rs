@@ -6,14 +6,16 @@ mod workload;
 
 use std::collections::{BTreeMap, HashMap};
 
+use crossway_lab::histogram;
 use crossway_lab::inputs::Workload;
 use crossway_lab::rank::{Reversal, rank};
 use crossway_lab::record::{LOCAL, Record, Status};
 
-use crate::contender::Contender;
+use crate::contender::{Contender, Family};
+use crate::histograms::Histograms;
 
 use case::case;
-pub use case::{Case, FairnessSummary, LatencySummary, PacingSummary, Packets, RoleShare};
+pub use case::{Case, FairnessSummary, LatencySummary, PacingSummary, Packets, Pooled, RoleShare};
 pub use setting::{Setting, load_name, placement_name};
 pub use workload::workload_name;
 pub(crate) use workload::workload_rank;
@@ -30,7 +32,7 @@ pub struct Trouble {
     /// What mends it.
     pub remedy: Option<String>,
     /// Cases concerned.
-    pub cases: usize,
+    pub cases: Vec<String>,
     /// Trials concerned.
     pub trials: usize,
 }
@@ -126,7 +128,7 @@ impl Summary {
                     mechanism: mechanism.to_owned(),
                     reason: reason.to_owned(),
                     remedy: remedy.map(str::to_owned),
-                    cases: cases.len(),
+                    cases: cases.into_iter().map(str::to_owned).collect(),
                     trials,
                 }
             })
@@ -138,6 +140,18 @@ impl Summary {
         let loaded = settings.iter().any(|s| !s.load.is_idle());
         let reversals = if loaded { rank(records).reversals } else { Vec::new() };
         Summary { contenders, settings, cases, troubles, warnings, reversals, trials_by_status }
+    }
+
+    /// Pools the samples of all trials where a trial alone has too few for its 99th percentile: short plans would have none.
+    pub fn pool(&mut self, histograms: &Histograms) {
+        for latency in self.cases.iter_mut().flat_map(|c| &mut c.latencies) {
+            if latency.p99.is_none() && latency.histograms.len() > 1 {
+                latency.pooled = histograms.pooled(latency.span, &latency.histograms).map(|all| {
+                    let summary = histogram::summary(latency.span, &all, 1, None);
+                    Pooled { n: summary.n, p99: summary.p99, p999: summary.p999 }
+                });
+            }
+        }
     }
 
     /// Indices of the contender and the setting of a record that gave a figure.
@@ -182,6 +196,7 @@ fn key(record: &Record) -> Key {
             mechanism: record.mechanism.clone(),
             wait: record.inputs.wait,
             access: record.inputs.access,
+            declared: record.contender.as_ref().map(|c| Family::declared(&c.family)),
             // On a testbed the hosts belong to the setting: what competes, competes between the same hosts.
             host: (record.host != LOCAL && record.inputs.testbed.is_none())
                 .then(|| record.host.clone()),

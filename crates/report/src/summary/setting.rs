@@ -14,6 +14,8 @@ pub struct Setting {
     pub placement: Placement,
     /// Background work.
     pub load: Load,
+    /// Size of replies, where it differs from the requests'.
+    pub reply_bytes: Option<u64>,
     /// Socket buffer asked for.
     pub socket_buffer_bytes: Option<u64>,
     /// Capacity asked for.
@@ -30,6 +32,7 @@ impl Setting {
             }),
             placement: inputs.placement,
             load: inputs.load,
+            reply_bytes: inputs.reply_bytes,
             socket_buffer_bytes: inputs.socket_buffer_bytes,
             capacity_bytes: inputs.capacity_bytes,
         }
@@ -44,6 +47,9 @@ impl Setting {
     pub fn label(&self) -> String {
         let mut parts: Vec<String> = self.place.iter().cloned().collect();
         parts.extend([placement_name(self.placement), load_name(self.load)]);
+        if let Some(bytes) = self.reply_bytes {
+            parts.push(format!("replies of {}", units::size(bytes)));
+        }
         if let Some(bytes) = self.socket_buffer_bytes {
             parts.push(format!("socket buffer {}", units::size(bytes)));
         }

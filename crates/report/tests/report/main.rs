@@ -1,5 +1,6 @@
 //! From records to words, tables and the page.
 
+mod blocks;
 mod page;
 #[path = "../synthetic/mod.rs"]
 mod synthetic;
@@ -53,7 +54,7 @@ fn a_clear_winner_is_named_with_the_factor_that_the_intervals_allow() {
     let verdict = run.verdict();
     assert_eq!(
         verdict.headline,
-        "For 64-byte messages that may block, shm-futex has the shortest round trip: 10.0 µs."
+        "For 64-byte messages that may block, shm-futex has the shortest round trip: 10.0 µs (10.0–10.1 µs)."
     );
     assert_eq!(
         verdict.sentences[0],
@@ -72,7 +73,8 @@ fn overlapping_intervals_are_a_tie_and_said_to_be_one() {
     let verdict = run.verdict();
     assert_eq!(
         verdict.headline,
-        "For 64-byte messages that may block, pipe and fifo share the shortest round trip, 10.3 µs: their intervals overlap."
+        "For 64-byte messages that may block, pipe and fifo share the shortest round trip: their intervals overlap, 10.0–11.0 µs \
+         together."
     );
     assert!(verdict.sentences[0].ends_with("so this run cannot tell them apart."));
     let all = run_of(vec![
@@ -92,8 +94,8 @@ fn spinning_never_ranks_against_blocking_and_its_price_is_named() {
     let verdict = run.verdict();
     assert_eq!(
         verdict.headline,
-        "For 64-byte messages that may block, shm-futex has the shortest round trip: 10.0 µs; shm-spin is 39 to 41 times as \
-         fast, but spins: each end owns a core."
+        "For 64-byte messages that may block, shm-futex has the shortest round trip: 10.0 µs (10.0–10.1 µs); shm-spin, at \
+         249–252 ns, is 39 to 41 times as fast, but spins: each end owns a core."
     );
     assert!(verdict.sentences[0].contains("than pipe"), "{}", verdict.sentences[0]);
     assert!(verdict.sentences[1].contains("each waiting end owns a core"));
@@ -109,10 +111,10 @@ fn a_run_that_only_skipped_says_so() {
     let run = run_of(vec![vec![synthetic::skipped("vsock", "no transport", "modprobe vsock")]]);
     assert_eq!(
         run.verdict().headline,
-        "Nothing was measured: every case was skipped. What mends each is listed below."
+        "Nothing was measured: every case was skipped. What each needs is listed below."
     );
     assert_eq!(run.summary.skipped_mechanisms(), ["vsock"]);
-    assert!(terminal::terminal(&run, false).contains("Skipped: 1 mechanism (vsock)."));
+    assert!(terminal::terminal(&run, false, 100).contains("Skipped: 1 mechanism (vsock)."));
 }
 
 #[test]
@@ -187,6 +189,7 @@ fn figures_stand_beside_the_limit_that_binds_them() {
     let mut records: Vec<Record> = records.into_iter().flatten().collect();
     for record in &mut records {
         record.calibration.cache_line_before_ns = Some(96.0);
+        record.calibration.blocking_exchange_ns = Some(8_600.0);
     }
     synthetic::write(dir.path(), &records);
     synthetic::write_surroundings(dir.path());
@@ -198,17 +201,81 @@ fn figures_stand_beside_the_limit_that_binds_them() {
         let row = beside.rows.iter().find(|r| r.cells[0].text == mechanism).expect("a row");
         (row.cells[2].text.clone(), row.cells[3].text.clone())
     };
-    // A spinning end waits for a cache line there and one back; a blocking one for two wake-ups of 4.3 µs.
+    // A spinning end waits for a cache line there and one back; a blocking one for being woken, and the other end for its turn.
     assert_eq!(
         ratio("shm-spin"),
         ("cache-line round trip, 96.0 ns".to_owned(), "2.00 ×".to_owned())
     );
-    assert_eq!(ratio("pipe"), ("two futex wake-ups, 8.60 µs".to_owned(), "2.00 ×".to_owned()));
+    assert_eq!(ratio("pipe"), ("bare blocking exchange, 8.60 µs".to_owned(), "2.00 ×".to_owned()));
     // The nearest pair of these limits has 64 ns: what the trials met stands in the chart, or they would seem to beat it.
     let level = &run.limits.round_trip_levels(&run.summary)[0];
     assert_eq!(*level, ("cache-line round trip".to_owned(), 96.0));
     assert!(run.machine.line.starts_with("SYNTHETIC processor"), "{}", run.machine.line);
     assert_eq!(run.notices, [""; 0]);
+}
+
+#[test]
+fn a_figure_beyond_its_limit_is_marked_where_it_stands() {
+    let with_limit = |p50s: &[u64; 5]| {
+        let mut records = round_trips("pipe", Wait::Block, p50s);
+        for record in &mut records {
+            record.calibration.blocking_exchange_ns = Some(17_000.0);
+        }
+        terminal::terminal(&run_of(vec![records]), false, 100)
+    };
+    let beyond = with_limit(&FAST);
+    assert!(beyond.contains("10.0 µs †") && beyond.contains("\n† beyond the limit"), "{beyond}");
+    let within = with_limit(&SLOW);
+    assert!(!within.contains('†'), "{within}");
+}
+
+#[test]
+fn a_factor_over_several_mechanisms_comes_from_all_their_intervals() {
+    // Four mechanisms that overlap from 23 to 53.7 µs against 200 ns: 115 to 268 times.
+    let tied = [23_000, 30_000, 40_000, 50_000, 53_700];
+    let mut parts: Vec<Vec<Record>> =
+        ["pipe", "fifo", "tcp", "udp"].map(|id| round_trips(id, Wait::Block, &tied)).into();
+    parts.push(round_trips("shm-spin", Wait::Spin, &[200; 5]));
+    let headline = run_of(parts).verdict().headline;
+    assert_eq!(
+        headline,
+        "For 64-byte messages that may block, 4 mechanisms share the shortest round trip: their intervals overlap, 23.0–53.7 µs \
+         together; shm-spin, at 200 ns, is 110 to 270 times as fast, but spins: each end owns a core."
+    );
+}
+
+#[test]
+fn fewer_than_five_trials_have_no_winner_no_interval_and_no_noise() {
+    let few = |p50s: &[u64]| {
+        run_of(vec![
+            round_trips("pipe", Wait::Block, &SLOW[..p50s.len()]),
+            round_trips("shm-futex", Wait::Block, p50s),
+            round_trips("shm-spin", Wait::Spin, &[250, 251, 249, 252][..p50s.len()]),
+        ])
+    };
+    for trials in 1..=4 {
+        let run = few(&FAST[..trials]);
+        let verdict = run.verdict();
+        assert!(verdict.headline.starts_with("Too few trials to name a winner"), "{verdict:?}");
+        for text in [
+            verdict.sentences.join("\n"),
+            terminal::terminal(&run, false, 100),
+            terminal::markdown(&run).replace("half the width of the 95 % interval", ""),
+        ] {
+            for word in ["95 %", "±", "times as fast", "has the shortest", " *\n", "**10.0"] {
+                assert!(!text.contains(word), "{word} in {text}");
+            }
+        }
+    }
+    // One contender of too few trials takes the place from no other, and is named.
+    let run = run_of(vec![
+        round_trips("pipe", Wait::Block, &SLOW),
+        round_trips("shm-futex", Wait::Block, &FAST[..4]),
+    ]);
+    let verdict = run.verdict();
+    assert!(verdict.headline.contains("only pipe was measured"), "{verdict:?}");
+    let told = "shm-futex has fewer than five good trials of a case";
+    assert!(verdict.sentences.iter().any(|s| s.contains(told)), "{verdict:?}");
 }
 
 #[test]
@@ -220,7 +287,7 @@ fn the_terminal_summary_fits_a_hundred_columns() {
     let run = Run::of_records(Path::new("run"), synthetic::run(&MADE, &asks, 5, 4));
     assert!(run.summary.contenders.len() > 25);
     for coloured in [false, true] {
-        let text = terminal::terminal(&run, coloured);
+        let text = terminal::terminal(&run, coloured, 100);
         assert_eq!(coloured, text.contains('\x1b'));
         for line in text.lines() {
             let mut width = 0;
@@ -259,7 +326,7 @@ fn summary_on_the_terminal_and_as_markdown() {
         "modprobe vsock_loopback",
     ));
     let run = Run::of_records(Path::new("run"), records);
-    insta::assert_snapshot!("terminal", terminal::terminal(&run, false));
+    insta::assert_snapshot!("terminal", terminal::terminal(&run, false, 100));
     insta::assert_snapshot!("markdown", terminal::markdown(&run));
 }
 

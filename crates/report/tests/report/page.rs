@@ -25,7 +25,7 @@ fn hostile_text_stays_text() {
     // Three scripts are the page's own: the data, plotly and the page's.
     assert_eq!(page.matches("</script>").count(), 3);
     assert!(page.contains("default-src &#x27;none&#x27;; script-src &#x27;sha256-"));
-    assert!(!terminal::terminal(&run, false).contains('\x1b'));
+    assert!(!terminal::terminal(&run, false, 100).contains('\x1b'));
     assert!(!terminal::markdown(&run).contains("<script>"));
     let mut three = Vec::new();
     for size in [64, 128] {
@@ -65,6 +65,27 @@ fn latency_curves_come_from_the_histograms_of_all_trials() {
     for outside in ["/etc/hostname", "../x.hlog"] {
         assert_eq!(histograms.curve(Span::RoundTrip, &[outside.to_owned()]), None);
     }
+}
+
+#[test]
+fn trials_too_short_for_a_p99_show_that_of_all_their_samples() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut records = round_trips("pipe", Wait::Block, &FAST);
+    for (at, record) in records.iter_mut().enumerate() {
+        let mut histogram = crossway_lab::histogram::empty();
+        (1..=300u64).for_each(|us| histogram.record(us * 1_000).expect("within an hour"));
+        let name = format!("{at}.hlog");
+        let mut file = std::fs::File::create(dir.path().join(&name)).expect("room");
+        crossway_lab::histogram::write_log(&mut file, 1, 1, &[(Span::RoundTrip, histogram)])
+            .expect("room");
+        let latency = &mut record.latency_ns[0];
+        (latency.p99, latency.max, latency.histogram) = (None, 300_000, Some(name));
+    }
+    synthetic::write(dir.path(), &records);
+    let text = terminal::terminal(&Run::read(dir.path()).expect("written above"), false, 100);
+    // 1500 samples of 1 to 300 us: the 99th percentile is 297 us, the largest 300.
+    assert!(text.contains("297 µs °") && text.contains("300 µs"), "{text}");
+    assert!(text.contains("° over the samples of all trials together"), "{text}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn c1_fits_a_line() {
         let bent = |b: u64| Does { ns: if b == 1024 { 400_000.0 } else { line(b).ns }, ..DOES };
         exchanges(m, Ends::Between, &SMALL, |b| (line(b), bent(b)));
     });
-    judged("C1", NotMeasurable, "scatter across it", |m| {
+    judged("C1", Undecided, "scatter across it", |m| {
         exchanges(m, Ends::Between, &SMALL, |b| (line(b), line(b)));
         // One size's median lies a third off, but its trials lie on both sides of the line.
         let wild = m.records.iter_mut().filter(|r| r.inputs.size_bytes == 1024);
@@ -55,7 +55,7 @@ fn c3_looks_for_the_jump_at_w_equal_l() {
         buffers(m, 0.02, |w, l| if w < l { 0.4 } else { 1.0 });
     });
     judged("C3", NotConfirmed, "4 KiB: 1.0", |m| buffers(m, 0.02, |_, _| 1.0));
-    judged("C3", NotMeasurable, "from the next smaller", |m| {
+    judged("C3", Undecided, "from the next smaller", |m| {
         buffers(m, 0.8, |w, l| if w < l { 0.85 } else { 1.0 });
     });
     without_records("C3", "cluster");
@@ -86,7 +86,7 @@ fn c4_asks_for_the_lead_its_best_and_its_fall() {
     judged("C4", NotConfirmed, "at least 15 % wider: no", |m| {
         exchanges(m, Ends::Between, &SMALL, faster(|_| 0.9, 0.02));
     });
-    judged("C4", NotMeasurable, "do not tell", |m| {
+    judged("C4", Undecided, "do not tell", |m| {
         exchanges(m, Ends::Between, &SMALL, faster(|_| 2.0, 0.3));
     });
     without_records("C4", "cluster");
@@ -163,7 +163,7 @@ fn c7_looks_whether_tcps_bandwidth_goes_on_rising() {
     };
     judged("C7 TCP", Confirmed, "rises no more", |m| rising(m, 0.9, 0.02));
     judged("C7 TCP", NotConfirmed, "goes on rising", |m| rising(m, 1.8, 0.02));
-    judged("C7 TCP", NotMeasurable, "do not tell", |m| rising(m, 1.1, 0.6));
+    judged("C7 TCP", Undecided, "do not tell", |m| rising(m, 1.1, 0.6));
     without_records("C7 TCP", "cluster");
 }
 
@@ -175,7 +175,7 @@ fn c8_wants_twice_within_a_node() {
     judged("C8", NotConfirmed, "TIPC makes 1.", |m| {
         exchanges(m, Ends::Within, &SMALL, faster(|_| 1.5, 0.02));
     });
-    judged("C8", NotMeasurable, "TIPC makes", |m| {
+    judged("C8", Undecided, "TIPC makes", |m| {
         exchanges(m, Ends::Within, &SMALL, faster(|_| 2.0, 0.5));
     });
     // Exchanges between hosts say nothing of one.

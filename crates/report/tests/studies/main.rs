@@ -1,6 +1,7 @@
 //! Findings of the studies: each judged in all three ways by synthetic records, and shown in every form.
 
 mod cluster;
+mod enea;
 #[path = "../synthetic/mod.rs"]
 mod synthetic;
 mod toshiba;
@@ -15,7 +16,7 @@ use crossway_report::{Run, html, json, terminal};
 use synthetic::{Ask, MADE, Noise};
 use toshiba::round_trips;
 
-use Verdict::{Confirmed, NotConfirmed, NotMeasurable};
+use Verdict::{Confirmed, NotConfirmed, NotMeasurable, Undecided};
 
 const STREAM: Workload = Workload::Paced { burst_bytes: 262_144, period_us: 80_000 };
 
@@ -166,7 +167,7 @@ fn findings_are_in_every_form_and_only_where_they_belong() {
         (r.inputs.messages, r.inputs.study_messages) = (Some(200), Some(10_000));
     }
     let run = Run::of_records(Path::new("run"), made.records.clone());
-    let text = terminal::terminal(&run, false);
+    let text = terminal::terminal(&run, false, 100);
     assert!(text.contains("- T7 Latency: confirmed."), "{text}");
     assert!(!text.contains("cluster)"), "the other study has nothing to say: {text}");
     let markdown = terminal::markdown(&run);
@@ -185,4 +186,23 @@ fn findings_are_in_every_form_and_only_where_they_belong() {
     let run =
         Run::of_records(Path::new("run"), vec![synthetic::skipped("vsock", "none", "modprobe")]);
     assert_eq!(studies::all(&run, &Shapes::of(&run)).len(), 0);
+}
+
+#[test]
+fn the_report_of_a_studys_own_plan_leads_with_its_verdicts() {
+    let mut made = Made::new();
+    round_trips(&mut made, 1.08, 0.02);
+    for record in &mut made.records {
+        record.plan = "toshiba".to_owned();
+    }
+    let run = Run::of_records(Path::new("run"), made.records);
+    let text = terminal::terminal(&run, false, 100);
+    let (headline, finding) = (text.find("of its findings 1 confirmed"), text.find("- T7 Latency"));
+    assert!(headline.is_some() && headline < finding && finding < text.find("RTT p50"), "{text}");
+    let mut page = Vec::new();
+    html::write(&run, &mut page).expect("the page can be made");
+    let page = String::from_utf8(page).expect("text");
+    let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what}"));
+    assert!(at("of its findings 1 confirmed") < at("<section id=\"study-toshiba\""));
+    assert!(at("<section id=\"study-toshiba\"") < at("<section id=\"comparison\""));
 }

@@ -16,7 +16,7 @@ fn t3_a_size_parts_tcp_and_tipc_or_none_does() {
         |bytes: u64| Does { ns: if bytes < 4096 { 130_000.0 } else { 80_000.0 }, ..DOES };
     judged("T3", Confirmed, "ahead from 4 KiB on", |m| sweep(m, flat, crossing));
     judged("T3", NotConfirmed, "TCP at 40", |m| sweep(m, flat, |_| Does { ns: 150_000.0, ..DOES }));
-    judged("T3", NotMeasurable, "of 40 sizes do the trials tell", |m| {
+    judged("T3", Undecided, "of 40 sizes do the trials tell", |m| {
         sweep(m, |_| Does { scatter: 0.6, ..DOES }, |_| Does { scatter: 0.6, ..DOES });
     });
     without_records("T3", "toshiba");
@@ -31,7 +31,7 @@ fn t3_cpu_is_judged_on_both_sides() {
     judged("T3 CPU", NotConfirmed, "not lower at the receiver", |m| {
         sweep(m, load(0.4, 0.4), load(0.2, 0.6));
     });
-    judged("T3 CPU", NotMeasurable, "not told apart", |m| {
+    judged("T3 CPU", Undecided, "not told apart", |m| {
         sweep(m, |_| Does { scatter: 0.7, ..DOES }, |_| Does { scatter: 0.7, ..DOES });
     });
     without_records("T3 CPU", "toshiba");
@@ -50,8 +50,10 @@ fn one_trial_decides_nothing_but_counts() {
     zoom(&mut made, |_| 3.0);
     made.records.retain(|r| r.inputs.trial == 0);
     for id in ["T3", "T3 CPU", "T6", "T8", "T14"] {
-        assert_eq!(made.finding(id).verdict, NotMeasurable, "{id}");
+        let finding = made.finding(id);
+        assert_eq!(finding.verdict, Undecided, "{id}");
     }
+    assert_eq!(made.finding("T8").trials_needed, Some(5));
     assert_eq!(made.finding("T4").verdict, NotConfirmed, "packets were counted");
 }
 
@@ -84,7 +86,7 @@ fn t4_counts_the_packet_and_looks_for_the_step() {
             m.both(Workload::Throughput, Ends::Between, bytes, DOES, tipc);
         }
     });
-    judged("T4", NotMeasurable, "neither none nor one", |m| {
+    judged("T4", Undecided, "neither none nor one", |m| {
         zoom(m, |b| if b > 2952 { 2.5 } else { 2.0 })
     });
     without_records("T4", "toshiba");
@@ -100,7 +102,7 @@ fn t5_tells_who_puts_messages_together() {
     judged("T5", Confirmed, "TIPC one", |m| small(m, 0.07, 1.0, 0.01));
     judged("T5", NotConfirmed, "Nagle", |m| small(m, 0.07, 0.1, 0.01));
     judged("T5", NotConfirmed, "TCP sends a packet", |m| small(m, 1.0, 1.0, 0.01));
-    judged("T5", NotMeasurable, "do not tell", |m| {
+    judged("T5", Undecided, "do not tell", |m| {
         // The trials lie on both sides of the bound.
         for (at, packets) in [0.2, 0.9, 0.3, 0.8, 0.45].into_iter().enumerate() {
             let trials = m.add(
@@ -154,7 +156,7 @@ pub(super) fn round_trips(made: &mut Made, factor: f64, scatter: f64) {
 fn t7_calls_round_trips_equal_within_a_quarter() {
     judged("T7", Confirmed, "at 4 of 4 sizes", |m| round_trips(m, 1.08, 0.02));
     judged("T7", NotConfirmed, "1.6", |m| round_trips(m, 1.65, 0.02));
-    judged("T7", NotMeasurable, "equal within a quarter at", |m| round_trips(m, 1.24, 0.3));
+    judged("T7", Undecided, "equal within a quarter at", |m| round_trips(m, 1.24, 0.3));
     without_records("T7", "toshiba");
 }
 
@@ -167,7 +169,7 @@ fn stream(made: &mut Made, tipc: (f64, f64), scatter: f64) {
 fn t8_compares_the_load_of_both_hosts() {
     judged("T8", Confirmed, "points", |m| stream(m, (0.0518, 0.1025), 0.02));
     judged("T8", NotConfirmed, "receiver -", |m| stream(m, (0.0518, 0.25), 0.02));
-    judged("T8", NotMeasurable, "points", |m| stream(m, (0.0916, 0.1925), 0.5));
+    judged("T8", Undecided, "points", |m| stream(m, (0.0916, 0.1925), 0.5));
     without_records("T8", "toshiba");
 }
 

@@ -68,6 +68,7 @@ pub(crate) fn limits() -> Limits {
             .map(|size_bytes| Memcpy { size_bytes, bytes_per_s: spread(25e9) })
             .to_vec(),
         copies,
+        control: Vec::new(),
         gaps: Vec::new(),
     }
 }

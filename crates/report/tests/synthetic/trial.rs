@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crossway_lab::inputs::{Access, Inputs, Placement, Wait, Workload};
 use crossway_lab::record::{
-    Calibration, Cost, Counts, Fairness, IfaceMeters, Latency, Pacing, Packets, Record, RoleMeters,
-    SCHEMA, Span, Status, Throughput,
+    Calibration, Cost, Counts, Fairness, IfaceMeters, Latency, Lateness, Pacing, Packets, Record,
+    RoleMeters, SCHEMA, Span, Status, Throughput,
 };
 
 use super::{Ask, Made, Noise};
@@ -154,6 +154,7 @@ pub(crate) fn trial(
                 drift_ns: 12_000,
                 intended_bits_per_s: intended,
                 reached_bits_per_s: intended * 0.9997,
+                lateness_ns: Some(Lateness { n: bursts, p50: 4_000, p99: None, max: 90_000 }),
             })
         }
         _ => None,
@@ -172,6 +173,7 @@ pub(crate) fn trial(
         case: format!("synthetic/{}/{wait_name}/{:?}/{}", made.id, ask.workload, ask.size_bytes),
         mechanism: made.id.to_owned(),
         mechanism_version: Some("synthetic".to_owned()),
+        contender: None,
         host: "local".to_owned(),
         hosts: Vec::new(),
         inputs: Inputs {
@@ -180,6 +182,7 @@ pub(crate) fn trial(
             testbed_spec: None,
             workload: ask.workload,
             size_bytes: ask.size_bytes,
+            reply_bytes: None,
             wait: made.wait,
             access: Access::Copy,
             placement: ask.placement,
@@ -254,6 +257,7 @@ pub(crate) fn trial(
             cpu_clock_step_ns: Some(100.0),
             cache_line_before_ns: Some(96.0 * noise.around(0.1)),
             cache_line_after_ns: Some(97.0 * noise.around(0.1)),
+            ..Calibration::default()
         },
         facts: BTreeMap::new(),
         nulls: BTreeMap::from([(

@@ -11,12 +11,17 @@ use crate::{OsError, proc};
 /// A socket address holds 108 bytes; the run's and the object's names take about 50.
 const LONGEST_ROOT: usize = 50;
 
-pub(super) fn make_own() -> Result<PathBuf, OsError> {
+/// Where this process's own directory is, made or not.
+pub(super) fn own_path() -> Result<PathBuf, OsError> {
     let root = root()?;
     let pid = std::process::id();
     let started = proc::started_ticks(pid)
         .ok_or_else(|| OsError::new("read start time", "/proc/self/stat", no_proc()))?;
-    let dir = root.join(format!("{pid}-{started}"));
+    Ok(root.join(format!("{pid}-{started}")))
+}
+
+pub(super) fn make_own() -> Result<PathBuf, OsError> {
+    let dir = own_path()?;
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -56,21 +61,23 @@ pub(super) fn dead_runs() -> Result<Vec<PathBuf>, OsError> {
     let entries = fs::read_dir(&root).map_err(|e| OsError::new("list", root.display(), e))?;
     Ok(entries
         .filter_map(Result::ok)
-        .filter(|entry| owner_is_dead(&entry.file_name().to_string_lossy()))
         .map(|entry| entry.path())
+        .filter(|dir| {
+            owner(dir).is_some_and(|(pid, started)| proc::started_ticks(pid) != Some(started))
+        })
         .collect())
 }
 
-fn owner_is_dead(name: &str) -> bool {
-    let Some((pid, started)) = name.split_once('-') else { return false };
-    let (Ok(pid), Ok(started)) = (pid.parse(), started.parse()) else { return false };
-    proc::started_ticks(pid) != Some(started)
+/// The process that owns a directory, from its name: pid and start in clock ticks.
+pub(super) fn owner(dir: &Path) -> Option<(u32, u64)> {
+    let (pid, started) = dir.file_name()?.to_str()?.split_once('-')?;
+    Some((pid.parse().ok()?, started.parse().ok()?))
 }
 
 /// Kills the run's processes, then removes its objects, then its directory. In this order: a living role might make more.
 pub(super) fn reap(dir: &Path) {
     for (_, resource) in leases(dir) {
-        if matches!(resource, Some(Resource::Process { .. })) {
+        if matches!(resource, Some(Resource::Process { .. } | Resource::Family { .. })) {
             resource.iter().for_each(Resource::remove);
         }
     }

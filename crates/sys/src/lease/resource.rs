@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::proc;
+use crate::{family, proc};
 
 /// A kernel object that outlives its maker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +15,16 @@ pub enum Resource {
     Path {
         /// Absolute.
         path: PathBuf,
+    },
+    /// A directory with all that is in it.
+    Directory {
+        /// Absolute.
+        path: PathBuf,
+    },
+    /// Processes whose environment says so ([`crate::family::MARK`]), whoever started them; removing kills them.
+    Family {
+        /// The value that marks them.
+        mark: String,
     },
     /// `shm_open`'s.
     PosixShm {
@@ -56,6 +66,12 @@ impl Resource {
         match self {
             Resource::Path { path } => {
                 let _ = std::fs::remove_file(path);
+            }
+            Resource::Directory { path } => {
+                let _ = std::fs::remove_dir_all(path);
+            }
+            Resource::Family { mark } => {
+                family::kill_marked(mark);
             }
             Resource::PosixShm { name } => {
                 let _ = rustix::shm::unlink(name.as_str());

@@ -44,6 +44,20 @@ pub fn recv(fd: impl AsFd, buf: &mut [u8], nonblocking: bool) -> Result<usize, E
     Ok(len)
 }
 
+/// As [`recv`], appending at most `most` bytes to what a vector has, within its capacity.
+#[inline]
+pub fn recv_behind(
+    fd: impl AsFd,
+    buf: &mut Vec<u8>,
+    most: usize,
+    nonblocking: bool,
+) -> Result<usize, Errno> {
+    crate::heap::append(buf, most, |room| {
+        let flags = recv_flags(nonblocking);
+        retry_on_intr(|| rustix::net::recv(&fd, &mut *room, flags).map(|((got, _), _)| got.len()))
+    })
+}
+
 /// Receives a piece of a message, at most `buf`, and whether it is the last one (MSG_EOR); a length of 0 is the end of the
 /// connection. For protocols that keep messages apart and hand large ones over in pieces.
 #[inline]

@@ -60,7 +60,7 @@ pub enum Error {
         why: Option<Refusal>,
     },
     /// The tipcd ended, or does not keep to the protocol.
-    #[error("the tipcd at {} {what}: start it again and open the socket anew", .path.display())]
+    #[error("the tipcd at {} {what}: start it again and open a new socket", .path.display())]
     DaemonGone {
         /// Its socket.
         path: PathBuf,
@@ -122,11 +122,11 @@ fn cause(why: Option<Refusal>) -> String {
 /// What an errno means for a TIPC socket, and what to do.
 fn describe(errno: Errno) -> String {
     let advice = match errno {
-        Errno::NAMETOOLONG => "a socket's path has at most 107 octets; give a shorter one",
+        Errno::NAMETOOLONG => "a socket's path has at most 107 bytes; give a shorter one",
         Errno::HOSTUNREACH => {
             "no binding of that name, and no contact to that node; is the server up?"
         }
-        Errno::CONNREFUSED => "nobody listens there",
+        Errno::CONNREFUSED => "nothing listens there",
         Errno::TIMEDOUT => "no answer in time; does the server call accept?",
         Errno::ACCESS => {
             "service types below 64 belong to the protocol, and a group's member binds nothing"
@@ -147,8 +147,8 @@ fn describe(errno: Errno) -> String {
         Errno::PROTO => {
             "the tipcd sends what this program does not know: use both from one release"
         }
-        Errno::MSGSIZE => "a message holds at most 66000 octets",
-        Errno::NETDOWN => "the tipcd ended; start it again and open the socket anew",
+        Errno::MSGSIZE => "a message holds at most 66000 bytes",
+        Errno::NETDOWN => "the tipcd ended; start it again and open a new socket",
         errno => return std::io::Error::from(errno).to_string(),
     };
     format!("{advice} ({errno})")

@@ -1,17 +1,18 @@
 //! A tipcd that says what no tipcd of this version says: programs end with a clear error, and never spin or hang.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crossway_ring::bell::Silent;
 use crossway_ring::doorbell::RUNG;
 use crossway_ring::receiver::Receiver;
 use crossway_ring::shared_rx::ReceiverWords;
-use crossway_ring::{Bell, RingTx, Wait};
+use crossway_ring::{RingTx, Wait};
 use crossway_sys::eventfd::EventFd;
 use crossway_sys::socket::{self, Kind as UnixKind};
 use crossway_sys::words::SharedWords;
-use crossway_sys::{Errno, OsError, fdpass, poll};
+use crossway_sys::{Errno, fdpass, poll};
 use crossway_tipc_client::protocol::control::{
     Granted, LEN_MAX, Opened, Report, Request, Welcome, Writer,
 };
@@ -37,30 +38,6 @@ fn records() -> [Vec<u8>; 2] {
     let mut unknown = known;
     unknown[0] = 99;
     [[&unknown[..], b"what?"].concat(), [&known[..], b"data"].concat()]
-}
-
-/// A bell that nobody needs: the descriptor rings.
-struct NoBell;
-
-impl Bell for NoBell {
-    fn light_fence(&self) {}
-
-    fn heavy_fence(&self) -> Result<(), OsError> {
-        fence(Ordering::SeqCst);
-        Ok(())
-    }
-
-    fn sleep(&self, _: &AtomicU32, _: Option<Duration>) -> Result<(), OsError> {
-        Ok(())
-    }
-
-    fn ring(&self, _: &AtomicU32) -> Result<(), OsError> {
-        Ok(())
-    }
-
-    fn peer_gone(&self) -> Result<bool, OsError> {
-        Ok(false)
-    }
 }
 
 /// Says that something is in the lane.
@@ -103,7 +80,7 @@ fn serve(door: &OwnedFd, lane_after: u32) {
             Some(Request::LaneDown { .. }) => {
                 let memory: &LaneMemory = memory.as_ref().unwrap();
                 region.word(slot::DOWN).store(1, Ordering::SeqCst);
-                lane = Some(RingTx::new(memory.down(), NoBell, Wait::Block));
+                lane = Some(RingTx::new(memory.down(), Silent, Wait::Block));
                 ring(memory, data.as_ref().unwrap());
                 Writer::answer(0).finish()
             }

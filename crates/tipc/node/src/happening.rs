@@ -79,7 +79,7 @@ const fn why(reason: LinkDownReason) -> &'static str {
         }
         LinkDownReason::OutOfStep => "the ends are out of step",
         LinkDownReason::PeerChanged => "the peer restarted or moved to another address",
-        LinkDownReason::PriorityChanged => "it comes up anew with another priority",
+        LinkDownReason::PriorityChanged => "it reconnects with another priority",
         LinkDownReason::Overrun => "more of the protocol's own messages waited than it may hold",
         LinkDownReason::BearerDisabled => "its bearer was disabled, or its remote was removed",
         LinkDownReason::PeerFailedOver => {

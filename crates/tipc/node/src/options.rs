@@ -18,87 +18,87 @@ const LOG_RATE: u32 = 10;
 /// The arguments of a tipcd.
 #[derive(Debug, clap::Args)]
 pub struct TipcdOptions {
-    /// Media to use: `eth:DEVICE` (needs CAP_NET_RAW) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=OCTETS][,REMOTE...]`; up to three. `mtu` is the largest
-    /// packet without IP and UDP headers (14000 over IPv4, 1280 over IPv6); where packets fit the device, 1472 and 1452 at its usual 1500, the
-    /// system is given runs of them at once [default: none, a lone node]
+    /// Bearers to use: `eth:DEVICE` (needs CAP_NET_RAW) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]`; up to three. `mtu` is the
+    /// largest packet without IP and UDP headers (14000 over IPv4, 1280 over IPv6). Where packets fit the device (1472 and 1452 bytes at
+    /// its usual 1500), many are passed to the system at once [default: none, a node for this host only]
     #[arg(value_name = "BEARER")]
     pub(crate) bearers: Vec<BearerSpec>,
     /// Identity: up to 16 of A-Z a-z 0-9 . : _ @ - [default: from the first bearer's address]
     #[arg(long)]
     pub(crate) id: Option<String>,
-    /// Fixed 32-bit address in hexadecimal, used without asking the neighbours first [default: from the identity]
+    /// Fixed 32-bit address in hexadecimal, used without asking the neighbours whether it is free [default: from the identity]
     #[arg(long, value_parser = parse_addr)]
     pub(crate) address: Option<NodeAddr>,
     /// Number of the cluster, 1 to 9999 as in the kernel; nodes of different numbers ignore each other
     #[arg(long, default_value_t = 4711, value_parser = clap::value_parser!(u32).range(1..=9999))]
     pub(crate) netid: u32,
-    /// Where programs come in [default: $TIPCD_SOCKET, /run/tipcd.sock, or tipcd.sock in $XDG_RUNTIME_DIR]
+    /// The socket to which programs connect [default: $TIPCD_SOCKET, /run/tipcd.sock, or tipcd.sock in $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// Permissions of that socket, in octal: who may write to it may use the node
+    /// Permissions of that socket, in octal; users who may write to it may use the node
     #[arg(long, value_name = "MODE", default_value = "0600", value_parser = parse_mode)]
     pub(crate) mode: u32,
-    /// Ends when its standard input does, and so with whoever started it
+    /// End when standard input ends, and so together with the program that started it
     #[arg(long)]
     pub(crate) until_stdin_ends: bool,
-    /// Says nothing of what happens
+    /// Log nothing
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Says also which names come and go
+    /// Also log which names are published and withdrawn
     #[arg(long, conflicts_with = "quiet")]
     pub(crate) names: bool,
-    /// Lines a second that it says on average; ten times as many at once, further ones are counted
+    /// Log at most this many lines per second on average, ten times as many in a burst; further ones are counted
     #[arg(long, value_name = "N", default_value_t = LOG_RATE, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) log_rate: u32,
 
-    /// Silence after which a link fails, 50 to 30000 milliseconds, unless its peer wants more [default: 1500]
+    /// Silence after which a link fails, 50 to 30000 milliseconds; the larger value of both ends applies [default: 1500]
     #[arg(long, value_name = "MS", help_heading = "Links", value_parser = clap::value_parser!(u32).range(50..=30_000))]
     pub(crate) tolerance: Option<u32>,
-    /// Priority of the links, 1 to 31: traffic takes those of the highest [default: 10]
+    /// Priority of the links, 1 to 31; traffic takes those with the highest [default: 10]
     #[arg(long, value_name = "N", help_heading = "Links", value_parser = clap::value_parser!(u8).range(1..=31))]
     pub(crate) priority: Option<u8>,
     /// Largest send window of a link, 1 to 8191 packets [default: 1024 over UDP, 8191 over Ethernet]
     #[arg(long, value_name = "PACKETS", help_heading = "Links", value_parser = clap::value_parser!(u16).range(1..=8191))]
     pub(crate) window: Option<u16>,
 
-    /// Programs that may use the node at a time; one more is turned away and told why
+    /// Programs that may use the node at a time; a further one is refused, with the reason
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().clients, value_parser = at_least(1))]
     pub(crate) clients: usize,
-    /// Programs that one user may have on the node at a time, so that others find room; root and who runs the tipcd are not bound by it
+    /// Programs of one user that may use the node at a time; does not apply to root and the user who runs the tipcd
     /// [default: three quarters of --clients]
     #[arg(long, value_name = "N", help_heading = "Limits", value_parser = at_least(1))]
     pub(crate) clients_per_user: Option<usize>,
-    /// Connections that one process may have; it needs one
+    /// Connections that one process may have; a process needs one
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().clients_per_process, value_parser = at_least(1))]
     pub(crate) clients_per_process: usize,
-    /// Places beyond --clients for root and who runs the tipcd: when no program is let in any more, their orders (crossway tipc) are carried
-    /// out still. Who has not asked for longest gives way to the next
+    /// Connections beyond --clients for root and the user who runs the tipcd, so that their orders (crossway tipc) are carried out even
+    /// when no further program is admitted. The one that has been idle longest is closed for the next
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().operators)]
     pub(crate) operators: usize,
-    /// Sockets that one program may have; one more is refused (EMFILE)
+    /// Sockets that one program may have; a further one is refused (EMFILE)
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().sockets_per_client, value_parser = at_least(1))]
     pub(crate) sockets_per_client: usize,
-    /// Octets that may wait for one socket, of low importance (medium, high and critical 2, 4 and 8 times as many); more are returned to
+    /// Bytes that may wait for one socket at low importance (medium, high and critical: 2, 4 and 8 times as many); more are returned to
     /// their sender (TIPC_ERR_OVERLOAD), connections are held back
-    #[arg(long, value_name = "OCTETS", help_heading = "Limits", default_value_t = ServiceLimits::default().receive_octets, value_parser = at_least(1_024))]
+    #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = ServiceLimits::default().receive_octets, value_parser = at_least(1_024))]
     pub(crate) queue: usize,
-    /// Nodes that it keeps track of; further ones are not heard until another is forgotten
+    /// Nodes to keep track of; further ones are ignored until another is forgotten
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().peers, value_parser = at_least(1))]
     pub(crate) peers: usize,
     /// Seconds without a link after which a node is forgotten
     #[arg(long, value_name = "S", help_heading = "Limits", default_value_t = Limits::default().peer_forget.as_secs(), value_parser = seconds())]
     pub(crate) peer_forget: u64,
-    /// Sockets of all programs together and of the topology service, which has one for itself and one for each subscriber; one more is
+    /// Sockets of all programs together and of the topology service, which has one for itself and one for each subscriber; a further one is
     /// refused
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().sockets, value_parser = at_least(1))]
     pub(crate) sockets: usize,
-    /// Bindings of one node, this one or another; one more is refused or dropped (bad-binding). Each takes about 130 octets
+    /// Bindings of one node, this one or another; a further one is refused or dropped (bad-binding). Each takes about 130 bytes
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().bindings_per_node, value_parser = at_least(16))]
     pub(crate) bindings_per_node: usize,
-    /// Subscriptions to the topology service; the connection that makes one more is closed
+    /// Subscriptions to the topology service; a connection that exceeds them is closed
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().subscriptions)]
     pub(crate) subscriptions: usize,
-    /// Events that may wait for one subscriber; the connection of one that does not read so many is closed
+    /// Events that may wait for one subscriber; the connection of a subscriber that falls behind further is closed
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().subscriber_events, value_parser = at_least(1))]
     pub(crate) subscriber_events: usize,
     /// Seconds of silence after which a connection asks whether its peer still exists; after as many more it is aborted
@@ -108,20 +108,20 @@ pub struct TipcdOptions {
     /// [default: for ever, as with kernels]
     #[arg(long, value_name = "MS", help_heading = "Limits", value_parser = RangedU64ValueParser::<u64>::new().range(1..=86_400_000))]
     pub(crate) group_patience: Option<u64>,
-    /// Octets asked of the system for each bearer's socket buffers; crossway tipc bearer list --details shows what it granted
-    #[arg(long, value_name = "OCTETS", help_heading = "Limits", default_value_t = SOCKET_OCTETS, value_parser = at_least(4_096))]
+    /// Bytes requested from the system for each bearer's socket buffers; crossway tipc bearer list --details shows what it granted
+    #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = SOCKET_OCTETS, value_parser = at_least(4_096))]
     pub(crate) bearer_buffer: usize,
-    /// Milliseconds for which what a program sent before it closed is still sent on when the receiver holds it back
+    /// Milliseconds for which what a program sent before it closed or shut down is kept while the receiver does not read; after that the receiver gets a reset
     #[arg(long, value_name = "MS", help_heading = "Limits", default_value_t = ServiceLimits::default().linger.as_millis() as u64, value_parser = RangedU64ValueParser::<u64>::new().range(..=3_600_000))]
     pub(crate) linger: u64,
-    /// Messages that a socket moves before it is given lanes, rings in memory that its program shares with the tipcd; 0 for never
+    /// Messages after which a socket gets lanes, rings in memory shared between its program and the tipcd; 0 for never
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().lane_after)]
     pub(crate) lane_after: u32,
-    /// Sockets that may have lanes at a time; further ones go on without
+    /// Sockets that may have lanes at a time; further sockets do without
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().lanes)]
     pub(crate) lanes: usize,
-    /// Octets of each of the two rings of a socket with lanes; raised to 69632, what the longest message needs
-    #[arg(long, value_name = "OCTETS", help_heading = "Limits", default_value_t = ServiceLimits::default().lane_octets, value_parser = RangedU64ValueParser::<usize>::new().range(4_096..=16 << 20))]
+    /// Bytes of each of the two rings of a socket with lanes; raised to 69632, what the longest message needs
+    #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = ServiceLimits::default().lane_octets, value_parser = RangedU64ValueParser::<usize>::new().range(4_096..=16 << 20))]
     pub(crate) lane_octets: usize,
 }
 

@@ -1,14 +1,14 @@
 //! `crossway tipc bearer`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use crossway_tipc_client::admin::{BearerView, Order, Settings};
+use serde_json::json;
 
+use super::words::{Words, bearer_to_enable, endpoint};
 use super::{SetArguments, Site, ask};
-
-/// The port of TIPC over UDP.
-const UDP_PORT: u16 = 6118;
 
 #[derive(clap::Args)]
 pub(super) struct Bearer {
@@ -18,70 +18,95 @@ pub(super) struct Bearer {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// The bearers
+    /// List the bearers
     List {
-        /// Address, limits, remotes and frame counts of each
+        /// Also address, limits, remotes and frame counts of each
         #[arg(long)]
         details: bool,
     },
-    /// Attaches the node to a medium
+    /// Attach the node to a medium
     Enable(Enable),
-    /// Detaches it; its links end, the peers are told
-    Disable {
-        /// Name, as `bearer list` has it, with or without the medium
-        name: String,
-    },
-    /// Has a UDP bearer send to one remote more
+    /// Detach the node from a medium; the links end, and the peers are notified
+    Disable(Meant),
+    /// Add a remote address to a UDP bearer
     Add(Remote),
-    /// Takes one remote off a UDP bearer: its link ends and it is not heard; others notice nothing
+    /// Remove a remote address from a UDP bearer: its link ends, other links are not affected
     Remove(Remote),
-    /// Sets what future links of a bearer begin with
+    /// Set what future links of a bearer start with
     Set {
-        /// Name
-        name: String,
+        /// The bearer's name; or { priority | tolerance | window } VALUE media { eth device DEVICE | udp name NAME }
+        #[arg(required = true, value_name = "BEARER | WORDS")]
+        words: Vec<String>,
         #[command(flatten)]
         settings: SetArguments,
     },
-    /// Shows what future links of a bearer begin with
+    /// Show what future links of a bearer start with
     Get {
-        /// Name
-        name: String,
+        /// The bearer's name; or [priority | tolerance | window | mtu | remoteip] media { eth device DEVICE | udp name NAME }
+        #[arg(required = true, value_name = "BEARER | WORDS")]
+        words: Vec<String>,
     },
+}
+
+#[derive(clap::Args)]
+struct Meant {
+    /// The bearer's name, as `bearer list` shows it, with or without the medium; or media { eth device DEVICE | udp name NAME }
+    #[arg(required = true, value_name = "BEARER | WORDS")]
+    words: Vec<String>,
 }
 
 #[derive(clap::Args)]
 struct Enable {
-    /// `eth:DEVICE` (the tipcd needs root) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=OCTETS][,REMOTE...]`; `mtu` is the largest packet without IP and UDP headers
-    bearer: String,
-    /// Name of the interface, up to 15 octets [default: the device's, or udp0 and so on]
+    /// `eth:DEVICE` (the tipcd needs root) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]`, where `mtu` is the largest
+    /// packet without IP and UDP headers; or [priority PRIORITY] media { eth device DEVICE | udp name NAME localip ADDRESS
+    /// [localport PORT] [remoteip ADDRESS] [remoteport PORT] }
+    #[arg(required = true, value_name = "BEARER | WORDS")]
+    words: Vec<String>,
+    /// Name of the interface, up to 15 bytes [default: the device's, or udp0 and so on]
     #[arg(long)]
     name: Option<String>,
-    /// Silence after which its links fail, 50 to 30000 milliseconds
-    #[arg(long, value_name = "MS")]
-    tolerance: Option<u32>,
-    /// Priority of its links, 1 to 31
-    #[arg(long, value_name = "N")]
-    priority: Option<u8>,
-    /// Largest send window of its links, 1 to 8191 packets
-    #[arg(long, value_name = "PACKETS")]
-    window: Option<u16>,
+    #[command(flatten)]
+    settings: SetArguments,
 }
 
 #[derive(clap::Args)]
 struct Remote {
-    /// Name of the bearer
-    name: String,
+    /// The bearer's name; or media udp name NAME remoteip ADDRESS
+    #[arg(required = true, value_name = "BEARER | WORDS")]
+    words: Vec<String>,
     /// The remote: IP or IP:PORT, an IPv6 address with port in brackets
     #[arg(long, value_parser = endpoint)]
-    remoteip: SocketAddr,
+    remoteip: Option<SocketAddr>,
 }
 
-fn endpoint(text: &str) -> Result<SocketAddr, String> {
-    text.parse::<SocketAddr>()
-        .or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, UDP_PORT)))
-        .map_err(|_| {
-            "expected an IP address, or ADDRESS:PORT with an IPv6 address in brackets".into()
-        })
+/// How a bearer is named.
+const BEARER: &str = "the bearer's name, or media eth device DEVICE, or media udp name NAME";
+
+/// The name of the bearer that is meant, once everything else is taken out of the words.
+fn name_of(mut words: Words) -> anyhow::Result<String> {
+    match words.bearer()? {
+        Some(name) => words.end(BEARER).map(|()| name),
+        None => words.rest(BEARER)?.with_context(|| format!("no bearer is named; write {BEARER}")),
+    }
+}
+
+impl Remote {
+    fn take(self) -> anyhow::Result<(String, SocketAddr)> {
+        let mut words = Words::new(self.words);
+        let remote = match words.text("remoteip")? {
+            Some(text) => {
+                let mut remote =
+                    endpoint(&text).map_err(|why| anyhow::anyhow!("remoteip {text}: {why}"))?;
+                if let Some(port) = words.value("remoteport")? {
+                    remote.set_port(port);
+                }
+                Some(remote)
+            }
+            None => self.remoteip,
+        };
+        let remote = remote.context("no remote is named; write remoteip ADDRESS")?;
+        Ok((name_of(words)?, remote))
+    }
 }
 
 impl Bearer {
@@ -91,41 +116,85 @@ impl Bearer {
                 let bearers = ask!(site, Order::Bearers, Bearers);
                 site.show(&bearers, |bearers| bearers.iter().for_each(|b| print(b, details)))
             }
-            What::Enable(e) => {
-                let settings = Settings {
-                    tolerance_ms: e.tolerance,
-                    priority: e.priority,
-                    window_packets: e.window,
-                };
-                site.carry_out(&Order::EnableBearer { bearer: e.bearer, name: e.name, settings })
+            What::Enable(e) => site.carry_out(&e.order()?),
+            What::Disable(Meant { words }) => {
+                site.carry_out(&Order::DisableBearer { name: name_of(Words::new(words))? })
             }
-            What::Disable { name } => site.carry_out(&Order::DisableBearer { name }),
-            What::Add(Remote { name, remoteip }) => {
-                site.carry_out(&Order::AddRemote { name, remote: remoteip })
+            What::Add(remote) => {
+                let (name, remote) = remote.take()?;
+                site.carry_out(&Order::AddRemote { name, remote })
             }
-            What::Remove(Remote { name, remoteip }) => {
-                site.carry_out(&Order::RemoveRemote { name, remote: remoteip })
+            What::Remove(remote) => {
+                let (name, remote) = remote.take()?;
+                site.carry_out(&Order::RemoveRemote { name, remote })
             }
-            What::Set { name, settings } => {
-                site.carry_out(&Order::SetBearer { name, settings: settings.settings() })
+            What::Set { words, settings } => {
+                let mut words = Words::new(words);
+                let settings = settings.or(words.settings()?)?;
+                site.carry_out(&Order::SetBearer { name: name_of(words)?, settings })
             }
-            What::Get { name } => {
-                let bearers = ask!(site, Order::Bearers, Bearers);
-                let is_meant = |b: &&BearerView| {
-                    b.name == name || b.name.split_once(':').is_some_and(|(_, n)| n == name)
-                };
-                let bearer = bearers.iter().find(is_meant).ok_or_else(|| {
-                    anyhow::anyhow!("no bearer {name}: see crossway tipc bearer list")
-                })?;
-                site.show(bearer, |b| {
-                    println!(
-                        "tolerance:{} ms  priority:{}  window:{} packets  mtu:{}",
-                        b.tolerance_ms, b.priority, b.window_packets, b.mtu_octets
-                    );
-                })
-            }
+            What::Get { words } => get(site, Words::new(words)),
         }
     }
+}
+
+impl Enable {
+    fn order(self) -> anyhow::Result<Order> {
+        let mut words = Words::new(self.words);
+        let with = words.settings()?;
+        let settings = Settings {
+            tolerance_ms: self.settings.tolerance.or(with.tolerance_ms),
+            priority: self.settings.priority.or(with.priority),
+            window_packets: self.settings.window.or(with.window_packets),
+        };
+        if let Some(domain) = words.text("domain")? {
+            anyhow::ensure!(
+                domain.trim_matches(['0', '.', '<', '>']).is_empty(),
+                "domain {domain}: a tipcd has the whole cluster as its discovery domain; leave it out"
+            );
+        }
+        let (bearer, name) = match bearer_to_enable(&mut words)? {
+            Some(found) => {
+                words.end("media eth device DEVICE, or media udp name NAME localip ADDRESS")?;
+                found
+            }
+            None => {
+                let bearer = words.rest("eth:DEVICE or udp:LOCAL-ADDRESS")?;
+                (bearer.context("no bearer is named; write eth:DEVICE or udp:LOCAL-ADDRESS")?, None)
+            }
+        };
+        Ok(Order::EnableBearer { bearer, name: self.name.or(name), settings })
+    }
+}
+
+fn get(site: &Site<'_>, mut words: Words) -> anyhow::Result<ExitCode> {
+    let properties = ["priority", "tolerance", "window", "mtu", "localip", "remoteip"];
+    let property = words.property(&properties);
+    let name = name_of(words)?;
+    let bearers = ask!(site, Order::Bearers, Bearers);
+    let is_meant =
+        |b: &&BearerView| b.name == name || b.name.split_once(':').is_some_and(|(_, n)| n == name);
+    let bearer = bearers
+        .iter()
+        .find(is_meant)
+        .ok_or_else(|| anyhow::anyhow!("no bearer {name}: see crossway tipc bearer list"))?;
+    let Some(property) = property else {
+        return site.show(bearer, |b| {
+            println!(
+                "tolerance:{} ms  priority:{}  window:{} packets  mtu:{}",
+                b.tolerance_ms, b.priority, b.window_packets, b.mtu_octets
+            );
+        });
+    };
+    let value = match property {
+        "priority" => bearer.priority.to_string(),
+        "tolerance" => bearer.tolerance_ms.to_string(),
+        "window" => bearer.window_packets.to_string(),
+        "mtu" => bearer.mtu_octets.to_string(),
+        "localip" => bearer.address.clone(),
+        _ => bearer.remotes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+    };
+    site.show(&json!({ property: value }), |_| println!("{value}"))
 }
 
 fn print(b: &BearerView, details: bool) {
@@ -138,15 +207,15 @@ fn print(b: &BearerView, details: bool) {
         b.address, b.mtu_octets, b.priority, b.tolerance_ms, b.window_packets
     );
     let device = b.device.as_deref().unwrap_or("-");
-    let buffer = b.receive_buffer_octets.map_or("ring".to_owned(), |n| format!("{n} octets"));
+    let buffer = b.receive_buffer_octets.map_or("ring".to_owned(), |n| format!("{n} bytes"));
     println!("  State:{}  Device:{device}  Receive buffer:{buffer}", b.state);
     println!(
         "  RX frames:{}  TX frames:{}  Not taken by the medium:{}",
         b.received_frames, b.sent_frames, b.unsent_frames
     );
-    if let Some(octets) = b.run_frame_octets_max {
+    if let Some(bytes) = b.run_frame_octets_max {
         println!(
-            "  RX runs:{}  TX runs:{}  of frames up to {octets} octets",
+            "  RX runs:{}  TX runs:{}  of frames up to {bytes} bytes",
             b.received_runs, b.sent_runs
         );
     }

@@ -2,10 +2,13 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
+use clap::ValueEnum;
 use crossway_tipc_client::admin::{BroadcastView, CounterView, LinkView, MulticastWay, Order};
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 
 use super::monitor::Monitor;
+use super::words::Words;
 use super::{SetArguments, Site, ask};
 
 /// What the kernel calls it.
@@ -19,27 +22,29 @@ pub(super) struct Link {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// The links and whether each is up
+    /// List the links and whether each is up
     List,
-    /// Counters of all links, or of one; the broadcast link is `broadcast-link`
+    /// Show or reset the counters of all links, or of one; the broadcast link is `broadcast-link`
     #[command(visible_alias = "stat")]
     Statistics(Statistics),
-    /// Shows tolerance, priority and window of a link
+    /// Show tolerance, priority and window of a link, or how multicasts travel
     Get {
-        /// The link's name; of `broadcast-link` it is how multicasts travel
-        link: String,
+        /// The link's name, or `broadcast-link`; or { priority | tolerance | window } link LINK; or broadcast
+        #[arg(required = true, value_name = "LINK | WORDS")]
+        words: Vec<String>,
     },
-    /// Who watches whom in a cluster too large for everybody to watch everybody
+    /// Show and set which nodes monitor which: in a large cluster each monitors a part of the others
     #[command(visible_alias = "mon")]
     Monitor(Monitor),
-    /// Sets a link, and with it the peer's end; a new priority has it come up anew
+    /// Set a link at both ends; a new priority makes it reconnect. Or set how multicasts travel
     Set {
-        /// The link's name
-        link: String,
+        /// The link's name; or { priority | tolerance | window } VALUE link LINK; or broadcast { BROADCAST | REPLICAST | AUTOSELECT [ratio PERCENT] }
+        #[arg(required = true, value_name = "LINK | WORDS")]
+        words: Vec<String>,
         #[command(flatten)]
         settings: SetArguments,
     },
-    /// Sets how multicasts travel whose sockets leave it to the node, from now on
+    /// Set how multicasts travel from now on whose sockets leave it to the node
     SetBroadcast(SetBroadcast),
 }
 
@@ -48,31 +53,34 @@ enum What {
 struct Statistics {
     #[command(subcommand)]
     what: Option<OfStatistics>,
-    /// The link's name, as `link list` has it
-    link: Option<String>,
+    /// The link's name, as `link list` shows it; or link LINK
+    #[arg(value_name = "LINK")]
+    words: Vec<String>,
 }
 
 #[derive(clap::Subcommand)]
 enum OfStatistics {
-    /// Shows them, which is also what happens without this word
+    /// Show the counters, which is the default
     Show {
-        /// The link's name
-        link: Option<String>,
+        /// The link's name; or link LINK
+        #[arg(value_name = "LINK")]
+        words: Vec<String>,
     },
-    /// Begins the counters of all links, or of one, anew
+    /// Reset the counters of all links, or of one
     Reset {
-        /// The link's name
-        link: Option<String>,
+        /// The link's name; or link LINK
+        #[arg(value_name = "LINK")]
+        words: Vec<String>,
     },
 }
 
 #[derive(clap::Args)]
 #[group(required = true, multiple = true)]
 struct SetBroadcast {
-    /// The way: as the number of nodes suggests, always by the broadcast link, or always one copy to each node
+    /// Chosen by the number of nodes, always by the broadcast link, or always one copy to each node
     #[arg(long, value_enum)]
     method: Option<Method>,
-    /// With autoselect: the share of the peers, in percent, up to which each gets a copy of its own
+    /// With autoselect: up to this share of the peers, in percent, each gets a copy of its own
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=100))]
     ratio: Option<u8>,
 }
@@ -82,6 +90,16 @@ enum Method {
     Autoselect,
     Broadcast,
     Replicast,
+}
+
+impl From<Method> for MulticastWay {
+    fn from(method: Method) -> Self {
+        match method {
+            Method::Autoselect => MulticastWay::Autoselect,
+            Method::Broadcast => MulticastWay::Broadcast,
+            Method::Replicast => MulticastWay::Replicast,
+        }
+    }
 }
 
 impl Link {
@@ -98,46 +116,85 @@ impl Link {
                     }
                 })
             }
-            What::Statistics(Statistics { what: Some(OfStatistics::Reset { link }), .. }) => {
-                site.carry_out(&Order::ResetStatistics { name: link })
+            What::Statistics(Statistics { what: Some(OfStatistics::Reset { words }), .. }) => {
+                site.carry_out(&Order::ResetStatistics { name: link_of(Words::new(words))? })
             }
-            What::Statistics(Statistics { what, link }) => {
-                let link = match what {
-                    Some(OfStatistics::Show { link }) => link,
-                    _ => link,
+            What::Statistics(Statistics { what, words }) => {
+                let words = match what {
+                    Some(OfStatistics::Show { words }) => words,
+                    _ => words,
                 };
-                statistics(site, link.as_deref())
+                statistics(site, link_of(Words::new(words))?.as_deref())
             }
-            What::Get { link } if link == BROADCAST_LINK => {
-                site.show(&*ask!(site, Order::Broadcast, Broadcast), |link| {
-                    println!(
-                        "method:{}  ratio:{}%  window:{} packets",
-                        way(link),
-                        link.replicast_percent,
-                        link.window_packets
-                    );
-                })
-            }
-            What::Get { link } => site.show(&one(site, &link)?, |link| {
-                println!(
-                    "tolerance:{} ms  priority:{}  window:{} packets",
-                    link.tolerance_ms, link.priority, link.window_packets
-                );
-            }),
+            What::Get { words } => get(site, Words::new(words)),
             What::Monitor(monitor) => monitor.run(site),
-            What::Set { link, settings } => {
-                site.carry_out(&Order::SetLink { name: link, settings: settings.settings() })
-            }
+            What::Set { words, settings } => set(site, Words::new(words), &settings),
             What::SetBroadcast(SetBroadcast { method, ratio }) => {
-                let method = method.map(|method| match method {
-                    Method::Autoselect => MulticastWay::Autoselect,
-                    Method::Broadcast => MulticastWay::Broadcast,
-                    Method::Replicast => MulticastWay::Replicast,
-                });
+                let method = method.map(MulticastWay::from);
                 site.carry_out(&Order::SetMulticasts { method, replicast_percent: ratio })
             }
         }
     }
+}
+
+/// How a link is named.
+const LINK: &str = "the link's name, or link LINK";
+
+/// The link that is meant, once everything else is taken out of the words.
+fn link_of(mut words: Words) -> anyhow::Result<Option<String>> {
+    match words.text("link")? {
+        Some(link) => words.end(LINK).map(|()| Some(link)),
+        None => words.rest(LINK),
+    }
+}
+
+fn get(site: &Site<'_>, mut words: Words) -> anyhow::Result<ExitCode> {
+    let property = words.property(&["priority", "tolerance", "window"]);
+    let broadcast = words.flag("broadcast");
+    let link = link_of(words)?;
+    if broadcast || link.as_deref() == Some(BROADCAST_LINK) {
+        return site.show(&*ask!(site, Order::Broadcast, Broadcast), |link| {
+            println!(
+                "method:{}  ratio:{}%  window:{} packets",
+                way(link),
+                link.replicast_percent,
+                link.window_packets
+            );
+        });
+    }
+    let link = link.with_context(|| format!("no link is named; write {LINK}"))?;
+    let link = one(site, &link)?;
+    let Some(property) = property else {
+        return site.show(&link, |link| {
+            println!(
+                "tolerance:{} ms  priority:{}  window:{} packets",
+                link.tolerance_ms, link.priority, link.window_packets
+            );
+        });
+    };
+    let value = match property {
+        "priority" => u64::from(link.priority),
+        "tolerance" => link.tolerance_ms,
+        _ => u64::from(link.window_packets),
+    };
+    site.show(&serde_json::json!({ property: value }), |_| println!("{value}"))
+}
+
+fn set(site: &Site<'_>, mut words: Words, settings: &SetArguments) -> anyhow::Result<ExitCode> {
+    if let Some(method) = words.text("broadcast")? {
+        let replicast_percent = words.value("ratio")?;
+        words.end("broadcast { BROADCAST | REPLICAST | AUTOSELECT [ratio PERCENT] }")?;
+        let method = Method::from_str(&method, true).map_err(|_| {
+            anyhow::anyhow!(
+                "'{method}' is no way to multicast; write BROADCAST, REPLICAST or AUTOSELECT"
+            )
+        })?;
+        return site
+            .carry_out(&Order::SetMulticasts { method: Some(method.into()), replicast_percent });
+    }
+    let settings = settings.or(words.settings()?)?;
+    let name = link_of(words)?.with_context(|| format!("no link is named; write {LINK}"))?;
+    site.carry_out(&Order::SetLink { name, settings })
 }
 
 fn statistics(site: &Site<'_>, link: Option<&str>) -> anyhow::Result<ExitCode> {
@@ -205,8 +262,8 @@ fn print_statistics(link: &LinkView) {
     );
     let c = &link.counters;
     print_packets(c);
-    println!("  RX octets:{}", c.received_octets);
-    println!("  TX octets:{}", c.sent_octets);
+    println!("  RX bytes:{}", c.received_octets);
+    println!("  TX bytes:{}", c.sent_octets);
     print_profile(c);
     println!(
         "  RX states:{} probes:{} naks:{} defs:{} dups:{}",
@@ -229,8 +286,8 @@ fn print_broadcast(link: &BroadcastView) {
     );
     let c = &link.counters;
     print_packets(c);
-    println!("  RX octets:{}", c.received_octets);
-    println!("  TX octets:{}", c.sent_octets);
+    println!("  RX bytes:{}", c.received_octets);
+    println!("  TX bytes:{}", c.sent_octets);
     print_profile(c);
     println!("  RX naks:{} defs:{} dups:{}", c.received_naks, c.early_packets, c.duplicate_packets);
     println!("  TX naks:{} acks:{} retrans:{}", c.sent_naks, c.sent_acks, c.resent_packets);
@@ -256,7 +313,7 @@ fn print_profile(c: &CounterView) {
     const CLASSES: [&str; 7] = ["0-64", "-256", "-1024", "-4096", "-16384", "-32768", "-66000"];
     let all = c.profile_messages.max(1);
     println!(
-        "  TX profile sample:{} packets average:{} octets",
+        "  TX profile sample:{} packets average:{} bytes",
         c.profile_messages,
         c.profile_octets / all
     );

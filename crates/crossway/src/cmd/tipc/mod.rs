@@ -1,8 +1,9 @@
-//! `crossway tipc`: what the kernel's tool of that name does for the kernel's TIPC, for a tipcd.
+//! `crossway tipc`: for a tipcd what iproute2's `tipc` is for the kernel's TIPC.
 
 mod bearer;
 mod capture;
 mod link;
+mod media;
 mod monitor;
 mod nametable;
 mod node;
@@ -12,6 +13,7 @@ mod socket;
 mod top;
 mod trace;
 mod wait;
+mod words;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,10 +25,10 @@ use serde::Serialize;
 use super::Run;
 use crate::ui::Ui;
 
-/// Shows and changes a tipcd while it runs: its node, bearers, links, names, sockets and peers
+/// Show and change a running tipcd: its node, bearers, links, names, sockets and peers
 ///
-/// The words and columns are those of iproute2's `tipc`, which does the same for the kernel's TIPC. A tipcd obeys root and the user who
-/// started it.
+/// Takes the words of iproute2's `tipc`, which does the same for the kernel's TIPC, in its order: `tipc link set tolerance 500 link
+/// LINK` is `crossway tipc link set tolerance 500 link LINK`. A tipcd obeys root and the user who started it.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Tipc {
@@ -36,31 +38,36 @@ pub(crate) struct Tipc {
     #[arg(long, value_name = "PATH", global = true)]
     socket: Option<PathBuf>,
     /// Print JSON
-    #[arg(long, global = true)]
+    #[arg(short, long, global = true)]
     json: bool,
+    /// Print readable JSON, which --json does anyway; for scripts written for iproute2
+    #[arg(short, long, global = true, requires = "json", hide = true)]
+    pretty: bool,
 }
 
 #[derive(clap::Subcommand)]
 enum View {
-    /// The node: identity, address, cluster, node-local traffic, drops
+    /// Node: identity, address, cluster, node-local traffic, drops
     Node(node::Node),
-    /// Bearers: list, enable, disable; add and remove remotes; set what links begin with
+    /// Bearers: list, enable, disable; add and remove remotes; set what links start with
     Bearer(bearer::Bearer),
-    /// Links: list, statistics; set tolerance, priority, window; who watches whom
+    /// Links: list, statistics, monitoring; set tolerance, priority, window
     Link(link::Link),
-    /// The name table
+    /// Media: list; show what bearers start with
+    Media(media::Media),
+    /// Name table
     Nametable(nametable::Nametable),
-    /// The programs' sockets, each with its process
+    /// Sockets of the programs, each with its process
     Socket(socket::Socket),
-    /// The other nodes
+    /// Other nodes
     Peer(peer::Peer),
-    /// Waits until the tipcd serves, and for its address, other nodes or services: for scripts
+    /// Wait until the tipcd is ready, and for its address, other nodes or services: for scripts
     Wait(wait::Wait),
-    /// Traffic, links and the busiest sockets, again and again
+    /// Show traffic, links and the busiest sockets, updated every second
     Top(top::Top),
-    /// Writes all frames of all bearers to a file for tshark
+    /// Write all frames of all bearers to a capture file for tshark
     Trace(trace::Trace),
-    /// Runs an unmodified AF_TIPC program on a tipcd
+    /// Run an unmodified AF_TIPC program on a tipcd
     Run(run::RunProgram),
 }
 
@@ -72,7 +79,7 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Gives an order that asks for nothing but to be carried out.
+    /// Gives an order whose only answer is that it was carried out.
     fn carry_out(&self, order: &Order) -> anyhow::Result<ExitCode> {
         match self.tipcd.order(order)? {
             Outcome::Done if self.json => self.ui.print_json(&serde_json::json!({"done": true}))?,
@@ -93,7 +100,7 @@ impl Site<'_> {
     }
 }
 
-/// Asks for a view; anything else that comes back is nonsense.
+/// Asks for a view; any other answer is an error.
 macro_rules! ask {
     ($site:expr, $order:expr, $outcome:ident) => {
         match $site.tipcd.order(&$order)? {
@@ -104,14 +111,13 @@ macro_rules! ask {
 }
 use ask;
 
-/// What a link is to have.
+/// Settings of links.
 #[derive(clap::Args)]
-#[group(required = true, multiple = true)]
 struct SetArguments {
     /// Silence after which the link fails, 50 to 30000 milliseconds
     #[arg(long, value_name = "MS")]
     tolerance: Option<u32>,
-    /// Priority, 1 to 31: traffic takes the links of the highest
+    /// Priority, 1 to 31; traffic takes the links with the highest
     #[arg(long, value_name = "N")]
     priority: Option<u8>,
     /// Largest send window, 1 to 8191 packets
@@ -120,16 +126,22 @@ struct SetArguments {
 }
 
 impl SetArguments {
-    const fn settings(&self) -> Settings {
-        Settings {
-            tolerance_ms: self.tolerance,
-            priority: self.priority,
-            window_packets: self.window,
-        }
+    /// Joined with those of iproute2's words; at least one is needed.
+    fn or(&self, words: Settings) -> anyhow::Result<Settings> {
+        let settings = Settings {
+            tolerance_ms: self.tolerance.or(words.tolerance_ms),
+            priority: self.priority.or(words.priority),
+            window_packets: self.window.or(words.window_packets),
+        };
+        anyhow::ensure!(
+            settings != Settings::default(),
+            "nothing is to be set: give tolerance, priority or window with a value"
+        );
+        Ok(settings)
     }
 }
 
-/// With a kernel's TIPC but no tipcd, the kernel's own tool is what is wanted.
+/// Where the kernel has TIPC and no tipcd runs, points to the kernel's own tool.
 fn explain(error: AdminError) -> anyhow::Error {
     let no_daemon = matches!(error, AdminError::Client(Error::NoDaemon { .. }));
     let kernel = crossway_mech::registry::ALL.iter().any(|mechanism| {
@@ -157,6 +169,7 @@ impl Run for Tipc {
             View::Node(view) => view.run(&site()?),
             View::Bearer(view) => view.run(&site()?),
             View::Link(view) => view.run(&site()?),
+            View::Media(view) => view.run(&site()?),
             View::Nametable(view) => view.run(&site()?),
             View::Socket(view) => view.run(&site()?),
             View::Peer(view) => view.run(&site()?),

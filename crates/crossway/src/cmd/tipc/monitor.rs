@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use crossway_tipc_client::admin::{MonitorView, MonitoredView, Order};
 use serde_json::{Value, json};
 
+use super::words::Words;
 use super::{Site, ask};
 
 #[derive(clap::Args)]
@@ -15,19 +16,23 @@ pub(super) struct Monitor {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// By bearer: the size of the cluster, and whether all watch all or each its part of the ring
+    /// Show for each bearer the size of the cluster, and whether each node monitors all others or its part of the ring
     Summary,
-    /// By bearer and node: how it is watched, and what it says of those that it watches
+    /// Show for each bearer and node how it is monitored, and what it reports about those that it monitors
     ///
-    /// `direct` nodes are probed from here, `indirect` ones by others. The letters are the nodes that follow a node in the ring, as it sees
-    /// them: U up, D down; in brackets those that do not follow it in the ring as this node knows it.
-    List,
-    /// Shows a setting
+    /// `direct` nodes are probed from here, `indirect` ones by others. The letters are the nodes that follow a node in the ring, as it
+    /// sees them: U up, D down; in brackets those that do not follow it in the ring as this node knows it.
+    List {
+        /// Of one bearer only: media { eth device DEVICE | udp name NAME }
+        #[arg(value_name = "WORDS")]
+        words: Vec<String>,
+    },
+    /// Show a setting
     Get {
         #[command(subcommand)]
         what: Get,
     },
-    /// Changes a setting
+    /// Change a setting
     Set {
         #[command(subcommand)]
         what: Set,
@@ -36,15 +41,15 @@ enum What {
 
 #[derive(clap::Subcommand)]
 enum Get {
-    /// Nodes on a medium, this one included, up to which each watches all others
+    /// Up to this number of nodes on a medium, this one included, each node monitors all others
     Threshold,
 }
 
 #[derive(clap::Subcommand)]
 enum Set {
-    /// Nodes on a medium, this one included, up to which each watches all others
+    /// Up to this number of nodes on a medium, this one included, each node monitors all others
     Threshold {
-        /// 0 to 4095; the kernel begins with 32
+        /// 0 to 4095; the kernel starts with 32
         #[arg(value_name = "NODES")]
         nodes: usize,
     },
@@ -55,10 +60,21 @@ impl Monitor {
         if let What::Set { what: Set::Threshold { nodes } } = self.what {
             return site.carry_out(&Order::SetMonitorThreshold { nodes });
         }
-        let view = *ask!(site, Order::Monitor, Monitor);
+        let mut view = *ask!(site, Order::Monitor, Monitor);
         match self.what {
             What::Summary => site.show(&summary(&view), |_| print_summary(&view)),
-            What::List => site.show(&list(&view), |_| print_list(&view)),
+            What::List { words } => {
+                let mut words = Words::new(words);
+                if let Some(name) = words.bearer()? {
+                    view.bearers.retain(|on| on.bearer == name);
+                    anyhow::ensure!(
+                        !view.bearers.is_empty(),
+                        "no bearer {name}: see crossway tipc bearer list"
+                    );
+                }
+                words.end("media eth device DEVICE, or media udp name NAME")?;
+                site.show(&list(&view), |_| print_list(&view))
+            }
             What::Get { .. } | What::Set { .. } => site
                 .show(&json!({ "threshold": view.threshold }), |_| println!("{}", view.threshold)),
         }

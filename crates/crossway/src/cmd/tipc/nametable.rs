@@ -14,9 +14,9 @@ pub(super) struct Nametable {
 
 #[derive(Clone, Copy, clap::Subcommand)]
 enum What {
-    /// All bindings that the node knows
+    /// Show all bindings that the node knows
     Show {
-        /// Of this service type only
+        /// Only those of this service type
         #[arg(long = "type", value_name = "TYPE")]
         service: Option<u32>,
     },

@@ -12,18 +12,25 @@ pub(super) struct Node {
     what: Option<What>,
 }
 
-#[derive(Clone, Copy, clap::Subcommand)]
+#[derive(clap::Subcommand)]
 enum What {
-    /// This node and the others, by identity and address
+    /// List this node and the others, by identity and address
     List,
-    /// One property
+    /// Print one property
     Get {
-        /// Which
+        /// The property
         #[arg(value_enum)]
         property: Property,
     },
-    /// Node-local traffic, what is held and what was dropped
+    /// Show node-local traffic, what is held and what was dropped
     Statistics,
+    /// Not possible while a tipcd runs: it has its address and cluster from its start
+    #[command(hide = true)]
+    Set {
+        /// { address ADDRESS | netid NETID | identity IDENTITY }
+        #[arg(required = true, value_name = "WORDS")]
+        words: Vec<String>,
+    },
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -39,9 +46,15 @@ enum Property {
 
 impl Node {
     pub(super) fn run(self, site: &Site<'_>) -> anyhow::Result<ExitCode> {
+        if let Some(What::Set { words }) = self.what {
+            anyhow::bail!(
+                "cannot set {}: a tipcd has its address, cluster and identity from its start; restart it with --address, --netid or --id",
+                words.join(" ")
+            );
+        }
         let node = ask!(site, Order::Node, Node);
         match self.what {
-            None | Some(What::Statistics) => site.show(&*node, print_statistics),
+            None | Some(What::Statistics | What::Set { .. }) => site.show(&*node, print_statistics),
             Some(What::List) => {
                 let peers = ask!(site, Order::Peers, Peers);
                 site.show(&serde_json::json!({"node": node, "peers": peers}), |_| {
@@ -83,10 +96,10 @@ fn print_statistics(node: &NodeView) {
     println!("  Address:{address}  Netid:{}  Peers up:{}", node.netid, node.peers_up);
     println!("  Version:{}  Process:{}", node.version, node.pid);
     println!(
-        "  Programs:{}  turned away:{}  Sockets:{}  Bindings:{}  Held:{} octets",
+        "  Programs:{}  turned away:{}  Sockets:{}  Bindings:{}  Held:{} bytes",
         node.programs, node.turned_away, node.sockets, node.bindings, node.held_octets
     );
-    println!("  Node-local messages:{} octets:{}", node.local.messages, node.local.octets);
+    println!("  Node-local messages:{} bytes:{}", node.local.messages, node.local.octets);
     println!(
         "  Undelivered messages:{}  Unsent frames:{}",
         node.undelivered_messages, node.unsent_frames

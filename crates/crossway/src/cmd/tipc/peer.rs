@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use crossway_tipc_client::admin::{Order, PeerView};
 
+use super::words::Words;
 use super::{Site, ask};
 
 #[derive(clap::Args)]
@@ -14,14 +16,15 @@ pub(super) struct Peer {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Forgets a node that is down; discovery may find it again
+    /// Forget a node that is down; discovery may find it again
     Remove {
-        /// Its identity or address, as `peer list` has them
-        node: String,
+        /// The node's identity or address, as `peer list` shows them; or { address ADDRESS | identity IDENTITY }
+        #[arg(required = true, value_name = "NODE | WORDS")]
+        words: Vec<String>,
     },
-    /// The other nodes
+    /// List the other nodes
     List {
-        /// What each announced, too
+        /// Also what each announced
         #[arg(long)]
         details: bool,
     },
@@ -29,8 +32,16 @@ enum What {
 
 impl Peer {
     pub(super) fn run(self, site: &Site<'_>) -> anyhow::Result<ExitCode> {
-        if let Some(What::Remove { node }) = self.what {
-            return site.carry_out(&Order::RemovePeer { name: node });
+        if let Some(What::Remove { words }) = self.what {
+            const USAGE: &str = "the node's identity or address";
+            let mut words = Words::new(words);
+            let name = match words.text("address")?.or(words.text("identity")?) {
+                Some(name) => words.end(USAGE).map(|()| name)?,
+                None => words
+                    .rest(USAGE)?
+                    .with_context(|| format!("no node is named; write {USAGE}"))?,
+            };
+            return site.carry_out(&Order::RemovePeer { name });
         }
         let peers = ask!(site, Order::Peers, Peers);
         let details = matches!(self.what, Some(What::List { details: true }));

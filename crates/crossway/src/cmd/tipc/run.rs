@@ -8,17 +8,18 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow, bail};
 use crossway_tipc_client::{Backend, Kind, Socket, unmodified};
 
-/// Runs an unmodified AF_TIPC program on a tipcd
+/// Run an unmodified AF_TIPC program on a tipcd
 ///
-/// A library that is loaded before the C library (LD_PRELOAD) answers the program's calls on AF_TIPC sockets, for which it uses the
-/// tipcd; all other calls pass. The program takes this one's place, and the programs it starts inherit the library. Not possible
-/// with programs that are linked statically, run with another's rights (setuid), or make their system calls themselves (Go, io_uring).
+/// A library that is loaded before the C library (LD_PRELOAD) handles the program's calls on AF_TIPC sockets with the help of the
+/// tipcd; all other calls pass through. The program replaces this process, and the programs it starts inherit the library. Programs
+/// cannot run this way if they are linked statically, run with another user's rights (setuid), or make system calls themselves (Go,
+/// io_uring).
 #[derive(clap::Args)]
 pub(crate) struct RunProgram {
     /// Use the tipcd even where the kernel has AF_TIPC
     #[arg(long)]
     force: bool,
-    /// The library [default: beside crossway, or in ../lib]
+    /// The library [default: in the folder of crossway, or in ../lib]
     #[arg(long, value_name = "PATH")]
     library: Option<PathBuf>,
     /// The program and its arguments

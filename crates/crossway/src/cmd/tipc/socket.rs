@@ -14,9 +14,9 @@ pub(super) struct Socket {
 
 #[derive(Clone, Copy, clap::Subcommand)]
 enum What {
-    /// The sockets: connection, bindings, process
+    /// List the sockets: connection, bindings, process
     List {
-        /// Counters too
+        /// Also counters
         #[arg(long)]
         statistics: bool,
     },
@@ -51,9 +51,9 @@ fn print(s: &SocketView, statistics: bool) {
         println!("  member {} of group {}", g.instance, g.group);
     }
     if statistics {
-        println!("  RX messages:{} octets:{}", s.received.messages, s.received.octets);
-        println!("  TX messages:{} octets:{}", s.sent.messages, s.sent.octets);
-        println!("  Queued messages:{} octets:{}", s.queued_messages, s.queued_octets);
+        println!("  RX messages:{} bytes:{}", s.received.messages, s.received.octets);
+        println!("  TX messages:{} bytes:{}", s.sent.messages, s.sent.octets);
+        println!("  Queued messages:{} bytes:{}", s.queued_messages, s.queued_octets);
         if let Some(lanes) = s.lanes {
             println!("  Lanes messages sent:{} tipcd woken:{}", lanes.sent, lanes.woken);
         }

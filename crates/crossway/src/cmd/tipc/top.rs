@@ -13,13 +13,13 @@ use crate::ui::Interrupts;
 
 #[derive(clap::Args)]
 pub(super) struct Top {
-    /// Seconds between two looks
+    /// Seconds between two updates
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = interval)]
     interval: f64,
-    /// Ends after so many looks; without a limit SIGINT ends it
+    /// End after this many updates [default: until interrupted]
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
-    /// Sockets shown, the busiest first
+    /// Number of sockets to show, the busiest first
     #[arg(long, value_name = "N", default_value_t = 20)]
     sockets: usize,
 }
@@ -198,7 +198,7 @@ fn print(out: &mut impl Write, r: &Rates) -> std::io::Result<()> {
     let none = || "-".to_owned();
     writeln!(
         out,
-        "node {} <{}>  peers up {}  node-local {:.0} msgs/s {:.0} octets/s",
+        "node {} <{}>  peers up {}  node-local {:.0} msgs/s {:.0} bytes/s",
         r.identity.clone().unwrap_or_else(none),
         r.address.clone().unwrap_or_else(none),
         r.peers_up,
@@ -210,8 +210,8 @@ fn print(out: &mut impl Write, r: &Rates) -> std::io::Result<()> {
         "\n{:>10} {:>10} {:>12} {:>12} {:>9} {:>7} {:>9} {:<8} Link",
         "RX pkt/s",
         "TX pkt/s",
-        "RX octets/s",
-        "TX octets/s",
+        "RX bytes/s",
+        "TX bytes/s",
         "Retrans/s",
         "Window",
         "RTT us",

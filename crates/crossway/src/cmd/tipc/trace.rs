@@ -15,17 +15,17 @@ use crate::ui::Interrupts;
 
 /// The port that tshark takes for TIPC.
 const UDP_PORT: u16 = 6118;
-/// Octets that are written at a time; always whole frames.
-const BATCH_OCTETS: usize = 1 << 20;
+/// Bytes that are written at a time; always whole frames.
+const BATCH_BYTES: usize = 1 << 20;
 
 #[derive(clap::Args)]
 pub(super) struct Trace {
     /// The file to write, or - for standard output
     file: PathBuf,
-    /// Ends after so many frames
+    /// End after this many frames
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Ends after so many seconds; without a limit SIGINT ends it
+    /// End after this many seconds [default: until interrupted]
     #[arg(long, value_name = "S")]
     seconds: Option<u64>,
 }
@@ -52,7 +52,7 @@ impl Trace {
                     lost = frame.lost;
                     capture::append(&frame, &mut batch);
                     written += 1;
-                    if batch.len() < BATCH_OCTETS {
+                    if batch.len() < BATCH_BYTES {
                         continue;
                     }
                 }
@@ -138,7 +138,7 @@ impl Output {
                 std::io::ErrorKind::StorageFull => {
                     "the disk is full: make room or name a file elsewhere"
                 }
-                std::io::ErrorKind::BrokenPipe => "who read it is gone",
+                std::io::ErrorKind::BrokenPipe => "its reader has closed it",
                 _ => "name another file",
             };
             anyhow::anyhow!(

@@ -15,16 +15,16 @@ const INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(clap::Args)]
 pub(super) struct Wait {
-    /// Until it has its address; a lone node without a bearer gets none
+    /// Wait until the node has its address; a node without a bearer gets none
     #[arg(long)]
     address: bool,
-    /// Until so many other nodes are in contact
+    /// Wait until this many other nodes are in contact
     #[arg(long, value_name = "N", default_value_t = 0)]
     peers: u64,
-    /// Until something in the cluster is bound to this service: TYPE or TYPE:INSTANCE; can be repeated
+    /// Wait until something in the cluster is bound to this service, TYPE or TYPE:INSTANCE; may be repeated
     #[arg(long, value_name = "SERVICE", value_parser = service)]
     service: Vec<Service>,
-    /// Gives up after so many seconds
+    /// Give up after this many seconds
     #[arg(long, value_name = "S", default_value_t = 30)]
     timeout: u64,
 }
@@ -76,7 +76,7 @@ impl Wait {
         }
     }
 
-    /// What is not yet there.
+    /// What is still missing.
     fn missing(
         &self,
         path: &Path,
@@ -99,7 +99,7 @@ impl Wait {
             other => return Err(at.nonsense(format!("{other:?}")).into()),
         };
         if self.address && node.address.is_none() {
-            return Ok(Some("the node has got no address".to_owned()));
+            return Ok(Some("the node has no address yet".to_owned()));
         }
         if node.peers_up < self.peers {
             return Ok(Some(format!("{} of {} nodes are in contact", node.peers_up, self.peers)));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crossway_sys::lease::Lease;
 use crossway_sys::patience::Patience;
-use crossway_sys::peer_watch::{Event, PeerWatch};
+use crossway_sys::peer_watch::{PeerEvent, PeerWatch};
 use crossway_sys::sysv_queue::{Envelope, Received, Sent, SysvQueue};
 use crossway_sys::{Errno, OsError};
 
@@ -51,8 +51,8 @@ impl SysvTx {
         let watch = PeerWatch::watch(lifeline, move |event| {
             let lease = held.lock().unwrap_or_else(PoisonError::into_inner).take();
             match event {
-                Event::Confirmed => lease.into_iter().for_each(Lease::cancel),
-                Event::Ended => {
+                PeerEvent::Confirmed => lease.into_iter().for_each(Lease::cancel),
+                PeerEvent::Ended => {
                     // Fails only for a queue of another user, which we could not have opened.
                     let _ = queue.remove();
                     drop(lease);
@@ -142,7 +142,7 @@ impl SysvRx {
         max: usize,
     ) -> Result<Self, OpenError> {
         let watch = PeerWatch::watch(lifeline, move |event| {
-            if event == Event::Ended {
+            if event == PeerEvent::Ended {
                 // When the queue is full nobody sleeps on it.
                 let _ = queue.send(&mut Envelope::with_room(0), NOTE, 0, Patience::Now);
             }

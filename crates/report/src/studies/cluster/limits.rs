@@ -132,18 +132,18 @@ pub(super) fn large_tcp(evidence: &Evidence<'_>) -> Finding {
         Figure::new("64 KiB over 16 KiB", Quantity::Number, ratio),
     ];
     let call = if !enough(&ratio) {
-        Call::Open
+        Call::open(&ratio, &[])
     } else if interval.high <= 1.05 {
         Call::Holds
     } else if interval.low > 1.05 {
         Call::Fails
     } else {
-        Call::Open
+        Call::open(&ratio, &[1.05])
     };
     let word = match call {
         Call::Holds => "bandwidth rises no more",
         Call::Fails => "bandwidth goes on rising",
-        Call::Open => "the trials do not tell",
+        Call::Open(_) => "the trials do not tell",
     };
     claim.judged(place(first), figures, call, word)
 }

@@ -112,7 +112,7 @@ pub(super) fn step(evidence: &Evidence<'_>) -> Finding {
         _ => claim.judged(
             pair.place,
             figures,
-            Verdict::NotMeasurable,
+            Verdict::Undecided,
             format!(
                 "packets per message differ by {}, which is neither none nor one",
                 three_digits(more)
@@ -171,7 +171,7 @@ pub(super) fn coalescing(evidence: &Evidence<'_>) -> Finding {
     let tipc = match bound(&least.tipc, 0.9) {
         Call::Holds => Call::Fails,
         Call::Fails => Call::Holds,
-        Call::Open => Call::Open,
+        Call::Open(needed) => Call::Open(needed),
     };
     let mut why = match (tcp, tipc) {
         (Call::Holds, Call::Holds) => {
@@ -193,13 +193,13 @@ pub(super) fn coalescing(evidence: &Evidence<'_>) -> Finding {
 /// Claim: the figure is below `limit`.
 fn bound(figure: &Estimate, limit: f64) -> Call {
     if !enough(figure) {
-        Call::Open
+        Call::open(figure, &[])
     } else if figure.high < limit {
         Call::Holds
     } else if figure.low >= limit {
         Call::Fails
     } else {
-        Call::Open
+        Call::open(figure, &[limit])
     }
 }
 
@@ -233,22 +233,22 @@ pub(super) fn acknowledgements(evidence: &Evidence<'_>) -> Finding {
     }
     let (tcp, tipc) = (ratios.tcp, ratios.tipc);
     let half = if !enough(&tcp) {
-        Call::Open
+        Call::open(&tcp, &[])
     } else if tcp.low >= 0.35 && tcp.high <= 0.65 {
         Call::Holds
     } else if tcp.low > 0.65 || tcp.high < 0.35 {
         Call::Fails
     } else {
-        Call::Open
+        Call::open(&tcp, &[0.35, 0.65])
     };
     let fewer = if !enough(&tipc) {
-        Call::Open
+        Call::open(&tipc, &[])
     } else if tipc.high < tcp.low / 2.0 {
         Call::Holds
     } else if tipc.low >= tcp.high / 2.0 {
         Call::Fails
     } else {
-        Call::Open
+        Call::open(&tipc, &[tcp.value / 2.0])
     };
     let why = format!(
         "TCP's receiver sends back {} packets per packet, TIPC's {}",

@@ -168,7 +168,7 @@ fn measure(mut site: impl Site, tolerance: Duration, cuts: usize) {
 
 fn main() -> anyhow::Result<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(exit) = crossway_netlab::play_guest_part(&words) {
+    if let Some(exit) = crossway_netlab::run_guest_subcommand(&words) {
         return Ok(exit);
     }
     if words == [far_end::ROLE] {

@@ -54,7 +54,7 @@ enum Part {
 
 fn main() -> anyhow::Result<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(exit) = crossway_netlab::play_guest_part(&words) {
+    if let Some(exit) = crossway_netlab::run_guest_subcommand(&words) {
         return Ok(exit);
     }
     let args = Args::parse();

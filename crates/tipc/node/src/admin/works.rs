@@ -296,7 +296,7 @@ fn free_name(
     };
     if name.is_empty() || name.len() > 15 || !is_free(&name) {
         return Err(format!(
-            "bearer name {name:?}: give one of 1 to 15 octets that no other bearer has"
+            "bearer name {name:?}: give one of 1 to 15 bytes that no other bearer has"
         ));
     }
     Ok(name)

@@ -3,15 +3,15 @@
 //! The memory is the program's as much as ours: what is read from it is checked, and a program that writes nonsense loses its socket.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
+use crossway_ring::bell::Silent;
 use crossway_ring::doorbell;
 use crossway_ring::receiver::Receiver;
 use crossway_ring::region::SharedRing;
 use crossway_ring::shared_rx::ReceiverWords;
-use crossway_ring::sync::{AtomicU32, Ordering, fence};
-use crossway_ring::{Bell, RingTx, SendError, Wait};
-use crossway_sys::{Errno, OsError, socket};
+use crossway_ring::sync::{Ordering, fence};
+use crossway_ring::{RingTx, SendError, Wait};
+use crossway_sys::{Errno, socket};
 use crossway_tipc_client::protocol::control::Kind;
 use crossway_tipc_client::protocol::lane;
 use crossway_tipc_client::protocol::record::HEADER_LEN;
@@ -38,31 +38,6 @@ pub(super) struct Down {
 impl std::fmt::Debug for Down {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Down").field("unread", &self.unread.len()).finish_non_exhaustive()
-    }
-}
-
-/// The ring's own bell, of which there is none: the descriptor rings.
-pub(super) struct Silent;
-
-impl Bell for Silent {
-    fn light_fence(&self) {}
-
-    fn heavy_fence(&self) -> Result<(), OsError> {
-        fence(Ordering::SeqCst);
-        Ok(())
-    }
-
-    fn sleep(&self, _: &AtomicU32, _: Option<Duration>) -> Result<(), OsError> {
-        Ok(())
-    }
-
-    fn ring(&self, _: &AtomicU32) -> Result<(), OsError> {
-        Ok(())
-    }
-
-    fn peer_gone(&self) -> Result<bool, OsError> {
-        // The data descriptor tells.
-        Ok(false)
     }
 }
 

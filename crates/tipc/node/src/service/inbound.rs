@@ -13,7 +13,7 @@ use crossway_tipc_proto::time::Nanos;
 
 use super::Service;
 use super::limits::{BATCHES_PER_TURN, TURNS_AT_ONCE};
-use super::local::{AfterLinger, Local, Phase, Stalled, Unread, local_socket, proto_address};
+use super::local::{Local, Phase, Stalled, Unread, local_socket, proto_address};
 use super::token::Place;
 use super::uplane::Extent;
 
@@ -36,6 +36,15 @@ impl Service {
         if !local.may_read() {
             return;
         }
+        self.read_by_kind(now, node, epoll, place);
+        // What stands behind what waits now is nothing but the end.
+        if self.sockets.get(place).is_some_and(|l| l.ended && !l.stalled.is_empty()) {
+            self.start_linger(now, node, epoll, place);
+        }
+    }
+
+    fn read_by_kind(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+        let Some(local) = self.sockets.get(place) else { return };
         match (&local.phase, local.kind) {
             (Phase::Offered { .. }, _) => self.read_answer(now, node, epoll, place),
             (_, Kind::Stream) => self.read_stream(now, node, epoll, place),
@@ -74,10 +83,15 @@ impl Service {
                 local.readable = false;
                 return;
             }
-            // ECONNRESET: the program has gone without reading all.
+            // The program has gone without reading all. That is told once, ahead of what it sent, which comes by the next look.
+            Err(Errno::CONNRESET) if !local.ended_early => {
+                (local.ended, local.ended_early) = (true, true);
+                return;
+            }
             Err(_) => return self.hang_up(now, node, epoll, place),
         };
-        local.readable = count == MOST;
+        // The end is told once only.
+        local.readable = count == MOST || local.ended_early;
         // Who wrote these saw go before what is in the lane.
         self.take_lane(now, node, epoll, place, Extent::Whole);
         let Some(local) = self.sockets.get_mut(place) else { return };
@@ -142,44 +156,56 @@ impl Service {
         if local.stalled.is_empty() {
             return;
         }
-        while let Some(mut held) = local.stalled.pop_front() {
-            let rest = &held.payload[held.sent..];
-            if local.kind == Kind::Stream {
-                let Some(port) = local.port else { continue };
-                match node.send(now, port, None, rest) {
-                    Ok(sent) => held.sent += sent,
-                    Err(SocketError::WouldBlock) => {}
-                    Err(_) => continue,
-                }
-                if held.sent < held.payload.len() {
-                    local.stalled.push_front(held);
-                    return;
-                }
-            } else if let Sent::Stalled =
-                send_one(now, node, local, held.dest, rest, &mut self.undelivered)
-            {
-                local.stalled.push_front(held);
-                return;
-            }
+        let moved = send_stalled(now, node, local, &mut self.undelivered);
+        let stalls = !local.stalled.is_empty();
+        if moved {
+            self.linger_on(now, place);
+        }
+        if stalls {
+            return;
         }
         self.warm(place);
         let Some(local) = self.sockets.get_mut(place) else { return };
-        match local.lingers {
-            Some((_, AfterLinger::Shutdown)) => {
-                // What was sent before that was asked for may still be in the descriptor.
-                self.read_present(now, node, epoll, place);
-                if self.sockets.get(place).is_some_and(|local| local.stalled.is_empty()) {
-                    self.linger_more(now, node, epoll, place);
-                }
+        if local.gone {
+            self.remove(now, node, epoll, place);
+        } else if local.shuts {
+            // What was sent before that was asked for may still be in the descriptor.
+            self.read_present(now, node, epoll, place);
+            if self.sockets.get(place).is_some_and(|local| local.shuts) {
+                self.shut_down(now, node, epoll, place);
             }
-            // The end was read already: nothing is left.
-            Some((_, AfterLinger::Close)) if !local.readable => {
-                self.remove(now, node, epoll, place);
-            }
-            _ if local.may_read() => self.list(place),
-            _ => {}
+        } else if local.may_read() {
+            self.list(place);
         }
     }
+}
+
+/// Sends on what waited, as far as the way takes it. Returns whether it took any.
+fn send_stalled(now: Nanos, node: &mut Node, local: &mut Local, undelivered: &mut u64) -> bool {
+    let mut moved = false;
+    while let Some(mut held) = local.stalled.pop_front() {
+        let rest = &held.payload[held.sent..];
+        let stalls = if local.kind == Kind::Stream {
+            let Some(port) = local.port else { continue };
+            match node.send(now, port, None, rest) {
+                Ok(sent) => {
+                    held.sent += sent;
+                    moved |= sent > 0;
+                }
+                Err(SocketError::WouldBlock) => {}
+                Err(_) => continue,
+            }
+            held.sent < held.payload.len()
+        } else {
+            matches!(send_one(now, node, local, held.dest, rest, undelivered), Sent::Stalled)
+        };
+        if stalls {
+            local.stalled.push_front(held);
+            break;
+        }
+        moved = true;
+    }
+    moved
 }
 
 /// Where a message goes, from the octets before it; `None` for what no program of good will writes.

@@ -21,7 +21,8 @@ pub struct ServiceLimits {
     /// Octets that wait in the node for one socket, for messages of low importance; medium, high and critical may fill 2, 4 and 8 times
     /// as much. Beyond it messages are returned as overload, connections are held back. A program may ask for less or for up to this.
     pub receive_octets: usize,
-    /// How long what a program sent before it closed is still sent on when the receiver holds it back (the kernel's 8 s).
+    /// How long what a program sent before it closed or shut down is kept while its receiver takes none of it. A kernel's sockets lose nothing of it, so
+    /// this is long; it bounds what is kept for receivers that hang.
     pub linger: Duration,
     /// Messages that a socket moves before its program asks for lanes; 0 for never.
     pub lane_after: u32,
@@ -40,7 +41,7 @@ impl Default for ServiceLimits {
             operators: 4,
             sockets_per_client: 4_096,
             receive_octets: 2 << 20,
-            linger: Duration::from_secs(8),
+            linger: Duration::from_secs(600),
             lane_after: 64,
             lanes: 256,
             lane_octets: 256 << 10,

@@ -1,4 +1,7 @@
 //! The end of sockets: at once, or after what their programs sent has gone.
+//!
+//! A send succeeds before its message is in TIPC's window: up to a descriptor and a lane of them wait here. So the end of a connection that a program shuts
+//! down or closes is put off until the peer has taken them, and which of the two it was is remembered, whatever becomes of the program meanwhile.
 
 use crossway_sys::epoll::Epoll;
 use crossway_sys::socket;
@@ -7,7 +10,7 @@ use crossway_tipc_proto::node::Node;
 use crossway_tipc_proto::time::Nanos;
 
 use super::Service;
-use super::local::{AfterLinger, Local, Phase};
+use super::local::{Local, Phase};
 use super::token::Place;
 use super::uplane::Extent;
 
@@ -25,46 +28,77 @@ impl Service {
         // Nobody of good will puts more into it. Who was hung up for what his other lane says may still hold the memory, and would fill this one again for each
         // message that cannot be handed to him.
         let lanes = local.lanes.take();
+        local.gone = true;
         let nothing_waits = local.stalled.is_empty();
         self.drop_lanes(epoll, lanes);
         if nothing_waits {
             return self.remove(now, node, epoll, place);
         }
-        self.start_linger(now, place, AfterLinger::Close);
+        self.start_linger(now, node, epoll, place);
     }
 
-    pub(super) fn start_linger(&mut self, now: Nanos, place: Place, then: AfterLinger) {
+    /// Keeps a socket whose program is gone, or wants the connection shut down, until what was sent before has gone.
+    pub(super) fn start_linger(
+        &mut self,
+        now: Nanos,
+        node: &mut Node,
+        epoll: &Epoll,
+        place: Place,
+    ) {
         let Some(local) = self.sockets.get_mut(place) else { return };
-        let until = local.lingers.map_or(now + self.limits.linger, |(until, _)| until);
-        local.lingers = Some((until, then));
+        if local.lingers.is_some() {
+            return;
+        }
+        let until = now + self.limits.linger;
+        local.lingers = Some(until);
         self.lingers.insert((until, place.index, place.generation));
+        // What has come already is not told again.
+        self.deliver(now, node, epoll, place);
+    }
+
+    /// Some of what a socket lingers for has gone: the rest has as long again.
+    pub(super) fn linger_on(&mut self, now: Nanos, place: Place) {
+        let Some(local) = self.sockets.get_mut(place) else { return };
+        let Some(before) = local.lingers.as_mut() else { return };
+        self.lingers.remove(&(*before, place.index, place.generation));
+        *before = now + self.limits.linger;
+        self.lingers.insert((*before, place.index, place.generation));
+    }
+
+    /// There is nothing any more that a socket lingers for.
+    pub(super) fn stop_linger(&mut self, place: Place) {
+        let Some(local) = self.sockets.get_mut(place) else { return };
+        if let Some(until) = local.lingers.take() {
+            self.lingers.remove(&(until, place.index, place.generation));
+        }
     }
 
     /// Ends the connection of a socket in good order, after what was sent before.
     pub(super) fn shut_down(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
-        if !local.stalled.is_empty() {
-            return self.start_linger(now, place, AfterLinger::Shutdown);
-        }
         let Some(port) = local.port else { return };
+        local.shuts = !local.stalled.is_empty();
+        if local.shuts {
+            self.tell_shut_down(place);
+            return self.start_linger(now, node, epoll, place);
+        }
+        self.stop_linger(place);
         let _ = node.shutdown(now, port);
+        let Some(local) = self.sockets.get_mut(place) else { return };
         local.phase = Phase::Disconnected;
+        self.tell_shut_down(place);
+        self.deliver(now, node, epoll, place);
+    }
+
+    /// Has the program's calls say that its end of the connection is shut down.
+    fn tell_shut_down(&self, place: Place) {
         let Some(local) = self.sockets.get(place) else { return };
         // Who is woken by the end looks here why.
         self.set_state(local, SharedPhase::Disconnected, CONN_SHUTDOWN);
         socket::shutdown_send(&local.fd);
-        self.deliver(now, node, epoll, place);
     }
 
-    /// What waited has gone: does the shutdown that was put off.
-    pub(super) fn linger_more(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
-        let Some(local) = self.sockets.get_mut(place) else { return };
-        let Some((until, _)) = local.lingers.take() else { return };
-        self.lingers.remove(&(until, place.index, place.generation));
-        self.shut_down(now, node, epoll, place);
-    }
-
-    /// Gives up on those whose time is over.
+    /// Gives up on those of whose data none went for too long. Their peers did not get everything, and are told a reset.
     pub(crate) fn handle_timeout(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll) {
         while let Some(&(at, index, generation)) = self.lingers.first()
             && at <= now
@@ -72,10 +106,14 @@ impl Service {
             self.lingers.pop_first();
             let place = Place { index, generation };
             let Some(local) = self.sockets.get_mut(place) else { continue };
+            local.lingers = None;
             local.stalled.clear();
-            match local.lingers.take() {
-                Some((_, AfterLinger::Shutdown)) => self.shut_down(now, node, epoll, place),
-                _ => self.remove(now, node, epoll, place),
+            let shuts = std::mem::take(&mut local.shuts);
+            if local.gone || local.ended {
+                self.remove(now, node, epoll, place);
+            } else if shuts && let Some(port) = local.port {
+                local.phase = Phase::Disconnected;
+                let _ = node.abort(now, port);
             }
         }
     }
@@ -83,7 +121,7 @@ impl Service {
     /// A socket is no more: its peers and senders are told, its slot is free.
     pub(super) fn remove(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
         let Some(mut local) = self.sockets.remove(place) else { return };
-        if let Some((until, _)) = local.lingers {
+        if let Some(until) = local.lingers {
             self.lingers.remove(&(until, place.index, place.generation));
         }
         self.by_token.remove(&local.token);
@@ -97,13 +135,17 @@ impl Service {
             local.unread.extend(in_lane);
             // Whoever gets a message back may ask at once whether somebody else is bound there.
             let _ = node.unbind(now, port, None);
+            if local.shuts && local.stalled.is_empty() {
+                // The peer gets the end before what is returned, or would take that for a reset.
+                let _ = node.shutdown(now, port);
+            }
             give_back(now, node, &mut local);
             let _ = node.close(now, port);
         }
         if let Phase::Offered { request, listener } = &local.phase {
             node.refuse_request(now, request);
             self.offer_landed(local.client);
-            self.offer_settled(now, node, epoll, *listener);
+            self.offer_settled(now, node, epoll, (*listener, place));
         }
         self.free_slot(local.client, local.slot);
     }

@@ -73,6 +73,8 @@ pub(super) struct Local {
     pub(super) listed: bool,
     /// The program sends no more; what it sent before may still be in the descriptor.
     pub(super) ended: bool,
+    /// This was told by an error, ahead of what it sent.
+    pub(super) ended_early: bool,
     /// The descriptor had room when it was last written to.
     pub(super) writable: bool,
     /// What is in the descriptor stays there, so that it polls unwritable.
@@ -90,10 +92,15 @@ pub(super) struct Local {
     pub(super) unread: VecDeque<Unread>,
     /// How the connection ended, to be told when `out` is empty.
     pub(super) end: Option<u8>,
-    /// The program is gone or wants the connection shut down, and what it had sent is still to go until then.
-    pub(super) lingers: Option<(Nanos, AfterLinger)>,
-    /// Requests in the program's hands.
-    pub(super) offers: usize,
+    /// The program is gone or wants the connection shut down, and what it sent before is still to go. When that is given up unless some
+    /// of it goes.
+    pub(super) lingers: Option<Nanos>,
+    /// The program wants the connection shut down, which is put off until what it sent before has gone. Also when the program closes meanwhile.
+    pub(super) shuts: bool,
+    /// The program has closed the socket, and all that it sent was read.
+    pub(super) gone: bool,
+    /// Requests in the program's hands, oldest first.
+    pub(super) offers: VecDeque<Place>,
     /// Read from the descriptor and handed to the node, in the units of [`slot::TAKEN`].
     ///
     /// [`slot::TAKEN`]: crossway_tipc_client::protocol::slot::TAKEN
@@ -103,13 +110,6 @@ pub(super) struct Local {
     pub(super) lanes: Option<Box<Lanes>>,
     /// The lane by which the program receives, once it wants that.
     pub(super) down: Option<Box<Down>>,
-}
-
-/// What is done when everything has gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AfterLinger {
-    Close,
-    Shutdown,
 }
 
 impl Local {
@@ -132,6 +132,7 @@ impl Local {
             readable: false,
             listed: false,
             ended: false,
+            ended_early: false,
             writable: true,
             holds: false,
             pad_owed: 0,
@@ -142,7 +143,9 @@ impl Local {
             unread: VecDeque::new(),
             end: None,
             lingers: None,
-            offers: 0,
+            shuts: false,
+            gone: false,
+            offers: VecDeque::new(),
             taken: 0,
             adopted: false,
             lanes: None,

@@ -49,7 +49,7 @@ use client::Client;
 use door::Door;
 use entrance::TurnedAway;
 use limits::STREAM_READ_OCTETS;
-use local::{AfterLinger, Local, Phase};
+use local::{Local, Phase};
 use shares::Shares;
 use token::Table;
 
@@ -218,7 +218,7 @@ impl Service {
                     local.readable = true;
                     // Its end stands behind what is held back: that may take for ever, unless there is a limit to it.
                     if ready.ended && !local.stalled.is_empty() {
-                        self.start_linger(now, place, AfterLinger::Close);
+                        self.start_linger(now, node, epoll, place);
                     }
                     self.list(place);
                 }
@@ -331,10 +331,12 @@ impl Service {
         let Some(port) = local.port else { return };
         if matches!(local.phase, Phase::Connected) && node.readiness(port).is_ok_and(|r| r.hangup) {
             local.phase = Phase::Disconnected;
+            local.shuts = false;
             local.stalled.clear();
             // Who sends now is told EPIPE by the state, and who waits for room gets it: what comes is thrown away. Who reads
             // still gets everything before the end.
             local.readable = true;
+            self.stop_linger(place);
             self.list(place);
             self.warm(place);
             if let Some(local) = self.sockets.get(place) {

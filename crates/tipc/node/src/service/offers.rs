@@ -22,7 +22,7 @@ impl Service {
             let who = self.clients.get(local.client).and_then(|client| client.credentials);
             // Who leaves requests in one socket's queue is to have room for another's.
             let most = if self.shares.is_crowded(who) { 1 } else { OFFERS_MAX };
-            if local.offers >= most {
+            if local.offers.len() >= most {
                 return;
             }
             if !self.shares.may_be_offered(who) {
@@ -66,7 +66,7 @@ impl Service {
         let Some(local) = self.sockets.get_mut(listener) else { return false };
         let fds = [std::os::fd::AsFd::as_fd(&theirs)];
         if fdpass::try_send(&local.fd, &octets, &fds) == Ok(octets.len()) {
-            local.offers += 1;
+            local.offers.push_back(place);
             let who = self.clients.get(client).and_then(|client| client.credentials);
             self.shares.fly(who, 1);
             return true;
@@ -80,6 +80,9 @@ impl Service {
     /// Reads what a program says to an offer: one octet accepts, the end refuses.
     pub(super) fn read_answer(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
+        if !matches!(local.phase, Phase::Offered { .. }) {
+            return;
+        }
         match socket::recv(&local.fd, &mut [0], true) {
             Err(Errno::AGAIN) => {
                 local.readable = false;
@@ -90,6 +93,17 @@ impl Service {
         }
         // The answer's own edge may have been the only one for what came behind it.
         local.readable = true;
+        // A program accepts in the order in which it was offered, whichever answer is seen first: of several requests from one port the first to be
+        // accepted gets the connection.
+        if let Phase::Offered { listener, .. } = local.phase {
+            let offers = self.sockets.get(listener).map(|listener| listener.offers.iter());
+            let older: Vec<_> =
+                offers.into_iter().flatten().take_while(|o| **o != place).copied().collect();
+            for older in older {
+                self.read_answer(now, node, epoll, older);
+            }
+        }
+        let Some(local) = self.sockets.get_mut(place) else { return };
         let Phase::Offered { request, listener } =
             std::mem::replace(&mut local.phase, Phase::Connected)
         else {
@@ -109,7 +123,7 @@ impl Service {
             }
             Err(_) => self.remove(now, node, epoll, place),
         }
-        self.offer_settled(now, node, epoll, listener);
+        self.offer_settled(now, node, epoll, (listener, place));
     }
 
     /// What was offered to a program is not on its way any more.
@@ -135,10 +149,10 @@ impl Service {
         now: Nanos,
         node: &mut Node,
         epoll: &Epoll,
-        listener: Place,
+        (listener, offered): (Place, Place),
     ) {
         if let Some(local) = self.sockets.get_mut(listener) {
-            local.offers = local.offers.saturating_sub(1);
+            local.offers.retain(|offer| *offer != offered);
             self.offer(now, node, epoll, listener);
         }
     }

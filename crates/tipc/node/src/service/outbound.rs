@@ -32,6 +32,9 @@ impl Service {
         {
             return;
         }
+        if local.lingers.is_some() && local.kind.is_connected_kind() {
+            return discard(now, node, local, port);
+        }
         while local.writable {
             fill(now, node, local, port);
             if local.out.is_empty() {
@@ -74,6 +77,18 @@ impl Service {
             let Some(local) = self.sockets.get(place) else { return };
             self.set_state(local, SharedPhase::Disconnected, end);
             socket::shutdown_send(&local.fd);
+        }
+    }
+}
+
+/// Takes what comes for a program that receives no more, and keeps the first that goes back to its sender: a peer that waits until it can send
+/// does not read what the program sent.
+fn discard(now: Nanos, node: &mut Node, local: &mut Local, port: Port) {
+    while let Ok(taken) = node.take(now, port) {
+        let octets = taken.payload().len();
+        if local.kind != Kind::Stream && local.unread.is_empty() && taken.is_returnable() {
+            local.pushed += 1;
+            local.unread.push_back(Unread { octets, taken: Some(taken) });
         }
     }
 }

@@ -141,7 +141,7 @@ impl Service {
         }
         self.read_present(now, node, epoll, place);
         let ends = matches!(request, Request::Shutdown { .. })
-            && self.sockets.get(place).is_some_and(|local| local.lingers.is_none());
+            && self.sockets.get(place).is_some_and(|local| !local.shuts);
         let extent = if ends { Extent::Whole } else { Extent::Present };
         self.take_lane(now, node, epoll, place, extent);
         let Some(port) = self.sockets.get(place).and_then(|local| local.port) else {

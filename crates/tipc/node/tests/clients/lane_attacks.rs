@@ -4,11 +4,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crossway_ring::bell::Silent;
 use crossway_ring::region::SharedRing;
-use crossway_ring::sync::{AtomicU32, fence};
-use crossway_ring::{Bell, RingMemory, RingTx, SendError, Wait};
+use crossway_ring::{RingMemory, RingTx, SendError, Wait};
+use crossway_sys::Errno;
 use crossway_sys::eventfd::EventFd;
-use crossway_sys::{Errno, OsError};
 use crossway_tipc_client::address::Binding;
 use crossway_tipc_client::protocol::VERSION;
 use crossway_tipc_client::protocol::control::{Granted, Opened, Reader, Request};
@@ -56,32 +56,6 @@ impl Outlaw {
         let bell = EventFd::from_fd(fds.pop().unwrap());
         let memory = LaneMemory::open(fds.pop().unwrap(), granted.ring_octets as usize).unwrap();
         Some((memory, bell))
-    }
-}
-
-/// Rings by hand.
-struct NoBell;
-
-impl Bell for NoBell {
-    fn light_fence(&self) {
-        fence(Ordering::SeqCst);
-    }
-
-    fn heavy_fence(&self) -> Result<(), OsError> {
-        fence(Ordering::SeqCst);
-        Ok(())
-    }
-
-    fn sleep(&self, _: &AtomicU32, _: Option<Duration>) -> Result<(), OsError> {
-        Ok(())
-    }
-
-    fn ring(&self, _: &AtomicU32) -> Result<(), OsError> {
-        Ok(())
-    }
-
-    fn peer_gone(&self) -> Result<bool, OsError> {
-        Ok(false)
     }
 }
 
@@ -239,7 +213,7 @@ fn who_is_hung_up_sends_no_more_by_its_lane() {
     });
     let (memory, bell) = lanes.unwrap();
     assert_eq!(outlaw.asks(&Request::LaneDown { token: outlaw.token }), Some(0));
-    let mut tx = RingTx::new(memory.up(), NoBell, Wait::Block);
+    let mut tx = RingTx::new(memory.up(), Silent, Wait::Block);
     let mut message = [0; SEND_HEADER_LEN + 1_000];
     message[SEND_HEADER_LEN..].fill(9);
     // The peer reads nothing, and at last nothing is taken out of the lane any more: a request is answered after that.

@@ -12,13 +12,18 @@ use crossway_tipc_client::{Errno, ErrorCode, Event, Kind, NodeSocket, Patience};
 use crate::lanes::{bound, node_socket, pair_with_lane, signal};
 use crate::site::{Site, WATCHDOG, soon, until};
 
-/// A connection whose first end has sent until there was no room, and the octets that went.
-fn full(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket, usize) {
+fn pair(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
     let (listener, name) = bound(site, kind);
     let client = node_socket(site, kind);
     assert_eq!(client.connect(Some(name), Patience::Now), Err(Errno::INPROGRESS));
     let server = listener.accept(soon()).unwrap().0;
     until("the connection", || client.peer_address().is_ok());
+    (client, server)
+}
+
+/// A connection whose first end has sent until there was no room, and the octets that went.
+fn full(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket, usize) {
+    let (client, server) = pair(site, kind);
     let mut sent = 0;
     // The tipcd takes from the descriptor until TIPC's window is full, too; then nothing goes any more.
     let mut refused = 0;
@@ -49,24 +54,91 @@ fn what_was_sent_before_the_end_comes_before_it_also_when_the_way_was_full() {
             (Kind::Stream, true),
         ] {
             let (client, server, sent) = full(&site, kind);
-            let client = if shuts {
+            let kept = shuts.then(|| {
                 client.shutdown().unwrap();
-                Some(client)
-            } else {
-                drop(client);
-                None
-            };
-            let (mut buf, mut got) = (vec![0; 66_000], 0);
-            let end = loop {
-                let message = server.recv_message(&mut buf, soon()).unwrap();
-                match message.event {
-                    Event::Data => got += message.len,
-                    Event::End(code) => break code,
-                    other => panic!("{other:?}"),
-                }
-            };
+                assert_eq!(client.send(b"x", None, soon()), Err(Errno::PIPE));
+                client
+            });
+            let (got, end) = rest(&server);
             assert_eq!(got, sent, "--lane-after {after}, {kind:?}, shut down: {shuts}");
             assert!(!shuts || end == ErrorCode::Shutdown, "{end:?}");
+            drop(kept);
+        }
+    }
+}
+
+/// Reads to the end: the octets, and how the connection ended.
+fn rest(socket: &NodeSocket) -> (usize, ErrorCode) {
+    let (mut buf, mut got) = (vec![0; 66_000], 0);
+    loop {
+        let message = socket.recv_message(&mut buf, soon()).unwrap();
+        match message.event {
+            Event::Data => got += message.len,
+            Event::End(code) => return (got, code),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Closing does not take an orderly end back, also when both find the way full.
+#[test]
+fn a_connection_that_was_shut_down_and_closed_ends_in_good_order() {
+    for after in ["0", "1"] {
+        let site = Site::with(&["--lane-after", after]);
+        for kind in [Kind::Seqpacket, Kind::Stream] {
+            let (client, server, sent) = full(&site, kind);
+            client.shutdown().unwrap();
+            drop(client);
+            // Its end has been noticed when later requests are answered.
+            server.local_address().unwrap();
+            assert_eq!(rest(&server), (sent, ErrorCode::Shutdown), "{after} {kind:?}");
+        }
+    }
+}
+
+/// Each end has sent until nothing went any more; one of them is over, and the other goes on sending before it reads.
+#[test]
+fn who_sends_before_it_reads_still_gets_what_was_sent_before_the_end() {
+    let site = Site::with(&["--lane-after", "0"]);
+    for kind in [Kind::Seqpacket, Kind::Stream] {
+        for shuts in [false, true] {
+            let (client, server, sent) = full(&site, kind);
+            let (there, told) = mpsc::channel();
+            let sender = std::thread::spawn(move || {
+                for n in 0..400 {
+                    // Its peer does not read, so it comes to wait.
+                    if server.send(&[6; 8_000], None, soon()) == Err(Errno::PIPE) {
+                        break;
+                    }
+                    let _ = there.send(n);
+                }
+                rest(&server)
+            });
+            // So many never find room.
+            while told.recv_timeout(WATCHDOG).unwrap() < 60 {}
+            if shuts {
+                client.shutdown().unwrap();
+            }
+            drop(client);
+            let end = if shuts { ErrorCode::Shutdown } else { ErrorCode::NoPort };
+            assert_eq!(sender.join().unwrap(), (sent, end), "{kind:?}");
+        }
+    }
+}
+
+/// Where data are lost, nobody is told an orderly end.
+#[test]
+fn what_is_given_up_ends_in_a_reset() {
+    let site = Site::with(&["--linger", "100", "--lane-after", "0"]);
+    for kind in [Kind::Seqpacket, Kind::Stream] {
+        for closes in [false, true] {
+            let (client, server, sent) = full(&site, kind);
+            client.shutdown().unwrap();
+            let client = (!closes).then_some(client);
+            until("the end", || server.peer_address().is_err());
+            let (got, end) = rest(&server);
+            assert!(got < sent, "{got}");
+            assert_eq!(end, ErrorCode::NoPort, "{kind:?}, closed: {closes}");
             drop(client);
         }
     }
@@ -90,25 +162,32 @@ fn what_nobody_takes_is_kept_no_longer_than_the_time_to_linger() {
     }
 }
 
-/// With something unread in its own descriptor, a program's end is told to the tipcd as an error.
+/// With something unread in its own descriptor, a program's end is told to the tipcd as an error, ahead of what the program sent.
 #[test]
-fn who_closes_with_something_unread_has_still_sent_what_was_in_its_lane() {
+fn who_closes_with_something_unread_has_still_sent_what_it_sent() {
     let site = crate::lanes::site();
-    for kind in [Kind::Seqpacket, Kind::Stream] {
-        let (client, server) = pair_with_lane(&site, kind);
+    let plain = Site::with(&["--lane-after", "0"]);
+    for (kind, lane) in [
+        (Kind::Seqpacket, true),
+        (Kind::Stream, true),
+        (Kind::Seqpacket, false),
+        (Kind::Stream, false),
+    ] {
+        let site = if lane { &site } else { &plain };
+        let (client, server) = if lane { pair_with_lane(site, kind) } else { pair(site, kind) };
         server.send(b"unread", None, soon()).unwrap();
         until("what is not read", || {
             crossway_sys::socket::readable_octets(client.as_fd()).unwrap() > 0
         });
-        signal(&site, "-STOP");
+        signal(site, "-STOP");
         for n in 0..100_u8 {
             assert_eq!(client.send(&[n], None, Patience::Now), Ok(1));
         }
         drop(client);
-        signal(&site, "-CONT");
+        signal(site, "-CONT");
         for n in 0..100_u8 {
             let mut octet = [0];
-            assert_eq!(server.recv(&mut octet, soon()), Ok(1), "{kind:?}, message {n}");
+            assert_eq!(server.recv(&mut octet, soon()), Ok(1), "{kind:?}, {lane}, message {n}");
             assert_eq!(octet, [n], "{kind:?}");
         }
     }

@@ -198,7 +198,7 @@ fn run_tests(args: &[String]) -> ExitCode {
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(exit) = crossway_netlab::play_guest_part(&args) {
+    if let Some(exit) = crossway_netlab::run_guest_subcommand(&args) {
         return exit;
     }
     let words: Vec<&str> = args.iter().map(String::as_str).collect();

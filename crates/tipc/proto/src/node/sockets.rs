@@ -52,7 +52,9 @@ impl Node {
             _ => None,
         };
         let mut told = false;
-        while let Some(message) = socket.pop() {
+        // After an end nothing is told any more, least of all that something was not read.
+        let ended = matches!(socket.state, SocketState::Disconnected);
+        while let Some(message) = socket.pop().filter(|_| !ended) {
             let Ok(view) = View::parse(&message) else { continue };
             // Of a connection the first unread message stands for all.
             if connected.is_none() || !told {
@@ -265,6 +267,19 @@ impl Node {
     /// # Errors
     /// [`SocketError::NotConnected`].
     pub fn shutdown(&mut self, now: Nanos, port: Port) -> Result<(), SocketError> {
+        self.end(now, port, ErrorCode::ConnShutdown)
+    }
+
+    /// Ends a connection at once and in no good order: the peer reads what is under way, then a reset. For a caller who had taken more from its
+    /// program than it could send.
+    ///
+    /// # Errors
+    /// [`SocketError::NotConnected`].
+    pub fn abort(&mut self, now: Nanos, port: Port) -> Result<(), SocketError> {
+        self.end(now, port, ErrorCode::NoPort)
+    }
+
+    fn end(&mut self, now: Nanos, port: Port, error: ErrorCode) -> Result<(), SocketError> {
         self.flush_stream(port);
         let socket = self.socket(port)?;
         match socket.state {
@@ -273,7 +288,7 @@ impl Node {
                 let peer = c.peer;
                 let state = core::mem::replace(&mut socket.state, SocketState::Disconnected);
                 self.clear_socket_timer(port, &state);
-                self.end_connection(port, peer, ErrorCode::ConnShutdown);
+                self.end_connection(port, peer, error);
             }
             _ => return Err(SocketError::NotConnected),
         }

@@ -75,7 +75,7 @@ impl core::fmt::Display for SocketError {
             Self::NoDestination => {
                 "no address given and none stored; connect the socket or name an address"
             }
-            Self::MessageTooLong => "a message holds at most 66000 octets; send it in parts",
+            Self::MessageTooLong => "a message holds at most 66000 bytes; send it in parts",
             Self::Unreachable => "no binding of that name and no contact to that node",
             Self::NotConnected => "the socket is not connected",
             Self::IsConnected => "the socket is connected already",
@@ -85,7 +85,7 @@ impl core::fmt::Display for SocketError {
             Self::ConnectionReset => {
                 "the peer ended the connection without shutting it down, or its node was lost"
             }
-            Self::Refused => "nobody listens there",
+            Self::Refused => "nothing listens there",
             Self::TimedOut => "no answer to the connection request",
             Self::NotSupported => "this kind of socket cannot do that now",
             Self::NoSuchOption => "this kind of socket does not have this option",

@@ -83,6 +83,44 @@ pub(super) fn source(part: &Part<'_>) {
     socket.shutdown().unwrap();
 }
 
+/// Connections of each kind that end in good order.
+const ENDS: usize = 10;
+/// Octets that go before the end: more than a window of messages of 1,000 octets, of which each takes two blocks.
+const BEFORE_END: usize = 400_000;
+
+/// Begins to read when the other end is over already.
+pub(super) fn ended(part: &Part<'_>) {
+    let mut buf = vec![0; 66_000];
+    for (n, kind) in (0..).zip(BOTH) {
+        let listener = part.bound(kind, n, 1, 1);
+        for _ in 0..ENDS {
+            let (socket, _) = listener.accept(soon()).unwrap();
+            let mut got = 0;
+            loop {
+                // Not before there has been time for the end to come too early.
+                std::thread::sleep(std::time::Duration::from_millis(if got == 0 { 20 } else { 0 }));
+                match socket.recv(&mut buf, soon()).unwrap() {
+                    0 => break,
+                    len => got += len,
+                }
+            }
+            assert_eq!(got, BEFORE_END, "{kind:?}");
+        }
+    }
+}
+
+pub(super) fn ender(part: &Part<'_>) {
+    for (n, kind) in (0..).zip(BOTH) {
+        for _ in 0..ENDS {
+            let socket = part.connected(kind, n);
+            for _ in 0..BEFORE_END / 1_000 {
+                assert_eq!(socket.send(&[5; 1_000], None, soon()), Ok(1_000));
+            }
+            socket.shutdown().unwrap();
+        }
+    }
+}
+
 /// Of each kind: a listener that is closed with a request waiting, and a connection that is closed with a word unread.
 pub(super) fn refuser(part: &Part<'_>) {
     let mut buf = [0; 16];

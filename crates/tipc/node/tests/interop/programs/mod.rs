@@ -102,12 +102,13 @@ impl Part<'_> {
 /// What is checked: by name, what the server does and what the client.
 type Check = (&'static str, fn(&Part<'_>), fn(&Part<'_>));
 
-const CHECKS: [Check; 9] = [
+const CHECKS: [Check; 10] = [
     ("RDM messages of 1 to 66,000 octets, one and many", messages::echo, messages::call),
     ("multicast by all ways", messages::members, messages::multicast),
     ("returned messages", messages::deaf, messages::returned),
     ("SEQPACKET of 1 to 66,000 octets", connections::answer, connections::ask),
     ("a stream of 100 MB", connections::sink, connections::source),
+    ("orderly ends", connections::ended, connections::ender),
     ("refusals and resets", connections::refuser, connections::refused),
     ("first message in the request", connections::accepter, connections::implied),
     ("a group", groups::first, groups::second),

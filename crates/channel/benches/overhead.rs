@@ -1,0 +1,251 @@
+//! What a channel costs beside the raw transport, and what a switch costs a stream.
+//!
+//! `cargo bench -p crossway-channel --bench overhead`. Trials are paired: raw and channel stand side by side, each first in every other
+//! pair. Both ends are threads of this process, pinned to two CPUs. A benchmark, not a test: the exit status is 0 whatever it finds.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, OnceLock};
+use std::time::{Duration, Instant};
+
+use crossway_channel::{Channel, Directory, Options, Policy, Transport};
+use crossway_mech::mechanisms::shm_eventfd::ShmEventfd;
+use crossway_mech::mechanisms::shm_futex::ShmFutex;
+use crossway_mech::mechanisms::shm_spin::ShmSpin;
+use crossway_mech::mechanisms::uds_seqpacket::UdsSeqpacket;
+use crossway_mech::{Listener, Mechanism, Rx, Spec, Tx, Wait};
+use crossway_sys::affinity;
+
+const PAIRS: usize = 9;
+const TRIAL: Duration = Duration::from_millis(120);
+const MAX: usize = 64 << 10;
+
+/// One end, raw or a channel's.
+trait End: Send {
+    fn send(&mut self, len: usize);
+    /// The last byte of the message.
+    fn recv(&mut self) -> u8;
+}
+
+struct Raw<T, R>(T, R, Vec<u8>);
+
+impl<T: Tx, R: Rx> End for Raw<T, R> {
+    #[inline]
+    fn send(&mut self, len: usize) {
+        self.0.send(&self.2[..len], None).unwrap();
+    }
+
+    #[inline]
+    fn recv(&mut self) -> u8 {
+        let len = self.1.recv(&mut self.2, None).unwrap();
+        self.2[len - 1]
+    }
+}
+
+struct Ours(Channel, Vec<u8>);
+
+impl End for Ours {
+    #[inline]
+    fn send(&mut self, len: usize) {
+        self.0.sender().send(&self.1[..len], None).unwrap();
+    }
+
+    #[inline]
+    fn recv(&mut self) -> u8 {
+        let len = self.0.receiver().recv(&mut self.1, None).unwrap();
+        self.1[len - 1]
+    }
+}
+
+/// Both raw ends of a mechanism.
+type Raws<M> = (
+    Raw<<M as Mechanism>::Tx, <M as Mechanism>::Rx>,
+    Raw<<M as Mechanism>::Tx, <M as Mechanism>::Rx>,
+);
+
+fn raw<M: Mechanism>(wait: Wait) -> Raws<M> {
+    let spec = Spec { max_message: MAX, wait, ..Spec::default() };
+    let (mut listener, mut offer) = M::listen(&spec).unwrap();
+    let (tx, rx) = M::connect(&spec, &mut offer).unwrap();
+    let (other_tx, other_rx) = listener.accept(None).unwrap();
+    (Raw(tx, rx, vec![7; MAX]), Raw(other_tx, other_rx, vec![7; MAX]))
+}
+
+fn ours(transport: Transport) -> (Ours, Ours) {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options {
+        max_message: MAX,
+        policy: Policy { pin: Some(transport), ..Policy::default() },
+        directory: Directory::at(dir.path()),
+        ..Options::default()
+    };
+    let listener = options.clone().listen("bench").unwrap();
+    let there = options.connect("bench", None).unwrap();
+    let here = listener.accept(None).unwrap();
+    while here.handle().transport() != transport || there.handle().transport() != transport {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    (Ours(here, vec![7; MAX]), Ours(there, vec![7; MAX]))
+}
+
+/// The two CPUs of every trial; first asked before a thread is pinned.
+fn cpus() -> (u32, u32) {
+    static CPUS: OnceLock<(u32, u32)> = OnceLock::new();
+    *CPUS.get_or_init(|| {
+        let allowed = affinity::allowed().unwrap();
+        (allowed[0], *allowed.last().unwrap())
+    })
+}
+
+/// Runs `here` and `there` on a CPU each, at the same time; returns the first one's time in nanoseconds.
+fn together<E: End>(
+    ends: &mut (E, E),
+    here: impl FnOnce(&mut E),
+    there: impl FnOnce(&mut E) + Send,
+) -> f64 {
+    let ready = Barrier::new(2);
+    std::thread::scope(|scope| {
+        let (first, second) = (&mut ends.0, &mut ends.1);
+        let ready = &ready;
+        scope.spawn(move || {
+            affinity::pin(cpus().1).unwrap();
+            ready.wait();
+            there(second);
+        });
+        affinity::pin(cpus().0).unwrap();
+        ready.wait();
+        let start = Instant::now();
+        here(first);
+        start.elapsed().as_nanos() as f64
+    })
+}
+
+/// Nanoseconds per message of a stream that the first end receives.
+fn stream<E: End>(ends: &mut (E, E), len: usize, count: u32) -> f64 {
+    let receive = |end: &mut E| (0..count).for_each(|_| _ = std::hint::black_box(end.recv()));
+    together(ends, receive, |end| (0..count).for_each(|_| end.send(len))) / f64::from(count)
+}
+
+/// Nanoseconds per round trip.
+fn round_trip<E: End>(ends: &mut (E, E), len: usize, count: u32) -> f64 {
+    let ask = |end: &mut E| {
+        for _ in 0..count {
+            end.send(len);
+            std::hint::black_box(end.recv());
+        }
+    };
+    let answer = |end: &mut E| {
+        for _ in 0..count {
+            std::hint::black_box(end.recv());
+            end.send(len);
+        }
+    };
+    together(ends, ask, answer) / f64::from(count)
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// Paired trials of one case.
+fn compare<M: Mechanism>(
+    transport: Transport,
+    wait: Wait,
+    what: &str,
+    len: usize,
+    measure: fn(&mut Raws<M>, usize, u32) -> f64,
+    measure_ours: fn(&mut (Ours, Ours), usize, u32) -> f64,
+) {
+    let (mut raws, mut channels) = (raw::<M>(wait), ours(transport));
+    let once = measure(&mut raws, len, 2000).max(1.0);
+    measure_ours(&mut channels, len, 2000);
+    let count = (TRIAL.as_nanos() as f64 / once).clamp(1000.0, 8e6) as u32;
+    let (mut raw_ns, mut ours_ns) = (Vec::new(), Vec::new());
+    for pair in 0..PAIRS {
+        for turn in 0..2 {
+            if (pair + turn) % 2 == 0 {
+                raw_ns.push(measure(&mut raws, len, count));
+            } else {
+                ours_ns.push(measure_ours(&mut channels, len, count));
+            }
+        }
+    }
+    let ratios = raw_ns.iter().zip(&ours_ns).map(|(raw, ours)| ours / raw).collect();
+    let differences = raw_ns.iter().zip(&ours_ns).map(|(raw, ours)| ours - raw).collect();
+    println!(
+        "{transport:14} {what:10} {len:>6} B  raw {:>9.1} ns  channel {:>9.1} ns  ratio {:.3}  difference {:>7.1} ns",
+        median(raw_ns),
+        median(ours_ns),
+        median(ratios),
+        median(differences)
+    );
+}
+
+fn both<M: Mechanism>(transport: Transport, wait: Wait) {
+    for len in [64, 4 << 10, 64 << 10] {
+        compare::<M>(transport, wait, "stream", len, stream, stream);
+    }
+    compare::<M>(transport, wait, "round trip", 64, round_trip, round_trip);
+}
+
+/// Round trips while the transport changes all the time: how long the longest one around a switch takes.
+fn pauses() {
+    const SWITCHES: usize = 200;
+    let (mut here, mut there) = ours(Transport::ShmFutex);
+    let handle = here.0.handle();
+    handle.set_policy(Policy { dry_run: true, ..Policy::default() });
+    there.0.handle().set_policy(Policy { dry_run: true, ..Policy::default() });
+    let stop = AtomicBool::new(false);
+    let mut longest = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            affinity::pin(cpus().1).unwrap();
+            while there.recv() != 9 {
+                there.send(64);
+            }
+        });
+        let switcher = scope.spawn(|| {
+            for n in 0..SWITCHES {
+                let to = [Transport::ShmEventfd, Transport::ShmFutex][n % 2];
+                handle.switch_to(to, None).unwrap();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        affinity::pin(cpus().0).unwrap();
+        let (mut epoch, mut worst) = (handle.epoch(), 0.0_f64);
+        while !stop.load(Ordering::Relaxed) {
+            let start = Instant::now();
+            here.send(64);
+            here.recv();
+            worst = worst.max(start.elapsed().as_nanos() as f64 / 1e3);
+            let now = handle.epoch();
+            if now != epoch {
+                epoch = now;
+                longest.push(std::mem::take(&mut worst));
+            }
+        }
+        switcher.join().unwrap();
+        here.1[63] = 9;
+        here.send(64);
+    });
+    longest.sort_by(f64::total_cmp);
+    let at = |share: f64| longest[(longest.len() as f64 * share) as usize];
+    println!(
+        "longest round trip between two switches (shm-futex <-> shm-eventfd, {} switches): median {:.0} us, p99 {:.0} us",
+        longest.len(),
+        at(0.5),
+        at(0.99)
+    );
+}
+
+fn main() {
+    cpus();
+    // The control thread is started while nothing is pinned.
+    drop(ours(Transport::ShmFutex));
+    both::<ShmSpin>(Transport::ShmSpin, Wait::Spin);
+    both::<ShmFutex>(Transport::ShmFutex, Wait::Block);
+    both::<ShmEventfd>(Transport::ShmEventfd, Wait::Block);
+    both::<UdsSeqpacket>(Transport::UdsSeqpacket, Wait::Block);
+    pauses();
+}

@@ -1,0 +1,355 @@
+//! The functions.
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::os::fd::AsRawFd;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossway_channel::{
+    Channel, Deadline, Error, Handle, Listener, Options, Policy, Receiver, RecvError, SendError,
+    Sender, SwitchError, Transport,
+};
+use crossway_sys::Errno;
+
+thread_local! {
+    static WHY: RefCell<CString> = RefCell::default();
+}
+
+/// A listener.
+pub struct CchannelListener(Listener);
+
+/// A channel.
+pub struct Cchannel {
+    sender: Mutex<Sender>,
+    receiver: Mutex<Receiver>,
+    handle: Handle,
+}
+
+/// What a channel is to be like; zeroes are the defaults.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct CchannelOptions {
+    max_message: u64,
+    pollable: u32,
+    cpu_budget_percent: u32,
+    pin: *const c_char,
+}
+
+fn negative(errno: Errno) -> c_int {
+    -errno.raw_os_error()
+}
+
+fn failed(errno: Errno, why: impl std::fmt::Display) -> c_int {
+    WHY.set(CString::new(why.to_string().replace('\0', " ")).unwrap_or_default());
+    negative(errno)
+}
+
+fn open_failed(error: &Error) -> c_int {
+    let errno = match error {
+        Error::Name { .. } | Error::Policy(_) => Errno::INVAL,
+        Error::NobodyListens { .. } => Errno::CONNREFUSED,
+        Error::NobodyConnected { .. } | Error::NoAnswer { .. } => Errno::TIMEDOUT,
+        Error::Refused { .. } => Errno::ACCESS,
+        Error::NotLocal { .. } => Errno::XDEV,
+        Error::Open(_) | Error::Os(_) => Errno::IO,
+    };
+    failed(errno, error)
+}
+
+fn deadline(timeout_ms: i64) -> Deadline {
+    let ms = u64::try_from(timeout_ms).ok()?;
+    Instant::now().checked_add(Duration::from_millis(ms))
+}
+
+/// Text behind a pointer.
+///
+/// # Safety
+/// NULL, or a string that ends with 0.
+unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a str, c_int> {
+    if pointer.is_null() {
+        return Err(failed(Errno::FAULT, "a text is NULL"));
+    }
+    // SAFETY: a string that ends with 0, as the caller promises.
+    let text = unsafe { CStr::from_ptr(pointer) };
+    text.to_str().map_err(|_| failed(Errno::INVAL, "a text is not UTF-8"))
+}
+
+/// Options behind a pointer.
+///
+/// # Safety
+/// NULL, or options that live, with a pin that is NULL or a string that ends with 0.
+unsafe fn options(pointer: *const CchannelOptions) -> Result<Options, c_int> {
+    let mut options = Options::default();
+    // SAFETY: as the caller promises.
+    let Some(asked) = (unsafe { pointer.as_ref() }) else { return Ok(options) };
+    if let Ok(max @ 1..) = usize::try_from(asked.max_message) {
+        options.max_message = max;
+    }
+    let mut policy = Policy { pollable: asked.pollable != 0, ..Policy::default() };
+    if asked.cpu_budget_percent > 0 {
+        policy.cpu_budget = f64::from(asked.cpu_budget_percent) / 100.0;
+    }
+    if !asked.pin.is_null() {
+        // SAFETY: a string that ends with 0, as the caller promises.
+        policy.pin = Some(transport(unsafe { text(asked.pin) }?)?);
+    }
+    options.policy = policy;
+    Ok(options)
+}
+
+fn transport(name: &str) -> Result<Transport, c_int> {
+    name.parse().map_err(|error| failed(Errno::INVAL, error))
+}
+
+/// Gives something out.
+///
+/// # Safety
+/// `out` is NULL or can be written to.
+unsafe fn give<T>(out: *mut *mut T, value: impl FnOnce() -> Result<T, c_int>) -> c_int {
+    if out.is_null() {
+        return failed(Errno::FAULT, "there is no place for what is opened: `out` is NULL");
+    }
+    match value() {
+        Ok(value) => {
+            // SAFETY: can be written to, as the caller promises.
+            unsafe { out.write(Box::into_raw(Box::new(value))) };
+            0
+        }
+        Err(errno) => errno,
+    }
+}
+
+fn channel(channel: Channel) -> Cchannel {
+    let handle = channel.handle();
+    let (sender, receiver) = channel.split();
+    Cchannel { sender: Mutex::new(sender), receiver: Mutex::new(receiver), handle }
+}
+
+/// Listens on a name.
+///
+/// # Safety
+/// `name` is a string that ends with 0; `wanted` is NULL or options; `out` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cchannel_listen(
+    name: *const c_char,
+    wanted: *const CchannelOptions,
+    out: *mut *mut CchannelListener,
+) -> c_int {
+    // SAFETY: as the caller promises, here and below.
+    unsafe {
+        give(out, || {
+            let listener = options(wanted)?.listen(text(name)?);
+            listener.map(CchannelListener).map_err(|error| open_failed(&error))
+        })
+    }
+}
+
+/// Takes the next channel of a listener.
+///
+/// # Safety
+/// `listener` is what `cchannel_listen` gave; `out` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cchannel_accept(
+    listener: *const CchannelListener,
+    timeout_ms: i64,
+    out: *mut *mut Cchannel,
+) -> c_int {
+    // SAFETY: as the caller promises, here and below.
+    unsafe {
+        give(out, || {
+            let listener = listener.as_ref().ok_or(negative(Errno::BADF))?;
+            let accepted = listener.0.accept(deadline(timeout_ms));
+            accepted.map(channel).map_err(|error| open_failed(&error))
+        })
+    }
+}
+
+/// Stops listening; the channels that were accepted stay open.
+///
+/// # Safety
+/// `listener` is NULL or what `cchannel_listen` gave, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cchannel_listener_close(listener: *mut CchannelListener) {
+    if !listener.is_null() {
+        // SAFETY: made by `give`, and the caller's last use of it.
+        drop(unsafe { Box::from_raw(listener) });
+    }
+}
+
+/// Connects to a name.
+///
+/// # Safety
+/// `name` is a string that ends with 0; `wanted` is NULL or options; `out` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cchannel_connect(
+    name: *const c_char,
+    wanted: *const CchannelOptions,
+    timeout_ms: i64,
+    out: *mut *mut Cchannel,
+) -> c_int {
+    // SAFETY: as the caller promises, here and below.
+    unsafe {
+        give(out, || {
+            let connected = options(wanted)?.connect(text(name)?, deadline(timeout_ms));
+            connected.map(channel).map_err(|error| open_failed(&error))
+        })
+    }
+}
+
+/// Sends a message.
+///
+/// # Safety
+/// `channel` is open; `bytes` leads to `length` bytes, or `length` is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cchannel_send(
+    channel: *const Cchannel,
+    bytes: *const c_void,
+    length: usize,
+    timeout_ms: i64,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    let Some(channel) = (unsafe { channel.as_ref() }) else { return negative(Errno::BADF) };
+    let message = if length == 0 {
+        &[]
+    } else if bytes.is_null() {
+        return negative(Errno::FAULT);
+    } else {
+        // SAFETY: as the caller promises.
+        unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) }
+    };
+    let mut sender = channel.sender.lock().unwrap_or_else(PoisonError::into_inner);
+    let sent = if timeout_ms == 0 {
+        sender.try_send(message)
+    } else {
+        sender.send(message, deadline(timeout_ms))
+    };
+    match sent {
+        Ok(()) => 0,
+        Err(SendError::Full) => negative(Errno::AGAIN),
+        Err(SendError::TimedOut) => negative(Errno::TIMEDOUT),
+        Err(error @ SendError::TooLarge { .. }) => failed(Errno::MSGSIZE, error),
+        Err(error @ SendError::PeerClosed) => failed(Errno::PIPE, error),
+        Err(error @ SendError::Os(_)) => failed(Errno::IO, error),
+    }
+}
+
+/// Receives a message; returns its length.
+///
+/// # Safety
+/// `channel` is open; `buffer` leads to `size` bytes, or `size` is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cchannel_recv(
+    channel: *const Cchannel,
+    buffer: *mut c_void,
+    size: usize,
+    timeout_ms: i64,
+) -> i64 {
+    // SAFETY: as the caller promises.
+    let Some(channel) = (unsafe { channel.as_ref() }) else {
+        return negative(Errno::BADF).into();
+    };
+    let buffer = if size == 0 {
+        &mut []
+    } else if buffer.is_null() {
+        return negative(Errno::FAULT).into();
+    } else {
+        // SAFETY: as the caller promises.
+        unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), size) }
+    };
+    let mut receiver = channel.receiver.lock().unwrap_or_else(PoisonError::into_inner);
+    let received = if timeout_ms == 0 {
+        receiver.try_recv(buffer)
+    } else {
+        receiver.recv(buffer, deadline(timeout_ms))
+    };
+    let errno = match received {
+        Ok(length) => return i64::try_from(length).unwrap_or(i64::MAX),
+        Err(RecvError::Empty) => negative(Errno::AGAIN),
+        Err(RecvError::TimedOut) => negative(Errno::TIMEDOUT),
+        Err(error @ RecvError::TooSmall { .. }) => failed(Errno::MSGSIZE, error),
+        Err(error @ RecvError::Closed) => failed(Errno::SHUTDOWN, error),
+        Err(error @ RecvError::PeerDied) => failed(Errno::CONNRESET, error),
+        Err(error @ RecvError::Damaged(_)) => failed(Errno::PROTO, error),
+        Err(error @ RecvError::Os(_)) => failed(Errno::IO, error),
+    };
+    errno.into()
+}
+
+/// The descriptor that polls readable while a message waits.
+///
+/// # Safety
+/// `channel` is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cchannel_poll_fd(channel: *const Cchannel) -> c_int {
+    // SAFETY: as the caller promises.
+    let Some(channel) = (unsafe { channel.as_ref() }) else { return negative(Errno::BADF) };
+    let receiver = channel.receiver.lock().unwrap_or_else(PoisonError::into_inner);
+    receiver.poll_fd().map_or_else(
+        || failed(Errno::OPNOTSUPP, "ask for a descriptor when opening: options.pollable"),
+        |fd| fd.as_raw_fd(),
+    )
+}
+
+/// The transport in use.
+///
+/// # Safety
+/// `channel` is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cchannel_transport(channel: *const Cchannel) -> *const c_char {
+    // SAFETY: as the caller promises.
+    let transport = unsafe { channel.as_ref() }.map(|channel| channel.handle.transport());
+    let name = match transport {
+        Some(Transport::ShmSpin) => c"shm-spin",
+        Some(Transport::ShmFutex) => c"shm-futex",
+        Some(Transport::ShmEventfd) => c"shm-eventfd",
+        Some(Transport::UdsSeqpacket) => c"uds-seqpacket",
+        Some(Transport::Parked) => c"parked",
+        None => c"closed",
+    };
+    name.as_ptr()
+}
+
+/// Switches to a transport.
+///
+/// # Safety
+/// `channel` is open; `name` is a string that ends with 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cchannel_switch(
+    channel: *const Cchannel,
+    name: *const c_char,
+    timeout_ms: i64,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    let Some(channel) = (unsafe { channel.as_ref() }) else { return negative(Errno::BADF) };
+    // SAFETY: as the caller promises.
+    let to = match unsafe { text(name) }.and_then(transport) {
+        Ok(to) => to,
+        Err(errno) => return errno,
+    };
+    match channel.handle.switch_to(to, deadline(timeout_ms)) {
+        Ok(()) => 0,
+        Err(error @ SwitchError::TimedOut { .. }) => failed(Errno::TIMEDOUT, error),
+        Err(error @ SwitchError::Refused { .. }) => failed(Errno::OPNOTSUPP, error),
+        Err(error @ SwitchError::Closed) => failed(Errno::PIPE, error),
+    }
+}
+
+/// Closes a channel: the peer receives what was sent, then the end.
+///
+/// # Safety
+/// `channel` is NULL or open, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cchannel_close(channel: *mut Cchannel) {
+    if !channel.is_null() {
+        // SAFETY: made by `give`, and the caller's last use of it.
+        drop(unsafe { Box::from_raw(channel) });
+    }
+}
+
+/// Why the thread's last call failed, in words.
+#[unsafe(no_mangle)]
+pub extern "C" fn cchannel_error() -> *const c_char {
+    WHY.with_borrow(|why| why.as_ptr())
+}

@@ -1,0 +1,296 @@
+//! Names without a daemon: a directory of the host with one socket per listener.
+//!
+//! A name such as `camera/left` is a folder `camera%2Fleft`; each listener of it is a socket in that folder. Whoever resolves a name tries the
+//! sockets there; one that refuses belongs to a listener that is gone and is removed. The directory belongs to one user; programs of several
+//! users, or of several containers, share one by giving CROSSWAY_CHANNEL_DIR.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossway_sys::socket::{self, Kind};
+use crossway_sys::{Errno, OsError, proc, random};
+
+use crate::error::Error;
+
+/// Longest name. A socket's path has 107 bytes.
+const LONGEST_NAME: usize = 40;
+/// Connections that may wait for a listener.
+const BACKLOG: i32 = 128;
+
+/// A socket that does not answer after this time never will.
+const ABANDONED: Duration = Duration::from_secs(60);
+
+static COUNTER: AtomicU64 = AtomicU64::new(0);
+
+/// A directory of names.
+#[derive(Clone, Debug)]
+pub struct Directory(PathBuf);
+
+/// A bound socket of a name; its file goes when this does.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    path: PathBuf,
+    holder: u32,
+}
+
+impl Entry {
+    /// Its file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        // A child of fork has a copy of its parent's entries, which are the parent's.
+        if self.holder == std::process::id() {
+            let _ = fs::remove_file(&self.path);
+            // Only if it was the last one there.
+            let _ = self.path.parent().map(fs::remove_dir);
+        }
+    }
+}
+
+impl Directory {
+    /// The directory of this user: `$CROSSWAY_CHANNEL_DIR`, else `$XDG_RUNTIME_DIR/crossway-channel`, else
+    /// `/tmp/crossway-channel-UID`.
+    pub fn of_user() -> Directory {
+        if let Some(dir) = std::env::var_os("CROSSWAY_CHANNEL_DIR") {
+            return Directory(dir.into());
+        }
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        Directory(runtime.filter(|dir| dir.is_dir()).map_or_else(
+            || PathBuf::from(format!("/tmp/crossway-channel-{}", proc::effective_user())),
+            |dir| dir.join("crossway-channel"),
+        ))
+    }
+
+    /// Another one.
+    pub fn at(path: impl Into<PathBuf>) -> Directory {
+        Directory(path.into())
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    fn folder(&self, name: &str) -> PathBuf {
+        self.0.join(name.replace('/', "%2F"))
+    }
+
+    /// Makes the directory if it is not there. One that others may write to is refused, unless it was named by the program or the
+    /// environment, who then answer for it.
+    fn make(&self) -> Result<(), Error> {
+        let failed = |e| OsError::new("mkdir", self.0.display(), e);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(failed)?;
+        let stat = |e| OsError::new("stat", self.0.display(), e);
+        let meta = fs::symlink_metadata(&self.0).map_err(stat)?;
+        let strange = meta.uid() != proc::effective_user() || meta.mode() & 0o022 != 0;
+        if strange
+            && self.0.starts_with("/tmp")
+            && std::env::var_os("CROSSWAY_CHANNEL_DIR").is_none()
+        {
+            let why = "not this user's alone; remove it or set CROSSWAY_CHANNEL_DIR";
+            return Err(OsError::new("use", self.0.display(), std::io::Error::other(why)).into());
+        }
+        Ok(())
+    }
+
+    /// Binds a listening socket to a name.
+    pub(crate) fn listen(&self, name: &str) -> Result<(OwnedFd, Entry), Error> {
+        check(name)?;
+        self.make()?;
+        let folder = self.folder(name);
+        let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+        loop {
+            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+            made.map_err(|e| OsError::new("mkdir", folder.display(), e))?;
+            // Unique among PID namespaces too, which may share the directory.
+            let file = format!("{}-{count}-{:x}", std::process::id(), random::unguessable()?);
+            let (path, early) = (folder.join(&file), folder.join(format!(".{file}")));
+            let fd = socket::unix(Kind::Seqpacket)?;
+            match socket::bind(&fd, &address(&early)?, &early.display().to_string()) {
+                // Another listener of the name was the last one and has just removed the folder.
+                Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => continue,
+                bound => bound?,
+            }
+            let holder = std::process::id();
+            let early = Entry { path: early, holder };
+            socket::listen(&fd, BACKLOG)?;
+            socket::set_nonblocking(&fd)?;
+            // Not found before it answers: what refuses is taken for dead.
+            fs::rename(&early.path, &path)
+                .map_err(|e| OsError::new("rename", path.display(), e))?;
+            std::mem::forget(early);
+            return Ok((fd, Entry { path, holder }));
+        }
+    }
+
+    /// Connects to a listener of a name; those that are gone are removed. `None` if there is none. `turn` chooses which is tried first.
+    pub(crate) fn connect(&self, name: &str, turn: usize) -> Result<Option<OwnedFd>, Error> {
+        check(name)?;
+        let mut paths = self.sockets(&self.folder(name));
+        paths.sort();
+        if !paths.is_empty() {
+            let first = turn % paths.len();
+            paths.rotate_left(first);
+        }
+        for path in paths {
+            if let Some(fd) = dial(&path)? {
+                return Ok(Some(fd));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Connects to a listener of a name other than the one whose socket is `own`.
+    pub(crate) fn connect_other(&self, name: &str, own: &Path) -> Result<Option<OwnedFd>, Error> {
+        for path in self.sockets(&self.folder(name)) {
+            if path != own
+                && let Some(fd) = dial(&path)?
+            {
+                return Ok(Some(fd));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A connection to each process that listens on a name; all names for `None`.
+    pub(crate) fn connect_all(&self, name: Option<&str>) -> Result<Vec<(String, OwnedFd)>, Error> {
+        let names = name.map_or_else(|| self.names(), |name| vec![name.to_owned()]);
+        let mut all = Vec::new();
+        for name in names {
+            for path in self.sockets(&self.folder(&name)) {
+                if let Some(fd) = dial(&path)? {
+                    all.push((name.clone(), fd));
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// The names that somebody listened on; some may be gone.
+    pub fn names(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(&self.0) else { return Vec::new() };
+        let mut names: Vec<String> = entries
+            .filter_map(Result::ok)
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .map(|name| name.replace("%2F", "/"))
+            .filter(|name| check(name).is_ok())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Removes what listeners of a name that are gone have left.
+    pub(crate) fn sweep(&self, name: &str) {
+        let folder = self.folder(name);
+        for path in self.sockets(&folder) {
+            // Found dead, it is removed.
+            let _ = dial(&path);
+        }
+        let _ = fs::remove_dir(&folder);
+    }
+
+    fn sockets(&self, folder: &Path) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+        let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
+        paths.filter(|path| !is_early(path) || is_abandoned(path)).collect()
+    }
+}
+
+/// Whether a socket's name says that it does not answer yet.
+fn is_early(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
+/// Whether a listener died between its first two calls; they follow each other at once.
+fn is_abandoned(path: &Path) -> bool {
+    let age = fs::metadata(path).and_then(|meta| meta.modified()).map(|at| at.elapsed());
+    matches!(age, Ok(Ok(age)) if age > ABANDONED)
+}
+
+fn address(path: &Path) -> Result<socket::Address, OsError> {
+    socket::path_address(path).map_err(|_| {
+        let why =
+            "a socket's path has at most 107 bytes; set CROSSWAY_CHANNEL_DIR to a shorter one";
+        OsError::new("bind", path.display(), std::io::Error::other(why))
+    })
+}
+
+fn check(name: &str) -> Result<(), Error> {
+    let wrong = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > LONGEST_NAME {
+        "it is longer than 40 bytes"
+    } else if name.split('/').any(|part| part.is_empty() || part.starts_with('.')) {
+        "a part of it is empty or begins with a dot"
+    } else if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(&b)) {
+        "it has characters other than letters, digits, / . _ -"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Name { name: name.to_owned(), why: wrong })
+}
+
+/// Connects to a listener's socket; `None` if it is gone, and then its file is removed.
+fn dial(path: &Path) -> Result<Option<OwnedFd>, Error> {
+    let fd = socket::unix(Kind::Seqpacket)?;
+    socket::set_nonblocking(&fd)?;
+    match socket::connect(&fd, &address(path)?) {
+        Ok(()) => {
+            socket::set_waiting(&fd, true).map_err(|e| OsError::new("fcntl", path.display(), e))?;
+            Ok(Some(fd))
+        }
+        Err(Errno::CONNREFUSED) => {
+            let _ = fs::remove_file(path);
+            let _ = path.parent().map(fs::remove_dir);
+            Ok(None)
+        }
+        // Busy, just gone, or not a listener's: another one may do.
+        Err(_) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_leads_to_its_listeners_in_turn_and_dead_ones_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = Directory::at(dir.path().join("names"));
+        assert!(names.connect("camera/left", 0).unwrap().is_none());
+        let (a, entry_a) = names.listen("camera/left").unwrap();
+        let (b, entry_b) = names.listen("camera/left").unwrap();
+        assert_eq!(names.names(), ["camera/left"]);
+        for turn in 0..2 {
+            assert!(names.connect("camera/left", turn).unwrap().is_some());
+        }
+        assert!(socket::try_accept(&a).is_ok() && socket::try_accept(&b).is_ok(), "each once");
+        // As after kill -9: the socket is closed, its file is there.
+        drop(a);
+        std::mem::forget(entry_a);
+        for _ in 0..3 {
+            assert!(names.connect("camera/left", 0).unwrap().is_some());
+        }
+        assert_eq!(fs::read_dir(names.folder("camera/left")).unwrap().count(), 1);
+        drop((b, entry_b));
+        assert_eq!(fs::read_dir(names.path()).unwrap().count(), 0, "nothing is left");
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused_with_the_reason() {
+        let long = "x".repeat(41);
+        for name in ["", "/", "a//b", "../a", "a/.b", "a b", "ä", &long] {
+            let error = check(name).unwrap_err().to_string();
+            assert!(error.contains(&format!("'{name}'")), "{error}");
+        }
+        check("camera/left.0_a-B").unwrap();
+    }
+}

@@ -1,0 +1,107 @@
+//! Why a channel did not open, or a message was not received.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crossway_mech::OpenError;
+use crossway_sys::OsError;
+
+/// Why a channel could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not a name.
+    #[error("'{name}' is no channel name: {why}")]
+    Name {
+        /// What was given.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Nobody listened until the deadline.
+    #[error(
+        "nobody listens on channel '{name}' ({waited:?} waited, in {}); start the listener, or give both ends the same CROSSWAY_CHANNEL_DIR", directory.display()
+    )]
+    NobodyListens {
+        /// The channel's name.
+        name: String,
+        /// Where it was looked for.
+        directory: PathBuf,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// A listener is there but did not answer until the deadline.
+    #[error("the listener of channel '{name}' does not answer: {why}")]
+    NoAnswer {
+        /// The channel's name.
+        name: String,
+        /// What was seen.
+        why: String,
+    },
+    /// The listener does not want the channel.
+    #[error("the listener of channel '{name}' refuses: {why}")]
+    Refused {
+        /// The channel's name.
+        name: String,
+        /// In its words.
+        why: String,
+    },
+    /// Both ends answer, but they share no memory.
+    #[error(
+        "the listener of channel '{name}' shares no memory with this process: {why}; connect the two by a network mechanism"
+    )]
+    NotLocal {
+        /// The channel's name.
+        name: String,
+        /// What the proof lacked.
+        why: String,
+    },
+    /// No connection until the deadline.
+    #[error("nobody connected to channel '{name}' within {waited:?}")]
+    NobodyConnected {
+        /// The channel's name.
+        name: String,
+        /// The time given.
+        waited: Duration,
+    },
+    /// The policy leaves no transport.
+    #[error("{0}")]
+    Policy(String),
+    /// The transport could not be made.
+    #[error("{0}")]
+    Open(#[from] OpenError),
+    /// A system call failed.
+    #[error("{0}")]
+    Os(#[from] OsError),
+}
+
+/// Why no message was received.
+#[derive(Debug, thiserror::Error)]
+pub enum RecvError {
+    /// Nothing there now (`try_recv` only).
+    #[error("nothing to receive")]
+    Empty,
+    /// Nothing until the deadline.
+    #[error("nothing to receive until the deadline")]
+    TimedOut,
+    /// The message is larger than the buffer. It stays for the next call.
+    #[error("message of {need} bytes does not fit the buffer of {have} bytes")]
+    TooSmall {
+        /// Its length.
+        need: usize,
+        /// The buffer's.
+        have: usize,
+    },
+    /// The peer closed its sender, and everything it had sent has been received.
+    #[error("the peer closed the channel")]
+    Closed,
+    /// The peer died or its connection broke. What it had sent until then has been received, in order and without gaps; whether that
+    /// is all it wanted to send is unknown.
+    #[error("the peer died")]
+    PeerDied,
+    /// The shared state is damaged: the peer wrote what no correct peer writes.
+    #[error("damaged channel: {0}")]
+    Damaged(String),
+    /// A system call failed.
+    #[error("{0}")]
+    Os(#[from] OsError),
+}

@@ -1,0 +1,206 @@
+//! What happens to a channel, and why: the log that explains every switch.
+
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::transport::Transport;
+
+/// Why a channel changes its transport.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// The connection stands; this is the best transport that both ends allow and can open.
+    Upgrade,
+    /// The program asked for it.
+    Asked,
+    /// The transport in use is forbidden now, or another one is pinned.
+    Policy,
+    /// Both ends ran on this CPU while they spun.
+    SameCpu(u32),
+    /// More threads want to run than there are CPUs.
+    Load {
+        /// Threads that want to run.
+        runnable: u32,
+        /// CPUs on which this process may run.
+        cpus: u32,
+    },
+    /// Waiting would take more CPU time than allowed, in thousandths of a CPU.
+    CpuBudget {
+        /// What it would take.
+        needed_permille: u32,
+        /// What is allowed.
+        allowed_permille: u32,
+    },
+    /// The traffic is such that a message costs less there.
+    Traffic {
+        /// Messages per second, both directions.
+        rate_msgs_per_s: u64,
+        /// Their mean length.
+        mean_bytes: u64,
+        /// Expected cost of a message before, by the profile.
+        before_ns: u64,
+        /// Expected cost of a message after, by the profile.
+        after_ns: u64,
+    },
+    /// The channel is being handed to another process.
+    HandOver,
+}
+
+impl Reason {
+    /// Whether ends that spin harm each other or others until the switch is done.
+    pub(crate) const fn is_urgent(&self) -> bool {
+        matches!(self, Reason::SameCpu(_) | Reason::Load { .. })
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Upgrade => f.write_str("the best that both ends allow"),
+            Reason::Asked => f.write_str("the program asked for it"),
+            Reason::Policy => f.write_str("what may be used has changed"),
+            Reason::SameCpu(cpu) => write!(f, "both ends on CPU {cpu} while they spun"),
+            Reason::Load { runnable, cpus } => {
+                write!(f, "{runnable} threads want to run on {cpus} CPUs")
+            }
+            Reason::CpuBudget { needed_permille, allowed_permille } => write!(
+                f,
+                "waiting would take {:.1} % of a CPU, {:.1} % is allowed",
+                f64::from(*needed_permille) / 10.0,
+                f64::from(*allowed_permille) / 10.0
+            ),
+            Reason::Traffic { rate_msgs_per_s, mean_bytes, before_ns, after_ns } => write!(
+                f,
+                "{rate_msgs_per_s} messages/s of {mean_bytes} bytes; expected {} -> {} a message",
+                Nanos(*before_ns),
+                Nanos(*after_ns)
+            ),
+            Reason::HandOver => f.write_str("handed to another process"),
+        }
+    }
+}
+
+/// A duration as people read it.
+struct Nanos(u64);
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ns @ ..1_000 => write!(f, "{ns} ns"),
+            ns @ 1_000..1_000_000 => write!(f, "{:.1} us", ns as f64 / 1e3),
+            ns => write!(f, "{:.1} ms", ns as f64 / 1e6),
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Happening {
+    /// The ends found each other.
+    Connected {
+        /// The transport on which the channel began.
+        on: Transport,
+    },
+    /// Both directions are on a new transport, and nothing is left on the old one.
+    Switched {
+        /// The old one.
+        from: Transport,
+        /// The new one.
+        to: Transport,
+        /// Why.
+        why: Reason,
+        /// From the offer to the end, in microseconds. Messages flow meanwhile.
+        took_us: u64,
+    },
+    /// The policy would have switched, but is only watching (a dry run).
+    WouldSwitch {
+        /// The transport in use.
+        from: Transport,
+        /// The better one.
+        to: Transport,
+        /// Why.
+        why: Reason,
+    },
+    /// The new transport could not be made or opened; the channel stays where it is.
+    Refused {
+        /// The transport in use.
+        from: Transport,
+        /// The one that did not work.
+        to: Transport,
+        /// In words.
+        because: String,
+    },
+    /// The peer closed the channel.
+    PeerClosed,
+    /// The peer died, or its connection broke, without closing.
+    PeerDied,
+    /// The peer broke the protocol; the channel is closed.
+    Violated(String),
+}
+
+/// An entry of the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Milliseconds since 1970.
+    pub at_unix_ms: u64,
+    /// The channel's name.
+    pub channel: String,
+    /// The channel's number, the same at both ends.
+    pub id: u64,
+    /// What happened.
+    pub what: Happening,
+}
+
+impl Event {
+    pub(crate) fn now(channel: &str, id: u64, what: Happening) -> Event {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let at_unix_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        Event { at_unix_ms, channel: channel.to_owned(), id, what }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, ms) = (self.at_unix_ms / 1000, self.at_unix_ms % 1000);
+        let (h, m, s) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+        write!(f, "{h:02}:{m:02}:{s:02}.{ms:03}Z {} ", self.channel)?;
+        match &self.what {
+            Happening::Connected { on } => write!(f, "connected on {on}"),
+            Happening::Switched { from, to, why, took_us } => {
+                write!(f, "{from} -> {to} in {}: {why}", Nanos(took_us * 1000))
+            }
+            Happening::WouldSwitch { from, to, why } => {
+                write!(f, "would go {from} -> {to}: {why}")
+            }
+            Happening::Refused { from, to, because } => {
+                write!(f, "stays on {from}, {to} did not open: {because}")
+            }
+            Happening::PeerClosed => f.write_str("the peer closed"),
+            Happening::PeerDied => f.write_str("the peer died"),
+            Happening::Violated(why) => write!(f, "closed, the peer broke the protocol: {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_that_says_what_and_why() {
+        let what = Happening::Switched {
+            from: Transport::ShmSpin,
+            to: Transport::ShmFutex,
+            why: Reason::SameCpu(3),
+            took_us: 412,
+        };
+        let event = Event { at_unix_ms: 3_723_004, channel: "camera/left".to_owned(), id: 7, what };
+        assert_eq!(
+            event.to_string(),
+            "01:02:03.004Z camera/left shm-spin -> shm-futex in 412.0 us: both ends on CPU 3 while they spun"
+        );
+    }
+}

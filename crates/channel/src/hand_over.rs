@@ -1,0 +1,224 @@
+//! Handing the channels of a listener to another process of the host, in the middle of traffic.
+//!
+//! A channel that is handed over is first switched to no transport at all, by the same protocol as ever: each sender puts its marker and holds
+//! what follows; each receiver follows the marker. Once both ends are settled nothing is under way, and an end is a control connection, a
+//! shared page and two counts. The new process continues the counts, so that the next marker is checked against all that ever passed.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossway_mech::Deadline;
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_sys::{OsError, shm};
+
+use crate::channel::{Channel, Ends, Options};
+use crate::error::{Error, RecvError};
+use crate::event::Reason;
+use crate::link::flag;
+use crate::listener::Listener;
+use crate::message::{self, Handed, Message, Outbox, Packet};
+use crate::page::Page;
+use crate::protocol::{Marks, Role, Switch};
+use crate::reactor::{self, Source};
+use crate::transport::{RxHalf, Transport, TxHalf};
+
+/// The old process receives for so long between looks whether the peer has parked.
+const SLICE: Duration = Duration::from_millis(2);
+/// Between looks for the old process.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Old process: hands channels over; returns how many.
+pub(crate) fn hand_over(
+    successor: &OwnedFd,
+    channels: Vec<Channel>,
+    until: Deadline,
+) -> Result<usize, Error> {
+    let mut count = 0;
+    for mut channel in channels {
+        if park(&mut channel, until)? {
+            let (handed, fds) = take_apart(&mut channel)?;
+            send(successor, &Message::Handed(handed), fds, until)?;
+            count += 1;
+        }
+    }
+    send(successor, &Message::AllHanded, Vec::new(), until)?;
+    Ok(count)
+}
+
+fn no_answer(why: &str) -> Error {
+    Error::NoAnswer { name: "of the other process".to_owned(), why: why.to_owned() }
+}
+
+/// Sends a packet, waiting for room.
+fn send(
+    socket: &OwnedFd,
+    message: &Message,
+    fds: Vec<OwnedFd>,
+    until: Deadline,
+) -> Result<(), Error> {
+    let mut outbox = Outbox::default();
+    outbox.send(socket, message, fds);
+    while !outbox.is_empty() {
+        let room = wait_ready(socket, Interest::Writable, until);
+        if !room.map_err(|e| OsError::new("poll", "successor", e))? {
+            return Err(no_answer("it does not take what is handed to it"));
+        }
+        outbox.flush(socket);
+    }
+    Ok(())
+}
+
+/// Switches a channel to no transport, and lets go of its control connection; false if its peer is gone.
+fn park(channel: &mut Channel, until: Deadline) -> Result<bool, Error> {
+    let link = channel.link();
+    if link.role != Role::Leader {
+        return Err(no_answer("only channels of a listener can be handed over"));
+    }
+    loop {
+        link.start(Transport::Parked, Reason::HandOver)?;
+        // What the peer sends until its marker is for the new process.
+        match channel.receiver().take_in(Some(Instant::now() + SLICE)) {
+            Ok(()) => {}
+            Err(RecvError::PeerDied) => return Ok(false),
+            Err(error) => return Err(no_answer(&error.to_string())),
+        }
+        let state = link.lock();
+        if state.over {
+            return Ok(false);
+        }
+        if state.transport == Transport::Parked && state.switch.is_settled() {
+            break;
+        }
+        if until.is_some_and(|until| until <= Instant::now()) {
+            return Err(no_answer("its peer does not receive, so it cannot be parked"));
+        }
+    }
+    // Whatever the peer says from here on stays in the connection for the new process.
+    let mut state = link.lock();
+    state.leaving = true;
+    drop(state);
+    link.call();
+    let mut state = link.lock();
+    while !state.left {
+        (state, _) = link.wait(state, Some(Instant::now() + SLICE));
+    }
+    Ok(true)
+}
+
+fn take_apart(channel: &mut Channel) -> Result<(Handed, Vec<OwnedFd>), Error> {
+    let link = channel.link();
+    let sent = channel.sender().sequence();
+    let (held, received, fin) = channel.receiver().give_up();
+    let memory = shm::create_sealed("crossway-channel-held", held.iter().map(Vec::len).sum())?;
+    let file = File::from(memory);
+    let mut at = 0;
+    for message in &held {
+        file.write_all_at(message, at).map_err(|e| OsError::new("pwrite", "held messages", e))?;
+        at += message.len() as u64;
+    }
+    let copy = |fd: &OwnedFd| {
+        fd.try_clone().map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "control connection", e))
+    };
+    let fds = vec![copy(&link.control)?, copy(link.page.fd())?, file.into()];
+    let state = link.lock();
+    let handed = Handed {
+        id: link.id,
+        marks: link.marks.random(),
+        shape: link.shape,
+        epoch: state.switch.epoch(),
+        sequences: (sent, received),
+        held: held.iter().map(Vec::len).collect(),
+        fin,
+        deaf: link.tx.raised() & flag::DEAF != 0,
+        peer_pid: link.peer_pid,
+        peer_allows: state.peer_allows.clone(),
+    };
+    Ok((handed, fds))
+}
+
+/// New process: asks the other listener of the name for its channels.
+pub(crate) fn take_over(
+    options: &Options,
+    name: &str,
+    own: &Listener,
+    until: Deadline,
+) -> Result<Vec<Channel>, Error> {
+    let start = Instant::now();
+    let old = loop {
+        if let Some(old) = options.directory.connect_other(name, own.path())? {
+            break old;
+        }
+        if until.is_some_and(|until| until <= Instant::now()) {
+            let directory = options.directory.path().to_owned();
+            let (name, waited) = (name.to_owned(), start.elapsed());
+            return Err(Error::NobodyListens { name, directory, waited });
+        }
+        std::thread::sleep(LOOK);
+    };
+    Outbox::default().send(&old, &Message::TakeOver, Vec::new());
+    let mut channels = Vec::new();
+    loop {
+        let came = wait_ready(&old, Interest::Readable, until);
+        if !came.map_err(|e| OsError::new("poll", "predecessor", e))? {
+            return Err(no_answer("it handed nothing over until the deadline"));
+        }
+        match message::receive(&old, true) {
+            Packet::Message(Message::Handed(handed), fds) => {
+                channels.push(put_together(options, name, handed, fds)?);
+            }
+            Packet::Message(Message::AllHanded, _) => return Ok(channels),
+            Packet::Nothing => {}
+            Packet::End => return Err(no_answer("it went away before all was handed over")),
+            other => return Err(no_answer(&format!("it says {other:?}"))),
+        }
+    }
+}
+
+fn put_together(
+    options: &Options,
+    name: &str,
+    handed: Handed,
+    fds: Vec<OwnedFd>,
+) -> Result<Channel, Error> {
+    let missing = || no_answer("descriptors are missing from what it handed over");
+    let [control, page, memory] = <[OwnedFd; 3]>::try_from(fds).map_err(|_| missing())?;
+    let page = Page::open(page)?.ok_or_else(missing)?;
+    let mut held = VecDeque::new();
+    let (file, mut at) = (File::from(memory), 0);
+    for len in handed.held {
+        let mut message = vec![0; len];
+        file.read_exact_at(&mut message, at)
+            .map_err(|e| OsError::new("pread", "held messages", e))?;
+        at += len as u64;
+        held.push_back(message);
+    }
+    let ends = Ends {
+        name: name.to_owned(),
+        id: handed.id,
+        switch: Switch::at(Role::Leader, handed.epoch),
+        marks: Marks::new(handed.marks),
+        shape: handed.shape,
+        peer_pid: handed.peer_pid,
+        directory: options.directory.clone(),
+        page,
+        halves: (TxHalf::Parked, RxHalf::Parked),
+        transport: Transport::Parked,
+        policy: options.policy.clone(),
+        peer_allows: handed.peer_allows,
+        sequences: handed.sequences,
+        held,
+        fin: handed.fin,
+    };
+    let channel = Channel::new(ends, control)?;
+    let link = channel.link();
+    if handed.deaf {
+        link.tx.raise(flag::DEAF);
+    }
+    reactor::add(Source::Link(Arc::clone(&link)))?;
+    link.start(Transport::UdsSeqpacket, Reason::HandOver)?;
+    Ok(channel)
+}

@@ -1,0 +1,72 @@
+//! One channel by name, over the best transport now.
+//!
+//! A program listens on a name or connects to it, and sends and receives whole messages. The channel begins on a pair of sockets, which always
+//! works, moves to shared memory as soon as that is open, and from then on to whatever suits the traffic, the machine and the policy. No
+//! message is lost, doubled or reordered by a switch ([`protocol`] says why), nobody waits for it, and each one is explained in a log.
+//!
+//! ```no_run
+//! use crossway_channel::{connect, listen};
+//!
+//! // One process:
+//! let mut camera = listen("camera/left")?.accept(None)?;
+//! camera.sender().send(b"a frame", None)?;
+//! // Another one:
+//! let mut viewer = connect("camera/left", None)?;
+//! let length = viewer.receiver().recv_in_place(None, |frame| frame.len())?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The data path is the mechanism's own (`crossway-mech`): messages have no header, and a channel that stays where it is costs a few
+//! nanoseconds more. Control is a second connection, a UNIX socket between the two processes, and one thread per process that
+//! sleeps while nothing happens. A process that forks must use its channels in one of the two processes only, and that is the parent.
+
+#![deny(unsafe_code)]
+
+mod channel;
+mod directory;
+mod error;
+mod event;
+mod fault;
+mod hand_over;
+mod link;
+mod listener;
+mod message;
+mod page;
+mod policy;
+mod profile;
+pub mod protocol;
+mod reactor;
+mod receiver;
+mod sender;
+mod status;
+mod transport;
+mod watch;
+
+pub use channel::{Channel, Handle, Options, SwitchError, ask_for, status};
+pub use crossway_mech::{Deadline, SendError};
+pub use directory::Directory;
+pub use error::{Error, RecvError};
+pub use event::{Event, Happening, Reason};
+pub use listener::Listener;
+pub use policy::Policy;
+pub use profile::{BadProfile, Cost, Profile, Traffic};
+pub use receiver::Receiver;
+pub use sender::Sender;
+pub use status::Status;
+pub use transport::{Transport, UnknownTransport};
+
+/// Listens on a name, with the default [`Options`].
+///
+/// # Errors
+/// As [`Options::listen`].
+pub fn listen(name: &str) -> Result<Listener, Error> {
+    Options::default().listen(name)
+}
+
+/// Connects to a name, with the default [`Options`].
+///
+/// # Errors
+/// As [`Options::connect`].
+pub fn connect(name: &str, until: Deadline) -> Result<Channel, Error> {
+    Options::default().connect(name, until)
+}

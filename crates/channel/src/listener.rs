@@ -1,0 +1,262 @@
+//! The side that listens on a name.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossway_mech::Deadline;
+use crossway_sys::eventfd::EventFd;
+use crossway_sys::socket;
+
+use crate::channel::{Channel, Ends, boot_id};
+use crate::directory::{Directory, Entry};
+use crate::error::Error;
+use crate::hand_over;
+use crate::link::Link;
+use crate::message::{Hello, Message, Outbox, VERSION, Welcome};
+use crate::page::Page;
+use crate::policy::Policy;
+use crate::protocol::{Marks, Role, Switch};
+use crate::reactor::{self, Source};
+
+/// Between looks for a process that takes over.
+const LOOK: Duration = Duration::from_millis(2);
+/// Channels that may wait for accept; further connectors are refused.
+const WAITING: usize = 256;
+
+/// What the listener and the control thread share.
+pub(crate) struct Core {
+    pub(crate) name: String,
+    pub(crate) socket: OwnedFd,
+    policy: Policy,
+    directory: Directory,
+    waiting: Mutex<VecDeque<Channel>>,
+    arrived: Condvar,
+    bell: EventFd,
+    closed: AtomicBool,
+    /// Processes that ask to take over.
+    successors: Mutex<Vec<OwnedFd>>,
+}
+
+impl Core {
+    /// Control thread: another process asks for this one's channels.
+    pub(crate) fn successor(&self, socket: OwnedFd) {
+        self.successors.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
+        let _ = self.bell.signal();
+        self.arrived.notify_all();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Control thread: makes a channel for a connector, which waits for the answer. `None` if it cannot be.
+    pub(crate) fn welcome(
+        &self,
+        socket: OwnedFd,
+        hello: Hello,
+        fds: Vec<OwnedFd>,
+    ) -> Option<Arc<Link>> {
+        let mut outbox = Outbox::default();
+        match self.try_welcome(&socket, hello, fds) {
+            Ok((ends, welcome)) => {
+                outbox.send(&socket, &Message::Welcome(welcome), Vec::new());
+                let channel = Channel::new(ends, socket).ok()?;
+                let link = channel.link();
+                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                waiting.push_back(channel);
+                let _ = self.bell.signal();
+                drop(waiting);
+                self.arrived.notify_one();
+                Some(link)
+            }
+            Err(why) => {
+                outbox.send(&socket, &Message::Refused(why), Vec::new());
+                None
+            }
+        }
+    }
+
+    fn try_welcome(
+        &self,
+        socket: &OwnedFd,
+        hello: Hello,
+        mut fds: Vec<OwnedFd>,
+    ) -> Result<(Ends, Welcome), String> {
+        if hello.version != VERSION {
+            return Err(format!(
+                "it speaks version {VERSION} of the control protocol, the connector version {}",
+                hello.version
+            ));
+        }
+        if hello.name != self.name {
+            return Err(format!("it listens on '{}'", self.name));
+        }
+        if self.is_closed() {
+            return Err("it has stopped listening".to_owned());
+        }
+        let queue = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len();
+        if queue >= WAITING {
+            return Err(format!("{queue} channels wait to be accepted"));
+        }
+        let ours = self.policy.transports();
+        if !ours.iter().any(|transport| hello.transports.contains(transport)) {
+            let names =
+                |all: &[_]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            return Err(format!(
+                "it allows {}, the connector {}: nothing in common",
+                names(&ours),
+                names(&hello.transports)
+            ));
+        }
+        if fds.is_empty() {
+            return Err("no shared page came with the greeting".to_owned());
+        }
+        let page = Page::open(fds.remove(0)).map_err(|error| error.to_string())?;
+        let page = page.ok_or("what came with the greeting is no sealed page")?;
+        let first = hello.first.transport;
+        let mut offer = hello.first.offer(fds).ok_or("descriptors of the offer are missing")?;
+        let halves = hello.shape.open(first, &mut offer).map_err(|error| error.to_string())?;
+        let wrote_nonce = page.write_nonce(true).map_err(|error| error.to_string())?;
+        let welcome = Welcome {
+            read_nonce: page.nonce(false),
+            wrote_nonce,
+            boot_id: boot_id(),
+            transports: ours,
+        };
+        let ends = Ends {
+            name: self.name.clone(),
+            id: hello.id,
+            switch: Switch::new(Role::Leader),
+            marks: Marks::new(hello.marks),
+            shape: hello.shape,
+            peer_pid: socket::peer_credentials(socket).map_or(0, |peer| peer.pid),
+            directory: self.directory.clone(),
+            page,
+            halves,
+            transport: first,
+            policy: self.policy.clone(),
+            peer_allows: hello.transports,
+            sequences: (0, 0),
+            held: VecDeque::new(),
+            fin: false,
+        };
+        Ok((ends, welcome))
+    }
+}
+
+/// Listens on a name; connectors become channels without further ado, and wait here until they are accepted.
+pub struct Listener {
+    core: Arc<Core>,
+    entry: Entry,
+}
+
+impl Listener {
+    pub(crate) fn new(directory: &Directory, name: &str, policy: Policy) -> Result<Self, Error> {
+        if policy.transports().is_empty() {
+            return Err(Error::Policy("the policy allows no transport".to_owned()));
+        }
+        let (socket, entry) = directory.listen(name)?;
+        let core = Arc::new(Core {
+            name: name.to_owned(),
+            socket,
+            policy,
+            directory: directory.clone(),
+            waiting: Mutex::default(),
+            arrived: Condvar::new(),
+            bell: EventFd::new()?,
+            closed: AtomicBool::new(false),
+            successors: Mutex::default(),
+        });
+        reactor::add(Source::Listener(Arc::clone(&core)))?;
+        Ok(Listener { core, entry })
+    }
+
+    /// Its socket in the directory.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        self.entry.path()
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.core.name
+    }
+
+    /// Takes the next channel, waiting for it until the deadline.
+    ///
+    /// # Errors
+    /// [`Error::NobodyConnected`].
+    pub fn accept(&self, until: Deadline) -> Result<Channel, Error> {
+        let start = Instant::now();
+        let mut waiting = self.core.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(channel) = waiting.pop_front() {
+                if waiting.is_empty() {
+                    self.core.bell.clear()?;
+                }
+                return Ok(channel);
+            }
+            let Some(until) = until else {
+                waiting = self.core.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let (name, waited) = (self.core.name.clone(), start.elapsed());
+                return Err(Error::NobodyConnected { name, waited });
+            }
+            let woken = self.core.arrived.wait_timeout(waiting, left);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Listener {
+    /// Whether a process asks to take this one's channels over ([`Options::take_over`](crate::Options::take_over)).
+    pub fn is_asked_to_hand_over(&self) -> bool {
+        !self.core.successors.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Hands channels to a process that asks for them, waiting for it until the deadline, and stops listening. The peers notice nothing but
+    /// a pause; each message arrives exactly once, those included that this process had not received yet. Handles of the channels must be
+    /// dropped: they would keep the peers from noticing the new process's death. A channel whose peer is gone is not handed over.
+    ///
+    /// # Errors
+    /// Nobody asked until the deadline; everything is closed then. Returns how many channels were handed over.
+    pub fn hand_over(self, channels: Vec<Channel>, until: Deadline) -> Result<usize, Error> {
+        let start = Instant::now();
+        let successor = loop {
+            let successor =
+                self.core.successors.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            if let Some(successor) = successor {
+                break successor;
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                let (name, waited) = (self.core.name.clone(), start.elapsed());
+                return Err(Error::NobodyConnected { name, waited });
+            }
+            std::thread::sleep(LOOK);
+        };
+        hand_over::hand_over(&successor, channels, until)
+    }
+}
+
+impl AsFd for Listener {
+    /// Polls readable while [`Listener::accept`] would not wait, or another process asks to take over.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.core.bell.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.core.closed.store(true, Ordering::Release);
+        // Channels that nobody will accept are closed.
+        drop(std::mem::take(
+            &mut *self.core.waiting.lock().unwrap_or_else(PoisonError::into_inner),
+        ));
+        reactor::wake();
+    }
+}

@@ -1,0 +1,186 @@
+//! What travels on the control connection: one JSON object per packet, with descriptors beside it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crossway_mech::Offer;
+use crossway_sys::{Errno, fdpass};
+use serde::{Deserialize, Serialize};
+
+use crate::event::Reason;
+use crate::protocol::Signal;
+use crate::status::Status;
+use crate::transport::{Shape, Transport};
+
+/// The version of the control protocol; peers of different versions refuse each other by name.
+pub(crate) const VERSION: u32 = 1;
+/// Longest packet.
+pub(crate) const PACKET: usize = 128 << 10;
+
+/// A transport on offer; its descriptors travel beside the packet, in the order of `fds`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct OfferText {
+    pub(crate) transport: Transport,
+    words: BTreeMap<String, String>,
+    fds: Vec<String>,
+}
+
+impl OfferText {
+    /// Takes an offer apart.
+    pub(crate) fn new(transport: Transport, offer: Offer) -> (OfferText, Vec<OwnedFd>) {
+        let (names, fds) = offer.fds.into_iter().unzip();
+        (OfferText { transport, words: offer.words, fds: names }, fds)
+    }
+
+    /// Puts it together again; `None` if the descriptors do not match.
+    pub(crate) fn offer(self, fds: Vec<OwnedFd>) -> Option<Offer> {
+        (self.fds.len() == fds.len())
+            .then(|| Offer { words: self.words, fds: self.fds.into_iter().zip(fds).collect() })
+    }
+}
+
+/// The connector's first packet. The first descriptor beside it is the shared page, the others are the offer's.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) version: u32,
+    pub(crate) name: String,
+    pub(crate) id: u64,
+    pub(crate) marks: [u64; 2],
+    pub(crate) shape: Shape,
+    pub(crate) boot_id: String,
+    /// What the connector's policy lets the channel use.
+    pub(crate) transports: Vec<Transport>,
+    pub(crate) first: OfferText,
+}
+
+/// The listener's answer.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Welcome {
+    /// The number that the connector wrote to the page.
+    pub(crate) read_nonce: u64,
+    /// The number that the listener wrote there.
+    pub(crate) wrote_nonce: u64,
+    pub(crate) boot_id: String,
+    /// What the listener's policy lets the channel use.
+    pub(crate) transports: Vec<Transport>,
+}
+
+/// An end that another process takes over: parked, with nothing under way in either direction.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Handed {
+    pub(crate) id: u64,
+    pub(crate) marks: [u64; 2],
+    pub(crate) shape: Shape,
+    pub(crate) epoch: u32,
+    /// Messages sent and received so far.
+    pub(crate) sequences: (u64, u64),
+    /// Lengths of the messages that were received and not given to the program.
+    pub(crate) held: Vec<usize>,
+    /// The peer sends no more.
+    pub(crate) fin: bool,
+    /// The peer receives no more.
+    pub(crate) deaf: bool,
+    pub(crate) peer_pid: u32,
+    pub(crate) peer_allows: Vec<Transport>,
+}
+
+/// A packet.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Message {
+    /// First, from the connector.
+    Hello(Box<Hello>),
+    /// The answer.
+    Welcome(Welcome),
+    /// The other answer.
+    Refused(String),
+    /// Of the switch protocol; an offer brings the transport and the reason.
+    Signal { signal: Signal, offer: Option<OfferText>, why: Option<Reason> },
+    /// The follower asks the leader for a transport.
+    Wish { transport: Transport, why: Reason },
+    /// The follower's program has changed what the channel may use.
+    Policy { transports: Vec<Transport> },
+    /// The program has dropped its receiver: sending is in vain.
+    Deaf,
+    /// The program has closed the channel.
+    Bye,
+    /// First, from somebody who wants to know what this process's channels do.
+    AskStatus,
+    /// The answer.
+    Status(Vec<Status>),
+    /// First, from somebody who wants a channel of this process to use a transport.
+    AskSwitch { name: String, transport: Transport },
+    /// How many channels were asked to.
+    Asked(usize),
+    /// First, from a process that takes this listener's channels over.
+    TakeOver,
+    /// A channel; beside it are its control connection, its shared page and what its program has not received.
+    Handed(Handed),
+    /// No further one.
+    AllHanded,
+}
+
+/// A packet that waits for room.
+type Waiting = (Vec<u8>, Vec<OwnedFd>);
+
+/// Packets on their way out; the peer may be slow, the sender never waits.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox(VecDeque<Waiting>);
+
+impl Outbox {
+    /// Sends a packet now or with a later [`Outbox::flush`].
+    pub(crate) fn send(&mut self, socket: impl AsFd, message: &Message, fds: Vec<OwnedFd>) {
+        let text = serde_json::to_vec(message).expect("messages are plain data");
+        debug_assert!(text.len() <= PACKET, "a packet of {} bytes", text.len());
+        self.0.push_back((text, fds));
+        self.flush(socket);
+    }
+
+    /// Sends what there is room for. Errors are of no interest: the reader finds out that the peer is gone.
+    pub(crate) fn flush(&mut self, socket: impl AsFd) {
+        while let Some((text, fds)) = self.0.front() {
+            let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+            match fdpass::try_send(&socket, text, &borrowed) {
+                Err(Errno::AGAIN) => return,
+                _ => drop(self.0.pop_front()),
+            }
+        }
+    }
+
+    /// Whether something waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// What reading a control connection gave.
+#[derive(Debug)]
+pub(crate) enum Packet {
+    /// A message and its descriptors.
+    Message(Message, Vec<OwnedFd>),
+    /// Nothing now.
+    Nothing,
+    /// The peer closed it or died.
+    End,
+    /// What no correct peer sends, in words.
+    Nonsense(String),
+}
+
+/// Reads the next packet.
+pub(crate) fn receive(socket: impl AsFd, nonblocking: bool) -> Packet {
+    let mut bytes = vec![0; PACKET];
+    loop {
+        let mut fds = Vec::new();
+        return match fdpass::receive(&socket, &mut bytes, &mut fds, nonblocking) {
+            Ok(0) => Packet::End,
+            Ok(len) => match serde_json::from_slice(&bytes[..len]) {
+                Ok(message) => Packet::Message(message, fds),
+                Err(error) => Packet::Nonsense(error.to_string()),
+            },
+            Err(Errno::AGAIN) => Packet::Nothing,
+            // The peer closed with packets unread; what it sent before is still to come.
+            Err(Errno::CONNRESET) => continue,
+            Err(_) => Packet::End,
+        };
+    }
+}

@@ -1,0 +1,138 @@
+//! What a message costs on each transport: the facts behind the policy's choice.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::transport::Transport;
+
+/// The cost of a message on one transport.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    /// A message of no bytes in a stream, in nanoseconds.
+    pub message_ns: f64,
+    /// Each byte of it, in nanoseconds.
+    pub byte_ns: f64,
+    /// Added when the receiver waits for the message: how much longer it takes than when it is awake, in nanoseconds.
+    pub wake_ns: f64,
+}
+
+/// The costs of all transports on a machine: a file of JSON, or the built-in defaults.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// By transport.
+    pub costs: BTreeMap<Transport, Cost>,
+}
+
+/// A profile that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("profile {}: {why}", path.display())]
+pub struct BadProfile {
+    path: PathBuf,
+    why: String,
+}
+
+impl Default for Profile {
+    /// Round figures of a machine of 2025, for where nothing was measured. What counts is their order: a ring costs tens of
+    /// nanoseconds, a socket a microsecond, waking a sleeper several.
+    fn default() -> Self {
+        let cost = |message_ns, byte_ns, wake_ns| Cost { message_ns, byte_ns, wake_ns };
+        Profile {
+            costs: BTreeMap::from([
+                (Transport::ShmSpin, cost(40.0, 0.06, 100.0)),
+                (Transport::ShmFutex, cost(45.0, 0.06, 5_000.0)),
+                (Transport::ShmEventfd, cost(60.0, 0.06, 5_500.0)),
+                (Transport::UdsSeqpacket, cost(900.0, 0.15, 5_500.0)),
+            ]),
+        }
+    }
+}
+
+impl Profile {
+    /// Reads a file; transports that it does not name keep their defaults.
+    ///
+    /// # Errors
+    /// The file cannot be read or is no profile.
+    pub fn read(path: &Path) -> Result<Profile, BadProfile> {
+        let bad = |why: String| BadProfile { path: path.to_owned(), why };
+        let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
+        let read: Profile = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+        for (transport, cost) in &read.costs {
+            let figures = [cost.message_ns, cost.byte_ns, cost.wake_ns];
+            if figures.iter().any(|ns| !ns.is_finite() || *ns < 0.0) {
+                return Err(bad(format!("{transport}: a cost is 0 ns or more")));
+            }
+        }
+        let mut profile = Profile::default();
+        profile.costs.extend(read.costs);
+        Ok(profile)
+    }
+
+    /// What a message costs in traffic of that kind, in nanoseconds, and the CPU time that waiting takes at one end, as a share of one CPU.
+    pub(crate) fn expect(&self, transport: Transport, traffic: Traffic) -> (f64, f64) {
+        let Some(cost) = self.costs.get(&transport) else { return (f64::INFINITY, 0.0) };
+        let busy_ns = cost.message_ns + cost.byte_ns * traffic.mean_bytes;
+        // While messages follow each other without a gap nobody waits.
+        let waits = (1.0 - traffic.rate_msgs_per_s * busy_ns / 1e9).clamp(0.0, 1.0);
+        let waiting_cpu = if transport.spins() {
+            waits
+        } else {
+            (waits * traffic.rate_msgs_per_s * cost.wake_ns / 1e9).min(1.0)
+        };
+        (busy_ns + waits * cost.wake_ns, waiting_cpu)
+    }
+}
+
+/// The traffic of a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// Messages per second, both directions.
+    pub rate_msgs_per_s: f64,
+    /// Their mean length in bytes.
+    pub mean_bytes: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_file_replaces_what_it_names_and_nothing_else() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let write = |text: &str| std::fs::write(file.path(), text).unwrap();
+        write(r#"{"costs":{"shm-futex":{"message_ns":1.5,"byte_ns":0,"wake_ns":2}}}"#);
+        let profile = Profile::read(file.path()).unwrap();
+        assert_eq!(profile.costs[&Transport::ShmFutex].message_ns, 1.5);
+        let default = Profile::default();
+        assert_eq!(profile.costs[&Transport::ShmSpin], default.costs[&Transport::ShmSpin]);
+        for (text, why) in [
+            (r#"{"costs":{"smoke":{"message_ns":1,"byte_ns":0,"wake_ns":2}}}"#, "smoke"),
+            (r#"{"costs":{"shm-spin":{"message_ns":-1,"byte_ns":0,"wake_ns":2}}}"#, "0 ns or more"),
+            (r#"{"cost":{}}"#, "cost"),
+        ] {
+            write(text);
+            let error = Profile::read(file.path()).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+            assert!(error.contains(file.path().to_str().unwrap()), "{error}");
+        }
+    }
+
+    #[test]
+    fn waiting_costs_a_spinning_end_its_cpu_and_a_sleeping_end_its_wakes() {
+        let profile = Profile::default();
+        let seldom = Traffic { rate_msgs_per_s: 100.0, mean_bytes: 64.0 };
+        let (_, spinning) = profile.expect(Transport::ShmSpin, seldom);
+        let (_, sleeping) = profile.expect(Transport::ShmFutex, seldom);
+        assert!(spinning > 0.99 && sleeping < 0.001, "{spinning} {sleeping}");
+        let flood = Traffic { rate_msgs_per_s: 1e9, mean_bytes: 64.0 };
+        assert_eq!(profile.expect(Transport::ShmSpin, flood).1, 0.0);
+        let (futex_ns, uds_ns) = (
+            profile.expect(Transport::ShmFutex, flood).0,
+            profile.expect(Transport::UdsSeqpacket, flood).0,
+        );
+        assert!(futex_ns < uds_ns);
+    }
+}

@@ -1,0 +1,122 @@
+//! What the channel itself puts between the messages of a transport.
+//!
+//! Messages travel as they are, without a header, so that they cost what the transport costs and can be written and read in place. What
+//! is not a message has a length of [`MARKER_LEN`] and begins with 16 bytes that the kernel's random generator made for this
+//! channel and that only the two ends know: a message that begins with them by chance is a matter of 2^-128.
+
+/// Bytes of everything internal.
+pub const MARKER_LEN: usize = 48;
+const NONCE_LEN: usize = 16;
+
+/// What is not a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Internal {
+    /// The last thing on this transport.
+    Move {
+        /// The epoch that begins.
+        epoch: u32,
+        /// Messages sent before it, since the channel was made.
+        sequence: u64,
+    },
+    /// A message of no bytes, which not every transport carries.
+    Empty,
+    /// The sender closed; nothing but markers follows.
+    Fin {
+        /// Messages sent before it.
+        sequence: u64,
+    },
+}
+
+const MOVE: u32 = 1;
+const EMPTY: u32 = 2;
+const FIN: u32 = 3;
+
+/// The bytes by which both ends of a channel know what is internal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Marks([u8; NONCE_LEN]);
+
+impl std::fmt::Debug for Marks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Marks(..)")
+    }
+}
+
+impl Marks {
+    /// From two random numbers.
+    pub fn new(random: [u64; 2]) -> Self {
+        let mut bytes = [0; NONCE_LEN];
+        bytes[..8].copy_from_slice(&random[0].to_le_bytes());
+        bytes[8..].copy_from_slice(&random[1].to_le_bytes());
+        Marks(bytes)
+    }
+
+    /// The random numbers again.
+    pub fn random(&self) -> [u64; 2] {
+        let half =
+            |at: usize| u64::from_le_bytes(self.0[at..at + 8].try_into().unwrap_or_default());
+        [half(0), half(8)]
+    }
+
+    /// Whether these bytes are internal.
+    #[inline]
+    pub fn is_internal(&self, bytes: &[u8]) -> bool {
+        bytes.len() == MARKER_LEN && bytes[..NONCE_LEN] == self.0
+    }
+
+    /// As bytes.
+    pub fn encode(&self, internal: Internal) -> [u8; MARKER_LEN] {
+        let (kind, epoch, sequence) = match internal {
+            Internal::Move { epoch, sequence } => (MOVE, epoch, sequence),
+            Internal::Empty => (EMPTY, 0, 0),
+            Internal::Fin { sequence } => (FIN, 0, sequence),
+        };
+        let mut bytes = [0; MARKER_LEN];
+        bytes[..16].copy_from_slice(&self.0);
+        bytes[16..20].copy_from_slice(&kind.to_le_bytes());
+        bytes[20..24].copy_from_slice(&epoch.to_le_bytes());
+        bytes[24..32].copy_from_slice(&sequence.to_le_bytes());
+        bytes
+    }
+
+    /// From bytes that [`Marks::is_internal`]; `None` if no correct peer sends them.
+    pub fn decode(&self, bytes: &[u8]) -> Option<Internal> {
+        if !self.is_internal(bytes) {
+            return None;
+        }
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
+        let sequence = u64::from_le_bytes(bytes[24..32].try_into().unwrap_or_default());
+        match word(16) {
+            MOVE => Some(Internal::Move { epoch: word(20), sequence }),
+            EMPTY => Some(Internal::Empty),
+            FIN => Some(Internal::Fin { sequence }),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_internal_reads_back_and_nothing_else_does() {
+        let marks = Marks::new([7, 9]);
+        assert_eq!(marks.random(), [7, 9]);
+        for internal in [
+            Internal::Move { epoch: 3, sequence: u64::MAX },
+            Internal::Empty,
+            Internal::Fin { sequence: 5 },
+        ] {
+            let bytes = marks.encode(internal);
+            assert_eq!(marks.decode(&bytes), Some(internal));
+            assert_eq!(Marks::new([7, 8]).decode(&bytes), None, "another channel's");
+            assert_eq!(marks.decode(&bytes[..47]), None);
+            let mut unknown = bytes;
+            unknown[16] = 9;
+            assert!(marks.is_internal(&unknown));
+            assert_eq!(marks.decode(&unknown), None);
+        }
+        assert!(!marks.is_internal(&[0; MARKER_LEN]));
+        assert!(!marks.is_internal(b""));
+    }
+}

@@ -1,0 +1,271 @@
+//! The control thread, one per process: reads control connections, opens what is offered, moves halves whose owners are elsewhere, and lets
+//! the policy look at each channel. It touches no message of a channel that stays where it is, and sleeps while nothing happens.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossway_sys::OsError;
+use crossway_sys::epoll::{Epoll, Report};
+use crossway_sys::eventfd::EventFd;
+use crossway_sys::socket;
+
+use crate::link::Link;
+use crate::listener::Core;
+use crate::message::{self, Message, Packet};
+use crate::watch::Watch;
+
+/// Descriptors told at once.
+const BATCH: usize = 64;
+/// A connection that has not said what it wants after this time is closed.
+const GREETING: Duration = Duration::from_secs(5);
+/// While something is due that cannot be done at once, it is tried again after this time, then after twice as much ...
+const FIRST_RETRY: Duration = Duration::from_micros(200);
+/// ... up to this.
+const LAST_RETRY: Duration = Duration::from_millis(16);
+
+/// The token of the bell.
+const BELL: u64 = 0;
+
+struct Shared {
+    bell: EventFd,
+    arrivals: Mutex<Vec<Source>>,
+}
+
+static SHARED: OnceLock<Result<Shared, String>> = OnceLock::new();
+
+/// What the control thread watches.
+pub(crate) enum Source {
+    /// A channel's control connection.
+    Link(Arc<Link>),
+    /// A listening socket.
+    Listener(Arc<Core>),
+}
+
+/// Makes the control thread look at the links that want it.
+pub(crate) fn wake() {
+    if let Some(Ok(shared)) = SHARED.get() {
+        // A counter cannot fail to count.
+        let _ = shared.bell.signal();
+    }
+}
+
+/// Hands something to the control thread, which is started by the first.
+pub(crate) fn add(source: Source) -> Result<(), OsError> {
+    let shared = SHARED.get_or_init(|| start().map_err(|error| error.to_string()));
+    let shared = shared.as_ref().map_err(|why| {
+        OsError::new("start", "the control thread", std::io::Error::other(why.clone()))
+    })?;
+    shared.arrivals.lock().unwrap_or_else(PoisonError::into_inner).push(source);
+    shared.bell.signal()
+}
+
+fn start() -> Result<Shared, OsError> {
+    let bell = EventFd::new()?;
+    let epoll = Epoll::new(BATCH)?;
+    epoll.add(&bell, BELL, Report::WhileReadable)?;
+    std::thread::Builder::new()
+        .name("crossway-channel".to_owned())
+        .spawn(move || Reactor { epoll, entries: HashMap::new(), next: BELL + 1 }.run())
+        .map_err(|error| OsError::new("clone", "the control thread", error))?;
+    Ok(Shared { bell, arrivals: Mutex::default() })
+}
+
+enum Entry {
+    Link { link: Arc<Link>, watch: Box<Watch>, retry: Option<(Instant, Duration)> },
+    Listener(Arc<Core>),
+    Guest { socket: OwnedFd, core: Arc<Core>, until: Instant },
+}
+
+struct Reactor {
+    epoll: Epoll,
+    entries: HashMap<u64, Entry>,
+    next: u64,
+}
+
+impl Reactor {
+    fn run(mut self) {
+        let shared = loop {
+            match SHARED.get() {
+                Some(Ok(shared)) => break shared,
+                Some(Err(_)) => return,
+                None => std::thread::yield_now(),
+            }
+        };
+        let mut until = None;
+        loop {
+            let ready: Vec<(u64, bool)> = match self.epoll.wait(until) {
+                Ok(ready) => ready.map(|r| (r.token, r.readable)).collect(),
+                // Only a broken descriptor table makes this fail; do not burn a CPU over it.
+                Err(_) => {
+                    std::thread::sleep(LAST_RETRY);
+                    Vec::new()
+                }
+            };
+            for (token, readable) in ready {
+                if token == BELL {
+                    let _ = shared.bell.clear();
+                } else if readable {
+                    self.read(token);
+                }
+            }
+            let mut arrivals = shared.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+            let arrived = std::mem::take(&mut *arrivals);
+            drop(arrivals);
+            for source in arrived {
+                self.adopt(source);
+            }
+            until = self.attend();
+        }
+    }
+
+    fn adopt(&mut self, source: Source) {
+        let entry = match source {
+            Source::Link(link) => {
+                Entry::Link { watch: Box::new(Watch::new(Instant::now())), link, retry: None }
+            }
+            Source::Listener(core) => Entry::Listener(core),
+        };
+        self.insert(entry);
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        let fd = match &entry {
+            Entry::Link { link, .. } => link.control.as_fd(),
+            Entry::Listener(core) => core.socket.as_fd(),
+            Entry::Guest { socket, .. } => socket.as_fd(),
+        };
+        // Without room in the kernel for another watched descriptor the entry is dropped, which closes its connection.
+        if self.epoll.add(fd, self.next, Report::WhileReadable).is_ok() {
+            self.entries.insert(self.next, entry);
+            self.next += 1;
+        }
+    }
+
+    fn remove(&mut self, token: u64) -> Option<Entry> {
+        let entry = self.entries.remove(&token)?;
+        let _ = match &entry {
+            Entry::Link { link, .. } => self.epoll.remove(&link.control),
+            Entry::Listener(core) => self.epoll.remove(&core.socket),
+            Entry::Guest { socket, .. } => self.epoll.remove(socket),
+        };
+        Some(entry)
+    }
+
+    fn read(&mut self, token: u64) {
+        match self.entries.get_mut(&token) {
+            Some(Entry::Link { link, .. }) => {
+                let link = Arc::clone(link);
+                if !read_link(&link) {
+                    // It stays for what its program still wants; nothing comes from there any more.
+                    let _ = self.epoll.remove(&link.control);
+                }
+                // An offer wants to be opened, a marker put.
+                link.call();
+            }
+            Some(Entry::Listener(core)) => {
+                let core = Arc::clone(core);
+                while let Ok(socket) = socket::try_accept(&core.socket) {
+                    let until = Instant::now() + GREETING;
+                    self.insert(Entry::Guest { socket, core: Arc::clone(&core), until });
+                }
+            }
+            Some(Entry::Guest { .. }) => self.greet(token),
+            None => {}
+        }
+    }
+
+    /// A connection to a listener says what it wants.
+    fn greet(&mut self, token: u64) {
+        let Some(Entry::Guest { socket, core, .. }) = self.remove(token) else { return };
+        let Packet::Message(first, fds) = message::receive(&socket, true) else { return };
+        let reply = match first {
+            Message::Hello(hello) => match core.welcome(socket, *hello, fds) {
+                Some(link) => return self.adopt(Source::Link(link)),
+                None => return,
+            },
+            Message::AskStatus => {
+                Message::Status(self.links(&core.name).map(|link| link.status()).collect())
+            }
+            Message::TakeOver => return core.successor(socket),
+            Message::AskSwitch { name, transport } => {
+                let links = self.links(&name);
+                Message::Asked(links.map(|link| link.wish(transport)).count())
+            }
+            _ => return,
+        };
+        message::Outbox::default().send(&socket, &reply, Vec::new());
+    }
+
+    fn links<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Arc<Link>> {
+        self.entries.values().filter_map(move |entry| match entry {
+            Entry::Link { link, .. } if link.name == name => Some(link),
+            _ => None,
+        })
+    }
+
+    /// Does what is due; returns when to do so again.
+    fn attend(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        let mut next: Option<Instant> = None;
+        let mut soonest = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
+        let mut done = Vec::new();
+        for (token, entry) in &mut self.entries {
+            match entry {
+                Entry::Link { link, watch, retry } => {
+                    let called = link.was_called();
+                    if called {
+                        *retry = None;
+                    }
+                    if called || retry.is_some_and(|(at, _)| at <= now) {
+                        let pause = retry.map_or(FIRST_RETRY, |(_, d)| (2 * d).min(LAST_RETRY));
+                        *retry = link.attend().then(|| (now + pause, pause));
+                    }
+                    if let Some(tick) = watch.look(link, now) {
+                        soonest(tick);
+                    }
+                    if let Some((at, _)) = retry {
+                        soonest(*at);
+                    }
+                    if link.is_done() {
+                        done.push(*token);
+                    }
+                }
+                Entry::Guest { until, .. } if *until <= now => done.push(*token),
+                Entry::Guest { until, .. } => soonest(*until),
+                Entry::Listener(core) if core.is_closed() => done.push(*token),
+                Entry::Listener(_) => {}
+            }
+        }
+        for token in done {
+            if let Some(Entry::Link { link, .. }) = self.remove(token) {
+                link.removed();
+            }
+        }
+        next
+    }
+}
+
+/// Reads all that has come; false at the end of the connection.
+fn read_link(link: &Arc<Link>) -> bool {
+    loop {
+        match message::receive(&link.control, true) {
+            Packet::Nothing => return true,
+            Packet::End => {
+                link.lost(None);
+                return false;
+            }
+            Packet::Message(message, fds) => {
+                if let Err(why) = link.handle(message, fds) {
+                    link.lost(Some(why));
+                    return false;
+                }
+            }
+            Packet::Nonsense(why) => {
+                link.lost(Some(why));
+                return false;
+            }
+        }
+    }
+}

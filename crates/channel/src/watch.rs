@@ -1,0 +1,187 @@
+//! How the control thread looks at a channel from time to time and lets the policy judge.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use crossway_sys::procfs;
+
+use crate::event::Happening;
+use crate::link::{Link, flag};
+use crate::page::{Half, Seen};
+use crate::policy::Sight;
+use crate::profile::Traffic;
+use crate::protocol::Role;
+use crate::transport::Transport;
+
+/// Between looks at a channel whose ends spin: they may be in each other's way.
+const SPINNING: Duration = Duration::from_millis(20);
+/// Between looks at a channel with traffic.
+const BUSY: Duration = Duration::from_millis(100);
+/// Between looks at a channel without.
+const IDLE: Duration = Duration::from_millis(500);
+/// The rate of a shorter time says nothing.
+const SHORTEST: Duration = Duration::from_millis(10);
+/// A half that was not seen for so many looks does not run.
+const FORGOTTEN: u32 = 3;
+
+/// Where a half was seen last, and how many looks ago that was new.
+#[derive(Default)]
+struct Trace {
+    seen: Option<Seen>,
+    age: u32,
+}
+
+impl Trace {
+    fn update(&mut self, seen: Option<Seen>) -> Option<u32> {
+        self.age = if seen == self.seen { self.age.saturating_add(1) } else { 0 };
+        self.seen = seen;
+        seen.filter(|_| self.age < FORGOTTEN).map(|seen| seen.cpu)
+    }
+}
+
+/// The control thread's memory of one channel.
+pub(crate) struct Watch {
+    next: Instant,
+    last: Instant,
+    counts: (u64, u64),
+    traffic: Traffic,
+    /// Leader's sender and receiver, follower's sender and receiver.
+    traces: [Trace; 4],
+    would: Option<Transport>,
+}
+
+impl Watch {
+    pub(crate) fn new(now: Instant) -> Watch {
+        Watch {
+            next: now,
+            last: now,
+            counts: (0, 0),
+            traffic: Traffic::default(),
+            traces: Default::default(),
+            would: None,
+        }
+    }
+
+    /// Looks, if it is time; returns when to look next, `None` for never.
+    pub(crate) fn look(&mut self, link: &Arc<Link>, now: Instant) -> Option<Instant> {
+        if !link.is_in_a_hurry() && now < self.next {
+            return Some(self.next);
+        }
+        let traffic = self.traffic(link, now);
+        let same_cpu = self.same_cpu(link);
+        let (current, over) = {
+            let state = link.lock();
+            (state.transport, state.over)
+        };
+        if over {
+            return None;
+        }
+        let busy = traffic.rate_msgs_per_s > 0.0;
+        if busy || current.spins() {
+            link.tx.raise(flag::NOTE);
+            link.rx.raise(flag::NOTE);
+        }
+        if link.role == Role::Leader {
+            self.judge(link, traffic, same_cpu, now);
+        }
+        let pause = match (current.spins(), busy) {
+            (true, _) => SPINNING,
+            (false, true) => BUSY,
+            (false, false) => IDLE,
+        };
+        self.next = now + pause;
+        Some(self.next)
+    }
+
+    fn traffic(&mut self, link: &Link, now: Instant) -> Traffic {
+        let ((sent, sent_bytes), (received, received_bytes)) =
+            (link.sent.read(), link.received.read());
+        let counts = (sent + received, sent_bytes + received_bytes);
+        let msgs = counts.0.saturating_sub(self.counts.0) as f64;
+        let bytes = counts.1.saturating_sub(self.counts.1) as f64;
+        let elapsed = now - self.last;
+        if elapsed >= SHORTEST {
+            (self.counts, self.last) = (counts, now);
+            let rate_msgs_per_s = msgs / elapsed.as_secs_f64();
+            self.traffic = Traffic { rate_msgs_per_s, mean_bytes: bytes / msgs.max(1.0) };
+        }
+        self.traffic
+    }
+
+    /// The CPU that a sender and its receiver share.
+    fn same_cpu(&mut self, link: &Link) -> Option<u32> {
+        let mut cpus = [None; 4];
+        for (i, role) in [Role::Leader, Role::Follower].into_iter().enumerate() {
+            for (j, half) in [Half::Sender, Half::Receiver].into_iter().enumerate() {
+                cpus[2 * i + j] = self.traces[2 * i + j].update(link.page.seen(role, half));
+            }
+        }
+        let [leader_tx, leader_rx, follower_tx, follower_rx] = cpus;
+        let pairs = [(leader_tx, follower_rx), (follower_tx, leader_rx)];
+        pairs.into_iter().find_map(|(tx, rx)| tx.filter(|_| tx == rx))
+    }
+
+    fn judge(&mut self, link: &Link, traffic: Traffic, same_cpu: Option<u32>, now: Instant) {
+        let verdict = {
+            let mut guard = link.lock();
+            let state = &mut *guard;
+            if !state.switch.is_settled() {
+                return;
+            }
+            let current = state.transport;
+            let wished = state.wished.take().filter(|(to, _)| *to != current);
+            let sight = Sight {
+                current: state.transport,
+                allowed: state.allowed(),
+                traffic,
+                same_cpu,
+                runnable: runnable(state.transport, traffic),
+                cpus: cpus(),
+            };
+            wished.map(|(to, why)| (to, why, true)).or_else(|| {
+                if state.transport == Transport::Parked {
+                    return None;
+                }
+                let verdict = state.judge.judge(&state.policy, &sight, now);
+                verdict.map(|(to, why)| (to, why, !state.policy.dry_run))
+            })
+        };
+        let Some((to, why, really)) = verdict else { return };
+        if !really {
+            if self.would.replace(to) != Some(to) {
+                let mut state = link.lock();
+                let from = state.transport;
+                link.log(&mut state, Happening::WouldSwitch { from, to, why });
+            }
+            return;
+        }
+        if let Err(error) = link.start(to, why) {
+            let mut state = link.lock();
+            let (from, because) = (state.transport, error.to_string());
+            link.log(&mut state, Happening::Refused { from, to, because });
+        }
+    }
+}
+
+/// Threads that want to run, this one not counted. It is only asked where spinning is in question.
+fn runnable(current: Transport, traffic: Traffic) -> u32 {
+    if !current.spins() && traffic.rate_msgs_per_s == 0.0 {
+        return 0;
+    }
+    let now = procfs::load_average().map_or(0, |load| load.runnable.saturating_sub(1));
+    u32::try_from(now).unwrap_or(u32::MAX)
+}
+
+/// CPUs of this machine that run.
+fn cpus() -> u32 {
+    static CPUS: OnceLock<u32> = OnceLock::new();
+    *CPUS.get_or_init(|| {
+        let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok();
+        online
+            .and_then(|text| crossway_sys::topology::parse_cpu_list(text.trim()).ok())
+            .map(|list| list.len())
+            .or_else(|| std::thread::available_parallelism().ok().map(usize::from))
+            .and_then(|count| u32::try_from(count).ok())
+            .unwrap_or(1)
+    })
+}

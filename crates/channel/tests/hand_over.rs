@@ -1,0 +1,171 @@
+//! A listening process hands its channels to another one in the middle of traffic, again and again: its client notices nothing.
+
+mod stream;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crossway_channel::{
+    Channel, Directory, Error, Happening, Listener, Options, Reason, RecvError, SendError,
+    Transport,
+};
+use stream::{Stream, check, fill};
+
+const ROLE: &str = "CROSSWAY_CHANNEL_TEST_ROLE";
+const DIR: &str = "CROSSWAY_CHANNEL_TEST_DIR";
+const NAME: &str = "moves/around";
+
+/// Only catches hangs.
+fn soon() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_secs(120))
+}
+
+fn options(dir: &Path) -> Options {
+    Options {
+        max_message: 4096,
+        capacity_bytes: Some(64 << 10),
+        directory: Directory::at(dir),
+        ..Options::default()
+    }
+}
+
+/// The child: a server that listens or takes over, and serves until its client closes or another process wants to take over.
+#[test]
+fn child() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let dir = std::env::var(DIR).expect("the parent says where");
+    let options = options(Path::new(&dir));
+    let (listener, mut channel) = if role == "listen" {
+        let listener = options.listen(NAME).unwrap();
+        let channel = listener.accept(soon()).unwrap();
+        (listener, channel)
+    } else {
+        let (listener, channels) = options.take_over(NAME, soon()).unwrap();
+        (listener, channels.into_iter().next().expect("one channel is handed over"))
+    };
+    if serve(&listener, &mut channel) {
+        assert_eq!(listener.hand_over(vec![channel], soon()).unwrap(), 1);
+    } else {
+        let (sender, _receiver) = channel.split();
+        sender.close(soon()).unwrap();
+    }
+}
+
+/// Receives and sends until the client has closed (false) or another process asks (true).
+fn serve(listener: &Listener, channel: &mut Channel) -> bool {
+    // The counts say how far the streams had come when this process took over.
+    let mut from_client = Stream::after(1, channel.receiver().sequence());
+    let mut to_client = Stream::after(2, channel.sender().sequence());
+    let mut waiting: Option<Vec<u8>> = None;
+    let mut msg = [0; 4096];
+    loop {
+        // A message that was made but not sent is not handed over: it would be made again.
+        if waiting.is_none() && listener.is_asked_to_hand_over() {
+            return true;
+        }
+        let ready = waiting.take().unwrap_or_else(|| {
+            let len = fill(&mut to_client, &mut msg);
+            msg[..len].to_vec()
+        });
+        match channel.sender().try_send(&ready) {
+            Ok(()) => {}
+            Err(SendError::Full) => waiting = Some(ready),
+            Err(error) => panic!("{error}"),
+        }
+        for _ in 0..16 {
+            let now = Some(Instant::now() + Duration::from_micros(200));
+            match channel.receiver().recv_in_place(now, |msg| check(&mut from_client, msg)) {
+                Ok(()) => {}
+                Err(RecvError::TimedOut) => break,
+                Err(RecvError::Closed) => return false,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(role: &str, dir: &Path) -> Server {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child", "--nocapture"]).env(ROLE, role).env(DIR, dir);
+    Server(command.stdout(Stdio::null()).spawn().unwrap())
+}
+
+#[test]
+fn a_client_streams_on_while_its_server_is_replaced_three_times() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = start("listen", dir.path());
+    let channel = options(dir.path()).connect(NAME, soon()).unwrap();
+    let handle = channel.handle();
+    let (mut sender, mut receiver) = channel.split();
+    let stop = AtomicBool::new(false);
+    let (sent, received) = std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            let (mut stream, mut msg) = (Stream::new(1), [0; 4096]);
+            while !stop.load(Ordering::Relaxed) {
+                let len = fill(&mut stream, &mut msg);
+                sender.send(&msg[..len], soon()).unwrap();
+            }
+            sender.close(soon()).unwrap();
+            stream.count()
+        });
+        let receiving = scope.spawn(|| {
+            let mut stream = Stream::new(2);
+            loop {
+                match receiver.recv_in_place(soon(), |msg| check(&mut stream, msg)) {
+                    Ok(()) => {}
+                    Err(RecvError::Closed) => return stream.count(),
+                    Err(error) => panic!("after {} messages: {error}", stream.count()),
+                }
+            }
+        });
+        for _ in 0..3 {
+            let next = start("take-over", dir.path());
+            assert!(server.0.wait().unwrap().success(), "the old server ends in order");
+            server = next;
+        }
+        // The last one has taken over when messages flow again.
+        while handle.transport() == Transport::Parked {
+            std::thread::yield_now();
+        }
+        stop.store(true, Ordering::Relaxed);
+        (sending.join().unwrap(), receiving.join().unwrap())
+    });
+    // That every message was checked once at its other end is the server's own end in order.
+    assert!(server.0.wait().unwrap().success());
+    eprintln!("{sent} messages there, {received} back");
+    assert!(sent > 10 && received > 10);
+    let parked = handle
+        .log()
+        .iter()
+        .any(|event| matches!(&event.what, Happening::Switched { why: Reason::HandOver, .. }));
+    assert!(parked, "{:?}", handle.log());
+    drop(handle);
+    assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none(), "no name is left");
+}
+
+#[test]
+fn nobody_to_take_over_from_and_nobody_to_hand_over_to_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let now = Some(Instant::now());
+    let Err(Error::NobodyListens { name, .. }) = options(dir.path()).take_over("none", now) else {
+        panic!("it takes over")
+    };
+    assert_eq!(name, "none");
+    let listener = options(dir.path()).listen("none").unwrap();
+    assert!(!listener.is_asked_to_hand_over());
+    let Err(Error::NobodyConnected { .. }) = listener.hand_over(Vec::new(), now) else {
+        panic!("it hands over")
+    };
+    assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none(), "no name is left");
+}

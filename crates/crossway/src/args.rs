@@ -1,0 +1,143 @@
+//! Values on the command line that several subcommands take: how they are read, and what a shell offers to complete them.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use crossway_lab::plan::PRESETS;
+use crossway_lab::{pattern, runs};
+use crossway_mech::registry;
+
+/// The value name of a run on the command line.
+pub(crate) const RUN: &str = "RUN";
+
+/// The run that a word on the command line means: a folder, a file of records, `latest`, or a name.
+pub(crate) fn run(word: &Path) -> anyhow::Result<PathBuf> {
+    Ok(runs::find(word)?)
+}
+
+/// A size in bytes: `64`, `4KiB`, `1MiB`.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => Some(1),
+        "kib" | "k" => Some(1 << 10),
+        "mib" | "m" => Some(1 << 20),
+        "gib" | "g" => Some(1 << 30),
+        _ => None,
+    };
+    factor
+        .and_then(|factor: u64| number.parse::<u64>().ok()?.checked_mul(factor))
+        .ok_or_else(|| "write a number of bytes, or one with KiB, MiB or GiB: 64, 4KiB".to_owned())
+}
+
+/// Patterns on `group/case`; none lets everything through.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct Filters {
+    /// Only cases whose GROUP/CASE contains this; * stands for any text, ? for one character, | separates alternatives
+    #[arg(short, long = "filter", value_name = "PATTERN", add = mechanisms())]
+    pub(crate) filters: Vec<String>,
+}
+
+impl Filters {
+    /// Whether a case passes one of them.
+    pub(crate) fn let_through(&self, group: &str, case: &str) -> bool {
+        let id = format!("{group}/{case}");
+        self.filters.is_empty() || self.filters.iter().any(|f| pattern::matches_within(f, &id))
+    }
+
+    /// What to say when nothing is left.
+    pub(crate) fn nothing_left(&self, run: &Path) -> anyhow::Error {
+        anyhow::anyhow!(
+            "no case of {} matches the filter {}; `crossway export {}` lists its cases",
+            run.display(),
+            self.filters.join(", "),
+            run.display()
+        )
+    }
+}
+
+/// Offers the mechanisms' ids.
+pub(crate) fn mechanisms() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        registry::ALL
+            .iter()
+            .map(|entry| CompletionCandidate::new(entry.id).help(Some(entry.about.into())))
+            .collect()
+    })
+}
+
+/// Offers the presets; files are offered beside them.
+pub(crate) fn plans() -> clap_complete::engine::ArgValueCompleter {
+    clap_complete::engine::ArgValueCompleter::new(|current: &OsStr| {
+        let typed = current.to_string_lossy();
+        let mut offers: Vec<CompletionCandidate> = PRESETS
+            .iter()
+            .filter(|(name, _)| name.starts_with(&*typed))
+            .map(|(name, _)| CompletionCandidate::new(*name))
+            .collect();
+        let files = clap_complete::engine::PathCompleter::file();
+        offers.extend(clap_complete::engine::ValueCompleter::complete(&files, current));
+        offers
+    })
+}
+
+/// Offers `latest`, the runs' names and their folders.
+pub(crate) fn known_runs() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let found = runs::list(Path::new(runs::OUT));
+        let latest = (!found.is_empty()).then(|| CompletionCandidate::new(runs::LATEST));
+        let names = found.iter().rev().filter_map(|run| run.name.clone());
+        let folders = found.iter().rev().map(|run| run.dir.clone().into_os_string());
+        latest
+            .into_iter()
+            .chain(names.map(CompletionCandidate::new))
+            .chain(folders.map(CompletionCandidate::new))
+            .collect()
+    })
+}
+
+/// Offers the networks that are up.
+pub(crate) fn networks() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let networks = crossway_netlab::list().unwrap_or_default();
+        networks.into_iter().map(|network| CompletionCandidate::new(network.name)).collect()
+    })
+}
+
+/// Offers the hosts of the networks that are up, as `network/host`.
+pub(crate) fn hosts() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let networks = crossway_netlab::list().unwrap_or_default();
+        let hosts = networks.iter().flat_map(|network| {
+            network.hosts.iter().map(|host| format!("{}/{}", network.name, host.name))
+        });
+        hosts.map(CompletionCandidate::new).collect()
+    })
+}
+
+/// Offers the guests that are up.
+pub(crate) fn guests() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let guests = crossway_netlab::list_guests().unwrap_or_default();
+        guests.into_iter().map(|guest| CompletionCandidate::new(guest.name)).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_bytes_or_have_a_binary_unit() {
+        for (text, bytes_meant) in
+            [("64", 64), ("4KiB", 4096), ("4 KiB", 4096), ("1MiB", 1 << 20), ("2k", 2048)]
+        {
+            assert_eq!(bytes(text), Ok(bytes_meant), "{text}");
+        }
+        for bad in ["", "KiB", "-1", "4kB", "1.5KiB", "99999999999GiB"] {
+            assert!(bytes(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! `crossway advise [QUESTION]`.
+
+mod show;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use crossway_lab::advise::candidate::Known;
+use crossway_lab::advise::property::Property;
+use crossway_lab::advise::ready::READY;
+use crossway_lab::advise::starter::{self, Language};
+use crossway_lab::advise::{
+    Advice, AdviseError, Bench, Library, Machine, NoBench, Question, Sources, advise, survey,
+};
+use crossway_lab::env::Environment;
+use crossway_lab::faults::{FAULTS, FaultRecord, read_faults};
+use crossway_lab::launcher::Launcher;
+use crossway_lab::run::{Options, RunError, RunEvent};
+use crossway_lab::shutdown;
+use crossway_mech::{Probe, registry};
+use toml::{Table, Value};
+
+use super::Run;
+use crate::progress::Progress;
+use crate::ui::{self, Ui};
+
+/// Choose a mechanism for a stated case, and say why
+///
+/// The case is a file, one of the ready questions (--ready lists them), or options; options override the file. Advise
+/// uses former records of this machine, measures what they do not answer, and prints the choice, the runner-up, what was
+/// ruled out and on what evidence, and what would change the answer.
+///
+/// Exit status: 0 there is a choice, 1 there is none, 2 the question cannot be used.
+#[derive(clap::Args)]
+pub(crate) struct Advise {
+    /// A question's file, or a ready question's name
+    question: Option<String>,
+    /// List the ready questions
+    #[arg(long)]
+    ready: bool,
+    /// Print the question's file, to copy and change
+    #[arg(long, requires = "question")]
+    print: bool,
+    #[command(flatten)]
+    asked: Box<Asked>,
+    /// Time for measuring, e.g. 60s or 5min
+    #[arg(long, value_name = "TIME", default_value = "2min", value_parser = duration)]
+    time: Duration,
+    /// Use records only
+    #[arg(long)]
+    no_measure: bool,
+    /// Folders of runs to use; what is measured goes to the first one
+    #[arg(long, value_name = "DIR", default_value = "out")]
+    records: Vec<PathBuf>,
+    /// Show the candidates' figures and the properties in full
+    #[arg(long)]
+    explain: bool,
+    /// Write the answer as an HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write a small server and client over the chosen mechanism: c, rust or python
+    #[arg(long, value_name = "LANGUAGE", value_parser = language)]
+    code: Option<Language>,
+    /// Where to write them; default: a folder named after the question
+    #[arg(long, value_name = "DIR", requires = "code")]
+    code_dir: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The question's keys as options.
+#[derive(clap::Args)]
+#[command(next_help_heading = "The question")]
+struct Asked {
+    /// request-reply, stream, fan-out, fan-in or connect-per-exchange
+    #[arg(long)]
+    pattern: Option<String>,
+    /// Message size, e.g. 64 or 4KiB
+    #[arg(long, value_name = "BYTES")]
+    size: Option<String>,
+    /// Size of the reply, where it differs
+    #[arg(long, value_name = "BYTES")]
+    reply: Option<String>,
+    /// Messages per second; default: as fast as possible
+    #[arg(long, value_name = "PER_S")]
+    rate: Option<f64>,
+    /// Peers of a fan-in or fan-out
+    #[arg(long)]
+    peers: Option<i64>,
+    /// other-core, same-core, smt-sibling, shared-cache, cross-socket or unpinned
+    #[arg(long)]
+    placement: Option<String>,
+    /// CPU workers of other work on the machine (stress-ng)
+    #[arg(long, value_name = "WORKERS")]
+    load_cpu: Option<i64>,
+    /// same-host, other-container or other-host
+    #[arg(long = "where", value_name = "PLACE")]
+    site: Option<String>,
+    /// The two hosts, as for `crossway measure --hosts`; default: two network namespaces
+    #[arg(long, value_name = "PREFIX,PREFIX")]
+    hosts: Option<String>,
+    /// latency, throughput or cpu
+    #[arg(long)]
+    optimise: Option<String>,
+    /// Goal: largest median latency in microseconds
+    #[arg(long, value_name = "US")]
+    p50_us: Option<f64>,
+    /// Goal: largest 99th percentile in microseconds
+    #[arg(long, value_name = "US")]
+    p99_us: Option<f64>,
+    /// Goal: largest latency of all in microseconds
+    #[arg(long, value_name = "US")]
+    max_us: Option<f64>,
+    /// Goal: largest CPU time of both ends, in percent of one CPU
+    #[arg(long, value_name = "PERCENT")]
+    cpu_percent: Option<f64>,
+    /// Properties that it must have, separated by commas: order, delivery, boundaries, back-pressure, send-deadline,
+    /// crash-survival, crash-detection, isolation, clean-up, spinning, root, kernel-module, pollable, zero-copy,
+    /// crosses-hosts, unprivileged-container, private-dev-shm
+    #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
+    require: Vec<String>,
+    /// Properties that decide between equals
+    #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
+    prefer: Vec<String>,
+    /// Properties that do not matter; `spinning` makes spinning ends candidates
+    #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
+    no_preference: Vec<String>,
+    /// Properties whose absence decides between equals
+    #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
+    avoid: Vec<String>,
+    /// Properties that it must not have
+    #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
+    prohibit: Vec<String>,
+}
+
+fn language(word: &str) -> Result<Language, String> {
+    let found = Language::ALL.iter().find(|(name, _)| *name == word);
+    found.map(|(_, language)| *language).ok_or_else(|| "write c, rust or python".to_owned())
+}
+
+/// `60s`, `5min`, `500ms`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..digits]
+        .parse()
+        .map_err(|_| "a number with a unit is needed, e.g. 60s".to_owned())?;
+    let seconds = match text[digits..].trim() {
+        "ms" => number / 1e3,
+        "s" => number,
+        "min" => number * 60.0,
+        unit => return Err(format!("unknown unit '{unit}'; write ms, s or min, e.g. 60s")),
+    };
+    if !(1.0..=86_400.0).contains(&seconds) {
+        return Err("between 1s and 1440min is possible".to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+impl Run for Advise {
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        if self.ready {
+            return show::ready();
+        }
+        let (name, file, mut table) = self.load()?;
+        if self.print {
+            print!("{}", self.text_of_question()?);
+            return Ok(ExitCode::SUCCESS);
+        }
+        self.asked.enter(&mut table)?;
+        let question = Question::from_table(&name, &file, &table)?;
+        let environment = Environment::take()?;
+        let library = Library::read(&self.records, &environment.machine_id);
+        let faults = self.faults(&environment.machine_id)?;
+        let probes: Vec<(&'static str, Probe)> =
+            registry::ALL.iter().map(|e| (e.id, (e.probe)())).collect();
+        let sources = Sources {
+            known: Known { probes: &probes, faults: &faults },
+            library: &library,
+            folder: self.records.first().map_or(Path::new("out"), PathBuf::as_path),
+            budget: (!self.no_measure).then_some(self.time),
+        };
+        let quiet = self.json;
+        let advice = if self.no_measure {
+            advise(&question, &sources, &mut NoBench, &mut |_| {})
+        } else {
+            self.measured(&question, &sources, ui, quiet)
+        };
+        let advice = match advice {
+            Err(
+                error @ (AdviseError::Interrupted { .. } | AdviseError::Run(RunError::Interrupted)),
+            ) => {
+                eprintln!("{error}");
+                return Ok(ExitCode::from(ui::EXIT_INTERRUPTED));
+            }
+            other => other?,
+        };
+        if let Some(path) = &self.html {
+            let page = crossway_report::advice::page(&advice)?;
+            std::fs::write(path, page)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        if self.json {
+            ui.print_json(&advice)?;
+        } else {
+            show::print(&advice, &question, self.explain, ui)?;
+            if let Some(path) = &self.html {
+                println!("\nThe answer as a page: {}", path.display());
+            }
+        }
+        self.write_starter(&advice, &question)?;
+        Ok(ui::verdict(advice.choice.is_some()))
+    }
+}
+
+impl Advise {
+    /// The question's name, how errors call it, and its keys.
+    fn load(&self) -> anyhow::Result<(String, String, Table)> {
+        let Some(given) = &self.question else {
+            if self.asked.size.is_none() {
+                bail!(
+                    "no question: name a file, a ready question ({}), or state at least --size",
+                    READY.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+                );
+            }
+            return Ok(("command-line".to_owned(), "the command line".to_owned(), Table::new()));
+        };
+        let text = self.text_of_question()?;
+        let name = Path::new(given).file_stem().map_or("question".into(), |s| s.to_string_lossy());
+        // The question's own parser words the error of a file that is no TOML.
+        Question::parse(&name, given, &text)?;
+        Ok((name.into_owned(), given.clone(), toml::from_str(&text)?))
+    }
+
+    fn text_of_question(&self) -> anyhow::Result<String> {
+        let given = self.question.as_deref().unwrap_or_default();
+        if let Some((_, text)) = READY.iter().find(|(name, _)| *name == given) {
+            return Ok((*text).to_owned());
+        }
+        std::fs::read_to_string(given).with_context(|| {
+            let names: Vec<_> = READY.iter().map(|(name, _)| *name).collect();
+            format!(
+                "there is no question '{given}': give a readable file, or one of: {}",
+                names.join(", ")
+            )
+        })
+    }
+
+    /// The programs to begin with, where there is a choice and they were asked for.
+    fn write_starter(&self, advice: &Advice, question: &Question) -> anyhow::Result<()> {
+        let (Some(language), Some(mechanism)) = (self.code, &advice.mechanism) else {
+            return Ok(());
+        };
+        let dir = self.code_dir.clone().unwrap_or_else(|| PathBuf::from(&advice.name));
+        let largest = question.sizes.iter().map(|s| s.bytes).chain(question.reply_bytes).max();
+        let files = starter::write(mechanism, language, largest.unwrap_or_default(), &dir)?;
+        if !self.json {
+            println!(
+                "\nPrograms to begin with: {} files in {}; its README.md says how to run them",
+                files.len(),
+                dir.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// The fault records of this machine below the folders of records.
+    fn faults(&self, machine_id: &str) -> anyhow::Result<Vec<FaultRecord>> {
+        let mut faults = Vec::new();
+        for folder in &self.records {
+            let runs = std::fs::read_dir(folder)
+                .into_iter()
+                .flatten()
+                .filter_map(|e| Some(e.ok()?.path()));
+            for place in std::iter::once(folder.clone()).chain(runs) {
+                if place.join(FAULTS).is_file() {
+                    faults.extend(read_faults(&place)?);
+                }
+            }
+        }
+        faults.retain(|f| f.environment == machine_id);
+        Ok(faults)
+    }
+
+    fn measured(
+        &self,
+        question: &Question,
+        sources: &Sources<'_>,
+        ui: &Ui,
+        quiet: bool,
+    ) -> Result<Advice, AdviseError> {
+        let program = std::env::current_exe().map_err(|cause| {
+            AdviseError::Run(RunError::NoFolder { dir: PathBuf::from("/proc/self/exe"), cause })
+        })?;
+        let launcher = Launcher {
+            program: program.clone(),
+            args: vec!["role".to_owned()],
+            interrupt: Some(shutdown::listen().map_err(RunError::Os)?),
+        };
+        let out = self.records.first().cloned().unwrap_or_else(|| PathBuf::from("out"));
+        let mut progress = Progress::new(ui, quiet);
+        let mut begun = false;
+        let mut machine = Machine {
+            launcher: &launcher,
+            options: Box::new(move || Options {
+                out: out.clone(),
+                filters: Vec::new(),
+                name: None,
+                resume: None,
+                hosts: None,
+                agent_program: None,
+                reaper: Some((program.clone(), vec!["reaper".to_owned()])),
+            }),
+            runs: Vec::new(),
+            // What would spoil the figures is said once, not at every stage.
+            tell: Box::new(move |event| match event {
+                RunEvent::Begin { .. } if std::mem::replace(&mut begun, true) => {}
+                event => progress.show(event),
+            }),
+        };
+        if !quiet {
+            let most = survey::estimate(question, registry::ALL.len(), self.time);
+            eprintln!("Asked: {}", question.sentence());
+            eprintln!("Measuring takes at most about {:.0} s.", most.as_secs_f64());
+        }
+        let bench: &mut dyn Bench = &mut machine;
+        advise(question, sources, bench, &mut |stage| {
+            if !quiet {
+                eprintln!(
+                    "{}: {} candidates, {} trials, about {:.0} s",
+                    stage.purpose,
+                    stage.candidates,
+                    stage.trials,
+                    stage.about.as_secs_f64()
+                );
+            }
+        })
+    }
+}
+
+impl Asked {
+    /// Puts what was stated over the file's keys.
+    fn enter(&self, table: &mut Table) -> anyhow::Result<()> {
+        let texts = [
+            ("pattern", &self.pattern),
+            ("placement", &self.placement),
+            ("where", &self.site),
+            ("hosts", &self.hosts),
+            ("optimise", &self.optimise),
+            ("size_bytes", &self.size),
+            ("reply_bytes", &self.reply),
+        ];
+        for (key, value) in texts {
+            if let Some(text) = value {
+                table.insert(key.into(), Value::String(text.clone()));
+            }
+        }
+        if let Some(rate) = self.rate {
+            table.insert("rate_per_s".into(), Value::Float(rate));
+        }
+        if let Some(peers) = self.peers {
+            table.insert("peers".into(), Value::Integer(peers));
+        }
+        if let Some(workers) = self.load_cpu {
+            let load = Table::from_iter([("cpu".to_owned(), Value::Integer(workers))]);
+            table.insert("load".into(), Value::Table(load));
+        }
+        let goals = [
+            ("p50_us", self.p50_us),
+            ("p99_us", self.p99_us),
+            ("max_us", self.max_us),
+            ("cpu_percent", self.cpu_percent),
+        ];
+        for (key, value) in goals {
+            if let Some(value) = value {
+                below(table, "goal")?.insert(key.into(), Value::Float(value));
+            }
+        }
+        let wishes = [
+            ("require", &self.require),
+            ("prefer", &self.prefer),
+            ("no-preference", &self.no_preference),
+            ("avoid", &self.avoid),
+            ("prohibit", &self.prohibit),
+        ];
+        let mut stated: Vec<(&str, &str)> = Vec::new();
+        for (wish, properties) in wishes {
+            for property in properties {
+                if Property::named(property).is_none() {
+                    let all: Vec<_> = Property::ALL.iter().map(|p| p.name()).collect();
+                    bail!("--{wish}: unknown property '{property}'; allowed: {}", all.join(", "));
+                }
+                if let Some((_, other)) = stated.iter().find(|(p, w)| *p == property && *w != wish)
+                {
+                    bail!("--{other} {property} contradicts --{wish} {property}; keep one of them");
+                }
+                stated.push((property, wish));
+                below(table, "properties")?
+                    .insert(property.clone(), Value::String(wish.to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn below<'t>(table: &'t mut Table, key: &str) -> anyhow::Result<&'t mut Table> {
+    table
+        .entry(key)
+        .or_insert_with(|| Value::Table(Table::new()))
+        .as_table_mut()
+        .with_context(|| format!("'{key}' in the question's file is no table"))
+}

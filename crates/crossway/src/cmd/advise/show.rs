@@ -1,0 +1,186 @@
+//! The answer in the terminal.
+
+use std::process::ExitCode;
+
+use comfy_table::{CellAlignment, Table, presets};
+use crossway_lab::advise::judge::Figure;
+use crossway_lab::advise::ready::READY;
+use crossway_lab::advise::{Advice, Question};
+use crossway_report::units::Quantity;
+
+use crate::ui::Ui;
+
+/// Reasons for ruling out that are shown without `--explain`.
+const RULED_OUT_SHOWN: usize = 12;
+/// Rows of the decision table that are shown without `--explain`.
+const COMPARED_SHOWN: usize = 6;
+
+/// The ready questions.
+pub(super) fn ready() -> anyhow::Result<ExitCode> {
+    for (name, text) in READY {
+        let question = Question::parse(name, name, text)?;
+        println!("{name:<16} {}", question.about.unwrap_or_default());
+    }
+    println!(
+        "\n`crossway advise NAME` answers one; `crossway advise NAME --print` prints its file."
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn ns(figure: &Figure) -> String {
+    Quantity::Duration.show(figure.median)
+}
+
+fn with_interval(figure: &Figure) -> String {
+    format!(
+        "{} ({} to {}, {} trials)",
+        ns(figure),
+        Quantity::Duration.show(figure.low),
+        Quantity::Duration.show(figure.high),
+        figure.n
+    )
+}
+
+pub(super) fn print(
+    advice: &Advice,
+    question: &Question,
+    explain: bool,
+    ui: &Ui,
+) -> anyhow::Result<()> {
+    println!("Question: {}", advice.question);
+    let wishes = Advice::wishes(question);
+    if !wishes.is_empty() {
+        println!("          {}", wishes.join(", "));
+    }
+    println!();
+    match (&advice.choice, &advice.abstained) {
+        (Some(choice), _) => print_choice(advice, choice, ui),
+        (None, Some(why)) => println!("{} {why}.", ui.paint("1", "No choice:")),
+        (None, None) => println!("No choice."),
+    }
+    print_compared(advice, explain);
+    if !advice.flips.is_empty() {
+        println!("\nWhat would change the answer (measured):");
+        for flip in &advice.flips {
+            let then = match (&flip.choice, flip.differs) {
+                (Some(other), true) => format!("{other} is better there"),
+                (_, false) => "no change".to_owned(),
+                (None, true) => "no candidate keeps the goals".to_owned(),
+            };
+            let costs: Vec<String> =
+                flip.costs_ns.iter().map(|(name, f)| format!("{name} {}", ns(f))).collect();
+            println!("  {}: {then} ({})", flip.variation, costs.join(", "));
+        }
+    }
+    print_ruled_out(advice, explain);
+    if !advice.notes.is_empty() {
+        println!("\nNotes:");
+        advice.notes.iter().for_each(|note| println!("  {note}"));
+    }
+    if !advice.commands.is_empty() {
+        println!("\nThe figures again:");
+        advice.commands.iter().for_each(|command| println!("  {command}"));
+    }
+    Ok(())
+}
+
+fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
+    println!("{}", ui.paint("1", &format!("Choose {choice}.")));
+    if let Some(own) = advice.compared.iter().find(|c| c.verdict == "chosen") {
+        println!("  {}: {}", advice.objective_words, with_interval(&own.cost_ns));
+        if let Some(cpu) = &own.cpu_ns {
+            println!("  CPU time of both ends: {} per message", ns(cpu));
+        }
+        for goal in &own.goals {
+            let kept = match goal.met {
+                Some(true) => "kept",
+                Some(false) => "missed",
+                None => "not decided",
+            };
+            println!("  {}: {kept}", goal.goal);
+        }
+    }
+    if !advice.equal.is_empty() {
+        println!(
+            "  Equal for you: {}. The choice is taken for your preferences, then because it is simpler:",
+            advice.equal.join(", ")
+        );
+        println!(
+            "  no right or module, no process beside the ends, no spinning, a descriptor to poll, no shared memory."
+        );
+    }
+    if let Some(confidence) = advice.confidence {
+        println!(
+            "  Confidence: in {:.0} % of resamples of the trials it is within 5 % of the best.",
+            confidence * 100.0
+        );
+    }
+    if let Some(other) = &advice.runner_up {
+        println!(
+            "  Runner-up: {other}. Prefer it if {}.",
+            advice.prefer_runner_up_if.join("; or ")
+        );
+    }
+    println!("  Settings: {}.", advice.settings.join("; "));
+}
+
+fn print_compared(advice: &Advice, explain: bool) {
+    if advice.compared.is_empty() {
+        return;
+    }
+    println!("\nCompared by {}:", advice.objective_words);
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["candidate", "figure", "95 % interval", "CPU/message", "trials", ""]);
+    let shown = if explain { advice.compared.len() } else { COMPARED_SHOWN };
+    for c in advice.compared.iter().take(shown) {
+        let interval = format!(
+            "{} to {}",
+            Quantity::Duration.show(c.cost_ns.low),
+            Quantity::Duration.show(c.cost_ns.high)
+        );
+        table.add_row([
+            c.candidate.clone(),
+            ns(&c.cost_ns),
+            if c.cost_ns.n < crossway_lab::stats::TRIALS_AT_LEAST {
+                "too few trials".to_owned()
+            } else {
+                interval
+            },
+            c.cpu_ns.as_ref().map_or("-".to_owned(), ns),
+            c.cost_ns.n.to_string(),
+            c.verdict.to_owned(),
+        ]);
+    }
+    for column in 1..5 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    println!("{table}");
+    if advice.compared.len() > shown {
+        println!("  ... and {} more; --explain shows all", advice.compared.len() - shown);
+    }
+}
+
+/// Mechanisms that were ruled out, those with one reason together.
+fn print_ruled_out(advice: &Advice, explain: bool) {
+    if advice.ruled_out.is_empty() {
+        return;
+    }
+    let mut reasons: Vec<(Vec<&str>, &str, &str)> = Vec::new();
+    for out in &advice.ruled_out {
+        match reasons.iter_mut().find(|(_, why, basis)| *why == out.why && *basis == out.basis) {
+            Some((names, ..)) => names.push(&out.candidate),
+            None => reasons.push((vec![&out.candidate], &out.why, &out.basis)),
+        }
+    }
+    println!("\nRuled out:");
+    let shown = if explain { reasons.len() } else { RULED_OUT_SHOWN };
+    for (names, why, basis) in reasons.iter().take(shown) {
+        println!("  {}: {why} [{basis}]", names.join(", "));
+    }
+    if reasons.len() > shown {
+        println!("  ... and {} more reasons; --explain shows all", reasons.len() - shown);
+    }
+}

@@ -1,0 +1,116 @@
+//! `crossway channel top`.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use comfy_table::{CellAlignment, Table, presets};
+use crossway_channel::{Directory, Status};
+
+use super::ANSWER;
+use crate::ui::Ui;
+
+/// Arguments of `top`.
+#[derive(clap::Args)]
+pub(super) struct Top {
+    /// Only channels of this name
+    name: Option<String>,
+    /// Seconds between looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    interval_s: f64,
+    /// Look once and end; rates are over one interval
+    #[arg(long)]
+    once: bool,
+    /// Print JSON, one array per look
+    #[arg(long)]
+    json: bool,
+}
+
+impl Top {
+    pub(super) fn run(self, ui: &Ui, directory: &Directory) -> anyhow::Result<ExitCode> {
+        let interval = Duration::try_from_secs_f64(self.interval_s)
+            .map_err(|_| anyhow::anyhow!("--interval-s {}: give 0 or more", self.interval_s))?;
+        let look = || crossway_channel::status(directory, self.name.as_deref(), ANSWER);
+        let mut last = (Instant::now(), look()?);
+        loop {
+            if self.json {
+                ui.print_json(&last.1)?;
+            }
+            if self.json && self.once {
+                return Ok(ExitCode::SUCCESS);
+            }
+            std::thread::sleep(interval);
+            let now = (Instant::now(), look()?);
+            if !self.json {
+                if std::io::stdout().is_terminal() && !self.once {
+                    print!("\x1b[H\x1b[2J");
+                }
+                show(&last.1, &now.1, (now.0 - last.0).as_secs_f64(), directory);
+                std::io::stdout().flush()?;
+            }
+            if self.once {
+                return Ok(ExitCode::SUCCESS);
+            }
+            last = now;
+        }
+    }
+}
+
+fn show(before: &[Status], now: &[Status], seconds: f64, directory: &Directory) {
+    if now.is_empty() {
+        println!("No channel is open in {}.", directory.path().display());
+        return;
+    }
+    let before: BTreeMap<u64, &Status> = before.iter().map(|status| (status.id, status)).collect();
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "channel",
+        "pid",
+        "peer",
+        "transport",
+        "switches",
+        "sent/s",
+        "received/s",
+        "mean bytes",
+    ]);
+    for status in now {
+        let zero = (0, 0, 0);
+        let (sent, received, bytes) = before.get(&status.id).map_or(zero, |was| {
+            (
+                status.sent_msgs.saturating_sub(was.sent_msgs),
+                status.received_msgs.saturating_sub(was.received_msgs),
+                (status.sent_bytes + status.received_bytes)
+                    .saturating_sub(was.sent_bytes + was.received_bytes),
+            )
+        });
+        let rate = |count: u64| format!("{:.0}", count as f64 / seconds.max(1e-3));
+        let transport = status.switching_to.map_or_else(
+            || status.transport.to_string(),
+            |to| format!("{} -> {to}", status.transport),
+        );
+        table.add_row([
+            status.name.clone(),
+            status.pid.to_string(),
+            status.peer_pid.to_string(),
+            transport,
+            status.epoch.to_string(),
+            rate(sent),
+            rate(received),
+            (bytes / (sent + received).max(1)).to_string(),
+        ]);
+    }
+    for column in [1, 2, 4, 5, 6, 7] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    println!("{table}");
+    let mut events: Vec<_> = now.iter().flat_map(|status| &status.log).collect();
+    events.sort_by_key(|event| event.at_unix_ms);
+    println!();
+    for event in events.iter().rev().take(10).rev() {
+        println!("{event}");
+    }
+}

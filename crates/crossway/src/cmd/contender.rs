@@ -1,0 +1,219 @@
+//! `crossway contender`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use crossway_lab::catalogue;
+use crossway_lab::contender::{self, Contender, Language, Verdict};
+use crossway_lab::launcher::Launcher;
+use crossway_lab::shutdown;
+use crossway_mech::{Caps, Probe};
+use crossway_sys::lease;
+use serde::Serialize;
+
+use super::Run;
+use crate::table::Grid;
+use crate::ui::{self, Ui};
+
+/// List, build, test and start contenders: programs outside of Crossway that are measured like its mechanisms
+///
+/// A contender is declared in a TOML file: those that come with Crossway, those in ~/.config/crossway/contenders, and those
+/// named with --contender. A declaration holds commands that run with your rights: read a stranger's before you use it.
+#[derive(clap::Args)]
+pub(crate) struct ContenderCommand {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// List the contenders that are declared, and whether each works here
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Build contenders, all of them or those named, with the commands of their declarations
+    Build {
+        /// Ids
+        ids: Vec<String>,
+    },
+    /// Build contenders and run the conformance suite on them
+    Test {
+        /// Ids or declarations' files; default: all that are declared
+        #[arg(value_name = "ID|FILE")]
+        which: Vec<String>,
+    },
+    /// Write a declaration and a program that works into this directory
+    New {
+        /// The id, e.g. my-queue
+        name: String,
+        /// The language of the program
+        #[arg(long, value_enum, default_value_t = Lang::C)]
+        lang: Lang,
+    },
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Lang {
+    C,
+    Python,
+    Go,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    id: &'a str,
+    about: &'a str,
+    family: &'a str,
+    file: &'a PathBuf,
+    caps: Caps,
+    probe: Probe,
+}
+
+impl Run for ContenderCommand {
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        match self.action {
+            Action::List { json } => list(json, ui),
+            Action::Build { ids } => build(&chosen(&ids)?),
+            Action::Test { which } => test(&chosen(&which)?, ui),
+            Action::New { name, lang } => {
+                let language = match lang {
+                    Lang::C => Language::C,
+                    Lang::Python => Language::Python,
+                    Lang::Go => Language::Go,
+                };
+                let here = std::env::current_dir().context("there is no current directory")?;
+                for file in contender::write_starter(&here, &name, language)? {
+                    println!("{}", file.display());
+                }
+                println!("Try it: crossway contender test ./{name}.toml");
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}
+
+impl ContenderCommand {
+    /// The declarations that the arguments name besides those of `--contender`.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        match &self.action {
+            Action::Test { which } => {
+                which.iter().filter(|word| is_file(word)).map(PathBuf::from).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether it asks what is declared.
+    pub(crate) fn needs_contenders(&self) -> bool {
+        !matches!(self.action, Action::New { .. })
+    }
+}
+
+fn is_file(word: &str) -> bool {
+    word.contains('/') || word.ends_with(".toml")
+}
+
+/// The contenders that ids and files mean; all without any.
+fn chosen(words: &[String]) -> anyhow::Result<Vec<&'static Contender>> {
+    let all = catalogue::contenders();
+    if words.is_empty() {
+        return Ok(all.iter().collect());
+    }
+    let mut found = Vec::new();
+    for word in words {
+        let before = found.len();
+        if is_file(word) {
+            let file =
+                std::fs::canonicalize(word).with_context(|| format!("cannot read {word}"))?;
+            found.extend(all.iter().filter(|c| c.file == file));
+        } else {
+            found.extend(all.iter().filter(|c| c.id == *word));
+        }
+        if found.len() == before {
+            let ids: Vec<_> = all.iter().map(|c| c.id.as_str()).collect();
+            bail!("there is no contender '{word}'; declared: {}", ids.join(", "));
+        }
+    }
+    Ok(found)
+}
+
+fn list(json: bool, ui: &Ui) -> anyhow::Result<ExitCode> {
+    let rows: Vec<Row<'_>> = catalogue::contenders()
+        .iter()
+        .map(|c| Row {
+            id: &c.id,
+            about: &c.about,
+            family: &c.family,
+            file: &c.file,
+            caps: c.caps,
+            probe: c.probe(),
+        })
+        .collect();
+    if json {
+        ui.print_json(&rows)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut grid = Grid::of_text(["contender", "what it is", "here"]);
+    for row in &rows {
+        let here = match &row.probe {
+            Probe::Ready { version } => version.clone(),
+            Probe::Missing { why, remedy } => format!("missing: {why}; {remedy}"),
+        };
+        grid.row([row.id, row.about, &here]);
+    }
+    println!("{}", grid.text(ui));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn build(contenders: &[&'static Contender]) -> anyhow::Result<ExitCode> {
+    let mut failed = 0;
+    let mut done: Vec<&[String]> = Vec::new();
+    for contender in contenders {
+        // Several contenders of one file are often one program.
+        if contender.build.is_empty() || done.contains(&contender.build.as_slice()) {
+            continue;
+        }
+        println!("{}: {}", contender.id, contender.build.join(" "));
+        if let Err(error) = contender.build() {
+            eprintln!("crossway: {error}");
+            failed += 1;
+        }
+        done.push(&contender.build);
+    }
+    Ok(ui::verdict(failed == 0))
+}
+
+fn test(contenders: &[&'static Contender], ui: &Ui) -> anyhow::Result<ExitCode> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let launcher = Launcher {
+        program: program.clone(),
+        args: vec!["role".to_owned()],
+        interrupt: Some(shutdown::listen()?),
+    };
+    let run = lease::Run::begin(Some(lease::Reaper { program: &program, args: &["reaper"] }))?;
+    let mut broken = 0;
+    for contender in contenders {
+        println!("{}", ui.paint("1", &contender.id));
+        if !contender.is_built()
+            && let Err(error) = contender.build()
+        {
+            println!("  {} it is built: {error}", ui.paint("31", "broken"));
+            broken += 1;
+            continue;
+        }
+        let holds =
+            contender::examine(contender, &launcher, &run, |what, verdict| match verdict {
+                Verdict::Holds => println!("  {} {what}", ui.paint("32", "holds ")),
+                Verdict::Left(why) => println!("  {} {what}: {why}", ui.paint("33", "left  ")),
+                Verdict::Broken(why) => println!("  {} {what}: {why}", ui.paint("31", "broken")),
+            })?;
+        broken += usize::from(!holds);
+        if shutdown::asked(launcher.interrupt.as_ref()) {
+            return Ok(ExitCode::from(ui::EXIT_INTERRUPTED));
+        }
+    }
+    Ok(ui::verdict(broken == 0))
+}

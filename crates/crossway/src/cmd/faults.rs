@@ -1,0 +1,250 @@
+//! `crossway faults`, and the hidden worker that it starts.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use comfy_table::{ContentArrangement, Table, presets};
+use crossway_lab::faults::{
+    self, FAULTS, Fault, FaultEvent, FaultRecord, FaultSummary, MatrixError, Options, Outcome,
+    Remover, Summary,
+};
+use crossway_lab::record::Status;
+use crossway_lab::shutdown;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::Run;
+use crate::output;
+use crate::ui::{self, Ui};
+
+/// Kills, stops and starves one end of each mechanism and records what the other end sees
+///
+/// For each mechanism, real processes are killed (idle, sending, receiving, in a full channel, while they hold a place in shared
+/// memory), stopped, made to write garbage and wrong lengths, and left without room, descriptors, disk, /dev/shm or locked
+/// memory. Recorded is how the survivor learns of it and after how long, whether it hangs, what it received that was not
+/// sent, what of the sent is lost, and what stays behind. All mechanisms take two to three minutes on two cores.
+#[derive(clap::Args)]
+pub(crate) struct Faults {
+    /// Mechanisms to try [default: all]
+    #[arg(value_name = "MECHANISM")]
+    mechanisms: Vec<String>,
+    /// Print the records, one JSON object a line
+    #[arg(long)]
+    json: bool,
+    /// Write the records into this file, or into faults.jsonl of this run's folder, where `crossway report` finds them
+    #[arg(long, value_name = "PATH")]
+    save: Option<PathBuf>,
+    /// How long a silent survivor is watched before it counts as hung, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = WATCH_MS, value_parser = clap::value_parser!(u64).range(100..=600_000))]
+    watch_ms: u64,
+}
+
+impl Run for Faults {
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        let save = self.save.map(|path| if path.is_dir() { path.join(FAULTS) } else { path });
+        if let Some(file) = &save {
+            output::check(file, "--save")?;
+        }
+        let options = options(self.mechanisms, Duration::from_millis(self.watch_ms))?;
+        let records = match taken(&options) {
+            Err(error) if matches!(error, MatrixError::Interrupted) => {
+                eprintln!("{error}");
+                return Ok(ExitCode::from(ui::EXIT_INTERRUPTED));
+            }
+            other => other?,
+        };
+        if let Some(file) = &save {
+            output::write(file, "--save", |out| write_lines(out, &records))?;
+        }
+        if self.json {
+            write_lines(&mut std::io::stdout().lock(), &records).map_err(ui::output_failed)?;
+        } else {
+            print(ui, &records);
+        }
+        Ok(ui::verdict(records.iter().all(|r| r.status != Status::Failed)))
+    }
+}
+
+/// How long a silent survivor is watched by default, milliseconds.
+const WATCH_MS: u64 = 1000;
+
+fn options(mechanisms: Vec<String>, watch: Duration) -> anyhow::Result<Options> {
+    Ok(Options {
+        mechanisms,
+        watch,
+        program: std::env::current_exe().context("cannot find this program's own file")?,
+        worker: vec!["fault-worker".to_owned()],
+        role: vec!["role".to_owned()],
+        interrupt: Some(shutdown::listen()?),
+    })
+}
+
+fn write_lines(out: &mut impl Write, records: &[FaultRecord]) -> anyhow::Result<()> {
+    for record in records {
+        serde_json::to_writer(&mut *out, record)?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+/// Takes the matrix of these mechanisms and keeps it in a run's folder. Whether it came to its end.
+pub(super) fn take_beside(dir: &Path, mechanisms: Vec<String>) -> anyhow::Result<bool> {
+    if mechanisms.is_empty() {
+        return Ok(true);
+    }
+    match taken(&options(mechanisms, Duration::from_millis(WATCH_MS))?) {
+        Err(MatrixError::Interrupted) => Ok(false),
+        records => {
+            let records = records?;
+            output::write(&dir.join(FAULTS), "--out", |out| write_lines(out, &records))?;
+            Ok(true)
+        }
+    }
+}
+
+/// Takes the matrix and shows how far it is.
+fn taken(options: &Options) -> Result<Vec<FaultRecord>, MatrixError> {
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}") {
+        bar.set_style(style);
+    }
+    let records = faults::run(options, |event| match event {
+        FaultEvent::NoPrivatePlaces { why } => {
+            bar.suspend(|| eprintln!("note: no private file systems and IPC tables: {why}"));
+        }
+        FaultEvent::Record { record, done, of } => {
+            bar.set_length(of as u64);
+            bar.set_position(done as u64);
+            bar.set_message(record.mechanism.clone());
+        }
+    });
+    bar.finish_and_clear();
+    records
+}
+
+/// The columns of the table, after the mechanism.
+const COLUMNS: [(&str, &[Fault]); 8] = [
+    ("killed", &[Fault::Kill]),
+    ("stopped", &[Fault::Stop]),
+    ("garbage", &[Fault::Garbage]),
+    ("wrong length", &[Fault::WrongLength]),
+    ("full queue", &[Fault::FullQueue]),
+    ("full disk, /dev/shm", &[Fault::FullDisk, Fault::FullShm]),
+    ("no descriptor", &[Fault::FullDescriptorTable]),
+    ("no locked memory", &[Fault::LockedMemory]),
+];
+
+fn print(ui: &Ui, records: &[FaultRecord]) {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    let head = COLUMNS.iter().map(|(name, _)| *name);
+    table.set_header(["mechanism"].into_iter().chain(head).chain(["left behind"]));
+    let rows = faults::summaries(records);
+    let (measured, missing): (Vec<_>, Vec<_>) =
+        rows.iter().partition(|row| row.faults.values().any(|fault| fault.attempts > 0));
+    for row in &measured {
+        let mut cells = vec![row.mechanism.clone()];
+        for (_, faults) in COLUMNS {
+            let of_it: Vec<_> = faults.iter().filter_map(|f| row.faults.get(f)).collect();
+            cells.push(words(ui, &of_it));
+        }
+        cells.push(left_behind(row));
+        table.add_row(cells);
+    }
+    println!("{table}");
+    println!(
+        "\nThe worst of all attempts; times from the fault to the survivor's error: median, longest. Lost: messages\n\
+         that a send accepted and nobody received. {} records; --json prints them.",
+        records.len()
+    );
+    for row in missing {
+        let reason = row.faults.values().find_map(|f| f.reason.clone()).unwrap_or_default();
+        println!("not tried: {}: {reason}", row.mechanism);
+    }
+    for record in records.iter().filter(|r| r.status == Status::Failed) {
+        println!(
+            "{} {} {:?} {:?} ({:?}): {}",
+            ui.paint("31", "failed"),
+            record.mechanism,
+            record.fault,
+            record.state,
+            record.affected,
+            record.reason.as_deref().unwrap_or_default()
+        );
+    }
+}
+
+fn words(ui: &Ui, faults: &[&FaultSummary]) -> String {
+    let Some(worst) = faults.iter().filter_map(|f| f.worst).max() else {
+        return "-".to_owned();
+    };
+    let (sgr, word) = match worst {
+        Outcome::Unaffected => ("32", "unaffected"),
+        Outcome::Resumed => ("32", "resumed"),
+        Outcome::Told => ("32", "told"),
+        Outcome::Unnoticed => ("33", "unnoticed"),
+        Outcome::Hung => ("31", "hung"),
+        Outcome::Deceived => ("31", "deceived"),
+        Outcome::Died => ("31", "died"),
+    };
+    let mut text = ui.paint(sgr, word);
+    let hung: usize = faults.iter().map(|f| f.hung).sum();
+    let attempts: usize = faults.iter().map(|f| f.attempts).sum();
+    if hung > 0 && hung < attempts {
+        text = format!("{text} {hung} of {attempts}");
+    }
+    let longest = faults.iter().filter_map(|f| f.told_after_ns_max).max();
+    let median = faults.iter().filter_map(|f| f.told_after_ns_median).reduce(f64::max);
+    if let (Some(median), Some(longest)) = (median, longest) {
+        text = format!("{text}\n{}, {}", time(median), time(longest as f64));
+    }
+    let lost: u64 = faults.iter().map(|f| f.sent_lost).sum();
+    let not_sent: u64 = faults.iter().map(|f| f.received_not_sent).sum();
+    if lost > 0 {
+        text = format!("{text}\nlost {lost}");
+    }
+    if not_sent > 0 {
+        text = format!("{text}\nnot sent {not_sent}");
+    }
+    text
+}
+
+fn left_behind(row: &Summary) -> String {
+    if !row.looked_for_leftovers {
+        return "not looked for".to_owned();
+    }
+    if row.left_behind.is_empty() {
+        return "nothing".to_owned();
+    }
+    let remover = |remover| match remover {
+        Remover::Survivor => "the survivor",
+        Remover::LeaseSweep => "crossway's leases",
+        Remover::ByHand => "by hand",
+    };
+    let lines = row.left_behind.iter().map(|l| format!("{:?}: {}", l.kind, remover(l.remover)));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn time(ns: f64) -> String {
+    match ns {
+        ns if ns < 1e6 => format!("{:.0} us", ns / 1e3),
+        ns if ns < 1e9 => format!("{:.1} ms", ns / 1e6),
+        ns => format!("{:.1} s", ns / 1e9),
+    }
+}
+
+/// Becomes the worker for one mechanism of `crossway faults`
+#[derive(clap::Args)]
+pub(crate) struct FaultWorker {
+    /// What to do, in JSON
+    task: String,
+}
+
+impl Run for FaultWorker {
+    fn run(self, _ui: &Ui) -> anyhow::Result<ExitCode> {
+        faults::work(&self.task)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,39 @@
+//! `crossway linx hunt`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crossway_linx::{Endpoint, Error};
+
+use crate::ui::EXIT_NO;
+
+#[derive(clap::Args)]
+pub(super) struct Hunt {
+    /// A name, or a path of link names with a name at its end: a/b/name
+    path: String,
+    /// Gives up after so many seconds, with exit code 1
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+}
+
+impl Hunt {
+    pub(super) fn run(self, dir: &Path) -> anyhow::Result<ExitCode> {
+        let until = super::deadline(self.timeout)?;
+        let mut endpoint = Endpoint::open(dir, "crossway-linx-hunt")?;
+        let spid = match endpoint.hunt_and_wait(&self.path, until) {
+            Ok(spid) => spid,
+            Err(Error::TimedOut) => {
+                eprintln!("crossway: there is no endpoint '{}' yet", self.path);
+                return Ok(ExitCode::from(EXIT_NO));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        match endpoint.info(spid) {
+            Ok(info) if info.pid > 0 => println!("{spid} {} of process {}", info.name, info.pid),
+            Ok(info) => println!("{spid} {}", info.name),
+            // It has ended in between.
+            Err(_) => println!("{spid} {}", self.path),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,59 @@
+//! `crossway linx`: the LINX messaging model: a node, and tools to look into it and to try it.
+
+mod hunt;
+mod list;
+mod node;
+mod send;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crossway_linx::default_dir;
+
+use super::Run;
+use crate::ui::Ui;
+
+/// LINX messaging (signals, hunt, attach) without a kernel module: runs a node, looks into it, sends and hunts
+#[derive(clap::Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Linx {
+    #[command(subcommand)]
+    what: What,
+    /// The node's directory [default: $CROSSWAY_LINX_DIR, or crossway-linx in $XDG_RUNTIME_DIR or in /run]
+    #[arg(long, value_name = "DIR", global = true)]
+    dir: Option<PathBuf>,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Serves the programs of this host until it is interrupted
+    Node(node::Node),
+    /// Endpoints and links: owner, state, queue, filter, attaches, hunts, time-outs
+    #[command(visible_alias = "stat")]
+    List(list::List),
+    /// Waits until an endpoint exists, and says which
+    Hunt(hunt::Hunt),
+    /// Sends a signal to an endpoint, and prints the answers if asked to
+    Send(send::Send),
+}
+
+impl Run for Linx {
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        let dir = self.dir.unwrap_or_else(default_dir);
+        match self.what {
+            What::Node(node) => node.run(&dir),
+            What::List(list) => list.run(&dir, ui),
+            What::Hunt(hunt) => hunt.run(&dir),
+            What::Send(send) => send.run(&dir),
+        }
+    }
+}
+
+/// A deadline so many seconds from now, none without.
+fn deadline(seconds: Option<f64>) -> anyhow::Result<Option<Instant>> {
+    let Some(seconds) = seconds else { return Ok(None) };
+    let limit = Duration::try_from_secs_f64(seconds)
+        .map_err(|error| anyhow::anyhow!("--timeout {seconds}: {error}; give seconds"))?;
+    Ok(Instant::now().checked_add(limit))
+}

@@ -1,0 +1,83 @@
+//! `crossway linx send`.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use crossway_linx::signal::{ATTACH, USER_BASE};
+use crossway_linx::{Endpoint, Error, Filter, Signal};
+
+use crate::ui::EXIT_NO;
+
+#[derive(clap::Args)]
+pub(super) struct Send {
+    /// To whom: a name, or a path of link names with a name at its end
+    path: String,
+    /// The payload
+    #[arg(default_value = "")]
+    payload: String,
+    /// The signal's number, e.g. 0x10000000
+    #[arg(long, value_name = "NUMBER", default_value_t = USER_BASE, value_parser = number)]
+    number: u32,
+    /// Sends it out of band
+    #[arg(long)]
+    out_of_band: bool,
+    /// Waits for so many signals in answer and prints them
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    answers: usize,
+    /// Gives up after so many seconds, with exit code 1
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+}
+
+fn number(word: &str) -> Result<u32, String> {
+    let parsed = match word.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => word.parse(),
+    };
+    parsed.map_err(|error| format!("{error}; give a number up to 0xffffffff"))
+}
+
+impl Send {
+    pub(super) fn run(self, dir: &Path) -> anyhow::Result<ExitCode> {
+        let until = super::deadline(self.timeout)?;
+        let mut endpoint = Endpoint::open(dir, "crossway-linx-send")?;
+        let late = |what: &str| {
+            eprintln!("crossway: {what}");
+            Ok(ExitCode::from(EXIT_NO))
+        };
+        let to = match endpoint.hunt_and_wait(&self.path, until) {
+            Err(Error::TimedOut) => {
+                return late(&format!("there is no endpoint '{}' yet", self.path));
+            }
+            found => found?,
+        };
+        endpoint.attach(to, None)?;
+        let signal = Signal::with_payload(self.number, self.payload.as_bytes())?;
+        if self.out_of_band {
+            endpoint.send_out_of_band(signal, to)?;
+        } else {
+            match endpoint.send_until(signal, to, until) {
+                Err(Error::TimedOut) => return late("the receiver's queue is full"),
+                sent => sent?,
+            }
+        }
+        let mut out = std::io::stdout().lock();
+        for _ in 0..self.answers {
+            match endpoint.receive(&Filter::ANY, until)? {
+                None => return late("no further answer came in time"),
+                Some(signal) if signal.number() == ATTACH => {
+                    return late(&format!("'{}' ended before it answered", self.path));
+                }
+                Some(signal) => {
+                    let text = String::from_utf8_lossy(signal.payload());
+                    writeln!(out, "{:#x} {} bytes: {text}", signal.number(), signal.size())
+                        .context("cannot write to standard output")?;
+                }
+            }
+        }
+        endpoint.flush(until)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

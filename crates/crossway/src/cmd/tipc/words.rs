@@ -1,0 +1,195 @@
+//! The keyword and value pairs of iproute2's `tipc`: `tolerance 500 link L`, `media udp name UDP1 remoteip 10.0.0.2`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use anyhow::{bail, ensure};
+use crossway_tipc_client::admin::Settings;
+
+/// The port of TIPC over UDP.
+pub(super) const UDP_PORT: u16 = 6118;
+
+/// Words that are still to be understood, in any order as iproute2 takes them.
+#[derive(Debug)]
+pub(super) struct Words(Vec<String>);
+
+impl Words {
+    pub(super) fn new(words: Vec<String>) -> Self {
+        Self(words)
+    }
+
+    /// Takes a keyword out, whether it is there.
+    pub(super) fn flag(&mut self, keyword: &str) -> bool {
+        let at = self.0.iter().position(|word| word == keyword);
+        at.map(|at| self.0.remove(at)).is_some()
+    }
+
+    /// Takes a keyword and its value out.
+    pub(super) fn text(&mut self, keyword: &str) -> anyhow::Result<Option<String>> {
+        let Some(at) = self.0.iter().position(|word| word == keyword) else { return Ok(None) };
+        ensure!(at + 1 < self.0.len(), "'{keyword}' needs a value after it");
+        self.0.remove(at);
+        Ok(Some(self.0.remove(at)))
+    }
+
+    /// Takes a keyword and its value out and reads the value.
+    pub(super) fn value<T: FromStr>(&mut self, keyword: &str) -> anyhow::Result<Option<T>> {
+        let Some(text) = self.text(keyword)? else { return Ok(None) };
+        let bad = || anyhow::anyhow!("'{text}' is not a valid value of {keyword}");
+        text.parse().map(Some).map_err(|_| bad())
+    }
+
+    /// Tolerance, priority and window; iproute2 takes one of them at a time, any number is allowed here.
+    pub(super) fn settings(&mut self) -> anyhow::Result<Settings> {
+        Ok(Settings {
+            tolerance_ms: self.value("tolerance")?,
+            priority: self.value("priority")?,
+            window_packets: self.value("window")?,
+        })
+    }
+
+    /// The one property that is asked for, if one is.
+    pub(super) fn property<'a>(&mut self, of: &[&'a str]) -> Option<&'a str> {
+        of.iter().copied().find(|property| self.flag(property))
+    }
+
+    /// The name of the bearer that `media eth device D` or `media udp name N` means.
+    pub(super) fn bearer(&mut self) -> anyhow::Result<Option<String>> {
+        let Some(media) = self.text("media")? else { return Ok(None) };
+        let (keyword, what) = match check_media(&media)? {
+            Media::Ethernet => ("device", "media eth device DEVICE"),
+            Media::Udp => ("name", "media udp name NAME"),
+        };
+        match self.text(keyword)? {
+            Some(name) => Ok(Some(format!("{media}:{name}"))),
+            None => bail!("'{keyword}' is missing: write {what}"),
+        }
+    }
+
+    /// The one word that is left, if one is.
+    pub(super) fn rest(self, usage: &str) -> anyhow::Result<Option<String>> {
+        let mut words = self.0.into_iter();
+        let first = words.next();
+        match words.next() {
+            None => Ok(first),
+            Some(_) => bail!("'{}' is not understood; write {usage}", first.unwrap_or_default()),
+        }
+    }
+
+    /// Nothing may be left.
+    pub(super) fn end(self, usage: &str) -> anyhow::Result<()> {
+        match self.0.first() {
+            None => Ok(()),
+            Some(word) => bail!("'{word}' is not understood; write {usage}"),
+        }
+    }
+}
+
+/// The media that a tipcd has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Media {
+    Ethernet,
+    Udp,
+}
+
+pub(super) fn check_media(name: &str) -> anyhow::Result<Media> {
+    match name {
+        "eth" => Ok(Media::Ethernet),
+        "udp" => Ok(Media::Udp),
+        "ib" => bail!("a tipcd has no InfiniBand; its media are eth and udp"),
+        other => bail!("there is no medium '{other}'; a tipcd has eth and udp"),
+    }
+}
+
+/// A bearer to enable, as tipcd's own command line has it, and the name of its interface.
+pub(super) fn bearer_to_enable(
+    words: &mut Words,
+) -> anyhow::Result<Option<(String, Option<String>)>> {
+    let Some(media) = words.text("media")? else { return Ok(None) };
+    match check_media(&media)? {
+        Media::Ethernet => {
+            let Some(device) = words.text("device")? else {
+                bail!("'device' is missing: write media eth device DEVICE");
+            };
+            Ok(Some((format!("eth:{device}"), None)))
+        }
+        Media::Udp => {
+            let name = words.text("name")?;
+            let local: Option<IpAddr> = words.value("localip")?;
+            let Some(local) = local else {
+                bail!("'localip' is missing: write media udp name NAME localip ADDRESS");
+            };
+            let station = |ip: IpAddr, port: Option<u16>| match port {
+                Some(port) => SocketAddr::new(ip, port).to_string(),
+                None => ip.to_string(),
+            };
+            let mut bearer = format!("udp:{}", station(local, words.value("localport")?));
+            let remote_port = words.value("remoteport")?;
+            match words.value("remoteip")? {
+                Some(remote) => bearer.push_str(&format!(",{}", station(remote, remote_port))),
+                None => ensure!(remote_port.is_none(), "'remoteport' needs 'remoteip' beside it"),
+            }
+            Ok(Some((bearer, name)))
+        }
+    }
+}
+
+/// An address with the port of TIPC over UDP, unless it names another.
+pub(super) fn endpoint(text: &str) -> Result<SocketAddr, String> {
+    text.parse::<SocketAddr>()
+        .or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, UDP_PORT)))
+        .map_err(|_| {
+            "expected an IP address, or ADDRESS:PORT with an IPv6 address in brackets".into()
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Words {
+        Words::new(text.split(' ').map(str::to_owned).collect())
+    }
+
+    #[test]
+    fn bearers_of_the_manual_become_those_of_tipcd() {
+        for (text, bearer, name) in [
+            ("media eth device eth0", "eth:eth0", None),
+            ("media udp name UDP1 localip 10.0.0.1", "udp:10.0.0.1", Some("UDP1")),
+            (
+                "media udp name UDP1 localip 10.0.0.1 localport 6200 remoteip 10.0.0.2 remoteport 6300",
+                "udp:10.0.0.1:6200,10.0.0.2:6300",
+                Some("UDP1"),
+            ),
+            ("media udp localip fd00::1 remoteip fd00::2", "udp:fd00::1,fd00::2", None),
+            ("media udp localip fd00::1 localport 7000", "udp:[fd00::1]:7000", None),
+        ] {
+            let mut of = words(text);
+            let (found, named) = bearer_to_enable(&mut of).unwrap().unwrap();
+            assert_eq!((found.as_str(), named.as_deref()), (bearer, name), "{text}");
+            of.end("").unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_missing_or_too_much_is_named() {
+        let error = |text: &str| bearer_to_enable(&mut words(text)).unwrap_err().to_string();
+        assert!(error("media eth").contains("media eth device DEVICE"));
+        assert!(error("media ib device ib0").contains("no InfiniBand"));
+        assert!(error("media udp name x").contains("'localip' is missing"));
+        assert!(error("media udp localip 10.0.0.1 remoteport 1").contains("needs 'remoteip'"));
+        assert!(error("media").contains("'media' needs a value"));
+        let mut of = words("tolerance fast link L");
+        assert!(of.settings().unwrap_err().to_string().contains("'fast' is not a valid value"));
+        assert!(words("colour red").end("link LINK").unwrap_err().to_string().contains("'colour'"));
+    }
+
+    #[test]
+    fn a_setting_and_a_bearer_stand_in_any_order() {
+        let mut of = words("priority 5 media udp name UDP1 window 40");
+        assert_eq!(of.bearer().unwrap().as_deref(), Some("udp:UDP1"));
+        let settings = of.settings().unwrap();
+        assert_eq!((settings.priority, settings.window_packets), (Some(5), Some(40)));
+        of.end("").unwrap();
+    }
+}

@@ -1,0 +1,129 @@
+//! Tables on standard output: for a terminal within its width, or as Markdown.
+
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
+
+use crate::ui::Ui;
+
+/// Where a column's text stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// How a cell stands out where colours are on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tone {
+    #[default]
+    Plain,
+    Good,
+    Bad,
+    Unsure,
+}
+
+/// A table of text.
+#[derive(Clone, Debug)]
+pub(crate) struct Grid {
+    heads: Vec<(String, Align)>,
+    rows: Vec<Vec<(String, Tone)>>,
+}
+
+impl Grid {
+    /// A table with these columns.
+    pub(crate) fn new<'a>(heads: impl IntoIterator<Item = (&'a str, Align)>) -> Grid {
+        let heads = heads.into_iter().map(|(head, align)| (head.to_owned(), align)).collect();
+        Grid { heads, rows: Vec::new() }
+    }
+
+    /// A table whose columns are all text.
+    pub(crate) fn of_text<const N: usize>(heads: [&str; N]) -> Grid {
+        Grid::new(heads.map(|head| (head, Align::Left)))
+    }
+
+    /// Adds a row of plain cells.
+    pub(crate) fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+        self.toned_row(cells.into_iter().map(|cell| (cell.into(), Tone::Plain)));
+    }
+
+    /// Adds a row.
+    pub(crate) fn toned_row(&mut self, cells: impl IntoIterator<Item = (String, Tone)>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Within the terminal's width.
+    pub(crate) fn text(&self, ui: &Ui) -> String {
+        let mut table = Table::new();
+        table
+            .load_style(presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(ui.width);
+        if ui.colour {
+            table.enforce_styling();
+        } else {
+            table.force_no_tty();
+        }
+        if self.heads.iter().any(|(head, _)| !head.is_empty()) {
+            table.set_header(self.heads.iter().map(|(head, _)| head.as_str()));
+        }
+        for row in &self.rows {
+            table.add_row(row.iter().map(|(text, tone)| {
+                let cell = Cell::new(text);
+                match tone {
+                    Tone::Plain => cell,
+                    Tone::Good => cell.fg(Color::Green).add_attribute(Attribute::Bold),
+                    Tone::Bad => cell.fg(Color::Red).add_attribute(Attribute::Bold),
+                    Tone::Unsure => cell.fg(Color::Yellow),
+                }
+            }));
+        }
+        for ((_, align), column) in self.heads.iter().zip(table.column_iter_mut()) {
+            if *align == Align::Right {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        let text = table.to_string();
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        lines.join("\n")
+    }
+
+    /// As a Markdown table.
+    pub(crate) fn markdown(&self) -> String {
+        let line = |cells: &mut dyn Iterator<Item = String>| {
+            format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
+        };
+        let plain = |text: &str| text.replace('|', "\\|").replace('\n', " ");
+        let mut out = line(&mut self.heads.iter().map(|(head, _)| plain(head)));
+        out.push_str(&line(&mut self.heads.iter().map(|(_, align)| match align {
+            Align::Left => "---".to_owned(),
+            Align::Right => "---:".to_owned(),
+        })));
+        for row in &self.rows {
+            out.push_str(&line(&mut row.iter().map(|(text, _)| plain(text))));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_keeps_to_the_width_and_markdown_to_its_marks() {
+        let mut grid = Grid::new([("name", Align::Left), ("value", Align::Right)]);
+        grid.row(["a|b", "1"]);
+        grid.row(["a name of many words that needs more than the width", "22"]);
+        let ui = Ui { width: 40, ..Ui::plain() };
+        let text = grid.text(&ui);
+        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+        let markdown = grid.markdown();
+        assert!(
+            markdown.starts_with("| name | value |\n| --- | ---: |\n| a\\|b | 1 |\n"),
+            "{markdown}"
+        );
+    }
+}

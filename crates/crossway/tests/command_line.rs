@@ -1,0 +1,198 @@
+//! What is typed and what is shown: runs by name, filters, orders, widths, completions.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+const RECORD: &str = include_str!("data/record-schema-1.json");
+
+fn crossway(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("crossway"));
+    command.args(args).current_dir(dir).env("NO_COLOR", "1").env_remove("COLUMNS");
+    command.output().expect("it runs")
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+fn error(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(2));
+    String::from_utf8(output.stderr.clone()).expect("UTF-8")
+}
+
+/// Five trials of a mechanism: a rate where `rate` is one, else round trips.
+fn trials(mechanism: &str, size: u64, rate: bool, by: f64) -> Vec<Value> {
+    let base: Value = serde_json::from_str(RECORD).expect("JSON");
+    (0..5u32)
+        .map(|trial| {
+            let mut record = base.clone();
+            let factor = by * (1.0 + f64::from(trial) * 0.001);
+            record["mechanism"] = json!(mechanism);
+            record["inputs"]["trial"] = json!(trial);
+            record["inputs"]["size_bytes"] = json!(size);
+            let workload = if rate { "throughput" } else { "ping-pong" };
+            record["inputs"]["workload"] = json!(workload);
+            record["case"] = json!(format!("{mechanism}/{workload}/{size}/block/other-core"));
+            if rate {
+                record["throughput"]["msgs_per_s"] = json!(1e6 * factor);
+                record["latency_ns"] = json!([]);
+            } else {
+                record["latency_ns"][0]["p50"] = json!((10_000.0 * factor) as u64);
+            }
+            record
+        })
+        .collect()
+}
+
+/// A run below `out`, as `measure --name` would have left it.
+fn write_run(
+    dir: &Path,
+    folder: &str,
+    name: Option<&str>,
+    begun: u64,
+    records: &[Value],
+) -> PathBuf {
+    let run = dir.join("out").join(folder);
+    fs::create_dir_all(&run).expect("a folder");
+    let lines: String = records.iter().map(|r| format!("{r}\n")).collect();
+    fs::write(run.join("results.jsonl"), lines).expect("a file");
+    let info = json!({
+        "run": folder, "name": name, "plan": "quick", "filters": [], "started_unix_ms": begun,
+    });
+    fs::write(run.join("run.json"), info.to_string()).expect("a file");
+    run
+}
+
+#[test]
+fn runs_are_found_by_latest_and_by_name_by_every_command() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = dir.path();
+    write_run(at, "x1", Some("main"), 1, &trials("pipe", 64, true, 1.0));
+    write_run(at, "x2", None, 2, &trials("pipe", 64, true, 0.376));
+    assert!(text(&crossway(at, &["export", "main"])).contains("1000000"));
+    assert!(text(&crossway(at, &["export", "latest"])).contains("376000"));
+    for args in [
+        &["rank", "latest"][..],
+        &["report", "main", "--terminal"],
+        &["report", "latest", "--json"],
+    ] {
+        text(&crossway(at, args));
+    }
+    // One run is compared with the latest one.
+    let compared = text(&crossway(at, &["compare", "main"]));
+    assert!(compared.contains("slower"), "{compared}");
+    assert_eq!(compared, text(&crossway(at, &["compare", "main", "latest"])));
+    let refused = error(&crossway(at, &["compare", "latest"]));
+    assert!(refused.contains("nothing to compare with"), "{refused}");
+    let unknown = error(&crossway(at, &["rank", "mian"]));
+    assert!(unknown.contains("no run 'mian'") && unknown.contains("a name: main"), "{unknown}");
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    assert!(error(&crossway(elsewhere.path(), &["rank", "latest"])).contains("no run in out"));
+}
+
+#[test]
+fn a_change_is_stated_as_the_figures_own() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = dir.path();
+    write_run(at, "a", Some("main"), 1, &trials("pipe", 64, true, 1.0));
+    write_run(at, "b", None, 2, &trials("pipe", 64, true, 0.376));
+    let out = text(&crossway(at, &["compare", "main"]));
+    assert!(out.contains("-62.4 %") && out.contains("377 k msg/s"), "{out}");
+    assert!(!out.contains("165.9") && !out.contains("0.376"), "{out}");
+    let gate = crossway(at, &["compare", "main", "--fail-on", "slower:5%"]);
+    // Lines are broken to fit.
+    let out = String::from_utf8_lossy(&gate.stdout);
+    let out = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(gate.status.code(), Some(1));
+    assert!(out.contains("messages/s changed by -62.4 %, which is slower"), "{out}");
+}
+
+#[test]
+fn cases_are_filtered_sorted_and_fit_eighty_columns() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = dir.path();
+    let mut records = Vec::new();
+    for size in [65_536, 64, 4096] {
+        for (mechanism, by) in [("tipc-node-seqpacket", 1.0), ("pipe", 2.0), ("uring-pipe", 3.0)] {
+            records.extend(trials(mechanism, size, true, by));
+            records.extend(trials(mechanism, size, false, by));
+        }
+    }
+    write_run(at, "a", None, 1, &records);
+    write_run(at, "b", None, 2, &records);
+    for args in
+        [&["rank", "latest"][..], &["compare", "out/a"], &["report", "latest", "--terminal"]]
+    {
+        let out = text(&crossway(at, args));
+        let widest = out.lines().max_by_key(|line| line.chars().count()).expect("lines");
+        assert!(widest.chars().count() <= 80, "{args:?}: {widest}");
+    }
+    let ranked = text(&crossway(at, &["rank", "latest"]));
+    let places: Vec<_> =
+        ["ping-pong 64 B", "ping-pong 4096 B", "ping-pong 65536 B", "throughput 64 B"]
+            .map(|setting| ranked.find(setting).expect("a ranking"))
+            .to_vec();
+    assert!(places.is_sorted(), "{ranked}");
+    assert!(ranked.contains("M msg/s") && ranked.contains("µs"), "{ranked}");
+    // What contains pipe is found, also where it does not begin with it.
+    let piped = text(&crossway(at, &["rank", "latest", "-f", "pipe/throughput/64/"]));
+    assert!(piped.contains("uring-pipe") && !piped.contains("tipc-node"), "{piped}");
+    assert!(!piped.contains("4096"), "{piped}");
+    let none = error(&crossway(at, &["rank", "latest", "-f", "no-such"]));
+    assert!(none.contains("no case of") && none.contains("no-such"), "{none}");
+    let by_name =
+        text(&crossway(at, &["rank", "latest", "-f", "throughput/64/", "--sort", "name"]));
+    assert!(by_name.find(" pipe") < by_name.find("tipc-node"), "{by_name}");
+    let by_speed = text(&crossway(at, &["rank", "latest", "-f", "throughput/64/"]));
+    assert!(by_speed.find("uring-pipe") < by_speed.find(" pipe"), "{by_speed}");
+    let markdown = text(&crossway(at, &["rank", "latest", "--markdown"]));
+    assert!(markdown.contains("| ---: |") && markdown.contains("### ping-pong 64 B"), "{markdown}");
+    let markdown = text(&crossway(at, &["compare", "out/a", "--markdown", "-f", "/64/"]));
+    assert!(markdown.contains("| case |") && !markdown.contains("4096"), "{markdown}");
+}
+
+#[test]
+fn shells_are_offered_plans_mechanisms_and_runs() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = dir.path();
+    write_run(at, "x1", Some("main"), 1, &trials("pipe", 64, true, 1.0));
+    let offered = |words: &[&str]| {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("crossway"));
+        command.current_dir(at).env("CROSSWAY_COMPLETE", "bash").env("_CLAP_IFS", "\n");
+        command.env("_CLAP_COMPLETE_INDEX", (words.len() + 1).to_string());
+        command.env("_CLAP_COMPLETE_COMP_TYPE", "9").env("_CLAP_COMPLETE_SPACE", "false");
+        command.args(["--", "crossway"]).args(words).arg("");
+        let output = command.output().expect("it runs");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let has = |offers: &str, one: &str| offers.lines().any(|line| line == one);
+    let plans = offered(&["measure"]);
+    assert!(has(&plans, "quick") && has(&plans, "toshiba"), "{plans}");
+    let mechanisms = offered(&["measure", "-f"]);
+    assert!(has(&mechanisms, "uds-stream"), "{mechanisms}");
+    let runs = offered(&["compare"]);
+    assert!(has(&runs, "latest") && has(&runs, "main") && has(&runs, "out/x1"), "{runs}");
+    let commands = offered(&["tipc", "bearer"]);
+    assert!(has(&commands, "enable"), "{commands}");
+}
+
+#[test]
+fn shares_on_the_command_line_need_their_unit() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for option in ["--loss", "--duplicate", "--reorder"] {
+        let refused = error(&crossway(dir.path(), &["net", "up", option, "1"]));
+        assert!(refused.contains("with its unit") && refused.contains("1%"), "{refused}");
+    }
+}
+
+#[test]
+fn sizes_on_the_command_line_may_have_a_unit() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let refused = error(&crossway(dir.path(), &["limits", "--sizes", "4KiB", "--pair", "0-60000"]));
+    assert!(refused.contains("cpu 60000"), "{refused}");
+    assert!(error(&crossway(dir.path(), &["limits", "--sizes", "65MiB"])).contains("64 MiB"));
+}

@@ -1,0 +1,52 @@
+//! The contenders that come with the tree pass the conformance suite with the real libraries.
+
+use crate::{Workshop, stderr, stdout};
+
+/// Builds contenders and runs the suite on those that are ready; the others are skipped by name.
+fn conform(ids: &[&str]) {
+    let shop = Workshop::new("");
+    for id in ids {
+        let built = shop.run(&["contender", "build", id]);
+        if !built.status.success() {
+            eprintln!("SKIP: {}", stderr(&built));
+            continue;
+        }
+        let list = stdout(&shop.run(&["contender", "list", "--json"]));
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&list).unwrap();
+        let row = rows.iter().find(|row| row["id"] == *id).unwrap();
+        if let Some(missing) = row["probe"].get("why") {
+            eprintln!("SKIP: {id}: {missing}");
+            continue;
+        }
+        let tested = shop.run(&["contender", "test", id]);
+        let said = stdout(&tested);
+        assert!(tested.status.success(), "{said}{}", stderr(&tested));
+        assert!(said.lines().filter(|line| line.contains("holds")).count() > 15, "{said}");
+    }
+    assert_eq!(shop.place.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn zeromq() {
+    conform(&["zeromq-ipc", "zeromq-tcp"]);
+}
+
+#[test]
+fn nng() {
+    conform(&["nng-ipc", "nng-tcp"]);
+}
+
+#[test]
+fn dbus() {
+    conform(&["dbus-daemon", "dbus-peer"]);
+}
+
+#[test]
+fn python() {
+    conform(&["python-pipe", "python-asyncio", "python-grpc"]);
+}
+
+#[test]
+fn go_and_c() {
+    conform(&["go-unix", "pipe-c"]);
+}

@@ -1,0 +1,70 @@
+//! Contenders through the program: measured beside mechanisms, and found out when they misbehave.
+
+mod bad;
+mod declared;
+mod libraries;
+#[path = "../place/mod.rs"]
+mod place;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use place::Place;
+
+/// A place whose configuration and builds are its own.
+struct Workshop {
+    place: Place,
+}
+
+impl Workshop {
+    fn new(plan: &str) -> Workshop {
+        Workshop { place: Place::new(plan) }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.dir.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.place.command(args);
+        command.env("XDG_CONFIG_HOME", self.path("config"));
+        command.env("XDG_CACHE_HOME", self.path("cache"));
+        // Go would compile its standard library for each place.
+        command.env("GOCACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/go-build"));
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Whether a program is there; says so where it is not.
+fn have(program: &str, package: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        eprintln!("SKIP: {program} is missing; sudo apt-get install {package}");
+    }
+    found
+}
+
+/// The tree's own contenders.
+fn tree() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contenders").canonicalize().unwrap()
+}

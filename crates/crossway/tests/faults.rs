@@ -1,0 +1,95 @@
+//! The fault matrix on mechanisms that every kernel has.
+
+use std::process::{Command, Output, Stdio};
+
+use crossway_lab::faults::{Fault, FaultRecord, Outcome, Remover, State, read_faults};
+use crossway_lab::record::Status;
+
+fn crossway(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_crossway"));
+    command.args(words).stdin(Stdio::null()).output().expect("crossway runs")
+}
+
+/// The records of one mechanism, taken by the program.
+fn taken(mechanism: &str) -> Vec<FaultRecord> {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("faults.jsonl");
+    let path = file.display().to_string();
+    let output = crossway(&["faults", mechanism, "--save", &path, "--watch-ms", "4000"]);
+    assert!(output.status.success(), "{output:?}");
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(table.contains(mechanism) && table.contains("left behind"), "{table}");
+    read_faults(&file).expect("fault records")
+}
+
+fn measured(records: &[FaultRecord], fault: Fault) -> Vec<&FaultRecord> {
+    records.iter().filter(|r| r.fault == fault && r.status == Status::Ok).collect()
+}
+
+/// Every death is told of, nothing is made up, and nothing is left for hands to remove.
+fn deaths_are_told(records: &[FaultRecord], states: &[State]) {
+    let kills = measured(records, Fault::Kill);
+    for state in states {
+        assert!(kills.iter().any(|r| r.state == *state), "{state:?} was not tried");
+    }
+    for kill in kills {
+        assert_eq!(kill.outcome, Some(Outcome::Told), "{kill:?}");
+        assert!(!kill.hung && kill.received_not_sent.unwrap_or(0) == 0, "{kill:?}");
+        assert!(kill.detected_by.as_ref().is_some_and(|d| d.peer_closed), "{kill:?}");
+        assert!(kill.detected_after_ns.is_some(), "{kill:?}");
+        let left = kill.left_behind.iter().flatten();
+        assert!(left.clone().all(|l| l.remover != Remover::ByHand), "{kill:?}");
+    }
+}
+
+#[test]
+fn a_pipe_tells_of_every_death_and_keeps_what_was_sent() {
+    let records = taken("pipe");
+    let states = [State::Idle, State::Sending, State::Receiving, State::Full, State::NotReceiving];
+    deaths_are_told(&records, &states);
+    for stop in measured(&records, Fault::Stop) {
+        assert_eq!(stop.outcome, Some(Outcome::Resumed), "{stop:?}");
+        assert_eq!(stop.sent_lost, Some(0), "{stop:?}");
+    }
+    for full in measured(&records, Fault::FullQueue) {
+        assert_eq!(full.outcome, Some(Outcome::Resumed), "{full:?}");
+        assert!(full.sent.is_some_and(|n| n > 0) && full.sent_lost == Some(0), "{full:?}");
+    }
+    for garbage in measured(&records, Fault::Garbage) {
+        // What was in the pipe cannot be altered any more; what came after it is not told from messages.
+        assert_eq!(garbage.sent_lost, Some(0), "{garbage:?}");
+        assert_eq!(garbage.outcome, Some(Outcome::Deceived), "{garbage:?}");
+    }
+    let in_place = |r: &&FaultRecord| r.state == State::WritingInPlace;
+    for held in records.iter().filter(in_place) {
+        assert!(held.status == Status::Skipped && held.reason.is_some(), "{held:?}");
+    }
+    let whole = |fault| measured(&records, fault);
+    for limited in whole(Fault::FullDescriptorTable).iter().filter(|r| r.state == State::Opening) {
+        assert!(!limited.hung, "{limited:?}");
+    }
+    for locked in whole(Fault::LockedMemory) {
+        assert_eq!(locked.outcome, Some(Outcome::Unaffected), "{locked:?}");
+    }
+}
+
+#[test]
+fn a_ring_tells_of_a_death_inside_it_and_survives_garbage() {
+    let records = taken("shm-futex");
+    deaths_are_told(&records, &[State::Idle, State::WritingInPlace, State::ReadingInPlace]);
+    let garbage = measured(&records, Fault::Garbage);
+    assert!(!garbage.is_empty(), "no shared memory was found to damage");
+    for garbage in garbage {
+        assert!(garbage.outcome < Some(Outcome::Died), "{garbage:?}");
+        // Memory that both can write protects nothing.
+        assert!(garbage.sent_lost.is_some_and(|lost| lost > 0), "{garbage:?}");
+    }
+}
+
+#[test]
+fn an_unknown_mechanism_is_refused_before_anything_runs() {
+    let output = crossway(&["faults", "piipe"]);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("'piipe'") && text.contains("crossway list"), "{text}");
+}

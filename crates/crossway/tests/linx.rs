@@ -1,0 +1,72 @@
+//! `crossway linx`: nodes as processes, and the tools that look into them.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+struct Node {
+    child: Child,
+    said: Vec<String>,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn linx(dir: &Path) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("crossway"));
+    command.args(["linx", "--dir"]).arg(dir);
+    command
+}
+
+/// A node that has said so many lines.
+fn node(dir: &Path, words: &[&str], lines: usize) -> Node {
+    let mut child = linx(dir).arg("node").args(words).stdout(Stdio::piped()).spawn().unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let said = out.lines().take(lines).map(Result::unwrap).collect();
+    Node { child, said }
+}
+
+fn output(command: &mut Command) -> (bool, String, String) {
+    let out = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (out.status.success(), text(out.stdout), text(out.stderr))
+}
+
+#[test]
+fn a_hunt_goes_over_a_link_and_a_killed_node_leaves_its_directory_usable() {
+    let dir = tempfile::tempdir().unwrap();
+    let (east, west) = (dir.path().join("e"), dir.path().join("w"));
+    let there = node(&east, &["--name", "east", "--listen", "127.0.0.1:0"], 2);
+    let address = there.said[1].strip_prefix("listening at ").unwrap();
+    let link = format!("there={address}");
+    let mut here = node(&west, &["--name", "west", "--link", &link, "--transport", "shm"], 1);
+
+    // A hunt that is still pending is an endpoint itself: each side finds the other's.
+    let mut waiting =
+        Node { child: linx(&east).args(["hunt", "nobody"]).spawn().unwrap(), said: Vec::new() };
+    let path = "there/crossway-linx-hunt";
+    let (ok, out, _) = output(linx(&west).args(["hunt", path, "--timeout", "60"]));
+    assert!(ok && out.contains(path), "{out}");
+    let (ok, out, _) = output(linx(&west).args(["list"]));
+    assert!(ok && out.contains("there") && out.contains("link"), "{out}");
+    let (ok, out, _) = output(linx(&east).args(["list", "--json"]));
+    assert!(ok && out.contains("\"name\": \"west\""), "{out}");
+    let (ok, _, _) = output(linx(&west).args(["send", path, "hello", "--timeout", "60"]));
+    assert!(ok);
+    waiting.child.kill().unwrap();
+
+    let (ok, _, err) = output(linx(&west).args(["hunt", "nobody", "--timeout", "0.1"]));
+    assert!(!ok && err.contains("no endpoint 'nobody'"), "{err}");
+    let (ok, _, err) = output(linx(&west).args(["node"]));
+    assert!(!ok && err.contains("serves in"), "{err}");
+    here.child.kill().unwrap();
+    here.child.wait().unwrap();
+    let (ok, _, err) = output(linx(&west).args(["list"]));
+    assert!(!ok && err.contains("crossway linx node"), "{err}");
+    let successor = node(&west, &[], 1);
+    assert!(successor.said[0].starts_with("serving in"));
+}

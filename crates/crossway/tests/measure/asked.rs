@@ -1,0 +1,120 @@
+//! What `measure` is asked for on the command line, and what it says before and while it runs.
+
+use std::fs;
+use std::process::Command;
+
+use crossway_lab::plan::Plan;
+use crossway_lab::record::Status;
+use serde_json::Value;
+
+use super::place::Place;
+use super::{TINY, assert_success};
+
+#[test]
+fn trials_and_times_of_the_command_line_hold_for_all_groups_and_are_kept() {
+    let place = Place::new(
+        "[defaults]\nmechanisms = \"pipe\"\nworkload = \"ping-pong\"\nplacement = \"unpinned\"\nmeasure_ms = 7\n\
+         [group.a]\nsize_bytes = 1\ntrials = 4\n[group.b]\nsize_bytes = 2\nwarmup_ms = 60000\n",
+    );
+    let args = ["--trials", "2", "--warmup-ms", "1", "--measure-ms", "3", "--name", "short"];
+    assert_success(&place.measure(&args));
+    let records = place.records();
+    assert_eq!(records.len(), 4);
+    for record in &records {
+        let i = &record.inputs;
+        assert_eq!((i.trials, i.warmup_ms, i.measure_ms), (2, 1, 3), "{}", record.case);
+    }
+    // The kept plan says so, and the run has its name.
+    let kept = Plan::load(place.run().join("plan.toml").to_str().unwrap()).unwrap();
+    assert!(kept.groups.iter().all(|g| (g.trials, g.measure_ms) == (2, 3)));
+    let output = place.command(&["rank", "short"]).output().unwrap();
+    assert_success(&output);
+    let refused = place.measure(&["--trials", "0"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("trials"));
+}
+
+#[test]
+fn a_dry_run_knows_what_the_run_will_skip() {
+    let plan = "[group.all]\nmechanisms = \"all\"\nworkload = \"throughput\"\nsize_bytes = \"64 KiB\"\n\
+                placement = \"unpinned\"\ntrials = 1\nmessages = 3\nwarmup_ms = 0\n";
+    let place = Place::new(plan);
+    let dry = place.measure(&["--dry-run", "--json"]);
+    assert_success(&dry);
+    let dry: Value = serde_json::from_slice(&dry.stdout).unwrap();
+    assert!(!place.dir.path().join("out").exists());
+    place.measure(&[]);
+    let tried: Vec<_> = place
+        .records()
+        .iter()
+        .filter(|r| r.inputs.trial == 0 && r.counts.is_some())
+        .map(|r| r.case.clone())
+        .collect();
+    assert!(!tried.is_empty());
+    for case in dry["cases"].as_array().unwrap() {
+        let ran = tried.iter().any(|t| case["case"] == format!("all/{t}"));
+        assert!(!ran || case["skipped"].is_null(), "{case} was measured");
+    }
+    // What the run skipped before its first trial, the dry run had announced.
+    for record in place.records().iter().filter(|r| r.status == Status::Skipped) {
+        let case = dry["cases"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|c| c["case"] == format!("all/{}", record.case));
+        let announced = case.is_some_and(|c| !c["skipped"].is_null());
+        assert!(announced || tried_in_vain(record), "{}", record.case);
+    }
+}
+
+/// Whether a case was skipped because its first trial turned out to be impossible, which no look beforehand can tell.
+fn tried_in_vain(record: &crossway_lab::record::Record) -> bool {
+    record.inputs.order > 0 || record.mechanism_version.is_some()
+}
+
+#[test]
+fn long_work_says_how_long_it_takes_and_in_detail_what_came_of_each_trial() {
+    let place = Place::new(TINY);
+    let output = place.measure(&["-v", "-f", "pipe/ping-pong/64/"]);
+    assert_success(&output);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("2 trials, about ") && said.contains("records go to out/"), "{said}");
+    assert_eq!(said.matches("tiny/pipe/ping-pong/64/block/unpinned, trial ").count(), 2, "{said}");
+    assert!(said.contains(": p50 "), "{said}");
+}
+
+#[test]
+fn the_first_example_of_the_plans_manual_is_short_enough_to_try() {
+    let manual =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/PLANS.md")).unwrap();
+    let example = manual.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let place = Place::new(example);
+    let dry = place.measure(&["--dry-run", "--json"]);
+    assert_success(&dry);
+    let dry: Value = serde_json::from_slice(&dry.stdout).unwrap();
+    let expected_ms = dry["expected_ms"].as_u64().unwrap();
+    assert!(expected_ms < 10 * 60_000, "{expected_ms} ms");
+}
+
+#[test]
+fn a_disk_that_was_full_at_the_start_is_no_obstacle_to_resuming() {
+    let place = Place::new(TINY);
+    let program = assert_cmd::cargo::cargo_bin!("crossway");
+    // A limit on the size of files is to a process what a full disk is: the fingerprint is larger than the plan.
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 2; exec {} measure plan.toml -f pipe/throughput/64/",
+        program.display()
+    );
+    let mut command = Command::new("bash");
+    command.args(["-c", &script]).current_dir(place.dir.path());
+    command.env("XDG_RUNTIME_DIR", place.dir.path().join("rt"));
+    let full = command.output().unwrap();
+    let said = String::from_utf8_lossy(&full.stderr);
+    assert_eq!(full.status.code(), Some(2), "{said}");
+    assert!(said.contains("env.json") && said.contains("measure --resume out/"), "{said}");
+    assert!(!place.run().join("env.json").exists(), "nothing torn is left");
+    let run = place.run();
+    let resumed = place.command(&["measure", "--resume", run.to_str().unwrap()]).output().unwrap();
+    assert_success(&resumed);
+    assert_eq!(place.records().len(), 2);
+}

@@ -1,0 +1,240 @@
+//! Which mechanisms may answer a question, and why the others may not.
+
+use crossway_mech::{Caps, Probe, Wait, registry};
+use serde::Serialize;
+
+use super::property::{Fact, Property, Subject, Wish};
+use super::question::Question;
+use crate::cases::wait_name;
+use crate::faults::FaultRecord;
+
+/// A mechanism and the way its ends wait.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// The mechanism's id.
+    pub mechanism: &'static str,
+    /// How its ends wait.
+    pub wait: Wait,
+    /// What it can do.
+    pub caps: Caps,
+    /// Its place in the registry, the last word on which of two is simpler.
+    pub order: usize,
+    /// What is known of the properties that the question names.
+    pub facts: Vec<(Property, Fact)>,
+}
+
+impl Candidate {
+    /// Its name in tables: the id, and how it waits unless it sleeps.
+    pub fn label(&self) -> String {
+        match self.wait {
+            Wait::Block => self.mechanism.to_owned(),
+            wait => format!("{} ({})", self.mechanism, wait_name(&wait)),
+        }
+    }
+
+    /// How many preferences it satisfies, less those that it offends.
+    pub fn preferences(&self, question: &Question) -> i32 {
+        self.facts
+            .iter()
+            .map(|(property, fact)| match (question.wish(*property), fact.holds) {
+                (Wish::Prefer, Some(true)) | (Wish::Avoid, Some(false)) => 1,
+                (Wish::Prefer, Some(false)) | (Wish::Avoid, Some(true)) => -1,
+                _ => 0,
+            })
+            .sum()
+    }
+}
+
+/// A mechanism that is not recommended, whatever its speed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RuledOut {
+    /// Its label.
+    pub candidate: String,
+    /// Why.
+    pub why: String,
+    /// What this rests on: a capability, a probe, a fault test, a record.
+    pub basis: String,
+}
+
+/// The candidates of a question and what was ruled out before any figure.
+#[derive(Clone, Debug, Default)]
+pub struct Field {
+    /// What may be chosen.
+    pub candidates: Vec<Candidate>,
+    /// What may not.
+    pub ruled_out: Vec<RuledOut>,
+    /// Requirements that nothing here answers.
+    pub unanswered: Vec<String>,
+    /// Two requirements that no mechanism meets together, in words; only where there is no candidate.
+    pub conflict: Option<String>,
+}
+
+/// What is known of this machine before anything is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// Whether each mechanism works here, by id.
+    pub probes: &'a [(&'static str, Probe)],
+    /// Fault records taken here.
+    pub faults: &'a [FaultRecord],
+}
+
+/// Applies the requirements to every mechanism of the registry.
+pub fn field(question: &Question, known: &Known<'_>) -> Field {
+    let mut field = Field::default();
+    let mut usable = Vec::new();
+    for (order, entry) in registry::ALL.iter().enumerate() {
+        let caps = (entry.caps)();
+        let waits = waits(question, &caps);
+        let label = entry.id.to_owned();
+        let mut out = |why: String, basis: &str| {
+            field.ruled_out.push(RuledOut {
+                candidate: label.clone(),
+                why,
+                basis: basis.to_owned(),
+            });
+        };
+        if let Some((_, Probe::Missing { why, remedy })) =
+            known.probes.iter().find(|(id, _)| *id == entry.id)
+        {
+            out(format!("{why}; {remedy}"), "probe of this machine");
+            continue;
+        }
+        if waits.is_empty() {
+            out(
+                "it can only spin, and spinning was not allowed; allow it with `--no-preference spinning`".to_owned(),
+                "capability, checked by the conformance suite",
+            );
+            continue;
+        }
+        for wait in waits {
+            let mut candidate =
+                Candidate { mechanism: entry.id, wait, caps, order, facts: Vec::new() };
+            let subject = Subject {
+                mechanism: entry.id,
+                wait,
+                caps: &candidate.caps,
+                faults: known.faults,
+                detect_within_ms: question.detect_within_ms,
+            };
+            let facts = question.wishes.keys().map(|p| (*p, p.of(&subject))).collect();
+            candidate.facts = facts;
+            usable.push(candidate);
+        }
+    }
+    let conflict = conflict(question, &usable);
+    for property in question.wishes.keys().copied() {
+        let wish = question.wish(property);
+        let wanted = match wish {
+            Wish::Require => true,
+            Wish::Prohibit => false,
+            _ => continue,
+        };
+        let fact_of =
+            |c: &Candidate| c.facts.iter().find(|(p, _)| *p == property).map(|(_, f)| f.clone());
+        let known_good = usable.iter().any(|c| fact_of(c).is_some_and(|f| f.holds == Some(wanted)));
+        let mut kept = Vec::new();
+        for candidate in usable {
+            let Some(fact) = fact_of(&candidate) else { continue };
+            let verb = if wanted { "required" } else { "prohibited" };
+            match fact.holds {
+                Some(holds) if holds == wanted => kept.push(candidate),
+                // Where some are known to have it, not knowing is not enough.
+                None if !known_good => kept.push(candidate),
+                Some(_) => field.ruled_out.push(RuledOut {
+                    candidate: candidate.label(),
+                    why: format!(
+                        "{} is {verb}, and it {}",
+                        property.name(),
+                        if wanted { "lacks it" } else { "has it" }
+                    ),
+                    basis: fact.basis,
+                }),
+                None => field.ruled_out.push(RuledOut {
+                    candidate: candidate.label(),
+                    why: format!("{} is {verb}, and nothing here shows it", property.name()),
+                    basis: fact.basis,
+                }),
+            }
+        }
+        if !known_good && !kept.is_empty() {
+            let basis = kept.iter().filter_map(fact_of).map(|f| f.basis).next().unwrap_or_default();
+            field.unanswered.push(format!(
+                "{} is {} but not known of any candidate: {basis}",
+                property.name(),
+                wish.word()
+            ));
+        }
+        usable = kept;
+    }
+    if question.goals.memory_bytes.is_some() {
+        field.unanswered.push(
+            "memory_bytes: records hold no memory per mechanism, so this goal was not judged"
+                .to_owned(),
+        );
+    }
+    field.conflict = conflict.filter(|_| usable.is_empty());
+    field.candidates = usable;
+    field
+}
+
+/// How its ends may wait. Spinning occupies a CPU per end, so it is a candidate only if the question mentions it.
+fn waits(question: &Question, caps: &Caps) -> Vec<Wait> {
+    let spinning = question.wishes.get(&Property::Spinning);
+    let mut waits = Vec::new();
+    if caps.can_block && spinning != Some(&Wish::Require) {
+        waits.push(Wait::Block);
+    }
+    if caps.can_spin && spinning.is_some_and(|wish| *wish != Wish::Prohibit) {
+        waits.push(Wait::Spin);
+    }
+    waits
+}
+
+/// The first two requirements that leave candidates each, and none together.
+fn conflict(question: &Question, usable: &[Candidate]) -> Option<String> {
+    let meets = |candidate: &Candidate, property: Property| {
+        let wanted = match question.wish(property) {
+            Wish::Require => true,
+            Wish::Prohibit => false,
+            _ => return true,
+        };
+        candidate.facts.iter().any(|(p, f)| *p == property && f.holds.is_none_or(|h| h == wanted))
+    };
+    let strict: Vec<Property> = question
+        .wishes
+        .iter()
+        .filter(|(_, wish)| matches!(wish, Wish::Require | Wish::Prohibit))
+        .map(|(property, _)| *property)
+        .collect();
+    let with = |of: &[Property]| -> Vec<&Candidate> {
+        usable.iter().filter(|c| of.iter().all(|p| meets(c, *p))).collect()
+    };
+    let say = |p: Property| format!("{} {}", question.wish(p).word(), p.name());
+    for (at, &first) in strict.iter().enumerate() {
+        if with(&[first]).is_empty() {
+            return Some(format!("no mechanism here meets \"{}\" at all; relax it", say(first)));
+        }
+        for &second in &strict[at + 1..] {
+            if !with(&[second]).is_empty() && with(&[first, second]).is_empty() {
+                let (a, b) = (with(&[first]).len(), with(&[second]).len());
+                let relax = if a >= b { second } else { first };
+                return Some(format!(
+                    "\"{}\" ({a} mechanisms) and \"{}\" ({b} mechanisms) have none in common; relax \"{}\" to prefer or avoid",
+                    say(first),
+                    say(second),
+                    say(relax)
+                ));
+            }
+        }
+    }
+    (with(&strict).is_empty() && !strict.is_empty()).then(|| {
+        let relax = strict.iter().max_by_key(|p| {
+            with(&strict.iter().copied().filter(|q| q != *p).collect::<Vec<_>>()).len()
+        });
+        format!(
+            "no mechanism here meets all {} requirements together; relaxing \"{}\" leaves the most",
+            strict.len(),
+            relax.map_or(String::new(), |p| say(*p))
+        )
+    })
+}

@@ -1,0 +1,381 @@
+//! From trials to a choice: each candidate's figures, the goals, who is equal to whom, and how sure that is.
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serde::Serialize;
+
+use super::candidate::Candidate;
+use super::question::{Objective, Question};
+use super::trials::Trial;
+use crate::inputs::{Ends, Load};
+use crate::record::Status;
+use crate::stats::{Interval, TRIALS_AT_LEAST, median, median_interval};
+
+/// Share of an offered rate below which the rate was not reached.
+pub const RATE_REACHED: f64 = 0.99;
+/// Medians closer than this are equal for a program's purposes, if the intervals do not contradict.
+pub const EQUAL_WITHIN: f64 = 0.05;
+/// Below this share of resamples that agree, no choice is made.
+pub const CONFIDENT: f64 = 0.6;
+const RESAMPLES: usize = 1_000;
+/// The latest so many trials of a case are judged: enough for the question, and the machine may have changed since older ones.
+const LATEST_TRIALS: usize = 24;
+const SEED: u64 = 0x0ad0_15ed;
+
+/// A figure of a candidate over its trials.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// Trials.
+    pub n: usize,
+    /// Median of the trials.
+    pub median: f64,
+    /// 95 % interval of the median; the range of the trials when they are fewer than five.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+impl Figure {
+    fn of(figures: &[f64]) -> Option<Figure> {
+        let Interval { low, high } = median_interval(figures, 0.95)?;
+        Some(Figure { n: figures.len(), median: median(figures)?, low, high })
+    }
+
+    /// Whether the intervals have a point in common.
+    pub fn overlaps(&self, other: &Figure) -> bool {
+        self.low <= other.high && other.low <= self.high
+    }
+}
+
+/// How a candidate stands to a goal.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GoalVerdict {
+    /// The goal in words.
+    pub goal: String,
+    /// The figure, in the goal's unit.
+    pub measured: Option<Figure>,
+    /// The largest that is allowed.
+    pub most: f64,
+    /// Whether it is kept; `None`: the interval lies on both sides of it, or there is no figure.
+    pub met: Option<bool>,
+}
+
+impl GoalVerdict {
+    fn of(goal: String, most: f64, measured: Option<Figure>) -> GoalVerdict {
+        let met = measured.and_then(|f| match f {
+            f if f.high <= most => Some(true),
+            f if f.low > most => Some(false),
+            _ => None,
+        });
+        GoalVerdict { goal, measured, most, met }
+    }
+
+    /// How many times the limit was measured; 1 where nothing was.
+    pub fn excess(&self) -> f64 {
+        self.measured.map_or(1.0, |f| f.median / self.most)
+    }
+}
+
+/// A candidate with its figures.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// Which.
+    pub candidate: Candidate,
+    /// What is minimised, one figure a trial: nanoseconds per message.
+    pub costs: Vec<f64>,
+    /// Its summary.
+    pub cost: Figure,
+    /// Latency at the question's percentile, nanoseconds.
+    pub latency: Option<Figure>,
+    /// Messages per second.
+    pub rate: Option<Figure>,
+    /// CPU time of both ends per message, nanoseconds.
+    pub cpu: Option<Figure>,
+    /// The goals.
+    pub goals: Vec<GoalVerdict>,
+    /// Least share of the offered rate that a size reached; `None` where no rate was offered.
+    pub share_of_rate: Option<f64>,
+    /// A process beside the ends works for it.
+    pub has_server: bool,
+    /// Cases whose trials stand behind the figures.
+    pub cases: Vec<String>,
+    /// Runs that they are from.
+    pub runs: Vec<String>,
+}
+
+impl Judged {
+    /// Whether nothing measured speaks against it.
+    pub fn admissible(&self) -> bool {
+        self.share_of_rate.is_none_or(|s| s >= RATE_REACHED)
+            && self.goals.iter().all(|g| g.met != Some(false))
+    }
+
+    /// Why it is not, in words.
+    pub fn failures(&self) -> Vec<String> {
+        let mut why = Vec::new();
+        if let Some(share) = self.share_of_rate.filter(|s| *s < RATE_REACHED) {
+            why.push(format!("carries {:.0} % of the stated rate", share * 100.0));
+        }
+        for goal in self.goals.iter().filter(|g| g.met == Some(false)) {
+            if let Some(f) = goal.measured {
+                why.push(format!(
+                    "{}: {:.4} ({:.4} to {:.4})",
+                    goal.goal,
+                    Short(f.median),
+                    Short(f.low),
+                    Short(f.high)
+                ));
+            }
+        }
+        why
+    }
+
+    /// How far the worst goal is missed; 1: kept.
+    pub fn violation(&self) -> f64 {
+        let rate = self.share_of_rate.map_or(1.0, |s| (RATE_REACHED / s.max(1e-9)).max(1.0));
+        self.goals.iter().map(GoalVerdict::excess).fold(rate, f64::max)
+    }
+
+    /// What makes one mechanism simpler than another, the simpler first: no right and no module is needed, no process beside the
+    /// ends, no spinning, a descriptor to poll, no memory that both ends write, and at last the registry's order.
+    pub fn simplicity(&self) -> (bool, bool, bool, bool, bool, usize) {
+        let caps = &self.candidate.caps;
+        (
+            caps.privilege != crossway_mech::Privilege::None,
+            self.has_server,
+            self.candidate.wait != crossway_mech::Wait::Block,
+            !caps.waitable_fd,
+            caps.in_place,
+            self.candidate.order,
+        )
+    }
+}
+
+/// Three significant digits.
+struct Short(f64);
+
+impl std::fmt::Display for Short {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let digits = (2 - self.0.abs().max(1e-9).log10().floor() as i32).clamp(0, 6) as usize;
+        write!(f, "{:.digits$}", self.0)
+    }
+}
+
+/// What is held while a candidate's trials are looked up: the question's own setting, or a variation of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// Factor on every message size.
+    pub size_factor: f64,
+    /// Factor on the rate.
+    pub rate_factor: f64,
+    /// Background work.
+    pub load: Load,
+}
+
+impl Setting {
+    /// The question's own.
+    pub fn of(question: &Question) -> Setting {
+        Setting { size_factor: 1.0, rate_factor: 1.0, load: question.load }
+    }
+
+    /// The question under this setting.
+    pub fn apply(&self, question: &Question) -> Question {
+        let mut varied = question.clone();
+        for share in &mut varied.sizes {
+            share.bytes = ((share.bytes as f64 * self.size_factor).round() as u64).max(1);
+        }
+        varied.rate_per_s = varied.rate_per_s.map(|r| r * self.rate_factor);
+        varied.load = self.load;
+        varied
+    }
+}
+
+/// Whether a trial asks what the question asks, for messages of one size.
+fn answers(trial: &Trial, question: &Question, bytes: u64, candidate: &Candidate) -> bool {
+    let i = &trial.inputs;
+    let between = question.site == super::question::Site::OtherHost;
+    trial.mechanism == candidate.mechanism
+        && i.wait == candidate.wait
+        && i.workload == question.workload(bytes)
+        && i.size_bytes == bytes
+        && i.reply_bytes == question.reply_bytes.filter(|r| *r != bytes)
+        && i.access == crossway_mech::Access::Copy
+        && i.placement == question.placement
+        && i.load == question.load
+        && i.socket_buffer_bytes.is_none()
+        && i.capacity_bytes.is_none()
+        && i.testbed.is_some() == between
+        && (!between || i.ends == Ends::Between)
+}
+
+/// A candidate's figures for a question, from the trials that answer it; `None` while a size has none.
+pub fn judge<'a>(
+    question: &Question,
+    candidate: &Candidate,
+    trials: impl Iterator<Item = &'a Trial> + Clone,
+) -> Option<Judged> {
+    let by_size: Vec<(f64, Vec<&Trial>)> = question
+        .sizes
+        .iter()
+        .map(|share| {
+            let mine = trials.clone().filter(|t| answers(t, question, share.bytes, candidate));
+            // A rate that was not reached degrades a trial; its figures then say by how much.
+            let usable = |t: &&Trial| {
+                t.status == Status::Ok || t.share_of_rate().is_some_and(|s| s < RATE_REACHED)
+            };
+            let mut mine: Vec<&Trial> = mine.filter(usable).collect();
+            mine.drain(..mine.len().saturating_sub(LATEST_TRIALS));
+            (share.share, mine)
+        })
+        .collect();
+    if by_size.iter().any(|(_, t)| t.is_empty()) {
+        return None;
+    }
+    let n = by_size.iter().map(|(_, t)| t.len()).min()?;
+    // The k-th trials of all sizes together are one sample of the mix.
+    let mixed = |of: &dyn Fn(&Trial) -> Option<f64>| -> Vec<f64> {
+        (0..n)
+            .filter_map(|k| by_size.iter().map(|(share, t)| Some(share * of(t[k])?)).sum())
+            .collect()
+    };
+    let worst = |of: &dyn Fn(&Trial) -> Option<f64>| -> Vec<f64> {
+        (0..n)
+            .filter_map(|k| {
+                by_size
+                    .iter()
+                    .map(|(_, t)| of(t[k]))
+                    .try_fold(0.0, |most: f64, ns| Some(most.max(ns?)))
+            })
+            .collect()
+    };
+    let percentile = question.percentile();
+    let latency = |t: &Trial| t.latency_ns(percentile);
+    let costs = match question.objective {
+        Objective::Latency => mixed(&latency),
+        Objective::Throughput => mixed(&Trial::ns_per_message),
+        Objective::Cpu => mixed(&Trial::cpu_ns_per_message),
+    };
+    let cpus = mixed(&Trial::cpu_ns_per_message);
+    let times = mixed(&Trial::ns_per_message);
+    let mut goals: Vec<GoalVerdict> = question
+        .goals
+        .latency_us
+        .iter()
+        .map(|&(percentile, most)| {
+            // Of a mix the slowest size decides, since a percentile of the whole cannot be put together from those of its parts.
+            let us: Vec<f64> =
+                worst(&|t: &Trial| t.latency_ns(percentile)).iter().map(|ns| ns / 1e3).collect();
+            GoalVerdict::of(
+                format!("{} at most {most} us", percentile.name()),
+                most,
+                Figure::of(&us),
+            )
+        })
+        .collect();
+    if let Some(most) = question.goals.cpu_percent {
+        let per_message_ns =
+            |k: usize| question.rate_per_s.map_or(times.get(k).copied(), |r| Some(1e9 / r));
+        let percent: Vec<f64> = cpus
+            .iter()
+            .enumerate()
+            .filter_map(|(k, cpu)| Some(cpu / per_message_ns(k)? * 100.0))
+            .collect();
+        goals.push(GoalVerdict::of(format!("CPU at most {most} %"), most, Figure::of(&percent)));
+    }
+    let all = || by_size.iter().flat_map(|(_, t)| t.iter());
+    let mut cases: Vec<String> = all().map(|t| t.case.clone()).collect();
+    let mut runs: Vec<String> = all().map(|t| t.run.clone()).collect();
+    for names in [&mut cases, &mut runs] {
+        names.sort();
+        names.dedup();
+    }
+    let shares = by_size.iter().filter_map(|(_, t)| {
+        median(&t.iter().filter_map(|t| t.share_of_rate()).collect::<Vec<_>>())
+    });
+    let rates: Vec<f64> = times.iter().map(|ns| 1e9 / ns).collect();
+    // Fans are measured at full speed: the rate that they reach there must cover the stated one.
+    let fan_share = match (question.rate_per_s, question.workload(1)) {
+        (
+            Some(rate),
+            crate::inputs::Workload::FanIn { .. }
+            | crate::inputs::Workload::FanOut { .. }
+            | crate::inputs::Workload::PingPong,
+        ) => median(&rates).map(|reached| (reached / rate).min(1.0)),
+        _ => None,
+    };
+    Some(Judged {
+        candidate: candidate.clone(),
+        cost: Figure::of(&costs)?,
+        costs,
+        latency: Figure::of(&worst(&latency)),
+        rate: Figure::of(&rates),
+        cpu: Figure::of(&cpus),
+        goals,
+        share_of_rate: shares.reduce(f64::min).or(fan_share),
+        has_server: all().any(|t| t.has_server()),
+        cases,
+        runs,
+    })
+}
+
+/// The choice among judged candidates.
+#[derive(Clone, Debug)]
+pub struct Choice<'a> {
+    /// The one that is recommended.
+    pub chosen: &'a Judged,
+    /// Those that are equal to it for this question, the chosen one not among them.
+    pub equal: Vec<&'a Judged>,
+    /// The best of the others.
+    pub runner_up: Option<&'a Judged>,
+    /// All that were compared with it.
+    pub others: Vec<&'a Judged>,
+}
+
+impl Choice<'_> {
+    /// Share of resamples of all trials in which the choice costs at most [`EQUAL_WITHIN`] more than the best.
+    pub fn confidence(&self) -> f64 {
+        confidence(self.chosen, &self.others)
+    }
+}
+
+/// Chooses: the least cost among the admissible, and of those equal to it the one that satisfies more preferences, then the simpler.
+pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a>> {
+    let mut admissible: Vec<&Judged> = judged.iter().filter(|j| j.admissible()).collect();
+    // Candidates that a first look left behind have too few trials to be compared with those that were measured at length.
+    if admissible.iter().any(|j| j.cost.n >= TRIALS_AT_LEAST) {
+        admissible.retain(|j| j.cost.n >= TRIALS_AT_LEAST);
+    }
+    admissible.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
+    let best = *admissible.first()?;
+    let equals_best = |j: &&&Judged| {
+        j.cost.median <= best.cost.median * (1.0 + EQUAL_WITHIN) && j.cost.overlaps(&best.cost)
+    };
+    let mut equal: Vec<&Judged> = admissible.iter().filter(equals_best).copied().collect();
+    equal.sort_by_key(|j| (-j.candidate.preferences(question), j.simplicity()));
+    let chosen = equal.remove(0);
+    admissible.retain(|j| !std::ptr::eq(*j, chosen));
+    let runner_up =
+        admissible.iter().find(|j| j.candidate.mechanism != chosen.candidate.mechanism).copied();
+    Some(Choice { chosen, equal, runner_up, others: admissible })
+}
+
+/// In how many resamples of all trials the choice is within [`EQUAL_WITHIN`] of the best.
+fn confidence(chosen: &Judged, others: &[&Judged]) -> f64 {
+    // Resampling a handful of equal figures would never doubt itself.
+    if chosen.costs.len() < TRIALS_AT_LEAST {
+        return 0.0;
+    }
+    let mut random = Pcg64Mcg::seed_from_u64(SEED);
+    let mut draw = |costs: &[f64]| {
+        let sample: Vec<f64> =
+            costs.iter().map(|_| costs[random.random_range(0..costs.len())]).collect();
+        median(&sample).unwrap_or(f64::INFINITY)
+    };
+    let good = (0..RESAMPLES)
+        .filter(|_| {
+            let own = draw(&chosen.costs);
+            others.iter().all(|o| own <= draw(&o.costs) * (1.0 + EQUAL_WITHIN))
+        })
+        .count();
+    good as f64 / RESAMPLES as f64
+}

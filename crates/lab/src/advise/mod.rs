@@ -1,0 +1,155 @@
+//! Which mechanism suits a stated case, why, and what would change that.
+//!
+//! A [`Question`] states requirements. [`candidate::field`] rules out what capabilities, probes and fault records speak
+//! against; [`survey::survey`] measures the rest as the question asks, as far as former records do not answer it; [`judge`]
+//! turns trials into figures, judges goals and chooses; [`advise`] puts all of it into an [`Advice`]. docs/ADVISE.md is the
+//! documentation.
+
+pub mod answer;
+pub mod candidate;
+pub mod judge;
+pub mod property;
+pub mod question;
+pub mod ready;
+pub mod starter;
+pub mod survey;
+pub mod trials;
+
+#[cfg(test)]
+mod replay_tests;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use answer::{Advice, Compared, Flip};
+pub use candidate::{Known, RuledOut};
+pub use question::Question;
+pub use survey::{Bench, Stage};
+pub use trials::{Library, Trial};
+
+use crate::launcher::Launcher;
+use crate::plan::{HostsError, Plan, PlanError};
+use crate::records_io::{ReadError, read_records};
+use crate::run::{self, Options, RunError, RunEvent};
+
+/// Why there is no advice.
+#[derive(Debug, thiserror::Error)]
+pub enum AdviseError {
+    /// The question cannot be understood.
+    #[error("{0}")]
+    Question(#[from] PlanError),
+    /// The hosts cannot be used.
+    #[error("{0}")]
+    Hosts(HostsError),
+    /// Measuring failed.
+    #[error("{0}")]
+    Run(#[from] RunError),
+    /// What was measured cannot be read.
+    #[error("{0}")]
+    Records(#[from] ReadError),
+    /// Measuring was interrupted.
+    #[error("interrupted; the records so far are in {}; ask again with the same question and they are used", dir.display())]
+    Interrupted {
+        /// The run that was under way.
+        dir: PathBuf,
+    },
+}
+
+/// What advice may use.
+#[derive(Debug)]
+pub struct Sources<'a> {
+    /// Probes and fault records.
+    pub known: Known<'a>,
+    /// Former trials.
+    pub library: &'a Library,
+    /// The folder of runs that the commands of an answer name.
+    pub folder: &'a std::path::Path,
+    /// Time for measuring; `None`: records only.
+    pub budget: Option<Duration>,
+}
+
+/// Answers a question.
+///
+/// # Errors
+/// Measuring failed or was interrupted. That nothing suits is an answer, not an error.
+pub fn advise(
+    question: &Question,
+    sources: &Sources<'_>,
+    bench: &mut dyn Bench,
+    tell: &mut dyn FnMut(&Stage),
+) -> Result<Advice, AdviseError> {
+    let mut field = candidate::field(question, &sources.known);
+    let mut survey = survey::Survey::default();
+    exclude_impossible(question, &mut field)?;
+    if let Some(budget) = sources.budget.filter(|_| !field.candidates.is_empty()) {
+        survey =
+            survey::survey(question, &field.candidates, &sources.library.own, budget, bench, tell)?;
+    }
+    Ok(answer::put_together(question, field, sources, &survey))
+}
+
+/// Rules out what cannot carry the question's messages here, as the plan's own checks find it.
+fn exclude_impossible(
+    question: &Question,
+    field: &mut candidate::Field,
+) -> Result<(), AdviseError> {
+    if field.candidates.is_empty() {
+        return Ok(());
+    }
+    let plan = survey::plan(question, &field.candidates, 1, 1)?;
+    let topology = crossway_sys::topology::Topology::read().map_err(RunError::Os)?;
+    let cases = crate::case::expand(&plan, &topology, &[]);
+    let (mut kept, ruled_out) = (Vec::new(), &mut field.ruled_out);
+    for candidate in field.candidates.drain(..) {
+        let excluded = cases
+            .iter()
+            .filter(|c| c.mechanism == candidate.mechanism && c.inputs.wait == candidate.wait)
+            .find_map(|c| c.excluded.as_ref().map(|e| (c, e)));
+        match excluded {
+            None => kept.push(candidate),
+            Some((case, why)) => ruled_out.push(RuledOut {
+                candidate: candidate.label(),
+                why: format!("{}; possible with {}", why.why, why.remedy),
+                basis: format!("case {}", case.id),
+            }),
+        }
+    }
+    field.candidates = kept;
+    Ok(())
+}
+
+/// Measures with this program's own roles, into a folder of runs.
+pub struct Machine<'a> {
+    /// How roles are started.
+    pub launcher: &'a Launcher,
+    /// Where runs are kept, and how.
+    pub options: Box<dyn Fn() -> Options + 'a>,
+    /// Folders of the runs that were made.
+    pub runs: Vec<PathBuf>,
+    /// Hears what happens in a run.
+    pub tell: Box<dyn FnMut(&RunEvent<'_>) + 'a>,
+}
+
+impl Bench for Machine<'_> {
+    fn run(&mut self, plan: &Plan) -> Result<Vec<Trial>, AdviseError> {
+        let summary =
+            run::measure(plan, &(self.options)(), self.launcher, |event| (self.tell)(&event))?;
+        if summary.interrupted {
+            return Err(AdviseError::Interrupted { dir: summary.dir });
+        }
+        let records = read_records(&summary.dir)?.records;
+        self.runs.push(summary.dir);
+        Ok(records.iter().map(Trial::of).collect())
+    }
+}
+
+/// Where no measuring is wanted.
+pub struct NoBench;
+
+impl Bench for NoBench {
+    fn run(&mut self, _: &Plan) -> Result<Vec<Trial>, AdviseError> {
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,259 @@
+//! Properties that a program may ask of its mechanism, and what is known of them.
+//!
+//! The five words are those of RFC 9622 (section 6.2), the abstract interface to transport services. What is known comes
+//! from the capabilities that the conformance suite checks and from fault records that were taken on this machine; what
+//! neither answers is unknown, and reported as such.
+
+use crossway_mech::{Boundaries, Caps, Order, Privilege, Reliability, Wait};
+use serde::Serialize;
+
+use crate::faults::{Fault, FaultRecord, Outcome, Remover};
+use crate::record::Status;
+
+/// How strongly a property is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wish {
+    /// Mechanisms without it are ruled out.
+    Require,
+    /// Decides between mechanisms that are otherwise equal.
+    Prefer,
+    /// It does not matter.
+    NoPreference,
+    /// Its absence decides between mechanisms that are otherwise equal.
+    Avoid,
+    /// Mechanisms with it are ruled out.
+    Prohibit,
+}
+
+impl Wish {
+    /// All, from wanted to unwanted.
+    pub const ALL: [Wish; 5] =
+        [Wish::Require, Wish::Prefer, Wish::NoPreference, Wish::Avoid, Wish::Prohibit];
+
+    /// The word for it in questions.
+    pub fn word(self) -> &'static str {
+        match self {
+            Wish::Require => "require",
+            Wish::Prefer => "prefer",
+            Wish::NoPreference => "no-preference",
+            Wish::Avoid => "avoid",
+            Wish::Prohibit => "prohibit",
+        }
+    }
+}
+
+/// A property of a mechanism, or of the way its ends wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Property {
+    /// Messages arrive in the order in which they were sent.
+    Order,
+    /// An accepted message arrives, or an end gets an error.
+    Delivery,
+    /// One send is one receive.
+    Boundaries,
+    /// A sender waits while its receiver is behind; nothing is dropped.
+    BackPressure,
+    /// A send can wait with a deadline.
+    SendDeadline,
+    /// A crash of the peer at any moment leaves the other end able to go on: it does not hang, die or read garbage.
+    CrashSurvival,
+    /// An end learns that its peer crashed, within a time if the question states one.
+    CrashDetection,
+    /// A peer that writes garbage over all that the channel shares can neither hang, kill nor deceive the other end.
+    Isolation,
+    /// A crash leaves nothing behind that somebody must remove by hand.
+    CleanUp,
+    /// Waiting ends occupy a CPU.
+    Spinning,
+    /// It takes root's rights, or the right to trace the peer.
+    Root,
+    /// It takes a kernel module that may have to be loaded.
+    KernelModule,
+    /// There is a descriptor for poll and epoll.
+    Pollable,
+    /// The payload can be written and read where the mechanism holds it.
+    ZeroCopy,
+    /// It works between hosts as well.
+    CrossesHosts,
+    /// It works in a container without privileges.
+    UnprivilegedContainer,
+    /// It works when each end has a /dev/shm of its own.
+    PrivateDevShm,
+}
+
+/// What is known of a property.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fact {
+    /// Whether it holds; `None`: nobody measured it here.
+    pub holds: Option<bool>,
+    /// What this rests on, or what would tell.
+    pub basis: String,
+}
+
+impl Property {
+    /// All, in the order in which they are shown.
+    pub const ALL: [Property; 17] = [
+        Property::Order,
+        Property::Delivery,
+        Property::Boundaries,
+        Property::BackPressure,
+        Property::SendDeadline,
+        Property::CrashSurvival,
+        Property::CrashDetection,
+        Property::Isolation,
+        Property::CleanUp,
+        Property::Spinning,
+        Property::Root,
+        Property::KernelModule,
+        Property::Pollable,
+        Property::ZeroCopy,
+        Property::CrossesHosts,
+        Property::UnprivilegedContainer,
+        Property::PrivateDevShm,
+    ];
+
+    /// The word for it in questions.
+    pub fn name(self) -> &'static str {
+        match self {
+            Property::Order => "order",
+            Property::Delivery => "delivery",
+            Property::Boundaries => "boundaries",
+            Property::BackPressure => "back-pressure",
+            Property::SendDeadline => "send-deadline",
+            Property::CrashSurvival => "crash-survival",
+            Property::CrashDetection => "crash-detection",
+            Property::Isolation => "isolation",
+            Property::CleanUp => "clean-up",
+            Property::Spinning => "spinning",
+            Property::Root => "root",
+            Property::KernelModule => "kernel-module",
+            Property::Pollable => "pollable",
+            Property::ZeroCopy => "zero-copy",
+            Property::CrossesHosts => "crosses-hosts",
+            Property::UnprivilegedContainer => "unprivileged-container",
+            Property::PrivateDevShm => "private-dev-shm",
+        }
+    }
+
+    /// The property by its word.
+    pub fn named(name: &str) -> Option<Property> {
+        Self::ALL.into_iter().find(|p| p.name() == name)
+    }
+
+    /// What is known of it for a mechanism whose ends wait so.
+    pub fn of(self, subject: &Subject<'_>) -> Fact {
+        let caps = subject.caps;
+        let claimed = |holds| Fact {
+            holds: Some(holds),
+            basis: "capability, checked by the conformance suite".to_owned(),
+        };
+        match self {
+            Property::Order => claimed(caps.order == Order::Fifo),
+            Property::Delivery => claimed(caps.reliability == Reliability::Reliable),
+            Property::Boundaries => claimed(caps.boundaries == Boundaries::Message),
+            Property::SendDeadline => claimed(caps.send_deadline),
+            Property::Pollable => claimed(caps.waitable_fd),
+            Property::ZeroCopy => claimed(caps.in_place),
+            Property::CrossesHosts => claimed(caps.crosses_hosts),
+            Property::Root => claimed(caps.privilege == Privilege::Ptrace),
+            Property::KernelModule => claimed(caps.privilege == Privilege::Module),
+            Property::Spinning => Fact {
+                holds: Some(!matches!(subject.wait, Wait::Block)),
+                basis: "the way its ends wait".to_owned(),
+            },
+            Property::BackPressure if caps.reliability == Reliability::Lossy => claimed(false),
+            Property::BackPressure => subject.tested(&[Fault::FullQueue], |r| {
+                matches!(r.outcome, Some(Outcome::Resumed | Outcome::Unaffected))
+                    && r.sent_lost.unwrap_or(0) == 0
+            }),
+            Property::CrashSurvival => subject.tested(&[Fault::Kill], |r| {
+                !matches!(r.outcome, Some(Outcome::Hung | Outcome::Died | Outcome::Deceived))
+            }),
+            Property::CrashDetection if !caps.detects_peer_death => claimed(false),
+            Property::CrashDetection => {
+                let most_ns = subject.detect_within_ms.map(|ms| ms * 1e6);
+                subject.tested(&[Fault::Kill], |r| {
+                    let told = matches!(r.outcome, Some(Outcome::Told));
+                    let in_time = most_ns
+                        .is_none_or(|most| r.detected_after_ns.is_some_and(|ns| ns as f64 <= most));
+                    told && in_time
+                })
+            }
+            Property::Isolation => subject.tested(&[Fault::Garbage, Fault::WrongLength], |r| {
+                !matches!(r.outcome, Some(Outcome::Hung | Outcome::Died | Outcome::Deceived))
+            }),
+            Property::CleanUp => subject.tested(&[Fault::Kill], |r| {
+                let by_hand = |l: &crate::faults::Leftover| l.remover == Remover::ByHand;
+                !r.left_behind.as_ref().is_some_and(|left| left.iter().any(by_hand))
+            }),
+            Property::UnprivilegedContainer | Property::PrivateDevShm => Fact {
+                holds: None,
+                basis: "no record of this machine tells; try it in the container itself".to_owned(),
+            },
+        }
+    }
+}
+
+/// The mechanism that is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Its id.
+    pub mechanism: &'a str,
+    /// How its ends wait.
+    pub wait: Wait,
+    /// What it claims.
+    pub caps: &'a Caps,
+    /// The fault records of this machine.
+    pub faults: &'a [FaultRecord],
+    /// A crash must be detected within this time.
+    pub detect_within_ms: Option<f64>,
+}
+
+impl Subject<'_> {
+    /// What fault records say: it holds if every measured attempt of these faults was `good`.
+    fn tested(&self, faults: &[Fault], good: impl Fn(&FaultRecord) -> bool) -> Fact {
+        let mine = || {
+            self.faults.iter().filter(|r| {
+                r.mechanism == self.mechanism && r.status == Status::Ok && faults.contains(&r.fault)
+            })
+        };
+        let count = mine().count();
+        if count == 0 {
+            return Fact {
+                holds: None,
+                basis: format!(
+                    "no fault record of {} on this machine; `crossway faults {}` takes them",
+                    self.mechanism, self.mechanism
+                ),
+            };
+        }
+        match mine().find(|r| !good(r)) {
+            None => {
+                Fact { holds: Some(true), basis: format!("{count} fault tests on this machine") }
+            }
+            Some(bad) => {
+                let after = bad
+                    .detected_after_ns
+                    .map_or(String::new(), |ns| format!(" after {:.3} ms", ns as f64 / 1e6));
+                Fact {
+                    holds: Some(false),
+                    basis: format!(
+                        "fault test {}, {} while {}: the other end was {}{after} (run {})",
+                        word(bad.fault),
+                        self.mechanism,
+                        word(bad.state),
+                        bad.outcome.map_or_else(|| "not judged".to_owned(), word),
+                        bad.run
+                    ),
+                }
+            }
+        }
+    }
+}
+
+/// The word under which records name a value.
+fn word(value: impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+}

@@ -1,0 +1,100 @@
+//! Held-out truth: seeded scenarios in which every candidate's true cost is known, because the bench is simulated. The advice
+//! sees noisy trials within a budget; what it costs beyond the best admissible candidate is its regret.
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use super::candidate::Known;
+use super::question::Question;
+use super::*;
+use crate::case;
+use crate::samples;
+
+const SCENARIOS: u64 = 60;
+/// Regret that counts as none.
+const REGRET: f64 = 0.05;
+
+/// A machine whose mechanisms have a start-up cost, a cost per byte and noise of their own, drawn from a seed.
+struct Simulated {
+    seed: u64,
+    noise: f64,
+    random: Pcg64Mcg,
+}
+
+impl Simulated {
+    fn new(seed: u64) -> Simulated {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        Simulated { seed, noise: random.random_range(0.01..0.25), random }
+    }
+
+    /// The median round trip of a mechanism, nanoseconds.
+    fn truth_ns(&self, mechanism: &str, bytes: u64) -> f64 {
+        let name =
+            mechanism.bytes().fold(self.seed, |h, b| h.wrapping_mul(1_000_003) ^ u64::from(b));
+        let mut own = Pcg64Mcg::seed_from_u64(name);
+        let startup = own.random_range(3_000.0..60_000.0);
+        let per_byte = own.random_range(0.05..2.0);
+        startup + per_byte * bytes as f64
+    }
+}
+
+impl Bench for Simulated {
+    fn run(&mut self, plan: &Plan) -> Result<Vec<Trial>, AdviseError> {
+        let topology = crossway_sys::topology::Topology::default();
+        let mut trials = Vec::new();
+        for case in case::expand(plan, &topology, &[]) {
+            for trial in 0..case.inputs.trials {
+                let truth = self.truth_ns(case.mechanism, case.inputs.size_bytes);
+                // Right-skewed, as latencies are: now and then a trial meets other work.
+                let disturbed = if self.random.random_range(0.0..1.0) < 0.1 { 1.5 } else { 1.0 };
+                let spread = 1.0 + self.noise * (self.random.random_range(0.0..1.0) - 0.5);
+                let p50 = (truth * spread * disturbed) as u64;
+                let mut record =
+                    samples::ping_pong(case.mechanism, case.inputs.size_bytes, trial, p50, truth);
+                record.inputs = case.inputs.clone();
+                trials.push(Trial::of(&record));
+            }
+        }
+        Ok(trials)
+    }
+}
+
+#[test]
+fn advice_costs_little_more_than_the_best_and_seldom_abstains() {
+    let (mut abstained, mut regretted, mut worst) = (0, 0, Vec::new());
+    for seed in 0..SCENARIOS {
+        let size = 1u64 << (seed % 17);
+        let text = format!(
+            "size_bytes = {size}\n[properties]\norder = \"require\"\ndelivery = \"require\""
+        );
+        let question = Question::parse("scenario", "scenario", &text).expect("a question");
+        let mut bench = Simulated::new(seed);
+        let library = Library::default();
+        let sources = Sources {
+            known: Known { probes: &[], faults: &[] },
+            library: &library,
+            folder: std::path::Path::new("out"),
+            budget: Some(Duration::from_secs(30)),
+        };
+        let advice = advise(&question, &sources, &mut bench, &mut |_| {}).expect("an answer");
+        let best = advice
+            .compared
+            .iter()
+            .map(|c| bench.truth_ns(&c.mechanism, size))
+            .fold(f64::INFINITY, f64::min);
+        let Some(mechanism) = &advice.mechanism else {
+            abstained += 1;
+            continue;
+        };
+        let regret = bench.truth_ns(mechanism, size) / best - 1.0;
+        if regret > REGRET {
+            regretted += 1;
+            worst.push((regret, seed, mechanism.clone()));
+        }
+    }
+    worst.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let answered = SCENARIOS as usize - abstained;
+    eprintln!("{abstained} abstained, {regretted} of {answered} above 5 %, the worst: {worst:?}");
+    assert!(abstained * 5 <= SCENARIOS as usize, "{abstained} abstained");
+    assert!(regretted * 20 <= answered, "{regretted} of {answered}: {worst:?}");
+}

@@ -1,0 +1,343 @@
+//! Measuring what a question asks, within a time budget.
+//!
+//! Successive halving: all candidates are measured briefly, the better half longer, until few remain; each stage is a plan
+//! of its own whose trials are interleaved in a seeded random order, and whose records are kept like those of any run. The last
+//! part of the budget goes to variations of the question (other sizes, rates, load), which show where the answer changes.
+
+use std::time::{Duration, Instant};
+
+use toml::{Table, Value};
+
+use super::AdviseError;
+use super::candidate::Candidate;
+use super::judge::{Judged, Setting, judge};
+use super::question::{Question, Site};
+use super::trials::Trial;
+use crate::inputs::{Load, Workload};
+use crate::plan::{Plan, number, table, workload_value};
+
+/// What a trial takes besides its warm-up and its measured part, until this run has shown it: starting, verifying, closing.
+const OVERHEAD: Duration = Duration::from_millis(80);
+const WARMUP_MS: u64 = 15;
+/// Trials of a candidate in the first stage.
+const FIRST_TRIALS: u32 = 3;
+/// Trials of each of the last candidates, at least; more if the time allows.
+const LAST_TRIALS: u32 = 7;
+const MOST_TRIALS: u32 = 15;
+/// Candidates that reach the last stage.
+const LAST_CANDIDATES: usize = 4;
+/// Candidates that are compared in variations.
+const VARIED_CANDIDATES: usize = 3;
+const VARIED_TRIALS: u32 = 5;
+/// Share of the budget for the first stage, and what the choice may take in all; the rest is for variations.
+const FIRST_SHARE: f64 = 0.4;
+const CHOICE_SHARE: f64 = 0.75;
+/// Bursts that a paced trial should see, so that its percentiles mean something.
+const BURSTS: u64 = 40;
+const LONGEST_TRIAL_MS: u64 = 4_000;
+
+/// Runs a plan and gives back its trials.
+pub trait Bench {
+    /// Measures every case of the plan, in full.
+    ///
+    /// # Errors
+    /// The run could not be made or was interrupted.
+    fn run(&mut self, plan: &Plan) -> Result<Vec<Trial>, AdviseError>;
+}
+
+/// What is being measured, for whoever shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stage {
+    /// What it is for.
+    pub purpose: String,
+    /// Candidates.
+    pub candidates: usize,
+    /// Trials in all.
+    pub trials: usize,
+    /// How long it takes, about.
+    pub about: Duration,
+}
+
+/// The trials that a survey brought, and the settings that it varied.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// All trials.
+    pub trials: Vec<Trial>,
+    /// Settings besides the question's own.
+    pub variations: Vec<Setting>,
+    /// Time that measuring took.
+    pub took: Duration,
+}
+
+struct Surveyor<'a> {
+    question: &'a Question,
+    bench: &'a mut dyn Bench,
+    tell: &'a mut dyn FnMut(&Stage),
+    begun: Instant,
+    budget: Duration,
+    /// Mean time of a trial beyond its warm-up and measured part, as seen so far.
+    overhead: Duration,
+    seed: u64,
+    survey: Survey,
+}
+
+/// Measures the candidates for the question and its variations within the budget; `known` are trials of former runs, which
+/// spare the candidates that they cover the first stage.
+///
+/// # Errors
+/// A run could not be made or was interrupted.
+pub fn survey(
+    question: &Question,
+    candidates: &[Candidate],
+    known: &[Trial],
+    budget: Duration,
+    bench: &mut dyn Bench,
+    tell: &mut dyn FnMut(&Stage),
+) -> Result<Survey, AdviseError> {
+    let mut surveyor = Surveyor {
+        question,
+        bench,
+        tell,
+        begun: Instant::now(),
+        budget,
+        overhead: OVERHEAD,
+        seed: 1,
+        survey: Survey::default(),
+    };
+    let finalists = surveyor.halve(candidates, known)?;
+    surveyor.vary(&finalists)?;
+    surveyor.survey.took = surveyor.begun.elapsed();
+    Ok(surveyor.survey)
+}
+
+impl Surveyor<'_> {
+    /// Narrows the field until the last candidates have been measured at length.
+    fn halve(
+        &mut self,
+        candidates: &[Candidate],
+        known: &[Trial],
+    ) -> Result<Vec<Candidate>, AdviseError> {
+        let own = Setting::of(self.question);
+        let covered = |c: &Candidate| {
+            judge(self.question, c, known.iter())
+                .is_some_and(|j| j.costs.len() >= FIRST_TRIALS as usize)
+        };
+        let unknown: Vec<Candidate> = candidates.iter().filter(|c| !covered(c)).cloned().collect();
+        let mut left = candidates.to_vec();
+        if !unknown.is_empty() {
+            let trials = self
+                .affordable(unknown.len(), self.budget.mul_f64(FIRST_SHARE))
+                .clamp(1, FIRST_TRIALS);
+            self.stage("first look at every candidate", &unknown, &own, trials)?;
+        }
+        loop {
+            left = self.better_half(left, known);
+            let last = left.len() <= LAST_CANDIDATES;
+            let time = self.budget.mul_f64(CHOICE_SHARE).saturating_sub(self.begun.elapsed());
+            let share = if last { time } else { time / 2 };
+            let trials = self.affordable(left.len(), share).min(MOST_TRIALS);
+            if last {
+                self.stage("the last candidates", &left, &own, trials.max(LAST_TRIALS))?;
+                return Ok(self.better_half(left, known));
+            }
+            if trials == 0 {
+                left.truncate(LAST_CANDIDATES);
+                continue;
+            }
+            self.stage("the better half", &left, &own, trials.min(LAST_TRIALS))?;
+        }
+    }
+
+    /// The half with the least cost, those first that keep every goal; all, if there are few.
+    fn better_half(&self, candidates: Vec<Candidate>, known: &[Trial]) -> Vec<Candidate> {
+        let trials = || self.survey.trials.iter().chain(known);
+        let mut judged: Vec<Judged> =
+            candidates.iter().filter_map(|c| judge(self.question, c, trials())).collect();
+        judged.sort_by(|a, b| {
+            let key = |j: &Judged| {
+                (!j.admissible(), if j.admissible() { j.cost.median } else { j.violation() })
+            };
+            let ((x, p), (y, q)) = (key(a), key(b));
+            x.cmp(&y).then(p.total_cmp(&q))
+        });
+        let keep =
+            if judged.len() <= LAST_CANDIDATES { judged.len() } else { judged.len().div_ceil(2) };
+        judged.truncate(keep);
+        judged.into_iter().map(|j| j.candidate).collect()
+    }
+
+    /// Sizes, rates and load around the question's own, as far as the time reaches, nearest first.
+    fn vary(&mut self, finalists: &[Candidate]) -> Result<(), AdviseError> {
+        let finalists = &finalists[..finalists.len().min(VARIED_CANDIDATES)];
+        if finalists.len() < 2 {
+            return Ok(());
+        }
+        for variation in variations(self.question) {
+            let left = self.budget.saturating_sub(self.begun.elapsed());
+            if self.affordable(finalists.len(), left) < VARIED_TRIALS {
+                break;
+            }
+            let purpose =
+                format!("where the answer changes: {}", describe(&variation, self.question));
+            self.stage(&purpose, finalists, &variation, VARIED_TRIALS)?;
+            self.survey.variations.push(variation);
+        }
+        Ok(())
+    }
+
+    fn stage(
+        &mut self,
+        purpose: &str,
+        candidates: &[Candidate],
+        setting: &Setting,
+        trials: u32,
+    ) -> Result<(), AdviseError> {
+        let question = setting.apply(self.question);
+        self.seed += 1;
+        let plan = plan(&question, candidates, trials, self.seed)?;
+        let count = candidates.len() * question.sizes.len() * trials as usize;
+        let about = self.trial_time() * count as u32;
+        let purpose = purpose.to_owned();
+        (self.tell)(&Stage { purpose, candidates: candidates.len(), trials: count, about });
+        let begun = Instant::now();
+        let brought = self.bench.run(&plan)?;
+        if !brought.is_empty() {
+            let each = begun.elapsed() / brought.len() as u32;
+            self.overhead =
+                each.saturating_sub(Duration::from_millis(WARMUP_MS + measure_ms(&question)));
+        }
+        self.survey.trials.extend(brought);
+        Ok(())
+    }
+
+    fn trial_time(&self) -> Duration {
+        self.overhead + Duration::from_millis(WARMUP_MS + measure_ms(self.question))
+    }
+
+    /// Trials of each of so many candidates that fit into a time.
+    fn affordable(&self, candidates: usize, time: Duration) -> u32 {
+        let round = self.trial_time() * (candidates * self.question.sizes.len()).max(1) as u32;
+        (time.as_secs_f64() / round.as_secs_f64()) as u32
+    }
+}
+
+/// How long measuring takes at most, for a message before it begins.
+pub fn estimate(question: &Question, candidates: usize, budget: Duration) -> Duration {
+    let trial = OVERHEAD + Duration::from_millis(WARMUP_MS + measure_ms(question));
+    let least = trial * (candidates * question.sizes.len()) as u32
+        + trial * (LAST_CANDIDATES.min(candidates) * question.sizes.len()) as u32 * LAST_TRIALS;
+    budget.max(least)
+}
+
+/// Long enough for a paced trial's percentiles, short elsewhere: many short trials tell more than few long ones.
+fn measure_ms(question: &Question) -> u64 {
+    match question.workload(question.sizes[0].bytes) {
+        Workload::Paced { period_us, .. } => {
+            (BURSTS * period_us / 1_000).clamp(80, LONGEST_TRIAL_MS)
+        }
+        Workload::FanIn { .. } | Workload::FanOut { .. } => 80,
+        _ => 40,
+    }
+}
+
+/// The settings around a question, nearest first.
+fn variations(question: &Question) -> Vec<Setting> {
+    let own = Setting::of(question);
+    let mut all = Vec::new();
+    let loaded = std::thread::available_parallelism().map_or(2, |n| n.get() as u32);
+    let other_load = if question.load.is_idle() {
+        Load { cpu: loaded, ..Load::default() }
+    } else {
+        Load::default()
+    };
+    for factor in [8.0, 0.125, 64.0] {
+        let largest = question.sizes.iter().map(|s| s.bytes).max().unwrap_or(1) as f64 * factor;
+        let least = question.sizes.iter().map(|s| s.bytes).min().unwrap_or(1) as f64 * factor;
+        if largest <= f64::from(16 << 20) && least >= 8.0 {
+            all.push(Setting { size_factor: factor, ..own.clone() });
+        }
+    }
+    if question.site != Site::OtherHost {
+        all.insert(1.min(all.len()), Setting { load: other_load, ..own.clone() });
+    }
+    if question.rate_per_s.is_some() {
+        all.insert(1.min(all.len()), Setting { rate_factor: 4.0, ..own.clone() });
+    }
+    all
+}
+
+/// A variation in words.
+pub fn describe(setting: &Setting, question: &Question) -> String {
+    let own = Setting::of(question);
+    let varied = setting.apply(question);
+    if setting.size_factor != own.size_factor {
+        let sizes: Vec<String> = varied.sizes.iter().map(|s| format!("{} B", s.bytes)).collect();
+        return format!("messages of {}", sizes.join(", "));
+    }
+    if setting.rate_factor != own.rate_factor {
+        return format!("{} messages per second", varied.rate_per_s.unwrap_or_default());
+    }
+    format!("load {}", crate::cases::load_name(&setting.load))
+}
+
+/// The plan that measures these candidates for the question.
+pub fn plan(
+    question: &Question,
+    candidates: &[Candidate],
+    trials: u32,
+    seed: u64,
+) -> Result<Plan, AdviseError> {
+    let mut groups = Table::new();
+    for share in &question.sizes {
+        for wait in [crossway_mech::Wait::Block, crossway_mech::Wait::Spin] {
+            let mechanisms: Vec<Value> = candidates
+                .iter()
+                .filter(|c| c.wait == wait)
+                .map(|c| Value::String(c.mechanism.to_owned()))
+                .collect();
+            if mechanisms.is_empty() {
+                continue;
+            }
+            let word = crate::cases::wait_name(&wait);
+            let mut group = Table::new();
+            group.insert("mechanisms".into(), Value::Array(mechanisms));
+            group.insert("workload".into(), workload_value(question.workload(share.bytes)));
+            group.insert("size_bytes".into(), number(share.bytes));
+            if let Some(reply) = question.reply_bytes {
+                group.insert("reply_bytes".into(), number(reply));
+            }
+            group.insert("wait".into(), word.clone().into());
+            if question.site == Site::OtherHost {
+                group.insert("testbed".into(), "other-host".into());
+            }
+            groups.insert(format!("{word}-{}", share.bytes), Value::Table(group));
+        }
+    }
+    let mut top = Table::new();
+    top.insert("about".into(), format!("Asked by advise: {}", question.sentence()).into());
+    top.insert("seed".into(), number(seed));
+    top.insert(
+        "defaults".into(),
+        table([
+            ("placement", crate::plan::placement_value(question.placement)),
+            ("load", crate::plan::load_value(question.load)),
+            ("trials", number(u64::from(trials))),
+            ("warmup_ms", number(WARMUP_MS)),
+            ("measure_ms", number(measure_ms(question))),
+        ]),
+    );
+    if question.site == Site::OtherHost {
+        let kind = if question.hosts.is_some() { "hosts" } else { "netlab" };
+        let mut testbed = Table::new();
+        testbed.insert("kind".into(), kind.into());
+        testbed.insert("tipc".into(), Value::Array(vec!["node".into()]));
+        top.insert("testbed".into(), table([("other-host", Value::Table(testbed))]));
+    }
+    top.insert("group".into(), Value::Table(groups));
+    let name = format!("advise-{}", question.name);
+    let mut plan = Plan::parse(&name, "the question's plan", &top.to_string())?;
+    if let Some(hosts) = &question.hosts {
+        plan.set_hosts(hosts).map_err(AdviseError::Hosts)?;
+    }
+    Ok(plan)
+}

@@ -1,0 +1,298 @@
+//! Questions as users write them, right and wrong, and what is made of them.
+
+use crossway_mech::registry;
+
+use super::candidate::{Known, field};
+use super::property::{Property, Wish};
+use super::question::{Objective, Percentile, Question};
+use super::ready::READY;
+use super::*;
+use crate::faults::{Detection, Fault, FaultRecord, Outcome, SCHEMA, Side, State};
+use crate::inputs::Workload;
+use crate::record::Status;
+use crate::samples;
+
+fn question(text: &str) -> Question {
+    Question::parse("test", "test.toml", text).expect("a question")
+}
+
+fn error(text: &str) -> String {
+    Question::parse("test", "test.toml", text).expect_err("no question").to_string()
+}
+
+const NOTHING_KNOWN: Known<'static> = Known { probes: &[], faults: &[] };
+
+#[test]
+fn every_ready_question_is_one_and_has_candidates() {
+    assert_eq!(READY.len(), 11);
+    for (name, text) in READY {
+        let question = Question::parse(name, name, text).unwrap_or_else(|e| panic!("{e}"));
+        assert!(question.about.is_some(), "{name}");
+        let field = field(&question, &NOTHING_KNOWN);
+        assert!(field.candidates.len() >= 2, "{name}: {:?}", field.conflict);
+        let plan = survey::plan(&question, &field.candidates, 3, 1)
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(plan.groups.len(), question.sizes.len(), "{name}");
+    }
+}
+
+#[test]
+fn errors_name_the_file_the_key_and_the_remedy() {
+    for (text, wanted) in [
+        ("pattern = \"stream\"", "test.toml: size_bytes: missing"),
+        ("size_bytes = 64\nsise = 1", "test.toml: sise: unknown key; allowed: about, pattern"),
+        (
+            "size_bytes = 64\npattern = \"ring\"",
+            "unknown value 'ring'; allowed: request-reply, stream",
+        ),
+        ("size_bytes = 64\npeers = 3", "peers belong to fan-in and fan-out"),
+        (
+            "size_bytes = 64\npattern = \"stream\"\nreply_bytes = 8",
+            "only pattern = \"request-reply\"",
+        ),
+        (
+            "size_bytes = 64\n[properties]\nspeed = \"require\"",
+            "properties.speed: unknown key; allowed: order",
+        ),
+        (
+            "size_bytes = 64\n[properties]\norder = \"must\"",
+            "allowed: require, prefer, no-preference, avoid, prohibit",
+        ),
+        (
+            "size_bytes = 64\n[goal]\np50_us = 100\np99_us = 50",
+            "p99 of 50 us contradicts p50 of 100 us",
+        ),
+        ("size_bytes = 64\npattern = \"fan-in\"\n[goal]\np99_us = 5", "latency cannot be judged"),
+        ("size_bytes = 64\npattern = \"stream\"\n[goal]\np99_us = 5", "state rate_per_s"),
+        ("size_bytes = []", "a mix has 1 to 8 sizes"),
+        ("size_bytes = 64\nhosts = \"ssh a,ssh b\"", "hosts belong to where = \"other-host\""),
+    ] {
+        let said = error(text);
+        assert!(said.contains(wanted), "{text:?} gave {said:?}");
+    }
+}
+
+#[test]
+fn rates_become_bursts_that_a_sleeping_sender_can_keep() {
+    let workload = |rate: f64| {
+        question(&format!("size_bytes = 100\npattern = \"stream\"\nrate_per_s = {rate:?}"))
+            .workload(100)
+    };
+    assert_eq!(workload(1000.0), Workload::Paced { burst_bytes: 100, period_us: 1000 });
+    assert_eq!(workload(100_000.0), Workload::Paced { burst_bytes: 2_000, period_us: 200 });
+    assert_eq!(workload(0.5), Workload::Paced { burst_bytes: 100, period_us: 2_000_000 });
+}
+
+#[test]
+fn a_goal_makes_cpu_time_the_objective_and_its_percentile_the_latency() {
+    let asked = question("size_bytes = 64\n[goal]\np50_us = 10\np99_us = 100");
+    assert_eq!((asked.objective, asked.percentile()), (Objective::Cpu, Percentile::P99));
+    assert_eq!(question("size_bytes = 64").objective, Objective::Latency);
+    assert_eq!(question("size_bytes = 64\npattern = \"stream\"").objective, Objective::Throughput);
+}
+
+#[test]
+fn requirements_rule_out_and_say_on_what_they_rest() {
+    let asked =
+        question("size_bytes = 64\n[properties]\ndelivery = \"require\"\npollable = \"require\"");
+    let field = field(&asked, &NOTHING_KNOWN);
+    assert!(field.candidates.iter().all(|c| c.caps.waitable_fd));
+    let udp = field.ruled_out.iter().find(|r| r.candidate == "udp").expect("udp loses messages");
+    assert!(udp.why.contains("delivery is required"), "{udp:?}");
+    assert!(udp.basis.contains("conformance suite"), "{udp:?}");
+    // Spinning must be mentioned to be considered.
+    assert!(
+        field.ruled_out.iter().any(|r| r.candidate == "shm-spin" && r.why.contains("spinning"))
+    );
+}
+
+#[test]
+fn two_requirements_that_exclude_each_other_are_named() {
+    let asked = question(
+        "size_bytes = 64\n[properties]\nzero-copy = \"require\"\ncrosses-hosts = \"require\"",
+    );
+    let both = |e: &registry::Entry| (e.caps)().in_place && (e.caps)().crosses_hosts;
+    assert!(!registry::ALL.iter().any(both), "choose another pair for this test");
+    let conflict = field(&asked, &NOTHING_KNOWN).conflict.expect("a conflict");
+    assert!(
+        conflict.contains("require zero-copy") && conflict.contains("require crosses-hosts"),
+        "{conflict}"
+    );
+    assert!(conflict.contains("relax"), "{conflict}");
+}
+
+fn fault(mechanism: &str, outcome: Outcome, after_ns: Option<u64>) -> FaultRecord {
+    FaultRecord {
+        schema: SCHEMA,
+        run: "faults-1".to_owned(),
+        started_unix_ms: 1,
+        environment: "here".to_owned(),
+        mechanism: mechanism.to_owned(),
+        mechanism_version: None,
+        wait: crossway_mech::Wait::Block,
+        size_bytes: 64,
+        fault: Fault::Kill,
+        state: State::Idle,
+        affected: Side::Connector,
+        survivor: Side::Listener,
+        trial: 0,
+        status: Status::Ok,
+        reason: None,
+        remedy: None,
+        outcome: Some(outcome),
+        detected_by: after_ns.map(|_| Detection {
+            call: "receive".to_owned(),
+            error: "peer closed".to_owned(),
+            peer_closed: true,
+        }),
+        detected_after_ns: after_ns,
+        hung: outcome == Outcome::Hung,
+        watched_ns: 1_000_000,
+        sent: None,
+        received: None,
+        received_not_sent: None,
+        sent_lost: None,
+        left_behind: None,
+        warnings: Vec::new(),
+    }
+}
+
+#[test]
+fn fault_records_decide_what_capabilities_cannot() {
+    let text = "size_bytes = 64\n[properties]\ncrash-survival = \"require\"\n\
+                crash-detection = { wish = \"require\", within_ms = 5 }";
+    let faults = [
+        fault("pipe", Outcome::Told, Some(1_000_000)),
+        fault("tcp", Outcome::Told, Some(50_000_000)),
+        fault("posix-mq", Outcome::Hung, None),
+    ];
+    let known = Known { probes: &[], faults: &faults };
+    let field = field(&question(text), &known);
+    let names: Vec<_> = field.candidates.iter().map(|c| c.mechanism).collect();
+    assert_eq!(names, ["pipe"]);
+    let why =
+        |name: &str| field.ruled_out.iter().find(|r| r.candidate == name).map(|r| r.basis.clone());
+    assert!(why("tcp").is_some_and(|b| b.contains("after 50.000 ms")), "{:?}", why("tcp"));
+    assert!(why("posix-mq").is_some_and(|b| b.contains("hung")), "{:?}", why("posix-mq"));
+    assert!(why("fifo").is_some_and(|b| b.contains("crossway faults fifo")), "{:?}", why("fifo"));
+}
+
+#[test]
+fn what_nobody_measured_is_said_and_not_ignored() {
+    let field =
+        field(&question("size_bytes = 64\n[properties]\nisolation = \"require\""), &NOTHING_KNOWN);
+    assert!(!field.candidates.is_empty());
+    assert!(
+        field.unanswered[0].contains("isolation is require but not known"),
+        "{:?}",
+        field.unanswered
+    );
+}
+
+fn library(trials: Vec<Trial>) -> Library {
+    Library { own: trials, ..Library::default() }
+}
+
+fn answer(text: &str, library: &Library) -> Advice {
+    let sources = Sources {
+        known: NOTHING_KNOWN,
+        library,
+        folder: std::path::Path::new("out"),
+        budget: None,
+    };
+    advise(&question(text), &sources, &mut NoBench, &mut |_| {}).expect("an answer")
+}
+
+fn round_trips(mechanism: &str, p50_ns: [u64; 7], cpu_ns: f64) -> Vec<Trial> {
+    let records = samples::trials(mechanism, 64, &p50_ns, cpu_ns);
+    records.iter().map(Trial::of).collect()
+}
+
+const SHARED: &str = "size_bytes = 64\nplacement = \"shared-cache\"\n";
+
+#[test]
+fn the_least_is_chosen_and_the_runner_up_says_when_to_prefer_it() {
+    let mut trials = round_trips("pipe", [5000, 5010, 5020, 4990, 5005, 5001, 4995], 900.0);
+    trials.extend(round_trips("tcp", [9000, 9010, 9020, 8990, 9005, 9001, 8995], 300.0));
+    let advice = answer(SHARED, &library(trials));
+    assert_eq!(advice.choice.as_deref(), Some("pipe"), "{:?}", advice.abstained);
+    assert_eq!(advice.runner_up.as_deref(), Some("tcp"));
+    let reasons = advice.prefer_runner_up_if.join("; ");
+    assert!(
+        reasons.contains("1.80 times the latency") && reasons.contains("67 % less"),
+        "{reasons}"
+    );
+    assert!(reasons.contains("another host"), "{reasons}");
+    assert!(advice.confidence.is_some_and(|c| c > 0.99));
+}
+
+#[test]
+fn of_equals_preferences_decide_and_then_simplicity() {
+    let close = [5000, 5100, 5200, 4900, 5050, 5010, 4950];
+    let closer = [5000, 5101, 5190, 4905, 5040, 5020, 4940];
+    let mut trials = round_trips("pipe", close, 900.0);
+    trials.extend(round_trips("shm-futex", closer, 900.0));
+    let library = library(trials);
+    let advice = answer(SHARED, &library);
+    assert_eq!(advice.choice.as_deref(), Some("pipe"));
+    assert_eq!(advice.equal, ["shm-futex"]);
+    let preferring = format!("{SHARED}[properties]\nzero-copy = \"prefer\"");
+    assert_eq!(answer(&preferring, &library).choice.as_deref(), Some("shm-futex"));
+}
+
+#[test]
+fn a_goal_that_none_keeps_gives_the_least_violation_first() {
+    let mut trials = round_trips("pipe", [5000, 5010, 5020, 4990, 5005, 5001, 4995], 900.0);
+    trials.extend(round_trips("tcp", [9000, 9010, 9020, 8990, 9005, 9001, 8995], 300.0));
+    let advice = answer(&format!("{SHARED}[goal]\np50_us = 2"), &library(trials));
+    assert_eq!(advice.choice, None);
+    let why = advice.abstained.unwrap_or_default();
+    assert!(why.contains("The nearest is pipe: p50 at most 2 us: 5.00"), "{why}");
+    assert!(advice.ruled_out.iter().any(|r| r.candidate == "tcp" && r.basis.contains("7 trials")));
+}
+
+#[test]
+fn figures_of_another_machine_are_called_that() {
+    let trials = round_trips("pipe", [5000, 5010, 5020, 4990, 5005, 5001, 4995], 900.0);
+    let foreign = Library { foreign: trials, ..Library::default() };
+    let advice = answer(SHARED, &foreign);
+    assert_eq!(advice.choice.as_deref(), Some("pipe"));
+    assert!(advice.notes.iter().any(|n| n.contains("another machine")), "{:?}", advice.notes);
+}
+
+#[test]
+fn too_few_trials_and_no_record_at_all_are_no_choice() {
+    let few: Vec<Trial> =
+        samples::trials("pipe", 64, &[5000, 5001], 1.0).iter().map(Trial::of).collect();
+    let advice = answer(SHARED, &library(few));
+    assert!(advice.abstained.is_some_and(|why| why.contains("from 2 trials; 5 are needed")));
+    let advice = answer(SHARED, &Library::default());
+    assert!(advice.abstained.is_some_and(|why| why.contains("no record of this machine answers")));
+}
+
+#[test]
+fn records_are_read_slim_and_bad_lines_are_left_out_loudly() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let run = dir.path().join("2026-run");
+    std::fs::create_dir(&run).expect("a run");
+    let records = samples::trials("pipe", 64, &[5000, 5001], 1.0);
+    let mut text: String =
+        records.iter().map(|r| serde_json::to_string(r).expect("JSON") + "\n").collect();
+    text += "{\"schema\":2}\n";
+    std::fs::write(run.join(crate::records_io::RESULTS), text).expect("written");
+    let library = Library::read(&[dir.path().to_owned()], "this machine");
+    assert_eq!((library.own.len(), library.foreign.len()), (0, 2));
+    assert_eq!(library.foreign[0], Trial::of(&records[0]));
+    assert!(library.warnings[0].contains("1 lines are no records"), "{:?}", library.warnings);
+}
+
+#[test]
+fn wishes_have_the_words_of_rfc_9622() {
+    assert_eq!(
+        Wish::ALL.map(Wish::word),
+        ["require", "prefer", "no-preference", "avoid", "prohibit"]
+    );
+    for property in Property::ALL {
+        assert_eq!(Property::named(property.name()), Some(property));
+    }
+}

@@ -1,0 +1,206 @@
+//! The conformance suite for a contender: what must hold before its figures mean anything.
+
+use std::time::{Duration, Instant};
+
+use crossway_mech::Probe;
+use crossway_sys::clock::Ticker;
+use crossway_sys::lease;
+use crossway_sys::topology::Topology;
+
+use super::Contender;
+use super::program::{Program, ProgramError};
+use super::protocol::{Ask, Reply, VERSION};
+use crate::case::{self, Case};
+use crate::inputs::Workload;
+use crate::launcher::{LaunchError, Launcher, RoleSite};
+use crate::plan::{Plan, PlanError};
+use crate::trial::{self, Setting};
+
+/// Sizes around what programs get wrong: no number, an odd end, a word, a line, a page, a socket's buffer.
+const SIZES: &str = "[0, 1, 7, 8, 9, 64, 1000, 4096, 65536, 65537, 1048576]";
+/// Few messages are enough to be judged; more than any queue holds.
+const MESSAGES: u32 = 3000;
+/// Messages of sizes that would take long otherwise.
+const MESSAGES_OF_LARGE: u32 = 60;
+/// A size from which on messages are large.
+const LARGE: u64 = 32 << 10;
+/// How often the channel is opened and closed.
+const REOPENED: u32 = 2;
+/// The payload's memory.
+const WORKING_SET_BYTES: u64 = 256 << 10;
+/// How long an end may take to notice that the other one was killed.
+const DEATH_LIMIT: Duration = Duration::from_secs(15);
+/// Any other step.
+const STEP_LIMIT: Duration = Duration::from_secs(20);
+
+/// What one check came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It holds.
+    Holds,
+    /// It does not apply, and why.
+    Left(String),
+    /// It does not hold, and why.
+    Broken(String),
+}
+
+/// Runs all checks; each is told as soon as it is done. Returns whether all hold.
+///
+/// # Errors
+/// The suite itself cannot be set up.
+pub fn examine(
+    contender: &'static Contender,
+    launcher: &Launcher,
+    run: &lease::Run,
+    mut tell: impl FnMut(&str, &Verdict),
+) -> Result<bool, PlanError> {
+    let greeting = match contender.probe() {
+        Probe::Ready { .. } => Verdict::Holds,
+        Probe::Missing { why, remedy } => Verdict::Broken(format!("{why}; {remedy}")),
+    };
+    tell("it starts and greets", &greeting);
+    if greeting != Verdict::Holds {
+        return Ok(false);
+    }
+    let mut all_hold = true;
+    let mut note = |name: &str, verdict: Verdict| {
+        all_hold &= !matches!(verdict, Verdict::Broken(_));
+        tell(name, &verdict);
+    };
+    for case in cases(&contender.id)? {
+        let kind = match case.inputs.workload {
+            Workload::PingPong => "both ways",
+            _ => "one way",
+        };
+        let name = format!("{} bytes {kind}: content, order and number", case.inputs.size_bytes);
+        note(&name, carry(contender, &case, launcher, run));
+    }
+    for sends in [false, true] {
+        let end = if sends { "a sender" } else { "a receiver" };
+        let verdict =
+            notice_death(contender, sends).unwrap_or_else(|e| Verdict::Broken(e.to_string()));
+        note(&format!("{end} whose peer is killed notices"), verdict);
+    }
+    Ok(all_hold)
+}
+
+/// All sizes and workloads of the protocol.
+fn cases(id: &str) -> Result<Vec<Case>, PlanError> {
+    let text = format!(
+        "[group.content]\nmechanisms = \"{id}\"\nworkload = [\"throughput\", \"ping-pong\"]\nsize_bytes = {SIZES}\n\
+         placement = \"unpinned\"\ntrials = {REOPENED}\nmessages = {MESSAGES}\nwarmup_ms = 1\n"
+    );
+    let plan = Plan::parse("conformance", "conformance", &text)?;
+    let topology = Topology::read().unwrap_or_default();
+    let mut cases = case::expand(&plan, &topology, &[]);
+    for case in &mut cases {
+        if case.inputs.size_bytes >= LARGE {
+            case.inputs.messages = Some(u64::from(MESSAGES_OF_LARGE));
+        }
+    }
+    Ok(cases)
+}
+
+/// Opens, verifies, warms up, measures and closes, several times.
+fn carry(
+    contender: &'static Contender,
+    case: &Case,
+    launcher: &Launcher,
+    run: &lease::Run,
+) -> Verdict {
+    if let Some(excluded) = &case.excluded {
+        return Verdict::Left(excluded.why.clone());
+    }
+    for trial in 0..case.inputs.trials {
+        let setting = Setting {
+            mechanism: case.mechanism,
+            contender: Some(contender.launch(lease::random_number())),
+            caps: contender.caps,
+            inputs: &case.inputs,
+            ticker: Ticker::Monotonic,
+            clock_step_ns: 1.0,
+            working_set_bytes: WORKING_SET_BYTES,
+            verify: trial == 0,
+            bind_address: None,
+        };
+        let brought = match trial::run(&setting, RoleSite::Local { launcher, run }) {
+            Ok(brought) => brought,
+            Err(LaunchError::Unsupported(why)) => return Verdict::Left(why),
+            Err(error) => return Verdict::Broken(error.to_string()),
+        };
+        let sent: u64 = brought.outcomes.iter().map(|o| o.sent).sum();
+        let received: u64 = brought.outcomes.iter().map(|o| o.received).sum();
+        let out_of_order: u64 = brought.outcomes.iter().map(|o| o.out_of_order).sum();
+        if sent != received || received == 0 {
+            return Verdict::Broken(format!("{sent} messages were sent and {received} received"));
+        }
+        if out_of_order > 0 {
+            return Verdict::Broken(format!("{out_of_order} messages came out of order"));
+        }
+    }
+    Verdict::Holds
+}
+
+/// Whether one end ends, or says that it fails, after the other one was killed.
+fn notice_death(contender: &Contender, sends: bool) -> Result<Verdict, ProgramError> {
+    if !contender.caps.detects_peer_death {
+        return Ok(Verdict::Left("its declaration says that it does not".to_owned()));
+    }
+    let secret = lease::random_number();
+    let mut survivor = Program::start(&contender.launch(secret), None)?;
+    let mut victim = Program::start(&contender.launch(secret), None)?;
+    let (survivor_part, victim_part) =
+        if sends { ("sender", "receiver") } else { ("receiver", "sender") };
+    for (program, part, listens) in
+        [(&mut survivor, survivor_part, true), (&mut victim, victim_part, false)]
+    {
+        program.greeting(STEP_LIMIT)?;
+        let dir = program.dir().to_owned();
+        program.tell(
+            "begin",
+            &Ask::Begin {
+                protocol: VERSION,
+                part: part.to_owned(),
+                listens,
+                size_bytes: 4096,
+                wait: "block".to_owned(),
+                cpu: None,
+                bind: "127.0.0.1".to_owned(),
+                dir,
+                capacity_bytes: None,
+                socket_buffer_bytes: None,
+            },
+        )?;
+    }
+    let words = match survivor.hear("begin", Some(STEP_LIMIT))? {
+        Reply::Offer { words, .. } => words,
+        _ => Default::default(),
+    };
+    victim.hear("begin", Some(STEP_LIMIT))?;
+    survivor.tell("accept", &Ask::Accept)?;
+    victim.tell("connect", &Ask::Connect { words })?;
+    survivor.hear("accept", Some(STEP_LIMIT))?;
+    victim.hear("connect", Some(STEP_LIMIT))?;
+    let payload = super::content::SharedFile::new("crossway-payload", 4 * 4096)?;
+    let described = super::protocol::Payload { path: payload.path(), count: 4, stride: 4096 };
+    // More messages than any queue takes, so that a sender, too, waits for its dead peer.
+    let prepare = Ask::Prepare { messages: 1 << 40, batch: 1, first: 1, payload: Some(described) };
+    survivor.tell("prepare", &prepare)?;
+    survivor.hear("prepare", Some(STEP_LIMIT))?;
+    survivor.tell("go", &Ask::Go)?;
+    // It should be at work; a death before it waits must be noticed as well.
+    std::thread::sleep(Duration::from_millis(50));
+    drop(victim);
+    let killed = Instant::now();
+    match survivor.hear("go", Some(DEATH_LIMIT)) {
+        Err(ProgramError::Failed { .. } | ProgramError::Ended(_)) => Ok(Verdict::Holds),
+        Err(ProgramError::Silent { .. }) => Ok(Verdict::Broken(format!(
+            "it still waits {:?} after its peer was killed; if the library cannot tell, declare detects_peer_death = false",
+            killed.elapsed()
+        ))),
+        Err(other) => Err(other),
+        Ok(reply) => {
+            Ok(Verdict::Broken(format!("it answers '{}' as if nothing were wrong", reply.name())))
+        }
+    }
+}

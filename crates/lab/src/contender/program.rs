@@ -1,0 +1,328 @@
+//! A contender's process: started in a directory of its own, spoken to in lines, bounded in what it may say, and gone with
+//! all that it started when this is dropped.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossway_sys::{OsError, affinity, family, lease, poll, proc};
+use serde::Serialize;
+
+use super::Launch;
+use super::protocol::{Greeting, Reply, VERSION};
+use crate::launcher::exit_report;
+
+/// Longest line: a window's histogram at most.
+const LONGEST_LINE: usize = 16 << 20;
+/// How much of a line that is not understood is quoted.
+const QUOTED: usize = 120;
+/// How much of what a program wrote to standard error is kept.
+const KEPT: usize = 4096;
+/// How long a process that closed its output may take to end, so that its end can be told.
+const END_LIMIT: Duration = Duration::from_secs(2);
+
+/// What is wrong with a contender's program.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProgramError {
+    /// It cannot be started.
+    #[error("its program cannot be started: {0}")]
+    Start(OsError),
+    /// It ended without being told to.
+    #[error("its program {0}")]
+    Ended(String),
+    /// It left processes behind.
+    #[error(
+        "its program {how}, but {left} of the processes that it started still run: a contender must stay in the \
+         foreground"
+    )]
+    RanAway { how: String, left: usize },
+    /// It keeps silent.
+    #[error("its program did not answer '{order}' within {limit:?}{wrote}")]
+    Silent { order: &'static str, limit: Duration, wrote: String },
+    /// Its line cannot be understood.
+    #[error(
+        "its program answered '{order}' with a line that is not in the protocol ({why}): {line}"
+    )]
+    Nonsense { order: &'static str, why: String, line: String },
+    /// The right words at the wrong time.
+    #[error("its program answered '{order}' with '{got}' instead of '{wanted}'")]
+    OutOfTurn { order: &'static str, wanted: &'static str, got: &'static str },
+    /// It says what it was not asked.
+    #[error(
+        "its program wrote {bytes} bytes to standard output without being asked, before '{order}'"
+    )]
+    Unasked { order: &'static str, bytes: usize },
+    /// Another protocol.
+    #[error("its program speaks version {0} of the protocol; this is version {VERSION}")]
+    Version(u32),
+    /// It says so itself.
+    #[error("{reason}")]
+    Failed { reason: String, unsupported: bool },
+    /// A call failed here.
+    #[error("{0}")]
+    Os(#[from] OsError),
+}
+
+/// A contender's running program.
+#[derive(Debug)]
+pub(crate) struct Program {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+    /// Polls readable once the process has ended.
+    ended: OwnedFd,
+    /// Read and not yet a whole line.
+    pending: Vec<u8>,
+    /// How much of it is known to hold no end of a line.
+    searched: usize,
+    stderr: Arc<Mutex<VecDeque<u8>>>,
+    dir: PathBuf,
+    mark: String,
+    _leases: [lease::Lease; 3],
+}
+
+impl Program {
+    /// Starts the program for one role, on one CPU if that is given.
+    pub(crate) fn start(launch: &Launch, cpu: Option<u32>) -> Result<Program, ProgramError> {
+        let words = launch.run.join(" ");
+        family::adopt_orphans()?;
+        let dir = lease::fresh_path("role")?;
+        let directory = lease::hold(lease::Resource::Directory { path: dir.clone() })?;
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&dir)
+            .map_err(|e| OsError::new("mkdir", dir.display(), e))?;
+        let mark = lease::fresh_name("contender");
+        let relatives = lease::hold(lease::Resource::Family { mark: mark.clone() })?;
+        let mut command = Command::new(launch.run.first().map_or("", String::as_str));
+        command
+            .args(launch.run.iter().skip(1))
+            .current_dir(&dir)
+            .env(family::MARK, &mark)
+            .env("PYTHONPATH", python_path(&launch.helpers))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        if let Some(cpu) = cpu {
+            affinity::pin_child(&mut command, cpu).map_err(ProgramError::Start)?;
+        }
+        proc::die_with_parent(&mut command);
+        let mut child =
+            command.spawn().map_err(|e| ProgramError::Start(OsError::new("start", &words, e)))?;
+        let pid = child.id();
+        let started_ticks = proc::started_ticks(pid).unwrap_or(0);
+        let process = lease::hold(lease::Resource::Process { pid, started_ticks })?;
+        let taken = || OsError::new("start", &words, std::io::Error::other("no pipe to it"));
+        let stdin = child.stdin.take().ok_or_else(taken)?;
+        let stdout = child.stdout.take().ok_or_else(taken)?;
+        let stderr = Arc::new(Mutex::new(VecDeque::new()));
+        if let Some(from) = child.stderr.take() {
+            let kept = Arc::clone(&stderr);
+            std::thread::spawn(move || keep_last(from, &kept));
+        }
+        let ended = proc::watch_end(pid)?;
+        Ok(Program {
+            child,
+            stdin,
+            stdout,
+            ended,
+            pending: Vec::new(),
+            searched: 0,
+            stderr,
+            dir,
+            mark,
+            _leases: [process, relatives, directory],
+        })
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Its first line.
+    pub(crate) fn greeting(&mut self, limit: Duration) -> Result<Greeting, ProgramError> {
+        match self.hear("hello", Some(limit))? {
+            Reply::Hello(greeting) if greeting.protocol == VERSION => Ok(greeting),
+            Reply::Hello(greeting) => Err(ProgramError::Version(greeting.protocol)),
+            other => {
+                Err(ProgramError::OutOfTurn { order: "start", wanted: "hello", got: other.name() })
+            }
+        }
+    }
+
+    /// Gives it an order; it must have kept silent since its last answer.
+    pub(crate) fn tell(
+        &mut self,
+        name: &'static str,
+        order: &impl Serialize,
+    ) -> Result<(), ProgramError> {
+        let quiet = poll::any_readable(&[self.stdout.as_fd()], Some(Instant::now()))
+            .map_err(|e| OsError::new("poll", "a contender", e))?;
+        if quiet.contains(&true) && !self.has_ended() {
+            self.read_some()?;
+        }
+        if !self.pending.is_empty() {
+            return Err(ProgramError::Unasked { order: name, bytes: self.pending.len() });
+        }
+        let mut line = serde_json::to_vec(order)
+            .map_err(|e| OsError::new("encode", name, std::io::Error::other(e)))?;
+        line.push(b'\n');
+        match self.stdin.write_all(&line).and_then(|()| self.stdin.flush()) {
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => Err(self.ended()),
+            other => Ok(other.map_err(|e| OsError::new("write", "a contender's input", e))?),
+        }
+    }
+
+    /// Waits for its answer to the order of this name.
+    pub(crate) fn hear(
+        &mut self,
+        order: &'static str,
+        limit: Option<Duration>,
+    ) -> Result<Reply, ProgramError> {
+        let until = limit.map(|limit| Instant::now() + limit);
+        loop {
+            let fresh = &self.pending[self.searched..];
+            if let Some(end) = fresh.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.pending.drain(..=self.searched + end).collect();
+                self.searched = 0;
+                return understand(order, &line);
+            }
+            self.searched = self.pending.len();
+            if self.pending.len() > LONGEST_LINE {
+                let why = format!("longer than {LONGEST_LINE} bytes");
+                let line = quoted(&self.pending);
+                return Err(ProgramError::Nonsense { order, why, line });
+            }
+            let ready = poll::any_readable(&[self.stdout.as_fd(), self.ended.as_fd()], until)
+                .map_err(|e| OsError::new("poll", "a contender", e))?;
+            match ready[..] {
+                [true, _] => {
+                    if self.read_some()? == 0 {
+                        return Err(self.ended());
+                    }
+                }
+                [false, true] => return Err(self.ended()),
+                _ => {
+                    let limit = limit.unwrap_or_default();
+                    let wrote = match self.wrote().trim() {
+                        "" => String::new(),
+                        words => format!(" (it wrote: {words})"),
+                    };
+                    return Err(ProgramError::Silent { order, limit, wrote });
+                }
+            }
+        }
+    }
+
+    /// Waits for its end, after it said that it closed.
+    pub(crate) fn finish(mut self, limit: Duration) -> Result<(), ProgramError> {
+        let until = Some(Instant::now() + limit);
+        let ended = poll::any_readable(&[self.ended.as_fd()], until)
+            .map_err(|e| OsError::new("poll", "a contender", e))?;
+        if !ended.contains(&true) {
+            return Err(ProgramError::Silent { order: "close", limit, wrote: String::new() });
+        }
+        match self.child.wait() {
+            Ok(status) if status.success() => {}
+            status => return Err(ProgramError::Ended(exit_report(status, &self.wrote()))),
+        }
+        match family::kill_marked(&self.mark) {
+            0 => Ok(()),
+            left => Err(ProgramError::RanAway { how: "closed".to_owned(), left }),
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        poll::any_readable(&[self.ended.as_fd()], Some(Instant::now()))
+            .is_ok_and(|ready| ready.contains(&true))
+    }
+
+    fn read_some(&mut self) -> Result<usize, ProgramError> {
+        let mut chunk = [0; 1 << 16];
+        let n = self
+            .stdout
+            .read(&mut chunk)
+            .map_err(|e| OsError::new("read", "a contender's output", e))?;
+        self.pending.extend_from_slice(&chunk[..n]);
+        Ok(n)
+    }
+
+    /// How it ended; one that closed its output and runs on is ended here.
+    fn ended(&mut self) -> ProgramError {
+        let until = Instant::now() + END_LIMIT;
+        let gone = poll::any_readable(&[self.ended.as_fd()], Some(until));
+        if !gone.is_ok_and(|gone| gone.contains(&true)) {
+            return ProgramError::Ended("closed its standard output".to_owned());
+        }
+        let status = self.child.wait();
+        let how = exit_report(status, &self.wrote());
+        match family::kill_marked(&self.mark) {
+            0 => ProgramError::Ended(how),
+            left => ProgramError::RanAway { how, left },
+        }
+    }
+
+    fn wrote(&self) -> String {
+        let kept = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&kept.iter().copied().collect::<Vec<_>>()).into_owned()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        family::kill_marked(&self.mark);
+    }
+}
+
+/// Keeps the end of what comes, so that the writer never waits.
+fn keep_last(mut from: impl Read, kept: &Mutex<VecDeque<u8>>) {
+    let mut chunk = [0; 4096];
+    while let Ok(n) = from.read(&mut chunk) {
+        if n == 0 {
+            return;
+        }
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(&chunk[..n]);
+        let over = kept.len().saturating_sub(KEPT);
+        kept.drain(..over);
+    }
+}
+
+fn understand(order: &'static str, line: &[u8]) -> Result<Reply, ProgramError> {
+    match serde_json::from_slice(line) {
+        Ok(Reply::Failed { reason, unsupported }) => {
+            Err(ProgramError::Failed { reason, unsupported })
+        }
+        Ok(reply) => Ok(reply),
+        Err(e) => Err(ProgramError::Nonsense { order, why: e.to_string(), line: quoted(line) }),
+    }
+}
+
+fn quoted(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&line[..line.len().min(QUOTED)]);
+    let text: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if line.len() > QUOTED { format!("{text} ...") } else { text }
+}
+
+fn python_path(helpers: &Path) -> std::ffi::OsString {
+    let own = std::env::var_os("PYTHONPATH").unwrap_or_default();
+    let paths = std::iter::once(helpers.to_owned())
+        .chain(std::env::split_paths(&own).filter(|path| !path.as_os_str().is_empty()));
+    std::env::join_paths(paths).unwrap_or_default()
+}

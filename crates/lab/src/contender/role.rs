@@ -1,0 +1,359 @@
+//! A role that a contender plays: between the controller's orders and the program's lines.
+//!
+//! Nothing that the program says of itself is believed where it can be known: the content is judged by what the program has
+//! read, the times by when it was told to go and when it answered, the CPU time by the kernel.
+
+use std::time::Duration;
+
+use crossway_mech::Facts;
+use crossway_sys::clock::monotonic_ns;
+use crossway_sys::family;
+use crossway_sys::usage::{Usage, process_cpu_ns};
+
+use super::content::{Content, ContentKey, SharedFile};
+use super::program::{Program, ProgramError};
+use super::protocol::{Ask, Checksum, Reply, VERSION};
+use super::{Launch, carries};
+use crate::control::{
+    Answer, Counters, OfferText, Order, Outcome, Part, ServerUse, Task, Window, Wire,
+};
+use crate::inputs::{Wait, Workload};
+use crate::record::Span;
+use crate::role_context::{Distribution, RoleError};
+use crate::verify;
+
+/// Longest time to close, and again to end: both are within what the controller allows.
+const CLOSE_LIMIT: Duration = Duration::from_secs(9);
+/// The samples of round trips follow each other without a gap, so that they add up to the window; by how much they may miss it.
+const SAMPLES_MISS: f64 = 0.2;
+
+/// Serves the controller's orders with a contender's program.
+pub(crate) fn live(task: Task, launch: &Launch, wire: &mut Wire) -> Result<(), RoleError> {
+    let (mut role, offers) = Role::begin(task, launch)?;
+    wire.say(&Answer::Offers { offers, warnings: Vec::new() }, &[])?;
+    loop {
+        let (order, _) = wire.hear::<Order>()?;
+        let answer = match order {
+            Order::Begin { .. } => return Err(RoleError::Wrong("a second task".to_owned())),
+            Order::Connect { offers } => {
+                let words = offers.into_iter().next().unwrap_or_default().words;
+                role.open("connect", &Ask::Connect { words })?
+            }
+            Order::Accept => role.open("accept", &Ask::Accept)?,
+            Order::Verify { sends, sender, .. } => role.verify(sends, sender)?,
+            Order::Prepare { window } => role.prepare(window)?,
+            Order::Go { .. } => role.go()?,
+            Order::Act { .. } => {
+                return Err(RoleError::Wrong(
+                    "the protocol of contenders has no faults".to_owned(),
+                ));
+            }
+            Order::Close => {
+                role.close()?;
+                wire.say(&Answer::Closed, &[])?;
+                return Ok(());
+            }
+        };
+        wire.say(&answer, &[])?;
+    }
+}
+
+struct Role {
+    task: Task,
+    launch: Launch,
+    program: Program,
+    checksum: Checksum,
+    facts: Facts,
+    servers: Vec<u32>,
+    payload: SharedFile,
+    prepared: Option<Prepared>,
+}
+
+/// A window that is ready to go.
+struct Prepared {
+    window: Window,
+    /// What the other end sends, if it sends.
+    expected: Option<Content>,
+}
+
+impl Role {
+    fn begin(task: Task, launch: &Launch) -> Result<(Role, Vec<OfferText>), RoleError> {
+        if !carries(task.inputs.workload) {
+            let why = format!("{} is not in the contenders' protocol", task.inputs.workload.word());
+            return Err(RoleError::Unsupported(why));
+        }
+        let mut program = Program::start(launch, task.cpu).map_err(failed)?;
+        let greeting = program.greeting(launch.deadline).map_err(failed)?;
+        let listens = task.listeners > 0;
+        let inputs = &task.inputs;
+        let begin = Ask::Begin {
+            protocol: VERSION,
+            part: task.part.name().to_owned(),
+            listens,
+            size_bytes: inputs.size_bytes,
+            wait: match inputs.wait {
+                Wait::Spin => "spin".to_owned(),
+                Wait::Block | Wait::Hybrid { .. } => "block".to_owned(),
+            },
+            cpu: task.cpu,
+            bind: task.bind_address.map_or_else(|| "127.0.0.1".to_owned(), |a| a.to_string()),
+            dir: program.dir().to_owned(),
+            capacity_bytes: inputs.capacity_bytes,
+            socket_buffer_bytes: inputs.socket_buffer_bytes,
+        };
+        let (words, servers) = match ask(&mut program, launch.deadline, "begin", &begin)? {
+            Reply::Offer { words, servers } => (words, servers),
+            other => return Err(out_of_turn("begin", "offer", &other)),
+        };
+        let own = family::descendants(program.pid());
+        if let Some(stranger) = servers.iter().find(|pid| !own.contains(pid)) {
+            return Err(RoleError::Wrong(format!(
+                "its program names process {stranger} as a server, which it did not start"
+            )));
+        }
+        let content = Content::new(
+            inputs.size_bytes as usize,
+            task.working_set_bytes,
+            key(&task, launch, 0, true),
+        );
+        let payload = SharedFile::new("crossway-payload", content.bytes().len())?;
+        let offers = if listens { vec![OfferText { words, fds: Vec::new() }] } else { Vec::new() };
+        let role = Role {
+            launch: launch.clone(),
+            task,
+            program,
+            checksum: greeting.checksum,
+            facts: Facts::new(),
+            servers,
+            payload,
+            prepared: None,
+        };
+        Ok((role, offers))
+    }
+
+    fn open(&mut self, name: &'static str, order: &Ask) -> Result<Answer, RoleError> {
+        match self.ask(name, order)? {
+            Reply::Opened { facts } => self.facts = facts,
+            other => return Err(out_of_turn(name, "opened", &other)),
+        }
+        Ok(Answer::Opened { facts: self.facts.clone() })
+    }
+
+    fn ask(&mut self, name: &'static str, order: &Ask) -> Result<Reply, RoleError> {
+        ask(&mut self.program, self.launch.deadline, name, order)
+    }
+
+    /// Has the agreed messages sent, or received into a file and compared byte by byte.
+    fn verify(&mut self, sends: bool, sender: u16) -> Result<Answer, RoleError> {
+        let agreed = verify::agreed(&self.task.inputs, sender);
+        let lengths: Vec<u64> = agreed.iter().map(|m| m.len() as u64).collect();
+        let total: usize = agreed.iter().map(Vec::len).sum();
+        let file = SharedFile::new("crossway-verify", total)?;
+        if sends {
+            file.write(&agreed.concat())?;
+        }
+        let order = Ask::Verify { sends, lengths: lengths.clone(), path: file.path() };
+        let got = match self.ask("verify", &order)? {
+            Reply::Verified { lengths } => lengths,
+            other => return Err(out_of_turn("verify", "verified", &other)),
+        };
+        if !sends {
+            let mut bytes = vec![0; total];
+            file.read(&mut bytes)?;
+            if got.len() != lengths.len() {
+                let (got, wanted) = (got.len(), lengths.len());
+                let why = format!("verification: {got} messages were received instead of {wanted}");
+                return Err(RoleError::Wrong(why));
+            }
+            let mut rest = bytes.as_slice();
+            for (number, (wanted, len)) in agreed.iter().zip(&got).enumerate() {
+                let taken = rest.len().min(*len as usize);
+                let (message, after) = rest.split_at(taken);
+                verify::compare(number, message, wanted)?;
+                rest = after;
+            }
+        }
+        Ok(Answer::Verified { messages: agreed.len() as u32, crc: verify::chain(&agreed) })
+    }
+
+    fn prepare(&mut self, window: Window) -> Result<Answer, RoleError> {
+        let size = self.task.inputs.size_bytes as usize;
+        let content = |own: bool| {
+            let key = key(&self.task, &self.launch, window.number, own);
+            Content::new(size, self.task.working_set_bytes, key)
+        };
+        let sends = self.task.part != Part::Receiver;
+        let mut payload = None;
+        let mut first = 0;
+        if sends {
+            let own = content(true);
+            self.payload.write(own.bytes())?;
+            payload = Some(own.described(self.payload.path()));
+            first = own.first;
+        }
+        let expected = (self.task.part != Part::Sender).then(|| content(false));
+        let batch = u64::from(window.batch.max(1));
+        let order = Ask::Prepare { messages: window.messages, batch, first, payload };
+        match self.ask("prepare", &order)? {
+            Reply::Ready => {}
+            other => return Err(out_of_turn("prepare", "ready", &other)),
+        }
+        self.prepared = Some(Prepared { window, expected });
+        Ok(Answer::Ready)
+    }
+
+    fn go(&mut self) -> Result<Answer, RoleError> {
+        let Prepared { window, expected } = self
+            .prepared
+            .take()
+            .ok_or_else(|| RoleError::Wrong("'go' without a window".to_owned()))?;
+        let before = self.used();
+        let servers_before = self.servers_ns();
+        let told_ns = monotonic_ns();
+        self.program.tell("go", &Ask::Go).map_err(failed)?;
+        // How long the window may take is the controller's to say.
+        let reply = self.program.hear("go", None).map_err(failed)?;
+        let answered_ns = monotonic_ns();
+        let used = self.used().since(&before);
+        let Reply::Done { start_ns, end_ns, sent, received, out_of_order } = reply else {
+            return Err(out_of_turn("go", "done", &reply));
+        };
+        if !(told_ns <= start_ns && start_ns <= end_ns && end_ns <= answered_ns) {
+            return Err(RoleError::Wrong(format!(
+                "its program says that it worked from {start_ns} to {end_ns} ns, which is not between 'go' at {told_ns} \
+                 and its answer at {answered_ns} ns on CLOCK_MONOTONIC: its figures are refused"
+            )));
+        }
+        let mut outcome = Outcome {
+            start_ns,
+            end_ns,
+            sent,
+            received,
+            bytes: received * self.task.inputs.size_bytes,
+            out_of_order,
+            user_ns: used.user_ns(),
+            system_ns: used.system_ns,
+            switches_voluntary: used.switches_voluntary,
+            switches_involuntary: used.switches_involuntary,
+            faults_minor: used.faults_minor,
+            faults_major: used.faults_major,
+            facts: self.facts.clone(),
+            counters: Counters {
+                missing: Some("not counted for programs outside of Crossway".to_owned()),
+                ..Counters::default()
+            },
+            ..Outcome::default()
+        };
+        outcome.server = self.servers.first().map(|pid| ServerUse {
+            pid: *pid,
+            cpu_ns: servers_before.zip(self.servers_ns()).map(|(a, b)| b.saturating_sub(a)),
+        });
+        self.account(&window, expected.as_ref(), &mut outcome)?;
+        Ok(Answer::Done { outcome: Box::new(outcome) })
+    }
+
+    /// Asks for the window's account and compares it with what must be in it.
+    fn account(
+        &mut self,
+        window: &Window,
+        expected: Option<&Content>,
+        outcome: &mut Outcome,
+    ) -> Result<(), RoleError> {
+        let (checksum, histogram) = match self.ask("result", &Ask::Result)? {
+            Reply::Result { checksum, histogram } => (checksum, histogram),
+            other => return Err(out_of_turn("result", "result", &other)),
+        };
+        let asked = window.messages;
+        if outcome.sent > asked || outcome.received > asked {
+            let (sent, received) = (outcome.sent, outcome.received);
+            return Err(RoleError::Wrong(format!(
+                "its program counts {sent} messages sent and {received} received in a window of {asked}"
+            )));
+        }
+        if let Some(expected) = expected {
+            let said = checksum.as_deref().and_then(|text| u64::from_str_radix(text, 16).ok());
+            let right = expected.checksum(outcome.received, self.checksum);
+            if said != Some(right) {
+                let said = checksum.unwrap_or_else(|| "nothing".to_owned());
+                return Err(RoleError::Wrong(format!(
+                    "the checksum of the {} messages it received is {right:x}, its program says {said}: it did not read \
+                     every byte, or they were damaged or not written; its figures are refused",
+                    outcome.received
+                )));
+            }
+        }
+        if self.task.part == Part::Client && self.task.inputs.workload == Workload::PingPong {
+            let batch = u64::from(window.batch.max(1));
+            let samples: u64 = histogram.iter().map(|(_, count)| count).sum();
+            let sum_ns: f64 = histogram.iter().map(|(ns, count)| *ns as f64 * *count as f64).sum();
+            let wall_ns = (outcome.end_ns - outcome.start_ns) as f64;
+            if samples != asked / batch || (sum_ns / wall_ns.max(1.0) - 1.0).abs() > SAMPLES_MISS {
+                return Err(RoleError::Wrong(format!(
+                    "its program gives {samples} samples that add up to {sum_ns:.0} ns for {} samples in a window of \
+                     {wall_ns:.0} ns: its figures are refused",
+                    asked / batch
+                )));
+            }
+            let mut distribution = Distribution::new();
+            for (ns, count) in histogram {
+                distribution.record_many(ns / batch, count);
+            }
+            outcome.histograms.push((Span::RoundTrip, distribution.encode()));
+        }
+        Ok(())
+    }
+
+    /// What the program and its children, but not its servers, have used so far.
+    fn used(&self) -> Usage {
+        let own = family::descendants(self.program.pid());
+        std::iter::once(self.program.pid())
+            .chain(own.into_iter().filter(|pid| !self.servers.contains(pid)))
+            .filter_map(Usage::of_process)
+            .fold(Usage::default(), |sum, one| sum.plus(&one))
+    }
+
+    fn servers_ns(&self) -> Option<u64> {
+        self.servers.iter().map(|pid| process_cpu_ns(*pid)).sum()
+    }
+
+    fn close(mut self) -> Result<(), RoleError> {
+        self.program.tell("close", &Ask::Close).map_err(failed)?;
+        let limit = self.launch.deadline.min(CLOSE_LIMIT);
+        match self.program.hear("close", Some(limit)).map_err(failed)? {
+            Reply::Closed => self.program.finish(limit).map_err(failed),
+            other => Err(out_of_turn("close", "closed", &other)),
+        }
+    }
+}
+
+/// The key of what this role sends (`own`) or is sent.
+fn key(task: &Task, launch: &Launch, window: u32, own: bool) -> ContentKey {
+    let connects = task.listeners == 0;
+    ContentKey {
+        secret: launch.secret,
+        from_connector: connects == own,
+        sender: if own { task.index } else { task.first_peer },
+        window,
+    }
+}
+
+fn ask(
+    program: &mut Program,
+    deadline: Duration,
+    name: &'static str,
+    order: &Ask,
+) -> Result<Reply, RoleError> {
+    program.tell(name, order).map_err(failed)?;
+    program.hear(name, Some(deadline)).map_err(failed)
+}
+
+fn out_of_turn(order: &'static str, wanted: &'static str, got: &Reply) -> RoleError {
+    failed(ProgramError::OutOfTurn { order, wanted, got: got.name() })
+}
+
+fn failed(error: ProgramError) -> RoleError {
+    match error {
+        ProgramError::Failed { reason, unsupported: true } => RoleError::Unsupported(reason),
+        error => RoleError::Wrong(error.to_string()),
+    }
+}

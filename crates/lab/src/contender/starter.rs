@@ -1,0 +1,79 @@
+//! A new contender that works: declaration and program, to begin with.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// In what a new contender is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// With the header.
+    C,
+    /// With the module.
+    Python,
+    /// With the file that is compiled along.
+    Go,
+}
+
+/// Why no new contender was written.
+#[derive(Debug, thiserror::Error)]
+pub enum StarterError {
+    /// The name is no id.
+    #[error("'{0}' is no id; use lower-case letters, digits and '-', and begin with a letter")]
+    Name(String),
+    /// A file is there already, or cannot be written.
+    #[error("cannot write {file}: {cause}")]
+    Unwritten {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        cause: std::io::Error,
+    },
+}
+
+/// Writes a declaration and a program into the directory; returns the files, the declaration first.
+///
+/// # Errors
+/// The name cannot be an id, or a file exists or cannot be written; nothing is overwritten.
+pub fn write_starter(
+    dir: &Path,
+    name: &str,
+    language: Language,
+) -> Result<Vec<PathBuf>, StarterError> {
+    let kebab = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(kebab) {
+        return Err(StarterError::Name(name.to_owned()));
+    }
+    let (declaration, program, ending) = match language {
+        Language::C => (
+            include_str!("../../../../contenders/starters/c.toml.in"),
+            include_str!("../../../../contenders/starters/c.c.in"),
+            "c",
+        ),
+        Language::Python => (
+            include_str!("../../../../contenders/starters/python.toml.in"),
+            include_str!("../../../../contenders/starters/python.py.in"),
+            "py",
+        ),
+        Language::Go => (
+            include_str!("../../../../contenders/starters/go.toml.in"),
+            include_str!("../../../../contenders/starters/go.go.in"),
+            "go",
+        ),
+    };
+    let files = [
+        (dir.join(format!("{name}.toml")), declaration),
+        (dir.join(format!("{name}.{ending}")), program),
+    ];
+    for (file, text) in &files {
+        let unwritten = |cause| StarterError::Unwritten { file: file.clone(), cause };
+        fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(file)
+            .and_then(|mut out| {
+                std::io::Write::write_all(&mut out, text.replace("@NAME@", name).as_bytes())
+            })
+            .map_err(unwritten)?;
+    }
+    Ok(files.into_iter().map(|(file, _)| file).collect())
+}

@@ -1,0 +1,52 @@
+//! How long a run will take, before it starts.
+
+use crate::inputs::{Inputs, Workload};
+
+/// Starting, verifying and closing a trial on this machine.
+const OVERHEAD_MS: u64 = 28;
+/// The same between hosts, where each step crosses a link.
+const OVERHEAD_REMOTE_MS: u64 = 200;
+/// The machine's description and limits, once per run.
+pub const START_MS: u64 = 2_000;
+
+/// How long a trial with these inputs takes, milliseconds. The warm-up ends as soon as two windows agree, usually half-way. A
+/// trial with a fixed number of messages takes what its link or its pace allow; on an unshaped link no time is added for it.
+pub fn trial_ms(inputs: &Inputs) -> u64 {
+    let overhead = if inputs.testbed.is_some() { OVERHEAD_REMOTE_MS } else { OVERHEAD_MS };
+    let measured = match inputs.messages {
+        None => inputs.measure_ms,
+        Some(messages) => messages_ms(inputs, messages),
+    };
+    overhead + inputs.warmup_ms / 2 + measured
+}
+
+fn messages_ms(inputs: &Inputs, messages: u64) -> u64 {
+    let bytes = messages.saturating_mul(inputs.size_bytes.max(1));
+    if let Workload::Paced { burst_bytes, period_us } = inputs.workload {
+        return bytes.div_ceil(burst_bytes.max(1)).saturating_mul(period_us) / 1000;
+    }
+    let rate = inputs.testbed_spec.as_ref().and_then(|testbed| testbed.rate);
+    rate.map_or(0, |rate| bytes.saturating_mul(8_000) / rate.bits_per_s.max(1))
+}
+
+/// A duration for people: `52 s`, `4 min`, `6.5 h`.
+pub fn human(ms: u64) -> String {
+    match ms.div_ceil(1_000) {
+        s if s < 120 => format!("{s} s"),
+        s if s < 7_200 => format!("{} min", s.div_ceil(60)),
+        s => format!("{:.1} h", s as f64 / 3_600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_the_unit_that_people_would_use() {
+        for (ms, text) in [(0, "0 s"), (400, "1 s"), (119_000, "119 s"), (130_000, "3 min")] {
+            assert_eq!(human(ms), text);
+        }
+        assert_eq!(human(23_400_000), "6.5 h");
+    }
+}

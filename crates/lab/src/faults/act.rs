@@ -1,0 +1,343 @@
+//! What a role does with its channel while a fault is brought about, to it or to its peer.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use crossway_mech::{Boundaries, Mechanism, RecvError, Rx, SendError, Tx};
+use crossway_sys::clock::monotonic_ns;
+use crossway_sys::{OsError, shm};
+use serde::{Deserialize, Serialize};
+
+use super::message::{self, Sorter};
+use crate::role_context::{RoleContext, RoleError};
+
+/// A channel that takes more than this without being full never is.
+const NEVER_FULL: u64 = 20_000;
+
+/// After so many messages that did not fit, a receiver has seen enough.
+const REFUSALS: u32 = 8;
+
+/// How long a sender waits for room in [`Act::FillThenWait`].
+pub(super) const WAIT_FOR_ROOM: Duration = Duration::from_millis(50);
+
+/// What to do. Calls wait without a deadline, as a program does that trusts its channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Act {
+    /// Send so many messages, or until an error.
+    Send {
+        /// How many; null: until an error.
+        messages: Option<u64>,
+        /// Microseconds of sleep after each.
+        gap_us: u32,
+    },
+    /// Receive so many messages, or until an error.
+    Receive {
+        /// How many; null: until an error.
+        messages: Option<u64>,
+        /// The buffer's length, if it is not that of the channel's messages.
+        buffer_bytes: Option<u64>,
+    },
+    /// Send until there is no room, then wait for it, until an error.
+    FillUp,
+    /// Send until there is no room, then try once more with a deadline.
+    FillThenWait,
+    /// Hand over what a half keeps of a message that was taken in part.
+    Flush,
+    /// Stay for ever where a message is written in place.
+    HoldWriting,
+    /// Stay for ever where a message is read in place.
+    HoldReading,
+    /// Send one message of this length.
+    SendLength {
+        /// Bytes.
+        bytes: u64,
+    },
+}
+
+/// An error that told of the fault.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// `send` or `receive`.
+    pub call: String,
+    /// The error's text.
+    pub error: String,
+    /// It is the error that says that the peer is gone.
+    pub peer_closed: bool,
+    /// When the call returned, CLOCK_MONOTONIC, nanoseconds.
+    pub at_ns: u64,
+    /// How long the call took, nanoseconds.
+    pub took_ns: u64,
+}
+
+/// What came of an act that ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The error that ended it, or the first one that it went on after.
+    pub told: Option<Told>,
+    /// Whether the send with a deadline kept to it, within a second.
+    pub deadline_kept: Option<bool>,
+}
+
+/// How far an act has come, kept where the controller can read it even when the actor is dead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// See [`Phase`].
+    pub(super) phase: u64,
+    /// Messages that a send accepted.
+    pub(super) sent: u64,
+    /// Messages received that were sent.
+    pub(super) received: u64,
+    /// Messages received that were not.
+    pub(super) not_sent: u64,
+}
+
+/// Where in its act an actor is.
+pub(super) mod phase {
+    /// The first call is about to be made.
+    pub(crate) const BEGUN: u64 = 1;
+    /// There is no room, or the message is being held.
+    pub(crate) const REACHED: u64 = 2;
+    /// There was always room.
+    pub(crate) const NEVER: u64 = 3;
+}
+
+/// The file in which an actor keeps its progress.
+pub(super) fn progress_file() -> Result<OwnedFd, OsError> {
+    shm::create_sealed("crossway-progress", shm::page_len())
+}
+
+impl Progress {
+    /// As it stands in the file.
+    pub(super) fn read(file: &OwnedFd) -> Progress {
+        let mut bytes = [0; 32];
+        if let Ok(fd) = file.as_fd().try_clone_to_owned() {
+            let _ = File::from(fd).read_exact_at(&mut bytes, 0);
+        }
+        let (words, _) = bytes.as_chunks::<8>();
+        let [phase, sent, received, not_sent] = [0, 1, 2, 3].map(|n| u64::from_le_bytes(words[n]));
+        Progress { phase, sent, received, not_sent }
+    }
+
+    fn write(&self, file: &File) {
+        let mut bytes = [0; 32];
+        let words = [self.phase, self.sent, self.received, self.not_sent];
+        for (at, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *at = word.to_le_bytes();
+        }
+        let _ = file.write_all_at(&bytes, 0);
+    }
+}
+
+/// One act of one role.
+struct Actor<'a, M: Mechanism> {
+    tx: &'a mut M::Tx,
+    rx: &'a mut M::Rx,
+    size: usize,
+    file: File,
+    progress: Progress,
+    seen: Seen,
+}
+
+/// Performs an act on the role's first channel.
+pub(crate) fn perform<M: Mechanism>(
+    context: &mut RoleContext<M>,
+    act: Act,
+    fds: Vec<OwnedFd>,
+) -> Result<Seen, RoleError> {
+    let file = fds
+        .into_iter()
+        .next()
+        .ok_or_else(|| RoleError::Wrong("an act needs a descriptor for its progress".to_owned()))?;
+    let size = context.task.inputs.size_bytes as usize;
+    let streams = context.caps.boundaries == Boundaries::Stream;
+    let (tx, rx) = context
+        .channels
+        .first_mut()
+        .ok_or_else(|| RoleError::Wrong("an act needs an open channel".to_owned()))?;
+    let file = File::from(file);
+    let progress = Progress::default();
+    let mut actor = Actor::<M> { tx, rx, size, file, progress, seen: Seen::default() };
+    actor.phase(phase::BEGUN);
+    match act {
+        Act::Send { messages, gap_us } => actor.send(messages, gap_us),
+        Act::Receive { messages, buffer_bytes } => {
+            actor.size = buffer_bytes.map_or(size, |bytes| bytes as usize);
+            actor.receive(messages, streams);
+        }
+        Act::FillUp => {
+            if actor.fill_up() {
+                actor.send(None, 0);
+            }
+        }
+        Act::FillThenWait => {
+            if actor.fill_up() {
+                actor.wait_for_room();
+            }
+        }
+        Act::Flush => {
+            let begin = monotonic_ns();
+            if let Err(error) = actor.tx.flush() {
+                actor.told("send", &error, matches!(error, SendError::PeerClosed), begin);
+            }
+        }
+        Act::HoldWriting => actor.hold_writing(),
+        Act::HoldReading => actor.hold_reading(),
+        Act::SendLength { bytes } => actor.send_length(bytes as usize),
+    }
+    Ok(actor.seen)
+}
+
+impl<M: Mechanism> Actor<'_, M> {
+    fn phase(&mut self, phase: u64) {
+        self.progress.phase = phase;
+        self.progress.write(&self.file);
+    }
+
+    /// Keeps the first error.
+    fn told(
+        &mut self,
+        call: &str,
+        error: &dyn std::fmt::Display,
+        peer_closed: bool,
+        begin_ns: u64,
+    ) {
+        let at_ns = monotonic_ns();
+        let took_ns = at_ns - begin_ns;
+        let (call, error) = (call.to_owned(), error.to_string());
+        self.seen.told.get_or_insert(Told { call, error, peer_closed, at_ns, took_ns });
+    }
+
+    fn send_told(&mut self, error: &SendError, begin_ns: u64) {
+        self.told("send", error, matches!(error, SendError::PeerClosed), begin_ns);
+    }
+
+    fn send(&mut self, messages: Option<u64>, gap_us: u32) {
+        let mut message = vec![0; self.size];
+        let gap = Duration::from_micros(gap_us.into());
+        while messages.is_none_or(|messages| self.progress.sent < messages) {
+            message::fill(&mut message, self.progress.sent);
+            let begin = monotonic_ns();
+            if let Err(error) = self.tx.send(&message, None).and_then(|()| self.tx.flush()) {
+                return self.send_told(&error, begin);
+            }
+            self.progress.sent += 1;
+            self.progress.write(&self.file);
+            if !gap.is_zero() {
+                std::thread::sleep(gap);
+            }
+        }
+    }
+
+    fn receive(&mut self, messages: Option<u64>, streams: bool) {
+        let mut sorter = Sorter::new(self.size);
+        let mut buffer = vec![0; self.size];
+        let mut refusals = 0;
+        while messages.is_none_or(|messages| sorter.received < messages) {
+            let begin = monotonic_ns();
+            match self.rx.recv(&mut buffer, None) {
+                Ok(len) => sorter.take(&buffer[..len]),
+                Err(error) => {
+                    self.told("receive", &error, matches!(error, RecvError::PeerClosed), begin);
+                    refusals += 1;
+                    let goes_on = matches!(error, RecvError::TooSmall { .. }) && !streams;
+                    if !goes_on || refusals == REFUSALS {
+                        return;
+                    }
+                }
+            }
+            self.progress.received = sorter.received;
+            self.progress.not_sent = sorter.not_sent;
+            self.progress.write(&self.file);
+        }
+    }
+
+    /// Whether the channel became full.
+    fn fill_up(&mut self) -> bool {
+        let mut message = vec![0; self.size];
+        while self.progress.sent < NEVER_FULL {
+            message::fill(&mut message, self.progress.sent);
+            let begin = monotonic_ns();
+            match self.tx.try_send(&message) {
+                Ok(()) => self.progress.sent += 1,
+                Err(SendError::Full) => {
+                    self.phase(phase::REACHED);
+                    return true;
+                }
+                Err(error) => {
+                    self.send_told(&error, begin);
+                    self.progress.write(&self.file);
+                    return false;
+                }
+            }
+        }
+        self.phase(phase::NEVER);
+        false
+    }
+
+    fn wait_for_room(&mut self) {
+        let mut message = vec![0; self.size];
+        message::fill(&mut message, self.progress.sent);
+        let begin = monotonic_ns();
+        match self.tx.send(&message, Some(Instant::now() + WAIT_FOR_ROOM)) {
+            Ok(()) => {
+                self.progress.sent += 1;
+                self.progress.write(&self.file);
+            }
+            Err(error) => {
+                let in_time = Duration::from_nanos(monotonic_ns() - begin);
+                let kept = matches!(error, SendError::TimedOut)
+                    && in_time < WAIT_FOR_ROOM + Duration::from_secs(1);
+                self.seen.deadline_kept = Some(kept);
+                self.send_told(&error, begin);
+            }
+        }
+    }
+
+    fn hold_writing(&mut self) {
+        let mut scratch = vec![0; self.size];
+        let (size, file, mut progress) = (self.size, &self.file, self.progress);
+        let _ = self.tx.send_in_place(size, &mut scratch, None, |room| {
+            message::fill(room, 0);
+            progress.phase = phase::REACHED;
+            progress.write(file);
+            park_for_ever()
+        });
+    }
+
+    fn hold_reading(&mut self) {
+        let mut scratch = vec![0; self.size];
+        let (file, mut progress) = (&self.file, self.progress);
+        let begin = monotonic_ns();
+        let held: Result<(), _> = self.rx.recv_in_place(&mut scratch, None, |_| {
+            progress.phase = phase::REACHED;
+            progress.write(file);
+            park_for_ever()
+        });
+        if let Err(error) = held {
+            self.told("receive", &error, matches!(error, RecvError::PeerClosed), begin);
+        }
+    }
+
+    fn send_length(&mut self, len: usize) {
+        let mut message = vec![0; len];
+        message::fill(&mut message, u64::MAX >> 1);
+        let begin = monotonic_ns();
+        match self.tx.send(&message, None).and_then(|()| self.tx.flush()) {
+            Ok(()) => {
+                self.progress.sent += 1;
+                self.progress.write(&self.file);
+            }
+            Err(error) => self.send_told(&error, begin),
+        }
+    }
+}
+
+/// Until the process is killed.
+fn park_for_ever() {
+    loop {
+        std::thread::park();
+    }
+}

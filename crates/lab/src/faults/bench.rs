@@ -1,0 +1,334 @@
+//! Two roles with a channel between them, which are told what to do, killed and observed.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crossway_mech::{Access, Caps, Wait};
+use crossway_sys::clock::monotonic_ns;
+use crossway_sys::{lease, poll};
+
+use super::act::{Progress, phase, progress_file};
+use super::observation::{Ended, NoObservation};
+use super::{Act, Seen, Side};
+use crate::control::{Answer, ControlError, OfferText, Order, Part, Task};
+use crate::inputs::{Ends, Inputs, Load, Placement, Workload};
+use crate::launcher::{CLOSE_LIMIT, Launcher, RoleProcess};
+
+/// A step of an attempt that takes longer, with nothing broken yet, has failed.
+const STEP_LIMIT: Duration = Duration::from_secs(35);
+
+/// How often a condition is looked at.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// Length of all messages, bytes: more than a pipe takes at once (PIPE_BUF), less than the smallest limit of any
+/// mechanism, and no multiple of a page.
+pub(super) const SIZE_BYTES: u64 = 6000;
+
+/// What all attempts on one mechanism share.
+pub(super) struct Bench<'a> {
+    pub(super) mechanism: &'static str,
+    pub(super) caps: Caps,
+    pub(super) launcher: &'a Launcher,
+    pub(super) run: &'a lease::Run,
+    /// How long a silent survivor is watched.
+    pub(super) watch: Duration,
+    /// Whether `/tmp`, `/dev/shm` and the IPC tables are this process's own.
+    pub(super) private: bool,
+}
+
+/// What a role said, or did not.
+pub(super) enum Heard {
+    Answer(Box<Answer>, Vec<OwnedFd>),
+    Silence,
+    Dead(String),
+}
+
+/// One role.
+pub(super) struct Actor {
+    process: RoleProcess,
+    progress: OwnedFd,
+    wait: Wait,
+    dead: bool,
+}
+
+impl Bench<'_> {
+    /// The way of waiting that suits the mechanism best: asleep if it can.
+    pub(super) fn wait(&self) -> Wait {
+        if self.caps.can_block { Wait::Block } else { Wait::Spin }
+    }
+
+    /// Starts a role, which knows nothing yet.
+    pub(super) fn start(&self, side: Side) -> Result<Actor, NoObservation> {
+        self.start_by(self.launcher, side)
+    }
+
+    /// As [`Bench::start`], by another command.
+    pub(super) fn start_by(&self, launcher: &Launcher, side: Side) -> Result<Actor, NoObservation> {
+        let name = match side {
+            Side::Listener => "listener",
+            Side::Connector => "connector",
+        };
+        let process = RoleProcess::start(launcher, name).map_err(failed)?;
+        Ok(Actor { process, progress: progress_file()?, wait: self.wait(), dead: false })
+    }
+
+    /// Gives a role its task; the answer is its offers.
+    pub(super) fn begin(&self, actor: &mut Actor, side: Side) -> Heard {
+        let task = Box::new(self.task(side));
+        actor.order(&Order::Begin { task }, &[], STEP_LIMIT)
+    }
+
+    fn task(&self, side: Side) -> Task {
+        Task {
+            mechanism: self.mechanism.to_owned(),
+            contender: None,
+            inputs: Inputs {
+                testbed: None,
+                ends: Ends::default(),
+                testbed_spec: None,
+                workload: Workload::Throughput,
+                size_bytes: SIZE_BYTES,
+                reply_bytes: None,
+                wait: self.wait(),
+                access: Access::Copy,
+                placement: Placement::Unpinned,
+                cpus: Vec::new(),
+                load: Load::default(),
+                socket_buffer_bytes: None,
+                capacity_bytes: None,
+                messages: None,
+                study_messages: None,
+                warmup_ms: 0,
+                measure_ms: 0,
+                packet_series_ms: None,
+                trial: 0,
+                trials: 1,
+                order: 0,
+                seed: 1,
+            },
+            part: if side == Side::Listener { Part::Receiver } else { Part::Sender },
+            index: 0,
+            cpu: None,
+            listeners: u16::from(side == Side::Listener),
+            peers: 1,
+            first_peer: 0,
+            ticker: None,
+            working_set_bytes: 1,
+            leases: Some(self.leases()),
+            bind_address: None,
+        }
+    }
+
+    fn leases(&self) -> PathBuf {
+        self.run.dir().to_owned()
+    }
+
+    /// Opens a channel between two roles that have started: the listener and the connector.
+    ///
+    /// # Errors
+    /// The side that failed, and how.
+    pub(super) fn join(
+        &self,
+        listener: &mut Actor,
+        connector: &mut Actor,
+        limit: Duration,
+    ) -> Result<(), (Side, Heard)> {
+        let at = |side| move |heard| (side, heard);
+        let (texts, fds) =
+            offers(self.begin(listener, Side::Listener)).map_err(at(Side::Listener))?;
+        offers(self.begin(connector, Side::Connector)).map_err(at(Side::Connector))?;
+        let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        connector.say(&Order::Connect { offers: texts }, &borrowed);
+        drop(borrowed);
+        // The connector's descriptors must not stay here, or its death would never be seen.
+        drop(fds);
+        listener.say(&Order::Accept, &[]);
+        for (side, actor) in [(Side::Connector, connector), (Side::Listener, listener)] {
+            match actor.hear(limit) {
+                Heard::Answer(answer, _) if matches!(*answer, Answer::Opened { .. }) => {}
+                other => return Err((side, other)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Two roles with a channel: the affected end and the survivor.
+    pub(super) fn open(&self, affected: Side) -> Result<(Actor, Actor), NoObservation> {
+        let mut listener = self.start(Side::Listener)?;
+        let mut connector = self.start(Side::Connector)?;
+        self.join(&mut listener, &mut connector, STEP_LIMIT).map_err(|(side, heard)| {
+            NoObservation::Failed(format!("the {side:?} could not open its end: {}", heard.words()))
+        })?;
+        Ok(match affected {
+            Side::Listener => (listener, connector),
+            Side::Connector => (connector, listener),
+        })
+    }
+}
+
+/// An offer, or what came instead.
+fn offers(heard: Heard) -> Result<(Vec<OfferText>, Vec<OwnedFd>), Heard> {
+    match heard {
+        Heard::Answer(answer, fds) => match *answer {
+            Answer::Offers { offers, .. } => Ok((offers, fds)),
+            other => Err(Heard::Answer(Box::new(other), fds)),
+        },
+        other => Err(other),
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> NoObservation {
+    NoObservation::Failed(error.to_string())
+}
+
+impl Heard {
+    /// In words, for reasons.
+    pub(super) fn words(&self) -> String {
+        match self {
+            Heard::Answer(answer, _) => match &**answer {
+                Answer::Failed { reason, .. } => reason.clone(),
+                other => format!("{other:?}"),
+            },
+            Heard::Silence => "it did not answer".to_owned(),
+            Heard::Dead(how) => format!("it {how}"),
+        }
+    }
+}
+
+impl Actor {
+    /// The role's process.
+    pub(super) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    fn say(&mut self, order: &Order, fds: &[std::os::fd::BorrowedFd<'_>]) {
+        // A dead role is noticed when it does not answer.
+        let _ = self.process.wire.say(order, fds);
+    }
+
+    fn order(
+        &mut self,
+        order: &Order,
+        fds: &[std::os::fd::BorrowedFd<'_>],
+        limit: Duration,
+    ) -> Heard {
+        self.say(order, fds);
+        self.hear(limit)
+    }
+
+    fn hear(&mut self, limit: Duration) -> Heard {
+        let until = Some(Instant::now() + limit);
+        match poll::any_readable(&[self.process.wire.fd()], until) {
+            Ok(ready) if !ready[0] => return Heard::Silence,
+            _ => {}
+        }
+        match self.process.wire.hear::<Answer>() {
+            Ok((answer, fds)) => Heard::Answer(Box::new(answer), fds),
+            Err(ControlError::Closed) => {
+                self.dead = true;
+                Heard::Dead(self.process.exit_report())
+            }
+            Err(error) => Heard::Dead(error.to_string()),
+        }
+    }
+
+    /// Begins an act; see [`Actor::act_ended`].
+    pub(super) fn act(&mut self, act: Act) -> Result<(), NoObservation> {
+        // Each act has a file of its own, so that its counts begin at 0.
+        self.progress = progress_file()?;
+        let progress = self.progress.as_fd().try_clone_to_owned().map_err(failed)?;
+        self.say(&Order::Act { act }, &[progress.as_fd()]);
+        Ok(())
+    }
+
+    /// How far the act has come.
+    pub(super) fn progress(&self) -> Progress {
+        Progress::read(&self.progress)
+    }
+
+    /// Waits until the act has come so far.
+    pub(super) fn wait_until(&self, far: impl Fn(&Progress) -> bool) -> Result<(), NoObservation> {
+        let begin = Instant::now();
+        while !far(&self.progress()) {
+            if begin.elapsed() > STEP_LIMIT {
+                let progress = self.progress();
+                return Err(NoObservation::Failed(format!(
+                    "the {} came no further than {progress:?} within {STEP_LIMIT:?}",
+                    self.process.name
+                )));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Waits until the act has begun and, if its end waits asleep, until it sleeps.
+    pub(super) fn wait_until_waiting(&self) -> Result<(), NoObservation> {
+        self.wait_until(|progress| progress.phase >= phase::BEGUN)?;
+        if self.wait != Wait::Block {
+            return Ok(());
+        }
+        let stat = format!("/proc/{}/stat", self.pid());
+        let begin = Instant::now();
+        loop {
+            let text = std::fs::read_to_string(&stat).unwrap_or_default();
+            let state = text.rfind(')').map(|at| &text[at..]);
+            if state.is_none_or(|state| !state.starts_with(") R")) || begin.elapsed() > STEP_LIMIT {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Waits for the end of the act, for so long.
+    pub(super) fn act_ended(&mut self, watch: Duration) -> (Ended, Option<Seen>) {
+        let first = match self.hear(watch * 3 / 4) {
+            Heard::Silence => {
+                let before = self.progress();
+                match self.hear(watch / 4) {
+                    Heard::Silence => {
+                        let moving = self.progress() != before;
+                        return (Ended::Silent { moving }, None);
+                    }
+                    other => other,
+                }
+            }
+            other => other,
+        };
+        match first {
+            Heard::Answer(answer, _) => match *answer {
+                Answer::Acted { seen } => (Ended::Over(seen.told.clone()), Some(*seen)),
+                Answer::Failed { reason, .. } => (Ended::Dead(format!("failed: {reason}")), None),
+                other => (Ended::Dead(format!("answered {other:?}")), None),
+            },
+            Heard::Dead(how) => (Ended::Dead(how), None),
+            Heard::Silence => unreachable!("handled above"),
+        }
+    }
+
+    /// Kills it and waits until it is dead; the instant right before, CLOCK_MONOTONIC.
+    pub(super) fn kill(&mut self) -> u64 {
+        let at_ns = monotonic_ns();
+        self.process.kill();
+        self.process.wait();
+        self.dead = true;
+        at_ns
+    }
+
+    /// Has it close its end and go.
+    pub(super) fn close(&mut self) {
+        if !self.dead {
+            let _ = self.order(&Order::Close, &[], CLOSE_LIMIT);
+            self.kill();
+        }
+    }
+}
+
+impl Drop for Actor {
+    fn drop(&mut self) {
+        if !self.dead {
+            self.kill();
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What is tried of each mechanism.
+
+use super::{Fault, Side, State};
+
+/// One fault in one state of one end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cell {
+    pub(super) fault: Fault,
+    pub(super) state: State,
+    pub(super) affected: Side,
+    /// How often.
+    pub(super) trials: u32,
+}
+
+/// Deaths are a matter of the instant: each is tried more than once.
+const KILLS: u32 = 3;
+
+const STATES: [(Fault, State); 15] = [
+    (Fault::Kill, State::Idle),
+    (Fault::Kill, State::Sending),
+    (Fault::Kill, State::Receiving),
+    (Fault::Kill, State::Full),
+    (Fault::Kill, State::NotReceiving),
+    (Fault::Kill, State::WritingInPlace),
+    (Fault::Kill, State::ReadingInPlace),
+    (Fault::Stop, State::Sending),
+    (Fault::Stop, State::Receiving),
+    (Fault::Garbage, State::Idle),
+    (Fault::WrongLength, State::Sending),
+    (Fault::FullQueue, State::Sending),
+    (Fault::FullDescriptorTable, State::Opening),
+    (Fault::FullDescriptorTable, State::Receiving),
+    (Fault::LockedMemory, State::Opening),
+];
+
+/// These happen to the machine, not to one end.
+const SHARED: [(Fault, State); 2] =
+    [(Fault::FullDisk, State::Opening), (Fault::FullShm, State::Opening)];
+
+/// All of them.
+pub(super) fn all() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (fault, state) in STATES {
+        let trials = if fault == Fault::Kill { KILLS } else { 1 };
+        for affected in [Side::Listener, Side::Connector] {
+            cells.push(Cell { fault, state, affected, trials });
+        }
+    }
+    for (fault, state) in SHARED {
+        cells.push(Cell { fault, state, affected: Side::Listener, trials: 1 });
+    }
+    cells
+}
+
+impl Cell {
+    /// The end that is observed.
+    pub(super) fn survivor(&self) -> Side {
+        match self.fault {
+            Fault::Kill | Fault::Stop | Fault::Garbage | Fault::WrongLength => {
+                self.affected.other()
+            }
+            _ => self.affected,
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! The whole matrix: one worker process per mechanism, in private places, and their records.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+use crossway_mech::registry::{self, Entry};
+use crossway_mech::{Probe, Wait};
+use crossway_sys::{OsError, clock, lease, proc};
+use serde::{Deserialize, Serialize};
+
+use super::bench::{Bench, SIZE_BYTES};
+use super::cells::{self, Cell};
+use super::observation::{NoObservation, Observation};
+use super::{FaultRecord, Outcome, SCHEMA, places};
+use crate::env::Environment;
+use crate::launcher::Launcher;
+use crate::record::Status;
+use crate::run::new_name;
+use crate::shutdown;
+
+/// What a caller may choose.
+#[derive(Debug)]
+pub struct Options {
+    /// Ids of mechanisms; empty: all.
+    pub mechanisms: Vec<String>,
+    /// How long a silent survivor is watched before it counts as hung.
+    pub watch: Duration,
+    /// This program.
+    pub program: PathBuf,
+    /// Its arguments that end in [`work`], to which a task in JSON is added.
+    pub worker: Vec<String>,
+    /// Its arguments that make it a role.
+    pub role: Vec<String>,
+    /// Polls readable when the matrix should stop.
+    pub interrupt: Option<OwnedFd>,
+}
+
+/// What happens, for whoever shows it.
+#[derive(Debug)]
+pub enum FaultEvent<'a> {
+    /// There are no private places, so that some faults are skipped.
+    NoPrivatePlaces {
+        /// Why, and what mends it.
+        why: &'a str,
+    },
+    /// A record was taken.
+    Record {
+        /// The record.
+        record: &'a FaultRecord,
+        /// Records so far.
+        done: usize,
+        /// About how many there will be.
+        of: usize,
+    },
+}
+
+/// Why there is no matrix.
+#[derive(Debug, thiserror::Error)]
+pub enum MatrixError {
+    /// There is no such mechanism.
+    #[error("there is no mechanism '{0}'; `crossway list` shows all")]
+    Unknown(String),
+    /// It was asked to stop; what was recorded is not complete.
+    #[error("interrupted")]
+    Interrupted,
+    /// A worker died; its mechanism's records are not complete.
+    #[error("the worker for {mechanism} {how}")]
+    Worker {
+        /// The mechanism.
+        mechanism: String,
+        /// How it ended.
+        how: String,
+    },
+    /// A system call failed.
+    #[error("{0}")]
+    Os(#[from] OsError),
+}
+
+/// What a worker is told.
+#[derive(Debug, Serialize, Deserialize)]
+struct Work {
+    mechanism: String,
+    run: String,
+    environment: String,
+    watch_ms: u64,
+    private: bool,
+    role: Vec<String>,
+}
+
+/// Takes the matrix. Mechanisms that sleep while they wait are tried several at a time; the others alone.
+///
+/// # Errors
+/// An id is unknown, a worker died, or it was asked to stop.
+pub fn run(
+    options: &Options,
+    mut tell: impl FnMut(FaultEvent<'_>),
+) -> Result<Vec<FaultRecord>, MatrixError> {
+    let chosen = chosen(&options.mechanisms)?;
+    let environment = Environment::take()?;
+    let why = places::why_not_private();
+    if let Some(why) = &why {
+        tell(FaultEvent::NoPrivatePlaces { why: &format!("{why}; {}", places::REMEDY) });
+    }
+    let run = new_name();
+    let work = |entry: &Entry| Work {
+        mechanism: entry.id.to_owned(),
+        run: run.clone(),
+        environment: environment.machine_id.clone(),
+        watch_ms: options.watch.as_millis() as u64,
+        private: why.is_none(),
+        role: options.role.clone(),
+    };
+    let per_mechanism: usize = cells::all().iter().map(|cell| cell.trials as usize).sum();
+    let of = per_mechanism * chosen.len();
+    let (spinning, sleeping): (Vec<_>, Vec<_>) =
+        chosen.into_iter().partition(|entry| !(entry.caps)().can_block);
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut records = Vec::new();
+    for (entries, at_once) in [(sleeping, cpus.clamp(1, 4)), (spinning, 1)] {
+        let works = entries.into_iter().map(work).collect();
+        several(options, works, at_once, |record| {
+            records.push(record);
+            let record = &records[records.len() - 1];
+            tell(FaultEvent::Record { record, done: records.len(), of });
+        })?;
+    }
+    let place = |r: &FaultRecord| registry::ALL.iter().position(|e| e.id == r.mechanism);
+    records.sort_by_key(|r| (place(r), r.fault, r.state, r.affected, r.trial));
+    Ok(records)
+}
+
+fn chosen(ids: &[String]) -> Result<Vec<&'static Entry>, MatrixError> {
+    if ids.is_empty() {
+        return Ok(registry::ALL.iter().collect());
+    }
+    ids.iter()
+        .map(|id| registry::find(id).ok_or_else(|| MatrixError::Unknown(id.clone())))
+        .collect()
+}
+
+/// Runs workers, so many at once.
+fn several(
+    options: &Options,
+    works: VecDeque<Work>,
+    at_once: usize,
+    mut take: impl FnMut(FaultRecord),
+) -> Result<(), MatrixError> {
+    let queue = Mutex::new(works);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            let (queue, sender) = (&queue, sender.clone());
+            scope.spawn(move || {
+                loop {
+                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let Some(work) = next else { return };
+                    if let Err(error) = one(options, &work, &sender) {
+                        let _ = sender.send(Err(error));
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for message in receiver {
+            match message {
+                Ok(record) => take(record),
+                Err(error) => {
+                    queue.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+type Records = mpsc::Sender<Result<FaultRecord, MatrixError>>;
+
+/// Runs one worker to its end and passes its records on.
+fn one(options: &Options, work: &Work, records: &Records) -> Result<(), MatrixError> {
+    let task = serde_json::to_string(work).unwrap_or_default();
+    let mut command = if work.private {
+        places::private_command(&options.program)
+    } else {
+        Command::new(&options.program)
+    };
+    command
+        .args(&options.worker)
+        .arg(task)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // Ctrl-C reaches the controller only, which then ends the workers.
+        .process_group(0);
+    proc::die_with_parent(&mut command);
+    let mut child =
+        command.spawn().map_err(|e| OsError::new("start worker", options.program.display(), e))?;
+    let ended = |how: String| MatrixError::Worker { mechanism: work.mechanism.clone(), how };
+    let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(ended("has no output".to_owned()));
+    };
+    // A worker that ends leaves no writer, so this ends with it.
+    let complaints = std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = stderr.read_to_string(&mut text);
+        text
+    });
+    let (lines, line) = mpsc::channel();
+    std::thread::spawn(move || {
+        BufReader::new(stdout).lines().map_while(Result::ok).for_each(|l| drop(lines.send(l)));
+    });
+    loop {
+        match line.recv_timeout(Duration::from_millis(100)) {
+            Ok(line) => match serde_json::from_str::<FaultRecord>(&line) {
+                Ok(record) => drop(records.send(Ok(record))),
+                Err(error) => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    return Err(ended(format!("wrote what is no record: {error}: {line}")));
+                }
+            },
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                if shutdown::asked(options.interrupt.as_ref()) {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    return Err(MatrixError::Interrupted);
+                }
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let status = child.wait();
+    let text = complaints.join().unwrap_or_default();
+    match &status {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(ended(crate::launcher::exit_report(status, &text))),
+    }
+}
+
+/// A worker's life: all cells of one mechanism, one record a line on standard output.
+///
+/// # Errors
+/// The task cannot be read, or the leases cannot be kept.
+pub fn work(task: &str) -> Result<(), OsError> {
+    let bad = |why: String| OsError::new("read", "the worker's task", std::io::Error::other(why));
+    let work: Work = serde_json::from_str(task).map_err(|e| bad(e.to_string()))?;
+    let entry = registry::find(&work.mechanism).ok_or_else(|| bad(work.mechanism.clone()))?;
+    let leases = lease::Run::begin(None)?;
+    let launcher = Launcher {
+        // Not by its path, over which something else may be mounted here, and not as `self`, which may be another
+        // program that starts the role.
+        program: PathBuf::from(format!("/proc/{}/exe", std::process::id())),
+        args: work.role.clone(),
+        interrupt: None,
+    };
+    let bench = Bench {
+        mechanism: entry.id,
+        caps: (entry.caps)(),
+        launcher: &launcher,
+        run: &leases,
+        watch: Duration::from_millis(work.watch_ms),
+        private: work.private,
+    };
+    let probe = (entry.probe)();
+    let mut out = std::io::stdout().lock();
+    for cell in cells::all() {
+        for trial in 0..cell.trials {
+            let mut record = blank(&work, &cell, trial, bench.wait());
+            match &probe {
+                Probe::Ready { version } => {
+                    record.mechanism_version = Some(version.clone());
+                    enter(&mut record, bench.attempt(&cell, trial));
+                }
+                Probe::Missing { why, remedy } => {
+                    record.status = Status::Skipped;
+                    record.reason = Some(why.clone());
+                    record.remedy = Some(remedy.clone());
+                }
+            }
+            let text = serde_json::to_string(&record).map_err(|e| bad(e.to_string()))?;
+            writeln!(out, "{text}").map_err(|e| OsError::new("write", "standard output", e))?;
+            // A silence is no matter of the instant, and what cannot be done once cannot be done again.
+            let silent = matches!(record.outcome, Some(Outcome::Hung | Outcome::Unnoticed));
+            if silent || record.status == Status::Skipped {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn blank(work: &Work, cell: &Cell, trial: u32, wait: Wait) -> FaultRecord {
+    FaultRecord {
+        schema: SCHEMA,
+        run: work.run.clone(),
+        started_unix_ms: clock::unix_ms(),
+        environment: work.environment.clone(),
+        mechanism: work.mechanism.clone(),
+        mechanism_version: None,
+        wait,
+        size_bytes: SIZE_BYTES,
+        fault: cell.fault,
+        state: cell.state,
+        affected: cell.affected,
+        survivor: cell.survivor(),
+        trial,
+        status: Status::Ok,
+        reason: None,
+        remedy: None,
+        outcome: None,
+        detected_by: None,
+        detected_after_ns: None,
+        hung: false,
+        watched_ns: work.watch_ms * 1_000_000,
+        sent: None,
+        received: None,
+        received_not_sent: None,
+        sent_lost: None,
+        left_behind: None,
+        warnings: Vec::new(),
+    }
+}
+
+fn enter(record: &mut FaultRecord, result: Result<Observation, NoObservation>) {
+    match result {
+        Ok(seen) => {
+            record.outcome = seen.outcome;
+            record.detected_by = seen.detected_by;
+            record.detected_after_ns = seen.detected_after_ns;
+            record.hung = seen.hung;
+            record.sent = seen.sent;
+            record.received = seen.received;
+            record.received_not_sent = seen.received_not_sent;
+            record.sent_lost = seen.sent_lost;
+            record.left_behind = seen.left_behind;
+            record.warnings = seen.warnings;
+        }
+        Err(NoObservation::Skipped { why, remedy }) => {
+            record.status = Status::Skipped;
+            record.reason = Some(why);
+            record.remedy = remedy;
+        }
+        Err(NoObservation::Failed(why)) => {
+            record.status = Status::Failed;
+            record.reason = Some(why);
+        }
+    }
+}

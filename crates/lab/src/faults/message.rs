@@ -1,0 +1,71 @@
+//! The messages of the fault matrix: each is told from every other by all of its bytes.
+
+use crate::payload::next_random;
+
+/// Writes message `number` of a channel into `message`, which holds at least its number.
+pub(super) fn fill(message: &mut [u8], number: u64) {
+    let mut state = number ^ 0x6661_756c_7473;
+    let (words, tail) = message.as_chunks_mut::<8>();
+    for word in words.iter_mut() {
+        *word = next_random(&mut state).to_le_bytes();
+    }
+    tail.fill(number as u8);
+    if let Some(first) = words.first_mut() {
+        *first = number.to_le_bytes();
+    }
+}
+
+/// Sorts what was received into messages that were sent and others.
+#[derive(Debug)]
+pub(super) struct Sorter {
+    expected: Vec<u8>,
+    seen: std::collections::BTreeSet<u64>,
+    /// Messages that were sent, each counted once.
+    pub(super) received: u64,
+    /// Anything else: other content, other length, or the same message again.
+    pub(super) not_sent: u64,
+}
+
+impl Sorter {
+    /// For messages of `size` bytes.
+    pub(super) fn new(size: usize) -> Sorter {
+        Sorter { expected: vec![0; size], seen: Default::default(), received: 0, not_sent: 0 }
+    }
+
+    /// Takes a message.
+    pub(super) fn take(&mut self, message: &[u8]) {
+        let number = message.first_chunk::<8>().map(|word| u64::from_le_bytes(*word));
+        let genuine = number.is_some_and(|number| {
+            fill(&mut self.expected, number);
+            message == self.expected && self.seen.insert(number)
+        });
+        if genuine {
+            self.received += 1;
+        } else {
+            self.not_sent += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn altered_short_and_repeated_messages_were_not_sent() {
+        let mut sorter = Sorter::new(100);
+        let mut message = vec![0; 100];
+        for number in 0..10 {
+            fill(&mut message, number);
+            sorter.take(&message);
+        }
+        assert_eq!((sorter.received, sorter.not_sent), (10, 0));
+        sorter.take(&message);
+        fill(&mut message, 10);
+        sorter.take(&message[..99]);
+        message[98] ^= 1;
+        sorter.take(&message);
+        sorter.take(&[]);
+        assert_eq!((sorter.received, sorter.not_sent), (10, 4));
+    }
+}

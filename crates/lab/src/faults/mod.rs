@@ -1,0 +1,29 @@
+//! The fault matrix: what the ends of a channel see when something breaks.
+//!
+//! For each mechanism a fault is brought about for real, in one of two processes, and the other one, the survivor, is
+//! observed: how and after how long it learns of the fault, whether it hangs, what it received that was never sent, what
+//! of the sent was lost, and what stays behind on the machine. Each attempt gives one [`FaultRecord`]. Enea's study rates
+//! data integrity and monitoring by colours without saying how (study item E23); these records are the measurement.
+
+mod act;
+mod attempt;
+mod bench;
+mod cells;
+mod matrix;
+mod message;
+mod observation;
+mod places;
+mod record;
+mod records_io;
+mod resources;
+mod summary;
+mod vandal;
+
+pub(crate) use act::perform;
+pub use act::{Act, Seen, Told};
+pub use matrix::{FaultEvent, MatrixError, Options, run, work};
+pub use record::{
+    Detection, Fault, FaultRecord, Leftover, LeftoverKind, Outcome, Remover, SCHEMA, Side, State,
+};
+pub use records_io::{FAULTS, read_faults, read_faults_beside};
+pub use summary::{FaultSummary, Summary, summaries};

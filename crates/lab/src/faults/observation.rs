@@ -1,0 +1,126 @@
+//! What was observed of the survivor in one attempt.
+
+use super::act::{Progress, Told};
+use super::{Detection, Leftover, Outcome};
+
+/// What one attempt gave.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Observation {
+    pub(super) outcome: Option<Outcome>,
+    pub(super) detected_by: Option<Detection>,
+    pub(super) detected_after_ns: Option<u64>,
+    pub(super) hung: bool,
+    pub(super) sent: Option<u64>,
+    pub(super) received: Option<u64>,
+    pub(super) received_not_sent: Option<u64>,
+    pub(super) sent_lost: Option<u64>,
+    pub(super) left_behind: Option<Vec<Leftover>>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// How the survivor's act went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It ended, with an error or without.
+    Over(Option<Told>),
+    /// It did not end while it was watched; `moving` if its counts still rose.
+    Silent { moving: bool },
+    /// The process is dead; how it ended.
+    Dead(String),
+}
+
+/// Why an attempt gave nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NoObservation {
+    /// The fault cannot be brought about.
+    Skipped { why: String, remedy: Option<String> },
+    /// The attempt itself went wrong.
+    Failed(String),
+}
+
+impl NoObservation {
+    pub(super) fn skipped(why: impl Into<String>) -> Self {
+        NoObservation::Skipped { why: why.into(), remedy: None }
+    }
+}
+
+impl From<crossway_sys::OsError> for NoObservation {
+    fn from(error: crossway_sys::OsError) -> Self {
+        NoObservation::Failed(error.to_string())
+    }
+}
+
+impl Observation {
+    /// Enters what was sent and what came of it, from the counts of both ends.
+    pub(super) fn count(&mut self, sender: Progress, receiver: Progress, receiver_died: bool) {
+        // Killed between a send and its count, a sender has sent one more than it says.
+        let sent = sender.sent.max(receiver.received);
+        self.sent = Some(sent);
+        self.received = Some(receiver.received);
+        self.sent_lost = (!receiver_died).then(|| sent - receiver.received);
+        self.received_not_sent = (!receiver_died).then_some(receiver.not_sent);
+    }
+
+    /// Enters how the survivor's act ended, the fault having come at `at_ns`.
+    pub(super) fn end(&mut self, ended: &Ended, at_ns: u64) {
+        self.outcome = Some(match ended {
+            Ended::Over(Some(told)) => {
+                self.told_by(told);
+                self.detected_after_ns = Some(told.at_ns.saturating_sub(at_ns));
+                Outcome::Told
+            }
+            Ended::Over(None) => Outcome::Unaffected,
+            Ended::Silent { moving: true } => Outcome::Unnoticed,
+            Ended::Silent { moving: false } => {
+                self.hung = true;
+                Outcome::Hung
+            }
+            Ended::Dead(how) => {
+                self.warnings.push(format!("the survivor {how}"));
+                Outcome::Died
+            }
+        });
+        if self.received_not_sent.is_some_and(|n| n > 0) && self.outcome != Some(Outcome::Died) {
+            self.outcome = Some(Outcome::Deceived);
+        }
+    }
+
+    /// Enters the error that told of the fault.
+    pub(super) fn told_by(&mut self, told: &Told) {
+        self.detected_by = Some(Detection {
+            call: told.call.clone(),
+            error: told.error.clone(),
+            peer_closed: told.peer_closed,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lie_outweighs_an_error_and_a_death_outweighs_both() {
+        let told = Told {
+            call: "receive".to_owned(),
+            error: "gone".to_owned(),
+            peer_closed: true,
+            at_ns: 150,
+            took_ns: 60,
+        };
+        let sender = Progress { sent: 8, ..Progress::default() };
+        let receiver = Progress { received: 7, not_sent: 1, ..Progress::default() };
+        let mut seen = Observation::default();
+        seen.end(&Ended::Over(Some(told.clone())), 100);
+        assert_eq!((seen.outcome, seen.detected_after_ns), (Some(Outcome::Told), Some(50)));
+        seen.count(sender, receiver, false);
+        assert_eq!((seen.sent_lost, seen.received_not_sent), (Some(1), Some(1)));
+        seen.end(&Ended::Over(Some(told)), 100);
+        assert_eq!(seen.outcome, Some(Outcome::Deceived));
+        seen.end(&Ended::Dead("was killed by signal 7".to_owned()), 100);
+        assert_eq!(seen.outcome, Some(Outcome::Died));
+        let mut dead_receiver = Observation::default();
+        dead_receiver.count(sender, receiver, true);
+        assert_eq!(dead_receiver.sent_lost, None);
+    }
+}

@@ -1,0 +1,144 @@
+//! Where something can stay behind, and what can run full: temporary files, `/dev/shm`, message queues, System V tables.
+//!
+//! These belong to the whole machine. A worker therefore runs with an IPC name space and mounts of its own, where whatever
+//! is found is the mechanism's, and where filling a file system hurts nobody.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crossway_sys::proc;
+
+use super::{Leftover, LeftoverKind, Remover};
+
+/// Makes private places, small enough to be filled at once, and runs the rest of the command there. The program is opened
+/// first, since it may lie below /tmp.
+const PRIVATE: &str = "exec 9<\"$0\" \
+     && mount -t tmpfs -o size=32m,nr_inodes=4096 crossway /dev/shm \
+     && mount -t tmpfs -o size=32m,nr_inodes=4096 crossway /tmp && mkdir /tmp/mqueue \
+     && if grep -q mqueue /proc/filesystems; then mount -t mqueue crossway /tmp/mqueue; fi \
+     && exec /proc/self/fd/9 \"$@\"";
+
+const SHM: &str = "/dev/shm";
+const TMP: &str = "/tmp";
+const MQUEUE: &str = "/tmp/mqueue";
+
+/// A command that runs `program` in private places; its arguments are to be added.
+pub(super) fn private_command(program: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    if !proc::is_root() {
+        command.arg("--map-root-user");
+    }
+    command.args(["--ipc", "--mount", "sh", "-c", PRIVATE]);
+    command.arg(program).env("TMPDIR", TMP).env_remove("XDG_RUNTIME_DIR");
+    command
+}
+
+/// Why there are no private places here; `None` if there are.
+pub(super) fn why_not_private() -> Option<String> {
+    match private_command(Path::new("/bin/true")).output() {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Some(format!("unshare: {error}")),
+    }
+}
+
+/// What makes private places possible.
+pub(super) const REMEDY: &str =
+    "run as root, or allow user namespaces: sudo sysctl kernel.unprivileged_userns_clone=1";
+
+/// Things with a name, by kind and name.
+pub(super) type Things = BTreeSet<(LeftoverKind, String)>;
+
+/// What there is now.
+pub(super) fn look() -> Things {
+    let mut found = Things::new();
+    files(Path::new(TMP), LeftoverKind::Path, &mut found);
+    files(Path::new(SHM), LeftoverKind::PosixShm, &mut found);
+    files(Path::new(MQUEUE), LeftoverKind::PosixMq, &mut found);
+    for (table, kind) in [
+        ("msg", LeftoverKind::SysvMsg),
+        ("sem", LeftoverKind::SysvSem),
+        ("shm", LeftoverKind::SysvShm),
+    ] {
+        let text = fs::read_to_string(format!("/proc/sysvipc/{table}")).unwrap_or_default();
+        let ids = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
+        found.extend(ids.map(|id| (kind, id.to_owned())));
+    }
+    found
+}
+
+/// Files below a directory; not the leases, which are Crossway's own.
+fn files(dir: &Path, kind: LeftoverKind, found: &mut Things) {
+    for entry in fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok) {
+        let path = entry.path();
+        if path == Path::new(MQUEUE) || path.extension().is_some_and(|e| e == "lease") {
+            continue;
+        }
+        if entry.file_type().is_ok_and(|t| t.is_dir()) {
+            files(&path, kind, found);
+        } else {
+            found.insert((kind, path.display().to_string()));
+        }
+    }
+}
+
+/// Something that stayed, with the command that removes it.
+pub(super) fn leftover((kind, name): &(LeftoverKind, String), remover: Remover) -> Leftover {
+    let remedy = match kind {
+        LeftoverKind::Path | LeftoverKind::PosixShm => format!("rm {name}"),
+        LeftoverKind::PosixMq => {
+            let name = Path::new(name).file_name().unwrap_or_default().to_string_lossy();
+            format!("mount -t mqueue mqueue /mnt && rm /mnt/{name}")
+        }
+        LeftoverKind::SysvMsg => format!("ipcrm -q {name}"),
+        LeftoverKind::SysvSem => format!("ipcrm -s {name}"),
+        LeftoverKind::SysvShm => format!("ipcrm -m {name}"),
+    };
+    Leftover { kind: *kind, name: name.clone(), remover, remedy }
+}
+
+/// A file system without room, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Filled(PathBuf);
+
+impl Filled {
+    /// Fills `/tmp` or `/dev/shm`, blocks and inodes. Only in private places.
+    pub(super) fn disk() -> Filled {
+        Filled::below(TMP)
+    }
+
+    /// As [`Filled::disk`].
+    pub(super) fn shm() -> Filled {
+        Filled::below(SHM)
+    }
+
+    fn below(root: &str) -> Filled {
+        let dir = Path::new(root).join("filling");
+        let _ = fs::create_dir(&dir);
+        let chunk = vec![1; 1 << 20];
+        let mut last = chunk.len();
+        // A whole chunk at first, then less, until not even a byte goes.
+        if let Ok(mut file) = fs::File::create(dir.join("blocks")) {
+            use std::io::Write;
+            while last > 0 {
+                match file.write(&chunk[..last]) {
+                    Ok(n) if n > 0 => {}
+                    _ => last /= 2,
+                }
+            }
+        }
+        let mut n = 0;
+        while fs::File::create(dir.join(n.to_string())).is_ok() {
+            n += 1;
+        }
+        Filled(dir)
+    }
+}
+
+impl Drop for Filled {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,180 @@
+//! Resources that run out: descriptors, locked memory, room in file systems.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crossway_sys::clock::monotonic_ns;
+use crossway_sys::proc::{self, Limited};
+
+use super::bench::{Actor, Bench, Heard};
+use super::cells::Cell;
+use super::observation::{Ended, NoObservation, Observation};
+use super::places::{self, Filled};
+use super::{Act, Detection, Fault, Outcome, Side, State};
+use crate::launcher::Launcher;
+
+/// Messages that show that a channel works all the same.
+const MESSAGES: u64 = 50;
+
+/// Descriptors that a role never needs more of.
+const ENOUGH: u64 = 256;
+
+impl Bench<'_> {
+    pub(super) fn resource(&self, cell: &Cell) -> Result<Observation, NoObservation> {
+        if matches!(cell.fault, Fault::FullDisk | Fault::FullShm) && !self.private {
+            return Err(NoObservation::Skipped {
+                why: "no file system of its own to fill".to_owned(),
+                remedy: Some(places::REMEDY.to_owned()),
+            });
+        }
+        if cell.state == State::Receiving {
+            return self.no_descriptor_in_traffic(cell);
+        }
+        let without_lock = self.launcher_without_lock(cell.fault);
+        let launcher = |side| if side == cell.affected { &without_lock } else { self.launcher };
+        let mut listener = self.start_by(launcher(Side::Listener), Side::Listener)?;
+        let mut connector = self.start_by(launcher(Side::Connector), Side::Connector)?;
+        // What a role needs to come up it has by now.
+        for actor in [&listener, &connector] {
+            wait_until_up(actor);
+        }
+        let affected = if cell.affected == Side::Listener { &listener } else { &connector };
+        match cell.fault {
+            Fault::FullDescriptorTable => no_descriptors(affected)?,
+            Fault::LockedMemory => proc::set_limit(affected.pid(), Limited::LockedMemory, 0)?,
+            _ => {}
+        }
+        let filled = match cell.fault {
+            Fault::FullDisk => Some(Filled::disk()),
+            Fault::FullShm => Some(Filled::shm()),
+            _ => None,
+        };
+        let begin_ns = monotonic_ns();
+        let opened = self.join(&mut listener, &mut connector, self.watch);
+        let after_ns = monotonic_ns() - begin_ns;
+        let mut seen = Observation::default();
+        match opened {
+            Ok(()) => {
+                let (mut affected, mut other) = match cell.affected {
+                    Side::Listener => (listener, connector),
+                    Side::Connector => (connector, listener),
+                };
+                if cell.fault == Fault::FullDescriptorTable {
+                    // An act comes with a descriptor of its own.
+                    proc::set_limit(affected.pid(), Limited::Descriptors, ENOUGH)?;
+                }
+                self.exchange(&mut affected, &mut other, begin_ns, &mut seen, |_| Ok(()))?;
+            }
+            Err((side, heard)) => refused(&mut seen, cell, side, &heard, after_ns),
+        }
+        drop(filled);
+        Ok(seen)
+    }
+
+    fn no_descriptor_in_traffic(&self, cell: &Cell) -> Result<Observation, NoObservation> {
+        let (mut affected, mut other) = self.open(cell.affected)?;
+        let mut seen = Observation::default();
+        self.exchange(&mut affected, &mut other, monotonic_ns(), &mut seen, no_descriptors)?;
+        Ok(seen)
+    }
+
+    /// Whether messages reach the affected end, to which `then` is done when it waits for them.
+    fn exchange(
+        &self,
+        affected: &mut Actor,
+        other: &mut Actor,
+        begin_ns: u64,
+        seen: &mut Observation,
+        then: impl FnOnce(&Actor) -> Result<(), NoObservation>,
+    ) -> Result<(), NoObservation> {
+        affected.act(Act::Receive { messages: Some(MESSAGES), buffer_bytes: None })?;
+        affected.wait_until_waiting()?;
+        then(affected)?;
+        other.act(Act::Send { messages: Some(MESSAGES), gap_us: 20 })?;
+        let (ended, _) = affected.act_ended(self.watch);
+        let _ = other.act_ended(Duration::from_millis(100));
+        seen.count(other.progress(), affected.progress(), false);
+        seen.end(&ended, begin_ns);
+        if matches!(ended, Ended::Silent { .. }) && seen.sent_lost.is_some_and(|lost| lost > 0) {
+            seen.outcome = Some(Outcome::Unnoticed);
+        }
+        Ok(())
+    }
+
+    /// The command for a role that may not lock memory: root's right to do so is dropped before it starts.
+    fn launcher_without_lock(&self, fault: Fault) -> Launcher {
+        let plain = Launcher {
+            program: self.launcher.program.clone(),
+            args: self.launcher.args.clone(),
+            interrupt: None,
+        };
+        if fault != Fault::LockedMemory || !proc::is_root() {
+            return plain;
+        }
+        let mut args = vec!["--bounding-set=-ipc_lock".to_owned()];
+        args.push(plain.program.display().to_string());
+        args.extend(plain.args);
+        Launcher { program: PathBuf::from("setpriv"), args, interrupt: None }
+    }
+}
+
+/// Waits until the role's program runs and waits for orders.
+fn wait_until_up(actor: &Actor) {
+    let path = format!("/proc/{}/syscall", actor.pid());
+    let begin = std::time::Instant::now();
+    let stat = format!("/proc/{}/stat", actor.pid());
+    while begin.elapsed() < Duration::from_secs(5) {
+        let text = fs::read_to_string(&stat).unwrap_or_default();
+        let asleep = text.rfind(')').is_some_and(|at| text[at..].starts_with(") S"));
+        let exec = fs::read_to_string(&path).is_ok();
+        if asleep && exec && !text.contains("(setpriv)") {
+            return;
+        }
+        std::thread::sleep(Duration::from_micros(500));
+    }
+}
+
+/// Leaves a process no descriptor beyond those that it has.
+fn no_descriptors(actor: &Actor) -> Result<(), NoObservation> {
+    let dir = format!("/proc/{}/fd", actor.pid());
+    let entries = fs::read_dir(&dir).map_err(|e| NoObservation::Failed(format!("{dir}: {e}")))?;
+    let numbers =
+        entries.filter_map(Result::ok).filter_map(|e| e.file_name().to_str()?.parse().ok());
+    let taken: BTreeSet<u64> = numbers.collect();
+    // A new descriptor gets the lowest number that is free, which must be below the limit.
+    let free = (0..).find(|number| !taken.contains(number)).unwrap_or(0);
+    Ok(proc::set_limit(actor.pid(), Limited::Descriptors, free)?)
+}
+
+/// An end could not be opened.
+fn refused(seen: &mut Observation, cell: &Cell, side: Side, heard: &Heard, after_ns: u64) {
+    seen.outcome = Some(match heard {
+        Heard::Dead(_) => Outcome::Died,
+        Heard::Silence => {
+            seen.hung = true;
+            Outcome::Hung
+        }
+        Heard::Answer(..) => {
+            seen.detected_after_ns = Some(after_ns);
+            Outcome::Told
+        }
+    });
+    if seen.outcome == Some(Outcome::Told) {
+        let error = heard.words();
+        seen.detected_by = Some(Detection { call: "open".to_owned(), error, peer_closed: false });
+    } else {
+        seen.warnings.push(heard.words());
+    }
+    if side != cell.affected {
+        seen.warnings.push(format!("it was the {} that failed", name(side)));
+    }
+}
+
+fn name(side: Side) -> &'static str {
+    match side {
+        Side::Listener => "listener",
+        Side::Connector => "connector",
+    }
+}

@@ -1,0 +1,92 @@
+//! Many fault records in one row per mechanism.
+
+use std::collections::BTreeMap;
+
+use super::{Fault, FaultRecord, Leftover, Outcome, Remover};
+use crate::record::Status;
+use crate::stats;
+
+/// What all attempts with one fault gave.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FaultSummary {
+    /// Attempts that were measured.
+    pub attempts: usize,
+    /// The worst outcome; null where nothing was measured.
+    pub worst: Option<Outcome>,
+    /// Attempts in which the survivor hung.
+    pub hung: usize,
+    /// Median time until the survivor was told, nanoseconds; null where it never was.
+    pub told_after_ns_median: Option<f64>,
+    /// Longest time until the survivor was told, nanoseconds.
+    pub told_after_ns_max: Option<u64>,
+    /// Messages received that were not sent, over all attempts.
+    pub received_not_sent: u64,
+    /// Messages accepted and lost, over all attempts.
+    pub sent_lost: u64,
+    /// Attempts that went wrong themselves.
+    pub failed: usize,
+    /// Why nothing was measured.
+    pub reason: Option<String>,
+}
+
+/// What the matrix says of one mechanism.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// The mechanism's id.
+    pub mechanism: String,
+    /// By fault.
+    pub faults: BTreeMap<Fault, FaultSummary>,
+    /// What stayed behind after a death and the survivor's closing, each kind once.
+    pub left_behind: Vec<Leftover>,
+    /// Whether it was looked for.
+    pub looked_for_leftovers: bool,
+}
+
+/// One row per mechanism, in the order of the records.
+pub fn summaries(records: &[FaultRecord]) -> Vec<Summary> {
+    let mut rows: Vec<Summary> = Vec::new();
+    for record in records {
+        if !rows.iter().any(|row| row.mechanism == record.mechanism) {
+            let of_it = records.iter().filter(|r| r.mechanism == record.mechanism);
+            rows.push(summary(&record.mechanism, of_it.collect()));
+        }
+    }
+    rows
+}
+
+fn summary(mechanism: &str, records: Vec<&FaultRecord>) -> Summary {
+    let mut by_fault = BTreeMap::<Fault, Vec<&FaultRecord>>::new();
+    for &record in &records {
+        by_fault.entry(record.fault).or_default().push(record);
+    }
+    let mut left_behind: Vec<Leftover> = Vec::new();
+    let looked = records.iter().filter_map(|r| r.left_behind.as_ref());
+    for leftover in looked.clone().flatten().filter(|l| l.remover != Remover::Survivor) {
+        if !left_behind.iter().any(|l| (l.kind, l.remover) == (leftover.kind, leftover.remover)) {
+            left_behind.push(leftover.clone());
+        }
+    }
+    Summary {
+        mechanism: mechanism.to_owned(),
+        faults: by_fault.into_iter().map(|(fault, of_it)| (fault, of_fault(&of_it))).collect(),
+        left_behind,
+        looked_for_leftovers: looked.count() > 0,
+    }
+}
+
+fn of_fault(records: &[&FaultRecord]) -> FaultSummary {
+    let ok: Vec<_> = records.iter().filter(|r| r.status == Status::Ok).collect();
+    let told: Vec<f64> =
+        ok.iter().filter_map(|r| r.detected_after_ns).map(|ns| ns as f64).collect();
+    FaultSummary {
+        attempts: ok.len(),
+        worst: ok.iter().filter_map(|r| r.outcome).max(),
+        hung: ok.iter().filter(|r| r.hung).count(),
+        told_after_ns_median: stats::sorted(&told).map(|s| stats::quantile_of_sorted(&s, 0.5)),
+        told_after_ns_max: ok.iter().filter_map(|r| r.detected_after_ns).max(),
+        received_not_sent: ok.iter().filter_map(|r| r.received_not_sent).sum(),
+        sent_lost: ok.iter().filter_map(|r| r.sent_lost).sum(),
+        failed: records.iter().filter(|r| r.status == Status::Failed).count(),
+        reason: records.iter().find_map(|r| r.reason.clone()),
+    }
+}

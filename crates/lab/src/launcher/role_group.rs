@@ -1,0 +1,326 @@
+//! The roles of one trial, wherever they run: one watchdog over all of them, and none outlives its trial.
+
+mod answers;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crossway_sys::clock::monotonic_ns;
+use crossway_sys::lease;
+
+use answers::NoAnswer;
+
+use super::{CLOSE_LIMIT, LaunchError, RoleProcess, RoleSite};
+use crate::agent::{FromAgent, HeldAt, Host, ToAgent, own_clock};
+use crate::control::{Answer, ControlError, Order};
+use crate::meters::{HostAsk, HostMeter, HostReading};
+use crate::record::LOCAL;
+
+/// How long a host's meters may take: as any other step of a trial.
+const METERS_LIMIT: Duration = Duration::from_secs(35);
+
+/// A descriptor that a role has offered.
+#[derive(Debug)]
+pub(crate) enum HeldDescriptor {
+    /// It came here.
+    Local(OwnedFd),
+    /// The agent of the host with this number holds it.
+    Remote(usize, HeldAt),
+}
+
+/// A role's place.
+#[derive(Debug)]
+enum RoleHandle {
+    /// A child of this process.
+    Local(RoleProcess),
+    /// A child of the agent of a host.
+    Remote { name: String, host: usize, role: u32 },
+}
+
+/// The roles of one trial. Dropping it kills what still runs and removes what they left.
+#[derive(Debug)]
+pub(crate) struct RoleGroup<'a> {
+    handles: Vec<RoleHandle>,
+    hosts: Vec<&'a mut Host>,
+    run: Option<&'a lease::Run>,
+    interrupt: Option<BorrowedFd<'a>>,
+    phase: &'static str,
+    meter: Option<HostMeter>,
+    over: bool,
+}
+
+impl<'a> RoleGroup<'a> {
+    /// Starts one process per role, given by its name and whether it listens.
+    pub(crate) fn start(
+        site: RoleSite<'a>,
+        roles: &[(String, bool)],
+    ) -> Result<RoleGroup<'a>, LaunchError> {
+        let mut group = RoleGroup {
+            handles: Vec::new(),
+            hosts: Vec::new(),
+            run: None,
+            interrupt: None,
+            phase: "starting",
+            meter: None,
+            over: false,
+        };
+        match site {
+            RoleSite::Local { launcher, run } => {
+                group.interrupt = launcher.interrupt();
+                group.run = Some(run);
+                for (name, _) in roles {
+                    group.handles.push(RoleHandle::Local(RoleProcess::start(launcher, name)?));
+                }
+            }
+            RoleSite::Remote { hosts, interrupt } => {
+                group.interrupt = interrupt;
+                group.hosts = hosts;
+                for (name, listens) in roles {
+                    let at = if *listens { group.hosts.len() - 1 } else { 0 };
+                    let host = &mut group.hosts[at];
+                    let role = host.next_role();
+                    let name = format!("{name} on host '{}'", host.name());
+                    host.say(&ToAgent::Start { role, name: name.clone() })?;
+                    group.handles.push(RoleHandle::Remote { name, host: at, role });
+                }
+            }
+        }
+        Ok(group)
+    }
+
+    /// The directory of leases that roles join; agents have their own.
+    pub(crate) fn leases(&self) -> Option<&Path> {
+        self.run.map(lease::Run::dir)
+    }
+
+    /// The host that a role runs on, by name.
+    pub(crate) fn host_of(&self, role: usize) -> &str {
+        match &self.handles[role] {
+            RoleHandle::Local(_) => LOCAL,
+            RoleHandle::Remote { host, .. } => self.hosts[*host].name(),
+        }
+    }
+
+    /// Whether instants of all roles can be compared.
+    pub(crate) fn one_clock(&self) -> bool {
+        let mut clocks = self.hosts.iter().map(|host| host.about().map(|about| &about.clock));
+        let first = clocks.next();
+        clocks.all(|clock| Some(clock) == first)
+    }
+
+    /// The instant `lead_ns` from now, and what the lines need on top, on the clock of each role. Roles that share a clock
+    /// get the same instant.
+    pub(crate) fn instants_ns(&self, lead_ns: u64) -> Vec<u64> {
+        let way_ns = 2 * self.hosts.iter().map(|host| host.delay_ns()).max().unwrap_or(0);
+        let at_ns = monotonic_ns() + lead_ns + way_ns;
+        let clock = |host: &Host| host.about().map(|about| about.clock.clone());
+        let offset_ns = |host: &Host| {
+            let own = clock(host);
+            if own.as_deref() == Some(own_clock()) {
+                return 0;
+            }
+            // The first host of a clock speaks for all of them.
+            self.hosts.iter().find(|h| clock(h) == own).map_or(0, |h| h.offset_ns())
+        };
+        self.handles
+            .iter()
+            .map(|handle| match handle {
+                RoleHandle::Local(_) => at_ns,
+                RoleHandle::Remote { host, .. } => {
+                    at_ns.saturating_add_signed(offset_ns(self.hosts[*host]))
+                }
+            })
+            .collect()
+    }
+
+    /// Names the phase for error messages.
+    pub(crate) fn phase(&mut self, phase: &'static str) {
+        self.phase = phase;
+    }
+
+    /// Gives one role an order, with descriptors of roles of the same host.
+    pub(crate) fn order(
+        &mut self,
+        role: usize,
+        order: &Order,
+        fds: Vec<HeldDescriptor>,
+    ) -> Result<(), LaunchError> {
+        let refused =
+            |name: &str| LaunchError::Role(format!("{name}: {}", ControlError::NoDescriptors));
+        let told = match &mut self.handles[role] {
+            RoleHandle::Local(process) => {
+                let mut own = Vec::new();
+                for fd in fds {
+                    let HeldDescriptor::Local(fd) = fd else { return Err(refused(&process.name)) };
+                    own.push(fd);
+                }
+                let borrowed: Vec<_> = own.iter().map(AsFd::as_fd).collect();
+                process.wire.say(order, &borrowed).map_err(|e| (process.name.clone(), e))
+            }
+            RoleHandle::Remote { name, host, role } => {
+                let mut held = Vec::new();
+                for fd in fds {
+                    match fd {
+                        HeldDescriptor::Remote(at, fd) if at == *host => held.push(fd),
+                        _ => return Err(refused(name)),
+                    }
+                }
+                let order = Box::new(order.clone());
+                self.hosts[*host].say(&ToAgent::Tell { role: *role, order, fds: held })?;
+                Ok(())
+            }
+        };
+        match told {
+            Ok(()) => Ok(()),
+            Err((_, ControlError::Closed)) => Err(self.failure(role, None, None)),
+            Err((name, e)) => Err(LaunchError::Role(format!("{name}: {e}"))),
+        }
+    }
+
+    /// Waits for one answer of each of these roles, in any order of arrival; `limit` is the watchdog.
+    pub(crate) fn answers(
+        &mut self,
+        roles: &[usize],
+        limit: Duration,
+    ) -> Result<Vec<(Answer, Vec<HeldDescriptor>)>, LaunchError> {
+        let until = Instant::now() + limit;
+        let mut heard: Vec<Option<(Answer, Vec<HeldDescriptor>)>> =
+            roles.iter().map(|_| None).collect();
+        while heard.iter().any(Option::is_none) {
+            let waiting: Vec<usize> = (0..roles.len()).filter(|&i| heard[i].is_none()).collect();
+            let ready = self.wait(&waiting.iter().map(|&i| roles[i]).collect::<Vec<_>>(), until)?;
+            if ready.is_empty() {
+                let names: Vec<_> = waiting.iter().map(|&i| self.name(roles[i])).collect();
+                return Err(LaunchError::Role(format!(
+                    "{} did not answer within {limit:?} while {}",
+                    names.join(" and "),
+                    self.phase
+                )));
+            }
+            for (role, said) in ready {
+                match said {
+                    Ok((Answer::Failed { reason, unsupported: true }, _)) => {
+                        return Err(LaunchError::Unsupported(reason));
+                    }
+                    Ok((Answer::Failed { reason, .. }, _)) => {
+                        return Err(self.failure(role, Some(reason), None));
+                    }
+                    Ok(answer) => {
+                        let at = roles.iter().position(|&r| r == role).unwrap_or(0);
+                        heard[at] = Some(answer);
+                    }
+                    Err(NoAnswer::Ended(how)) => return Err(self.failure(role, None, how)),
+                    Err(NoAnswer::Nonsense(what)) => return Err(LaunchError::Role(what)),
+                }
+            }
+        }
+        Ok(heard.into_iter().flatten().collect())
+    }
+
+    fn name(&self, role: usize) -> &str {
+        match &self.handles[role] {
+            RoleHandle::Local(process) => &process.name,
+            RoleHandle::Remote { name, .. } => name,
+        }
+    }
+
+    /// Starts the meters of every host.
+    pub(crate) fn start_meters(&mut self, ask: &HostAsk) -> Result<(), LaunchError> {
+        if self.hosts.is_empty() {
+            self.meter = Some(HostMeter::start(ask));
+            return Ok(());
+        }
+        let asked_ns = monotonic_ns();
+        for host in &mut self.hosts {
+            let own_cpus_only = host.shares_kernel();
+            host.say(&ToAgent::StartMeters { ask: HostAsk { own_cpus_only, ..ask.clone() } })?;
+        }
+        for host in &mut self.hosts {
+            let now_ns = host.expect(METERS_LIMIT, self.interrupt, |message| match message {
+                FromAgent::Metering { now_ns } => Some(now_ns),
+                _ => None,
+            })?;
+            host.note_clock(asked_ns, now_ns);
+        }
+        Ok(())
+    }
+
+    /// Reads them, each with its host's name.
+    pub(crate) fn read_meters(&mut self) -> Result<Vec<HostReading>, LaunchError> {
+        for host in &mut self.hosts {
+            host.say(&ToAgent::ReadMeters)?;
+        }
+        let mut readings: Vec<HostReading> =
+            self.meter.take().map(|meter| meter.stop().named(LOCAL)).into_iter().collect();
+        for host in &mut self.hosts {
+            let reading = host.expect(METERS_LIMIT, self.interrupt, |message| match message {
+                FromAgent::Read { reading } => Some(*reading),
+                _ => None,
+            })?;
+            readings.push(reading.named(host.name()));
+        }
+        Ok(readings)
+    }
+
+    /// Waits until all processes are gone; call it after they were told to close.
+    pub(crate) fn finish(mut self) -> Result<(), LaunchError> {
+        let until = Instant::now() + CLOSE_LIMIT;
+        let mut left: Vec<usize> = (0..self.handles.len()).collect();
+        while !left.is_empty() {
+            // The end of a role's line comes with the process's end.
+            let ready = self.wait(&left, until)?;
+            if ready.is_empty() {
+                let name = self.name(left[0]);
+                return Err(LaunchError::Role(format!("{name} did not end")));
+            }
+            for (role, said) in ready {
+                if matches!(said, Err(NoAnswer::Ended(_))) {
+                    left.retain(|&other| other != role);
+                }
+            }
+        }
+        for handle in &mut self.handles {
+            if let RoleHandle::Local(process) = handle {
+                process.wait();
+            }
+        }
+        self.over = true;
+        Ok(())
+    }
+
+    /// Has every agent end the roles of a trial that was broken off.
+    fn clear(&mut self) {
+        for host in &mut self.hosts {
+            // An agent that is lost has taken its roles along.
+            if host.fd().is_none() || host.say(&ToAgent::Clear).is_err() {
+                continue;
+            }
+            let _ = host.expect(CLOSE_LIMIT, None, |message| match message {
+                FromAgent::Cleared => Some(()),
+                _ => None,
+            });
+        }
+    }
+}
+
+impl Drop for RoleGroup<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.clear();
+        }
+        let mut processes: Vec<&mut RoleProcess> = Vec::new();
+        for handle in &mut self.handles {
+            if let RoleHandle::Local(process) = handle {
+                process.kill();
+                processes.push(process);
+            }
+        }
+        for process in processes {
+            process.wait();
+            if let Some(run) = self.run {
+                run.remove_leases_of(process.pid());
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A role's process on this host: started here, spoken to over a socket pair, and never left running.
+
+use std::io::{PipeReader, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use crossway_sys::{OsError, lease, proc};
+
+use super::{LaunchError, Launcher};
+use crate::control::Wire;
+
+/// How much of a process's standard error is quoted.
+const QUOTED: usize = 400;
+
+/// A running role.
+#[derive(Debug)]
+pub(crate) struct RoleProcess {
+    pub(crate) name: String,
+    pub(crate) wire: Wire,
+    child: Child,
+    stderr: PipeReader,
+    _lease: lease::Lease,
+}
+
+impl RoleProcess {
+    /// Starts a process that becomes a role.
+    pub(crate) fn start(launcher: &Launcher, name: &str) -> Result<RoleProcess, LaunchError> {
+        let (ours, theirs) =
+            UnixStream::pair().map_err(|e| OsError::new("socketpair", "control channel", e))?;
+        let (stderr, stderr_end) =
+            std::io::pipe().map_err(|e| OsError::new("pipe", "stderr of a role", e))?;
+        let mut command = Command::new(&launcher.program);
+        command
+            .args(&launcher.args)
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(stderr_end)
+            // Ctrl-C reaches the controller only, which then ends the roles.
+            .process_group(0);
+        if let Some((name, path)) = crossway_mech::mechanisms::tipc_node::variable() {
+            command.env(name, path);
+        }
+        proc::die_with_parent(&mut command);
+        let child = command
+            .spawn()
+            .map_err(|e| OsError::new("start role", launcher.program.display(), e))?;
+        // The command holds the role's ends, whose closing must be noticed.
+        drop(command);
+        let pid = child.id();
+        let started_ticks = proc::started_ticks(pid).unwrap_or(0);
+        let lease = lease::hold(lease::Resource::Process { pid, started_ticks })?;
+        let wire = Wire::socket(ours.into()).map_err(|e| LaunchError::Role(e.to_string()))?;
+        Ok(RoleProcess { name: name.to_owned(), child, wire, stderr, _lease: lease })
+    }
+
+    /// How it ended, with what it wrote to standard error; waits for the end.
+    pub(crate) fn exit_report(&mut self) -> String {
+        let status = self.child.wait();
+        let mut bytes = Vec::new();
+        let _ = self.stderr.read_to_end(&mut bytes);
+        exit_report(status, &String::from_utf8_lossy(&bytes))
+    }
+
+    /// Waits for its end, which must be near.
+    pub(crate) fn wait(&mut self) {
+        let _ = self.child.wait();
+    }
+
+    /// Kills it; nothing happens to one that was waited for.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+    }
+
+    /// Its process's number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+/// How a process ended and the end of what it wrote, in one sentence.
+pub(crate) fn exit_report(status: std::io::Result<ExitStatus>, wrote: &str) -> String {
+    let how = match status {
+        Ok(status) => match (status.signal(), status.code()) {
+            (Some(signal), _) => format!("was killed by signal {signal}"),
+            (None, Some(code)) => format!("ended with code {code}"),
+            (None, None) => "ended".to_owned(),
+        },
+        Err(e) => format!("is gone ({e})"),
+    };
+    let text = wrote.trim();
+    if text.is_empty() {
+        return how;
+    }
+    let from = text.char_indices().rev().take(QUOTED).last().map_or(0, |(at, _)| at);
+    let words: Vec<&str> = text[from..].split_whitespace().collect();
+    format!("{how} (it wrote: {})", words.join(" "))
+}

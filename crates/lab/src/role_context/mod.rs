@@ -1,0 +1,207 @@
+//! What a role has at hand while it works: its ends, its messages, its account.
+
+mod error;
+mod samples;
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use crossway_mech::{
+    Access, Boundaries, Caps, Facts, Listener, Mechanism, Offer, Reliability, Rx, Spec, Tx, Wait,
+};
+use crossway_sys::clock::{Ticker, instant_at, monotonic_ns};
+use crossway_sys::{clock, proc};
+
+pub(crate) use error::RoleError;
+pub(crate) use samples::{Distribution, Samples};
+
+use crate::control::{Part, Task, Window};
+use crate::inputs::Workload;
+use crate::line_buffer::LineBuffer;
+use crate::payload::{Checker, Source};
+
+/// Longest time in which the ends must find each other.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Length of calibration on a host whose controller is elsewhere.
+const CALIBRATION: Duration = Duration::from_millis(50);
+
+/// Room in the scratch buffer beyond the message, for marks that are longer than tiny messages.
+pub(crate) const MARK_BYTES: usize = 16;
+
+pub(crate) struct RoleContext<M: Mechanism> {
+    pub(crate) task: Task,
+    pub(crate) spec: Spec,
+    pub(crate) caps: Caps,
+    pub(crate) ticker: Ticker,
+    pub(crate) listeners: Vec<M::Listener>,
+    /// The words of the offers connected to, for those who connect again.
+    pub(crate) offers: Vec<Offer>,
+    pub(crate) channels: Vec<(M::Tx, M::Rx)>,
+    pub(crate) source: Source,
+    /// The next sequence number of each channel, where one sender feeds several.
+    pub(crate) sequences: Vec<u64>,
+    /// One per sender that is heard.
+    pub(crate) checkers: Vec<Checker>,
+    pub(crate) scratch: LineBuffer,
+    pub(crate) samples: Samples,
+}
+
+impl<M: Mechanism> RoleContext<M> {
+    /// Makes the listeners and everything that can be made before the peers are known.
+    pub(crate) fn set(task: Task) -> Result<(Self, Vec<Offer>, Vec<String>), RoleError> {
+        let mut warnings = Vec::new();
+        if let Err(e) = proc::lock_memory() {
+            warnings.push(format!(
+                "memory not locked ({e}); raise 'ulimit -l' to keep page faults out"
+            ));
+        }
+        if task.part == Part::Sender && matches!(task.inputs.workload, Workload::Paced { .. }) {
+            // Else every sleep of the sender ends up to 50 us late, and that would count as the mechanism's latency.
+            if let Err(e) = clock::set_timer_slack_ns(NonZeroU64::MIN) {
+                warnings.push(format!(
+                    "the sender sleeps with the usual timer slack ({e}): its bursts begin late"
+                ));
+            }
+        }
+        let spec = spec_of(&task);
+        let (sent, received) = (sent_bytes(&task), received_bytes(&task));
+        let mut listeners = Vec::new();
+        let mut offers = Vec::new();
+        for _ in 0..task.listeners {
+            let (listener, offer) = M::listen(&spec)?;
+            listeners.push(listener);
+            offers.push(offer);
+        }
+        let working_set = task.working_set_bytes as usize;
+        let seed = task.inputs.seed;
+        let context = RoleContext {
+            caps: M::caps(),
+            ticker: task.ticker.unwrap_or_else(|| Ticker::calibrate(CALIBRATION)),
+            source: match task.inputs.workload {
+                Workload::FanOut { .. } => {
+                    Source::new(sent, task.index, seed, working_set).without_lead()
+                }
+                _ => Source::new(sent, task.index, seed, working_set),
+            },
+            checkers: (0..task.peers.max(1))
+                .map(|peer| {
+                    Checker::new(received, task.inputs.access, task.first_peer + peer, seed)
+                })
+                .collect(),
+            // Written with something other than zero, so that its pages are there.
+            scratch: LineBuffer::new(sent.max(received).max(MARK_BYTES), 1),
+            samples: Samples::default(),
+            sequences: Vec::new(),
+            channels: Vec::new(),
+            offers: Vec::new(),
+            spec,
+            listeners,
+            task,
+        };
+        Ok((context, offers, warnings))
+    }
+
+    pub(crate) fn connect(&mut self, offers: Vec<Offer>) -> Result<(), RoleError> {
+        for mut offer in offers {
+            let words = offer.words.clone();
+            self.channels.push(M::connect(&self.spec, &mut offer)?);
+            self.offers.push(Offer { words, fds: Vec::new() });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn accept(&mut self) -> Result<(), RoleError> {
+        for listener in &mut self.listeners {
+            let until = instant_at(monotonic_ns() + OPEN_TIMEOUT.as_nanos() as u64);
+            self.channels.push(listener.accept(Some(until))?);
+        }
+        Ok(())
+    }
+
+    /// What the system says of the ends; the working set lies with them.
+    pub(crate) fn facts(&self) -> Facts {
+        let mut facts = Facts::new();
+        if let Some((tx, rx)) = self.channels.first() {
+            facts.extend(rx.facts());
+            facts.extend(tx.facts());
+        }
+        if self.task.part != Part::Receiver {
+            let bytes = self.source.working_set_bytes() as i64;
+            facts.insert("payload_working_set_bytes".to_owned(), bytes);
+        }
+        if matches!(self.task.inputs.workload, Workload::Paced { .. })
+            && self.task.part == Part::Sender
+            && let Ok(ns) = clock::timer_slack_ns()
+        {
+            facts.insert("timer_slack_ns".to_owned(), ns as i64);
+        }
+        facts
+    }
+
+    /// Whether messages may get lost and so their number cannot be waited for.
+    pub(crate) fn lossy(&self) -> bool {
+        self.caps.reliability == Reliability::Lossy
+    }
+
+    /// How many bytes of the scratch buffer to receive into: exactly a message for streams, room for marks otherwise.
+    pub(crate) fn receive_len(&self) -> usize {
+        match self.caps.boundaries {
+            Boundaries::Stream => self.received_bytes(),
+            Boundaries::Message => self.scratch.len(),
+        }
+    }
+
+    /// Size of the messages that this role sends, in bytes.
+    pub(crate) fn sent_bytes(&self) -> usize {
+        sent_bytes(&self.task)
+    }
+
+    /// Size of the messages that this role receives, in bytes.
+    pub(crate) fn received_bytes(&self) -> usize {
+        received_bytes(&self.task)
+    }
+
+    pub(crate) fn in_place(&self) -> bool {
+        self.task.inputs.access == Access::InPlace
+    }
+
+    /// Allocates and touches what the window needs.
+    pub(crate) fn prepare(&mut self, window: &Window) {
+        let timed =
+            self.task.part == Part::Client && self.task.inputs.workload == Workload::PingPong;
+        if timed {
+            self.samples.prepare((window.messages / u64::from(window.batch.max(1))) as usize);
+        }
+        self.checkers.iter_mut().for_each(Checker::restart);
+    }
+}
+
+fn sent_bytes(task: &Task) -> usize {
+    let inputs = &task.inputs;
+    let reply = inputs.reply_bytes.filter(|_| task.part == Part::Server);
+    reply.unwrap_or(inputs.size_bytes) as usize
+}
+
+fn received_bytes(task: &Task) -> usize {
+    let inputs = &task.inputs;
+    let reply = inputs.reply_bytes.filter(|_| task.part == Part::Client);
+    reply.unwrap_or(inputs.size_bytes) as usize
+}
+
+fn spec_of(task: &Task) -> Spec {
+    let inputs = &task.inputs;
+    Spec {
+        max_message: (inputs.largest_bytes() as usize).max(MARK_BYTES),
+        wait: inputs.wait,
+        capacity_bytes: inputs.capacity_bytes.map(|b| b as usize),
+        socket_buffer_bytes: inputs.socket_buffer_bytes.map(|b| b as usize),
+        bind_address: task.bind_address,
+        open_timeout: OPEN_TIMEOUT,
+    }
+}
+
+/// Whether a waiting end may sleep.
+pub(crate) fn sleeps(wait: Wait) -> bool {
+    !matches!(wait, Wait::Spin)
+}

@@ -1,0 +1,101 @@
+//! Where a timed loop leaves its figures: one store per sample into touched memory; histograms are made afterwards.
+
+use crossway_sys::clock::Ticker;
+use hdrhistogram::Histogram;
+
+use crate::histogram;
+
+/// Elapsed ticks, one per sample.
+#[derive(Debug, Default)]
+pub(crate) struct Samples {
+    ticks: Vec<u32>,
+    at: usize,
+    /// Samples that do not fit 32 bits (above a second or so).
+    long: Vec<u64>,
+}
+
+impl Samples {
+    /// Room for so many, every page touched.
+    pub(crate) fn prepare(&mut self, room: usize) {
+        self.ticks.clear();
+        // Written with something other than zero, or the allocator would hand out untouched pages.
+        self.ticks.resize(room, 1);
+        self.long.clear();
+        self.at = 0;
+    }
+
+    /// Stores one; there must be room.
+    #[inline(always)]
+    pub(crate) fn store(&mut self, ticks: u64) {
+        let Some(slot) = self.ticks.get_mut(self.at) else { return };
+        self.at += 1;
+        if ticks < u64::from(u32::MAX) {
+            *slot = ticks as u32;
+        } else {
+            *slot = u32::MAX;
+            self.keep_long(ticks);
+        }
+    }
+
+    #[cold]
+    fn keep_long(&mut self, ticks: u64) {
+        self.long.push(ticks);
+    }
+
+    /// All samples as a histogram of nanoseconds per message.
+    pub(crate) fn distribution(&self, ticker: &Ticker, batch: u32) -> Distribution {
+        let mut distribution = Distribution::new();
+        let per_message = ticker.ns_per_tick() / f64::from(batch.max(1));
+        let mut long = self.long.iter();
+        for &ticks in &self.ticks[..self.at] {
+            let ticks = if ticks == u32::MAX {
+                long.next().copied().unwrap_or(u64::from(ticks))
+            } else {
+                u64::from(ticks)
+            };
+            distribution.record((ticks as f64 * per_message).round() as u64);
+        }
+        distribution
+    }
+}
+
+/// A histogram of nanoseconds that never refuses a value.
+#[derive(Debug)]
+pub(crate) struct Distribution(Histogram<u64>);
+
+impl Distribution {
+    pub(crate) fn new() -> Self {
+        Distribution(histogram::empty())
+    }
+
+    pub(crate) fn record(&mut self, ns: u64) {
+        self.0.saturating_record(ns.max(1));
+    }
+
+    pub(crate) fn record_many(&mut self, ns: u64, count: u64) {
+        self.0.saturating_record_n(ns.max(1), count);
+    }
+
+    pub(crate) fn encode(&self) -> String {
+        histogram::encode(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_samples_keep_their_value_and_place() {
+        let mut samples = Samples::default();
+        samples.prepare(3);
+        for ticks in [100, 7_000_000_000, 300] {
+            samples.store(ticks);
+        }
+        samples.store(5);
+        let h = samples.distribution(&Ticker::Monotonic, 1).0;
+        assert_eq!(h.len(), 3);
+        assert!(h.equivalent(h.max(), 7_000_000_000));
+        assert_eq!(h.min(), 100);
+    }
+}

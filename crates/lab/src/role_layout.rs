@@ -1,0 +1,124 @@
+//! Which roles a case needs, and which of them listens for which.
+
+use crossway_mech::Caps;
+
+use crate::control::Part;
+use crate::inputs::{Inputs, Workload};
+
+/// One role of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RoleSpec {
+    pub(crate) part: Part,
+    pub(crate) index: u16,
+    pub(crate) cpu: Option<u32>,
+    pub(crate) listeners: u16,
+    pub(crate) peers: u16,
+    pub(crate) first_peer: u16,
+}
+
+/// One channel: the listening role's n-th offer goes to the connecting role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) listener: usize,
+    pub(crate) offer: usize,
+    /// The channel's number at the listening role.
+    pub(crate) channel_there: u16,
+    pub(crate) connector: usize,
+    /// The channel's number at the connecting role.
+    pub(crate) channel_here: u16,
+}
+
+/// Roles and channels of a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RoleLayout {
+    pub(crate) roles: Vec<RoleSpec>,
+    pub(crate) links: Vec<Link>,
+}
+
+impl RoleLayout {
+    pub(crate) fn of(inputs: &Inputs, caps: &Caps) -> RoleLayout {
+        let first_cpu = inputs.cpus.first().copied();
+        let second_cpu = inputs.cpus.get(1).copied();
+        let active = |part, index| RoleSpec {
+            part,
+            index,
+            cpu: first_cpu,
+            listeners: 0,
+            peers: 1,
+            first_peer: index,
+        };
+        let passive = |part, index| RoleSpec {
+            part,
+            index,
+            cpu: second_cpu,
+            listeners: 1,
+            peers: 1,
+            first_peer: index,
+        };
+        let link = |listener, connector| Link {
+            listener,
+            offer: 0,
+            channel_there: 0,
+            connector,
+            channel_here: 0,
+        };
+        match inputs.workload {
+            Workload::Throughput | Workload::Paced { .. } => RoleLayout {
+                roles: vec![active(Part::Sender, 0), passive(Part::Receiver, 0)],
+                links: vec![link(1, 0)],
+            },
+            Workload::PingPong | Workload::Exchange => RoleLayout {
+                roles: vec![active(Part::Client, 0), passive(Part::Server, 0)],
+                links: vec![link(1, 0)],
+            },
+            Workload::Pairs { pairs } => RoleLayout {
+                roles: (0..pairs as u16)
+                    .flat_map(|i| [active(Part::Sender, i), passive(Part::Receiver, i)])
+                    .collect(),
+                links: (0..pairs as usize).map(|i| link(2 * i + 1, 2 * i)).collect(),
+            },
+            Workload::FanIn { senders, .. } => {
+                let hub = senders as usize;
+                let listeners = if caps.fan_in { 1 } else { senders as u16 };
+                let mut roles: Vec<_> =
+                    (0..senders as u16).map(|i| active(Part::Sender, i)).collect();
+                roles.push(RoleSpec {
+                    listeners,
+                    peers: senders as u16,
+                    ..passive(Part::Receiver, 0)
+                });
+                let links = (0..senders as usize)
+                    .map(|i| {
+                        let at = if caps.fan_in { 0 } else { i };
+                        Link { offer: at, channel_there: at as u16, ..link(hub, i) }
+                    })
+                    .collect();
+                RoleLayout { roles, links }
+            }
+            Workload::FanOut { receivers } => {
+                let mut roles = vec![active(Part::Sender, 0)];
+                roles.extend((0..receivers as u16).map(|i| RoleSpec {
+                    // All receive from the one sender, whose number is 0.
+                    first_peer: 0,
+                    ..passive(Part::Receiver, i)
+                }));
+                let links = (0..receivers as usize)
+                    .map(|i| Link { channel_here: i as u16, ..link(i + 1, 0) })
+                    .collect();
+                RoleLayout { roles, links }
+            }
+        }
+    }
+
+    /// How a role is called in records: numbered where there are several of its part.
+    pub(crate) fn name(&self, role: usize) -> String {
+        let RoleSpec { part, index, .. } = self.roles[role];
+        let alone = self.roles.iter().filter(|r| r.part == part).count() == 1;
+        if alone { part.name().to_owned() } else { format!("{}-{index}", part.name()) }
+    }
+
+    /// Whether replies flow, too.
+    pub(crate) fn both_ways(workload: Workload) -> bool {
+        matches!(workload, Workload::PingPong | Workload::Exchange)
+    }
+}

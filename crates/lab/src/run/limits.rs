@@ -1,0 +1,186 @@
+//! The limits that bind a trial, taken between the trials of a run: the machine changes under it, and what was true before its start
+//! says little about the hundredth trial.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crossway_mech::Wait;
+use crossway_sys::topology::Topology;
+use crossway_sys::yardstick::{Copies, ExchangeKind, blocking_exchanges};
+
+use crate::inputs::Workload;
+use crate::limits::Copying;
+use crate::record::Record;
+use crate::stats;
+
+/// An older reading is taken again. Trials of competitors are interleaved, so several of them stand beside one reading.
+const FRESH: Duration = Duration::from_secs(2);
+/// The bare exchange is warmed up and measured as the trial is, but not for longer than this.
+const EXCHANGE_AT_MOST: Duration = Duration::from_millis(100);
+/// Round trips of one reading at most.
+const EXCHANGES_AT_MOST: usize = 20_000;
+
+/// Searching the layout of a copy takes longer than a trial shorter than this; such a trial is a test of the plan.
+const COPIES_FROM_MS: u64 = 20;
+
+type Reading = Result<f64, String>;
+
+/// The latest readings.
+#[derive(Debug, Default)]
+pub(super) struct LimitsBetween {
+    exchanges: BTreeMap<(u32, u32, Duration), (Instant, Reading)>,
+    copies: BTreeMap<(u32, u32, u64, u32), Copied>,
+}
+
+#[derive(Debug)]
+struct Copied {
+    copying: Result<Copying, String>,
+    latest: Option<(Instant, Reading)>,
+}
+
+impl LimitsBetween {
+    /// Before a trial: enters the limits that bind it, where it runs on two fixed CPUs of this machine (a blocking exchange: or on one)
+    /// and nothing else is to run beside it.
+    pub(super) fn enter(&mut self, record: &mut Record, topology: &Topology) {
+        let inputs = &record.inputs;
+        let [a, b] = inputs.cpus[..] else { return };
+        if inputs.testbed.is_some() || !inputs.load.is_idle() {
+            return;
+        }
+        match inputs.workload {
+            Workload::PingPong if inputs.wait == Wait::Block => {
+                let at_most = |ms| Duration::from_millis(ms).min(EXCHANGE_AT_MOST);
+                let (warmup, span) = (at_most(inputs.warmup_ms), at_most(inputs.measure_ms));
+                let reading = self.exchange((a, b), warmup, span);
+                enter(record, "blocking_exchange_ns", reading, |r| {
+                    &mut r.calibration.blocking_exchange_ns
+                });
+            }
+            Workload::Throughput if a != b && inputs.measure_ms >= COPIES_FROM_MS => {
+                let size = inputs.size_bytes;
+                let reading = self.copied(topology, (a, b), size, Copies::One);
+                enter(record, "one_copy_bytes_per_s", reading, |r| {
+                    &mut r.calibration.one_copy_bytes_per_s
+                });
+                let reading = self.copied(topology, (a, b), size, Copies::Two);
+                enter(record, "two_copies_bytes_per_s", reading, |r| {
+                    &mut r.calibration.two_copies_bytes_per_s
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// The least median of what two sleeping threads can wake each other by.
+    fn exchange(&mut self, cpus: (u32, u32), warmup: Duration, span: Duration) -> Reading {
+        let key = (cpus.0, cpus.1, span);
+        if let Some((at, reading)) = self.exchanges.get(&key)
+            && at.elapsed() < FRESH
+        {
+            return reading.clone();
+        }
+        let median = |kind| -> Reading {
+            let times = blocking_exchanges(cpus, kind, warmup, span, EXCHANGES_AT_MOST)
+                .map_err(|e| e.to_string())?;
+            stats::median(&times).ok_or_else(|| "no exchange came to its end".to_owned())
+        };
+        let reading = median(ExchangeKind::Futex)
+            .and_then(|futex| Ok(futex.min(median(ExchangeKind::Pipe)?)));
+        self.exchanges.insert(key, (Instant::now(), reading.clone()));
+        reading
+    }
+
+    fn copied(
+        &mut self,
+        topology: &Topology,
+        cpus: (u32, u32),
+        size: u64,
+        copies: Copies,
+    ) -> Reading {
+        let number = if copies == Copies::One { 1 } else { 2 };
+        let copied = self.copies.entry((cpus.0, cpus.1, size, number)).or_insert_with(|| Copied {
+            copying: Copying::search(topology, cpus, copies, size).map_err(|e| e.to_string()),
+            latest: None,
+        });
+        match &copied.latest {
+            Some((at, reading)) if at.elapsed() < FRESH => reading.clone(),
+            _ => {
+                let reading = match &copied.copying {
+                    Ok(copying) => copying.bytes_per_s().map_err(|e| e.to_string()),
+                    Err(why) => Err(why.clone()),
+                };
+                copied.latest = Some((Instant::now(), reading.clone()));
+                reading
+            }
+        }
+    }
+}
+
+fn enter(
+    record: &mut Record,
+    name: &str,
+    reading: Reading,
+    at: fn(&mut Record) -> &mut Option<f64>,
+) {
+    match reading {
+        Ok(value) => *at(record) = Some(value),
+        Err(why) => drop(record.nulls.insert(format!("calibration.{name}"), why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    fn pair(topology: &Topology) -> Option<(u32, u32)> {
+        let pair = topology.pairs().first().copied();
+        if pair.is_none() {
+            eprintln!("SKIP limits between trials: one CPU only; widen the affinity");
+        }
+        pair
+    }
+
+    #[test]
+    fn each_trial_gets_the_limit_that_binds_it() {
+        let topology = Topology::read().expect("/proc");
+        let Some((a, b)) = pair(&topology) else { return };
+        let mut limits = LimitsBetween::default();
+        let mut read = |change: &dyn Fn(&mut Record)| {
+            let mut record = samples::ping_pong("pipe", 4096, 0, 1000, 1.0);
+            (record.inputs.cpus, record.inputs.warmup_ms) = (vec![a, b], 1);
+            record.inputs.measure_ms = COPIES_FROM_MS;
+            change(&mut record);
+            limits.enter(&mut record, &topology);
+            let c = record.calibration;
+            let taken = [
+                ("blocking_exchange_ns", c.blocking_exchange_ns),
+                ("one_copy_bytes_per_s", c.one_copy_bytes_per_s),
+                ("two_copies_bytes_per_s", c.two_copies_bytes_per_s),
+            ];
+            // On a machine whose CPUs others keep for seconds a reading is null, and its reason is there.
+            let tried = taken.map(|(name, value)| {
+                value.is_some_and(|v| v > 0.0)
+                    || record.nulls.contains_key(&format!("calibration.{name}"))
+            });
+            (tried, c.blocking_exchange_ns)
+        };
+        let (tried, exchange) = read(&|_| {});
+        assert_eq!(tried, [true, false, false]);
+        // Within two seconds the reading stands for the next trial as well.
+        let begun = Instant::now();
+        let (_, again) = read(&|_| {});
+        assert!(again == exchange || begun.elapsed() >= FRESH, "{again:?} after {exchange:?}");
+        assert_eq!(read(&|r| r.inputs.cpus = vec![a, a]).0, [true, false, false]);
+        let throughput = |r: &mut Record| r.inputs.workload = Workload::Throughput;
+        assert_eq!(read(&throughput).0, [false, true, true]);
+        for unbound in [
+            &(|r: &mut Record| r.inputs.wait = Wait::Spin) as &dyn Fn(&mut Record),
+            &|r| r.inputs.cpus.clear(),
+            &|r| r.inputs.load.cpu = 2,
+            &|r| (r.inputs.workload, r.inputs.measure_ms) = (Workload::Throughput, 1),
+        ] {
+            assert_eq!(read(unbound).0, [false; 3]);
+        }
+    }
+}

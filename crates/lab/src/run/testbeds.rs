@@ -1,0 +1,168 @@
+//! The testbeds of a run: all that open cases need are set up before the first trial and go when the run is over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+
+use super::{Options, RunError, RunEvent};
+use crate::agent::HostError;
+use crate::case::Case;
+use crate::env::Environment;
+use crate::inputs::{Ends, Inputs};
+use crate::launcher::{LaunchError, Launcher, RoleSite};
+use crate::plan::Plan;
+use crate::record::{Calibration, HostRef, Record};
+use crate::testbed::{LiveTestbed, TestbedError, TestbedKind, TestbedSetup};
+
+/// The testbeds by name; those that could not be set up with the reason.
+#[derive(Debug, Default)]
+pub(super) struct LiveTestbeds(BTreeMap<String, Result<LiveTestbed, TestbedError>>);
+
+impl LiveTestbeds {
+    /// Sets up what these cases need. A testbed of this machine that cannot be is an obstacle for its cases; a host of the
+    /// command line that cannot be used ends the run before it has begun.
+    pub(super) fn set_up(
+        plan: &Plan,
+        cases: &[Case],
+        options: &Options,
+        launcher: &Launcher,
+        tell: &mut impl FnMut(RunEvent<'_>),
+    ) -> Result<LiveTestbeds, RunError> {
+        let mut testbeds = LiveTestbeds::default();
+        for testbed in &plan.testbeds {
+            let mut mechanisms = BTreeSet::new();
+            for case in cases.iter().filter(|case| case.excluded.is_none()) {
+                if case.inputs.testbed.as_deref() == Some(&testbed.name) {
+                    mechanisms.insert(case.mechanism.to_owned());
+                }
+            }
+            if mechanisms.is_empty() {
+                continue;
+            }
+            let mechanisms: Vec<String> = mechanisms.into_iter().collect();
+            tell(RunEvent::Testbed { testbed });
+            let made = LiveTestbed::make(
+                testbed,
+                TestbedSetup {
+                    program: &launcher.program,
+                    agent_program: options.agent_program.as_deref(),
+                    mechanisms: &mechanisms,
+                    interrupt: launcher.interrupt(),
+                },
+            );
+            match &made {
+                Ok(live) => tell(RunEvent::Hosts {
+                    testbed,
+                    hosts: live.refs(),
+                    one_clock: live.one_clock(),
+                }),
+                Err(TestbedError::Host(HostError::Interrupted)) => {
+                    return Err(RunError::Interrupted);
+                }
+                Err(TestbedError::Host(error)) if testbed.kind == TestbedKind::Hosts => {
+                    return Err(RunError::Host(error.clone()));
+                }
+                Err(error) => tell(RunEvent::NoTestbed { testbed, why: &error.to_string() }),
+            }
+            testbeds.0.insert(testbed.name.clone(), made);
+        }
+        Ok(testbeds)
+    }
+
+    /// The fingerprints of all hosts by their digests.
+    pub(super) fn environments(&self) -> BTreeMap<String, Environment> {
+        self.0.values().flatten().flat_map(LiveTestbed::environments).collect()
+    }
+
+    fn testbed(&self, inputs: &Inputs) -> Option<&Result<LiveTestbed, TestbedError>> {
+        self.0.get(inputs.testbed.as_ref()?)
+    }
+
+    fn up(&self, inputs: &Inputs) -> Option<(&LiveTestbed, Vec<usize>)> {
+        let testbed = self.testbed(inputs)?.as_ref().ok()?;
+        Some((testbed, testbed.hosts_of(inputs)))
+    }
+
+    /// Why a case cannot run on its testbed, and what mends it; known before its first trial.
+    pub(super) fn obstacle(&self, case: &Case) -> Option<(String, String)> {
+        match self.testbed(&case.inputs)? {
+            Err(error) => Some(error.split()),
+            Ok(testbed) => {
+                let on = testbed.hosts_of(&case.inputs);
+                if let Err(error) = testbed.probe(case.mechanism, &on) {
+                    return Some(error.split());
+                }
+                testbed.place(&case.inputs, &on).err().map(|e| (e.why, e.remedy))
+            }
+        }
+    }
+
+    /// Why no trial is begun on a case's hosts any more, and what mends it.
+    pub(super) fn given_up(&self, inputs: &Inputs) -> Option<(String, String)> {
+        let (testbed, on) = self.up(inputs)?;
+        testbed.given_up(&on)
+    }
+
+    /// Enters what is known of a case's hosts before the trial.
+    pub(super) fn enter(&self, record: &mut Record) {
+        let Some((testbed, on)) = self.up(&record.inputs) else { return };
+        record.hosts = on.iter().map(|&at| testbed.refs()[at].clone()).collect::<Vec<HostRef>>();
+        record.host = label(&record.hosts);
+        record.warnings.extend(testbed.warnings.iter().cloned());
+        record.mechanism_version = testbed.probe(&record.mechanism, &on).ok().flatten();
+        record.inputs.cpus = testbed.place(&record.inputs, &on).unwrap_or_default();
+        let about = on.first().and_then(|&at| testbed.host(at).about());
+        record.calibration = about.map_or_else(Calibration::default, |about| about.calibration);
+        let why = "taken on this machine without a testbed only".to_owned();
+        for when in ["before", "after"] {
+            record.nulls.insert(format!("calibration.cache_line_{when}_ns"), why.clone());
+        }
+    }
+
+    /// The processors of the host that sends first.
+    pub(super) fn topology(&self, inputs: &Inputs) -> Option<&crossway_sys::topology::Topology> {
+        let (testbed, on) = self.up(inputs)?;
+        Some(&testbed.host(*on.first()?).about()?.topology)
+    }
+
+    /// The site for a case, with agents that run, and where the listening end is reached.
+    pub(super) fn site<'a>(
+        &'a mut self,
+        inputs: &Inputs,
+        interrupt: Option<BorrowedFd<'a>>,
+    ) -> Result<(RoleSite<'a>, Option<IpAddr>), LaunchError> {
+        let name = inputs.testbed.as_deref().unwrap_or_default();
+        let Some(Ok(testbed)) = self.0.get_mut(name) else {
+            return Err(LaunchError::Role(format!("the testbed '{name}' is not up")));
+        };
+        let on = testbed.hosts_of(inputs);
+        testbed.ready(&on, interrupt)?;
+        let address = testbed.address(&on, interrupt)?;
+        Ok((RoleSite::Remote { hosts: testbed.hosts_mut(&on), interrupt }, address))
+    }
+
+    /// Notes that a trial on a case's hosts came to its end.
+    pub(super) fn note_success(&mut self, inputs: &Inputs) {
+        let Some(Ok(testbed)) = inputs.testbed.as_ref().and_then(|name| self.0.get_mut(name))
+        else {
+            return;
+        };
+        let on = testbed.hosts_of(inputs);
+        testbed.hosts_mut(&on).into_iter().for_each(|host| host.note_success());
+    }
+}
+
+/// `A to B`, or the one host.
+fn label(hosts: &[HostRef]) -> String {
+    hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>().join(" to ")
+}
+
+/// The hosts of a case before its testbed is up.
+pub(super) fn host_label(inputs: &Inputs) -> Option<String> {
+    let testbed = inputs.testbed_spec.as_ref()?;
+    Some(match (testbed.kind, inputs.ends) {
+        (TestbedKind::Hosts, _) => testbed.label(),
+        (_, Ends::Between) => "a to b".to_owned(),
+        (_, Ends::Within) => "a".to_owned(),
+    })
+}

@@ -1,0 +1,75 @@
+//! What identifies a run and how much of it is there: `run.json`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Record, Status};
+
+/// The file in a run's folder.
+pub(crate) const RUN: &str = "run.json";
+
+/// What identifies a run, in `run.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// Start in UTC and a random suffix; the folder's name.
+    pub run: String,
+    /// What the user calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The plan's name.
+    pub plan: String,
+    /// Patterns on group and case.
+    pub filters: Vec<String>,
+    /// The hosts of the command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<String>,
+    /// Start, milliseconds since 1970 UTC.
+    pub started_unix_ms: u64,
+    /// Trials of all its cases; null in runs of before 0.1.0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trials: Option<u64>,
+}
+
+impl RunInfo {
+    /// How many trials have no record yet: above 0 for a run that was interrupted, or is still under way. A case that was skipped has
+    /// one record for all of its trials.
+    pub fn missing_trials(&self, records: &[Record]) -> u64 {
+        let mut done: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        for record in records.iter().filter(|r| r.run == self.run) {
+            let of_case = done.entry((&record.group, &record.case)).or_default();
+            *of_case = match record.status {
+                Status::Skipped => record.inputs.trials.into(),
+                _ => (*of_case + 1).min(record.inputs.trials.into()),
+            };
+        }
+        self.trials.map_or(0, |all| all.saturating_sub(done.values().sum()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    #[test]
+    fn trials_without_a_record_are_missing() {
+        let mut records = samples::trials("pipe", 64, &[1000; 5], 1.0);
+        records.extend(samples::trials("fifo", 64, &[1000; 3], 1.0));
+        records.extend(samples::trials("tcp", 64, &[1000], 1.0));
+        let info = RunInfo {
+            run: records[0].run.clone(),
+            name: None,
+            plan: "test".to_owned(),
+            filters: Vec::new(),
+            hosts: None,
+            started_unix_ms: 0,
+            trials: Some(15),
+        };
+        assert_eq!(info.missing_trials(&records), 6);
+        // One record says of all five that they cannot run here.
+        records[8].status = Status::Skipped;
+        assert_eq!(info.missing_trials(&records), 2);
+        assert_eq!(RunInfo { trials: None, ..info }.missing_trials(&records), 0);
+    }
+}

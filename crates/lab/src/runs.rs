@@ -1,0 +1,159 @@
+//! Runs by the words a user has for them: a path, `latest`, or the name that `measure --name` gave.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::records_io::RESULTS;
+use crate::run::Folder;
+
+/// Where `measure` puts its runs unless told otherwise.
+pub const OUT: &str = "out";
+/// The word for the run that was begun last.
+pub const LATEST: &str = "latest";
+
+/// Why a word means no run.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FindError {
+    /// There are no runs in the folder.
+    #[error("there is no run in {}: start one with `crossway measure`, or give a run's folder", out.display())]
+    NoRuns {
+        /// The folder of runs.
+        out: PathBuf,
+    },
+    /// Neither a path nor a name.
+    #[error("there is no run '{}': give a run's folder, its results.jsonl, `latest`{}", word.display(), known(names))]
+    Unknown {
+        /// What was asked for.
+        word: PathBuf,
+        /// The names that runs have.
+        names: Vec<String>,
+    },
+}
+
+fn known(names: &[String]) -> String {
+    match names {
+        [] => ", or the name that `measure --name` gave".to_owned(),
+        names => format!(", or a name: {}", names.join(", ")),
+    }
+}
+
+/// A run's folder and the name it was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its folder.
+    pub dir: PathBuf,
+    /// Its name, if it has one.
+    pub name: Option<String>,
+}
+
+/// The runs in a folder, oldest first. Folders that hold no run are left out.
+pub fn list(out: &Path) -> Vec<Found> {
+    let entries = fs::read_dir(out).into_iter().flatten().filter_map(Result::ok);
+    let mut found: Vec<(u64, Found)> = entries
+        .map(|entry| entry.path())
+        .filter(|dir| dir.join(RESULTS).is_file())
+        .filter_map(|dir| {
+            let info = Folder::info(&dir).ok()?;
+            Some((info.started_unix_ms, Found { dir, name: info.name }))
+        })
+        .collect();
+    found.sort_by(|a, b| (a.0, &a.1.dir).cmp(&(b.0, &b.1.dir)));
+    found.into_iter().map(|(_, run)| run).collect()
+}
+
+/// The run that a word means: a path that exists, or else `latest` or a name among the runs in `out`. A folder before the word
+/// (`other/latest`) replaces `out`. Of several runs with one name the last is meant.
+///
+/// # Errors
+/// See [`FindError`].
+pub fn find(word: &Path) -> Result<PathBuf, FindError> {
+    if word.exists() {
+        return Ok(word.to_owned());
+    }
+    let unknown = |names| FindError::Unknown { word: word.to_owned(), names };
+    let Some(name) = word.file_name().and_then(|name| name.to_str()) else {
+        return Err(unknown(Vec::new()));
+    };
+    let out = match word.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from(OUT),
+    };
+    let runs = list(&out);
+    let last = if name == LATEST {
+        runs.last()
+    } else {
+        runs.iter().rev().find(|run| run.name.as_deref() == Some(name))
+    };
+    match last {
+        Some(run) => Ok(run.dir.clone()),
+        None if name == LATEST => Err(FindError::NoRuns { out }),
+        None => {
+            let mut names: Vec<String> = runs.into_iter().filter_map(|run| run.name).collect();
+            names.sort();
+            names.dedup();
+            Err(unknown(names))
+        }
+    }
+}
+
+/// Whether a run may be called so: a word that is neither a path nor `latest`.
+///
+/// # Errors
+/// What is wrong with it, and what is allowed.
+pub fn check_name(name: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.starts_with(['-', '.']) || !name.chars().all(plain) {
+        return Err("a name has letters, digits, '-', '_' and '.' only, e.g. main".to_owned());
+    }
+    if name == LATEST {
+        return Err(format!("'{LATEST}' always means the last run; choose another name"));
+    }
+    Ok(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::RunInfo;
+
+    fn add(out: &Path, dir: &str, name: Option<&str>, started_unix_ms: u64) {
+        let path = out.join(dir);
+        fs::create_dir_all(&path).unwrap();
+        let info = RunInfo {
+            run: dir.to_owned(),
+            name: name.map(str::to_owned),
+            plan: "quick".to_owned(),
+            filters: Vec::new(),
+            hosts: None,
+            started_unix_ms,
+            trials: None,
+        };
+        fs::write(path.join("run.json"), serde_json::to_vec(&info).unwrap()).unwrap();
+        fs::write(path.join(RESULTS), "").unwrap();
+    }
+
+    #[test]
+    fn latest_and_names_mean_the_run_that_was_begun_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path();
+        assert_eq!(find(&out.join("latest")), Err(FindError::NoRuns { out: out.to_owned() }));
+        add(out, "b", Some("main"), 1);
+        add(out, "a", Some("main"), 2);
+        add(out, "c", None, 3);
+        fs::create_dir(out.join("no-run")).unwrap();
+        assert_eq!(find(&out.join("latest")), Ok(out.join("c")));
+        assert_eq!(find(&out.join("main")), Ok(out.join("a")));
+        // A path that exists is taken as it is.
+        assert_eq!(find(&out.join("b")), Ok(out.join("b")));
+        let error = find(&out.join("mian")).unwrap_err().to_string();
+        assert!(error.contains("a name: main"), "{error}");
+    }
+
+    #[test]
+    fn a_name_is_a_plain_word() {
+        assert_eq!(check_name("v1.2-rc_1"), Ok("v1.2-rc_1".to_owned()));
+        for bad in ["", "latest", "a/b", "a b", "-x", ".."] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! A testbed that is up: its network, its guests, and the agents of its hosts.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+
+use crossway_mech::Probe;
+use crossway_netlab::{Guest, GuestSpec, Lab, NetError};
+
+use super::error::TestbedError;
+use super::tipc::Tipcd;
+use super::{HostWords, Tipc};
+use crate::agent::{Host, HostError, find_address};
+use crate::env::Environment;
+use crate::inputs::{Ends, Inputs};
+use crate::placement::{self, Unplaceable};
+use crate::record::HostRef;
+
+/// After so many agents lost in a row a host is given up.
+const MOST_LOSSES: u32 = 3;
+
+/// What it takes to boot a guest again.
+#[derive(Debug)]
+pub(super) struct RebootPlan {
+    pub(super) program: PathBuf,
+    pub(super) tipc: Vec<Tipc>,
+    /// How often that was done, by host.
+    pub(super) boots: [u32; 2],
+}
+
+/// A testbed that is up. Dropping it ends the agents, then the guests, then the network.
+#[derive(Debug)]
+pub(crate) struct LiveTestbed {
+    pub(super) hosts: Vec<Host>,
+    pub(super) refs: Vec<HostRef>,
+    /// Where the second of two hosts is reached by the first.
+    pub(super) addresses: BTreeMap<(usize, usize), Result<IpAddr, HostError>>,
+    /// What a reader should know of every figure taken here.
+    pub(crate) warnings: Vec<String>,
+    /// What it takes to boot a guest again.
+    pub(super) again: RebootPlan,
+    /// Those of guests that died are missing until they are booted again.
+    pub(super) tipcds: Vec<Option<Tipcd>>,
+    pub(super) guests: Vec<Option<Guest>>,
+    pub(super) lab: Option<Lab>,
+}
+
+impl LiveTestbed {
+    /// Starts all agents, at the same time, and hears what they tell.
+    pub(super) fn meet(&mut self, interrupt: Option<BorrowedFd<'_>>) -> Result<(), TestbedError> {
+        for host in &mut self.hosts {
+            host.begin()?;
+        }
+        for host in &mut self.hosts {
+            host.greet(interrupt)?;
+            let Some(about) = host.about() else { continue };
+            self.refs.push(HostRef {
+                name: host.name().to_owned(),
+                prefix_kind: host.words().prefix_kind(),
+                kernel: about.environment.kernel.release.clone(),
+                environment: about.environment.machine_id.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The hosts, as records name them.
+    pub(crate) fn refs(&self) -> &[HostRef] {
+        &self.refs
+    }
+
+    /// Whether all hosts share one clock.
+    pub(crate) fn one_clock(&self) -> bool {
+        let clock = |host: &Host| host.about().map(|about| about.clock.clone());
+        self.hosts.windows(2).all(|two| clock(&two[0]) == clock(&two[1]))
+    }
+
+    /// Fingerprints by their digests.
+    pub(crate) fn environments(&self) -> impl Iterator<Item = (String, Environment)> {
+        self.hosts
+            .iter()
+            .zip(&self.refs)
+            .filter_map(|(h, r)| Some((r.environment.clone(), h.about()?.environment.clone())))
+    }
+
+    /// The numbers of the hosts that a case runs on: where it connects, where it listens.
+    pub(crate) fn hosts_of(&self, inputs: &Inputs) -> Vec<usize> {
+        let named = inputs.testbed_spec.iter().flat_map(|testbed| &testbed.hosts);
+        let named = named.filter_map(|text| {
+            let words = HostWords::parse(text).ok()?;
+            self.hosts.iter().position(|host| *host.words() == words)
+        });
+        let mut all: Vec<usize> = named.collect();
+        if all.is_empty() {
+            all = (0..self.hosts.len()).collect();
+        }
+        all.truncate(match inputs.ends {
+            Ends::Between => 2,
+            Ends::Within => 1,
+        });
+        all
+    }
+
+    /// A host by its number.
+    pub(crate) fn host(&self, at: usize) -> &Host {
+        &self.hosts[at]
+    }
+
+    /// Why a mechanism cannot be measured on these hosts, and its version there.
+    pub(crate) fn probe(
+        &self,
+        mechanism: &str,
+        on: &[usize],
+    ) -> Result<Option<String>, TestbedError> {
+        let mut version = None;
+        for &at in on {
+            let host = &self.hosts[at];
+            let probes = host.about().map(|about| &about.mechanisms[..]).unwrap_or_default();
+            match probes.iter().find(|(id, _)| id == mechanism) {
+                Some((_, Probe::Ready { version: there })) => {
+                    version.get_or_insert_with(|| there.clone());
+                }
+                Some((_, Probe::Missing { why, remedy })) => {
+                    let why = format!("on host '{}': {why}", host.name());
+                    return Err(TestbedError::Obstacle(why, remedy.clone()));
+                }
+                None => {
+                    let why = format!("host '{}' does not know {mechanism}", host.name());
+                    return Err(TestbedError::Obstacle(
+                        why,
+                        "install the same version there".to_owned(),
+                    ));
+                }
+            }
+        }
+        Ok(version)
+    }
+
+    /// The CPUs of the first and the second role on these hosts; empty when unpinned.
+    pub(crate) fn place(&self, inputs: &Inputs, on: &[usize]) -> Result<Vec<u32>, Unplaceable> {
+        let topology = |at: usize| self.hosts[at].about().map(|about| &about.topology);
+        let (Some(first), Some(last)) =
+            (on.first().and_then(|&at| topology(at)), on.last().and_then(|&at| topology(at)))
+        else {
+            return Ok(Vec::new());
+        };
+        let cpus = placement::resolve(inputs.placement, inputs.wait, first);
+        if on.len() < 2 {
+            return cpus;
+        }
+        // Each role has its own host's CPUs.
+        let there = placement::resolve(inputs.placement, inputs.wait, last);
+        match (cpus, there) {
+            (Ok(a), Ok(b)) => Ok(a.first().into_iter().chain(b.get(1)).copied().collect()),
+            (Err(why), _) | (_, Err(why)) => Err(why),
+        }
+    }
+
+    /// The first of these hosts whose agents were lost too often in a row.
+    pub(crate) fn given_up(&self, on: &[usize]) -> Option<(String, String)> {
+        let host = on.iter().map(|&at| &self.hosts[at]).find(|h| h.losses() >= MOST_LOSSES)?;
+        let last = host.last_loss()?;
+        let (why, remedy) = TestbedError::Host(last.clone()).split();
+        if matches!(last, HostError::Gone { .. }) {
+            return Some((why, remedy));
+        }
+        Some((format!("{MOST_LOSSES} agents in a row were lost before this trial: {why}"), remedy))
+    }
+
+    /// The address at which the listening host is reached; found out once. Both ends on one host: none is needed.
+    pub(crate) fn address(
+        &mut self,
+        on: &[usize],
+        interrupt: Option<BorrowedFd<'_>>,
+    ) -> Result<Option<IpAddr>, HostError> {
+        let &[from, to] = on else { return Ok(None) };
+        if let Some(known) = self.addresses.get(&(from, to)) {
+            return known.clone().map(Some);
+        }
+        let Ok([caller, callee]) = self.hosts.get_disjoint_mut([from, to]) else { return Ok(None) };
+        let found = find_address(caller, callee, interrupt);
+        if matches!(found, Ok(_) | Err(HostError::Unreachable { .. })) {
+            self.addresses.insert((from, to), found.clone());
+        }
+        found.map(Some)
+    }
+
+    /// The hosts themselves, for a trial.
+    pub(crate) fn hosts_mut(&mut self, on: &[usize]) -> Vec<&mut Host> {
+        let these = self.hosts.iter_mut().enumerate().filter(|(at, _)| on.contains(at));
+        let mut these: Vec<(usize, &mut Host)> = these.collect();
+        these.sort_by_key(|(at, _)| on.iter().position(|o| o == at));
+        these.into_iter().map(|(_, host)| host).collect()
+    }
+}
+
+/// A guest in the place of the host `name`, kept by `program`, which need not be the one that runs.
+pub(super) fn boot_one(lab: &Lab, program: &Path, name: &str) -> Result<Guest, NetError> {
+    let network = lab.network();
+    let mut spec = GuestSpec::new(&format!("{}-{name}", network.name))?;
+    program.clone_into(&mut spec.program);
+    Guest::boot(&spec, Some((network, name)))
+}
+
+impl Drop for LiveTestbed {
+    fn drop(&mut self) {
+        // All at once, since each may take a moment to end.
+        self.hosts.iter_mut().for_each(Host::hang_up);
+    }
+}

@@ -1,0 +1,84 @@
+//! A guest that died during the run is booted again, so that the trials that follow go on.
+
+use std::os::fd::BorrowedFd;
+
+use crossway_netlab::Guest;
+
+use super::error::TestbedError;
+use super::live::{LiveTestbed, boot_one};
+use super::tipc::{self, GUEST_SOCKET, Tipcd};
+use super::{NAMES, Tipc};
+use crate::agent::HostError;
+
+/// So often a guest is booted again in one run: more is no accident.
+const MOST_BOOTS: u32 = 2;
+
+impl LiveTestbed {
+    /// Sees to it that agents run on these hosts, and the guests that the agents run in.
+    pub(crate) fn ready(
+        &mut self,
+        on: &[usize],
+        interrupt: Option<BorrowedFd<'_>>,
+    ) -> Result<(), HostError> {
+        for &at in on {
+            self.revive(at)?;
+            self.hosts[at].ready(interrupt)?;
+        }
+        Ok(())
+    }
+
+    fn revive(&mut self, at: usize) -> Result<(), HostError> {
+        // A guest whose agent answers lives; the others are asked.
+        if self.hosts[at].has_line() {
+            return Ok(());
+        }
+        let Some(guest) = self.guests.get_mut(at) else { return Ok(()) };
+        if guest.as_mut().is_some_and(Guest::lives) {
+            return Ok(());
+        }
+        let host = self.hosts[at].name().to_owned();
+        let gone = |why: String, remedy| HostError::Gone { host: host.clone(), why, remedy };
+        if self.again.boots[at] >= MOST_BOOTS {
+            let error = gone(
+                format!("its guest died {} times in this run", MOST_BOOTS + 1),
+                "see the reasons of the trials that failed; try by hand: crossway guest up"
+                    .to_owned(),
+            );
+            self.hosts[at].give_up(&error);
+            return Err(error);
+        }
+        self.again.boots[at] += 1;
+        self.boot_again(at).map_err(|error| {
+            let (why, remedy) = error.split();
+            let error = gone(format!("its guest died and cannot be booted again: {why}"), remedy);
+            self.hosts[at].note_loss(&error);
+            error
+        })?;
+        self.warnings.push(format!(
+            "host '{host}' died during this run and was booted again, the {}. time before this trial",
+            self.again.boots[at]
+        ));
+        Ok(())
+    }
+
+    /// What is left of it goes first: the new one takes its name and its place.
+    fn boot_again(&mut self, at: usize) -> Result<(), TestbedError> {
+        let Some(lab) = &self.lab else { return Ok(()) };
+        if let Some(tipcd) = self.tipcds.get_mut(at) {
+            *tipcd = None;
+        }
+        self.guests[at] = None;
+        let guest = boot_one(lab, &self.again.program, NAMES[at])?;
+        if self.again.tipc.contains(&Tipc::Kernel) {
+            tipc::join_kernels(&[&guest])?;
+        }
+        if self.again.tipc.contains(&Tipc::Node) {
+            let program = self.again.program.display().to_string();
+            let tipcd = Tipcd::start(NAMES[at], &guest.prefix(), &program, GUEST_SOCKET)?;
+            tipcd.wait_for_link()?;
+            self.tipcds[at] = Some(tipcd);
+        }
+        self.guests[at] = Some(guest);
+        Ok(())
+    }
+}

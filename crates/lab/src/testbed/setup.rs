@@ -1,0 +1,188 @@
+//! Setting a testbed up: its network, its guests, its nodes.
+
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use crossway_netlab::{Guest, HostSpec, Lab, NetError, Topology};
+use crossway_sys::lease;
+
+use super::error::TestbedError;
+use super::live::{LiveTestbed, RebootPlan, boot_one};
+use super::tipc::{self, GUEST_SOCKET, Tipcd};
+use super::{HostWords, NAMES, Testbed, TestbedKind, Tipc};
+use crate::agent::{Host, HostPlan};
+
+/// Leads programs to a `tipcd`.
+const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";
+const SHARED: &str = "there are fewer CPUs than hosts: a host's CPU time is not its own alone";
+
+/// What a testbed is made with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TestbedSetup<'a> {
+    /// This program.
+    pub(crate) program: &'a Path,
+    /// The agent's program on hosts of the command line; `None`: see [`agent_program`].
+    pub(crate) agent_program: Option<&'a str>,
+    /// Mechanisms that will be measured.
+    pub(crate) mechanisms: &'a [String],
+    /// Polls readable when the run should stop.
+    pub(crate) interrupt: Option<BorrowedFd<'a>>,
+}
+
+impl LiveTestbed {
+    /// Makes it; nothing is left behind if that fails.
+    pub(crate) fn make(
+        testbed: &Testbed,
+        with: TestbedSetup<'_>,
+    ) -> Result<LiveTestbed, TestbedError> {
+        let mut guests = Vec::new();
+        let mut lab = None;
+        let mut tipcds = Vec::new();
+        let mut warnings = Vec::new();
+        let own = with.program.display().to_string();
+        let host = |words, program, shares_kernel| {
+            let mechanisms = with.mechanisms.to_vec();
+            Host::new(HostPlan { words, program, shares_kernel, mechanisms })
+        };
+        let words = |at: usize, prefix, address| HostWords {
+            name: NAMES[at].to_owned(),
+            prefix,
+            address: Some(address),
+        };
+        let hosts: Vec<Host> = match testbed.kind {
+            TestbedKind::Hosts => {
+                let parsed = testbed.hosts.iter().map(|text| HostWords::parse(text));
+                let parsed: Vec<HostWords> = parsed.collect::<Result<_, _>>().map_err(|e| {
+                    TestbedError::Obstacle(e.to_string(), "correct --hosts".to_owned())
+                })?;
+                parsed
+                    .into_iter()
+                    .map(|words| {
+                        let program = agent_program(&words, with.agent_program, &own);
+                        host(words, program, false)
+                    })
+                    .collect()
+            }
+            TestbedKind::Netlab => {
+                let up = Lab::up(&Topology::of(&NAMES, testbed.link()))?;
+                if up.network().cpus_shared {
+                    warnings.push(SHARED.to_owned());
+                }
+                let mut prefixes: Vec<_> = up.network().hosts.iter().map(|h| h.prefix()).collect();
+                if testbed.tipc.contains(&Tipc::Node) {
+                    let socket = || lease::fresh_path("tipcd").map(|p| p.display().to_string());
+                    let sockets = [socket(), socket()].into_iter().collect::<Result<Vec<_>, _>>();
+                    tipcds = join_nodes(&mut prefixes, &own, &sockets?)?;
+                }
+                let there = up.network().hosts.iter().zip(prefixes).enumerate();
+                let hosts = there
+                    .map(|(at, (h, prefix))| {
+                        host(words(at, prefix, h.ipv4.into()), own.clone(), true)
+                    })
+                    .collect();
+                lab = Some(up);
+                hosts
+            }
+            TestbedKind::Guests => {
+                let taps = NAMES.map(HostSpec::tap).to_vec();
+                let topology = Topology { name: None, hosts: taps, link: testbed.link() };
+                let up = Lab::up(&topology)?;
+                if up.network().cpus_shared {
+                    warnings.push(SHARED.to_owned());
+                }
+                guests = boot(&up, with.program)?;
+                if testbed.tipc.contains(&Tipc::Kernel) {
+                    tipc::join_kernels(&guests.iter().collect::<Vec<_>>())?;
+                }
+                let mut prefixes: Vec<_> = guests.iter().map(Guest::prefix).collect();
+                if testbed.tipc.contains(&Tipc::Node) {
+                    // Each guest has a /run of its own.
+                    let sockets = NAMES.map(|_| GUEST_SOCKET.to_owned());
+                    tipcds = join_nodes(&mut prefixes, &own, &sockets)?;
+                }
+                let there = up.network().hosts.iter().zip(prefixes).enumerate();
+                let hosts = there
+                    .map(|(at, (h, prefix))| {
+                        host(words(at, prefix, h.ipv4.into()), own.clone(), false)
+                    })
+                    .collect();
+                lab = Some(up);
+                hosts
+            }
+        };
+        let mut testbed = LiveTestbed {
+            hosts,
+            refs: Vec::new(),
+            addresses: BTreeMap::new(),
+            warnings,
+            again: RebootPlan {
+                program: with.program.to_owned(),
+                tipc: testbed.tipc.clone(),
+                boots: [0; 2],
+            },
+            tipcds: tipcds.into_iter().map(Some).collect(),
+            guests: guests.into_iter().map(Some).collect(),
+            lab,
+        };
+        testbed.meet(with.interrupt)?;
+        Ok(testbed)
+    }
+}
+
+/// Starts a `tipcd` on each host, waits until they have found each other, and lets the prefixes lead programs to them.
+fn join_nodes(
+    prefixes: &mut [Vec<String>],
+    program: &str,
+    sockets: &[String],
+) -> Result<Vec<Tipcd>, TestbedError> {
+    let there = prefixes.iter().zip(sockets).zip(NAMES);
+    let tipcds = there
+        .map(|((prefix, socket), name)| Tipcd::start(name, prefix, program, socket))
+        .collect::<Result<Vec<_>, _>>()?;
+    tipcds.iter().try_for_each(Tipcd::wait_for_link)?;
+    for (prefix, socket) in prefixes.iter_mut().zip(sockets) {
+        prefix.extend(["env".to_owned(), format!("{SOCKET_VARIABLE}={socket}")]);
+    }
+    Ok(tipcds)
+}
+
+/// Two guests at the same time, each in the place of a host of the network.
+fn boot(lab: &Lab, program: &Path) -> Result<Vec<Guest>, TestbedError> {
+    let booted: Vec<Result<Guest, NetError>> = std::thread::scope(|scope| {
+        let boots: Vec<_> =
+            NAMES.iter().map(|name| scope.spawn(move || boot_one(lab, program, name))).collect();
+        let failed = || {
+            let what = "was lost: starting it failed".to_owned();
+            Err(NetError::Guest { name: lab.network().name.clone(), what, said: String::new() })
+        };
+        boots.into_iter().map(|boot| boot.join().unwrap_or_else(|_| failed())).collect()
+    });
+    Ok(booted.into_iter().collect::<Result<_, _>>()?)
+}
+
+/// The agent's program: as told; behind ssh what the other machine's PATH has; else this program, whose file the prefix can
+/// see (namespaces, guests, and clusters with a file system in common).
+fn agent_program(words: &HostWords, told: Option<&str>, own: &str) -> String {
+    match (told, words.prefix.first()) {
+        (Some(told), Some(_)) => told.to_owned(),
+        (None, Some(first)) if first == "ssh" || first.ends_with("/ssh") => "crossway".to_owned(),
+        _ => own.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_agent_is_the_remote_s_own_behind_ssh_only() {
+        let program = |text: &str, told| {
+            agent_program(&HostWords::parse(text).unwrap(), told, "/here/crossway")
+        };
+        assert_eq!(program("ssh -p 22 a", None), "crossway");
+        assert_eq!(program("/usr/bin/ssh a", Some("/opt/crossway")), "/opt/crossway");
+        assert_eq!(program("mpirun -np 1", None), "/here/crossway");
+        assert_eq!(program("local", Some("/opt/crossway")), "/here/crossway");
+    }
+}

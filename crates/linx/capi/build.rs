@@ -1,0 +1,9 @@
+//! Gives the shared object the name that programs bind to; `include/linx.h` says when its number rises.
+
+/// The number of the ABI.
+const ABI: u32 = 0;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcrossway_linx.so.{ABI}");
+}

@@ -1,0 +1,227 @@
+//! What an endpoint asks for: hunts, attaches, time-outs, links, and what endpoints are.
+
+use std::ffi::{CString, c_char, c_int};
+use std::ptr;
+use std::time::Duration;
+
+use crossway_linx::{Endpoint, Error, Reference, Spid};
+
+use super::{EINVAL, Linx, Sig, done, endpoint, fail, failed, take, text};
+
+/// Looks for an endpoint.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_hunt(
+    linx: *mut Linx,
+    hunt_path: *const c_char,
+    hunt_sig: *mut Sig,
+) -> c_int {
+    // SAFETY: as the header says.
+    unsafe { linx_hunt_from(linx, hunt_path, hunt_sig, 0) }
+}
+
+/// Looks for an endpoint for as long as another one is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_hunt_from(
+    linx: *mut Linx,
+    hunt_path: *const c_char,
+    hunt_sig: *mut Sig,
+    from: u32,
+) -> c_int {
+    // SAFETY: as the header says.
+    unsafe {
+        let (Some(linx), Some(path)) = (endpoint(linx), text(hunt_path)) else {
+            return fail(EINVAL);
+        };
+        match take(linx, hunt_sig) {
+            Ok(signal) => done(linx.endpoint.hunt_for(path, signal, Spid::new(from)).map(drop)),
+            Err(error) => failed(&error),
+        }
+    }
+}
+
+/// A reference as C has it.
+fn reference(made: Result<Reference, Error>) -> u32 {
+    made.map_or_else(
+        |error| {
+            failed(&error);
+            0
+        },
+        Reference::get,
+    )
+}
+
+/// Asks to be told of an endpoint's end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_attach(linx: *mut Linx, sig: *mut Sig, spid: u32) -> u32 {
+    // SAFETY: as the header says.
+    unsafe {
+        let (Some(linx), Some(spid)) = (endpoint(linx), Spid::new(spid)) else {
+            fail(EINVAL);
+            return 0;
+        };
+        let signal = take(linx, sig);
+        reference(signal.and_then(|signal| linx.endpoint.attach(spid, signal)))
+    }
+}
+
+/// Gives something pending up and sets its reference to 0.
+///
+/// # Safety
+/// As the header says of the handle and the reference.
+unsafe fn give_up(
+    linx: *mut Linx,
+    place: *mut u32,
+    act: impl FnOnce(&mut Endpoint, Reference) -> Result<(), Error>,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let (Some(linx), Some(place)) = (endpoint(linx), place.as_mut()) else {
+            return fail(EINVAL);
+        };
+        let reference = Reference::new(std::mem::take(place));
+        done(act(&mut linx.endpoint, reference))
+    }
+}
+
+/// Takes an attach back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_detach(linx: *mut Linx, attref: *mut u32) -> c_int {
+    // SAFETY: as the header says.
+    unsafe { give_up(linx, attref, Endpoint::detach) }
+}
+
+/// Asks for a signal after a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_request_tmo(linx: *mut Linx, tmo: u32, sig: *mut Sig) -> u32 {
+    // SAFETY: as the header says.
+    unsafe {
+        let Some(linx) = endpoint(linx) else {
+            fail(EINVAL);
+            return 0;
+        };
+        let signal = take(linx, sig);
+        let after = Duration::from_millis(tmo.into());
+        reference(signal.and_then(|signal| linx.endpoint.request_timeout(after, signal)))
+    }
+}
+
+/// Changes a time-out.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_modify_tmo(linx: *mut Linx, tmoref: *mut u32, tmo: u32) -> c_int {
+    // SAFETY: as the header says.
+    unsafe {
+        let (Some(linx), Some(timeout)) = (endpoint(linx), tmoref.as_ref()) else {
+            return fail(EINVAL);
+        };
+        let after = Duration::from_millis(tmo.into());
+        done(linx.endpoint.change_timeout(Reference::new(*timeout), after))
+    }
+}
+
+/// Cancels a time-out.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_cancel_tmo(linx: *mut Linx, tmoref: *mut u32) -> c_int {
+    // SAFETY: as the header says.
+    unsafe { give_up(linx, tmoref, Endpoint::cancel_timeout) }
+}
+
+/// Asks for the next link.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_request_new_link(linx: *mut Linx, token: u32) -> u32 {
+    // SAFETY: as the header says.
+    let Some(linx) = (unsafe { endpoint(linx) }) else {
+        fail(EINVAL);
+        return 0;
+    };
+    reference(linx.endpoint.request_new_link(token.into()))
+}
+
+/// Gives such a request up.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_cancel_new_link(linx: *mut Linx, nlref: *mut u32) -> c_int {
+    // SAFETY: as the header says.
+    unsafe { give_up(linx, nlref, Endpoint::cancel_new_link) }
+}
+
+/// An endpoint's own number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_get_spid(linx: *mut Linx) -> u32 {
+    // SAFETY: as the header says.
+    unsafe { endpoint(linx) }.map_or(0, |linx| linx.endpoint.spid().get())
+}
+
+/// An endpoint's name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_get_name(
+    linx: *mut Linx,
+    spid: u32,
+    name: *mut *mut c_char,
+) -> c_int {
+    // SAFETY: as the header says.
+    unsafe {
+        let (Some(linx), Some(place), Some(spid)) =
+            (endpoint(linx), name.as_mut(), Spid::new(spid))
+        else {
+            return fail(EINVAL);
+        };
+        *place = ptr::null_mut();
+        match linx.endpoint.info(spid).map(|info| CString::new(info.name)) {
+            Ok(Ok(name)) => {
+                *place = name.into_raw();
+                0
+            }
+            Ok(Err(_)) => fail(EINVAL),
+            Err(error) => failed(&error),
+        }
+    }
+}
+
+/// Frees a name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_free_name(_linx: *mut Linx, name: *mut *mut c_char) -> c_int {
+    // SAFETY: as the header says: what linx_get_name gave.
+    unsafe {
+        match name.as_mut().filter(|name| !name.is_null()) {
+            Some(place) => {
+                drop(CString::from_raw(*place));
+                *place = ptr::null_mut();
+                0
+            }
+            None => fail(EINVAL),
+        }
+    }
+}
+
+/// An endpoint's process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_get_owner(
+    linx: *mut Linx,
+    spid: u32,
+    pid: *mut libc::pid_t,
+) -> c_int {
+    // SAFETY: as the header says.
+    unsafe {
+        let (Some(linx), Some(place), Some(spid)) = (endpoint(linx), pid.as_mut(), Spid::new(spid))
+        else {
+            return fail(EINVAL);
+        };
+        match linx.endpoint.info(spid) {
+            Ok(info) => {
+                *place = info.pid as libc::pid_t;
+                0
+            }
+            Err(error) => failed(&error),
+        }
+    }
+}
+
+/// The version.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_get_version(buf: *mut c_char) -> c_int {
+    let version = concat!("crossway-", env!("CARGO_PKG_VERSION"), "\0");
+    if !buf.is_null() {
+        // SAFETY: room for the version, as the header says.
+        unsafe { ptr::copy_nonoverlapping(version.as_ptr().cast(), buf, version.len()) };
+    }
+    version.len() as c_int - 1
+}

@@ -1,0 +1,132 @@
+/* Every call of linx.h does what it says. */
+#include <errno.h>
+#include <linx.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+union LINX_SIGNAL {
+    LINX_SIGSELECT sig_no;
+    char bytes[64];
+};
+
+#define CHECK(what)                                                      \
+    do {                                                                 \
+        if (!(what)) {                                                   \
+            fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #what, strerror(errno)); \
+            exit(1);                                                     \
+        }                                                                \
+    } while (0)
+
+#define BASE 0x10000000
+
+static union LINX_SIGNAL *signal_of(LINX *linx, LINX_SIGSELECT number) {
+    union LINX_SIGNAL *sig = linx_alloc(linx, 32, number);
+    CHECK(sig != LINX_NIL && sig->sig_no == number);
+    return sig;
+}
+
+static LINX_SIGSELECT next(LINX *linx, LINX_SPID *from) {
+    union LINX_SIGNAL *sig;
+    LINX_SIGSELECT number;
+    CHECK(linx_receive(linx, &sig, LINX_NO_SIG_SEL) >= 4);
+    number = sig->sig_no;
+    if (from != NULL) *from = linx_sender(linx, &sig);
+    CHECK(linx_free_buf(linx, &sig) == 0 && sig == LINX_NIL);
+    return number;
+}
+
+int main(int argc, char **argv) {
+    static const LINX_SIGSELECT not_two[] = {(LINX_SIGSELECT)-1, BASE + 2};
+    LINX *a, *b, *c;
+    LINX_SPID of_a, of_b, of_c, from;
+    LINX_OSATTREF attach;
+    LINX_OSTMOREF tmo;
+    LINX_NLREF links;
+    union LINX_SIGNAL *sig;
+    struct pollfd poller;
+    int32_t oob[] = {LINX_SIG_OPT_OOB, 1, LINX_SIG_OPT_END};
+    char *name, version[64];
+    void *value;
+    pid_t pid;
+
+    CHECK(linx_get_version(NULL) == linx_get_version(version) && strlen(version) > 0);
+    a = linx_open("a", 0, NULL);
+    b = linx_open("b", 0, NULL);
+    c = linx_open("c", 0, NULL);
+    CHECK(a != NULL && b != NULL && c != NULL);
+    of_a = linx_get_spid(a);
+    of_b = linx_get_spid(b);
+    of_c = linx_get_spid(c);
+    errno = 0;
+    CHECK(linx_open("a/b", 0, NULL) == NULL && errno == EINVAL);
+
+    CHECK(linx_alloc(a, 3, BASE) == LINX_NIL && errno == EMSGSIZE);
+    CHECK(linx_s_alloc(a, 32, BASE, 0) == LINX_NIL && errno == EOPNOTSUPP);
+    sig = signal_of(a, BASE);
+    if (argc == 2 && strcmp(argv[1], "overrun") == 0) ((char *)sig)[32] = 1;
+    if (argc == 2 && strcmp(argv[1], "stranger") == 0) linx_send(b, &sig, of_a);
+    CHECK(linx_sigsize(a, &sig) == 32);
+    CHECK(linx_set_sigsize(a, &sig, 33) == -1 && errno == EMSGSIZE);
+    CHECK(linx_set_sigsize(a, &sig, 8) == 0 && linx_sigsize(a, &sig) == 8);
+    CHECK(linx_sender(a, &sig) == LINX_ILLEGAL_SPID);
+
+    poller.fd = linx_get_descriptor(b);
+    poller.events = POLLIN;
+    CHECK(poller.fd >= 0);
+    CHECK(linx_send(a, &sig, of_b) == 0 && sig == LINX_NIL);
+    CHECK(poll(&poller, 1, 60000) == 1);
+    CHECK(linx_receive_w_tmo(b, &sig, 60000, LINX_NO_SIG_SEL) == 8);
+    CHECK(sig->sig_no == BASE && linx_sender(b, &sig) == of_a);
+    CHECK(linx_free_buf(b, &sig) == 0);
+    CHECK(linx_receive_w_tmo(b, &sig, 0, LINX_NO_SIG_SEL) == 0 && sig == LINX_NIL);
+
+    sig = signal_of(a, BASE + 2);
+    CHECK(linx_send(a, &sig, of_b) == 0);
+    sig = signal_of(a, BASE + 3);
+    CHECK(linx_send_w_s(a, &sig, of_c, of_b) == 0);
+    CHECK(linx_receive(b, &sig, not_two) == 32 && sig->sig_no == BASE + 3);
+    CHECK(linx_sender(b, &sig) == of_c && linx_free_buf(b, &sig) == 0);
+    sig = signal_of(a, BASE + 4);
+    CHECK(linx_send_w_opt(a, &sig, of_a, of_b, oob) == 0);
+    CHECK(linx_receive_from(b, &sig, 100, LINX_NO_SIG_SEL, of_c) == 0);
+    CHECK(linx_receive(b, &sig, LINX_NO_SIG_SEL) == 32 && sig->sig_no == BASE + 4);
+    CHECK(linx_sigattr(b, (const union LINX_SIGNAL **)&sig, LINX_SIG_ATTR_OOB, &value) == 0 && value);
+    CHECK(linx_free_buf(b, &sig) == 0);
+    CHECK(next(b, NULL) == BASE + 2);
+
+    CHECK(linx_hunt(a, "late", NULL) == 0);
+    sig = signal_of(a, BASE + 5);
+    CHECK(linx_hunt_from(a, "b", &sig, of_c) == 0 && sig == LINX_NIL);
+    CHECK(next(a, &from) == BASE + 5 && from == of_b);
+    CHECK(linx_hunt(a, "no//path", NULL) == -1 && errno == EINVAL);
+
+    tmo = linx_request_tmo(a, 1, NULL);
+    CHECK(tmo != LINX_ILLEGAL_TMOREF && next(a, &from) == LINX_OS_TMO_SIG && from == of_a);
+    CHECK(linx_cancel_tmo(a, &tmo) == -1 && errno == EINVAL);
+    sig = signal_of(a, BASE + 6);
+    tmo = linx_request_tmo(a, 1000000, &sig);
+    CHECK(linx_modify_tmo(a, &tmo, 1) == 0 && next(a, NULL) == BASE + 6);
+    tmo = linx_request_tmo(a, 1000000, NULL);
+    CHECK(linx_cancel_tmo(a, &tmo) == 0 && tmo == LINX_ILLEGAL_TMOREF);
+    links = linx_request_new_link(a, 0);
+    CHECK(links != LINX_ILLEGAL_NLREF && linx_cancel_new_link(a, &links) == 0);
+
+    CHECK(linx_get_name(a, of_b, &name) == 0 && strcmp(name, "b") == 0);
+    CHECK(linx_free_name(a, &name) == 0 && name == NULL);
+    CHECK(linx_get_owner(a, of_b, &pid) == 0 && pid == getpid());
+
+    attach = linx_attach(a, NULL, of_c);
+    CHECK(attach != LINX_ILLEGAL_ATTREF && linx_detach(a, &attach) == 0);
+    CHECK(attach == LINX_ILLEGAL_ATTREF && linx_detach(a, &attach) == -1);
+    CHECK(linx_attach(a, NULL, of_c) != LINX_ILLEGAL_ATTREF);
+    CHECK(linx_close(c) == 0);
+    CHECK(next(a, &from) == LINX_OS_ATTACH_SIG && from == of_c);
+    sig = signal_of(a, BASE);
+    CHECK(linx_send(a, &sig, of_c) == -1 && errno == ECONNRESET && sig == LINX_NIL);
+    CHECK(linx_close(a) == 0 && linx_close(b) == 0);
+    puts("all calls held");
+    return 0;
+}

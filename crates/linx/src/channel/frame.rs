@@ -1,0 +1,60 @@
+//! What stands before each piece of a signal on a channel.
+
+use crate::Spid;
+use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL};
+
+/// Bytes of a header.
+pub(crate) const HEADER: usize = 20;
+
+/// The signal's first piece.
+pub(crate) const FIRST: u8 = 1;
+/// Out of band.
+pub(crate) const OUT_OF_BAND: u8 = 2;
+/// No signal: `from`, to which the receiver is attached under the number in `to`, is gone, and all that it has sent was before this.
+pub(crate) const GONE: u8 = 4;
+/// No signal: what came of one of `from` so far is all that will come of it.
+pub(crate) const ABANDONED: u8 = 8;
+
+/// A header. On a channel between two endpoints each signal is one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Bytes that follow.
+    pub(crate) piece: u32,
+    /// Bytes of the signal with its number.
+    pub(crate) size: u32,
+    pub(crate) from: Spid,
+    pub(crate) to: u32,
+    pub(crate) flags: u8,
+}
+
+impl Header {
+    pub(crate) fn encode(&self) -> [u8; HEADER] {
+        let words = [self.piece, self.size, self.from.get(), self.to, self.flags.into()];
+        let mut bytes = [0; HEADER];
+        for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    /// `None` if no correct peer writes that.
+    pub(crate) fn decode(bytes: &[u8; HEADER]) -> Option<Header> {
+        let mut words = bytes
+            .chunks_exact(4)
+            .map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
+        let mut word = || words.next().unwrap_or(0);
+        let (piece, size, from, to, flags) = (word(), word(), word(), word(), word());
+        let flags = u8::try_from(flags).ok()?;
+        let header = Header { piece, size, from: Spid::new(from)?, to, flags };
+        let notice = flags & (GONE | ABANDONED) != 0;
+        let fits = if notice {
+            piece == 0
+        } else {
+            (LEAST_SIGNAL..=LARGEST_SIGNAL).contains(&(size as usize))
+                && piece <= size
+                && (flags & FIRST == 0 || piece as usize >= LEAST_SIGNAL)
+                && piece > 0
+        };
+        fits.then_some(header)
+    }
+}

@@ -1,0 +1,177 @@
+//! The ways by which signals come and go.
+
+pub(crate) mod frame;
+mod parts;
+mod ring;
+mod stream;
+
+use std::os::fd::BorrowedFd;
+
+use crossway_sys::{Errno, OsError};
+
+use crate::{Signal, Spid};
+
+pub(crate) use parts::{Assembly, Came};
+pub(crate) use ring::{RingChannel, dimensions};
+pub(crate) use stream::{Pipe, StreamChannel};
+
+/// A signal on its way out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing<'a> {
+    pub(crate) from: Spid,
+    pub(crate) to: Spid,
+    pub(crate) out_of_band: bool,
+    pub(crate) number: u32,
+    pub(crate) payload: &'a [u8],
+}
+
+impl<'a> Outgoing<'a> {
+    /// The whole of a signal.
+    pub(crate) fn of(signal: &'a Signal, from: Spid, to: Spid, out_of_band: bool) -> Self {
+        Outgoing { from, to, out_of_band, number: signal.number(), payload: signal.payload() }
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        crate::limits::LEAST_SIGNAL + self.payload.len()
+    }
+}
+
+/// Why a channel cannot be used any more.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The peer has closed it, and all that it sent was taken.
+    Ended,
+    /// The peer has written what no correct peer writes.
+    Damaged(&'static str),
+    /// The system says so.
+    Os(OsError),
+}
+
+/// What became of an attempt to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// The channel has taken the signal, though a part of it may be waiting for room.
+    Taken,
+    /// There was no room, and nothing was taken.
+    Full,
+}
+
+/// What an attempt to read found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filled {
+    /// Something; there may be more.
+    Something,
+    /// Nothing now.
+    Nothing,
+}
+
+/// One end of a channel.
+pub(crate) enum Channel {
+    Stream(StreamChannel),
+    Ring(RingChannel),
+}
+
+impl Channel {
+    /// Takes the signal if there is room, or waits a moment for it where the system can do both in one call and `patient`.
+    #[inline]
+    pub(crate) fn send(&mut self, out: &Outgoing<'_>, patient: bool) -> Result<Sent, Broken> {
+        match self {
+            Channel::Stream(channel) => channel.send(out, patient),
+            Channel::Ring(channel) => channel.send(out),
+        }
+    }
+
+    /// Sends on what was taken and had no room; true when all is gone.
+    pub(crate) fn flush(&mut self, patient: bool) -> Result<bool, Broken> {
+        match self {
+            Channel::Stream(channel) => channel.flush(patient),
+            Channel::Ring(channel) => channel.flush(),
+        }
+    }
+
+    /// Whether some of what was taken waits for room.
+    pub(crate) fn holds_back(&self) -> bool {
+        match self {
+            Channel::Stream(channel) => channel.holds_back(),
+            Channel::Ring(channel) => channel.holds_back(),
+        }
+    }
+
+    /// Whether a part of a large signal has come.
+    pub(crate) fn is_amid_signal(&self) -> bool {
+        match self {
+            Channel::Stream(channel) => channel.is_amid_signal(),
+            Channel::Ring(_) => false,
+        }
+    }
+
+    /// Asks to be woken when there is room; true if there is some by now. Of a descriptor that becomes writable nothing must be asked.
+    pub(crate) fn ask_for_room(&mut self) -> Result<bool, Broken> {
+        match self {
+            Channel::Stream(_) => Ok(false),
+            Channel::Ring(channel) => channel.ask_for_room(),
+        }
+    }
+
+    /// The descriptor that becomes writable when there is room; `None`: room is told where messages are.
+    pub(crate) fn room_fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Channel::Stream(channel) => Some(channel.write_fd()),
+            Channel::Ring(_) => None,
+        }
+    }
+
+    /// The descriptor that becomes readable when something comes.
+    pub(crate) fn read_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Channel::Stream(channel) => channel.read_fd(),
+            Channel::Ring(channel) => channel.read_fd(),
+        }
+    }
+
+    /// The next signal of what was read; no system call.
+    #[inline]
+    pub(crate) fn next(&mut self, assembly: &mut Assembly) -> Result<Option<Came>, Broken> {
+        match self {
+            Channel::Stream(channel) => channel.next(assembly),
+            Channel::Ring(channel) => channel.next(assembly),
+        }
+    }
+
+    /// Reads once. `patient`: the rest of a signal may be waited for for a moment.
+    #[inline]
+    pub(crate) fn fill(
+        &mut self,
+        assembly: &mut Assembly,
+        patient: bool,
+    ) -> Result<Filled, Broken> {
+        match self {
+            Channel::Stream(channel) => channel.fill(assembly, patient),
+            Channel::Ring(channel) => channel.clear_bell(),
+        }
+    }
+
+    /// From now on the descriptor tells when something comes; false if something is there already.
+    #[inline]
+    pub(crate) fn arm(&mut self) -> Result<bool, Broken> {
+        match self {
+            Channel::Stream(_) => Ok(true),
+            Channel::Ring(channel) => channel.arm(),
+        }
+    }
+}
+
+impl From<OsError> for Broken {
+    fn from(error: OsError) -> Self {
+        Broken::Os(error)
+    }
+}
+
+impl Broken {
+    fn of(call: &'static str, errno: Errno) -> Self {
+        match errno {
+            Errno::PIPE | Errno::CONNRESET => Broken::Ended,
+            errno => Broken::Os(OsError::new(call, "channel", errno)),
+        }
+    }
+}

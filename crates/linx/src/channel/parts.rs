@@ -1,0 +1,113 @@
+//! Signals of which a part has come.
+
+use std::collections::HashMap;
+
+use super::Broken;
+use super::frame::{ABANDONED, FIRST, GONE, Header, OUT_OF_BAND};
+use crate::limits::{LEAST_SIGNAL, VOUCHED};
+use crate::{Signal, Spid};
+
+/// Freed buffers that are kept for the next signals.
+const KEPT: usize = 8;
+
+/// What came complete.
+#[derive(Debug)]
+pub(crate) enum Came {
+    Signal(Signal),
+    /// The attach under this number is to be answered.
+    Gone {
+        id: u32,
+        spid: Spid,
+    },
+}
+
+/// Of whose signals what has come so far, and buffers for more.
+#[derive(Debug, Default)]
+pub(crate) struct Assembly {
+    /// The channel that a piece comes by, and what has come.
+    begun: HashMap<(u32, Spid), Vec<u8>>,
+    free: Vec<Vec<u8>>,
+}
+
+impl Assembly {
+    /// A buffer with room for so many bytes.
+    #[inline]
+    pub(crate) fn buffer(&mut self, len: usize) -> Vec<u8> {
+        if let Some(at) = self.free.iter().rposition(|free| free.capacity() >= len) {
+            let mut buffer = self.free.swap_remove(at);
+            buffer.clear();
+            return buffer;
+        }
+        Vec::with_capacity(len)
+    }
+
+    /// A buffer that is not needed any more.
+    #[inline]
+    pub(crate) fn give_back(&mut self, buffer: Vec<u8>) {
+        if self.free.len() == KEPT {
+            // Larger ones are worth more.
+            let least = (0..KEPT).min_by_key(|at| self.free[*at].capacity()).unwrap_or(0);
+            if self.free[least].capacity() >= buffer.capacity() {
+                return;
+            }
+            self.free[least] = buffer;
+        } else {
+            self.free.push(buffer);
+        }
+    }
+
+    /// Where the bytes of a piece go.
+    #[inline]
+    pub(crate) fn begin(&mut self, channel: u32, header: &Header) -> Result<Vec<u8>, Broken> {
+        let size = header.size as usize;
+        if header.flags & FIRST != 0 {
+            if header.piece != header.size && self.begun.contains_key(&(channel, header.from)) {
+                return Err(Broken::Damaged("a signal begins before the last one is complete"));
+            }
+            return Ok(self.buffer(size));
+        }
+        let buffer = self
+            .begun
+            .remove(&(channel, header.from))
+            .ok_or(Broken::Damaged("a piece belongs to no signal"))?;
+        if buffer.len() + header.piece as usize > size {
+            return Err(Broken::Damaged("the pieces of a signal are more than the signal"));
+        }
+        Ok(buffer)
+    }
+
+    /// All bytes of a piece have come.
+    #[inline]
+    pub(crate) fn complete(
+        &mut self,
+        channel: u32,
+        header: &Header,
+        bytes: Vec<u8>,
+    ) -> Result<Option<Came>, Broken> {
+        if bytes.len() < header.size as usize {
+            if self.begun.len() > 16 * VOUCHED {
+                return Err(Broken::Damaged("too many signals have begun at a time"));
+            }
+            self.begun.insert((channel, header.from), bytes);
+            return Ok(None);
+        }
+        if bytes[..LEAST_SIGNAL] == [0; LEAST_SIGNAL] {
+            return Err(Broken::Damaged("a signal has the number 0"));
+        }
+        let out_of_band = header.flags & OUT_OF_BAND != 0;
+        Ok(Some(Came::Signal(Signal::received(bytes, header.from, out_of_band))))
+    }
+
+    /// A header without bytes.
+    pub(crate) fn notice(&mut self, channel: u32, header: &Header) -> Option<Came> {
+        if header.flags & (ABANDONED | GONE) != 0 {
+            self.begun.remove(&(channel, header.from));
+        }
+        (header.flags & GONE != 0).then_some(Came::Gone { id: header.to, spid: header.from })
+    }
+
+    /// A channel has ended.
+    pub(crate) fn forget(&mut self, channel: u32) {
+        self.begun.retain(|(of, _), _| *of != channel);
+    }
+}

@@ -1,0 +1,247 @@
+//! Signals in shared memory: a ring each way, with an eventfd for each end to sleep on.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossway_ring::region::{Dimensions, Direction, SharedRing};
+use crossway_ring::sync::{AtomicU32, Ordering, fence};
+use crossway_ring::{Bell, RecvError, RingRx, RingTx, SendError, Wait};
+use crossway_sys::OsError;
+use crossway_sys::eventfd::EventFd;
+use crossway_sys::shm::{self, Mapping};
+
+use super::frame::{FIRST, HEADER, Header, OUT_OF_BAND};
+use super::parts::{Assembly, Came};
+use super::{Broken, Filled, Outgoing, Sent};
+use crate::limits::LEAST_SIGNAL;
+
+/// Wakes the other end by its eventfd. This end sleeps elsewhere, where it hears everything that may wake it.
+struct Knock {
+    other: Arc<EventFd>,
+}
+
+impl Bell for Knock {
+    #[inline]
+    fn light_fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    fn heavy_fence(&self) -> Result<(), OsError> {
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn sleep(&self, _: &AtomicU32, _: Option<Duration>) -> Result<(), OsError> {
+        Ok(())
+    }
+
+    fn ring(&self, _: &AtomicU32) -> Result<(), OsError> {
+        self.other.signal()
+    }
+
+    fn peer_gone(&self) -> Result<bool, OsError> {
+        // The node tells.
+        Ok(false)
+    }
+}
+
+/// The rings' sizes for a capacity of each in bytes: a piece is at most a quarter of it, so that both ends work at a time.
+pub(crate) fn dimensions(capacity: usize) -> Dimensions {
+    let capacity = capacity.max(4 * shm::page_len());
+    Dimensions::choose(capacity / 4, Some(capacity))
+}
+
+/// What of a signal waits for room.
+struct Unsent {
+    header: Header,
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+/// One end of two rings.
+pub(crate) struct RingChannel {
+    tx: RingTx<SharedRing, Knock>,
+    rx: RingRx<SharedRing, Knock>,
+    own: EventFd,
+    number: u32,
+    largest: usize,
+    unsent: Option<Unsent>,
+}
+
+impl RingChannel {
+    /// The end of whoever asked for the channel, or the other one.
+    pub(crate) fn new(
+        memory: &OwnedFd,
+        own: OwnedFd,
+        other: OwnedFd,
+        capacity: usize,
+        first: bool,
+        number: u32,
+    ) -> Result<Self, OsError> {
+        let dimensions = dimensions(capacity);
+        if !shm::is_sealed(memory.as_fd(), dimensions.memory_len())? {
+            let why = std::io::Error::other("the shared memory is not of the size agreed upon");
+            return Err(OsError::new("mmap", "channel", why));
+        }
+        let mapping = Arc::new(Mapping::of_pieces(memory, &dimensions.pieces())?);
+        let (out, into) = if first {
+            (Direction::FromListener, Direction::FromConnector)
+        } else {
+            (Direction::FromConnector, Direction::FromListener)
+        };
+        let ring = |direction| SharedRing::new(Arc::clone(&mapping), dimensions, direction);
+        let other = Arc::new(EventFd::from_fd(other));
+        let knock = || Knock { other: Arc::clone(&other) };
+        Ok(RingChannel {
+            tx: RingTx::new(ring(out), knock(), Wait::Block),
+            rx: RingRx::new(ring(into), knock(), Wait::Block),
+            own: EventFd::from_fd(own),
+            number,
+            largest: dimensions.max_message - HEADER,
+            unsent: None,
+        })
+    }
+
+    pub(crate) fn read_fd(&self) -> BorrowedFd<'_> {
+        self.own.as_fd()
+    }
+
+    pub(crate) fn holds_back(&self) -> bool {
+        self.unsent.is_some()
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<bool, Broken> {
+        let Some(unsent) = &mut self.unsent else { return Ok(true) };
+        while unsent.at < unsent.bytes.len() {
+            let piece = (unsent.bytes.len() - unsent.at).min(self.largest);
+            let header = Header { piece: piece as u32, ..unsent.header };
+            let body = &unsent.bytes[unsent.at..unsent.at + piece];
+            if put(&mut self.tx, &header, &[], body)? == Sent::Full {
+                return Ok(false);
+            }
+            unsent.at += piece;
+        }
+        self.unsent = None;
+        Ok(true)
+    }
+
+    #[inline]
+    pub(crate) fn send(&mut self, out: &Outgoing<'_>) -> Result<Sent, Broken> {
+        if self.holds_back() && !self.flush()? {
+            return Ok(Sent::Full);
+        }
+        let (first, rest) =
+            out.payload.split_at(out.payload.len().min(self.largest - LEAST_SIGNAL));
+        let flags = if out.out_of_band { OUT_OF_BAND } else { 0 };
+        let header = Header {
+            piece: (first.len() + LEAST_SIGNAL) as u32,
+            size: out.size() as u32,
+            from: out.from,
+            to: out.to.get(),
+            flags: flags | FIRST,
+        };
+        if put(&mut self.tx, &header, &out.number.to_ne_bytes(), first)? == Sent::Full {
+            return Ok(Sent::Full);
+        }
+        if !rest.is_empty() {
+            self.send_rest(Header { flags, ..header }, rest)?;
+        }
+        Ok(Sent::Taken)
+    }
+
+    /// Sends what did not go with a signal's first piece; what has no room now is kept.
+    fn send_rest(&mut self, header: Header, mut rest: &[u8]) -> Result<(), Broken> {
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(rest.len().min(self.largest));
+            let head = Header { piece: piece.len() as u32, ..header };
+            if put(&mut self.tx, &head, &[], piece)? == Sent::Full {
+                self.unsent = Some(Unsent { header, bytes: rest.to_vec(), at: 0 });
+                return Ok(());
+            }
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Asks the peer to ring when there is room; true if there is.
+    pub(crate) fn ask_for_room(&mut self) -> Result<bool, Broken> {
+        let len = HEADER + self.largest;
+        self.tx.ask_for_room(len).map_err(sending)
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self, assembly: &mut Assembly) -> Result<Option<Came>, Broken> {
+        let number = self.number;
+        loop {
+            let taken = self.rx.try_recv_with(usize::MAX, |message| {
+                let (head, body) = message
+                    .split_first_chunk::<HEADER>()
+                    .ok_or(Broken::Damaged("a message without a header"))?;
+                let header =
+                    Header::decode(head).ok_or(Broken::Damaged("a header that makes no sense"))?;
+                if body.len() != header.piece as usize {
+                    return Err(Broken::Damaged("a piece has not the length of its header"));
+                }
+                let mut bytes = assembly.begin(number, &header)?;
+                bytes.extend_from_slice(body);
+                assembly.complete(number, &header, bytes)
+            });
+            match taken {
+                Ok(Ok(None)) => {}
+                Ok(outcome) => return outcome,
+                Err(RecvError::Empty) => return Ok(None),
+                Err(error) => return Err(receiving(error)),
+            }
+        }
+    }
+
+    /// Hears what rang before.
+    pub(crate) fn clear_bell(&mut self) -> Result<Filled, Broken> {
+        Ok(if self.own.clear()? { Filled::Something } else { Filled::Nothing })
+    }
+
+    /// Asks the peer to ring when something comes; false if something is there already.
+    #[inline]
+    pub(crate) fn arm(&mut self) -> Result<bool, Broken> {
+        self.rx.announce_sleep().map(|found| !found).map_err(receiving)
+    }
+}
+
+/// Writes one piece, if there is room.
+#[inline]
+fn put(
+    tx: &mut RingTx<SharedRing, Knock>,
+    header: &Header,
+    number: &[u8],
+    body: &[u8],
+) -> Result<Sent, Broken> {
+    let head = header.encode();
+    let sent = tx.try_send_with(HEADER + number.len() + body.len(), |to| {
+        let (to_head, rest) = to.split_at_mut(HEADER);
+        let (to_number, to_body) = rest.split_at_mut(number.len());
+        to_body.copy_from_slice(body);
+        to_number.copy_from_slice(number);
+        to_head.copy_from_slice(&head);
+    });
+    match sent {
+        Ok(()) => Ok(Sent::Taken),
+        Err(SendError::Full) => Ok(Sent::Full),
+        Err(error) => Err(sending(error)),
+    }
+}
+
+fn sending(error: SendError) -> Broken {
+    match error {
+        SendError::Os(error) => Broken::Os(error),
+        _ => Broken::Ended,
+    }
+}
+
+fn receiving(error: RecvError) -> Broken {
+    match error {
+        RecvError::PeerClosed => Broken::Ended,
+        RecvError::Os(error) => Broken::Os(error),
+        _ => Broken::Damaged("the ring"),
+    }
+}

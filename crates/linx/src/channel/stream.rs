@@ -1,0 +1,253 @@
+//! Signals in byte streams: a pair of UNIX sockets, or a FIFO each way.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crossway_sys::pipe::PipeEnd;
+use crossway_sys::{Errno, records, socket};
+
+use super::frame::{ABANDONED, FIRST, GONE, HEADER, Header, OUT_OF_BAND};
+use super::parts::{Assembly, Came};
+use super::{Broken, Filled, Outgoing, Sent};
+use crate::limits::{LEAST_SIGNAL, PIECE};
+
+/// Bytes read at once where signals are small.
+const BUFFER: usize = 64 << 10;
+
+/// What is left of a piece goes directly to its place from so many bytes on.
+const DIRECTLY: usize = 8 << 10;
+
+/// A two-way byte stream.
+pub(crate) enum Pipe {
+    Socket(OwnedFd),
+    Fifo { read: PipeEnd, write: PipeEnd },
+}
+
+impl Pipe {
+    #[inline]
+    fn write(&mut self, parts: &[IoSlice<'_>], patient: bool) -> Result<usize, Errno> {
+        match self {
+            // The socket's own time limit bounds the patience.
+            Pipe::Socket(fd) => records::send_parts(fd, parts, !patient),
+            Pipe::Fifo { write, .. } => write.write_parts(parts, true),
+        }
+    }
+
+    #[inline]
+    fn read(&mut self, buf: &mut [u8], patient: bool) -> Result<usize, Errno> {
+        match self {
+            Pipe::Socket(fd) => socket::recv(fd, buf, !patient),
+            Pipe::Fifo { read, .. } => read.read(buf, true),
+        }
+    }
+
+    #[inline]
+    fn read_behind(
+        &mut self,
+        buf: &mut Vec<u8>,
+        most: usize,
+        patient: bool,
+    ) -> Result<usize, Errno> {
+        match self {
+            Pipe::Socket(fd) => socket::recv_behind(fd, buf, most, !patient),
+            Pipe::Fifo { read, .. } => read.read_behind(buf, most, true),
+        }
+    }
+}
+
+/// A piece whose header has come.
+struct Piece {
+    header: Header,
+    /// What has come of the signal.
+    bytes: Vec<u8>,
+    /// What is to come of the piece.
+    left: usize,
+}
+
+/// One end of a byte stream.
+pub(crate) struct StreamChannel {
+    pipe: Pipe,
+    number: u32,
+    /// To a node, signals go in pieces, so that it has room for each.
+    in_pieces: bool,
+    /// Bytes that were taken and not written yet.
+    unsent: Vec<u8>,
+    unsent_from: usize,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    piece: Option<Piece>,
+}
+
+impl StreamChannel {
+    pub(crate) fn new(pipe: Pipe, number: u32, in_pieces: bool) -> Self {
+        StreamChannel {
+            pipe,
+            number,
+            in_pieces,
+            unsent: Vec::new(),
+            unsent_from: 0,
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            piece: None,
+        }
+    }
+
+    pub(crate) fn write_fd(&self) -> BorrowedFd<'_> {
+        match &self.pipe {
+            Pipe::Socket(fd) => fd.as_fd(),
+            Pipe::Fifo { write, .. } => write.as_fd(),
+        }
+    }
+
+    pub(crate) fn read_fd(&self) -> BorrowedFd<'_> {
+        match &self.pipe {
+            Pipe::Socket(fd) => fd.as_fd(),
+            Pipe::Fifo { read, .. } => read.as_fd(),
+        }
+    }
+
+    pub(crate) fn holds_back(&self) -> bool {
+        self.unsent_from < self.unsent.len()
+    }
+
+    /// Whether what is left of a piece would go directly to its place.
+    pub(crate) fn is_amid_signal(&self) -> bool {
+        self.piece.as_ref().is_some_and(|piece| piece.left >= DIRECTLY)
+    }
+
+    pub(crate) fn flush(&mut self, patient: bool) -> Result<bool, Broken> {
+        while self.holds_back() {
+            let rest = IoSlice::new(&self.unsent[self.unsent_from..]);
+            match self.pipe.write(&[rest], patient) {
+                Ok(n) => self.unsent_from += n,
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(errno) => return Err(Broken::of("write", errno)),
+            }
+        }
+        self.unsent.clear();
+        self.unsent_from = 0;
+        // A large signal's bytes are not kept for ever.
+        self.unsent.shrink_to(BUFFER);
+        Ok(true)
+    }
+
+    #[inline]
+    pub(crate) fn send(&mut self, out: &Outgoing<'_>, patient: bool) -> Result<Sent, Broken> {
+        if self.holds_back() && !self.flush(patient)? {
+            return Ok(Sent::Full);
+        }
+        let most = if self.in_pieces { PIECE - LEAST_SIGNAL } else { usize::MAX };
+        let (first, mut rest) = out.payload.split_at(out.payload.len().min(most));
+        let oob = if out.out_of_band { OUT_OF_BAND } else { 0 };
+        let header = |piece: usize, flags| Header {
+            piece: piece as u32,
+            size: out.size() as u32,
+            from: out.from,
+            to: out.to.get(),
+            flags: flags | oob,
+        };
+        let mut head = [0; HEADER + LEAST_SIGNAL];
+        head[..HEADER].copy_from_slice(&header(first.len() + LEAST_SIGNAL, FIRST).encode());
+        head[HEADER..].copy_from_slice(&out.number.to_ne_bytes());
+        if self.put(&head, first, patient)? == Sent::Full {
+            return Ok(Sent::Full);
+        }
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(rest.len().min(PIECE));
+            rest = after;
+            let head = header(piece.len(), 0).encode();
+            // The first piece is under way: what has no room now is kept.
+            if (self.holds_back() && !self.flush(patient)?)
+                || self.put(&head, piece, patient)? == Sent::Full
+            {
+                self.unsent.extend_from_slice(&head);
+                self.unsent.extend_from_slice(piece);
+            }
+        }
+        Ok(Sent::Taken)
+    }
+
+    /// Writes a header and what follows; what of it has no room is kept, unless nothing was written.
+    #[inline]
+    fn put(&mut self, head: &[u8], body: &[u8], patient: bool) -> Result<Sent, Broken> {
+        match self.pipe.write(&[IoSlice::new(head), IoSlice::new(body)], patient) {
+            Ok(n) if n == head.len() + body.len() => {}
+            Ok(n) => {
+                let (of_head, of_body) = (n.min(head.len()), n.saturating_sub(head.len()));
+                self.unsent.extend_from_slice(&head[of_head..]);
+                self.unsent.extend_from_slice(&body[of_body..]);
+            }
+            Err(Errno::AGAIN) => return Ok(Sent::Full),
+            Err(errno) => return Err(Broken::of("write", errno)),
+        }
+        Ok(Sent::Taken)
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self, assembly: &mut Assembly) -> Result<Option<Came>, Broken> {
+        loop {
+            if let Some(piece) = &mut self.piece {
+                let n = piece.left.min(self.end - self.start);
+                piece.bytes.extend_from_slice(&self.buffer[self.start..self.start + n]);
+                self.start += n;
+                piece.left -= n;
+                if piece.left > 0 {
+                    return Ok(None);
+                }
+                let Some(Piece { header, bytes, .. }) = self.piece.take() else { continue };
+                match assembly.complete(self.number, &header, bytes)? {
+                    Some(came) => return Ok(Some(came)),
+                    None => continue,
+                }
+            }
+            let Some(head) = self.buffer[self.start..self.end].first_chunk::<HEADER>() else {
+                return Ok(None);
+            };
+            let header =
+                Header::decode(head).ok_or(Broken::Damaged("a header that makes no sense"))?;
+            self.start += HEADER;
+            if header.flags & (GONE | ABANDONED) != 0 {
+                if let Some(came) = assembly.notice(self.number, &header) {
+                    return Ok(Some(came));
+                }
+                continue;
+            }
+            let bytes = assembly.begin(self.number, &header)?;
+            self.piece = Some(Piece { header, bytes, left: header.piece as usize });
+        }
+    }
+
+    #[inline]
+    pub(crate) fn fill(
+        &mut self,
+        _assembly: &mut Assembly,
+        patient: bool,
+    ) -> Result<Filled, Broken> {
+        let got = match &mut self.piece {
+            Some(piece) if piece.left >= DIRECTLY => {
+                let got = self.pipe.read_behind(&mut piece.bytes, piece.left, patient);
+                got.inspect(|n| piece.left -= n)
+            }
+            _ => {
+                if self.start == self.end {
+                    (self.start, self.end) = (0, 0);
+                } else if self.start > 0 {
+                    self.buffer.copy_within(self.start..self.end, 0);
+                    (self.start, self.end) = (0, self.end - self.start);
+                }
+                if self.buffer.is_empty() {
+                    self.buffer = vec![0; BUFFER];
+                }
+                self.pipe.read(&mut self.buffer[self.end..], false).inspect(|n| self.end += n)
+            }
+        };
+        match got {
+            Ok(0) => Err(Broken::Ended),
+            Ok(_) => Ok(Filled::Something),
+            Err(Errno::AGAIN) => Ok(Filled::Nothing),
+            Err(errno) => Err(Broken::of("read", errno)),
+        }
+    }
+}

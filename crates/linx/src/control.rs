@@ -1,0 +1,92 @@
+//! A program's side of the connection to its node.
+
+use std::io::Error as IoError;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use crossway_sys::socket::{self, Kind};
+use crossway_sys::{Errno, OsError, fdpass};
+
+use crate::Error;
+use crate::limits::RECORD;
+use crate::wire::local::{Event, Request};
+
+/// The variable that names the node's directory.
+pub const DIR_VARIABLE: &str = "CROSSWAY_LINX_DIR";
+
+/// The directory of the node that programs use unless told otherwise: `$CROSSWAY_LINX_DIR`, or `crossway-linx` in `$XDG_RUNTIME_DIR` or in `/run`.
+pub fn default_dir() -> PathBuf {
+    if let Some(dir) = std::env::var_os(DIR_VARIABLE).filter(|dir| !dir.is_empty()) {
+        return dir.into();
+    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
+    PathBuf::from(runtime.unwrap_or_else(|| "/run".into())).join("crossway-linx")
+}
+
+/// Where in its directory a node serves.
+pub(crate) fn socket_path(dir: &Path) -> PathBuf {
+    dir.join("node")
+}
+
+/// The connection.
+pub(crate) struct Control {
+    fd: OwnedFd,
+    record: Box<[u8; RECORD]>,
+}
+
+impl Control {
+    pub(crate) fn connect(dir: &Path) -> Result<Control, Error> {
+        let path = socket_path(dir);
+        let fd = socket::unix(Kind::Seqpacket)?;
+        let address = socket::path_address(&path)?;
+        socket::connect(&fd, &address).map_err(|errno| match errno {
+            Errno::ACCESS => Error::NotPermitted(format!(
+                "you may not use the LINX node at {}; ask for access to its directory",
+                path.display()
+            )),
+            errno => Error::NoNode {
+                dir: dir.display().to_string(),
+                path: path.clone(),
+                source: IoError::from(errno),
+            },
+        })?;
+        Ok(Control::on(fd))
+    }
+
+    /// On a connection that is there.
+    pub(crate) fn on(fd: OwnedFd) -> Control {
+        Control { fd, record: Box::new([0; RECORD]) }
+    }
+
+    /// Says something to the node; waits while it is busy.
+    pub(crate) fn say(&self, request: &Request) -> Result<(), Error> {
+        match socket::send(&self.fd, &request.encode(), false) {
+            Ok(_) => Ok(()),
+            Err(Errno::PIPE | Errno::CONNRESET) => Err(Error::NodeGone),
+            Err(errno) => Err(OsError::new("send", "LINX node", errno).into()),
+        }
+    }
+
+    /// What the node says; `None` if that is nothing now.
+    pub(crate) fn hear(
+        &mut self,
+        nonblocking: bool,
+    ) -> Result<Option<(Event, Vec<OwnedFd>)>, Error> {
+        let mut fds = Vec::new();
+        match fdpass::receive(&self.fd, &mut self.record[..], &mut fds, nonblocking) {
+            Ok(0) | Err(Errno::PIPE | Errno::CONNRESET) => Err(Error::NodeGone),
+            Ok(len) => match Event::decode(&self.record[..len]) {
+                Ok(event) => Ok(Some((event, fds))),
+                Err(_) => Err(Error::Protocol(format!("a record of {len} bytes"))),
+            },
+            Err(Errno::AGAIN) => Ok(None),
+            Err(errno) => Err(OsError::new("recvmsg", "LINX node", errno).into()),
+        }
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

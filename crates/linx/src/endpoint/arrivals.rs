@@ -1,0 +1,398 @@
+//! What comes for an endpoint: events of the node, and signals.
+
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use crossway_sys::epoll::Report as When;
+use crossway_sys::pipe::{PipeEnd, ignore_sigpipe};
+
+use super::{CONTROL, Endpoint, TIMER, WAKE, Way};
+use crate::channel::{Broken, Came, Channel, Filled, Pipe, RingChannel, StreamChannel};
+use crate::limits::{LARGEST_SIGNAL, REPORTED_FILTER};
+use crate::mailbox::Kind;
+use crate::signal::NEW_LINK;
+use crate::wire::local::{self, Event, Report, Request};
+use crate::{Error, Filter, Numbers, Reference, Signal, Spid, Transport};
+
+/// Which waits an endpoint reports of itself when it is asked while it does something else than receiving.
+const NOTHING: Filter<'static> = Filter::ANY;
+
+impl Endpoint {
+    /// Looks into everything that has something, once, waiting until the deadline for it; tells whether something had.
+    pub(super) fn look(&mut self, until: Option<Instant>) -> Result<bool, Error> {
+        self.look_as(&NOTHING, until, false)
+    }
+
+    /// As [`Endpoint::look`], in a receive with this filter.
+    pub(super) fn look_for(
+        &mut self,
+        filter: &Filter<'_>,
+        until: Option<Instant>,
+    ) -> Result<bool, Error> {
+        self.look_as(filter, until, true)
+    }
+
+    fn look_as(
+        &mut self,
+        filter: &Filter<'_>,
+        until: Option<Instant>,
+        receiving: bool,
+    ) -> Result<bool, Error> {
+        self.since_look = 0;
+        let waits = until.is_none_or(|until| until > Instant::now());
+        if waits && !self.arm_hot()? {
+            return Ok(true);
+        }
+        let mut tokens = [0; super::BATCH];
+        let mut count = 0;
+        {
+            let ready = self.epoll.wait(until).map_err(|errno| {
+                crossway_sys::OsError::new("epoll_wait", "LINX endpoint", errno)
+            })?;
+            for (to, ready) in tokens.iter_mut().zip(ready) {
+                *to = ready.token;
+                count += 1;
+            }
+        }
+        for token in &tokens[..count] {
+            match *token {
+                CONTROL => self.hear_all(filter, receiving)?,
+                WAKE | TIMER => {}
+                token => self.fill(token as u32 - 1, receiving)?,
+            }
+        }
+        Ok(tokens[..count].iter().any(|token| !matches!(*token, WAKE | TIMER)))
+    }
+
+    /// Whether all channels tell when something comes; false if one has something by now.
+    pub(super) fn arm_hot(&mut self) -> Result<bool, Error> {
+        while let Some(number) = self.hot.front().copied() {
+            let armed = match self.ways.get_mut(&number) {
+                None => Ok(true),
+                Some(way) => way.channel.arm(),
+            };
+            match armed {
+                Ok(false) => return Ok(false),
+                Ok(true) => {}
+                // Told by the next look.
+                Err(broken) => {
+                    self.channel_ended(number, broken);
+                    return Ok(false);
+                }
+            }
+            self.hot.pop_front();
+            if let Some(way) = self.ways.get_mut(&number) {
+                way.is_hot = false;
+            }
+        }
+        Ok(true)
+    }
+
+    pub(super) fn make_hot(&mut self, number: u32) {
+        if let Some(way) = self.ways.get_mut(&number)
+            && !way.is_hot
+        {
+            way.is_hot = true;
+            self.hot.push_back(number);
+        }
+    }
+
+    /// Takes signals out of channels that have some, until one is there that the filter takes; tells whether any came.
+    #[inline]
+    pub(super) fn drain_hot(&mut self, filter: &Filter<'_>) -> Result<bool, Error> {
+        let mut any = false;
+        for _ in 0..self.hot.len() {
+            let Some(number) = self.hot.front().copied() else { break };
+            let had = self.mailbox.len();
+            self.take_in(number, false, Some(filter));
+            any |= self.mailbox.len() > had;
+            // The next one has its turn.
+            if !self.hot.is_empty() {
+                self.hot.rotate_left(1);
+            }
+            if any {
+                break;
+            }
+        }
+        Ok(any)
+    }
+
+    /// A descriptor says that a channel has something.
+    fn fill(&mut self, number: u32, receiving: bool) -> Result<(), Error> {
+        let Some(way) = self.ways.get_mut(&number) else { return Ok(()) };
+        if self.mailbox.is_full() {
+            return Ok(());
+        }
+        match way.channel.fill(&mut self.assembly, false) {
+            Ok(Filled::Something) => {
+                self.make_hot(number);
+                self.take_in(number, receiving, None);
+            }
+            Ok(Filled::Nothing) => {}
+            Err(broken) => self.channel_ended(number, broken),
+        }
+        Ok(())
+    }
+
+    /// Moves what a channel has into the queue, up to a signal that the filter takes. `patient`: the rest of a large signal that has begun
+    /// is waited for a moment, since it is on its way.
+    fn take_in(&mut self, number: u32, patient: bool, filter: Option<&Filter<'_>>) {
+        while !self.mailbox.is_full()
+            && let Some(way) = self.ways.get_mut(&number)
+        {
+            match way.channel.next(&mut self.assembly) {
+                Ok(Some(came)) => {
+                    let enough = match (&came, filter) {
+                        (Came::Signal(signal), Some(filter)) => filter.takes(signal),
+                        _ => false,
+                    };
+                    self.accept(number, came);
+                    if enough {
+                        return;
+                    }
+                }
+                Ok(None) if patient && self.mailbox.len() == 0 && way.channel.is_amid_signal() => {
+                    match way.channel.fill(&mut self.assembly, true) {
+                        Ok(Filled::Something) => {}
+                        Ok(Filled::Nothing) => return,
+                        Err(broken) => return self.channel_ended(number, broken),
+                    }
+                }
+                Ok(None) => return,
+                Err(broken) => return self.channel_ended(number, broken),
+            }
+        }
+    }
+
+    /// Queues what came by a channel, if its peer may send that.
+    fn accept(&mut self, number: u32, came: Came) {
+        match came {
+            Came::Signal(signal) => {
+                let Some(way) = self.ways.get(&number) else { return };
+                let from = signal.sender();
+                if way.peer.is_none() || from == way.peer {
+                    return self.mailbox.arrive(signal);
+                }
+                let Some(from) = from else { return };
+                if !way.vouched.contains(&from) {
+                    // The node has said so before the peer was allowed to send.
+                    let _ = self.hear_all(&NOTHING, false);
+                }
+                match self.ways.get(&number) {
+                    Some(way) if way.vouched.contains(&from) => self.mailbox.arrive(signal),
+                    _ => self.channel_ended(
+                        number,
+                        Broken::Damaged("a signal in the name of another endpoint"),
+                    ),
+                }
+            }
+            Came::Gone { id, spid } => {
+                let relay = self.ways.get(&number).is_some_and(|way| way.peer.is_none());
+                if relay {
+                    self.mailbox.gone(Reference(id), spid);
+                }
+            }
+        }
+    }
+
+    /// A channel is of no more use.
+    pub(super) fn channel_ended(&mut self, number: u32, broken: Broken) {
+        let Some(way) = self.ways.remove(&number) else { return };
+        match broken {
+            Broken::Ended => {}
+            Broken::Damaged(why) => {
+                tracing::warn!("{}: the channel of {:?} is closed: {why}", self.name, way.peer)
+            }
+            Broken::Os(error) => {
+                tracing::warn!("{}: the channel of {:?} is closed: {error}", self.name, way.peer);
+            }
+        }
+        let _ = self.epoll.remove(way.channel.read_fd());
+        self.assembly.forget(number);
+        self.hot.retain(|hot| *hot != number);
+        self.unsent.remove(&number);
+        // The route stays, so that nobody who is gone is asked for again before the node has said so.
+        if self.last_route.is_some_and(|(_, of)| of == number) {
+            self.last_route = None;
+        }
+    }
+
+    /// Reads all that a dead peer's channel still has; what it sent comes before the news of its end. The queue's bound does not
+    /// hold for it: it is no more than a channel's room.
+    fn read_out(&mut self, number: u32) {
+        loop {
+            let Some(way) = self.ways.get_mut(&number) else { return };
+            match way.channel.next(&mut self.assembly) {
+                Ok(Some(came)) => {
+                    self.accept(number, came);
+                    continue;
+                }
+                Ok(None) => {}
+                Err(broken) => return self.channel_ended(number, broken),
+            }
+            match &way.channel {
+                Channel::Ring(_) => return,
+                Channel::Stream(_) => match way.channel.fill(&mut self.assembly, false) {
+                    Ok(Filled::Something) => {}
+                    Ok(Filled::Nothing) => return,
+                    Err(broken) => return self.channel_ended(number, broken),
+                },
+            }
+        }
+    }
+
+    /// Reads all that channels still have; tells whether that was something.
+    pub(super) fn read_out_all(&mut self) -> bool {
+        let had = self.mailbox.len();
+        let all: Vec<u32> = self.ways.keys().copied().collect();
+        for number in all {
+            self.read_out(number);
+        }
+        self.mailbox.len() > had
+    }
+
+    /// Handles all that the node has said.
+    pub(super) fn hear_all(&mut self, filter: &Filter<'_>, receiving: bool) -> Result<(), Error> {
+        loop {
+            match self.control.hear(true) {
+                Ok(None) => return Ok(()),
+                Ok(Some((event, fds))) => {
+                    if let Some(event) = self.handle(event, fds, filter, receiving)? {
+                        return Err(Error::Protocol(format!("an answer to nothing: {event:?}")));
+                    }
+                }
+                Err(Error::NodeGone) => {
+                    self.node_gone = true;
+                    let _ = self.epoll.remove(&self.control);
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Handles an event; gives back what is somebody's answer.
+    pub(super) fn handle(
+        &mut self,
+        event: Event,
+        fds: Vec<OwnedFd>,
+        filter: &Filter<'_>,
+        receiving: bool,
+    ) -> Result<Option<Event>, Error> {
+        match event {
+            Event::Found { id, spid } => self.mailbox.found(Reference(id), spid),
+            Event::Gone { id, spid } => {
+                self.read_out_of(spid);
+                self.mailbox.gone(Reference(id), spid);
+            }
+            Event::PeerGone { spid } => {
+                self.read_out_of(spid);
+                self.routes.remove(&spid).inspect(|number| {
+                    // A relay serves others, too.
+                    if self.ways.get(number).is_some_and(|way| way.peer == Some(spid)) {
+                        self.channel_ended(*number, Broken::Ended);
+                    }
+                });
+                self.may_send_as.retain(|(from, to)| *from != spid && *to != spid);
+                self.last_route = None;
+            }
+            Event::Channel { spid, channel } => self.add_channel(spid, channel, fds)?,
+            Event::Vouched { peer, from } => {
+                let number = self.routes.get(&peer);
+                if let Some(way) = number.and_then(|number| self.ways.get_mut(number)) {
+                    way.vouched.insert(from);
+                }
+            }
+            Event::Ask { serial } => {
+                let report = self.report(filter, receiving);
+                self.control.say(&Request::Report { serial, report })?;
+            }
+            Event::LinkUp { id, token, name } => {
+                let mut payload = token.to_ne_bytes().to_vec();
+                payload.extend_from_slice(name.as_bytes());
+                payload.push(0);
+                let signal = Signal::with_payload(NEW_LINK, &payload)?.from(self.spid);
+                self.mailbox.link_up(Reference(id), signal);
+            }
+            answer => return Ok(Some(answer)),
+        }
+        Ok(None)
+    }
+
+    /// Reads what a dead endpoint has sent.
+    fn read_out_of(&mut self, spid: Spid) {
+        let direct = self.routes.get(&spid).copied();
+        let relays: Vec<u32> = match direct {
+            Some(number) => vec![number],
+            None => {
+                let relay = |(number, way): (&u32, &Way)| way.peer.is_none().then_some(*number);
+                self.ways.iter().filter_map(relay).collect()
+            }
+        };
+        for number in relays {
+            self.read_out(number);
+        }
+    }
+
+    fn report(&self, filter: &Filter<'_>, receiving: bool) -> Report {
+        let (kind, numbers) = match filter.numbers {
+            Numbers::Any => (0, &[][..]),
+            Numbers::Only(numbers) => (1, numbers),
+            Numbers::Except(numbers) => (2, numbers),
+        };
+        Report {
+            receiving,
+            filter: kind,
+            numbers: numbers.iter().copied().take(REPORTED_FILTER).collect(),
+            from: filter.from,
+            queued: self.mailbox.len() as u64,
+            queued_bytes: self.mailbox.bytes() as u64,
+            sent: self.sent,
+            received: self.received,
+            dropped: self.mailbox.dropped,
+            timeouts: self.mailbox.pending(Kind::Timeout) as u32,
+        }
+    }
+
+    fn add_channel(
+        &mut self,
+        spid: Spid,
+        told: local::Channel,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), Error> {
+        self.routes.insert(spid, told.number);
+        self.last_route = None;
+        let Some(transport) = told.transport else { return Ok(()) };
+        let mut fds = fds.into_iter();
+        let mut fd = || {
+            let missing = || Error::Protocol("a channel without its descriptors".into());
+            fds.next().ok_or_else(missing)
+        };
+        let channel = match transport {
+            Transport::Uds => {
+                let pipe = Pipe::Socket(fd()?);
+                Channel::Stream(StreamChannel::new(pipe, told.number, told.relay))
+            }
+            Transport::Fifo => {
+                ignore_sigpipe();
+                let (read, write) = (PipeEnd::new(fd()?)?, PipeEnd::new(fd()?)?);
+                let pipe = Pipe::Fifo { read, write };
+                Channel::Stream(StreamChannel::new(pipe, told.number, told.relay))
+            }
+            Transport::Shm => {
+                let (memory, own, other) = (fd()?, fd()?, fd()?);
+                let capacity = (told.capacity as usize).min(LARGEST_SIGNAL);
+                let ring =
+                    RingChannel::new(&memory, own, other, capacity, told.first, told.number)?;
+                Channel::Ring(ring)
+            }
+        };
+        self.epoll.add(channel.read_fd(), u64::from(told.number) + 1, When::WhileReadable)?;
+        let peer = (!told.relay).then_some(spid);
+        let way = Way { channel, peer, vouched: HashSet::new(), is_hot: false };
+        self.ways.insert(told.number, way);
+        self.make_hot(told.number);
+        Ok(())
+    }
+}

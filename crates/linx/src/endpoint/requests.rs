@@ -1,0 +1,267 @@
+//! What an endpoint asks of its node.
+
+use std::time::{Duration, Instant};
+
+use crossway_sys::clock::monotonic_ns;
+
+use super::Endpoint;
+use crate::limits::{ATTACHES, HUNTS, LONGEST_PATH};
+use crate::mailbox::Kind;
+use crate::signal::{ATTACH, HUNT, TIMEOUT};
+use crate::view::EndpointInfo;
+use crate::wire::local::{Event, Refusal, Request};
+use crate::{Error, Filter, Reference, Signal, Spid};
+
+/// A node's refusal as an error; `of` is the endpoint that the request was about.
+pub(super) fn refused(refusal: Refusal, why: String, of: Option<Spid>) -> Error {
+    match (refusal, of) {
+        (Refusal::Gone, Some(spid)) => Error::Gone { spid },
+        (Refusal::Unknown, Some(spid)) => Error::Unknown { number: spid.get() },
+        (Refusal::NotPermitted, _) => Error::NotPermitted(why),
+        (Refusal::Limit, _) => Error::Limit(why),
+        _ => Error::Protocol(why),
+    }
+}
+
+impl Endpoint {
+    /// Looks for an endpoint by its name, or by a path of link names with a name at its end. The answer is a signal that seems to come from the
+    /// endpoint found: `answer`, or one with number [`HUNT`]. It comes when there is such an endpoint, however late.
+    ///
+    /// # Errors
+    /// [`Error::BadName`], [`Error::Limit`], [`Error::NodeGone`].
+    pub fn hunt(&mut self, path: &str, answer: Option<Signal>) -> Result<Reference, Error> {
+        self.hunt_for(path, answer, None)
+    }
+
+    /// As [`Endpoint::hunt`]; the hunt ends without an answer when `owner` closes. The answer still comes to this endpoint.
+    ///
+    /// # Errors
+    /// As [`Endpoint::hunt`].
+    pub fn hunt_for(
+        &mut self,
+        path: &str,
+        answer: Option<Signal>,
+        owner: Option<Spid>,
+    ) -> Result<Reference, Error> {
+        if path.len() > LONGEST_PATH {
+            return Err(Error::BadName { name: path.to_owned() });
+        }
+        for name in path.split('/') {
+            crate::check_name(name)?;
+        }
+        self.check_limit(Kind::Hunt, HUNTS, "hunts")?;
+        let reference = self.mailbox.hunt(answer.unwrap_or_else(|| Signal::bare(HUNT)));
+        let request = Request::Hunt { id: reference.0, owner, path: path.to_owned() };
+        self.ask_for(reference, Kind::Hunt, &request)
+    }
+
+    /// Gives a hunt up; its answer is not received afterwards.
+    ///
+    /// # Errors
+    /// [`Error::NotPending`] if the answer was received, or the hunt cancelled before.
+    pub fn cancel_hunt(&mut self, hunt: Reference) -> Result<(), Error> {
+        self.give_up(hunt, Kind::Hunt, &Request::CancelHunt { id: hunt.0 })
+    }
+
+    /// Waits until the hunt for a path is answered: a convenience for programs that can do nothing else meanwhile.
+    ///
+    /// # Errors
+    /// As [`Endpoint::hunt`] and [`Endpoint::receive`]; [`Error::TimedOut`].
+    pub fn hunt_and_wait(&mut self, path: &str, until: Option<Instant>) -> Result<Spid, Error> {
+        let hunt = self.hunt(path, None)?;
+        // Other hunts' answers may have the same number: this one's is told by its reference.
+        loop {
+            self.expire();
+            if let Some(signal) = self.mailbox.take_answer(hunt) {
+                return signal.sender().ok_or(Error::TimedOut);
+            }
+            if self.node_gone {
+                return Err(Error::NodeGone);
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                self.cancel_hunt(hunt)?;
+                return Err(Error::TimedOut);
+            }
+            if self.mailbox.is_full() {
+                return Err(Error::QueueFull { signals: self.mailbox.len() });
+            }
+            if !self.drain_hot(&Filter::ANY)? {
+                self.look(until)?;
+            }
+        }
+    }
+
+    /// Asks to be told when an endpoint is gone: closed, its process or node dead, or out of reach. Then a signal comes that seems to be from
+    /// it: `signal`, or one with number [`ATTACH`]. Exactly one comes for each attach, at once if the endpoint is gone already.
+    ///
+    /// # Errors
+    /// [`Error::Limit`], [`Error::NodeGone`].
+    pub fn attach(&mut self, to: Spid, signal: Option<Signal>) -> Result<Reference, Error> {
+        self.check_limit(Kind::Attach, ATTACHES, "attaches")?;
+        let reference = self.mailbox.attach(signal.unwrap_or_else(|| Signal::bare(ATTACH)));
+        let request = Request::Attach { id: reference.0, spid: to };
+        self.ask_for(reference, Kind::Attach, &request)
+    }
+
+    /// Takes an attach back: its signal is not received afterwards, even if it was queued already.
+    ///
+    /// # Errors
+    /// [`Error::NotPending`] if the signal was received, or the attach taken back before.
+    pub fn detach(&mut self, attach: Reference) -> Result<(), Error> {
+        self.give_up(attach, Kind::Attach, &Request::Detach { id: attach.0 })
+    }
+
+    /// Asks for a signal after some time, `signal` or one with number [`TIMEOUT`], which seems to come from this endpoint itself.
+    ///
+    /// # Errors
+    /// [`Error::Limit`].
+    pub fn request_timeout(
+        &mut self,
+        after: Duration,
+        signal: Option<Signal>,
+    ) -> Result<Reference, Error> {
+        self.check_limit(Kind::Timeout, HUNTS, "time-outs")?;
+        let signal = signal.unwrap_or_else(|| Signal::bare(TIMEOUT));
+        let timeout = self.mailbox.timeout(instant_ns(after), signal);
+        self.show()?;
+        Ok(timeout)
+    }
+
+    /// Changes a time-out that is not over to so much time from now.
+    ///
+    /// # Errors
+    /// [`Error::NotPending`] if it is over, or was cancelled.
+    pub fn change_timeout(&mut self, timeout: Reference, after: Duration) -> Result<(), Error> {
+        self.mailbox.change_timeout(timeout, instant_ns(after))?;
+        self.show()
+    }
+
+    /// Cancels a time-out: its signal is not received afterwards, even if it was queued already.
+    ///
+    /// # Errors
+    /// [`Error::NotPending`] if the signal was received, or the time-out cancelled before.
+    pub fn cancel_timeout(&mut self, timeout: Reference) -> Result<(), Error> {
+        self.mailbox.cancel(timeout, Kind::Timeout)?;
+        self.show()
+    }
+
+    /// Asks for a signal with number [`NEW_LINK`](crate::signal::NEW_LINK) when a link is up that came up after the one of the
+    /// token, 0 for any. The signal's payload is the token of that link, to be used in the next request, in 8 bytes, and the link's name
+    /// with a 0 behind it. So no link is missed or told twice.
+    ///
+    /// # Errors
+    /// [`Error::NodeGone`].
+    pub fn request_new_link(&mut self, token: u64) -> Result<Reference, Error> {
+        self.check_limit(Kind::NewLink, HUNTS, "requests for links")?;
+        let reference = self.mailbox.new_link();
+        let request = Request::NewLink { id: reference.0, token };
+        self.ask_for(reference, Kind::NewLink, &request)
+    }
+
+    /// Gives such a request up.
+    ///
+    /// # Errors
+    /// [`Error::NotPending`] if the signal was received, or the request given up before.
+    pub fn cancel_new_link(&mut self, request: Reference) -> Result<(), Error> {
+        self.give_up(request, Kind::NewLink, &Request::CancelNewLink { id: request.0 })
+    }
+
+    /// What an endpoint is: its name, with the path of links to it if it is remote, its process and more.
+    ///
+    /// # Errors
+    /// [`Error::Gone`], [`Error::Unknown`], [`Error::NodeGone`].
+    pub fn info(&mut self, spid: Spid) -> Result<EndpointInfo, Error> {
+        match self.ask(&Request::Name { spid }, spid)? {
+            Event::NameIs(row) => Ok(EndpointInfo::new(row, None)),
+            other => Err(Error::Protocol(format!("{other:?}"))),
+        }
+    }
+
+    fn check_limit(&self, kind: Kind, most: usize, what: &str) -> Result<(), Error> {
+        if self.mailbox.pending(kind) < most {
+            return Ok(());
+        }
+        Err(Error::Limit(format!(
+            "an endpoint has at most {most} pending {what}; cancel some first"
+        )))
+    }
+
+    /// Sends a request that is answered later.
+    fn ask_for(
+        &mut self,
+        reference: Reference,
+        kind: Kind,
+        request: &Request,
+    ) -> Result<Reference, Error> {
+        match self.control.say(request) {
+            Ok(()) => Ok(reference),
+            Err(error) => {
+                self.mailbox.cancel(reference, kind)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn give_up(
+        &mut self,
+        reference: Reference,
+        kind: Kind,
+        request: &Request,
+    ) -> Result<(), Error> {
+        if self.mailbox.cancel(reference, kind)? {
+            self.control.say(request)?;
+        }
+        self.show()
+    }
+
+    /// Brings the descriptor up to date after a change of what is queued or timed.
+    fn show(&mut self) -> Result<(), Error> {
+        if self.pollable.is_some() { self.announce() } else { Ok(()) }
+    }
+
+    /// Makes a channel to an endpoint.
+    pub(super) fn connect(&mut self, to: Spid) -> Result<u32, Error> {
+        let request = Request::Connect { spid: to, transport: self.transport };
+        self.control.say(&request)?;
+        loop {
+            self.hear_answer(to)?;
+            if let Some(number) = self.routes.get(&to) {
+                return Ok(*number);
+            }
+        }
+    }
+
+    /// Asks whether this endpoint may send as `from` to `to`.
+    pub(super) fn vouch(&mut self, from: Spid, to: Spid) -> Result<(), Error> {
+        match self.ask(&Request::Vouch { from, to }, from)? {
+            Event::End => Ok(()),
+            other => Err(Error::Protocol(format!("{other:?}"))),
+        }
+    }
+
+    /// Asks, and waits for the answer.
+    fn ask(&mut self, request: &Request, about: Spid) -> Result<Event, Error> {
+        self.control.say(request)?;
+        loop {
+            if let Some(answer) = self.hear_answer(about)? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Handles the next thing that the node says, waiting for it; gives back what is an answer.
+    fn hear_answer(&mut self, about: Spid) -> Result<Option<Event>, Error> {
+        if self.node_gone {
+            return Err(Error::NodeGone);
+        }
+        let Some((event, fds)) = self.control.hear(false)? else { return Ok(None) };
+        match self.handle(event, fds, &Filter::ANY, false)? {
+            Some(Event::Refused { refusal, why }) => Err(refused(refusal, why, Some(about))),
+            answer => Ok(answer),
+        }
+    }
+}
+
+fn instant_ns(after: Duration) -> u64 {
+    monotonic_ns().saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
+}

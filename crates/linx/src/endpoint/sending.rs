@@ -1,0 +1,231 @@
+//! How signals leave an endpoint.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use crossway_sys::OsError;
+use crossway_sys::poll::{Interest, any_ready};
+
+use super::Endpoint;
+use crate::channel::{Outgoing, Sent};
+use crate::{Error, Filter, Signal, Spid};
+
+/// How often somebody who waits for room tries again, whatever wakes or does not.
+const TRY_AGAIN: Duration = Duration::from_millis(50);
+
+impl Endpoint {
+    /// Sends a signal; waits for room as long as the receiver is behind.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if the receiver is gone, [`Error::Unknown`] if there never was one. The signal is freed in any case.
+    #[inline]
+    pub fn send(&mut self, signal: Signal, to: Spid) -> Result<(), Error> {
+        self.send_until(signal, to, None)
+    }
+
+    /// As [`Endpoint::send`], waiting for room until the deadline at most.
+    ///
+    /// # Errors
+    /// As [`Endpoint::send`], and [`Error::TimedOut`] if there was no room; nothing was sent then.
+    #[inline]
+    pub fn send_until(
+        &mut self,
+        signal: Signal,
+        to: Spid,
+        until: Option<Instant>,
+    ) -> Result<(), Error> {
+        let outcome = self.transmit(&Outgoing::of(&signal, self.spid, to, false), until);
+        self.free(signal);
+        outcome
+    }
+
+    /// Sends a signal out of band: it stands before all others in the receiver's queue, though behind earlier ones of its kind.
+    ///
+    /// # Errors
+    /// As [`Endpoint::send`].
+    pub fn send_out_of_band(&mut self, signal: Signal, to: Spid) -> Result<(), Error> {
+        let outcome = self.transmit(&Outgoing::of(&signal, self.spid, to, true), None);
+        self.free(signal);
+        outcome
+    }
+
+    /// Sends a signal that seems to come from another endpoint of the same user.
+    ///
+    /// # Errors
+    /// As [`Endpoint::send`], and [`Error::NotPermitted`] for the endpoint of another user or node.
+    pub fn send_as(&mut self, signal: Signal, from: Spid, to: Spid) -> Result<(), Error> {
+        if from != self.spid && to != self.spid && !self.may_send_as.contains(&(from, to)) {
+            self.route(to)?;
+            self.vouch(from, to)?;
+            self.may_send_as.insert((from, to));
+        }
+        let outcome = self.transmit(&Outgoing::of(&signal, from, to, false), None);
+        self.free(signal);
+        outcome
+    }
+
+    /// Sends a signal whose payload is copied from where it is; for payloads that are in no signal.
+    ///
+    /// # Errors
+    /// As [`Endpoint::send_until`] and [`Signal::new`].
+    #[inline]
+    pub fn send_copy(
+        &mut self,
+        number: u32,
+        payload: &[u8],
+        to: Spid,
+        until: Option<Instant>,
+    ) -> Result<(), Error> {
+        crate::signal::check(number, payload.len())?;
+        let out = Outgoing { from: self.spid, to, out_of_band: false, number, payload };
+        self.transmit(&out, until)
+    }
+
+    /// Waits until the channels have taken all that was sent.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`].
+    pub fn flush(&mut self, until: Option<Instant>) -> Result<(), Error> {
+        while !self.unsent.is_empty() {
+            self.flush_some()?;
+            let Some(number) = self.unsent.iter().next().copied() else { return Ok(()) };
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Err(Error::TimedOut);
+            }
+            self.wait_for_room(number, until)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn transmit(&mut self, out: &Outgoing<'_>, until: Option<Instant>) -> Result<(), Error> {
+        if out.to == self.spid {
+            return self.send_to_itself(out);
+        }
+        let number = match self.last_route {
+            Some((to, number)) if to == out.to => number,
+            _ => self.route(out.to)?,
+        };
+        // A first attempt may wait in the call itself, unless that could last beyond the deadline.
+        let mut patient = until.is_none();
+        loop {
+            let Some(way) = self.ways.get_mut(&number) else {
+                return Err(Error::Gone { spid: out.to });
+            };
+            match way.channel.send(out, patient) {
+                Ok(Sent::Taken) => {
+                    if way.channel.holds_back() {
+                        self.unsent.insert(number);
+                    }
+                    self.sent += 1;
+                    return Ok(());
+                }
+                Ok(Sent::Full) => {}
+                Err(broken) => {
+                    // What the peer has sent before it ended is still to be received.
+                    if !matches!(broken, crate::channel::Broken::Ended) {
+                        self.channel_ended(number, broken);
+                    }
+                    return Err(Error::Gone { spid: out.to });
+                }
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Err(Error::TimedOut);
+            }
+            self.wait_for_room(number, until)?;
+            patient = until.is_none();
+        }
+    }
+
+    fn send_to_itself(&mut self, out: &Outgoing<'_>) -> Result<(), Error> {
+        let mut bytes = self.assembly.buffer(out.size());
+        bytes.extend_from_slice(&out.number.to_ne_bytes());
+        bytes.extend_from_slice(out.payload);
+        self.mailbox.arrive(Signal::received(bytes, out.from, out.out_of_band));
+        self.sent += 1;
+        if self.pollable.is_some() {
+            self.announce()?;
+        }
+        Ok(())
+    }
+
+    /// The channel to an endpoint, made if there is none.
+    pub(super) fn route(&mut self, to: Spid) -> Result<u32, Error> {
+        let number = match self.routes.get(&to) {
+            Some(number) => *number,
+            None => self.connect(to)?,
+        };
+        self.last_route = Some((to, number));
+        Ok(number)
+    }
+
+    /// Sleeps until a channel may have room, and lets in what comes meanwhile: two endpoints that send to each other do not block each
+    /// other before both their queues are full.
+    fn wait_for_room(&mut self, number: u32, until: Option<Instant>) -> Result<(), Error> {
+        let soon = Instant::now() + TRY_AGAIN;
+        let until = Some(until.map_or(soon, |until| until.min(soon)));
+        let Some(way) = self.ways.get_mut(&number) else { return Ok(()) };
+        match way.channel.ask_for_room() {
+            Ok(false) => {}
+            Ok(true) => return Ok(()),
+            Err(broken) => {
+                self.channel_ended(number, broken);
+                return Ok(());
+            }
+        }
+        let full = self.mailbox.is_full();
+        if !full && !self.arm_hot()? {
+            // Something is there to be taken in first.
+            self.drain_hot(&Filter::ANY)?;
+            return Ok(());
+        }
+        let Some(way) = self.ways.get(&number) else { return Ok(()) };
+        let mut fds = vec![(self.control.as_fd(), Interest::Readable)];
+        if full {
+            // Nothing more is taken in, so what has come must not wake.
+            if way.channel.room_fd().is_none() {
+                fds.push((way.channel.read_fd(), Interest::Readable));
+            }
+        } else {
+            fds.push((self.epoll.as_fd(), Interest::Readable));
+        }
+        if let Some(fd) = way.channel.room_fd() {
+            fds.push((fd, Interest::Writable));
+        }
+        any_ready(&fds, until).map_err(|errno| OsError::new("poll", "LINX endpoint", errno))?;
+        if full {
+            self.hear_all(&Filter::ANY, false)?;
+            if let Some(way) = self.ways.get_mut(&number)
+                && way.channel.room_fd().is_none()
+            {
+                let _ = way.channel.fill(&mut self.assembly, false);
+                self.make_hot(number);
+            }
+        } else {
+            self.look(Some(Instant::now()))?;
+        }
+        if self.node_gone {
+            return Err(Error::NodeGone);
+        }
+        Ok(())
+    }
+
+    /// Sends on what channels hold back, as far as there is room.
+    pub(super) fn flush_some(&mut self) -> Result<(), Error> {
+        let waiting: Vec<u32> = self.unsent.iter().copied().collect();
+        for number in waiting {
+            let Some(way) = self.ways.get_mut(&number) else {
+                self.unsent.remove(&number);
+                continue;
+            };
+            match way.channel.flush(false) {
+                Ok(true) => {
+                    self.unsent.remove(&number);
+                }
+                Ok(false) => {}
+                Err(broken) => self.channel_ended(number, broken),
+            }
+        }
+        Ok(())
+    }
+}

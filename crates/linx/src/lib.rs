@@ -1,0 +1,39 @@
+//! The LINX messaging model over any transport, without a kernel module.
+//!
+//! An [`Endpoint`] has a name and sends and receives [`Signal`]s. It finds others by [`Endpoint::hunt`], whenever they start, and hears of
+//! their end by [`Endpoint::attach`], however they end. Between endpoints of a node signals go directly, by UNIX sockets, FIFOs or
+//! shared memory ([`Transport`]); the node ([`Node`]) only knows names and numbers, and passes on what goes to other nodes.
+//!
+//! `docs/LINX.md` lists every call of LINX with its counterpart here.
+
+#![deny(unsafe_code)]
+
+mod channel;
+mod control;
+mod endpoint;
+mod error;
+mod filter;
+pub mod limits;
+mod mailbox;
+mod node;
+mod registry;
+mod session;
+pub mod signal;
+#[cfg(test)]
+mod simulation;
+mod spid;
+mod transport;
+mod view;
+mod wire;
+
+pub use control::{DIR_VARIABLE, default_dir};
+pub use endpoint::{Endpoint, Options};
+pub use error::Error;
+pub use filter::{Filter, Numbers};
+pub use mailbox::{Queue, Reference, WhenFull};
+pub use node::{LinkSettings, Node, NodeThread, Settings};
+pub use registry::check_name;
+pub use signal::Signal;
+pub use spid::Spid;
+pub use transport::Transport;
+pub use view::{Condition, EndpointInfo, EndpointKind, WaitsFor, list};

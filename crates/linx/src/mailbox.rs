@@ -1,0 +1,416 @@
+//! What has come for an endpoint and what it waits for, without I/O or clock.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use crate::{Error, Filter, Signal, Spid};
+
+/// What happens to signals for an endpoint whose queue is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// They stay where they are, and who sends more waits until it is received.
+    #[default]
+    Block,
+    /// The new one is dropped and counted.
+    DropNewest,
+    /// The oldest is dropped and counted.
+    DropOldest,
+}
+
+/// Bounds of an endpoint's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// Signals at most.
+    pub signals: usize,
+    /// Bytes at most; one signal may exceed it, so that none is too large for ever.
+    pub bytes: usize,
+    /// What then.
+    pub when_full: WhenFull,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Queue {
+            signals: crate::limits::QUEUE_SIGNALS,
+            bytes: crate::limits::QUEUE_BYTES,
+            when_full: WhenFull::Block,
+        }
+    }
+}
+
+/// A pending attach, hunt, time-out or request for new links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Reference(pub(crate) u32);
+
+impl Reference {
+    /// The number, for the C interface.
+    pub fn get(self) -> u32 {
+        self.0
+    }
+
+    /// From the number.
+    pub fn new(number: u32) -> Reference {
+        Reference(number)
+    }
+}
+
+#[derive(Debug)]
+struct Item {
+    signal: Signal,
+    /// Which reference it answers.
+    answers: Option<Reference>,
+}
+
+#[derive(Debug)]
+enum Pending {
+    Attach(Signal),
+    Hunt(Signal),
+    Timeout { at_ns: u64, signal: Signal },
+    NewLink,
+}
+
+/// Which kind of reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Attach,
+    Hunt,
+    Timeout,
+    NewLink,
+}
+
+impl Pending {
+    fn kind(&self) -> Kind {
+        match self {
+            Pending::Attach(_) => Kind::Attach,
+            Pending::Hunt(_) => Kind::Hunt,
+            Pending::Timeout { .. } => Kind::Timeout,
+            Pending::NewLink => Kind::NewLink,
+        }
+    }
+}
+
+/// The queue and what is pending.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    queue: VecDeque<Item>,
+    /// So many at the queue's front are out of band.
+    out_of_band: usize,
+    bytes: usize,
+    bounds: Queue,
+    pending: HashMap<Reference, Pending>,
+    timeouts: BTreeMap<(u64, Reference), ()>,
+    last: u32,
+    pub(crate) dropped: u64,
+    counts: [usize; 4],
+}
+
+impl Mailbox {
+    pub(crate) fn new(bounds: Queue) -> Self {
+        Mailbox {
+            queue: VecDeque::new(),
+            out_of_band: 0,
+            bytes: 0,
+            bounds,
+            pending: HashMap::new(),
+            timeouts: BTreeMap::new(),
+            last: 0,
+            dropped: 0,
+            counts: [0; 4],
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// So many of a kind are pending.
+    pub(crate) fn pending(&self, kind: Kind) -> usize {
+        self.counts[kind as usize]
+    }
+
+    /// No more may be let in.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.bounds.when_full == WhenFull::Block
+            && (self.queue.len() >= self.bounds.signals || self.bytes >= self.bounds.bytes)
+    }
+
+    /// A signal that another endpoint sent.
+    #[inline]
+    pub(crate) fn arrive(&mut self, signal: Signal) {
+        let full = self.queue.len() >= self.bounds.signals || self.bytes >= self.bounds.bytes;
+        if full {
+            match self.bounds.when_full {
+                // What was let in before the bound was met stays.
+                WhenFull::Block => {}
+                WhenFull::DropNewest => {
+                    self.dropped += 1;
+                    return;
+                }
+                WhenFull::DropOldest => {
+                    // Answers to the endpoint's own requests are not the senders' to displace.
+                    if let Some(at) = self.queue.iter().position(|item| item.answers.is_none()) {
+                        self.remove(at);
+                        self.dropped += 1;
+                    }
+                }
+            }
+        }
+        self.push(signal, None);
+    }
+
+    fn push(&mut self, signal: Signal, answers: Option<Reference>) {
+        self.bytes += signal.size();
+        let item = Item { signal, answers };
+        if item.signal.is_out_of_band() {
+            self.queue.insert(self.out_of_band, item);
+            self.out_of_band += 1;
+        } else {
+            self.queue.push_back(item);
+        }
+    }
+
+    fn remove(&mut self, at: usize) -> Option<Signal> {
+        let item = if at == 0 { self.queue.pop_front()? } else { self.queue.remove(at)? };
+        if at < self.out_of_band {
+            self.out_of_band -= 1;
+        }
+        self.bytes -= item.signal.size();
+        Some(item.signal)
+    }
+
+    /// Takes the first signal that the filter takes.
+    #[inline]
+    pub(crate) fn take(&mut self, filter: &Filter<'_>) -> Option<Signal> {
+        let at = self.queue.iter().position(|item| filter.takes(&item.signal))?;
+        self.remove(at)
+    }
+
+    /// Whether something is neither answered nor cancelled, or its answer is still queued.
+    #[cfg(test)]
+    pub(crate) fn is_pending(&self, reference: Reference) -> bool {
+        self.pending.contains_key(&reference)
+            || self.queue.iter().any(|item| item.answers == Some(reference))
+    }
+
+    /// Takes the signal that answers a reference, if it is queued.
+    pub(crate) fn take_answer(&mut self, reference: Reference) -> Option<Signal> {
+        let at = self.queue.iter().position(|item| item.answers == Some(reference))?;
+        self.remove(at)
+    }
+
+    fn add(&mut self, pending: Pending) -> Reference {
+        loop {
+            self.last = self.last.wrapping_add(1);
+            let reference = Reference(self.last);
+            if self.last != 0 && !self.pending.contains_key(&reference) {
+                self.counts[pending.kind() as usize] += 1;
+                self.pending.insert(reference, pending);
+                return reference;
+            }
+        }
+    }
+
+    fn settle(&mut self, reference: Reference, kind: Kind) -> Option<Pending> {
+        if self.pending.get(&reference)?.kind() != kind {
+            return None;
+        }
+        self.counts[kind as usize] -= 1;
+        self.pending.remove(&reference)
+    }
+
+    /// The signal that will tell of a death.
+    pub(crate) fn attach(&mut self, signal: Signal) -> Reference {
+        self.add(Pending::Attach(signal))
+    }
+
+    /// The endpoint attached to is gone.
+    pub(crate) fn gone(&mut self, reference: Reference, spid: Spid) {
+        if let Some(Pending::Attach(signal)) = self.settle(reference, Kind::Attach) {
+            self.push(signal.from(spid), Some(reference));
+        }
+    }
+
+    /// The signal that will answer a hunt.
+    pub(crate) fn hunt(&mut self, signal: Signal) -> Reference {
+        self.add(Pending::Hunt(signal))
+    }
+
+    /// An endpoint was found.
+    pub(crate) fn found(&mut self, reference: Reference, spid: Spid) {
+        if let Some(Pending::Hunt(signal)) = self.settle(reference, Kind::Hunt) {
+            self.push(signal.from(spid), Some(reference));
+        }
+    }
+
+    /// A wish to hear of the next link.
+    pub(crate) fn new_link(&mut self) -> Reference {
+        self.add(Pending::NewLink)
+    }
+
+    /// A link came up, of which `signal` tells.
+    pub(crate) fn link_up(&mut self, reference: Reference, signal: Signal) {
+        if self.settle(reference, Kind::NewLink).is_some() {
+            self.push(signal, Some(reference));
+        }
+    }
+
+    /// A signal that comes at an instant.
+    pub(crate) fn timeout(&mut self, at_ns: u64, signal: Signal) -> Reference {
+        let reference = self.add(Pending::Timeout { at_ns, signal });
+        self.timeouts.insert((at_ns, reference), ());
+        reference
+    }
+
+    /// Another instant for a time-out that is still pending.
+    pub(crate) fn change_timeout(&mut self, reference: Reference, to_ns: u64) -> Result<(), Error> {
+        match self.pending.get_mut(&reference) {
+            Some(Pending::Timeout { at_ns, .. }) => {
+                self.timeouts.remove(&(*at_ns, reference));
+                *at_ns = to_ns;
+                self.timeouts.insert((to_ns, reference), ());
+                Ok(())
+            }
+            _ => Err(Error::NotPending),
+        }
+    }
+
+    /// When the next time-out is over.
+    #[inline]
+    pub(crate) fn next_timeout_ns(&self) -> Option<u64> {
+        self.timeouts.first_key_value().map(|((at, _), ())| *at)
+    }
+
+    /// Queues the signals of time-outs that are over; `own` is the endpoint itself, from which they come.
+    pub(crate) fn expire(&mut self, now_ns: u64, own: Spid) {
+        while let Some(entry) = self.timeouts.first_entry() {
+            let (at, reference) = *entry.key();
+            if at > now_ns {
+                return;
+            }
+            entry.remove();
+            if let Some(Pending::Timeout { signal, .. }) = self.settle(reference, Kind::Timeout) {
+                self.push(signal.from(own), Some(reference));
+            }
+        }
+    }
+
+    /// Gives up what is pending, or its signal if that is queued already: it is not received afterwards. Tells whether it
+    /// was still pending.
+    pub(crate) fn cancel(&mut self, reference: Reference, kind: Kind) -> Result<bool, Error> {
+        if let Some(pending) = self.settle(reference, kind) {
+            if let Pending::Timeout { at_ns, .. } = pending {
+                self.timeouts.remove(&(at_ns, reference));
+            }
+            return Ok(true);
+        }
+        let at = self.queue.iter().position(|item| item.answers == Some(reference));
+        self.remove(at.ok_or(Error::NotPending)?);
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signal::{ATTACH, TIMEOUT};
+
+    fn spid(n: u32) -> Spid {
+        Spid::new(n).unwrap()
+    }
+
+    fn sent(number: u32, from: u32) -> Signal {
+        Signal::received(number.to_ne_bytes().to_vec(), spid(from), false)
+    }
+
+    fn numbers(mailbox: &mut Mailbox, filter: &Filter<'_>) -> Vec<u32> {
+        std::iter::from_fn(|| mailbox.take(filter)).map(|s| s.number()).collect()
+    }
+
+    #[test]
+    fn the_first_match_in_order_of_arrival_is_taken_and_the_others_stay() {
+        let mut mailbox = Mailbox::new(Queue::default());
+        for (number, from) in [(1, 9), (2, 8), (3, 9), (2, 9), (1, 8)] {
+            mailbox.arrive(sent(number, from));
+        }
+        assert_eq!(mailbox.take(&Filter::only(&[3, 2])).unwrap().number(), 2);
+        let from_nine = Filter::ANY.from(spid(9));
+        assert_eq!(mailbox.take(&Filter::except(&[1]).from(spid(9))).unwrap().number(), 3);
+        assert_eq!(numbers(&mut mailbox, &from_nine), [1, 2]);
+        assert!(numbers(&mut mailbox, &Filter::except(&[1])).is_empty());
+        assert_eq!(numbers(&mut mailbox, &Filter::ANY), [1]);
+        assert_eq!((mailbox.len(), mailbox.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn out_of_band_signals_pass_the_others_but_not_each_other() {
+        let mut mailbox = Mailbox::new(Queue::default());
+        for (number, out_of_band) in [(1, false), (2, true), (3, false), (4, true)] {
+            let bytes = u32::to_ne_bytes(number).to_vec();
+            mailbox.arrive(Signal::received(bytes, spid(1), out_of_band));
+        }
+        assert_eq!(numbers(&mut mailbox, &Filter::ANY), [2, 4, 1, 3]);
+    }
+
+    #[test]
+    fn an_attach_is_told_once_and_never_after_the_detach() {
+        let mut mailbox = Mailbox::new(Queue::default());
+        let attach = |m: &mut Mailbox| m.attach(Signal::bare(ATTACH));
+        let told = attach(&mut mailbox);
+        mailbox.gone(told, spid(5));
+        mailbox.gone(told, spid(5));
+        let signal = mailbox.take(&Filter::ANY).unwrap();
+        assert_eq!((signal.number(), signal.sender()), (ATTACH, Some(spid(5))));
+        assert!(mailbox.take(&Filter::ANY).is_none());
+        assert!(matches!(mailbox.cancel(told, Kind::Attach), Err(Error::NotPending)));
+
+        let queued = attach(&mut mailbox);
+        mailbox.gone(queued, spid(6));
+        assert!(!mailbox.cancel(queued, Kind::Attach).unwrap());
+        assert!(mailbox.take(&Filter::ANY).is_none(), "though it was queued");
+
+        let pending = attach(&mut mailbox);
+        assert!(mailbox.cancel(pending, Kind::Attach).unwrap());
+        mailbox.gone(pending, spid(7));
+        assert!(mailbox.take(&Filter::ANY).is_none());
+        assert!(matches!(mailbox.cancel(pending, Kind::Hunt), Err(Error::NotPending)));
+    }
+
+    #[test]
+    fn timeouts_come_in_order_and_can_be_changed_and_cancelled() {
+        let mut mailbox = Mailbox::new(Queue::default());
+        let own = spid(1);
+        let mut at = |ns| mailbox.timeout(ns, Signal::bare(TIMEOUT));
+        let (a, b, c) = (at(10), at(20), at(30));
+        assert_eq!(mailbox.next_timeout_ns(), Some(10));
+        mailbox.change_timeout(a, 40).unwrap();
+        assert!(mailbox.cancel(b, Kind::Timeout).unwrap());
+        mailbox.expire(35, own);
+        assert_eq!(mailbox.take(&Filter::ANY).unwrap().sender(), Some(own));
+        assert!(mailbox.take(&Filter::ANY).is_none());
+        assert!(mailbox.change_timeout(c, 50).is_err(), "it is over");
+        mailbox.expire(40, own);
+        assert!(!mailbox.cancel(a, Kind::Timeout).unwrap(), "it was queued");
+        assert_eq!((mailbox.len(), mailbox.pending(Kind::Timeout)), (0, 0));
+    }
+
+    #[test]
+    fn a_full_queue_does_what_its_policy_says() {
+        for (when_full, kept, dropped) in [
+            (WhenFull::Block, vec![1, 2, 3], 0),
+            (WhenFull::DropNewest, vec![1, 2], 1),
+            (WhenFull::DropOldest, vec![2, 3], 1),
+        ] {
+            let mut mailbox = Mailbox::new(Queue { signals: 2, bytes: 1000, when_full });
+            for number in 1..=3 {
+                assert_eq!(mailbox.is_full(), when_full == WhenFull::Block && number == 3);
+                mailbox.arrive(sent(number, 4));
+            }
+            assert_eq!(mailbox.dropped, dropped);
+            assert_eq!(numbers(&mut mailbox, &Filter::ANY), kept);
+        }
+    }
+}

@@ -1,0 +1,486 @@
+//! The connections of programs, one for each endpoint, and of tools.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+use crossway_sys::epoll::Report as When;
+use crossway_sys::socket::{self, Credentials};
+use crossway_sys::{Errno, OsError, fdpass};
+use slab::Slab;
+
+use super::{Node, REPORT_WITHIN, Token, channels};
+use crate::limits::{ATTACHES, CHANNELS, HUNTS, RECORD};
+use crate::registry::{Kind, LinkId, Refused};
+use crate::wire::local::{self, Event, Refusal, Report, Request, VERSION};
+use crate::{Error, Spid, Transport};
+
+/// Records of one program that are handled before others have their turn.
+const AT_A_TIME: usize = 64;
+
+/// Records that wait for a program to receive them. Each is the answer to something that the program may have pending at most so often.
+const OUTBOX: usize = 2 * (HUNTS + ATTACHES + CHANNELS);
+
+/// A record with its descriptors.
+struct Letter {
+    bytes: Vec<u8>,
+    fds: Vec<OwnedFd>,
+}
+
+struct Client {
+    fd: OwnedFd,
+    credentials: Credentials,
+    /// Its endpoint, once it is open.
+    spid: Option<Spid>,
+    outbox: VecDeque<Letter>,
+    /// It is in `unsent`.
+    is_unsent: bool,
+    /// Its channels so far; the next one's number.
+    channels: u32,
+    /// Channels to it by the endpoint at the other end.
+    numbers: HashMap<Spid, u32>,
+    /// It waits for this list.
+    listing: Option<u32>,
+}
+
+/// Endpoints that were asked for their reports.
+struct Listing {
+    client: usize,
+    waits_for: HashSet<Spid>,
+    reports: HashMap<Spid, Report>,
+    until: Instant,
+}
+
+pub(super) struct Clients {
+    all: Slab<Client>,
+    by_spid: HashMap<Spid, usize>,
+    /// Connections that may have something to be read.
+    readable: VecDeque<usize>,
+    is_readable: HashSet<usize>,
+    /// Connections with something to be sent, in the order in which that came about.
+    unsent: Vec<usize>,
+    listings: BTreeMap<u32, Listing>,
+    last_listing: u32,
+    /// Given up for a moment to turn away whoever cannot be served for want of descriptors.
+    reserve: Option<File>,
+    record: Vec<u8>,
+}
+
+impl Clients {
+    pub(super) fn new() -> Result<Self, OsError> {
+        Ok(Clients {
+            all: Slab::new(),
+            by_spid: HashMap::new(),
+            readable: VecDeque::new(),
+            is_readable: HashSet::new(),
+            unsent: Vec::new(),
+            listings: BTreeMap::new(),
+            last_listing: 0,
+            reserve: Some(reserve()?),
+            record: vec![0; RECORD],
+        })
+    }
+
+    /// Whether there is something to do without waiting.
+    pub(super) fn has_work(&self) -> bool {
+        !self.readable.is_empty()
+    }
+
+    pub(super) fn next_instant(&self) -> Option<Instant> {
+        self.listings.values().map(|listing| listing.until).min()
+    }
+
+    /// The system says that a connection has changed.
+    pub(super) fn changed(&mut self, index: usize, writable: bool) {
+        if !self.all.contains(index) {
+            return;
+        }
+        if self.is_readable.insert(index) {
+            self.readable.push_back(index);
+        }
+        if writable && !self.all[index].outbox.is_empty() {
+            self.make_unsent(index);
+        }
+    }
+
+    fn make_unsent(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.all[index].is_unsent, true) {
+            self.unsent.push(index);
+        }
+    }
+
+    /// Sends an event to an endpoint's program, as soon as that receives it.
+    pub(super) fn tell(&mut self, spid: Spid, event: &Event, fds: Vec<OwnedFd>) {
+        if let Event::PeerGone { spid: gone } = event
+            && let Some(client) = self.by_spid.get(&spid).and_then(|index| self.all.get_mut(*index))
+        {
+            client.numbers.remove(gone);
+        }
+        if let Some(index) = self.by_spid.get(&spid) {
+            self.post(*index, event, fds);
+        }
+    }
+
+    fn post(&mut self, index: usize, event: &Event, fds: Vec<OwnedFd>) {
+        if let Some(client) = self.all.get_mut(index) {
+            client.outbox.push_back(Letter { bytes: event.encode(), fds });
+            self.make_unsent(index);
+        }
+    }
+
+    fn refuse(&mut self, index: usize, (refusal, why): Refused) {
+        self.post(index, &Event::Refused { refusal, why }, Vec::new());
+    }
+
+    /// Sends what programs have room for. Returns the endpoints of those that are gone.
+    pub(super) fn flush(&mut self) -> Vec<Spid> {
+        let mut gone = Vec::new();
+        for index in std::mem::take(&mut self.unsent) {
+            let Some(client) = self.all.get_mut(index) else { continue };
+            client.is_unsent = false;
+            let lost = loop {
+                let Some(letter) = client.outbox.front() else { break false };
+                let fds: Vec<_> = letter.fds.iter().map(AsFd::as_fd).collect();
+                match fdpass::try_send(&client.fd, &letter.bytes, &fds) {
+                    Ok(_) => {
+                        client.outbox.pop_front();
+                    }
+                    // Told when there is room. Too many descriptors under way: tried again when some are received.
+                    Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => break false,
+                    Err(Errno::TOOMANYREFS) => break false,
+                    Err(_) => break true,
+                }
+            };
+            if lost || client.outbox.len() > OUTBOX {
+                gone.extend(self.drop_client(index));
+            }
+        }
+        gone
+    }
+
+    /// Ends the connection of an endpoint's program.
+    pub(super) fn expel(&mut self, spid: Spid) -> Option<Spid> {
+        let index = *self.by_spid.get(&spid)?;
+        self.drop_client(index)
+    }
+
+    fn drop_client(&mut self, index: usize) -> Option<Spid> {
+        let client = self.all.try_remove(index)?;
+        self.is_readable.remove(&index);
+        self.readable.retain(|other| *other != index);
+        self.unsent.retain(|other| *other != index);
+        if let Some(listing) = client.listing {
+            self.listings.remove(&listing);
+        }
+        let spid = client.spid?;
+        self.by_spid.remove(&spid);
+        for listing in self.listings.values_mut() {
+            listing.waits_for.remove(&spid);
+        }
+        Some(spid)
+    }
+
+    /// The number of a new channel of an endpoint.
+    fn number(&mut self, spid: Spid, other: Spid) -> u32 {
+        let Some(client) = self.by_spid.get(&spid).and_then(|index| self.all.get_mut(*index))
+        else {
+            return 0;
+        };
+        client.channels += 1;
+        client.numbers.insert(other, client.channels);
+        client.channels
+    }
+}
+
+fn reserve() -> Result<File, OsError> {
+    File::open("/dev/null").map_err(|e| OsError::new("open", "/dev/null", e))
+}
+
+impl Node {
+    /// Lets in whoever knocks.
+    pub(super) fn admit(&mut self) -> Result<(), Error> {
+        loop {
+            match self.door.accept() {
+                Ok(fd) => {
+                    let Ok(credentials) = socket::peer_credentials(&fd) else { continue };
+                    socket::set_nonblocking(&fd)?;
+                    let entry = self.clients.all.vacant_entry();
+                    let index = entry.key();
+                    self.epoll.add(&fd, Token::Client(index).number(), When::Changes)?;
+                    entry.insert(Client {
+                        fd,
+                        credentials,
+                        spid: None,
+                        outbox: VecDeque::new(),
+                        is_unsent: false,
+                        channels: 0,
+                        numbers: HashMap::new(),
+                        listing: None,
+                    });
+                    self.clients.changed(index, false);
+                }
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::MFILE | Errno::NFILE) => self.turn_away()?,
+                // Whoever knocked has gone again.
+                Err(Errno::CONNABORTED | Errno::INTR) => {}
+                Err(errno) => return Err(OsError::new("accept", "LINX node", errno).into()),
+            }
+        }
+    }
+
+    /// Tells whoever cannot be served for want of descriptors.
+    fn turn_away(&mut self) -> Result<(), Error> {
+        self.clients.reserve = None;
+        if let Ok(fd) = self.door.accept() {
+            let why =
+                "the node has no descriptor left for another endpoint; raise its limit (ulimit -n)";
+            let refused = Event::Refused { refusal: Refusal::Limit, why: why.to_owned() };
+            let _ = socket::send(&fd, &refused.encode(), true);
+        }
+        self.clients.reserve = Some(reserve()?);
+        Ok(())
+    }
+
+    /// Handles what programs have said, some of each.
+    pub(super) fn serve_clients(&mut self) {
+        for _ in 0..self.clients.readable.len() {
+            let Some(index) = self.clients.readable.pop_front() else { break };
+            self.clients.is_readable.remove(&index);
+            let mut closed = false;
+            let mut more = true;
+            for _ in 0..AT_A_TIME {
+                let Some(client) = self.clients.all.get(index) else { break };
+                match socket::recv_message(&client.fd, &mut self.clients.record, true) {
+                    Ok(len) if (1..=RECORD).contains(&len) => {
+                        let request = Request::decode(&self.clients.record[..len]);
+                        closed = !request.is_ok_and(|request| self.serve(index, request));
+                    }
+                    Err(Errno::AGAIN) => more = false,
+                    // The end, or no correct program's doing.
+                    _ => closed = true,
+                }
+                if closed || !more {
+                    break;
+                }
+            }
+            if closed {
+                if let Some(spid) = self.clients.drop_client(index) {
+                    self.close(spid);
+                }
+            } else if more {
+                self.clients.changed(index, false);
+            }
+            self.work_off();
+        }
+        self.finish_listings();
+    }
+
+    /// Handles one request; false if no correct program makes it.
+    fn serve(&mut self, index: usize, request: Request) -> bool {
+        let client = &self.clients.all[index];
+        let Some(own) = client.spid else { return self.serve_stranger(index, request) };
+        let answer: Result<(), Refused> = match request {
+            Request::Hunt { id, owner, path } => {
+                // A correct program has checked what the registry would refuse.
+                return self.registry.handle_hunt(own, id, &path, owner).is_ok();
+            }
+            Request::CancelHunt { id } => {
+                self.registry.handle_cancel_hunt(own, id);
+                Ok(())
+            }
+            Request::Attach { id, spid } => {
+                return self.registry.handle_attach(own, id, spid).is_ok();
+            }
+            Request::Detach { id } => {
+                self.registry.handle_detach(own, id);
+                Ok(())
+            }
+            Request::Connect { spid, transport } => self.connect(index, own, spid, transport),
+            Request::Vouch { from, to } => self.vouch(index, own, from, to),
+            Request::Name { spid } => match self.registry.row(spid) {
+                Some(row) => {
+                    self.clients.post(index, &Event::NameIs(row), Vec::new());
+                    Ok(())
+                }
+                None => Err(self.registry.refusal_of(spid)),
+            },
+            Request::Report { serial, report } => {
+                if let Some(listing) = self.clients.listings.get_mut(&serial)
+                    && listing.waits_for.remove(&own)
+                {
+                    listing.reports.insert(own, report);
+                }
+                Ok(())
+            }
+            Request::NewLink { id, token } => {
+                self.registry.handle_new_link(own, id, token);
+                Ok(())
+            }
+            Request::CancelNewLink { id } => {
+                self.registry.handle_cancel_new_link(own, id);
+                Ok(())
+            }
+            Request::Open { .. } | Request::List { .. } => return false,
+        };
+        if let Err(refused) = answer {
+            self.clients.refuse(index, refused);
+        }
+        true
+    }
+
+    /// A connection without an endpoint may open one, or ask for the list.
+    fn serve_stranger(&mut self, index: usize, request: Request) -> bool {
+        let client = &self.clients.all[index];
+        let Credentials { pid, uid: user, .. } = client.credentials;
+        let version = match &request {
+            Request::Open { version, .. } | Request::List { version } => *version,
+            _ => return false,
+        };
+        if version != VERSION {
+            let why =
+                format!("the program speaks version {version} of the protocol, the node {VERSION}");
+            self.clients.refuse(index, (Refusal::Protocol, why));
+            return true;
+        }
+        match request {
+            Request::Open { name, .. } => match self.registry.handle_open(&name, pid, user) {
+                Ok(spid) => {
+                    self.clients.all[index].spid = Some(spid);
+                    self.clients.by_spid.insert(spid, index);
+                    self.clients.post(index, &Event::Opened { spid }, Vec::new());
+                }
+                Err(refused) => self.clients.refuse(index, refused),
+            },
+            _ => self.begin_listing(index),
+        }
+        true
+    }
+
+    fn begin_listing(&mut self, index: usize) {
+        if self.clients.all[index].listing.is_some() {
+            return;
+        }
+        self.clients.last_listing = self.clients.last_listing.wrapping_add(1);
+        let serial = self.clients.last_listing;
+        let waits_for: HashSet<Spid> = self.clients.by_spid.keys().copied().collect();
+        for spid in &waits_for {
+            self.clients.tell(*spid, &Event::Ask { serial }, Vec::new());
+        }
+        self.clients.all[index].listing = Some(serial);
+        let until = Instant::now() + REPORT_WITHIN;
+        let listing = Listing { client: index, waits_for, reports: HashMap::new(), until };
+        self.clients.listings.insert(serial, listing);
+    }
+
+    /// Sends the lists for which all have answered, or time is up.
+    fn finish_listings(&mut self) {
+        let now = Instant::now();
+        let done: Vec<u32> = self
+            .clients
+            .listings
+            .iter()
+            .filter(|(_, listing)| listing.waits_for.is_empty() || listing.until <= now)
+            .map(|(serial, _)| *serial)
+            .collect();
+        for serial in done {
+            let Some(mut listing) = self.clients.listings.remove(&serial) else { continue };
+            let spids: Vec<Spid> = self.registry.spids().collect();
+            for spid in spids {
+                if let Some(row) = self.registry.row(spid) {
+                    let report = listing.reports.remove(&spid);
+                    self.clients.post(listing.client, &Event::Row { row, report }, Vec::new());
+                }
+            }
+            self.clients.post(listing.client, &Event::End, Vec::new());
+            if let Some(client) = self.clients.all.get_mut(listing.client) {
+                client.listing = None;
+            }
+        }
+    }
+
+    fn connect(
+        &mut self,
+        index: usize,
+        own: Spid,
+        to: Spid,
+        wish: Option<Transport>,
+    ) -> Result<(), Refused> {
+        match self.registry.get(to).map(|entry| entry.kind) {
+            Some(Kind::Remote { link, .. }) => {
+                self.registry.handle_connect(own, to)?;
+                let (_, fd) = self.relay_for(own, link).map_err(|error| {
+                    self.registry.handle_connect_failed(own, to);
+                    (Refusal::Limit, format!("no channel can be made: {error}"))
+                })?;
+                self.tell_of_relay(own, link, Some(to), fd);
+                return Ok(());
+            }
+            // A link takes no signals.
+            Some(Kind::Link { .. }) => return Err((Refusal::Gone, String::new())),
+            Some(Kind::Local { .. }) if to == own => return Err((Refusal::Gone, String::new())),
+            Some(Kind::Local { .. }) | None => {}
+        }
+        if !self.registry.handle_connect(own, to)? {
+            let number = self.clients.all[index].numbers.get(&to).copied().unwrap_or(0);
+            let channel =
+                local::Channel { number, transport: None, relay: false, first: true, capacity: 0 };
+            self.clients.post(index, &Event::Channel { spid: to, channel }, Vec::new());
+            return Ok(());
+        }
+        let transport = wish.unwrap_or(self.settings.transport);
+        let bytes = self.settings.channel_bytes;
+        let (first, second) = channels::make(transport, bytes).map_err(|error| {
+            self.registry.handle_connect_failed(own, to);
+            (Refusal::Limit, format!("no channel can be made: {error}"))
+        })?;
+        // The other one first: what is sent by the channel comes after the news of it.
+        for (spid, other, fds, is_first) in [(to, own, second, false), (own, to, first, true)] {
+            let channel = local::Channel {
+                number: self.clients.number(spid, other),
+                transport: Some(transport),
+                relay: false,
+                first: is_first,
+                capacity: bytes as u32,
+            };
+            self.clients.tell(spid, &Event::Channel { spid: other, channel }, fds);
+        }
+        Ok(())
+    }
+
+    /// Tells an endpoint of its channel for a link, by which it reaches `asked`.
+    pub(super) fn tell_of_relay(
+        &mut self,
+        endpoint: Spid,
+        link: LinkId,
+        asked: Option<Spid>,
+        fd: Option<OwnedFd>,
+    ) {
+        let Some(of_link) = self.registry.link(link).map(|link| link.spid) else { return };
+        let known = self
+            .clients
+            .by_spid
+            .get(&endpoint)
+            .and_then(|index| self.clients.all.get(*index))
+            .and_then(|client| client.numbers.get(&of_link).copied());
+        let number = known.unwrap_or_else(|| self.clients.number(endpoint, of_link));
+        let channel = local::Channel {
+            number,
+            transport: fd.as_ref().map(|_| Transport::Uds),
+            relay: true,
+            first: asked.is_some(),
+            capacity: 0,
+        };
+        let spid = asked.unwrap_or(of_link);
+        let fds = fd.into_iter().collect();
+        self.clients.tell(endpoint, &Event::Channel { spid, channel }, fds);
+    }
+
+    fn vouch(&mut self, index: usize, own: Spid, from: Spid, to: Spid) -> Result<(), Refused> {
+        self.registry.may_send_as(own, from, to)?;
+        // Before the answer: the receiver knows when the first such signal comes.
+        self.clients.tell(to, &Event::Vouched { peer: own, from }, Vec::new());
+        self.clients.post(index, &Event::End, Vec::new());
+        Ok(())
+    }
+}

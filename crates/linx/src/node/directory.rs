@@ -1,0 +1,96 @@
+//! The directory in which a node serves: the right to it is the right to use the node.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use crossway_sys::socket::{self, Kind};
+use crossway_sys::{Errno, OsError, fdpass};
+
+use crate::Error;
+use crate::control::socket_path;
+
+const BACKLOG: i32 = 4096;
+
+/// Where connections come from.
+#[derive(Debug)]
+pub(super) enum Door {
+    /// Whoever has the right to the directory connects.
+    Directory(Directory),
+    /// They are handed in.
+    Private(OwnedFd),
+}
+
+impl Door {
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Door::Directory(directory) => directory.door.as_fd(),
+            Door::Private(fd) => fd.as_fd(),
+        }
+    }
+
+    /// The next connection, EAGAIN if there is none.
+    pub(super) fn accept(&self) -> Result<OwnedFd, Errno> {
+        match self {
+            Door::Directory(directory) => socket::try_accept(&directory.door),
+            Door::Private(fd) => {
+                let mut fds = Vec::new();
+                fdpass::receive(fd, &mut [0], &mut fds, true)?;
+                fds.pop().ok_or(Errno::AGAIN)
+            }
+        }
+    }
+}
+
+/// A directory that this node has for itself.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    door: OwnedFd,
+    /// Held for as long as the node serves; the system lets go of it however the node ends.
+    _lock: File,
+}
+
+impl Directory {
+    pub(super) fn take(path: &Path, mode: u32) -> Result<Directory, Error> {
+        let failed = |call, error| Error::Os(OsError::new(call, path.display(), error));
+        match DirBuilder::new().mode(mode).create(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed("mkdir", error)),
+        }
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path.join("lock"))
+            .map_err(|error| failed("open lock in", error))?;
+        if lock.try_lock().is_err() {
+            return Err(Error::Limit(format!(
+                "a LINX node serves in {} already; stop it, or give another directory with --dir",
+                path.display()
+            )));
+        }
+        let at = socket_path(path);
+        // Nobody serves there: the lock says so.
+        let _ = std::fs::remove_file(&at);
+        let door = socket::unix(Kind::Seqpacket)?;
+        socket::bind(&door, &socket::path_address(&at)?, &at.display().to_string())?;
+        // The directory decides who comes here.
+        let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        std::fs::set_permissions(&at, everyone).map_err(|error| failed("chmod node in", error))?;
+        socket::listen(&door, BACKLOG)?;
+        socket::set_nonblocking(&door)?;
+        Ok(Directory { path: path.to_owned(), door, _lock: lock })
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(socket_path(&self.path));
+        let _ = std::fs::remove_file(self.path.join("lock"));
+        // Somebody else's files keep it.
+        let _ = std::fs::remove_dir(&self.path);
+    }
+}

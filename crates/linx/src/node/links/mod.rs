@@ -1,0 +1,500 @@
+//! Links to other nodes: who dials whom, supervision, and what happens when a connection fails.
+
+mod wires;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossway_sys::epoll::Report as When;
+use crossway_sys::socket::{self, Inet};
+use crossway_sys::{Errno, OsError, random};
+use slab::Slab;
+
+use super::{Node, Token};
+use crate::Error;
+use crate::registry::{LinkId, Output};
+use crate::session::{Mismatch, Session};
+use crate::wire::link::{Frame, Init, Message};
+
+/// How a link is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkSettings {
+    /// What this node calls it; a name as endpoints have.
+    pub name: String,
+    /// Where the other node listens. The first is used; when it fails, the next one takes its place without loss.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// Links of a node; more are refused.
+const LINKS: usize = 1024;
+
+/// Connections that have not said yet who they are; more are turned away.
+const STRANGERS: usize = 64;
+
+/// How soon a refused connection is tried again.
+const REDIAL: Duration = Duration::from_millis(100);
+
+/// A connection.
+struct Wire {
+    fd: OwnedFd,
+    /// Of which link, once that is known.
+    peer: Option<usize>,
+    dialled: bool,
+    /// The system has not connected it yet.
+    is_connecting: bool,
+    /// Both ends have introduced themselves.
+    is_greeted: bool,
+    inbox: Vec<u8>,
+    outbox: VecDeque<Arc<[u8]>>,
+    /// Bytes of the first that are written.
+    written: usize,
+    heard: Instant,
+    is_ready: bool,
+    /// There was room to write, once.
+    is_writable: bool,
+}
+
+/// A link, up or not.
+struct Peer {
+    name: String,
+    /// Empty where the other node dials.
+    addresses: Vec<SocketAddr>,
+    next: usize,
+    session: Session,
+    wire: Option<usize>,
+    /// While it is up.
+    id: Option<LinkId>,
+    /// When it is down for want of a connection.
+    down_at: Option<Instant>,
+    dial_at: Option<Instant>,
+    /// The last failure that was told, so that each is told once.
+    told: String,
+}
+
+#[derive(Default)]
+pub(super) struct Links {
+    doors: Vec<OwnedFd>,
+    wires: Slab<Wire>,
+    peers: Slab<Peer>,
+    ready: VecDeque<usize>,
+    last_id: u64,
+    tick_at: Option<Instant>,
+}
+
+fn chance() -> Result<u64, OsError> {
+    random::unguessable()
+}
+
+impl Links {
+    pub(super) fn has_work(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    pub(super) fn next_instant(&self) -> Option<Instant> {
+        let dials = self.peers.iter().flat_map(|(_, peer)| [peer.dial_at, peer.down_at]);
+        dials.chain([self.tick_at]).flatten().min()
+    }
+
+    /// The system says that a connection has changed.
+    pub(super) fn changed(&mut self, index: usize, writable: bool) {
+        if let Some(wire) = self.wires.get_mut(index) {
+            wire.is_writable |= writable;
+            if !std::mem::replace(&mut wire.is_ready, true) {
+                self.ready.push_back(index);
+            }
+        }
+    }
+
+    fn by_id(&mut self, id: LinkId) -> Option<&mut Peer> {
+        self.peers.iter_mut().map(|(_, peer)| peer).find(|peer| peer.id == Some(id))
+    }
+
+    fn post(&mut self, wire: usize, frame: &Frame) {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        self.post_bytes(wire, bytes.into());
+    }
+
+    fn post_bytes(&mut self, wire: usize, bytes: Arc<[u8]>) {
+        if let Some(to) = self.wires.get_mut(wire) {
+            to.outbox.push_back(bytes);
+            self.changed(wire, false);
+        }
+    }
+}
+
+impl Node {
+    /// Listens for other nodes, and dials them.
+    pub(super) fn open_links(&mut self) -> Result<(), Error> {
+        for (index, address) in self.settings.listen.clone().into_iter().enumerate() {
+            let fd = socket::inet(Inet::Tcp, address)?;
+            socket::set_reuse_address(&fd)?;
+            socket::bind(&fd, &socket::inet_address(address), &address.to_string())?;
+            socket::listen(&fd, 64)?;
+            socket::set_nonblocking(&fd)?;
+            self.epoll.add(&fd, Token::LinkDoor(index).number(), When::WhileReadable)?;
+            self.links.doors.push(fd);
+        }
+        for link in self.settings.links.clone() {
+            crate::check_name(&link.name)?;
+            self.links.peers.insert(Peer {
+                name: link.name,
+                addresses: link.addresses,
+                next: 0,
+                session: Session::new(chance()?),
+                wire: None,
+                id: None,
+                down_at: None,
+                dial_at: Some(Instant::now()),
+                told: String::new(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The addresses at which this node listens, with the ports that the system chose.
+    pub fn listens_at(&self) -> Vec<SocketAddr> {
+        let address = |fd: &OwnedFd| socket::as_inet(&socket::local_address(fd).ok()?);
+        self.links.doors.iter().filter_map(address).collect()
+    }
+
+    /// Lets in whoever has dialled.
+    pub(super) fn admit_wires(&mut self, door: usize) -> Result<(), Error> {
+        loop {
+            match socket::try_accept(&self.links.doors[door]) {
+                Ok(fd) => {
+                    let strangers =
+                        self.links.wires.iter().filter(|(_, w)| w.peer.is_none()).count();
+                    if strangers < STRANGERS {
+                        self.add_wire(fd, None)?;
+                    }
+                }
+                Err(Errno::AGAIN | Errno::MFILE | Errno::NFILE) => return Ok(()),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn add_wire(&mut self, fd: OwnedFd, peer: Option<usize>) -> Result<usize, OsError> {
+        socket::set_nonblocking(&fd)?;
+        socket::set_tcp_nodelay(&fd, true)?;
+        let entry = self.links.wires.vacant_entry();
+        let index = entry.key();
+        self.epoll.add(&fd, Token::Wire(index).number(), When::Changes)?;
+        entry.insert(Wire {
+            fd,
+            peer,
+            dialled: peer.is_some(),
+            is_connecting: peer.is_some(),
+            is_greeted: false,
+            inbox: Vec::new(),
+            outbox: VecDeque::new(),
+            written: 0,
+            heard: Instant::now(),
+            is_ready: false,
+            is_writable: false,
+        });
+        self.links.changed(index, false);
+        Ok(index)
+    }
+
+    /// Does what is due: dials, pings, and gives up what does not answer.
+    pub(super) fn supervise(&mut self) {
+        let now = Instant::now();
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        let dial: Vec<usize> =
+            self.links.peers.iter().filter(|(_, p)| due(p.dial_at)).map(|(i, _)| i).collect();
+        for peer in dial {
+            self.dial(peer);
+        }
+        let down: Vec<usize> =
+            self.links.peers.iter().filter(|(_, p)| due(p.down_at)).map(|(i, _)| i).collect();
+        for peer in down {
+            self.take_down(peer, "no connection came up in time");
+        }
+        if self.links.wires.is_empty() {
+            self.links.tick_at = None;
+        } else if self.links.tick_at.is_none_or(|at| at <= now) {
+            let timeout = self.settings.link_timeout;
+            self.links.tick_at = Some(now + timeout / 4);
+            let wires: Vec<usize> = self.links.wires.iter().map(|(index, _)| index).collect();
+            for index in wires {
+                if now.duration_since(self.links.wires[index].heard) > timeout {
+                    self.drop_wire(index, "nothing was heard in time");
+                } else if self.links.wires[index].is_greeted {
+                    self.acknowledge(index, true);
+                    self.links.post(index, &Frame::Ping);
+                }
+            }
+        }
+    }
+
+    fn dial(&mut self, index: usize) {
+        let peer = &mut self.links.peers[index];
+        peer.dial_at = None;
+        if peer.wire.is_some() || peer.addresses.is_empty() {
+            return;
+        }
+        let address = peer.addresses[peer.next % peer.addresses.len()];
+        peer.next += 1;
+        let made = socket::inet(Inet::Tcp, address).and_then(|fd| {
+            socket::set_nonblocking(&fd)?;
+            match socket::connect(&fd, &socket::inet_address(address)) {
+                Ok(()) | Err(Errno::INPROGRESS) => Ok(fd),
+                Err(errno) => Err(OsError::new("connect", address, errno)),
+            }
+        });
+        match made.and_then(|fd| self.add_wire(fd, Some(index))) {
+            Ok(wire) => self.links.peers[index].wire = Some(wire),
+            Err(error) => self.dial_later(index, &error.to_string()),
+        }
+    }
+
+    fn dial_later(&mut self, index: usize, why: &str) {
+        let peer = &mut self.links.peers[index];
+        if peer.told != why {
+            tracing::info!("link {}: {why}; it is tried again and again", peer.name);
+            peer.told = why.to_owned();
+        }
+        // Another address may work at once.
+        let tried_all = peer.next.is_multiple_of(peer.addresses.len().max(1));
+        let pause = if tried_all { REDIAL } else { Duration::ZERO };
+        peer.dial_at = Some(Instant::now() + pause);
+    }
+
+    /// A connection is of no more use.
+    fn drop_wire(&mut self, index: usize, why: &str) {
+        let Some(wire) = self.links.wires.try_remove(index) else { return };
+        let Some(at) = wire.peer else { return };
+        let Some(peer) = self.links.peers.get_mut(at) else { return };
+        match peer.wire {
+            Some(current) if current != index => return,
+            _ => peer.wire = None,
+        }
+        if peer.id.is_some() {
+            tracing::info!("link {}: a connection is lost: {why}", peer.name);
+            peer.down_at.get_or_insert(Instant::now() + self.settings.link_timeout);
+        }
+        if !peer.addresses.is_empty() {
+            self.dial_later(at, why);
+        } else if peer.id.is_none() {
+            self.links.peers.remove(at);
+        }
+    }
+
+    /// A link is down; what the two nodes knew of each other is forgotten.
+    fn take_down(&mut self, index: usize, why: &str) {
+        let Some(peer) = self.links.peers.get_mut(index) else { return };
+        peer.down_at = None;
+        if let Some(id) = peer.id.take() {
+            tracing::info!("link {} is down: {why}", peer.name);
+            self.relays.link_down(id);
+            self.registry.handle_link_down(id);
+        }
+        let Some(peer) = self.links.peers.get_mut(index) else { return };
+        if let Ok(number) = chance() {
+            peer.session = Session::new(number);
+        }
+        if peer.addresses.is_empty() && peer.wire.is_none() {
+            self.links.peers.remove(index);
+        }
+    }
+
+    /// Reads and writes what connections have and take, some of each.
+    pub(super) fn serve_wires(&mut self) {
+        for _ in 0..self.links.ready.len() {
+            let Some(index) = self.links.ready.pop_front() else { break };
+            let Some(wire) = self.links.wires.get_mut(index) else { continue };
+            wire.is_ready = false;
+            if wire.is_connecting {
+                match socket::take_error(&wire.fd) {
+                    Ok(None) if wire.is_writable => {
+                        wire.is_connecting = false;
+                        self.introduce(index);
+                    }
+                    Ok(None) => continue,
+                    Ok(Some(errno)) | Err(errno) => {
+                        let error = std::io::Error::from(errno).to_string();
+                        self.drop_wire(index, &error);
+                        continue;
+                    }
+                }
+            }
+            if let Err(why) = self.read_wire(index).and_then(|()| self.write_wire(index)) {
+                self.drop_wire(index, &why);
+            }
+            self.work_off();
+        }
+    }
+
+    fn introduce(&mut self, index: usize) {
+        let Some(peer) = self.links.wires[index].peer.and_then(|p| self.links.peers.get(p)) else {
+            return;
+        };
+        let timeout_ms = self.settings.link_timeout.as_millis() as u32;
+        let init = peer.session.init(&self.settings.name, timeout_ms);
+        self.links.post(index, &init);
+    }
+
+    fn handle_link_message(&mut self, id: LinkId, message: Message) -> Result<(), String> {
+        let correct = match message {
+            Message::Data { .. } => self.handle_data(id, message),
+            Message::Credit { to, bytes } => {
+                self.handle_credit(id, to, bytes);
+                true
+            }
+            message => {
+                if let Message::Unpublish { spid } = message {
+                    if let Some(own) = self.registry.remote(id, spid) {
+                        self.relays.abandon(own);
+                    }
+                    self.forget_receiver(id, spid);
+                }
+                self.registry.handle_message(id, message)
+            }
+        };
+        if correct {
+            return Ok(());
+        }
+        // The two nodes disagree about what is; only a new beginning mends that.
+        if let Some((index, _)) = self.links.peers.iter().find(|(_, peer)| peer.id == Some(id)) {
+            self.take_down(index, "the other node sends what no node sends");
+        }
+        Err("it sends what no node sends".to_owned())
+    }
+
+    /// The other end of a connection has introduced itself.
+    fn handle_init(&mut self, index: usize, init: &Init) -> Result<(), String> {
+        let wire = &self.links.wires[index];
+        let at = match (wire.dialled, wire.peer) {
+            (true, Some(at)) => at,
+            _ => {
+                let at = match self.peer_for(init) {
+                    Ok(at) => at,
+                    Err(why) => {
+                        self.links.post(index, &Frame::Refused { why: why.clone() });
+                        let _ = self.write_wire(index);
+                        return Err(why);
+                    }
+                };
+                self.links.wires[index].peer = Some(at);
+                // What this end knows of the session is said before it learns more.
+                self.introduce(index);
+                at
+            }
+        };
+        let peer = &mut self.links.peers[at];
+        let again = match peer.session.handle_init(init) {
+            Ok(again) => again,
+            Err(Mismatch::Forgotten) => {
+                self.take_down(at, "the other node has begun again");
+                return Err("the other node has begun again".to_owned());
+            }
+            Err(Mismatch::Refused(why)) => {
+                self.links.post(index, &Frame::Refused { why: why.clone() });
+                let _ = self.write_wire(index);
+                return Err(why);
+            }
+        };
+        peer.down_at = None;
+        peer.dial_at = None;
+        peer.told.clear();
+        let former = peer.wire.replace(index).filter(|former| *former != index);
+        if let Some(former) = former {
+            self.links.wires.try_remove(former);
+        }
+        self.links.wires[index].is_greeted = true;
+        for bytes in again {
+            self.links.post_bytes(index, bytes);
+        }
+        let now = Instant::now();
+        self.links.tick_at.get_or_insert(now);
+        let peer = &mut self.links.peers[at];
+        if peer.id.is_none() {
+            self.links.last_id += 1;
+            let id = LinkId(self.links.last_id);
+            peer.id = Some(id);
+            let name = peer.name.clone();
+            tracing::info!("link {name} is up");
+            if let Err((_, why)) = self.registry.handle_link_up(id, &name) {
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
+    /// The link that a dialling node means.
+    fn peer_for(&mut self, init: &Init) -> Result<usize, String> {
+        if crate::check_name(&init.name).is_err() {
+            return Err(format!("'{}' cannot be the name of a link", init.name));
+        }
+        let same = self.links.peers.iter().find(|(_, peer)| peer.name == init.name);
+        if let Some((at, peer)) = same {
+            if !peer.addresses.is_empty() {
+                return Err(format!("this node dials another link that is called {}", peer.name));
+            }
+            if peer.session.number() == init.session {
+                return Ok(at);
+            }
+            if peer.wire.is_some() {
+                return Err(format!("a link called {} is up", peer.name));
+            }
+            self.take_down(at, "the other node has begun again");
+        }
+        if self.links.peers.len() >= LINKS {
+            return Err(format!("this node has {LINKS} links, and no node has more"));
+        }
+        let session = Session::new(init.session);
+        Ok(self.links.peers.insert(Peer {
+            name: init.name.clone(),
+            addresses: Vec::new(),
+            next: 0,
+            session,
+            wire: None,
+            id: None,
+            down_at: None,
+            dial_at: None,
+            told: String::new(),
+        }))
+    }
+
+    fn acknowledge(&mut self, index: usize, now: bool) {
+        let greeted = |wire: &&Wire| wire.is_greeted;
+        let Some(wire) = self.links.wires.get(index).filter(greeted) else { return };
+        let peer = wire.peer.and_then(|at| self.links.peers.get_mut(at));
+        if let Some(ack) = peer.and_then(|peer| peer.session.poll_ack(now)) {
+            self.links.post(index, &ack);
+        }
+    }
+
+    /// Sends a message over a link.
+    pub(super) fn say(&mut self, id: LinkId, message: Message) {
+        let Some(peer) = self.links.by_id(id) else { return };
+        let bytes = peer.session.send(message);
+        // What is said before both ends have introduced themselves goes with what has to be sent again.
+        if let Some(wire) = peer.wire
+            && self.links.wires.get(wire).is_some_and(|wire| wire.is_greeted)
+        {
+            self.links.post_bytes(wire, bytes);
+        }
+    }
+
+    /// Whether no more signals should go to a link now.
+    pub(super) fn is_link_full(&self, id: LinkId) -> bool {
+        let peer = self.links.peers.iter().find(|(_, peer)| peer.id == Some(id));
+        peer.is_none_or(|(_, peer)| peer.session.is_full())
+    }
+
+    /// Sends what the registry has to say to other nodes; the rest of what it wants stays.
+    pub(super) fn work_off_links(&mut self) {
+        while let Some(output) = self.registry.poll_output() {
+            match output {
+                Output::Link(id, message) => self.say(id, message),
+                other => self.waiting.push_back(other),
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The bytes of connections between nodes: frames are read and written.
+
+use std::io::IoSlice;
+use std::time::Instant;
+
+use crossway_sys::{Errno, records, socket};
+
+use super::Node;
+use crate::limits::PIECE;
+use crate::wire::link::Frame;
+
+/// Bytes read from a connection before others have their turn.
+const AT_A_TIME: usize = 8 * PIECE;
+
+impl Node {
+    pub(super) fn write_wire(&mut self, index: usize) -> Result<(), String> {
+        loop {
+            let Some(wire) = self.links.wires.get_mut(index) else { return Ok(()) };
+            if wire.outbox.is_empty() {
+                return Ok(());
+            }
+            let parts: Vec<IoSlice<'_>> = wire
+                .outbox
+                .iter()
+                .take(32)
+                .enumerate()
+                .map(|(n, bytes)| IoSlice::new(&bytes[if n == 0 { wire.written } else { 0 }..]))
+                .collect();
+            match records::send_parts(&wire.fd, &parts, true) {
+                Ok(mut sent) => {
+                    while let Some(first) = wire.outbox.front() {
+                        let left = first.len() - wire.written;
+                        if sent < left {
+                            wire.written += sent;
+                            break;
+                        }
+                        sent -= left;
+                        wire.written = 0;
+                        wire.outbox.pop_front();
+                    }
+                }
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(errno) => return Err(std::io::Error::from(errno).to_string()),
+            }
+        }
+    }
+
+    pub(super) fn read_wire(&mut self, index: usize) -> Result<(), String> {
+        let mut most = AT_A_TIME;
+        loop {
+            let Some(wire) = self.links.wires.get_mut(index) else { return Ok(()) };
+            wire.inbox.reserve(2 * PIECE);
+            match socket::recv_behind(&wire.fd, &mut wire.inbox, 2 * PIECE, true) {
+                Ok(0) => return Err("the other node closed it".to_owned()),
+                Ok(n) => {
+                    wire.heard = Instant::now();
+                    most = most.saturating_sub(n);
+                }
+                Err(Errno::AGAIN) => break,
+                Err(errno) => return Err(std::io::Error::from(errno).to_string()),
+            }
+            self.handle_frames(index)?;
+            if most == 0 {
+                self.links.changed(index, false);
+                break;
+            }
+        }
+        self.acknowledge(index, false);
+        Ok(())
+    }
+
+    fn handle_frames(&mut self, index: usize) -> Result<(), String> {
+        let Some(wire) = self.links.wires.get_mut(index) else { return Ok(()) };
+        let inbox = std::mem::take(&mut wire.inbox);
+        let mut at = 0;
+        let outcome = loop {
+            match Frame::decode(&inbox[at..]) {
+                Ok(None) => break Ok(()),
+                Ok(Some((frame, len))) => {
+                    at += len;
+                    if let Err(why) = self.handle_frame(index, frame, len) {
+                        break Err(why);
+                    }
+                    self.work_off_links();
+                }
+                Err(_) => break Err("the other end sends what no node sends".to_owned()),
+            }
+        };
+        if let Some(wire) = self.links.wires.get_mut(index) {
+            wire.inbox = inbox;
+            wire.inbox.drain(..at);
+        }
+        outcome
+    }
+
+    fn handle_frame(&mut self, index: usize, frame: Frame, len: usize) -> Result<(), String> {
+        let Some(wire) = self.links.wires.get(index) else { return Ok(()) };
+        let (greeted, at) = (wire.is_greeted, wire.peer);
+        match frame {
+            Frame::Init(init) if !greeted => return self.handle_init(index, &init),
+            Frame::Refused { why } => return Err(format!("the other node refuses: {why}")),
+            _ if !greeted => return Err("it does not introduce itself".to_owned()),
+            Frame::Ping => self.links.post(index, &Frame::Pong),
+            Frame::Pong => {}
+            Frame::Ack { received } => {
+                let peer = at.and_then(|at| self.links.peers.get_mut(at));
+                let id = peer.map_or(Ok(None), |peer| {
+                    let fits = peer.session.handle_ack(received);
+                    if fits { Ok(peer.id) } else { Err("it acknowledges what was not sent") }
+                })?;
+                if let Some(id) = id {
+                    self.link_has_room(id);
+                }
+            }
+            Frame::Message(message) => {
+                let Some(peer) = at.and_then(|at| self.links.peers.get_mut(at)) else {
+                    return Ok(());
+                };
+                peer.session.handle_message(len);
+                let Some(id) = peer.id else { return Ok(()) };
+                return self.handle_link_message(id, message);
+            }
+            Frame::Init(_) => return Err("it introduces itself twice".to_owned()),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,299 @@
+//! The node: one process, or a thread of one, that knows all endpoints of a host and passes on what goes to other nodes.
+//!
+//! Signals between endpoints of the node do not come by here.
+
+mod channels;
+mod clients;
+mod directory;
+mod links;
+mod relays;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossway_sys::epoll::{Epoll, Ready, Report};
+use crossway_sys::eventfd::EventFd;
+use crossway_sys::socket::{self, Kind};
+use crossway_sys::{OsError, fdpass, proc};
+
+use crate::registry::{Output, Registry};
+use crate::spid::Widths;
+use crate::wire::local::Event;
+use crate::{Error, Spid, Transport};
+use clients::Clients;
+use directory::{Directory, Door};
+pub use links::LinkSettings;
+use links::Links;
+use relays::Relays;
+
+/// How a node works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// By what signals go between endpoints that have no wish of their own.
+    pub transport: Transport,
+    /// Room of a channel in bytes, each way; a FIFO's is rounded up to a power of two pages.
+    pub channel_bytes: usize,
+    /// Who may use the node: the mode of its directory, if the node makes it.
+    pub mode: u32,
+    /// What nodes that this one dials call their links to it.
+    pub name: String,
+    /// Where other nodes may dial.
+    pub listen: Vec<SocketAddr>,
+    /// The nodes that this one dials.
+    pub links: Vec<LinkSettings>,
+    /// A connection of a link over which nothing was heard for so long is given up, and so is a link without a connection.
+    pub link_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            transport: Transport::Uds,
+            channel_bytes: 256 << 10,
+            mode: 0o700,
+            name: "node".to_owned(),
+            listen: Vec::new(),
+            links: Vec::new(),
+            link_timeout: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What an epoll token stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token {
+    Stop,
+    Door,
+    Client(usize),
+    Relay(usize),
+    Wire(usize),
+    LinkDoor(usize),
+}
+
+impl Token {
+    const fn number(self) -> u64 {
+        match self {
+            Token::Stop => 0,
+            Token::Door => 1,
+            Token::Client(index) => 1 << 56 | index as u64,
+            Token::Relay(index) => 2 << 56 | index as u64,
+            Token::Wire(index) => 3 << 56 | index as u64,
+            Token::LinkDoor(index) => 4 << 56 | index as u64,
+        }
+    }
+
+    const fn of(number: u64) -> Token {
+        let index = (number & ((1 << 56) - 1)) as usize;
+        match number >> 56 {
+            0 if index == 0 => Token::Stop,
+            0 => Token::Door,
+            1 => Token::Client(index),
+            2 => Token::Relay(index),
+            3 => Token::Wire(index),
+            _ => Token::LinkDoor(index),
+        }
+    }
+}
+
+/// A node that serves in a directory.
+pub struct Node {
+    door: Door,
+    settings: Settings,
+    epoll: Epoll,
+    registry: Registry,
+    clients: Clients,
+    relays: Relays,
+    links: Links,
+    /// What the registry wants done that waits for something else to be done first.
+    waiting: VecDeque<Output>,
+    /// Endpoints to be closed because their programs do what no correct program does.
+    expelled: Vec<Spid>,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("door", &self.door).finish_non_exhaustive()
+    }
+}
+
+/// A node that runs in a thread; dropping it ends it.
+#[derive(Debug)]
+pub struct NodeThread {
+    stop: EventFd,
+    thread: Option<JoinHandle<Result<(), Error>>>,
+    /// A private node takes connections here.
+    hand_in: Option<OwnedFd>,
+    listens_at: Vec<SocketAddr>,
+}
+
+impl NodeThread {
+    /// Where other nodes may dial it, with the ports that the system chose.
+    pub fn listens_at(&self) -> &[SocketAddr] {
+        &self.listens_at
+    }
+
+    /// A new connection to a private node ([`Node::spawn_private`]), of which this or another process makes an endpoint
+    /// ([`Endpoint::open_on`](crate::Endpoint::open_on)).
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] if the node is not private, [`Error::NodeGone`].
+    pub fn connection(&self) -> Result<OwnedFd, Error> {
+        let Some(hand_in) = &self.hand_in else {
+            let why = "a node in a directory is connected to by its path".to_owned();
+            return Err(Error::NotPermitted(why));
+        };
+        let (ours, theirs) = socket::unix_pair(Kind::Seqpacket)?;
+        match fdpass::send(hand_in, &[0], &[theirs.as_fd()]) {
+            Ok(_) => Ok(ours),
+            Err(_) => Err(Error::NodeGone),
+        }
+    }
+}
+
+impl Drop for NodeThread {
+    fn drop(&mut self) {
+        let _ = self.stop.signal();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Node {
+    /// Serves in a directory, which is made if it is not there. Endpoints can be opened from now on, and are served by [`Node::run`].
+    ///
+    /// # Errors
+    /// [`Error::Limit`] if a node serves there already, [`Error::Os`].
+    pub fn bind(dir: &Path, settings: Settings) -> Result<Node, Error> {
+        proc::raise_descriptor_limit();
+        Self::behind(Door::Directory(Directory::take(dir, settings.mode)?), settings)
+    }
+
+    fn behind(door: Door, settings: Settings) -> Result<Node, Error> {
+        let epoll = Epoll::new(256)?;
+        epoll.add(door.fd(), Token::Door.number(), Report::WhileReadable)?;
+        let clients = Clients::new()?;
+        crate::check_name(&settings.name)?;
+        let mut node = Node {
+            door,
+            settings,
+            epoll,
+            registry: Registry::new(Widths::FULL),
+            clients,
+            relays: Relays::default(),
+            links: Links::default(),
+            waiting: VecDeque::new(),
+            expelled: Vec::new(),
+        };
+        node.open_links()?;
+        Ok(node)
+    }
+
+    /// As [`Node::bind`] and [`Node::run`], in a thread of this process.
+    ///
+    /// # Errors
+    /// As [`Node::bind`].
+    pub fn spawn(dir: &Path, settings: Settings) -> Result<NodeThread, Error> {
+        Node::bind(dir, settings)?.start(None)
+    }
+
+    /// A node in a thread of this process that has no name: whoever is given a [`NodeThread::connection`] may use it, and nothing of it is
+    /// left, however the process ends.
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn spawn_private(settings: Settings) -> Result<NodeThread, Error> {
+        let (ours, theirs) = socket::unix_pair(Kind::Seqpacket)?;
+        Node::behind(Door::Private(theirs), settings)?.start(Some(ours))
+    }
+
+    fn start(self, hand_in: Option<OwnedFd>) -> Result<NodeThread, Error> {
+        let mut node = self;
+        let listens_at = node.listens_at();
+        let stop = EventFd::new()?;
+        let told = EventFd::from_fd(stop.duplicate()?);
+        let thread = std::thread::Builder::new()
+            .name("linx-node".into())
+            .spawn(move || node.run(&told))
+            .map_err(|e| OsError::new("clone", "LINX node", e))?;
+        Ok(NodeThread { stop, thread: Some(thread), hand_in, listens_at })
+    }
+
+    /// Serves until `stop` is signalled.
+    ///
+    /// # Errors
+    /// [`Error::Os`] of what the node cannot work without.
+    pub fn run(&mut self, stop: &EventFd) -> Result<(), Error> {
+        self.epoll.add(stop, Token::Stop.number(), Report::WhileReadable)?;
+        let mut ready: Vec<Ready> = Vec::new();
+        loop {
+            let busy = self.clients.has_work() || self.relays.has_work() || self.links.has_work();
+            let until = if busy { Some(Instant::now()) } else { self.next_instant() };
+            ready.clear();
+            let found = self
+                .epoll
+                .wait(until)
+                .map_err(|errno| OsError::new("epoll_wait", "LINX node", errno))?;
+            ready.extend(found);
+            for event in &ready {
+                match Token::of(event.token) {
+                    Token::Stop => return Ok(()),
+                    Token::Door => self.admit()?,
+                    Token::Client(index) => self.clients.changed(index, event.writable),
+                    Token::Relay(index) => self.relays.changed(index),
+                    Token::Wire(index) => self.links.changed(index, event.writable),
+                    Token::LinkDoor(index) => self.admit_wires(index)?,
+                }
+            }
+            self.serve_clients();
+            self.serve_wires();
+            self.serve_relays();
+            self.supervise();
+            self.work_off();
+        }
+    }
+
+    /// When something must happen though nothing comes.
+    fn next_instant(&self) -> Option<Instant> {
+        [self.clients.next_instant(), self.links.next_instant()].into_iter().flatten().min()
+    }
+
+    /// Does what the registry has found to be done.
+    fn work_off(&mut self) {
+        loop {
+            while let Some(output) =
+                self.waiting.pop_front().or_else(|| self.registry.poll_output())
+            {
+                match output {
+                    Output::Event(who, Event::Gone { id, spid })
+                        if self.tell_behind(who, id, spid) => {}
+                    Output::Event(spid, event) => self.clients.tell(spid, &event, Vec::new()),
+                    Output::Link(link, message) => self.say(link, message),
+                }
+            }
+            let mut gone = self.clients.flush();
+            for spid in std::mem::take(&mut self.expelled) {
+                gone.extend(self.clients.expel(spid));
+            }
+            if gone.is_empty() {
+                return;
+            }
+            for spid in gone {
+                self.close(spid);
+            }
+        }
+    }
+
+    /// An endpoint is closed.
+    fn close(&mut self, spid: Spid) {
+        self.close_relays(spid);
+        self.registry.handle_close(spid);
+    }
+}
+
+/// How long a tool that lists endpoints waits for those that do not answer.
+const REPORT_WITHIN: Duration = Duration::from_millis(100);

@@ -1,0 +1,476 @@
+//! Signals on their way between an endpoint of this node and a link, or from one link to another.
+//!
+//! An endpoint has one channel to its node for each link that it sends to or receives from. Bounds: a node has at most
+//! [`WINDOW`] bytes (and a piece) under way to any endpoint of the next node until that has taken them. Whoever sends more is not read from.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+
+use crossway_sys::epoll::Report as When;
+use crossway_sys::{Errno, OsError, socket};
+use slab::Slab;
+
+use super::{Node, Token, channels};
+use crate::Spid;
+use crate::channel::frame::{ABANDONED, FIRST, GONE, HEADER, Header, OUT_OF_BAND};
+use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL, PIECE, WINDOW};
+use crate::registry::{Kind, LinkId, Route};
+use crate::wire::link::{self, Message};
+
+/// Bytes read from an endpoint before others have their turn.
+const AT_A_TIME: usize = 4 * PIECE;
+
+/// Something for an endpoint, as it is written.
+struct Letter {
+    bytes: Vec<u8>,
+    at: usize,
+    /// Bytes of a signal in it.
+    payload: u32,
+}
+
+/// An endpoint's channel for a link.
+struct Relay {
+    endpoint: Spid,
+    link: LinkId,
+    fd: OwnedFd,
+    inbox: Vec<u8>,
+    outbox: VecDeque<Letter>,
+    /// Of whose signals a part was written or is about to be, and how much is to come.
+    open: HashMap<Spid, u32>,
+    /// A piece that waits for the peer to take others.
+    held: Option<(Header, Vec<u8>)>,
+    is_ready: bool,
+    /// The link is down: nothing but what is in the outbox goes here.
+    is_orphan: bool,
+}
+
+/// From which link a piece came, and the piece.
+type InTransit = (LinkId, Message);
+
+#[derive(Default)]
+pub(super) struct Relays {
+    all: Slab<Relay>,
+    by_key: HashMap<(Spid, LinkId), usize>,
+    ready: VecDeque<usize>,
+    /// Bytes on their way to an endpoint of a link's peer.
+    in_flight: HashMap<(LinkId, Spid), usize>,
+    /// Pieces that go from one link to another.
+    transit: HashMap<(LinkId, Spid), VecDeque<InTransit>>,
+    /// Bytes for which a link's peer has not got credit yet.
+    owed: HashMap<(LinkId, Spid), u32>,
+}
+
+impl Relays {
+    pub(super) fn has_work(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The system says that a channel has changed.
+    pub(super) fn changed(&mut self, index: usize) {
+        if let Some(relay) = self.all.get_mut(index)
+            && !std::mem::replace(&mut relay.is_ready, true)
+        {
+            self.ready.push_back(index);
+        }
+    }
+
+    fn post(&mut self, index: usize, header: Header, piece: &[u8]) {
+        let mut bytes = header.encode().to_vec();
+        bytes.extend_from_slice(piece);
+        self.all[index].outbox.push_back(Letter { bytes, at: 0, payload: piece.len() as u32 });
+        self.changed(index);
+    }
+
+    /// An endpoint beyond a link is gone: what came of its signals is not completed.
+    pub(super) fn abandon(&mut self, from: Spid) {
+        let of: Vec<usize> =
+            self.all.iter().filter(|(_, r)| r.open.contains_key(&from)).map(|(i, _)| i).collect();
+        for index in of {
+            self.all[index].open.remove(&from);
+            let header = Header { piece: 0, size: 0, from, to: 0, flags: ABANDONED };
+            self.post(index, header, &[]);
+        }
+    }
+
+    /// Everything that waits for a link's peer may be tried again.
+    pub(super) fn retry(&mut self, link: LinkId) {
+        let waiting: Vec<usize> = self
+            .all
+            .iter()
+            .filter(|(_, relay)| relay.link == link && relay.held.is_some())
+            .map(|(index, _)| index)
+            .collect();
+        for index in waiting {
+            self.changed(index);
+        }
+    }
+
+    /// A link is down.
+    pub(super) fn link_down(&mut self, link: LinkId) {
+        self.in_flight.retain(|(of, _), _| *of != link);
+        self.transit.retain(|(to, _), _| *to != link);
+        self.owed.retain(|(of, _), _| *of != link);
+        let of: Vec<usize> =
+            self.all.iter().filter(|(_, r)| r.link == link).map(|(i, _)| i).collect();
+        for index in of {
+            let relay = &mut self.all[index];
+            relay.is_orphan = true;
+            relay.held = None;
+            let endpoint = relay.endpoint;
+            self.by_key.remove(&(endpoint, link));
+            self.changed(index);
+        }
+    }
+}
+
+impl Node {
+    /// The channel of an endpoint for a link, made if there is none; the descriptor is the endpoint's.
+    pub(super) fn relay_for(
+        &mut self,
+        endpoint: Spid,
+        link: LinkId,
+    ) -> Result<(usize, Option<OwnedFd>), OsError> {
+        if let Some(index) = self.relays.by_key.get(&(endpoint, link)) {
+            return Ok((*index, None));
+        }
+        let (ours, theirs) = channels::stream_pair(Some(self.settings.channel_bytes))?;
+        socket::set_nonblocking(&ours)?;
+        let entry = self.relays.all.vacant_entry();
+        let index = entry.key();
+        self.epoll.add(&ours, Token::Relay(index).number(), When::Changes)?;
+        entry.insert(Relay {
+            endpoint,
+            link,
+            fd: ours,
+            inbox: Vec::new(),
+            outbox: VecDeque::new(),
+            open: HashMap::new(),
+            held: None,
+            is_ready: false,
+            is_orphan: false,
+        });
+        self.relays.by_key.insert((endpoint, link), index);
+        Ok((index, Some(theirs)))
+    }
+
+    /// Moves what endpoints have sent and what is for them, some of each.
+    pub(super) fn serve_relays(&mut self) {
+        for _ in 0..self.relays.ready.len() {
+            let Some(index) = self.relays.ready.pop_front() else { break };
+            let Some(relay) = self.relays.all.get_mut(index) else { continue };
+            relay.is_ready = false;
+            self.write_relay(index);
+            let Some(relay) = self.relays.all.get(index) else { continue };
+            if relay.is_orphan {
+                if relay.outbox.is_empty() {
+                    self.relays.all.remove(index);
+                }
+                continue;
+            }
+            self.read_relay(index, AT_A_TIME, true);
+        }
+    }
+
+    /// Passes on what an endpoint has sent. `bounded`: as far as its receivers take it.
+    fn read_relay(&mut self, index: usize, mut most: usize, bounded: bool) {
+        loop {
+            let Some(relay) = self.relays.all.get_mut(index) else { return };
+            if let Some((header, piece)) = relay.held.take()
+                && !self.pass_on(index, header, piece, bounded)
+            {
+                return;
+            }
+            let Some(relay) = self.relays.all.get_mut(index) else { return };
+            if let Some(head) = relay.inbox.first_chunk::<HEADER>() {
+                let fits = |header: &Header| {
+                    header.piece as usize <= PIECE && header.flags & (GONE | ABANDONED) == 0
+                };
+                let Some(header) = Header::decode(head).filter(fits) else {
+                    return self.expel(index, "its channel has a header that makes no sense");
+                };
+                let end = HEADER + header.piece as usize;
+                if relay.inbox.len() >= end {
+                    let piece = relay.inbox[HEADER..end].to_vec();
+                    relay.inbox.drain(..end);
+                    most = most.saturating_sub(end);
+                    relay.held = Some((header, piece));
+                    continue;
+                }
+            }
+            if most == 0 {
+                return self.relays.changed(index);
+            }
+            relay.inbox.reserve(PIECE + HEADER);
+            match socket::recv_behind(&relay.fd, &mut relay.inbox, PIECE + HEADER, true) {
+                // Its endpoint tells that it is closed by its other connection.
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// Sends a piece over the link of its receiver; false if it has to wait.
+    fn pass_on(&mut self, index: usize, header: Header, mut piece: Vec<u8>, bounded: bool) -> bool {
+        let Some(relay) = self.relays.all.get(index) else { return false };
+        let (endpoint, link) = (relay.endpoint, relay.link);
+        let Some(to) = Spid::new(header.to) else {
+            self.expel(index, "it sends to nobody");
+            return false;
+        };
+        if header.from != endpoint
+            && self.registry.may_send_as(endpoint, header.from, to).is_err()
+            && self.registry.get(header.from).is_some()
+        {
+            self.expel(index, "it sends in the name of another endpoint");
+            return false;
+        }
+        let Route::Link(over, there) = self.registry.route(header.from, to) else { return true };
+        if over != link {
+            return true;
+        }
+        if bounded && !self.has_window(over, there) {
+            if let Some(relay) = self.relays.all.get_mut(index) {
+                relay.held = Some((header, piece));
+            }
+            return false;
+        }
+        if header.flags & FIRST != 0 {
+            swap_number(&mut piece, u32::from_ne_bytes, u32::to_be_bytes);
+        }
+        let oob = header.flags & OUT_OF_BAND != 0;
+        let flags = if header.flags & FIRST != 0 { link::FIRST } else { 0 }
+            | if oob { link::OUT_OF_BAND } else { 0 };
+        self.send_piece(over, header.from, there, header.size, flags, piece);
+        true
+    }
+
+    fn has_window(&self, link: LinkId, there: Spid) -> bool {
+        let in_flight = self.relays.in_flight.get(&(link, there)).copied().unwrap_or(0);
+        in_flight < WINDOW && !self.is_link_full(link)
+    }
+
+    fn send_piece(
+        &mut self,
+        link: LinkId,
+        from: Spid,
+        there: Spid,
+        size: u32,
+        flags: u8,
+        piece: Vec<u8>,
+    ) {
+        // The peer knows the sender first.
+        self.work_off_links();
+        *self.relays.in_flight.entry((link, there)).or_default() += piece.len();
+        self.say(link, Message::Data { from, to: there, size, flags, piece });
+    }
+
+    /// A piece has come over a link; false if no correct peer sends it.
+    pub(super) fn handle_data(&mut self, link: LinkId, message: Message) -> bool {
+        let Message::Data { from, to, size, flags, ref piece } = message else { return false };
+        let first = flags & link::FIRST != 0;
+        let fits = (LEAST_SIGNAL..=LARGEST_SIGNAL).contains(&(size as usize))
+            && (1..=PIECE.min(size as usize)).contains(&piece.len())
+            && (!first || piece.len() >= LEAST_SIGNAL);
+        let Some(sender) = self.registry.remote(link, from).filter(|_| fits) else { return false };
+        match self.registry.get(to).map(|entry| entry.kind) {
+            Some(Kind::Local { .. }) => self.deliver(link, sender, to, size, flags, piece),
+            Some(Kind::Remote { link: over, spid: there }) => {
+                let queue = self.relays.transit.entry((over, there)).or_default();
+                let Message::Data { piece, .. } = message else { return false };
+                let onward = Message::Data { from: sender, to, size, flags, piece };
+                queue.push_back((link, onward));
+                self.move_transit(over, there);
+                true
+            }
+            // It is gone, and the peer is being told.
+            _ => self.registry.standing(to) == crate::spid::Standing::Dead,
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        link: LinkId,
+        sender: Spid,
+        to: Spid,
+        size: u32,
+        flags: u8,
+        piece: &[u8],
+    ) -> bool {
+        let index = match self.relay_for(to, link) {
+            Ok((index, fd)) => {
+                if let Some(fd) = fd {
+                    self.tell_of_relay(to, link, None, Some(fd));
+                }
+                index
+            }
+            Err(error) => {
+                tracing::warn!("a signal for {to} is lost: no channel can be made: {error}");
+                return true;
+            }
+        };
+        let first = flags & link::FIRST != 0;
+        let open = &mut self.relays.all[index].open;
+        let left = if first { size } else { open.get(&sender).copied().unwrap_or(0) };
+        if piece.len() as u32 > left || (first && open.contains_key(&sender)) {
+            return false;
+        }
+        match left - piece.len() as u32 {
+            0 => open.remove(&sender),
+            left => open.insert(sender, left),
+        };
+        let mut piece = piece.to_vec();
+        if first {
+            swap_number(&mut piece, u32::from_be_bytes, u32::to_ne_bytes);
+            if piece[..LEAST_SIGNAL] == [0; LEAST_SIGNAL] {
+                return false;
+            }
+        }
+        let oob = if flags & link::OUT_OF_BAND != 0 { OUT_OF_BAND } else { 0 };
+        let header = Header {
+            piece: piece.len() as u32,
+            size,
+            from: sender,
+            to: to.get(),
+            flags: oob | if first { FIRST } else { 0 },
+        };
+        self.relays.post(index, header, &piece);
+        self.write_relay(index);
+        true
+    }
+
+    /// Writes what an endpoint has room for, and gives its senders credit for that.
+    fn write_relay(&mut self, index: usize) {
+        let Some(relay) = self.relays.all.get_mut(index) else { return };
+        let (endpoint, link) = (relay.endpoint, relay.link);
+        let mut taken = 0;
+        while let Some(letter) = relay.outbox.front_mut() {
+            match socket::send(&relay.fd, &letter.bytes[letter.at..], true) {
+                Ok(n) => letter.at += n,
+                Err(Errno::AGAIN) => break,
+                // Its endpoint is closed, and this will be, too.
+                Err(_) => {
+                    relay.outbox.clear();
+                    break;
+                }
+            }
+            if letter.at == letter.bytes.len() {
+                taken += letter.payload;
+                relay.outbox.pop_front();
+            }
+        }
+        self.owe(link, endpoint, taken);
+    }
+
+    /// A link's peer may send so many bytes more to an endpoint.
+    fn owe(&mut self, link: LinkId, to: Spid, bytes: u32) {
+        if bytes == 0 {
+            return;
+        }
+        let owed = self.relays.owed.entry((link, to)).or_default();
+        *owed += bytes;
+        if *owed as usize >= WINDOW / 4 {
+            let bytes = std::mem::take(owed);
+            self.say(link, Message::Credit { to, bytes });
+        }
+    }
+
+    /// A link's peer has taken bytes for one of its endpoints.
+    pub(super) fn handle_credit(&mut self, link: LinkId, to: Spid, bytes: u32) {
+        if let Some(in_flight) = self.relays.in_flight.get_mut(&(link, to)) {
+            *in_flight = in_flight.saturating_sub(bytes as usize);
+        }
+        self.relays.retry(link);
+        self.move_transit(link, to);
+    }
+
+    /// The session with a link's peer has room again.
+    pub(super) fn link_has_room(&mut self, link: LinkId) {
+        self.relays.retry(link);
+        let to: Vec<Spid> = self
+            .relays
+            .transit
+            .keys()
+            .filter(|(over, _)| *over == link)
+            .map(|(_, to)| *to)
+            .collect();
+        for to in to {
+            self.move_transit(link, to);
+        }
+    }
+
+    /// Sends on what goes from one link to another.
+    fn move_transit(&mut self, over: LinkId, there: Spid) {
+        while self.has_window(over, there) {
+            let Some(queue) = self.relays.transit.get_mut(&(over, there)) else { return };
+            let Some((came_by, message)) = queue.pop_front() else {
+                self.relays.transit.remove(&(over, there));
+                return;
+            };
+            let Message::Data { from, to, size, flags, piece } = message else { continue };
+            let bytes = piece.len() as u32;
+            if self.registry.route(from, to) == Route::Link(over, there) {
+                self.send_piece(over, from, there, size, flags, piece);
+            }
+            self.owe(came_by, to, bytes);
+        }
+    }
+
+    /// An endpoint beyond a link is gone: nothing goes there any more.
+    pub(super) fn forget_receiver(&mut self, link: LinkId, there: Spid) {
+        self.relays.in_flight.remove(&(link, there));
+        self.relays.transit.remove(&(link, there));
+        self.relays.retry(link);
+    }
+
+    /// A local endpoint is closed: what it has sent goes out before the news of that.
+    pub(super) fn close_relays(&mut self, endpoint: Spid) {
+        let of: Vec<usize> = self
+            .relays
+            .all
+            .iter()
+            .filter(|(_, relay)| relay.endpoint == endpoint)
+            .map(|(index, _)| index)
+            .collect();
+        for index in of {
+            // A channel's room is all that this can be.
+            self.read_relay(index, usize::MAX, false);
+            if let Some(relay) = self.relays.all.try_remove(index) {
+                self.relays.by_key.remove(&(endpoint, relay.link));
+                self.relays.owed.remove(&(relay.link, endpoint));
+            }
+        }
+    }
+
+    /// The news that a remote endpoint is gone goes behind what it has sent, if that is still to be written. False: nothing is.
+    pub(super) fn tell_behind(&mut self, who: Spid, id: u32, spid: Spid) -> bool {
+        let index = self.relays.all.iter().find(|(_, relay)| {
+            relay.endpoint == who && relay.outbox.iter().any(|letter| is_from(letter, spid))
+        });
+        let Some((index, _)) = index else { return false };
+        self.relays.post(index, Header { piece: 0, size: 0, from: spid, to: id, flags: GONE }, &[]);
+        true
+    }
+
+    /// Closes the endpoint of a program that does what no correct program does.
+    fn expel(&mut self, index: usize, why: &str) {
+        let Some(relay) = self.relays.all.get(index) else { return };
+        let endpoint = relay.endpoint;
+        tracing::warn!("the endpoint {endpoint} is closed: {why}");
+        if let Some(relay) = self.relays.all.get_mut(index) {
+            relay.inbox.clear();
+        }
+        self.expelled.push(endpoint);
+    }
+}
+
+fn is_from(letter: &Letter, spid: Spid) -> bool {
+    let header = letter.bytes.first_chunk::<HEADER>().and_then(Header::decode);
+    header.is_some_and(|header| header.from == spid)
+}
+
+/// Brings a signal's number from one byte order to the other; its payload is the programs' affair.
+fn swap_number(piece: &mut [u8], from: fn([u8; 4]) -> u32, to: fn(u32) -> [u8; 4]) {
+    if let Some(number) = piece.first_chunk_mut::<LEAST_SIGNAL>() {
+        *number = to(from(*number));
+    }
+}

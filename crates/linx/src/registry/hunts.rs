@@ -1,0 +1,233 @@
+//! Who looks for whom.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{LinkId, Refused, Registry};
+use crate::Spid;
+use crate::limits::LONGEST_PATH;
+use crate::wire::link::Message;
+use crate::wire::local::{Event, Refusal};
+
+/// Who looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hunter {
+    /// A local endpoint, under its reference.
+    Endpoint(Spid, u32),
+    /// A link's peer, under its own number.
+    Peer(LinkId, u64),
+}
+
+struct Hunt {
+    hunter: Hunter,
+    /// The hunt ends when this endpoint does.
+    owner: Option<Spid>,
+    /// A name here, or the name of a link here.
+    name: String,
+    /// What to look for at the other end of that link.
+    rest: Option<String>,
+    /// The link that was asked.
+    asked: Option<LinkId>,
+}
+
+/// All pending hunts.
+#[derive(Default)]
+pub(crate) struct Hunts {
+    by_serial: HashMap<u64, Hunt>,
+    /// Hunts for a name here.
+    for_name: HashMap<String, BTreeSet<u64>>,
+    /// Hunts that a link of that name leads on.
+    by_link: HashMap<String, BTreeSet<u64>>,
+    last: u64,
+}
+
+impl Hunts {
+    fn index(&mut self, hunt: &Hunt) -> &mut HashMap<String, BTreeSet<u64>> {
+        if hunt.rest.is_some() { &mut self.by_link } else { &mut self.for_name }
+    }
+
+    fn add(&mut self, hunt: Hunt) -> u64 {
+        self.last += 1;
+        let serial = self.last;
+        self.index(&hunt).entry(hunt.name.clone()).or_default().insert(serial);
+        self.by_serial.insert(serial, hunt);
+        serial
+    }
+
+    fn remove(&mut self, serial: u64) -> Option<Hunt> {
+        let hunt = self.by_serial.remove(&serial)?;
+        let index = self.index(&hunt);
+        if let Some(same) = index.get_mut(&hunt.name) {
+            same.remove(&serial);
+            if same.is_empty() {
+                index.remove(&hunt.name);
+            }
+        }
+        Some(hunt)
+    }
+
+    /// Hunts that wait for something to be led on by a link of this name.
+    pub(super) fn led_on_by(&self, link: &str) -> Vec<u64> {
+        self.by_link.get(link).into_iter().flatten().copied().collect()
+    }
+}
+
+impl Registry {
+    /// A local endpoint looks for a name, or for a path of link names with a name at its end.
+    pub(crate) fn handle_hunt(
+        &mut self,
+        who: Spid,
+        id: u32,
+        path: &str,
+        owner: Option<Spid>,
+    ) -> Result<(), Refused> {
+        if let Some(refused) = self.too_many_hunts(who, id) {
+            return Err(refused);
+        }
+        let owner = owner.filter(|owner| *owner != who);
+        if let Some(owner) = owner
+            && self.table.get(owner).is_none()
+        {
+            // It has ended already, and the hunt with it.
+            return Ok(());
+        }
+        let (name, rest) = split(path)?;
+        let hunt = Hunt { hunter: Hunter::Endpoint(who, id), owner, name, rest, asked: None };
+        let serial = self.hunts.add(hunt);
+        if let Some(entry) = self.table.get_mut(who) {
+            entry.hunts.insert(id, serial);
+        }
+        if let Some(owner) = owner.and_then(|owner| self.table.get_mut(owner)) {
+            owner.owns.insert(serial);
+        }
+        self.pursue(serial);
+        Ok(())
+    }
+
+    /// It does not look any more.
+    pub(crate) fn handle_cancel_hunt(&mut self, who: Spid, id: u32) {
+        let serial = self.table.get_mut(who).and_then(|entry| entry.hunts.remove(&id));
+        if let Some(serial) = serial {
+            self.forget_hunt(serial);
+        }
+    }
+
+    /// A link's peer looks for something here.
+    pub(super) fn hunt_for_peer(&mut self, link: LinkId, id: u64, path: &str) {
+        let Ok((name, rest)) = split(path) else { return };
+        let hunt = Hunt { hunter: Hunter::Peer(link, id), owner: None, name, rest, asked: None };
+        let serial = self.hunts.add(hunt);
+        if let Some(link) = self.links.get_mut(&link) {
+            link.queries.insert(id, serial);
+        }
+        self.pursue(serial);
+    }
+
+    /// Answers a hunt if what it looks for is here, or asks the link that leads on.
+    pub(super) fn pursue(&mut self, serial: u64) {
+        let Some(hunt) = self.hunts.by_serial.get(&serial) else { return };
+        match &hunt.rest {
+            None => {
+                let found = self.by_name.get(&hunt.name).and_then(|same| same.first().copied());
+                if let Some(spid) = found {
+                    self.answer(serial, spid);
+                }
+            }
+            Some(rest) => {
+                let Some(link) = self.links_by_name.get(&hunt.name).copied() else { return };
+                let path = rest.clone();
+                if let Some(hunt) = self.hunts.by_serial.get_mut(&serial) {
+                    hunt.asked = Some(link);
+                }
+                self.say(link, Message::Query { id: serial, path });
+            }
+        }
+    }
+
+    /// A name came up.
+    pub(super) fn answer_hunts_for(&mut self, name: &str, spid: Spid) {
+        let waiting: Vec<u64> =
+            self.hunts.for_name.get(name).into_iter().flatten().copied().collect();
+        for serial in waiting {
+            self.answer(serial, spid);
+        }
+    }
+
+    /// A link's peer has found what was asked.
+    pub(super) fn answer_from(&mut self, link: LinkId, serial: u64, spid: Spid) {
+        let asked = self.hunts.by_serial.get(&serial).and_then(|hunt| hunt.asked);
+        // Whatever a peer says, it answers only what it was asked.
+        if asked == Some(link) {
+            self.answer(serial, spid);
+        }
+    }
+
+    fn answer(&mut self, serial: u64, spid: Spid) {
+        let Some(hunt) = self.forget_hunt(serial) else { return };
+        match hunt {
+            Hunter::Endpoint(who, id) => {
+                if let Some(entry) = self.table.get_mut(who) {
+                    entry.hunts.remove(&id);
+                }
+                self.tell(who, Event::Found { id, spid });
+            }
+            Hunter::Peer(link, id) => {
+                self.publish(link, spid);
+                self.say(link, Message::Answer { id, spid });
+            }
+        }
+    }
+
+    /// Ends a hunt without an answer and takes it out of its owner's and its link's books; its hunter's are the caller's.
+    pub(super) fn forget_hunt(&mut self, serial: u64) -> Option<Hunter> {
+        let hunt = self.hunts.remove(serial)?;
+        if let Some(owner) = hunt.owner.and_then(|owner| self.table.get_mut(owner)) {
+            owner.owns.remove(&serial);
+        }
+        if let Hunter::Peer(link, id) = hunt.hunter
+            && let Some(link) = self.links.get_mut(&link)
+        {
+            link.queries.remove(&id);
+        }
+        if let Some(asked) = hunt.asked {
+            self.say(asked, Message::Cancel { id: serial });
+        }
+        Some(hunt.hunter)
+    }
+
+    /// Ends a hunt whose owner has ended, or whose link has.
+    pub(super) fn cancel_hunt(&mut self, serial: u64) {
+        if let Some(Hunter::Endpoint(who, id)) = self.forget_hunt(serial)
+            && let Some(entry) = self.table.get_mut(who)
+        {
+            entry.hunts.remove(&id);
+        }
+    }
+
+    /// The link that was asked is down: the hunt waits for its successor.
+    pub(super) fn unask(&mut self, link: LinkId, name: &str) {
+        for serial in self.hunts.led_on_by(name) {
+            if let Some(hunt) = self.hunts.by_serial.get_mut(&serial)
+                && hunt.asked == Some(link)
+            {
+                hunt.asked = None;
+            }
+        }
+    }
+}
+
+/// The first name of a path, and what is to be found beyond the link of that name.
+fn split(path: &str) -> Result<(String, Option<String>), Refused> {
+    let bad = |why: &str| (Refusal::Protocol, format!("'{path}' is no path to hunt for: {why}"));
+    if path.len() > LONGEST_PATH {
+        return Err(bad("it is too long"));
+    }
+    if path.split('/').any(|name| super::check_name(name).is_err()) {
+        return Err(bad(
+            "names of links and the name at the end are separated by '/', and none is empty",
+        ));
+    }
+    Ok(match path.split_once('/') {
+        Some((link, rest)) => (link.to_owned(), Some(rest.to_owned())),
+        None => (path.to_owned(), None),
+    })
+}

@@ -1,0 +1,204 @@
+//! What other nodes have published here, and what they know of this one.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{Kind, Output, Refused, Registry};
+use crate::Spid;
+use crate::limits::{HUNTS, LONGEST_PATH};
+use crate::spid::Standing;
+use crate::wire::link::Message;
+use crate::wire::local::Event;
+
+/// A link while it is up; the number is not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct LinkId(pub(crate) u64);
+
+/// A link that is up.
+pub(crate) struct Link {
+    pub(crate) name: String,
+    /// The link as an endpoint.
+    pub(crate) spid: Spid,
+    /// The endpoints here that stand for the peer's, by the peer's numbers.
+    pub(super) remotes: HashMap<Spid, Spid>,
+    /// What the peer looks for, by its numbers.
+    pub(super) queries: HashMap<u64, u64>,
+    /// What the peer knows of this node.
+    pub(super) published: BTreeSet<Spid>,
+}
+
+/// Where a signal goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// To an endpoint of this node.
+    Local,
+    /// To the peer of a link, whose number for it this is.
+    Link(LinkId, Spid),
+    /// Nowhere any more.
+    Gone,
+    /// Nowhere: no endpoint had that number.
+    Unknown,
+}
+
+impl Registry {
+    pub(super) fn say(&mut self, link: LinkId, message: Message) {
+        if self.links.contains_key(&link) {
+            self.outputs.push_back(Output::Link(link, message));
+        }
+    }
+
+    /// Lets the peer of a link know an endpoint, once.
+    pub(super) fn publish(&mut self, link: LinkId, spid: Spid) {
+        let Some(entry) = self.table.get_mut(spid) else { return };
+        let Some(known) = self.links.get_mut(&link) else { return };
+        if known.published.insert(spid) {
+            entry.published_on.push(link);
+            let name = entry.name.clone();
+            self.say(link, Message::Publish { spid, name });
+        }
+    }
+
+    /// A link that is up.
+    pub(crate) fn link(&self, link: LinkId) -> Option<&Link> {
+        self.links.get(&link)
+    }
+
+    /// A link has come up. No other link of that name may be up.
+    pub(crate) fn handle_link_up(&mut self, link: LinkId, name: &str) -> Result<Spid, Refused> {
+        let spid = self.insert_named(name, Kind::Link { link })?;
+        let state = Link {
+            name: name.to_owned(),
+            spid,
+            remotes: HashMap::new(),
+            queries: HashMap::new(),
+            published: BTreeSet::new(),
+        };
+        self.links.insert(link, state);
+        self.links_by_name.insert(name.to_owned(), link);
+        self.link_serial += 1;
+        self.answer_hunts_for(name, spid);
+        for serial in self.hunts.led_on_by(name) {
+            self.pursue(serial);
+        }
+        for (who, id) in std::mem::take(&mut self.link_waiters) {
+            self.tell_of_link(who, id, link);
+        }
+        Ok(spid)
+    }
+
+    fn tell_of_link(&mut self, who: Spid, id: u32, link: LinkId) {
+        let Some(name) = self.links.get(&link).map(|link| link.name.clone()) else { return };
+        if let Some(entry) = self.table.get_mut(who) {
+            entry.new_links.remove(&id);
+        }
+        self.tell(who, Event::LinkUp { id, token: link.0, name });
+    }
+
+    /// A link is down: everything beyond it is gone.
+    pub(crate) fn handle_link_down(&mut self, id: LinkId) {
+        let Some(link) = self.links.remove(&id) else { return };
+        if self.links_by_name.get(&link.name) == Some(&id) {
+            self.links_by_name.remove(&link.name);
+        }
+        for spid in &link.published {
+            if let Some(entry) = self.table.get_mut(*spid) {
+                entry.published_on.retain(|on| *on != id);
+            }
+        }
+        for serial in link.queries.into_values() {
+            self.cancel_hunt(serial);
+        }
+        self.unask(id, &link.name);
+        let mut remotes: Vec<Spid> = link.remotes.into_values().collect();
+        // In an order that does not depend on hashing, so that a run can be repeated.
+        remotes.sort_unstable();
+        for spid in remotes {
+            self.end(spid);
+        }
+        self.end(link.spid);
+    }
+
+    /// An endpoint asks for the next link that comes up after the one that the token names; 0 for any.
+    pub(crate) fn handle_new_link(&mut self, who: Spid, id: u32, token: u64) {
+        let next = self.links.keys().copied().find(|link| link.0 > token);
+        match next {
+            Some(link) => self.tell_of_link(who, id, link),
+            None => {
+                if let Some(entry) = self.table.get_mut(who) {
+                    entry.new_links.insert(id, token);
+                    self.link_waiters.insert((who, id));
+                }
+            }
+        }
+    }
+
+    /// It does not want to know any more.
+    pub(crate) fn handle_cancel_new_link(&mut self, who: Spid, id: u32) {
+        if let Some(entry) = self.table.get_mut(who) {
+            entry.new_links.remove(&id);
+        }
+        self.link_waiters.remove(&(who, id));
+    }
+
+    /// The peer of a link says something. Signals and credit are the caller's. False: no correct peer says that.
+    #[must_use]
+    pub(crate) fn handle_message(&mut self, link: LinkId, message: Message) -> bool {
+        let Some(state) = self.links.get(&link) else { return true };
+        match message {
+            Message::Query { id, path } => {
+                if state.queries.len() >= HUNTS || state.queries.contains_key(&id) {
+                    return false;
+                }
+                self.hunt_for_peer(link, id, &path);
+            }
+            Message::Cancel { id } => {
+                if let Some(serial) = state.queries.get(&id).copied() {
+                    self.cancel_hunt(serial);
+                }
+            }
+            Message::Publish { spid, name } => {
+                let full = format!("{}/{name}", state.name);
+                if state.remotes.contains_key(&spid) || full.len() > 2 * LONGEST_PATH {
+                    return false;
+                }
+                let Some(own) = self.insert(full, Kind::Remote { link, spid }) else {
+                    return false;
+                };
+                if let Some(state) = self.links.get_mut(&link) {
+                    state.remotes.insert(spid, own);
+                }
+            }
+            Message::Unpublish { spid } => {
+                if let Some(own) = state.remotes.get(&spid).copied() {
+                    self.end(own);
+                }
+            }
+            Message::Answer { id, spid } => {
+                if let Some(own) = state.remotes.get(&spid).copied() {
+                    self.answer_from(link, id, own);
+                }
+            }
+            Message::Data { .. } | Message::Credit { .. } => return false,
+        }
+        true
+    }
+
+    /// Where a signal from one endpoint to another goes. If that is a link, its peer knows the sender afterwards.
+    pub(crate) fn route(&mut self, from: Spid, to: Spid) -> Route {
+        match self.table.get(to).map(|entry| entry.kind) {
+            Some(Kind::Local { .. }) => Route::Local,
+            Some(Kind::Remote { link, spid }) => {
+                self.publish(link, from);
+                Route::Link(link, spid)
+            }
+            // A link takes no signals; LINX drops them, too.
+            Some(Kind::Link { .. }) => Route::Gone,
+            None if self.table.standing(to) == Standing::Dead => Route::Gone,
+            None => Route::Unknown,
+        }
+    }
+
+    /// Which endpoint here stands for the peer's.
+    pub(crate) fn remote(&self, link: LinkId, spid: Spid) -> Option<Spid> {
+        self.links.get(&link)?.remotes.get(&spid).copied()
+    }
+}

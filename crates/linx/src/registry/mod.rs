@@ -1,0 +1,327 @@
+//! What a node knows: endpoints, who looks for whom, who is attached to whom, and what other nodes have published here. No I/O, no clock.
+//!
+//! The owner calls a `handle_*` function for everything that happens and then takes out with [`Registry::poll_output`] what is to be done.
+
+mod hunts;
+mod links;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use crate::limits::{ATTACHES, CHANNELS, HUNTS, LONGEST_NAME};
+use crate::spid::{SpidTable, Standing, Widths};
+use crate::wire::link::Message;
+use crate::wire::local::{Event, Refusal, Row};
+use crate::{Error, Spid};
+
+pub(crate) use hunts::Hunts;
+pub(crate) use links::{Link, LinkId, Route};
+
+/// To be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// Tell a local endpoint.
+    Event(Spid, Event),
+    /// Tell the peer of a link.
+    Link(LinkId, Message),
+}
+
+/// What an endpoint is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A program's on this node.
+    Local { pid: u32, user: u32 },
+    /// One that another node published, by its number there.
+    Remote { link: LinkId, spid: Spid },
+    /// A link that is up.
+    Link { link: LinkId },
+}
+
+/// An endpoint.
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    /// Who wants to be told of its end, and under which reference.
+    attached_by: BTreeSet<(Spid, u32)>,
+    /// What it is attached to, by its references.
+    attaches: HashMap<u32, Spid>,
+    /// Its pending hunts.
+    hunts: HashMap<u32, u64>,
+    /// Hunts of others that end with it.
+    owns: BTreeSet<u64>,
+    /// Links whose peers know it.
+    published_on: Vec<LinkId>,
+    /// Endpoints to which it has a channel.
+    partners: BTreeSet<Spid>,
+    /// Requests for new links: the token of the last one known, by reference.
+    new_links: BTreeMap<u32, u64>,
+}
+
+/// A refusal, in words.
+pub(crate) type Refused = (Refusal, String);
+
+/// The node's knowledge.
+pub(crate) struct Registry {
+    table: SpidTable<Entry>,
+    by_name: HashMap<String, BTreeSet<Spid>>,
+    hunts: Hunts,
+    links: BTreeMap<LinkId, Link>,
+    links_by_name: HashMap<String, LinkId>,
+    /// Links that have come up so far.
+    link_serial: u64,
+    /// Endpoints that wait for a link.
+    link_waiters: BTreeSet<(Spid, u32)>,
+    outputs: VecDeque<Output>,
+}
+
+/// Whether an endpoint or a link can have this name.
+///
+/// # Errors
+/// [`Error::BadName`].
+pub fn check_name(name: &str) -> Result<(), Error> {
+    if name.is_empty() || name.len() > LONGEST_NAME || name.contains('/') || name.contains('\0') {
+        return Err(Error::BadName { name: name.to_owned() });
+    }
+    Ok(())
+}
+
+impl Registry {
+    pub(crate) fn new(widths: Widths) -> Self {
+        Registry {
+            table: SpidTable::new(widths),
+            by_name: HashMap::new(),
+            hunts: Hunts::default(),
+            links: BTreeMap::new(),
+            links_by_name: HashMap::new(),
+            link_serial: 0,
+            link_waiters: BTreeSet::new(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// What is to be done next.
+    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn tell(&mut self, spid: Spid, event: Event) {
+        self.outputs.push_back(Output::Event(spid, event));
+    }
+
+    pub(crate) fn get(&self, spid: Spid) -> Option<&Entry> {
+        self.table.get(spid)
+    }
+
+    pub(crate) fn standing(&self, spid: Spid) -> Standing {
+        self.table.standing(spid)
+    }
+
+    /// Why a call that names this number fails.
+    pub(crate) fn refusal_of(&self, spid: Spid) -> Refused {
+        match self.table.standing(spid) {
+            Standing::Unknown => (Refusal::Unknown, String::new()),
+            Standing::Alive | Standing::Dead => (Refusal::Gone, String::new()),
+        }
+    }
+
+    fn insert(&mut self, name: String, kind: Kind) -> Option<Spid> {
+        let entry = Entry {
+            name,
+            kind,
+            attached_by: BTreeSet::new(),
+            attaches: HashMap::new(),
+            hunts: HashMap::new(),
+            owns: BTreeSet::new(),
+            published_on: Vec::new(),
+            partners: BTreeSet::new(),
+            new_links: BTreeMap::new(),
+        };
+        self.table.insert(entry)
+    }
+
+    /// Makes an entry that can be hunted for by its name here.
+    fn insert_named(&mut self, name: &str, kind: Kind) -> Result<Spid, Refused> {
+        let spid = self.insert(name.to_owned(), kind).ok_or_else(|| {
+            let why = "this node has given out every number an endpoint can have; restart it to begin again".to_owned();
+            (Refusal::Limit, why)
+        })?;
+        self.by_name.entry(name.to_owned()).or_default().insert(spid);
+        Ok(spid)
+    }
+
+    /// A program opens an endpoint.
+    pub(crate) fn handle_open(&mut self, name: &str, pid: u32, user: u32) -> Result<Spid, Refused> {
+        check_name(name).map_err(|error| (Refusal::Protocol, error.to_string()))?;
+        let spid = self.insert_named(name, Kind::Local { pid, user })?;
+        self.answer_hunts_for(name, spid);
+        Ok(spid)
+    }
+
+    /// A local endpoint is closed, or its program died.
+    pub(crate) fn handle_close(&mut self, spid: Spid) {
+        self.end(spid);
+    }
+
+    /// Takes an endpoint out and tells everyone.
+    fn end(&mut self, spid: Spid) {
+        let Some(entry) = self.table.remove(spid) else { return };
+        if !matches!(entry.kind, Kind::Remote { .. })
+            && let Some(same_name) = self.by_name.get_mut(&entry.name)
+        {
+            same_name.remove(&spid);
+            if same_name.is_empty() {
+                self.by_name.remove(&entry.name);
+            }
+        }
+        for partner in entry.partners {
+            if let Some(other) = self.table.get_mut(partner) {
+                other.partners.remove(&spid);
+                if matches!(other.kind, Kind::Local { .. }) {
+                    self.tell(partner, Event::PeerGone { spid });
+                }
+            }
+        }
+        for (watcher, id) in entry.attached_by {
+            if let Some(other) = self.table.get_mut(watcher) {
+                other.attaches.remove(&id);
+                self.tell(watcher, Event::Gone { id, spid });
+            }
+        }
+        for (id, target) in entry.attaches {
+            if let Some(target) = self.table.get_mut(target) {
+                target.attached_by.remove(&(spid, id));
+            }
+        }
+        for (_, serial) in entry.hunts {
+            self.forget_hunt(serial);
+        }
+        for serial in entry.owns {
+            self.cancel_hunt(serial);
+        }
+        for id in entry.new_links.into_keys() {
+            self.link_waiters.remove(&(spid, id));
+        }
+        for link in entry.published_on {
+            if let Some(link) = self.links.get_mut(&link) {
+                link.published.remove(&spid);
+            }
+            self.outputs.push_back(Output::Link(link, Message::Unpublish { spid }));
+        }
+        if let Kind::Remote { link, spid: there } = entry.kind
+            && let Some(link) = self.links.get_mut(&link)
+        {
+            link.remotes.remove(&there);
+        }
+    }
+
+    /// An endpoint wants to be told when another one is gone; at once if it is already.
+    pub(crate) fn handle_attach(&mut self, who: Spid, id: u32, to: Spid) -> Result<(), Refused> {
+        let Some(watcher) = self.table.get_mut(who) else { return Ok(()) };
+        if watcher.attaches.len() >= ATTACHES || watcher.attaches.contains_key(&id) {
+            let why = format!("an endpoint has at most {ATTACHES} attaches; detach some first");
+            return Err((Refusal::Limit, why));
+        }
+        if let Some(target) = self.table.get_mut(to) {
+            target.attached_by.insert((who, id));
+            if let Some(watcher) = self.table.get_mut(who) {
+                watcher.attaches.insert(id, to);
+            }
+            return Ok(());
+        }
+        self.tell(who, Event::Gone { id, spid: to });
+        Ok(())
+    }
+
+    /// It does not want to be told any more.
+    pub(crate) fn handle_detach(&mut self, who: Spid, id: u32) {
+        let target = self.table.get_mut(who).and_then(|entry| entry.attaches.remove(&id));
+        if let Some(target) = target.and_then(|target| self.table.get_mut(target)) {
+            target.attached_by.remove(&(who, id));
+        }
+    }
+
+    /// Two endpoints are to have a channel; false if they have one.
+    pub(crate) fn handle_connect(&mut self, who: Spid, to: Spid) -> Result<bool, Refused> {
+        let has = |table: &SpidTable<Entry>, spid| table.get(spid).map(|e| e.partners.len());
+        let Some(theirs) = has(&self.table, to) else { return Err(self.refusal_of(to)) };
+        if self.table.get(who).is_some_and(|entry| entry.partners.contains(&to)) {
+            return Ok(false);
+        }
+        for (count, spid) in [(has(&self.table, who).unwrap_or(0), who), (theirs, to)] {
+            // A remote endpoint or link has no descriptors of its own.
+            let local = matches!(self.table.get(spid).map(|e| e.kind), Some(Kind::Local { .. }));
+            if local && count >= CHANNELS {
+                let why = format!("{spid} has {CHANNELS} channels, and no endpoint has more");
+                return Err((Refusal::Limit, why));
+            }
+        }
+        for (spid, other) in [(who, to), (to, who)] {
+            if let Some(entry) = self.table.get_mut(spid) {
+                entry.partners.insert(other);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The channel could not be made after all.
+    pub(crate) fn handle_connect_failed(&mut self, who: Spid, to: Spid) {
+        for (spid, other) in [(who, to), (to, who)] {
+            if let Some(entry) = self.table.get_mut(spid) {
+                entry.partners.remove(&other);
+            }
+        }
+    }
+
+    /// Whether `who` may show `from` as the sender of a signal to `to`: its user's own endpoints only.
+    pub(crate) fn may_send_as(&self, who: Spid, from: Spid, to: Spid) -> Result<(), Refused> {
+        let user = |spid| match self.table.get(spid).map(|entry| entry.kind) {
+            Some(Kind::Local { user, .. }) => Some(user),
+            _ => None,
+        };
+        if self.table.get(from).is_none() {
+            return Err(self.refusal_of(from));
+        }
+        if self.table.get(to).is_none() {
+            return Err(self.refusal_of(to));
+        }
+        if user(who).is_some() && user(who) == user(from) {
+            return Ok(());
+        }
+        let why =
+            format!("{from} belongs to another user or node, so nothing can be sent in its name");
+        Err((Refusal::NotPermitted, why))
+    }
+
+    /// What is known of an endpoint.
+    pub(crate) fn row(&self, spid: Spid) -> Option<Row> {
+        let entry = self.table.get(spid)?;
+        let (kind, pid, user) = match entry.kind {
+            Kind::Local { pid, user } => (0, pid, user),
+            Kind::Remote { .. } => (1, 0, 0),
+            Kind::Link { .. } => (2, 0, 0),
+        };
+        Some(Row {
+            spid,
+            name: entry.name.clone(),
+            kind,
+            pid,
+            user,
+            attached_from: entry.attached_by.len() as u32,
+            attached_to: entry.attaches.len() as u32,
+            hunts: entry.hunts.len() as u32,
+            channels: entry.partners.len() as u32,
+        })
+    }
+
+    /// All endpoints.
+    pub(crate) fn spids(&self) -> impl Iterator<Item = Spid> {
+        self.table.iter().map(|(spid, _)| spid)
+    }
+
+    fn too_many_hunts(&self, who: Spid, id: u32) -> Option<Refused> {
+        let entry = self.table.get(who)?;
+        (entry.hunts.len() >= HUNTS || entry.hunts.contains_key(&id)).then(|| {
+            let why = format!("an endpoint has at most {HUNTS} pending hunts; cancel some first");
+            (Refusal::Limit, why)
+        })
+    }
+}

@@ -1,0 +1,201 @@
+//! What two nodes have told each other, across the connections that carried it: nothing is lost, repeated or reordered when one connection fails and another
+//! one takes its place. No I/O, no clock.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::limits::UNACKNOWLEDGED;
+use crate::wire::link::{Frame, Init, Message, VERSION};
+
+/// Messages or bytes received after which an acknowledgement is due.
+const ACK_MESSAGES: u64 = 32;
+const ACK_BYTES: usize = 256 << 10;
+
+/// What this end can do; what both can is used.
+pub(crate) const FEATURES: &str = "out-of-band,resume,credit";
+
+/// Why two ends cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    /// The peer has forgotten the session: everything begins again.
+    Forgotten,
+    /// The peer is no node that this one can talk to.
+    Refused(String),
+}
+
+/// One end of a session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// Its number; both ends have the same.
+    number: u64,
+    /// Messages given to this end so far, and how many of them the peer has received.
+    sent: u64,
+    acknowledged: u64,
+    /// Those in between.
+    unacknowledged: VecDeque<Arc<[u8]>>,
+    unacknowledged_bytes: usize,
+    /// Messages received, and how many the peer was told of.
+    received: u64,
+    told: u64,
+    untold_bytes: usize,
+    /// The peer has answered once.
+    established: bool,
+}
+
+impl Session {
+    pub(crate) fn new(number: u64) -> Self {
+        Session {
+            number,
+            sent: 0,
+            acknowledged: 0,
+            unacknowledged: VecDeque::new(),
+            unacknowledged_bytes: 0,
+            received: 0,
+            told: 0,
+            untold_bytes: 0,
+            established: false,
+        }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// How this end introduces itself on a new connection.
+    pub(crate) fn init(&self, name: &str, timeout_ms: u32) -> Frame {
+        Frame::Init(Init {
+            version: VERSION,
+            features: FEATURES.to_owned(),
+            name: name.to_owned(),
+            session: self.number,
+            known: if self.established { self.number } else { 0 },
+            received: self.received,
+            timeout_ms,
+        })
+    }
+
+    /// The peer has introduced itself. Returns what has to be sent again on this connection.
+    pub(crate) fn handle_init(&mut self, init: &Init) -> Result<Vec<Arc<[u8]>>, Mismatch> {
+        if init.version != VERSION {
+            let why =
+                format!("it speaks version {} of the link protocol, not {VERSION}", init.version);
+            return Err(Mismatch::Refused(why));
+        }
+        if !init.features.split(',').any(|feature| feature == "credit") {
+            let why = "it does not limit what is under way (feature 'credit')".to_owned();
+            return Err(Mismatch::Refused(why));
+        }
+        if init.session != self.number || (self.established && init.known != self.number) {
+            return Err(Mismatch::Forgotten);
+        }
+        if !self.handle_ack(init.received) {
+            return Err(Mismatch::Refused("it has received what was not sent".to_owned()));
+        }
+        self.established = true;
+        Ok(self.unacknowledged.iter().cloned().collect())
+    }
+
+    /// Numbers a message. Returns it as it goes over a connection.
+    pub(crate) fn send(&mut self, message: Message) -> Arc<[u8]> {
+        let mut bytes = Vec::new();
+        Frame::Message(message).encode(&mut bytes);
+        let bytes: Arc<[u8]> = bytes.into();
+        self.sent += 1;
+        self.unacknowledged_bytes += bytes.len();
+        self.unacknowledged.push_back(Arc::clone(&bytes));
+        bytes
+    }
+
+    /// No more signals should be given to it now.
+    pub(crate) fn is_full(&self) -> bool {
+        self.unacknowledged_bytes >= UNACKNOWLEDGED
+    }
+
+    /// The peer has received so many messages; false if that cannot be.
+    #[must_use]
+    pub(crate) fn handle_ack(&mut self, received: u64) -> bool {
+        if received < self.acknowledged || received > self.sent {
+            return false;
+        }
+        for _ in self.acknowledged..received {
+            if let Some(bytes) = self.unacknowledged.pop_front() {
+                self.unacknowledged_bytes -= bytes.len();
+            }
+        }
+        self.acknowledged = received;
+        true
+    }
+
+    /// A message of so many bytes has come.
+    pub(crate) fn handle_message(&mut self, bytes: usize) {
+        self.received += 1;
+        self.untold_bytes += bytes;
+    }
+
+    /// The acknowledgement that is due; `now`: whatever was received.
+    pub(crate) fn poll_ack(&mut self, now: bool) -> Option<Frame> {
+        let untold = self.received - self.told;
+        let due = untold >= ACK_MESSAGES || self.untold_bytes >= ACK_BYTES || (now && untold > 0);
+        due.then(|| {
+            self.told = self.received;
+            self.untold_bytes = 0;
+            Frame::Ack { received: self.received }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(id: u64) -> Message {
+        Message::Cancel { id }
+    }
+
+    fn ids(frames: &[Arc<[u8]>]) -> Vec<u64> {
+        let id = |bytes: &Arc<[u8]>| match Frame::decode(bytes) {
+            Ok(Some((Frame::Message(Message::Cancel { id }), _))) => id,
+            other => panic!("{other:?}"),
+        };
+        frames.iter().map(id).collect()
+    }
+
+    fn introduction(session: &Session) -> Init {
+        match session.init("n", 1000) {
+            Frame::Init(init) => init,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_second_connection_carries_what_the_first_one_lost_and_nothing_twice() {
+        let (mut a, mut b) = (Session::new(7), Session::new(7));
+        assert_eq!(a.handle_init(&introduction(&b)), Ok(vec![]));
+        assert_eq!(b.handle_init(&introduction(&a)), Ok(vec![]));
+        for id in 0..5 {
+            let bytes = a.send(message(id));
+            if id < 3 {
+                b.handle_message(bytes.len());
+            }
+        }
+        assert_eq!(b.poll_ack(false), None);
+        let (of_a, of_b) = (introduction(&a), introduction(&b));
+        assert_eq!(ids(&a.handle_init(&of_b).unwrap()), [3, 4]);
+        assert_eq!(b.handle_init(&of_a), Ok(vec![]));
+        b.handle_message(1);
+        assert_eq!(b.poll_ack(true), Some(Frame::Ack { received: 4 }));
+        assert_eq!(b.poll_ack(true), None);
+        assert!(a.handle_ack(4) && !a.handle_ack(3) && !a.handle_ack(6));
+    }
+
+    #[test]
+    fn a_peer_that_has_forgotten_the_session_is_noticed() {
+        let (mut a, b) = (Session::new(7), Session::new(7));
+        a.handle_init(&introduction(&b)).unwrap();
+        a.send(message(1));
+        assert_eq!(a.handle_init(&introduction(&Session::new(7))), Err(Mismatch::Forgotten));
+        assert_eq!(a.handle_init(&introduction(&Session::new(8))), Err(Mismatch::Forgotten));
+        let strange = Init { version: 9, ..introduction(&b) };
+        assert!(matches!(a.handle_init(&strange), Err(Mismatch::Refused(_))));
+    }
+}

@@ -1,0 +1,178 @@
+//! Signals: a number and bytes.
+
+use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL};
+use crate::{Error, Spid};
+
+/// A new link came up; the payload is its name.
+pub const NEW_LINK: u32 = 248;
+/// A requested time-out is over.
+pub const TIMEOUT: u32 = 249;
+/// The default answer to a hunt.
+pub const HUNT: u32 = 251;
+/// The default signal of an attach.
+pub const ATTACH: u32 = 252;
+
+/// The least number that programs should use for signals of their own; lower ones may be the system's.
+pub const USER_BASE: u32 = 0x1000_0000;
+
+/// A message: a number that says what it is, and bytes. Sending takes it away from the sender, so that no program looks at a signal
+/// that it has sent.
+///
+/// The buffer starts with the number in the machine's byte order, as C programs lay it out.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Signal {
+    bytes: Vec<u8>,
+    sender: Option<Spid>,
+    out_of_band: bool,
+}
+
+impl Signal {
+    /// A signal with so many bytes of payload, all 0.
+    ///
+    /// # Errors
+    /// [`Error::BadNumber`] for number 0, [`Error::BadSize`] for more bytes than a signal may have.
+    pub fn new(number: u32, payload_len: usize) -> Result<Signal, Error> {
+        let mut bytes = vec![0; check(number, payload_len)?];
+        bytes[..LEAST_SIGNAL].copy_from_slice(&number.to_ne_bytes());
+        Ok(Signal { bytes, sender: None, out_of_band: false })
+    }
+
+    /// A signal with a payload.
+    ///
+    /// # Errors
+    /// As [`Signal::new`].
+    pub fn with_payload(number: u32, payload: &[u8]) -> Result<Signal, Error> {
+        let mut bytes = Vec::with_capacity(check(number, payload.len())?);
+        bytes.extend_from_slice(&number.to_ne_bytes());
+        bytes.extend_from_slice(payload);
+        Ok(Signal { bytes, sender: None, out_of_band: false })
+    }
+
+    /// A signal that is nothing but its number, of which the caller knows that it is not 0.
+    pub(crate) fn bare(number: u32) -> Signal {
+        Signal { bytes: number.to_ne_bytes().to_vec(), sender: None, out_of_band: false }
+    }
+
+    /// As it came: number and payload.
+    pub(crate) fn received(bytes: Vec<u8>, sender: Spid, out_of_band: bool) -> Signal {
+        debug_assert!(bytes.len() >= LEAST_SIGNAL);
+        Signal { bytes, sender: Some(sender), out_of_band }
+    }
+
+    /// With another sender.
+    pub(crate) fn from(mut self, sender: Spid) -> Signal {
+        self.sender = Some(sender);
+        self
+    }
+
+    /// A signal of number and payload as C programs lay it out.
+    ///
+    /// # Errors
+    /// As [`Signal::new`], also for fewer bytes than the number has.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Signal, Error> {
+        let signal = Signal { bytes, sender: None, out_of_band: false };
+        let len = signal.bytes.len();
+        let payload = len.checked_sub(LEAST_SIGNAL).ok_or(Error::BadSize { size: len })?;
+        check(signal.number(), payload)?;
+        Ok(signal)
+    }
+
+    /// What it is.
+    pub fn number(&self) -> u32 {
+        u32::from_ne_bytes(self.bytes[..LEAST_SIGNAL].try_into().expect("four bytes"))
+    }
+
+    /// Bytes with the number: what LINX calls the signal's size.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The bytes after the number.
+    pub fn payload(&self) -> &[u8] {
+        &self.bytes[LEAST_SIGNAL..]
+    }
+
+    /// The bytes after the number, to write.
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[LEAST_SIGNAL..]
+    }
+
+    /// Changes the size, which counts the number; what is added is 0.
+    ///
+    /// # Errors
+    /// [`Error::BadSize`] for less than the number has, or more than a signal may have.
+    pub fn set_size(&mut self, size: usize) -> Result<(), Error> {
+        if !(LEAST_SIGNAL..=LARGEST_SIGNAL).contains(&size) {
+            return Err(Error::BadSize { size });
+        }
+        self.bytes.resize(size, 0);
+        Ok(())
+    }
+
+    /// Makes it another signal with the same payload: a received buffer may be used for the answer.
+    ///
+    /// # Errors
+    /// [`Error::BadNumber`] for 0.
+    pub fn set_number(&mut self, number: u32) -> Result<(), Error> {
+        check(number, 0)?;
+        self.bytes[..LEAST_SIGNAL].copy_from_slice(&number.to_ne_bytes());
+        Ok(())
+    }
+
+    /// Whose it is; `None` for a signal that was not received.
+    pub fn sender(&self) -> Option<Spid> {
+        self.sender
+    }
+
+    /// Whether it was sent out of band.
+    pub fn is_out_of_band(&self) -> bool {
+        self.out_of_band
+    }
+
+    /// Number and payload.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Number and payload, as C programs lay them out.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// The size of a signal with such a payload.
+pub(crate) fn check(number: u32, payload_len: usize) -> Result<usize, Error> {
+    if number == 0 {
+        return Err(Error::BadNumber);
+    }
+    let size = payload_len.saturating_add(LEAST_SIGNAL);
+    if size > LARGEST_SIGNAL { Err(Error::BadSize { size }) } else { Ok(size) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_payload_and_size_are_one_buffer() {
+        let mut signal = Signal::with_payload(7, b"abc").unwrap();
+        assert_eq!((signal.number(), signal.payload(), signal.size()), (7, &b"abc"[..], 7));
+        signal.set_size(5).unwrap();
+        signal.set_number(9).unwrap();
+        assert_eq!((signal.number(), signal.payload()), (9, &b"a"[..]));
+        signal.set_size(7).unwrap();
+        assert_eq!(signal.payload(), b"a\0\0");
+        assert_eq!(signal.as_bytes()[..4], 9u32.to_ne_bytes());
+        assert!(signal.set_size(3).is_err());
+        let again = Signal::from_bytes(signal.into_bytes()).unwrap();
+        assert_eq!((again.number(), again.sender()), (9, None));
+    }
+
+    #[test]
+    fn what_is_no_signal_is_refused() {
+        assert!(matches!(Signal::new(0, 1), Err(Error::BadNumber)));
+        assert!(matches!(Signal::new(1, LARGEST_SIGNAL), Err(Error::BadSize { .. })));
+        assert!(matches!(Signal::from_bytes(vec![1, 0, 0]), Err(Error::BadSize { size: 3 })));
+        assert!(matches!(Signal::from_bytes(vec![0; 8]), Err(Error::BadNumber)));
+    }
+}

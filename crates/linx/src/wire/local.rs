@@ -1,0 +1,381 @@
+//! Between a program and its node: records on a SEQPACKET socket, one connection for each endpoint. Signals do not go here.
+
+use super::fields::{Malformed, Reader, Writer};
+use crate::{Spid, Transport};
+
+/// Of this protocol.
+pub(crate) const VERSION: u32 = 1;
+
+/// What a program says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// Opens the connection's endpoint; the first request of every connection but a tool's.
+    Open { version: u32, name: String },
+    /// Looks for an endpoint; the answer may come at any time.
+    Hunt { id: u32, owner: Option<Spid>, path: String },
+    /// Does not look for it any more.
+    CancelHunt { id: u32 },
+    /// Asks to be told when it is gone.
+    Attach { id: u32, spid: Spid },
+    /// Does not want to be told any more.
+    Detach { id: u32 },
+    /// Asks for a way to send to it.
+    Connect { spid: Spid, transport: Option<Transport> },
+    /// Asks to send as `from` on the channel to `to`.
+    Vouch { from: Spid, to: Spid },
+    /// Asks what an endpoint is.
+    Name { spid: Spid },
+    /// Asks for all endpoints and links.
+    List { version: u32 },
+    /// How the endpoint is.
+    Report { serial: u32, report: Report },
+    /// Asks for the next link after the one that the token names.
+    NewLink { id: u32, token: u64 },
+    /// Does not want to know any more.
+    CancelNewLink { id: u32 },
+}
+
+/// How an endpoint is; what only itself knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// Waits in a receive.
+    pub(crate) receiving: bool,
+    /// 0 any, 1 only, 2 except.
+    pub(crate) filter: u8,
+    pub(crate) numbers: Vec<u32>,
+    pub(crate) from: Option<Spid>,
+    pub(crate) queued: u64,
+    pub(crate) queued_bytes: u64,
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    pub(crate) dropped: u64,
+    pub(crate) timeouts: u32,
+}
+
+/// Why a node refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Gone,
+    Unknown,
+    Limit,
+    NotPermitted,
+    Protocol,
+}
+
+/// What a node says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The endpoint is open.
+    Opened { spid: Spid },
+    /// The request that is waited for is refused.
+    Refused { refusal: Refusal, why: String },
+    /// The answer to a hunt.
+    Found { id: u32, spid: Spid },
+    /// The endpoint attached to is gone.
+    Gone { id: u32, spid: Spid },
+    /// The endpoint at the other end of a channel is gone.
+    PeerGone { spid: Spid },
+    /// A way to `spid`; descriptors come along, unless the channel is there already.
+    Channel { spid: Spid, channel: Channel },
+    /// The channel's peer may send as `from`.
+    Vouched { peer: Spid, from: Spid },
+    /// What an endpoint is.
+    NameIs(Row),
+    /// One of a list.
+    Row { row: Row, report: Option<Report> },
+    /// The list's end.
+    End,
+    /// Asks for a report.
+    Ask { serial: u32 },
+    /// A link came up.
+    LinkUp { id: u32, token: u64, name: String },
+}
+
+/// What a channel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Channel {
+    /// Its number, unique at this endpoint.
+    pub(crate) number: u32,
+    /// `None`: it is there already.
+    pub(crate) transport: Option<Transport>,
+    /// It leads to the node, which passes signals on to another node.
+    pub(crate) relay: bool,
+    /// Of the two ends, this is the one that asked.
+    pub(crate) first: bool,
+    /// Bytes of each ring.
+    pub(crate) capacity: u32,
+}
+
+/// What the node knows of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) spid: Spid,
+    pub(crate) name: String,
+    /// 0 local, 1 remote, 2 link.
+    pub(crate) kind: u8,
+    pub(crate) pid: u32,
+    pub(crate) user: u32,
+    pub(crate) attached_from: u32,
+    pub(crate) attached_to: u32,
+    pub(crate) hunts: u32,
+    pub(crate) channels: u32,
+}
+
+fn optional(spid: Option<Spid>) -> u32 {
+    spid.map_or(0, Spid::get)
+}
+
+fn transport_byte(transport: Option<Transport>) -> u8 {
+    transport.map_or(0, |t| t as u8 + 1)
+}
+
+fn transport_of(byte: u8) -> Result<Option<Transport>, Malformed> {
+    Ok(match byte {
+        0 => None,
+        1 => Some(Transport::Uds),
+        2 => Some(Transport::Fifo),
+        3 => Some(Transport::Shm),
+        _ => return Err(Malformed),
+    })
+}
+
+impl Report {
+    fn write(&self, w: Writer) -> Writer {
+        let w = w.byte(self.receiving.into()).byte(self.filter).int(optional(self.from));
+        let w = w.long(self.queued).long(self.queued_bytes).long(self.sent).long(self.received);
+        let w = w.long(self.dropped).int(self.timeouts).byte(self.numbers.len() as u8);
+        self.numbers.iter().fold(w, |w, n| w.int(*n))
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Report, Malformed> {
+        let mut report = Report {
+            receiving: r.byte()? != 0,
+            filter: r.byte()?,
+            from: Spid::new(r.int()?),
+            queued: r.long()?,
+            queued_bytes: r.long()?,
+            sent: r.long()?,
+            received: r.long()?,
+            dropped: r.long()?,
+            timeouts: r.int()?,
+            numbers: Vec::new(),
+        };
+        for _ in 0..r.byte()? {
+            report.numbers.push(r.int()?);
+        }
+        Ok(report)
+    }
+}
+
+impl Row {
+    fn write(&self, w: Writer) -> Writer {
+        let w = w.spid(self.spid).byte(self.kind).int(self.pid).int(self.user);
+        let w = w.int(self.attached_from).int(self.attached_to).int(self.hunts).int(self.channels);
+        w.text(&self.name)
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Row, Malformed> {
+        Ok(Row {
+            spid: r.spid()?,
+            kind: r.byte()?,
+            pid: r.int()?,
+            user: r.int()?,
+            attached_from: r.int()?,
+            attached_to: r.int()?,
+            hunts: r.int()?,
+            channels: r.int()?,
+            name: r.text()?,
+        })
+    }
+}
+
+impl Request {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        match self {
+            Request::Open { version, name } => Writer::of(1).int(*version).text(name),
+            Request::Hunt { id, owner, path } => {
+                Writer::of(2).int(*id).int(optional(*owner)).text(path)
+            }
+            Request::CancelHunt { id } => Writer::of(3).int(*id),
+            Request::Attach { id, spid } => Writer::of(4).int(*id).spid(*spid),
+            Request::Detach { id } => Writer::of(5).int(*id),
+            Request::Connect { spid, transport } => {
+                Writer::of(6).spid(*spid).byte(transport_byte(*transport))
+            }
+            Request::Vouch { from, to } => Writer::of(7).spid(*from).spid(*to),
+            Request::Name { spid } => Writer::of(8).spid(*spid),
+            Request::List { version } => Writer::of(9).int(*version),
+            Request::Report { serial, report } => report.write(Writer::of(10).int(*serial)),
+            Request::NewLink { id, token } => Writer::of(11).int(*id).long(*token),
+            Request::CancelNewLink { id } => Writer::of(12).int(*id),
+        }
+        .done()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Request, Malformed> {
+        let mut r = Reader::new(bytes);
+        let request = match r.byte()? {
+            1 => Request::Open { version: r.int()?, name: r.text()? },
+            2 => Request::Hunt { id: r.int()?, owner: Spid::new(r.int()?), path: r.text()? },
+            3 => Request::CancelHunt { id: r.int()? },
+            4 => Request::Attach { id: r.int()?, spid: r.spid()? },
+            5 => Request::Detach { id: r.int()? },
+            6 => Request::Connect { spid: r.spid()?, transport: transport_of(r.byte()?)? },
+            7 => Request::Vouch { from: r.spid()?, to: r.spid()? },
+            8 => Request::Name { spid: r.spid()? },
+            9 => Request::List { version: r.int()? },
+            10 => Request::Report { serial: r.int()?, report: Report::read(&mut r)? },
+            11 => Request::NewLink { id: r.int()?, token: r.long()? },
+            12 => Request::CancelNewLink { id: r.int()? },
+            _ => return Err(Malformed),
+        };
+        r.end(request)
+    }
+}
+
+impl Event {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        match self {
+            Event::Opened { spid } => Writer::of(1).spid(*spid),
+            Event::Refused { refusal, why } => Writer::of(2).byte(*refusal as u8).text(why),
+            Event::Found { id, spid } => Writer::of(3).int(*id).spid(*spid),
+            Event::Gone { id, spid } => Writer::of(4).int(*id).spid(*spid),
+            Event::PeerGone { spid } => Writer::of(5).spid(*spid),
+            Event::Channel { spid, channel } => Writer::of(6)
+                .spid(*spid)
+                .int(channel.number)
+                .byte(transport_byte(channel.transport))
+                .byte(channel.relay.into())
+                .byte(channel.first.into())
+                .int(channel.capacity),
+            Event::Vouched { peer, from } => Writer::of(7).spid(*peer).spid(*from),
+            Event::NameIs(row) => row.write(Writer::of(8)),
+            Event::Row { row, report } => {
+                let w = row.write(Writer::of(9)).byte(report.is_some().into());
+                report.iter().fold(w, |w, report| report.write(w))
+            }
+            Event::End => Writer::of(10),
+            Event::Ask { serial } => Writer::of(11).int(*serial),
+            Event::LinkUp { id, token, name } => Writer::of(12).int(*id).long(*token).text(name),
+        }
+        .done()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Event, Malformed> {
+        let mut r = Reader::new(bytes);
+        let event = match r.byte()? {
+            1 => Event::Opened { spid: r.spid()? },
+            2 => {
+                let refusal = match r.byte()? {
+                    0 => Refusal::Gone,
+                    1 => Refusal::Unknown,
+                    2 => Refusal::Limit,
+                    3 => Refusal::NotPermitted,
+                    4 => Refusal::Protocol,
+                    _ => return Err(Malformed),
+                };
+                Event::Refused { refusal, why: r.text()? }
+            }
+            3 => Event::Found { id: r.int()?, spid: r.spid()? },
+            4 => Event::Gone { id: r.int()?, spid: r.spid()? },
+            5 => Event::PeerGone { spid: r.spid()? },
+            6 => Event::Channel {
+                spid: r.spid()?,
+                channel: Channel {
+                    number: r.int()?,
+                    transport: transport_of(r.byte()?)?,
+                    relay: r.byte()? != 0,
+                    first: r.byte()? != 0,
+                    capacity: r.int()?,
+                },
+            },
+            7 => Event::Vouched { peer: r.spid()?, from: r.spid()? },
+            8 => Event::NameIs(Row::read(&mut r)?),
+            9 => {
+                let row = Row::read(&mut r)?;
+                let report = if r.byte()? != 0 { Some(Report::read(&mut r)?) } else { None };
+                Event::Row { row, report }
+            }
+            10 => Event::End,
+            11 => Event::Ask { serial: r.int()? },
+            12 => Event::LinkUp { id: r.int()?, token: r.long()?, name: r.text()? },
+            _ => return Err(Malformed),
+        };
+        r.end(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spid(n: u32) -> Spid {
+        Spid::new(n).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_reads_back_and_nothing_shorter_does() {
+        let report =
+            Report { numbers: vec![1, 2], from: Some(spid(4)), queued: 5, ..Report::default() };
+        let requests = [
+            Request::Open { version: VERSION, name: "a".into() },
+            Request::Hunt { id: 1, owner: Some(spid(2)), path: "a/b".into() },
+            Request::CancelHunt { id: 1 },
+            Request::Attach { id: 3, spid: spid(9) },
+            Request::Detach { id: 3 },
+            Request::Connect { spid: spid(9), transport: Some(Transport::Shm) },
+            Request::Vouch { from: spid(1), to: spid(2) },
+            Request::Name { spid: spid(1) },
+            Request::List { version: VERSION },
+            Request::Report { serial: 1, report: report.clone() },
+            Request::NewLink { id: 1, token: 1 << 40 },
+            Request::CancelNewLink { id: 1 },
+        ];
+        for request in requests {
+            let bytes = request.encode();
+            assert_eq!(Request::decode(&bytes), Ok(request));
+            for len in 0..bytes.len() {
+                assert_eq!(Request::decode(&bytes[..len]), Err(Malformed));
+            }
+        }
+        let row = Row {
+            spid: spid(7),
+            name: "n".into(),
+            kind: 1,
+            pid: 2,
+            user: 3,
+            attached_from: 4,
+            attached_to: 5,
+            hunts: 6,
+            channels: 7,
+        };
+        let channel = Channel {
+            number: 1,
+            transport: Some(Transport::Fifo),
+            relay: true,
+            first: false,
+            capacity: 4096,
+        };
+        let events = [
+            Event::Opened { spid: spid(1) },
+            Event::Refused { refusal: Refusal::Limit, why: "full".into() },
+            Event::Found { id: 1, spid: spid(1) },
+            Event::Gone { id: 1, spid: spid(1) },
+            Event::PeerGone { spid: spid(1) },
+            Event::Channel { spid: spid(1), channel },
+            Event::Vouched { peer: spid(1), from: spid(2) },
+            Event::NameIs(row.clone()),
+            Event::Row { row, report: Some(report) },
+            Event::End,
+            Event::Ask { serial: 9 },
+            Event::LinkUp { id: 1, token: 2, name: "b".into() },
+        ];
+        for event in events {
+            let bytes = event.encode();
+            assert_eq!(Event::decode(&bytes), Ok(event));
+            for len in 0..bytes.len() {
+                assert_eq!(Event::decode(&bytes[..len]), Err(Malformed));
+            }
+        }
+    }
+}

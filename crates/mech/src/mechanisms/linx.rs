@@ -1,0 +1,365 @@
+//! The LINX messaging model between two processes: signals between named endpoints, by each of its transports.
+//!
+//! What the studies call `lfs_socket_sig` is `linx-uds`, and `lfs_fifo_sig` is `linx-fifo`. The listening end runs a node without a name in a
+//! thread, which knows the endpoints and is on no signal's way. Each end has an endpoint to send from and one to receive at, as a program
+//! has one for each of its threads. A message is a signal's payload: 24 bytes of header and number go with it. Per message one system
+//! call to send, and two to receive where the receiver sleeps; one copy more than the raw mechanism where a small signal is taken out of
+//! what was read at once. The receiver is attached to the sender, so its death is a signal behind the last message.
+
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crossway_linx::limits::{LARGEST_SIGNAL, LEAST_SIGNAL};
+use crossway_linx::signal::{ATTACH, USER_BASE};
+use crossway_linx::{
+    Endpoint, Error, Filter, Node, NodeThread, Options, Settings, Signal, Spid, Transport,
+};
+use crossway_sys::OsError;
+
+use crate::contract::facts_of;
+use crate::self_test::exchange_a_byte;
+use crate::{
+    Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Probe, RecvError, Rx, SendError,
+    Spec, Tx, Wait,
+};
+
+/// Carries a message.
+const MESSAGE: u32 = USER_BASE;
+/// The connecting end's first signal: where to send.
+const HELLO: u32 = USER_BASE + 1;
+
+const MAX_MESSAGE: usize = LARGEST_SIGNAL - LEAST_SIGNAL;
+
+/// By what.
+pub trait Via: 'static {
+    /// The mechanism's id.
+    const NAME: &'static str;
+    /// What it is.
+    const SUMMARY: &'static str;
+    /// The transport.
+    const TRANSPORT: Transport;
+}
+
+/// LINX by one of its transports.
+#[derive(Debug)]
+pub struct Linx<V>(PhantomData<V>);
+
+/// By UNIX sockets.
+#[derive(Debug)]
+pub struct Uds;
+/// By FIFOs.
+#[derive(Debug)]
+pub struct Fifo;
+/// By rings in shared memory.
+#[derive(Debug)]
+pub struct Shm;
+
+/// LINX by UNIX sockets, `lfs_socket_sig`.
+pub type LinxUds = Linx<Uds>;
+/// LINX by FIFOs, `lfs_fifo_sig`.
+pub type LinxFifo = Linx<Fifo>;
+/// LINX by rings in shared memory.
+pub type LinxShm = Linx<Shm>;
+
+impl Via for Uds {
+    const NAME: &'static str = "linx-uds";
+    const SUMMARY: &'static str = "LINX signals by UNIX stream sockets (lfs_socket_sig)";
+    const TRANSPORT: Transport = Transport::Uds;
+}
+
+impl Via for Fifo {
+    const NAME: &'static str = "linx-fifo";
+    const SUMMARY: &'static str = "LINX signals by FIFOs, one each way (lfs_fifo_sig)";
+    const TRANSPORT: Transport = Transport::Fifo;
+}
+
+impl Via for Shm {
+    const NAME: &'static str = "linx-shm";
+    const SUMMARY: &'static str = "LINX signals by rings in shared memory, woken through eventfds";
+    const TRANSPORT: Transport = Transport::Shm;
+}
+
+/// The sending half.
+#[derive(Debug)]
+pub struct LinxTx {
+    endpoint: Endpoint,
+    to: Spid,
+    _node: Option<Arc<NodeThread>>,
+}
+
+/// The receiving half.
+#[derive(Debug)]
+pub struct LinxRx {
+    endpoint: Endpoint,
+    /// The descriptor to wait for, a copy: it is the endpoint's own.
+    wait: OwnedFd,
+    /// A message that did not fit.
+    refused: Option<Signal>,
+    peer_gone: bool,
+    _node: Option<Arc<NodeThread>>,
+}
+
+fn sending(error: Error) -> SendError {
+    match error {
+        Error::TimedOut => SendError::TimedOut,
+        Error::Gone { .. } | Error::NodeGone => SendError::PeerClosed,
+        Error::BadSize { size } => {
+            SendError::TooLarge { len: size.saturating_sub(LEAST_SIGNAL), max: MAX_MESSAGE }
+        }
+        Error::Os(error) => SendError::Os(error),
+        other => SendError::Os(OsError::new("send", "LINX", std::io::Error::other(other))),
+    }
+}
+
+fn os(error: Error) -> OsError {
+    match error {
+        Error::Os(error) => error,
+        other => OsError::new("open", "LINX endpoint", std::io::Error::other(other)),
+    }
+}
+
+impl Tx for LinxTx {
+    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
+        match self.send(msg, Some(Instant::now())) {
+            Err(SendError::TimedOut) => Err(SendError::Full),
+            outcome => outcome,
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
+        self.endpoint.send_copy(MESSAGE, msg, self.to, until).map_err(sending)
+    }
+
+    fn send_in_place(
+        &mut self,
+        len: usize,
+        _scratch: &mut [u8],
+        until: Deadline,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        let mut signal = self.endpoint.alloc(MESSAGE, len).map_err(sending)?;
+        fill(signal.payload_mut());
+        self.endpoint.send_until(signal, self.to, until).map_err(sending)
+    }
+
+    fn flush(&mut self) -> Result<(), SendError> {
+        self.endpoint.flush(None).map_err(sending)
+    }
+
+    fn facts(&self) -> Facts {
+        facts_of([("max_message_bytes", MAX_MESSAGE)])
+    }
+}
+
+impl LinxRx {
+    #[inline]
+    fn next(&mut self, until: Deadline) -> Result<Signal, RecvError> {
+        if let Some(signal) = self.refused.take() {
+            return Ok(signal);
+        }
+        loop {
+            if self.peer_gone {
+                return Err(RecvError::PeerClosed);
+            }
+            match self.endpoint.receive(&Filter::ANY, until) {
+                Ok(Some(signal)) if signal.number() == MESSAGE => return Ok(signal),
+                Ok(Some(signal)) => self.peer_gone |= signal.number() == ATTACH,
+                Ok(None) => return Err(RecvError::TimedOut),
+                Err(Error::NodeGone) => self.peer_gone = true,
+                Err(other) => return Err(RecvError::Os(os(other))),
+            }
+        }
+    }
+
+    #[inline]
+    fn within(&mut self, signal: Signal, have: usize) -> Result<Signal, RecvError> {
+        let need = signal.payload().len();
+        if need <= have {
+            return Ok(signal);
+        }
+        self.refused = Some(signal);
+        Err(RecvError::TooSmall { need, have })
+    }
+}
+
+impl Rx for LinxRx {
+    fn try_recv(&mut self, buf: &mut [u8]) -> Result<usize, RecvError> {
+        match self.recv(buf, Some(Instant::now())) {
+            Err(RecvError::TimedOut) => Err(RecvError::Empty),
+            outcome => outcome,
+        }
+    }
+
+    fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError> {
+        let signal = self.next(until)?;
+        let signal = self.within(signal, buf.len())?;
+        let len = signal.payload().len();
+        buf[..len].copy_from_slice(signal.payload());
+        self.endpoint.free(signal);
+        Ok(len)
+    }
+
+    #[inline]
+    fn recv_in_place<R>(
+        &mut self,
+        _scratch: &mut [u8],
+        until: Deadline,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, RecvError> {
+        let signal = self.next(until)?;
+        let result = read(signal.payload());
+        self.endpoint.free(signal);
+        Ok(result)
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.wait.as_fd())
+    }
+
+    fn facts(&self) -> Facts {
+        facts_of([("max_message_bytes", MAX_MESSAGE)])
+    }
+}
+
+/// An end's two endpoints.
+struct Ends {
+    tx: Endpoint,
+    rx: Endpoint,
+}
+
+impl Ends {
+    fn open(to_send: OwnedFd, to_receive: OwnedFd) -> Result<Ends, OpenError> {
+        let open =
+            |connection, name| Endpoint::open_on(connection, name, &Options::default()).map_err(os);
+        Ok(Ends { tx: open(to_send, "tx")?, rx: open(to_receive, "rx")? })
+    }
+
+    fn halves(
+        mut self,
+        from: Spid,
+        to: Spid,
+        node: Option<Arc<NodeThread>>,
+    ) -> Result<(LinxTx, LinxRx), OpenError> {
+        self.rx.attach(from, None).map_err(os)?;
+        let wait = self.rx.descriptor().map_err(os)?.try_clone_to_owned();
+        let wait = wait.map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "epoll", e))?;
+        let tx = LinxTx { endpoint: self.tx, to, _node: node.clone() };
+        let rx = LinxRx { endpoint: self.rx, wait, refused: None, peer_gone: false, _node: node };
+        Ok((tx, rx))
+    }
+}
+
+/// The listening side.
+#[derive(Debug)]
+pub struct LinxListener {
+    mechanism: &'static str,
+    ends: Option<(Endpoint, Endpoint)>,
+    node: Arc<NodeThread>,
+}
+
+impl Listener for LinxListener {
+    type Tx = LinxTx;
+    type Rx = LinxRx;
+
+    fn accept(&mut self, until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        let start = Instant::now();
+        let again = || crate::complete::no_second_channel(self.mechanism);
+        let (tx, mut rx) = self.ends.take().ok_or_else(again)?;
+        match rx.receive(&Filter::only(&[HELLO]), until).map_err(os)? {
+            Some(hello) => {
+                let (from, to) = (hello.sender(), spid_in(&hello));
+                let (Some(from), Some(to)) = (from, to) else {
+                    return Err(OpenError::BadOffer {
+                        mechanism: self.mechanism,
+                        why: "the connecting end does not say where to send".to_owned(),
+                    });
+                };
+                Ends { tx, rx }.halves(from, to, Some(Arc::clone(&self.node)))
+            }
+            None => {
+                self.ends = Some((tx, rx));
+                Err(OpenError::TimedOut { mechanism: self.mechanism, waited: start.elapsed() })
+            }
+        }
+    }
+}
+
+/// Refuses what signals cannot do.
+fn check<V: Via>(spec: &Spec) -> Result<(), OpenError> {
+    let why = if spec.max_message > MAX_MESSAGE {
+        format!("a signal carries at most {MAX_MESSAGE} bytes; ask for less")
+    } else if spec.wait != Wait::Block {
+        "an endpoint sleeps until something comes; ask for waiting by blocking".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(OpenError::Unsupported { mechanism: V::NAME, why })
+}
+
+/// The number that a signal's payload is.
+fn spid_in(signal: &Signal) -> Option<Spid> {
+    Spid::new(u32::from_ne_bytes(signal.payload().try_into().ok()?))
+}
+
+impl<V: Via> Mechanism for Linx<V> {
+    const ID: &'static str = V::NAME;
+    const ABOUT: &'static str = V::SUMMARY;
+    type Tx = LinxTx;
+    type Rx = LinxRx;
+    type Listener = LinxListener;
+
+    fn caps() -> Caps {
+        Caps {
+            max_message: Some(MAX_MESSAGE),
+            in_place: true,
+            waitable_fd: true,
+            can_spin: false,
+            ..Caps::PLAIN
+        }
+    }
+
+    fn probe() -> Probe {
+        Probe::of_kernel(
+            exchange_a_byte::<Self>(),
+            "allow UNIX sockets, pipes and shared memory to this process: look at its seccomp profile and its limits",
+        )
+    }
+
+    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
+        check::<V>(spec)?;
+        let defaults = Settings::default();
+        let channel_bytes =
+            spec.capacity_bytes.or(spec.socket_buffer_bytes).unwrap_or(defaults.channel_bytes);
+        let settings = Settings { transport: V::TRANSPORT, channel_bytes, ..defaults };
+        let node = Node::spawn_private(settings).map_err(os)?;
+        let connect = || node.connection().map_err(os);
+        let ends = Ends::open(connect()?, connect()?)?;
+        let offer = Offer::new()
+            .with_word("spid", ends.rx.spid().get())
+            .with_word("from", ends.tx.spid().get())
+            .with_fd("tx", connect()?)
+            .with_fd("rx", connect()?);
+        let ends = Some((ends.tx, ends.rx));
+        Ok((LinxListener { mechanism: Self::ID, ends, node: Arc::new(node) }, offer))
+    }
+
+    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        check::<V>(spec)?;
+        let named = |offer: &Offer, word| -> Result<Spid, OpenError> {
+            Spid::new(offer.word(Self::ID, word)?).ok_or_else(|| OpenError::BadOffer {
+                mechanism: Self::ID,
+                why: format!("the word '{word}' names no endpoint"),
+            })
+        };
+        let (to, from) = (named(offer, "spid")?, named(offer, "from")?);
+        let (tx, rx) = (offer.take_fd(Self::ID, "tx")?, offer.take_fd(Self::ID, "rx")?);
+        let mut ends = Ends::open(tx, rx)?;
+        let own = ends.rx.spid().get().to_ne_bytes();
+        let until = Some(Instant::now() + spec.open_timeout);
+        ends.tx.send_copy(HELLO, &own, to, until).map_err(os)?;
+        ends.halves(from, to, None)
+    }
+}

@@ -1,0 +1,173 @@
+//! Detects guests that have died. A silent guest is sent a ping; if it does not answer, the state and the CPU time of its
+//! processes tell a busy guest from a dead one. A guest one of whose processes was killed can keep its console line open for
+//! ever, idle or in an endless loop: one that had seconds of CPU time could have answered.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::sync::Mutex;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+use super::frame::Frame;
+use super::relay::{Wire, lock};
+use crate::registry::Process;
+
+/// A guest that was silent for this long is pinged. While it is measured it sends frames more often than that.
+const ASK_AFTER: Duration = Duration::from_secs(2);
+/// A guest that was silent for this long and is idle is dead.
+const IDLE_AND_SILENT: Duration = Duration::from_secs(5);
+/// A guest that was silent while it used this much CPU time is dead too: whatever runs in it, its scheduler would have run
+/// the thread that answers.
+const BUSY_AND_SILENT: Duration = Duration::from_secs(3);
+/// A guest that was silent for this long is given up, whatever it does.
+const SILENT: Duration = Duration::from_secs(30);
+/// Interval between two samples of the guest's processes.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
+/// How many of the latest samples decide whether a guest is idle.
+const SAMPLES: usize = 6;
+/// A guest that uses less than this share of one CPU is idle: an idle kernel's timers take about a hundredth.
+const IDLE_SHARE: f64 = 0.1;
+/// Ticks of `/proc/PID/stat` per second (USER_HZ, the same on all machines).
+const TICKS_PER_S: f64 = 100.0;
+
+/// When a guest was last heard, and why it was given up.
+pub(super) struct Heartbeat {
+    heard: Mutex<Instant>,
+    verdict: Mutex<Option<String>>,
+}
+
+impl Heartbeat {
+    pub(super) fn new() -> Heartbeat {
+        Heartbeat { heard: Mutex::new(Instant::now()), verdict: Mutex::new(None) }
+    }
+
+    /// Records that a frame from the guest has arrived.
+    pub(super) fn beat(&self) {
+        *lock(&self.heard) = Instant::now();
+    }
+
+    /// Why the guest was given up, if it was.
+    pub(super) fn verdict(&self) -> Option<String> {
+        lock(&self.verdict).clone()
+    }
+
+    /// Watches until the guest's kernel has ended; kills a guest that is dead.
+    pub(super) fn watch(&self, kernel: Process, wire: &Wire) {
+        // In a thread of its own, since a line that nobody reads holds up whoever writes.
+        let (ask, asked) = sync_channel::<()>(1);
+        let line = wire.clone();
+        std::thread::spawn(move || asked.iter().for_each(|()| line.send(&Frame::Ping)));
+        let mut lately: VecDeque<Activity> = VecDeque::new();
+        let mut asked_at: Option<Activity> = None;
+        while kernel.is_alive() {
+            std::thread::sleep(SAMPLE_INTERVAL);
+            let silent = lock(&self.heard).elapsed();
+            if silent < ASK_AFTER {
+                lately.clear();
+                asked_at = None;
+                continue;
+            }
+            let _ = ask.try_send(());
+            let now = Activity::of(kernel.pid);
+            let had = now.seconds_since(*asked_at.get_or_insert(now));
+            lately.push_back(now);
+            if lately.len() > SAMPLES {
+                lately.pop_front();
+            }
+            let idle = silent >= IDLE_AND_SILENT && is_idle(lately.make_contiguous());
+            if silent >= SILENT || idle || had >= BUSY_AND_SILENT.as_secs_f64() {
+                *lock(&self.verdict) = Some(format!(
+                    "it has not answered for {} s, in which it had {had:.1} s of processor time; one of its processes may have been \
+                     killed or stopped",
+                    silent.as_secs(),
+                ));
+                kernel.kill();
+                return;
+            }
+        }
+    }
+}
+
+/// What the processes of a guest are doing.
+#[derive(Clone, Copy)]
+struct Activity {
+    at: Instant,
+    /// Processor time of all of them, user and system, in ticks.
+    ticks: u64,
+    /// One of them runs or could, or waits for a disk.
+    waits_for_cpu: bool,
+}
+
+impl Activity {
+    /// Processor time that the guest had since then. Processes that ended take theirs along.
+    fn seconds_since(&self, before: Activity) -> f64 {
+        self.ticks.saturating_sub(before.ticks) as f64 / TICKS_PER_S
+    }
+
+    fn of(pid: u32) -> Activity {
+        let mut all = Activity { at: Instant::now(), ticks: 0, waits_for_cpu: false };
+        all.add(pid);
+        all
+    }
+
+    fn add(&mut self, pid: u32) {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let (state, ticks) = state_and_ticks(&stat);
+        self.ticks += ticks;
+        self.waits_for_cpu |= matches!(state, 'R' | 'D');
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        for child in children.unwrap_or_default().split_ascii_whitespace() {
+            if let Ok(child) = child.parse() {
+                self.add(child);
+            }
+        }
+    }
+}
+
+/// Whether a guest did nothing while these samples were taken: it hardly used a CPU, and did not wait for one at most of them.
+fn is_idle(samples: &[Activity]) -> bool {
+    let [first, .., last] = samples else { return false };
+    let used = last.seconds_since(*first);
+    let span = (last.at - first.at).as_secs_f64();
+    let waiting = samples.iter().filter(|sample| sample.waits_for_cpu).count();
+    used < span * IDLE_SHARE && 2 * waiting < samples.len()
+}
+
+/// The state, and user and system time in ticks, of a line of `/proc/PID/stat`. The name in it may hold anything but comes
+/// before the last parenthesis.
+fn state_and_ticks(stat: &str) -> (char, u64) {
+    let fields: Vec<&str> =
+        stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().collect();
+    let state = fields.first().and_then(|word| word.chars().next()).unwrap_or('X');
+    let time = |at: usize| fields.get(at).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+    (state, time(11) + time(12))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stat_line_is_read_whatever_the_name() {
+        let line = "77 (a) R (b) S 1 2 3 4 5 6 7 8 9 10 120 45 0 0 20 0 1 0 5 6 7";
+        assert_eq!(state_and_ticks(line), ('S', 165));
+        assert_eq!(state_and_ticks(""), ('X', 0));
+    }
+
+    #[test]
+    fn a_guest_that_computes_or_waits_for_a_cpu_is_not_idle() {
+        let at = Instant::now();
+        let samples = |each: &[(u64, bool)]| -> Vec<Activity> {
+            let sample = |(s, &(ticks, waits_for_cpu)): (usize, &(u64, bool))| Activity {
+                at: at + Duration::from_secs(s as u64),
+                ticks,
+                waits_for_cpu,
+            };
+            each.iter().enumerate().map(sample).collect()
+        };
+        assert!(is_idle(&samples(&[(1000, false), (1001, true), (1003, false)])));
+        assert!(!is_idle(&samples(&[(1000, true), (1001, true), (1003, false)])));
+        assert!(!is_idle(&samples(&[(1000, false), (1050, false), (1100, false)])));
+        assert!(!is_idle(&samples(&[(1000, false)])), "one sample decides nothing");
+    }
+}

@@ -1,0 +1,88 @@
+//! How the registers beyond SSE (AVX, AVX-512) of programs in a guest are kept, which the guest's kernel does by `ptrace`.
+
+use crossway_sys::xstate::{self, RelayKind};
+use serde::{Deserialize, Serialize};
+
+/// What the kernel's buffer for extended CPU state holds (`FP_SIZE` of arch/x86/um in Linux 6.1: 2696 bytes), up to AVX-512 and
+/// protection keys. CPUs with tile registers have more, and then the kernel cannot write back what it read.
+const MAX_KERNEL_BYTES: usize = 2696;
+
+/// Chooses the way for tests: `emulated` or `hidden`.
+const VARIABLE: &str = "CROSSWAY_GUEST_REGISTERS";
+
+/// How the registers beyond SSE of programs in a guest are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GuestRegisters {
+    /// The guest's kernel has room for this CPU's state.
+    #[default]
+    Kernel,
+    /// This CPU has tile registers; a library of Crossway's completes what the guest's kernel writes back.
+    Relay,
+    /// The same with the tile registers emulated, for tests.
+    EmulatedRelay,
+    /// They are not: the kernel takes the CPU for one without. Programs inside must keep off them. Only where Crossway was built
+    /// without a C compiler, on a CPU with tile registers.
+    Hidden,
+}
+
+impl GuestRegisters {
+    /// The way for guests on this machine.
+    pub fn here() -> GuestRegisters {
+        let asked = std::env::var(VARIABLE).unwrap_or_default();
+        match asked.as_str() {
+            "emulated" if xstate::has_relay() => GuestRegisters::EmulatedRelay,
+            "hidden" => GuestRegisters::Hidden,
+            _ if xstate::extended_state_bytes() <= MAX_KERNEL_BYTES => GuestRegisters::Kernel,
+            _ if xstate::has_relay() => GuestRegisters::Relay,
+            _ => GuestRegisters::Hidden,
+        }
+    }
+
+    /// What to say of it in a sentence.
+    pub fn explanation(self) -> String {
+        let bytes = xstate::extended_state_bytes();
+        match self {
+            GuestRegisters::Kernel => {
+                format!("this CPU's {bytes} bytes of state fit the guest's kernel ({MAX_KERNEL_BYTES})")
+            }
+            GuestRegisters::Relay => format!(
+                "this CPU's {bytes} bytes of state exceed the guest's kernel ({MAX_KERNEL_BYTES}); a preloaded library completes them"
+            ),
+            GuestRegisters::EmulatedRelay => {
+                "the state of a CPU with tile registers is emulated; a preloaded library completes it"
+                    .to_owned()
+            }
+            GuestRegisters::Hidden => format!(
+                "this CPU's {bytes} bytes of state exceed the guest's kernel ({MAX_KERNEL_BYTES}), and crossway was built without a C compiler"
+            ),
+        }
+    }
+
+    /// The library that the guest's kernel is to load before all others.
+    pub(crate) fn relay(self) -> Option<RelayKind> {
+        match self {
+            GuestRegisters::Relay => Some(RelayKind::Real),
+            GuestRegisters::EmulatedRelay => Some(RelayKind::Emulated),
+            GuestRegisters::Kernel | GuestRegisters::Hidden => None,
+        }
+    }
+}
+
+/// Keeps the C library of programs in a guest off registers that its kernel does not keep: `NAME=VALUE`.
+pub(crate) fn tunables() -> String {
+    let off = [
+        "AVX",
+        "AVX2",
+        "AVX2_Usable",
+        "AVX512F",
+        "AVX512VL",
+        "AVX512BW",
+        "XSAVE",
+        "XSAVEC",
+        "ERMS",
+        "EVEX",
+        "AVX_Fast_Unaligned_Load",
+    ];
+    format!("GLIBC_TUNABLES=glibc.cpu.hwcaps={}", off.map(|word| format!("-{word}")).join(","))
+}

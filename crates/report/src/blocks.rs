@@ -1,0 +1,409 @@
+//! The figures side by side: one block per setting and kind of workload, in it one table per message size or pace.
+
+use crossway_lab::inputs::Workload;
+use crossway_lab::rank::WaitClass;
+use crossway_lab::record::Span;
+use serde::Serialize;
+
+use crate::contender::Contender;
+use crate::estimate::Estimate;
+use crate::limits::Limits;
+use crate::ranking::{Metric, Ranking};
+use crate::sheet::{Cell, Row, Sheet};
+use crate::summary::{Case, LatencySummary, Summary, workload_name};
+use crate::units::{self, Quantity, three_digits};
+
+/// What was measured in one setting by one kind of workload.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Block {
+    /// The setting, and the workload where it is not the round trips and streams of every plan.
+    pub title: String,
+    /// The setting as its index in the summary.
+    pub setting: usize,
+    /// Its tables.
+    pub sheets: Vec<Sheet>,
+}
+
+/// The columns of round trips and streams.
+const COLUMNS: [(&str, Metric); 5] = [
+    ("Round trip p50", Metric::RoundTripP50),
+    ("p99", Metric::RoundTripP99),
+    ("Throughput", Metric::ByteRate),
+    ("Messages", Metric::MessageRate),
+    ("CPU / message", Metric::CpuPerMessage),
+];
+/// Where the largest round trip and the CPU time of a round trip stand among the columns.
+const MAX: &str = "max";
+const CPU_ROUND_TRIP: &str = "CPU / round trip";
+
+/// At most so many sizes get a table; with more, a spread over them.
+const SIZES_MAX: usize = 6;
+
+/// Of many sizes the ones that tables show: all if few, else the least, the greatest and a spread between.
+pub fn chosen_sizes(sizes: &[u64]) -> Vec<u64> {
+    if sizes.len() <= SIZES_MAX {
+        return sizes.to_vec();
+    }
+    let usual: Vec<u64> =
+        [64, 4096, 65_536, 1 << 20].into_iter().filter(|s| sizes.contains(s)).collect();
+    if usual.len() >= 3 {
+        return usual;
+    }
+    let mut spread: Vec<u64> =
+        (0..SIZES_MAX).map(|i| sizes[i * (sizes.len() - 1) / (SIZES_MAX - 1)]).collect();
+    spread.dedup();
+    spread
+}
+
+/// The blocks of the first settings, at most so many, and the number of settings that are left out: a sweep over all pairs of cores
+/// has thousands.
+pub fn blocks(summary: &Summary, at_most: usize) -> (Vec<Block>, usize) {
+    let mut blocks = Vec::new();
+    for setting in 0..summary.settings.len() {
+        if blocks.len() >= at_most {
+            return (blocks, summary.settings.len() - setting);
+        }
+        blocks.extend(of_setting(summary, setting));
+    }
+    (blocks, 0)
+}
+
+fn of_setting(summary: &Summary, setting: usize) -> Vec<Block> {
+    let label = summary.settings[setting].label();
+    let mut blocks = Vec::new();
+    let compared = comparison(summary, setting);
+    if !compared.is_empty() {
+        blocks.push(Block { title: label.clone(), setting, sheets: compared });
+    }
+    for (kind, tables) in [
+        ("messages at a fixed rate", paced as Tables),
+        ("exchanges", exchanges),
+        ("several roles", shared),
+    ] {
+        let sheets = tables(summary, setting);
+        if !sheets.is_empty() {
+            blocks.push(Block { title: format!("{label}: {kind}"), setting, sheets });
+        }
+    }
+    blocks
+}
+
+type Tables = fn(&Summary, usize) -> Vec<Sheet>;
+
+/// Round trips and streams: one table per size, blocking first, then hybrid and spinning, each from fast to slow.
+fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
+    let figures = |case: &Case| COLUMNS.iter().any(|(_, metric)| metric.of(case).is_some());
+    let sizes = chosen_sizes(&summary.sizes(|c| c.setting == setting && figures(c)));
+    sizes
+        .into_iter()
+        .map(|size| {
+            let columns: Vec<&(&str, Metric)> = COLUMNS
+                .iter()
+                .filter(|(_, m)| {
+                    summary
+                        .cases
+                        .iter()
+                        .any(|c| c.setting == setting && c.size_bytes == size && m.of(c).is_some())
+                })
+                .collect();
+            let mut heads = vec!["Mechanism".to_owned()];
+            for (name, metric) in &columns {
+                heads.push((*name).to_owned());
+                if *metric == Metric::RoundTripP50
+                    && !columns.iter().any(|(_, m)| *m == Metric::RoundTripP99)
+                {
+                    heads.extend(["p99", MAX, CPU_ROUND_TRIP].map(str::to_owned));
+                } else if *metric == Metric::RoundTripP99 {
+                    heads.extend([MAX, CPU_ROUND_TRIP].map(str::to_owned));
+                }
+            }
+            heads.push("Noise".to_owned());
+            let rows: Vec<Row> = WaitClass::ALL
+                .iter()
+                .flat_map(|class| rows(summary, setting, size, *class, &heads))
+                .collect();
+            let has = |mark| rows.iter().flat_map(|r| &r.cells).any(|c| c.text.ends_with(mark));
+            let notes = [(POOLED, POOLED_MEANS), (BEYOND, BEYOND_MEANS)]
+                .into_iter()
+                .filter(|(mark, _)| has(*mark))
+                .map(|(mark, means)| format!("{mark} {means}"))
+                .collect();
+            let title = format!("{} messages", units::size(size));
+            Sheet { title, heads, rows, sortable: true, notes }
+        })
+        .collect()
+}
+
+/// What a column of the comparison shows of a mechanism's cases, and whether these are degraded.
+fn shown(head: &str, cases: &[&Case]) -> Option<(Cell, bool)> {
+    let metric = match head {
+        CPU_ROUND_TRIP => Metric::CpuPerRoundTrip,
+        MAX => {
+            let (case, latency) =
+                cases.iter().find_map(|c| Some((c, c.latency(Span::RoundTrip)?)))?;
+            return Some((duration(latency.max), case.degraded));
+        }
+        head => COLUMNS.iter().find(|(name, _)| *name == head)?.1,
+    };
+    if metric == Metric::RoundTripP99
+        && let Some(cell) = cases.iter().find_map(|c| Some((pooled(c)?, c.degraded)))
+    {
+        return Some(cell);
+    }
+    let (figure, degraded) = cases.iter().find_map(|c| Some((metric.of(c)?, c.degraded)))?;
+    Some((Cell::figure(metric.quantity(), Some(figure)), degraded))
+}
+
+/// Behind a percentile of all trials' samples together.
+const POOLED: char = '°';
+const POOLED_MEANS: &str =
+    "over the samples of all trials together: one trial alone has too few for this percentile";
+/// Behind a figure that is better than the limit that binds it.
+const BEYOND: char = '†';
+const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials: doubt it, or look for what the mechanism avoids that \
+                            the limit counts (see the limits in the report)";
+
+/// The 99th percentile of all trials' samples together, where no trial has one of its own.
+fn pooled(case: &Case) -> Option<Cell> {
+    let latency = case.latency(Span::RoundTrip).filter(|l| l.p99.is_none())?;
+    let pooled = latency.pooled?;
+    let mut cell = duration(pooled.p99?);
+    cell.text.push_str(&format!(" {POOLED}"));
+    cell.note = Some(format!("of {} samples of all trials", pooled.n));
+    Some(cell)
+}
+
+/// Marks a figure that lies beyond its limit with its whole interval.
+fn mark_beyond(cell: &mut Cell, head: &str, contender: &Contender, cases: &[&Case]) {
+    let Some((_, metric)) = COLUMNS.iter().find(|(name, _)| *name == head) else { return };
+    let beyond = cases.iter().find_map(|c| Limits::default().beyond(contender, c, *metric));
+    if let Some((name, limit)) = beyond {
+        let limit = match metric {
+            Metric::RoundTripP50 => Quantity::Duration.show(limit.value),
+            _ => Quantity::ByteRate.show(limit.value),
+        };
+        cell.text.push_str(&format!(" {BEYOND}"));
+        let note = cell.note.take().unwrap_or_default();
+        cell.note = Some(format!("{note}; beyond its limit: {name}, {limit}"));
+    }
+}
+
+fn rows(
+    summary: &Summary,
+    setting: usize,
+    size: u64,
+    class: WaitClass,
+    heads: &[String],
+) -> Vec<Row> {
+    let leaders: Vec<Vec<usize>> = heads
+        .iter()
+        .map(|head| {
+            let metric = match head.as_str() {
+                CPU_ROUND_TRIP => Some(Metric::CpuPerRoundTrip),
+                head => COLUMNS.iter().find(|(name, _)| *name == head).map(|(_, m)| *m),
+            };
+            metric
+                .and_then(|metric| Ranking::of(summary, metric, setting, size, class))
+                .filter(|r| r.entries.len() > 1)
+                .map(|r| r.leaders().iter().map(|e| e.contender).collect())
+                .unwrap_or_default()
+        })
+        .collect();
+    let mut rows: Vec<(f64, Row)> = Vec::new();
+    for (index, contender) in summary.contenders.iter().enumerate() {
+        let cases: Vec<&Case> = summary
+            .cases
+            .iter()
+            .filter(|c| c.contender == index && c.setting == setting && c.size_bytes == size)
+            .collect();
+        let value = |metric: Metric| cases.iter().find_map(|c| metric.of(c)).map(|f| f.value);
+        if contender.discipline() != class || COLUMNS.iter().all(|(_, m)| value(*m).is_none()) {
+            continue;
+        }
+        let mut cells = vec![Cell::text(contender.label())];
+        for (head, leaders) in heads.iter().zip(&leaders).skip(1).take(heads.len() - 2) {
+            let Some((mut cell, degraded)) = shown(head, &cases) else {
+                cells.push(Cell::text("–"));
+                continue;
+            };
+            cell.best = leaders.contains(&index) && !degraded;
+            mark_beyond(&mut cell, head, contender, &cases);
+            if degraded {
+                cell.note = Some("degraded".to_owned());
+            }
+            cells.push(cell);
+        }
+        let noise = cases
+            .iter()
+            .find_map(|c| c.latency(Span::RoundTrip).map(|l| l.p50))
+            .or_else(|| cases.iter().find_map(|c| Metric::ByteRate.of(c)));
+        cells.push(noise_cell(noise));
+        let order = value(Metric::RoundTripP50)
+            .or(value(Metric::ByteRate).map(|rate| -rate))
+            .unwrap_or(f64::INFINITY);
+        rows.push((order, Row { class: marked(class), cells }));
+    }
+    rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+fn marked(class: WaitClass) -> Option<&'static str> {
+    (class != WaitClass::Blocking).then_some(class.name())
+}
+
+fn noise_cell(figure: Option<Estimate>) -> Cell {
+    let noise = figure.and_then(|f| f.noise());
+    Cell {
+        text: noise.map_or("–".to_owned(), |n| format!("± {} %", three_digits(n * 100.0))),
+        sort: noise,
+        ..Cell::default()
+    }
+}
+
+fn duration(ns: u64) -> Cell {
+    Cell { text: Quantity::Duration.show(ns as f64), sort: Some(ns as f64), ..Cell::default() }
+}
+
+fn text_figure(quantity: Quantity, value: Option<f64>) -> Cell {
+    Cell {
+        text: value.map_or("–".to_owned(), |value| quantity.show(value)),
+        sort: value,
+        ..Cell::default()
+    }
+}
+
+/// Open loop: one table per pace and size.
+fn paced(summary: &Summary, setting: usize) -> Vec<Sheet> {
+    let heads = [
+        "Offered",
+        "Achieved",
+        "Sender late",
+        "p50",
+        "p99",
+        "p99.9",
+        "max",
+        "Late bursts",
+        "CPU / message",
+    ];
+    let is_paced = |case: &Case| matches!(case.workload, Workload::Paced { .. });
+    let row = |case: &Case| {
+        let latency = case.latency(Span::OneWay);
+        let pacing = case.pacing.as_ref();
+        let estimate = |get: fn(&LatencySummary) -> Option<Estimate>| {
+            Cell::figure(Quantity::Duration, latency.and_then(get))
+        };
+        let offered = pacing.map(|p| p.intended_bits_per_s);
+        let achieved = pacing.map(|p| p.intended_bits_per_s * p.reached_share.value);
+        let mut achieved = rate(case, achieved);
+        achieved.note =
+            pacing.map(|p| format!("{} %", three_digits(p.reached_share.value * 100.0)));
+        vec![
+            rate(case, offered),
+            achieved,
+            Cell::figure(Quantity::Duration, pacing.and_then(|p| p.lateness_p50_ns)),
+            estimate(|l| Some(l.p50)),
+            estimate(|l| l.p99),
+            estimate(|l| l.p999),
+            latency.map_or(Cell::text("–"), |l| duration(l.max)),
+            text_figure(Quantity::Share, pacing.map(|p| p.late_share.value)),
+            Cell::figure(Quantity::Duration, case.cpu_ns_per_msg),
+        ]
+    };
+    let order = |case: &Case| case.latency(Span::OneWay).map_or(f64::INFINITY, |l| l.p50.value);
+    by_workload(summary, setting, is_paced, &heads, row, order)
+}
+
+/// A payload rate as messages of the case's size.
+fn rate(case: &Case, bits_per_s: Option<f64>) -> Cell {
+    let size_bits = (case.size_bytes.max(1) * 8) as f64;
+    text_figure(Quantity::MessageRate, bits_per_s.map(|bits| bits / size_bits))
+}
+
+/// Connect, request, reply, close.
+fn exchanges(summary: &Summary, setting: usize) -> Vec<Sheet> {
+    let heads = ["Set-up p50", "Exchange p50", "Tear-down p50", "Whole", "CPU / exchange"];
+    let p50 = |case: &Case, span| case.latency(span).map(|l| l.p50);
+    const SPANS: [Span; 3] = [Span::SetUp, Span::Exchange, Span::TearDown];
+    let whole = move |case: &Case| -> Option<f64> {
+        SPANS.iter().map(|span| p50(case, *span).map(|e| e.value)).sum()
+    };
+    let row = move |case: &Case| {
+        let mut cells: Vec<Cell> =
+            SPANS.iter().map(|span| Cell::figure(Quantity::Duration, p50(case, *span))).collect();
+        cells.push(text_figure(Quantity::Duration, whole(case)));
+        cells.push(Cell::figure(Quantity::Duration, case.cpu_ns_per_msg));
+        cells
+    };
+    let order = move |case: &Case| whole(case).unwrap_or(f64::INFINITY);
+    by_workload(summary, setting, |c| c.workload == Workload::Exchange, &heads, row, order)
+}
+
+/// Pairs, fan-in, fan-out.
+fn shared(summary: &Summary, setting: usize) -> Vec<Sheet> {
+    let heads = ["Throughput", "Messages", "Fairness", "Longest wait", "CPU / message"];
+    let is_shared = |case: &Case| {
+        matches!(
+            case.workload,
+            Workload::Pairs { .. } | Workload::FanIn { .. } | Workload::FanOut { .. }
+        )
+    };
+    let row = |case: &Case| {
+        let fairness = case.fairness.as_ref();
+        vec![
+            Cell::figure(Quantity::ByteRate, case.bytes_per_s),
+            Cell::figure(Quantity::MessageRate, case.msgs_per_s),
+            text_figure(Quantity::Number, fairness.map(|f| f.jain.value)),
+            fairness.map_or(Cell::text("–"), |f| duration(f.longest_wait_ns)),
+            Cell::figure(Quantity::Duration, case.cpu_ns_per_msg),
+        ]
+    };
+    let order = |case: &Case| case.bytes_per_s.map_or(f64::INFINITY, |rate| -rate.value);
+    by_workload(summary, setting, is_shared, &heads, row, order)
+}
+
+/// One table per workload and size of the cases that are wanted, a row per contender.
+fn by_workload(
+    summary: &Summary,
+    setting: usize,
+    wanted: impl Fn(&Case) -> bool,
+    heads: &[&str],
+    row: impl Fn(&Case) -> Vec<Cell>,
+    order: impl Fn(&Case) -> f64,
+) -> Vec<Sheet> {
+    let cases: Vec<&Case> =
+        summary.cases.iter().filter(|c| c.setting == setting && wanted(c)).collect();
+    let mut tables: Vec<(Workload, u64)> = Vec::new();
+    for case in &cases {
+        if !tables.contains(&(case.workload, case.size_bytes)) {
+            tables.push((case.workload, case.size_bytes));
+        }
+    }
+    let sheet = |(workload, size): (Workload, u64)| {
+        let name = workload_name(workload, size);
+        let mut rows: Vec<((WaitClass, f64), Row)> = cases
+            .iter()
+            .filter(|c| c.workload == workload && c.size_bytes == size)
+            .map(|case| {
+                let contender = &summary.contenders[case.contender];
+                let class = contender.discipline();
+                let mut label = Cell::text(contender.label());
+                label.note = case.degraded.then(|| "degraded".to_owned());
+                let cells = std::iter::once(label).chain(row(case)).collect();
+                ((class, order(case)), Row { class: marked(class), cells })
+            })
+            .collect();
+        let place = |class: WaitClass| WaitClass::ALL.iter().position(|c| *c == class);
+        rows.sort_by(|(a, _), (b, _)| place(a.0).cmp(&place(b.0)).then(a.1.total_cmp(&b.1)));
+        Sheet {
+            title: format!("{} messages, {name}", units::size(size)),
+            heads: std::iter::once("Mechanism")
+                .chain(heads.iter().copied())
+                .map(str::to_owned)
+                .collect(),
+            rows: rows.into_iter().map(|(_, row)| row).collect(),
+            sortable: true,
+            notes: Vec::new(),
+        }
+    };
+    tables.into_iter().map(sheet).collect()
+}

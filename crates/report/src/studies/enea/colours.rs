@@ -1,0 +1,374 @@
+//! Table 3 (E23): the study's subjective colours, and ours, computed by thresholds that stand beside them.
+
+use crossway_lab::faults::{Fault, Outcome};
+use crossway_lab::inputs::{Placement, Workload};
+use crossway_lab::record::{Record, Status};
+use crossway_lab::stats::median;
+use serde::{Deserialize, Serialize};
+
+use super::super::evidence::rate;
+use super::super::{Claim, Finding, Verdict};
+use super::{Of, idle, plain, round_trip};
+use crate::run::Run;
+use crate::sections::fault_lines;
+use crate::sheet::{Cell, Row, Sheet};
+use crate::units::three_digits;
+
+/// The file beside a run's records that changes the thresholds.
+pub(crate) const THRESHOLDS: &str = "thresholds.json";
+
+/// Where green ends and where red begins; every figure is a factor, 1 the best, but the last.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Thresholds {
+    /// How many times the best one's round trip is still green.
+    pub(crate) latency_green: f64,
+    /// From how many times on it is red.
+    pub(crate) latency_red: f64,
+    /// How many times less than the best one's throughput is still green.
+    pub(crate) throughput_green: f64,
+    /// From how many times on it is red.
+    pub(crate) throughput_red: f64,
+    /// How many times slower under load is still green.
+    pub(crate) load_green: f64,
+    /// From how many times on it is red.
+    pub(crate) load_red: f64,
+    /// The longest median time until a survivor is told of a death that is still green, milliseconds.
+    pub(crate) told_green_ms: f64,
+}
+
+impl Default for Thresholds {
+    fn default() -> Thresholds {
+        Thresholds {
+            latency_green: 1.5,
+            latency_red: 4.0,
+            throughput_green: 1.5,
+            throughput_red: 4.0,
+            load_green: 1.5,
+            load_red: 4.0,
+            told_green_ms: 100.0,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Colour {
+    Green,
+    Yellow,
+    Red,
+}
+
+use Colour::{Green, Red, Yellow};
+
+impl Colour {
+    fn name(self) -> &'static str {
+        match self {
+            Green => "green",
+            Yellow => "yellow",
+            Red => "red",
+        }
+    }
+
+    fn of(factor: f64, green: f64, red: f64) -> Colour {
+        match factor {
+            f if f <= green => Green,
+            f if f <= red => Yellow,
+            _ => Red,
+        }
+    }
+}
+
+/// The columns: the study's name, and ours. In its latency measurements shared memory spins.
+const COLUMNS: [(&str, &str, &str); 4] = [
+    ("Shared memory", "shm-futex", "shm-spin"),
+    ("Pipe", "pipe", "pipe"),
+    ("UNIX domain socket", "uds-stream", "uds-stream"),
+    ("TCP", "tcp", "tcp"),
+];
+
+/// What a row is computed from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Property {
+    Latency { one_core: bool },
+    Throughput { large: bool },
+    ThroughputUnderLoad,
+    LatencyUnderLoad,
+    Integrity,
+    Monitoring,
+}
+
+const ROWS: [(&str, Property, [Colour; 4]); 8] = [
+    ("Latency (same core)", Property::Latency { one_core: true }, [Red, Yellow, Yellow, Yellow]),
+    (
+        "Latency (different cores)",
+        Property::Latency { one_core: false },
+        [Green, Yellow, Yellow, Red],
+    ),
+    (
+        "Throughput (small packets)",
+        Property::Throughput { large: false },
+        [Green, Yellow, Yellow, Yellow],
+    ),
+    (
+        "Throughput (larger packets)",
+        Property::Throughput { large: true },
+        [Green, Red, Yellow, Yellow],
+    ),
+    ("Throughput sensitivity to load", Property::ThroughputUnderLoad, [Red, Yellow, Red, Yellow]),
+    ("Latency sensitivity to load", Property::LatencyUnderLoad, [Yellow, Red, Red, Yellow]),
+    ("Data integrity", Property::Integrity, [Red, Yellow, Yellow, Green]),
+    ("Monitoring", Property::Monitoring, [Red, Yellow, Yellow, Green]),
+];
+
+/// Small and larger packets, bytes.
+const SMALL: u64 = 64;
+const LARGE: u64 = 65_536;
+
+/// A computed cell: colour, the figure behind it, and where its records are.
+struct Computed {
+    colour: Colour,
+    why: String,
+    records: String,
+}
+
+fn trials<'a>(
+    run: &'a Run,
+    id: &'a str,
+    wanted: impl Fn(&Record) -> bool + 'a,
+) -> impl Iterator<Item = (usize, &'a Record)> {
+    let counted = move |(_, r): &(usize, &Record)| {
+        r.status == Status::Ok && r.mechanism == id && plain(r) && wanted(r)
+    };
+    run.records.iter().enumerate().filter(counted)
+}
+
+/// The median figure of the trials that are wanted, and how many lines of the records hold them.
+fn figure(run: &Run, id: &str, of: Of, wanted: impl Fn(&Record) -> bool) -> Option<(f64, String)> {
+    let (lines, values): (Vec<usize>, Vec<f64>) =
+        trials(run, id, wanted).filter_map(|(at, r)| Some((at + 1, of(r)?))).unzip();
+    let shown: Vec<String> = lines.iter().take(5).map(ToString::to_string).collect();
+    let more = if lines.len() > shown.len() {
+        format!(" and {} more", lines.len() - shown.len())
+    } else {
+        String::new()
+    };
+    Some((median(&values)?, format!("lines {}{more}", shown.join(", "))))
+}
+
+fn trip(r: &Record, one_core: bool, loaded: bool) -> bool {
+    let there = match r.inputs.placement {
+        Placement::Cpus { a, b } => (a == b) == one_core,
+        Placement::SameCore => one_core,
+        Placement::OtherCore | Placement::SharedCache => !one_core,
+        _ => false,
+    };
+    r.inputs.workload == Workload::PingPong && there && idle(r) != loaded
+}
+
+fn stream(r: &Record, bytes: u64, loaded: bool) -> bool {
+    r.inputs.workload == Workload::Throughput
+        && r.inputs.size_bytes == bytes
+        && r.inputs.placement == Placement::OtherCore
+        && idle(r) != loaded
+}
+
+fn computed(run: &Run, property: Property, column: usize, t: &Thresholds) -> Option<Computed> {
+    let (_, usual, spinning) = COLUMNS[column];
+    let against_best = |of: Of, ids: [&str; 4], more: bool, wanted: &dyn Fn(&Record) -> bool| {
+        let all: Vec<_> = ids.iter().map(|id| figure(run, id, of, wanted)).collect();
+        let (own, records) = all[column].clone()?;
+        let rest = all.iter().flatten().map(|(value, _)| *value);
+        let best = if more { rest.fold(f64::MIN, f64::max) } else { rest.fold(f64::MAX, f64::min) };
+        Some((if more { best / own } else { own / best }, records))
+    };
+    let usuals = COLUMNS.map(|(_, usual, _)| usual);
+    let spinnings = COLUMNS.map(|(_, _, spinning)| spinning);
+    let graded = |(factor, records): (f64, String), green, red, what: &str| Computed {
+        colour: Colour::of(factor, green, red),
+        why: format!("{} times {what}", three_digits(factor)),
+        records,
+    };
+    match property {
+        Property::Latency { one_core } => {
+            // Spinning ends on one core are refused, so the ends that sleep are taken there.
+            let ids = if one_core { usuals } else { spinnings };
+            let found = against_best(round_trip, ids, false, &|r| trip(r, one_core, false))?;
+            Some(graded(found, t.latency_green, t.latency_red, "the shortest round trip"))
+        }
+        Property::Throughput { large } => {
+            let bytes = if large { LARGE } else { SMALL };
+            let found = against_best(rate, usuals, true, &|r| stream(r, bytes, false))?;
+            Some(graded(found, t.throughput_green, t.throughput_red, "less than the best"))
+        }
+        Property::ThroughputUnderLoad => {
+            let (quiet, records) = figure(run, usual, rate, |r| stream(r, LARGE, false))?;
+            let (busy, _) = figure(run, usual, rate, |r| stream(r, LARGE, true))?;
+            Some(graded((quiet / busy, records), t.load_green, t.load_red, "less under load"))
+        }
+        Property::LatencyUnderLoad => {
+            let (quiet, records) = figure(run, spinning, round_trip, |r| trip(r, false, false))?;
+            let (busy, _) = figure(run, spinning, round_trip, |r| trip(r, false, true))?;
+            Some(graded((busy / quiet, records), t.load_green, t.load_red, "longer under load"))
+        }
+        Property::Integrity => integrity(run, usual),
+        Property::Monitoring => monitoring(run, usual, t),
+    }
+}
+
+/// From garbage and deaths: red where what a send had accepted was altered or lost, or the survivor died; yellow where it was given bytes that
+/// nobody sent as a message; green where neither.
+fn integrity(run: &Run, id: &str) -> Option<Computed> {
+    let faults = [Fault::Kill, Fault::Garbage];
+    let ok: Vec<_> = run
+        .faults
+        .iter()
+        .filter(|r| r.mechanism == id && r.status == Status::Ok && faults.contains(&r.fault))
+        .collect();
+    if !ok.iter().any(|r| r.fault == Fault::Garbage) {
+        return None;
+    }
+    let garbage = ok.iter().filter(|r| r.fault == Fault::Garbage);
+    let altered: u64 = garbage.filter_map(|r| r.sent_lost).sum();
+    let died = ok.iter().any(|r| r.outcome == Some(Outcome::Died));
+    let not_sent: u64 = ok.iter().filter_map(|r| r.received_not_sent).sum();
+    let (colour, why) = if died || altered > 0 {
+        (Red, format!("a peer's stray writes destroyed {altered} messages that were sent before"))
+    } else if not_sent > 0 {
+        (
+            Yellow,
+            format!("{not_sent} messages received that nobody sent; none sent before was altered"),
+        )
+    } else {
+        (Green, "nothing altered and nothing made up".to_owned())
+    };
+    Some(Computed {
+        colour,
+        why,
+        records: format!("faults.jsonl {}", fault_lines(&run.faults, id, &faults)),
+    })
+}
+
+/// From deaths: red where a survivor hung or was never told, green where the median time until it was told is short.
+fn monitoring(run: &Run, id: &str, t: &Thresholds) -> Option<Computed> {
+    let kills: Vec<_> = run
+        .faults
+        .iter()
+        .filter(|r| r.mechanism == id && r.status == Status::Ok && r.fault == Fault::Kill)
+        .collect();
+    let untold = kills.iter().filter(|r| r.outcome > Some(Outcome::Told)).count();
+    let times: Vec<f64> =
+        kills.iter().filter_map(|r| r.detected_after_ns).map(|ns| ns as f64 / 1e6).collect();
+    let (colour, why) = match median(&times) {
+        _ if kills.is_empty() => return None,
+        Some(ms) if untold == 0 => (
+            if ms <= t.told_green_ms { Green } else { Yellow },
+            format!(
+                "told of {} deaths of {}, after {} ms",
+                kills.len(),
+                kills.len(),
+                three_digits(ms)
+            ),
+        ),
+        _ => (Red, format!("not told of {untold} deaths of {}", kills.len())),
+    };
+    Some(Computed {
+        colour,
+        why,
+        records: format!("faults.jsonl {}", fault_lines(&run.faults, id, &[Fault::Kill])),
+    })
+}
+
+fn thresholds(run: &Run) -> Thresholds {
+    crossway_lab::records_io::read_beside(&run.dir, THRESHOLDS).ok().flatten().unwrap_or_default()
+}
+
+/// Cells that have a colour here, and those of them that have the study's.
+fn agreement(run: &Run) -> (usize, usize) {
+    let t = thresholds(run);
+    let cells = ROWS.iter().flat_map(|(_, property, theirs)| {
+        (0..COLUMNS.len())
+            .filter_map(move |c| Some((computed(run, *property, c, &t)?.colour, theirs[c])))
+    });
+    let cells: Vec<_> = cells.collect();
+    (cells.len(), cells.iter().filter(|(ours, theirs)| ours == theirs).count())
+}
+
+/// E23.
+pub(super) fn finding(run: &Run) -> Finding {
+    let claim = Claim {
+        id: "E23",
+        title: "Table 3",
+        says: "Eight properties of shared memory, pipe, UNIX domain socket and TCP as green, yellow and red, chosen subjectively.",
+        rule: "Colours computed from this run and its fault matrix by the thresholds printed with Table 3 below. Confirmed: at least three quarters of the cells that \
+               were measured have the study's colour.",
+    };
+    let (measured, same) = agreement(run);
+    if measured == 0 {
+        return claim.without_records(
+            "nothing of Table 3 was measured; crossway measure enea takes it".to_owned(),
+        );
+    }
+    let verdict = match () {
+        () if measured < 16 => Verdict::NotMeasurable,
+        () if same * 4 >= measured * 3 => Verdict::Confirmed,
+        () => Verdict::NotConfirmed,
+    };
+    let why =
+        format!("{same} of the {measured} cells measured here (of 32) have the study's colour");
+    claim.judged("this machine", Vec::new(), verdict, why)
+}
+
+/// The table itself, and the words to it.
+pub(super) fn sheet(run: &Run) -> Option<(Sheet, String)> {
+    let (measured, same) = agreement(run);
+    if measured == 0 {
+        return None;
+    }
+    let t = thresholds(run);
+    let cell = |property: Property, column: usize, theirs: Colour| match computed(
+        run, property, column, &t,
+    ) {
+        Some(ours) => Cell {
+            text: format!("{} (study: {})", ours.colour.name(), theirs.name()),
+            note: Some(format!("{}; {}", ours.why, ours.records)),
+            best: ours.colour == theirs,
+            ..Cell::default()
+        },
+        None => Cell::text(format!("not measured (study: {})", theirs.name())),
+    };
+    let rows = ROWS
+        .iter()
+        .map(|(name, property, theirs)| {
+            let mut cells = vec![Cell::text(*name)];
+            cells.extend((0..COLUMNS.len()).map(|c| cell(*property, c, theirs[c])));
+            Row { class: None, cells }
+        })
+        .collect();
+    let words = format!(
+        "Table 3: {same} of {measured} measured cells agree with the study's subjective colours; those that agree are marked. Green and red: round trips up to {} and \
+         above {} times the best, throughput down to the best divided by {} and below it divided by {} ({SMALL} and {LARGE} bytes), under load up to {} and above {} \
+         times slower. Data integrity: red where a peer's stray writes destroyed what was sent before, yellow where bytes that nobody sent came as a message. \
+         Monitoring: red where a death was not told, green where it was told within {} ms (median). Other thresholds: a file {THRESHOLDS} beside the records, e.g. \
+         {{\"latency_green\": 2.0}}; its keys: latency_green, latency_red, throughput_green, throughput_red, load_green, load_red, told_green_ms. The lines are those of \
+         results.jsonl and faults.jsonl.",
+        t.latency_green,
+        t.latency_red,
+        t.throughput_green,
+        t.throughput_red,
+        t.load_green,
+        t.load_red,
+        t.told_green_ms
+    );
+    let sheet = Sheet {
+        title: "Table 3, computed".to_owned(),
+        heads: ["Property"]
+            .into_iter()
+            .chain(COLUMNS.map(|(name, _, _)| name))
+            .map(str::to_owned)
+            .collect(),
+        rows,
+        sortable: false,
+        notes: Vec::new(),
+    };
+    Some((sheet, words))
+}

@@ -1,0 +1,218 @@
+//! Figure 12, Tables 1 and 2: round trips between pairs of CPUs (E16 to E18).
+
+use crossway_lab::inputs::{Placement, Workload};
+use crossway_lab::record::Record;
+
+use super::super::evidence::{above, all, equal, inverse, mostly, ratio};
+use super::published::COLUMNS;
+use super::{Call, Claim, Evidence, Figure, Finding, PLAN, larger, plain, round_trip};
+use crate::estimate::Estimate;
+use crate::units::Quantity;
+
+const PLACE: &str = "this machine, every pair of CPUs";
+
+pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
+    vec![
+        one_core(evidence),
+        shortest(evidence),
+        tcp_longest(evidence),
+        least_sensitive(evidence),
+        one_core_under_load(evidence),
+        faster_under_load(evidence),
+    ]
+}
+
+/// The pairs that were asked for.
+pub(super) fn pairs(records: &[Record]) -> Vec<(u32, u32)> {
+    let mut pairs: Vec<(u32, u32)> = records
+        .iter()
+        .filter(|r| r.inputs.workload == Workload::PingPong && r.inputs.testbed.is_none())
+        .filter_map(|r| match r.inputs.placement {
+            Placement::Cpus { a, b } => Some((a, b)),
+            _ => None,
+        })
+        .collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs
+}
+
+/// Round trips of a mechanism between these CPUs.
+pub(super) fn trips(
+    evidence: &Evidence<'_>,
+    id: &str,
+    (a, b): (u32, u32),
+    loaded: bool,
+) -> Vec<f64> {
+    let wanted = |r: &Record| {
+        r.inputs.workload == Workload::PingPong
+            && r.inputs.placement == Placement::Cpus { a, b }
+            && r.inputs.load.is_idle() != loaded
+            && plain(r)
+    };
+    evidence.of(id, wanted).into_iter().filter_map(round_trip).collect()
+}
+
+/// All pairs together, with one CPU or with two.
+fn over_pairs(evidence: &Evidence<'_>, id: &str, one_cpu: bool, loaded: bool) -> Vec<f64> {
+    let pairs = pairs(&evidence.run.records);
+    let wanted = pairs.into_iter().filter(|(a, b)| (a == b) == one_cpu);
+    wanted.flat_map(|pair| trips(evidence, id, pair, loaded)).collect()
+}
+
+fn missing(claim: Claim, evidence: &Evidence<'_>) -> Finding {
+    claim.without_records(evidence.missing("round trips between pairs of CPUs", PLAN))
+}
+
+fn one_core(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "E16",
+        title: "Pairs of cores",
+        says: "Latency through a flag in shared memory is checkered by NUMA node, and far larger with both ends on one core (Figure 12).",
+        rule: "Round trips through shared memory, both ends on one CPU over those on two, where the ends sleep; spinning ends on one CPU are refused. Confirmed: \
+               the interval lies above 2.",
+    };
+    let of = |one_cpu| over_pairs(evidence, "shm-futex", one_cpu, false);
+    let Some(r) = ratio(&of(true), &of(false)) else { return missing(claim, evidence) };
+    let figures = vec![Figure::new("shm-futex: one CPU over two", Quantity::Number, r)];
+    let why = "the study's ends spin, and wait for each other's time slice on one core; an end that sleeps gives its core to the peer. NUMA nodes and clusters are \
+               in the heat map";
+    claim.judged(PLACE, figures, above(&r, 2.0), why)
+}
+
+fn shortest(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "E17 shm",
+        title: "Shortest round trip",
+        says: "Shared memory (spinning) has the shortest round trips: 0.13 to 0.58 us against 4.8 to 36 us (Table 1).",
+        rule: "Pairs of two CPUs. Confirmed: the interval of each other way over shm-spin lies above 1.",
+    };
+    let shm = over_pairs(evidence, "shm-spin", false, false);
+    let mut figures = Vec::new();
+    let mut calls = Vec::new();
+    for (_, id) in COLUMNS.iter().skip(1) {
+        let Some(r) = ratio(&over_pairs(evidence, id, false, false), &shm) else { continue };
+        figures.push(Figure::new(format!("{id} over shm-spin"), Quantity::Number, r));
+        calls.push(above(&r, 1.0));
+    }
+    if calls.is_empty() {
+        return missing(claim, evidence);
+    }
+    claim.judged(
+        PLACE,
+        figures,
+        all(calls),
+        "the study's figures stand beside ours in Table 1 below",
+    )
+}
+
+fn tcp_longest(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "E17 tcp",
+        title: "Longest round trip",
+        says: "tcp tends to have longer round trips than pipe and unix (Table 1).",
+        rule: "All pairs. Confirmed: the intervals of tcp over pipe and over unix lie above 1.",
+    };
+    let of = |id: &str| {
+        let mut all = over_pairs(evidence, id, false, false);
+        all.extend(over_pairs(evidence, id, true, false));
+        all
+    };
+    let tcp = of("tcp");
+    let mut figures = Vec::new();
+    let mut calls = Vec::new();
+    for id in ["pipe", "uds-stream"] {
+        let Some(r) = ratio(&tcp, &of(id)) else { continue };
+        figures.push(Figure::new(format!("tcp over {id}"), Quantity::Number, r));
+        calls.push(above(&r, 1.0));
+    }
+    if calls.len() < 2 {
+        return missing(claim, evidence);
+    }
+    claim.judged(PLACE, figures, all(calls), "all pairs together")
+}
+
+/// Loaded over idle.
+fn slowed(evidence: &Evidence<'_>, id: &str, one_cpu: bool) -> Option<Estimate> {
+    ratio(&over_pairs(evidence, id, one_cpu, true), &over_pairs(evidence, id, one_cpu, false))
+}
+
+fn least_sensitive(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "E18",
+        title: "Round trips under load",
+        says: "Shared memory is least sensitive to load; pipe and unix show values up to 110 and 116 us, tcp does not (Table 2).",
+        rule: "Pairs of two CPUs, loaded over idle. Confirmed: the interval of each other way lies above that of shm-spin.",
+    };
+    let Some(shm) = slowed(evidence, "shm-spin", false) else { return missing(claim, evidence) };
+    let mut figures = vec![Figure::new("shm-spin: loaded over idle", Quantity::Number, shm)];
+    let mut calls = Vec::new();
+    for (_, id) in COLUMNS.iter().skip(1) {
+        let Some(other) = slowed(evidence, id, false) else { continue };
+        figures.push(Figure::new(format!("{id}: loaded over idle"), Quantity::Number, other));
+        calls.push(larger(&other, &shm));
+    }
+    if calls.is_empty() {
+        return missing(claim, evidence);
+    }
+    let worst = |id: &str| {
+        let all = over_pairs(evidence, id, false, true);
+        all.into_iter().fold(0.0, f64::max)
+    };
+    let told: Vec<String> = COLUMNS
+        .iter()
+        .map(|(_, id)| format!("{id} {}", Quantity::Duration.show(worst(id))))
+        .collect();
+    claim.judged(
+        PLACE,
+        figures,
+        all(calls),
+        format!("largest median of a trial under load: {}", told.join(", ")),
+    )
+}
+
+fn one_core_under_load(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "E18 one core",
+        title: "One core under load",
+        says: "With both ends on one core the sensitivity to load tends to be low, for pipe, tcp and unix (Tables 1 and 2).",
+        rule: "Confirmed: the interval of loaded over idle lies within 0.8 to 1.25 for each of the three.",
+    };
+    let mut figures = Vec::new();
+    let mut calls = Vec::new();
+    for (_, id) in COLUMNS.iter().skip(1) {
+        let Some(r) = slowed(evidence, id, true) else { continue };
+        figures.push(Figure::new(format!("{id}: loaded over idle"), Quantity::Number, r));
+        calls.push(equal(&r));
+    }
+    if calls.is_empty() {
+        return missing(claim, evidence);
+    }
+    claim.judged("this machine, one CPU", figures, all(calls), "each CPU with itself")
+}
+
+fn faster_under_load(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "E18 faster",
+        title: "Faster under load",
+        says: "Between two cores mempipe and tcp are faster under load than without (Tables 1 and 2). The study gives no reason.",
+        rule: "Pairs of two CPUs, loaded over idle. Confirmed: both intervals lie below 1.",
+    };
+    let mut figures = Vec::new();
+    let mut calls = Vec::new();
+    for id in ["shm-spin", "tcp"] {
+        let Some(r) = slowed(evidence, id, false) else { continue };
+        figures.push(Figure::new(format!("{id}: loaded over idle"), Quantity::Number, r));
+        calls.push(above(&inverse(&r), 1.0));
+    }
+    if calls.len() < 2 {
+        return missing(claim, evidence);
+    }
+    let faster = calls.contains(&Call::Holds);
+    let why = if faster {
+        "no reason is given: neither the processor's frequency nor its idle states were recorded with these trials"
+    } else {
+        "nothing was faster under load, so there is nothing to explain"
+    };
+    claim.judged(PLACE, figures, all([mostly(&calls), all(calls.clone())]), why)
+}

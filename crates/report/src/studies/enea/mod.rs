@@ -1,0 +1,195 @@
+//! Enea 2014: the kernel's own mechanisms within one machine, idle and under load (items E8 to E19, E23).
+
+mod colours;
+mod latency;
+mod published;
+mod reversals;
+mod sizes;
+mod tables;
+mod throughput;
+
+use crossway_lab::inputs::{Placement, Wait, Workload};
+use crossway_lab::record::{Record, Span};
+
+use super::evidence::{Call, Evidence, enough, ratio};
+use super::{Claim, Figure, Finding, Study, Verdict};
+use crate::estimate::Estimate;
+use crate::units::Quantity;
+
+pub(crate) use tables::section;
+
+const PLAN: &str = "enea";
+
+/// The study's names of mechanisms, and what stands for them here.
+const WAYS: [(&str, &str); 6] = [
+    ("mempipe", "shm-futex"),
+    ("mempipe_spin", "shm-spin"),
+    ("pipe", "pipe"),
+    ("shmem_pipe", "shm-pipe"),
+    ("tcp", "tcp"),
+    ("unix", "uds-stream"),
+];
+
+/// All of its findings.
+pub(super) fn study(evidence: &Evidence<'_>) -> Study {
+    let mut findings = vec![control_plane(evidence)];
+    findings.extend(throughput::findings(evidence));
+    findings.extend(sizes::findings(evidence));
+    findings.extend(latency::findings(evidence));
+    findings.push(layers(evidence));
+    findings.push(colours::finding(evidence.run));
+    Study {
+        plan: PLAN,
+        title: "Enea, 2014: IPC mechanisms within one machine",
+        setup: "Intel Core i5-3320M at 2.6 GHz, two cores of two hardware threads; ipc-bench. The values of its figures are lost, those of its tables \
+                stand beside ours below. mempipe is here shm-futex, mempipe_spin shm-spin, shmem_pipe shm-pipe, unix uds-stream.",
+        findings,
+    }
+}
+
+/// How a figure of two sets of trials stands.
+type Of = fn(&Record) -> Option<f64>;
+
+fn bits_per_cpu_s(record: &Record) -> Option<f64> {
+    record.cost.map(|c| c.bits_per_cpu_s).filter(|b| *b > 0.0)
+}
+
+fn round_trip(record: &Record) -> Option<f64> {
+    let span = record.latency_ns.iter().find(|l| l.span == Span::RoundTrip)?;
+    Some(span.p50 as f64)
+}
+
+/// One way on this machine, with the waiting and the capacity that are the mechanism's own.
+fn plain(record: &Record) -> bool {
+    let i = &record.inputs;
+    let spins = record.mechanism == "shm-spin";
+    i.testbed.is_none()
+        && i.capacity_bytes.is_none()
+        && i.socket_buffer_bytes.is_none()
+        && (i.wait == Wait::Block || spins && i.wait == Wait::Spin)
+}
+
+fn idle(record: &Record) -> bool {
+    record.inputs.load.is_idle()
+}
+
+fn one_way(record: &Record, size: u64, placement: Placement) -> bool {
+    let i = &record.inputs;
+    i.workload == Workload::Throughput
+        && i.size_bytes == size
+        && i.placement == placement
+        && plain(record)
+}
+
+/// The figures of the trials of the study's `way` that are wanted.
+fn figures(
+    evidence: &Evidence<'_>,
+    way: &str,
+    of: Of,
+    wanted: impl Fn(&Record) -> bool,
+) -> Vec<f64> {
+    let id = WAYS.iter().find(|(name, _)| *name == way).map_or(way, |(_, id)| *id);
+    evidence.of(id, wanted).into_iter().filter_map(of).collect()
+}
+
+/// Throughput figures between two cores at a size.
+fn at(evidence: &Evidence<'_>, way: &str, of: Of, size: u64, loaded: bool) -> Vec<f64> {
+    let wanted = |r: &Record| one_way(r, size, Placement::OtherCore) && idle(r) != loaded;
+    figures(evidence, way, of, wanted)
+}
+
+/// Sizes that have trials between two cores.
+fn sizes_of(evidence: &Evidence<'_>, placement: Placement) -> Vec<u64> {
+    let here = |r: &&Record| one_way(r, r.inputs.size_bytes, placement);
+    let mut sizes: Vec<u64> =
+        evidence.run.records.iter().filter(here).map(|r| r.inputs.size_bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// Claim: the first ratio is the larger one of two independent ones.
+fn larger(a: &Estimate, b: &Estimate) -> Call {
+    if !enough(a) || !enough(b) {
+        Call::Open(None)
+    } else if a.low > b.high {
+        Call::Holds
+    } else if a.high < b.low {
+        Call::Fails
+    } else {
+        Call::Open(None)
+    }
+}
+
+/// What a way keeps of its figure under load.
+fn kept(evidence: &Evidence<'_>, way: &str, of: Of, size: u64) -> Option<Estimate> {
+    ratio(&at(evidence, way, of, size, true), &at(evidence, way, of, size, false))
+}
+
+/// E5.
+fn control_plane(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "E5",
+        title: "The control plane",
+        says: "A patch halved the time of a million IPC_STAT calls on System V shared memory by four threads.",
+        rule: "Calls per second of four threads over those of one, each on a segment of its own; the kernel of before the patch is not here to compare with, so \
+               this is not judged.",
+    };
+    let limits = evidence.run.limits.0.as_ref();
+    let rates = limits.map_or(&[][..], |limits| &limits.control);
+    let figures: Vec<Figure> = rates
+        .iter()
+        .filter(|c| c.object.starts_with("sysv") && c.threads != 2)
+        .map(|c| {
+            let what = format!("{}, {}, {} threads: per second", c.object, c.operation, c.threads);
+            Figure::new(what, Quantity::Number, crate::limits::estimate(&c.per_s))
+        })
+        .collect();
+    if figures.is_empty() {
+        let why =
+            "limits.json beside the records has no such rates; crossway measure enea takes them";
+        return claim.without_records(why.to_owned());
+    }
+    let why = "today's kernels have the patch; the other rates stand under Physical limits";
+    claim.judged("this machine", figures, Verdict::NotMeasurable, why)
+}
+
+/// E19, Figure 13.
+fn layers(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "E19",
+        title: "What the LINX API costs",
+        says: "The LINX API on FIFOs and on UNIX sockets costs throughput with small messages; with larger ones the overhead shrinks. At the largest \
+               size the one on sockets beats LINX for Linux.",
+        rule: "Throughput of each linx-* mechanism over that of the mechanism that it uses, at the smallest and the largest size. Confirmed: below 1 at \
+               the smallest, and larger at the largest size.",
+    };
+    let sizes = sizes_of(evidence, Placement::OtherCore);
+    let has =
+        |id: &str, size: u64| -> Vec<f64> { at(evidence, id, super::evidence::rate, size, false) };
+    let mut figures = Vec::new();
+    let mut calls = Vec::new();
+    for (layer, below) in
+        [("linx-fifo", "fifo"), ("linx-uds", "uds-stream"), ("linx-shm", "shm-futex")]
+    {
+        let both: Vec<u64> = sizes
+            .iter()
+            .copied()
+            .filter(|s| !has(layer, *s).is_empty() && !has(below, *s).is_empty())
+            .collect();
+        let (Some(small), Some(large)) = (both.first(), both.last()) else { continue };
+        let at = |size: u64| ratio(&has(layer, size), &has(below, size));
+        let (Some(small_ratio), Some(large_ratio)) = (at(*small), at(*large)) else { continue };
+        for (size, r) in [(small, small_ratio), (large, large_ratio)] {
+            let what = format!("{layer} over {below}, {}", crate::units::size(*size));
+            figures.push(Figure::new(what, Quantity::Number, r));
+        }
+        calls.push(super::evidence::above(&super::evidence::inverse(&small_ratio), 1.0));
+        calls.push(larger(&large_ratio, &small_ratio));
+    }
+    if calls.is_empty() {
+        let why = "this run has no trials of a linx-* mechanism beside the mechanism that it uses";
+        return claim.without_records(why.to_owned());
+    }
+    claim.judged("this machine", figures, super::evidence::all(calls), "layer over bare mechanism")
+}

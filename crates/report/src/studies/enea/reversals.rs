@@ -1,0 +1,58 @@
+//! Pairs of mechanisms that change places under load (E9), with how certain that is.
+
+use crossway_lab::rank::{By, Reversal, rank};
+use crossway_lab::record::Record;
+
+use crate::sheet::{Cell, Row, Sheet};
+
+/// With more than this the table says it.
+const TOLD_MAX: usize = 3;
+
+fn found(records: &[Record]) -> Vec<Reversal> {
+    rank(records.iter().filter(|r| r.inputs.testbed.is_none())).reversals
+}
+
+/// In one sentence.
+pub(super) fn in_words(records: &[Record]) -> String {
+    let found = found(records);
+    if found.is_empty() {
+        return "in no case do two mechanisms change places with both intervals apart".to_owned();
+    }
+    let told: Vec<String> = found
+        .iter()
+        .take(TOLD_MAX)
+        .map(|r| format!("{} falls behind {} ({})", r.better_idle, r.better_loaded, r.setting))
+        .collect();
+    let more = found.len() - told.len();
+    let rest = if more > 0 { format!(", and {more} more") } else { String::new() };
+    format!("changes of place with both intervals apart: {}{rest}", told.join("; "))
+}
+
+/// All of them.
+pub(super) fn sheet(records: &[Record]) -> Option<Sheet> {
+    let rows: Vec<Row> = found(records)
+        .into_iter()
+        .map(|r| Row {
+            class: None,
+            cells: vec![
+                Cell::text(r.setting),
+                Cell::text(match r.by {
+                    By::Speed => "speed",
+                    By::BitsPerCpuS => "bits per CPU-second",
+                }),
+                Cell::text(r.better_idle),
+                Cell::text(r.better_loaded),
+                Cell::text("95 % intervals apart, idle and loaded"),
+            ],
+        })
+        .collect();
+    (!rows.is_empty()).then(|| Sheet {
+        title: "Places that load reverses".to_owned(),
+        heads: ["Where", "By", "Better idle", "Better loaded", "Certainty"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows,
+        sortable: true,
+        notes: Vec::new(),
+    })
+}

@@ -1,0 +1,318 @@
+//! Figures 7 to 11: throughput over the message size and the placement (E11 to E15).
+
+use crossway_lab::inputs::Placement;
+use crossway_lab::record::Record;
+
+use super::super::evidence::{above, all, equal, inverse, mostly, rate, ratio};
+use super::{
+    Call, Claim, Evidence, Figure, Finding, PLAN, Verdict, WAYS, at, figures, idle, kept, larger,
+    one_way, sizes_of,
+};
+use crate::estimate::Estimate;
+use crate::units::{Quantity, size};
+
+const PLACE: &str = "this machine, two cores";
+/// From here on messages are large (Figure 9 ends here).
+const LARGE: u64 = 16_000;
+/// A drop of less than this is none: throughput between two sizes that are near to each other.
+const DROP: f64 = 1.1;
+
+pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
+    vec![
+        shape(evidence),
+        order(evidence),
+        pipe_drop(evidence, false),
+        pipe_size(evidence),
+        pipe_at_100k(evidence),
+        pipe_drop(evidence, true),
+        closer(evidence),
+        as_socket(evidence),
+        siblings(evidence),
+        same_core(evidence),
+    ]
+}
+
+/// One way's throughput at one size over that at another.
+fn step(evidence: &Evidence<'_>, way: &str, from: u64, to: u64, loaded: bool) -> Option<Estimate> {
+    ratio(&at(evidence, way, rate, from, loaded), &at(evidence, way, rate, to, loaded))
+}
+
+/// One way over another.
+fn pair(evidence: &Evidence<'_>, a: &str, b: &str, bytes: u64, loaded: bool) -> Option<Estimate> {
+    ratio(&at(evidence, a, rate, bytes, loaded), &at(evidence, b, rate, bytes, loaded))
+}
+
+fn shape(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "E11 shape",
+        title: "Throughput over message size",
+        says: "Throughput rises with the size of small messages and is more stationary with large ones (Figure 7).",
+        rule: "Each way: 4000 over 64 bytes above 1, and 256 KiB over 64 KiB within 0.5 to 2. Confirmed: all of it but one in twenty.",
+    };
+    let mut figures = Vec::new();
+    let mut calls = Vec::new();
+    for (way, _) in WAYS {
+        if let Some(rise) = step(evidence, way, 4000, 64, false) {
+            figures.push(Figure::new(format!("{way}: 4000 over 64 bytes"), Quantity::Number, rise));
+            calls.push(above(&rise, 1.0));
+        }
+        if let Some(flat) = step(evidence, way, 262_144, 65_536, false) {
+            let what = format!("{way}: 256 KiB over 64 KiB");
+            figures.push(Figure::new(what, Quantity::Number, flat));
+            calls.push(all([above(&flat, 0.5), above(&inverse(&flat), 0.5)]));
+        }
+    }
+    if calls.is_empty() {
+        return claim.without_records(evidence.missing("one-way trials over the size", PLAN));
+    }
+    claim.judged(PLACE, figures, mostly(&calls), "small messages, then large ones, way by way")
+}
+
+fn order(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "E11 order",
+        title: "Order with large messages",
+        says: "With larger messages the pipe is slower than tcp, tcp than unix, unix than the three ways through shared memory (Figure 7).",
+        rule: "Sizes from 16,000 bytes on: the intervals of tcp over pipe, unix over tcp and mempipe over unix. Confirmed: each lies above 1 at all sizes \
+               that tell but one in twenty.",
+    };
+    let mut figures = Vec::new();
+    let mut calls = Vec::new();
+    let mut told = Vec::new();
+    for (a, b) in [("tcp", "pipe"), ("unix", "tcp"), ("mempipe", "unix")] {
+        let sizes = sizes_of(evidence, Placement::OtherCore);
+        let ratios: Vec<(u64, Estimate)> = sizes
+            .into_iter()
+            .filter(|s| *s >= LARGE)
+            .filter_map(|s| Some((s, pair(evidence, a, b, s, false)?)))
+            .collect();
+        let of: Vec<Call> = ratios.iter().map(|(_, r)| above(r, 1.0)).collect();
+        if let Some((bytes, r)) = ratios.get(ratios.len() / 2) {
+            figures.push(Figure::new(
+                format!("{a} over {b}, {}", size(*bytes)),
+                Quantity::Number,
+                *r,
+            ));
+            let ahead = of.iter().filter(|c| **c == Call::Holds).count();
+            told.push(format!("{a} ahead of {b} at {ahead} of {} sizes", of.len()));
+            calls.push(mostly(&of));
+        }
+    }
+    if calls.is_empty() {
+        return claim.without_records(evidence.missing("one-way trials over the size", PLAN));
+    }
+    claim.judged(PLACE, figures, all(calls), told.join(", "))
+}
+
+fn pipe_drop(evidence: &Evidence<'_>, loaded: bool) -> Finding {
+    let claim = Claim {
+        id: if loaded { "E12 drop" } else { "E11 drop" },
+        title: if loaded { "The pipe's drop, under load" } else { "The pipe's drop" },
+        says: if loaded {
+            "The pipe's drop near 64 KiB stays under load (Figure 8)."
+        } else {
+            "The pipe's throughput drops abruptly near 64 KiB, the size of its buffer (Figure 7)."
+        },
+        rule: "Throughput with messages of 56 KiB over that with 65 KiB. Confirmed: the interval lies above 1.1. Not confirmed: it does not, or lies around it \
+               within 5 %.",
+    };
+    let Some(drop) = step(evidence, "pipe", 57_344, 66_560, loaded) else {
+        return claim
+            .without_records(evidence.missing("one-way trials of the pipe around 64 KiB", PLAN));
+    };
+    let figures = vec![Figure::new("56 KiB over 65 KiB", Quantity::Number, drop)];
+    claim.judged(
+        PLACE,
+        figures,
+        above(&drop, DROP),
+        "the pipe's own buffer holds 64 KiB (F_GETPIPE_SZ)",
+    )
+}
+
+fn pipe_size(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "E11 F_SETPIPE_SZ",
+        title: "The pipe's drop and its buffer",
+        says: "The drop is there because the pipe's buffer has 64 KiB; so it must move with the buffer.",
+        rule: "With a buffer of 16 KiB and of 256 KiB: throughput with messages of the buffer's size over that with 4 KiB more. Confirmed: both intervals lie \
+               above 1.1. Not confirmed: one does not.",
+    };
+    let with = |capacity: u64, bytes: u64| -> Vec<f64> {
+        let wanted = |r: &Record| {
+            let i = &r.inputs;
+            i.testbed.is_none()
+                && i.capacity_bytes == Some(capacity)
+                && i.size_bytes == bytes
+                && idle(r)
+        };
+        evidence.of("pipe", wanted).into_iter().filter_map(rate).collect()
+    };
+    let mut figures = Vec::new();
+    let mut calls = Vec::new();
+    for capacity in [16_384, 262_144] {
+        let Some(drop) = ratio(&with(capacity, capacity), &with(capacity, capacity + 4096)) else {
+            continue;
+        };
+        let what = format!("buffer of {0}: {0} over 4 KiB more", size(capacity));
+        figures.push(Figure::new(what, Quantity::Number, drop));
+        calls.push(above(&drop, DROP));
+    }
+    if calls.len() < 2 {
+        return claim
+            .without_records(evidence.missing("trials of the pipe with other buffers", PLAN));
+    }
+    claim.judged(PLACE, figures, all(calls), "sizes of the buffer as set by F_SETPIPE_SZ")
+}
+
+fn pipe_at_100k(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "E11 100K",
+        title: "The pipe's second drop",
+        says: "The pipe's throughput decreases again around 100 KB; profiling would be needed to say why (Figure 7).",
+        rule: "Throughput with messages of 96 KiB over that with 104 KiB. Confirmed: the interval lies above 1.1.",
+    };
+    let Some(drop) = step(evidence, "pipe", 98_304, 106_496, false) else {
+        return claim
+            .without_records(evidence.missing("one-way trials of the pipe around 100 KiB", PLAN));
+    };
+    let figures = vec![Figure::new("96 KiB over 104 KiB", Quantity::Number, drop)];
+    claim.judged(
+        PLACE,
+        figures,
+        above(&drop, DROP),
+        "messages of more than the buffer are written in parts",
+    )
+}
+
+fn closer(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "E12",
+        title: "Large messages under load",
+        says: "Load affects the pipe less than the others, most so with large messages; tcp and unix come closer to each other (Figure 8).",
+        rule: "At 64 KiB, loaded over idle: the pipe's interval lies above that of each other way; unix over tcp, as a factor either way, is smaller under load.",
+    };
+    const BYTES: u64 = 65_536;
+    let Some(pipe) = kept(evidence, "pipe", rate, BYTES) else {
+        return claim.without_records(evidence.missing("one-way trials of 64 KiB with load", PLAN));
+    };
+    let mut figures = vec![Figure::new("pipe: loaded over idle", Quantity::Number, pipe)];
+    let mut calls = Vec::new();
+    for (way, _) in WAYS.iter().filter(|(way, _)| *way != "pipe") {
+        let Some(other) = kept(evidence, way, rate, BYTES) else { continue };
+        figures.push(Figure::new(format!("{way}: loaded over idle"), Quantity::Number, other));
+        calls.push(larger(&pipe, &other));
+    }
+    let [quiet, busy] = [false, true].map(|loaded| pair(evidence, "unix", "tcp", BYTES, loaded));
+    if let (Some(quiet), Some(busy)) = (quiet, busy) {
+        figures.push(Figure::new("unix over tcp, idle", Quantity::Number, quiet));
+        figures.push(Figure::new("unix over tcp, loaded", Quantity::Number, busy));
+        let apart = |r: &Estimate| if r.value < 1.0 { inverse(r) } else { *r };
+        calls.push(larger(&apart(&quiet), &apart(&busy)));
+    }
+    let why = format!(
+        "{} of {} parts of the claim hold",
+        calls.iter().filter(|c| **c == Call::Holds).count(),
+        calls.len()
+    );
+    let verdict = if calls.is_empty() { Verdict::NotMeasurable } else { all(calls).into() };
+    claim.judged(PLACE, figures, verdict, why)
+}
+
+/// Two ways over each other at all sizes of Figures 9 to 11 in a placement.
+fn alike(evidence: &Evidence<'_>, a: &str, b: &str, placement: Placement) -> Vec<(u64, Estimate)> {
+    let of = |way: &str, bytes: u64| {
+        figures(evidence, way, rate, |r| one_way(r, bytes, placement) && idle(r))
+    };
+    let sizes = sizes_of(evidence, placement).into_iter().filter(|s| (64..=LARGE).contains(s));
+    sizes.filter_map(|s| Some((s, ratio(&of(a, s), &of(b, s))?))).collect()
+}
+
+fn shown(name: &str, ratios: &[(u64, Estimate)]) -> Vec<Figure> {
+    let mut at = vec![0, ratios.len() / 2, ratios.len().saturating_sub(1)];
+    at.dedup();
+    let figure = |(bytes, r): &(u64, Estimate)| {
+        Figure::new(format!("{name}, {}", size(*bytes)), Quantity::Number, *r)
+    };
+    at.into_iter().filter_map(|at| ratios.get(at)).map(figure).collect()
+}
+
+fn as_socket(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "E13",
+        title: "Pipe and unix up to 16,000 bytes",
+        says: "Between two cores and up to 16,000 bytes the pipe is comparable to unix (Figure 9).",
+        rule: "Confirmed: the interval of their ratio lies within 0.8 to 1.25 at all sizes but one in twenty.",
+    };
+    let ratios = alike(evidence, "pipe", "unix", Placement::OtherCore);
+    if ratios.is_empty() {
+        return claim.without_records(evidence.missing("one-way trials up to 16,000 bytes", PLAN));
+    }
+    let calls: Vec<Call> = ratios.iter().map(|(_, r)| equal(r)).collect();
+    let near = calls.iter().filter(|c| **c == Call::Holds).count();
+    let why = format!("within a quarter at {near} of {} sizes", calls.len());
+    claim.judged(PLACE, shown("pipe over unix", &ratios), mostly(&calls), why)
+}
+
+fn siblings(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "E14",
+        title: "Two threads of one core",
+        says: "Throughput is lower between two hardware threads of one core than between two cores, and the pipe is comparable to tcp (Figure 10).",
+        rule: "Confirmed: the interval of pipe over tcp lies within 0.8 to 1.25, and each way's throughput over that between two cores below 1, at all sizes but \
+               one in twenty.",
+    };
+    let ratios = alike(evidence, "pipe", "tcp", Placement::SmtSibling);
+    if ratios.is_empty() {
+        let refused =
+            evidence.run.records.iter().find(|r| r.inputs.placement == Placement::SmtSibling);
+        let why = refused.and_then(|r| r.reason.clone());
+        return claim.without_records(
+            why.unwrap_or_else(|| evidence.missing("trials on two threads of one core", PLAN)),
+        );
+    }
+    let mut calls: Vec<Call> = ratios.iter().map(|(_, r)| equal(r)).collect();
+    for (way, _) in WAYS {
+        for (bytes, _) in &ratios {
+            let of = |placement| {
+                figures(evidence, way, rate, |r| one_way(r, *bytes, placement) && idle(r))
+            };
+            let lower = ratio(&of(Placement::OtherCore), &of(Placement::SmtSibling));
+            calls.extend(lower.map(|r| above(&r, 1.0)));
+        }
+    }
+    let place = "this machine, two threads of one core";
+    claim.judged(place, shown("pipe over tcp", &ratios), mostly(&calls), "both parts of the claim")
+}
+
+fn same_core(evidence: &Evidence<'_>) -> Finding {
+    let claim = Claim {
+        id: "E15",
+        title: "Both ends on one core",
+        says: "On one core mempipe is slower than shmem_pipe, mempipe_spin does not perform at all, and the pipe is comparable to tcp (Figure 11).",
+        rule: "Confirmed: mempipe over shmem_pipe lies below 1, and pipe over tcp within 0.8 to 1.25, at all sizes but one in twenty. Spinning ends on one core are \
+               refused here.",
+    };
+    let pipes = alike(evidence, "shmem_pipe", "mempipe", Placement::SameCore);
+    let others = alike(evidence, "pipe", "tcp", Placement::SameCore);
+    if pipes.is_empty() || others.is_empty() {
+        return claim.without_records(evidence.missing("one-way trials on one core", PLAN));
+    }
+    let first: Vec<Call> = pipes.iter().map(|(_, r)| above(r, 1.0)).collect();
+    let second: Vec<Call> = others.iter().map(|(_, r)| equal(r)).collect();
+    let refused = evidence.run.records.iter().find(|r| {
+        r.mechanism == "shm-spin" && r.inputs.placement == Placement::SameCore && r.reason.is_some()
+    });
+    let spin = refused
+        .and_then(|r| r.reason.clone())
+        .map_or(String::new(), |why| format!("; mempipe_spin is refused: {why}"));
+    let why = format!(
+        "shmem_pipe ahead of mempipe at {} of {} sizes, pipe within a quarter of tcp at {} of {}{spin}",
+        first.iter().filter(|c| **c == Call::Holds).count(),
+        first.len(),
+        second.iter().filter(|c| **c == Call::Holds).count(),
+        second.len()
+    );
+    let mut figures = shown("shmem_pipe over mempipe", &pipes);
+    figures.extend(shown("pipe over tcp", &others));
+    claim.judged("this machine, one core", figures, all([mostly(&first), mostly(&second)]), why)
+}

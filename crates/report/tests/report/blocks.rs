@@ -1,0 +1,110 @@
+//! One block per setting and workload, paced ones too, within the columns that there are.
+
+use std::path::Path;
+
+use crossway_lab::inputs::{Load, Placement, Workload};
+use crossway_lab::record::Status;
+use crossway_report::blocks::blocks;
+use crossway_report::{Run, sections, steps::Shapes, terminal};
+
+use super::synthetic::{self, Ask, MADE};
+
+fn run(asks: &[Ask]) -> Run {
+    Run::of_records(Path::new("run"), synthetic::run(&MADE[..4], asks, 5, 21))
+}
+
+#[test]
+fn every_setting_and_workload_has_its_block() {
+    let idle = Ask::idle(Workload::PingPong, 64);
+    let loaded =
+        Ask { load: Load { cpu: 2, memory: 0, io: 0 }, ..Ask::idle(Workload::PingPong, 64) };
+    let run = run(&[idle, loaded, Ask::idle(Workload::Exchange, 64)]);
+    let (found, left_out) = blocks(&run.summary, 12);
+    let titles: Vec<&str> = found.iter().map(|block| block.title.as_str()).collect();
+    assert_eq!(left_out, 0);
+    assert_eq!(
+        titles,
+        [
+            "two cores, shared cache, idle",
+            "two cores, shared cache, idle: exchanges",
+            "two cores, shared cache, loaded (2 CPU workers)"
+        ]
+    );
+    let text = terminal::terminal(&run, false, 100);
+    assert!(titles.iter().all(|title| text.contains(title)), "{text}");
+    // With several settings the headline says which it speaks of.
+    assert!(run.verdict().headline.contains("“two cores, shared cache, idle”"), "{text}");
+}
+
+#[test]
+fn a_paced_plan_shows_rates_percentiles_and_late_bursts() {
+    let workload = Workload::Paced { burst_bytes: 64, period_us: 1_000 };
+    let run = run(&[Ask::idle(workload, 64)]);
+    let text = terminal::terminal(&run, false, 100);
+    for word in [
+        "64 B messages, one message every 1.00 ms",
+        "offered",
+        "achieved",
+        "p50",
+        "p99",
+        "max",
+        "late",
+    ] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    assert!(text.contains("1.00 k msg/s"), "{text}");
+    // One rate is a table, not a chart.
+    let charts = crossway_report::charts::all(&run.summary, &run.limits, &run.histograms);
+    assert!(charts.iter().all(|chart| chart.id != "pacing"));
+}
+
+#[test]
+fn a_sweep_of_settings_is_cut_short_and_says_so() {
+    let asks: Vec<Ask> = (0..40)
+        .map(|b| Ask {
+            placement: Placement::Cpus { a: 0, b },
+            ..Ask::idle(Workload::PingPong, 64)
+        })
+        .collect();
+    let run = run(&asks);
+    assert_eq!(blocks(&run.summary, 12).1, 28);
+    assert!(terminal::terminal(&run, false, 100).contains("28 further settings are left out here"));
+}
+
+#[test]
+fn the_summary_fits_whatever_width_there_is() {
+    let asks = [
+        Ask::idle(Workload::PingPong, 64),
+        Ask::idle(Workload::Throughput, 64),
+        Ask::idle(Workload::Paced { burst_bytes: 64, period_us: 1_000 }, 64),
+    ];
+    let run = Run::of_records(Path::new("run"), synthetic::run(&MADE, &asks, 5, 22));
+    for width in [60, 80, 100, 140] {
+        for line in terminal::terminal(&run, false, width).lines() {
+            assert!(line.chars().count() <= usize::from(width), "{width}: {line}");
+        }
+    }
+    // More room shows more columns.
+    let columns = |width| {
+        let text = terminal::terminal(&run, false, width);
+        text.lines().find(|line| line.contains("RTT p50")).unwrap().split_whitespace().count()
+    };
+    assert!(columns(80) < columns(140));
+}
+
+#[test]
+fn degraded_trials_are_grouped_by_their_reason() {
+    let mut records = synthetic::run(&MADE[..4], &[Ask::idle(Workload::PingPong, 64)], 5, 23);
+    for (at, record) in records.iter_mut().enumerate().take(8) {
+        record.status = Status::Degraded;
+        record.reason = Some(format!("the hypervisor took {}.{at} % of the time", at + 2));
+    }
+    let run = Run::of_records(Path::new("run"), records);
+    let sections = sections::all(&run, &Shapes::of(&run));
+    let troubles = sections.iter().find(|section| section.id == "troubles").expect("there are");
+    let table = &troubles.tables[0];
+    assert_eq!(table.rows.len(), 1, "one reason, whatever its numbers");
+    let row = &table.rows[0].cells;
+    assert!(row[0].text.starts_with("the hypervisor took") && row[0].note.is_some());
+    assert_eq!((row[3].text.as_str(), row[4].text.as_str()), ("4", "8"));
+}

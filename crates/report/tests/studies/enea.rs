@@ -1,0 +1,212 @@
+//! The findings of Enea's study, and its tables beside ours.
+
+use crossway_lab::faults::FaultRecord;
+use crossway_lab::inputs::{Load, Placement};
+use serde_json::json;
+
+use super::*;
+
+const LOADED: Load = Load { cpu: 1, memory: 1, io: 1 };
+
+/// Trials on this machine: nanoseconds per message or round trip.
+struct Local {
+    records: Vec<Record>,
+    noise: Noise,
+}
+
+impl Local {
+    fn new() -> Local {
+        Local { records: Vec::new(), noise: Noise::new(5) }
+    }
+
+    fn add(&mut self, id: &str, ask: &Ask, ns: f64) -> &mut Local {
+        for trial in 0..5 {
+            let mut r = synthetic::trial(&MADE[0], ask, trial, 5, trial, &mut self.noise);
+            let ns = ns * self.noise.around(0.02);
+            r.mechanism = id.to_owned();
+            r.case = format!("{id}/{:?}", (ask.workload, ask.size_bytes, ask.placement, ask.load));
+            r.inputs.wait = if id == "shm-spin" { Wait::Spin } else { Wait::Block };
+            (r.status, r.reason, r.remedy) = (Status::Ok, None, None);
+            let throughput = r.throughput.as_mut().expect("timed");
+            throughput.msgs_per_s = 1e9 / ns;
+            throughput.bytes_per_s = 1e9 / ns * ask.size_bytes as f64;
+            for latency in &mut r.latency_ns {
+                latency.p50 = ns as u64;
+            }
+            self.records.push(r);
+        }
+        self
+    }
+
+    /// One way between two cores, idle and loaded.
+    fn one_way(&mut self, id: &str, bytes: u64, idle_ns: f64, loaded_ns: f64) -> &mut Local {
+        let ask = Ask { placement: Placement::OtherCore, ..Ask::idle(Workload::Throughput, bytes) };
+        self.add(id, &ask, idle_ns);
+        self.add(id, &Ask { load: LOADED, ..ask }, loaded_ns)
+    }
+
+    fn trips(&mut self, id: &str, (a, b): (u32, u32), idle_ns: f64, loaded_ns: f64) -> &mut Local {
+        let placement = Placement::Cpus { a, b };
+        let ask = Ask { placement, ..Ask::idle(Workload::PingPong, 64) };
+        self.add(id, &ask, idle_ns);
+        self.add(id, &Ask { load: LOADED, ..ask }, loaded_ns)
+    }
+
+    fn run(&self) -> Run {
+        let mut records = self.records.clone();
+        if records.is_empty() {
+            records.push(synthetic::skipped("cma", "not asked for", "nothing"));
+        }
+        records.iter_mut().for_each(|r| r.plan = "enea".to_owned());
+        Run::of_records(Path::new("run"), records)
+    }
+}
+
+fn finding(run: &Run, id: &str) -> Finding {
+    let all = studies::all(run, &Shapes::of(run));
+    let mut found = all.into_iter().flat_map(|s| s.findings).filter(|f| f.id == id);
+    found.next().unwrap_or_else(|| panic!("{id} is listed"))
+}
+
+#[test]
+fn every_finding_is_listed_and_names_the_plan_that_takes_it() {
+    let run = Local::new().run();
+    let ids = [
+        "E5",
+        "E9 load",
+        "E9 ranks",
+        "E9 pipe",
+        "E10 spin",
+        "E10 best",
+        "E11 shape",
+        "E11 order",
+        "E11 drop",
+        "E11 F_SETPIPE_SZ",
+        "E11 100K",
+        "E12 drop",
+        "E12",
+        "E13",
+        "E14",
+        "E15",
+        "E16",
+        "E17 shm",
+        "E17 tcp",
+        "E18",
+        "E18 one core",
+        "E18 faster",
+    ];
+    for id in ids {
+        let finding = finding(&run, id);
+        assert_eq!(finding.verdict, NotMeasurable, "{finding:?}");
+        assert!(finding.why.contains("crossway measure enea"), "{finding:?}");
+    }
+    // LINX mechanisms may be absent, and Table 3 empty.
+    assert_eq!(finding(&run, "E19").verdict, NotMeasurable);
+    assert_eq!(finding(&run, "E23").verdict, NotMeasurable);
+}
+
+#[test]
+fn the_pipes_drop_is_looked_for_on_both_sides_of_its_buffer() {
+    let with = |below: f64, above: f64| {
+        let mut made = Local::new();
+        made.one_way("pipe", 57_344, below, below).one_way("pipe", 66_560, above, above);
+        finding(&made.run(), "E11 drop")
+    };
+    // Nanoseconds a message; rates are bytes.
+    assert_eq!(with(10_000.0, 20_000.0).verdict, Confirmed);
+    assert_eq!(with(10_000.0, 11_600.0).verdict, NotConfirmed);
+}
+
+#[test]
+fn ranks_reversed_by_load_are_found_and_told() {
+    let with = |unix_loaded: f64| {
+        let mut made = Local::new();
+        made.one_way("tcp", 8192, 5_000.0, 6_000.0)
+            .one_way("uds-stream", 8192, 3_000.0, unix_loaded)
+            .one_way("shm-spin", 8192, 1_000.0, 9_000.0)
+            .one_way("shm-pipe", 8192, 2_000.0, 4_000.0);
+        made.run()
+    };
+    let reversed = with(9_000.0);
+    let found = finding(&reversed, "E9 ranks");
+    assert_eq!(found.verdict, Confirmed, "{found:?}");
+    assert!(found.why.contains("uds-stream falls behind tcp"), "{found:?}");
+    let kept = finding(&with(4_000.0), "E9 ranks");
+    assert_eq!(kept.verdict, NotConfirmed, "{kept:?}");
+    let mut page = Vec::new();
+    html::write(&reversed, &mut page).expect("the page can be made");
+    let page = String::from_utf8(page).expect("text");
+    assert!(page.contains("Places that load reverses"), "the table of reversals is missing");
+}
+
+#[test]
+fn faster_under_load_is_said_without_a_made_up_reason() {
+    let mut made = Local::new();
+    made.trips("shm-spin", (0, 1), 500.0, 200.0).trips("tcp", (0, 1), 26_000.0, 19_000.0);
+    let found = finding(&made.run(), "E18 faster");
+    assert_eq!(found.verdict, Confirmed, "{found:?}");
+    assert!(found.why.starts_with("no reason is given"), "{found:?}");
+    let mut page = Vec::new();
+    html::write(&made.run(), &mut page).expect("the page can be made");
+    let page = String::from_utf8(page).expect("text");
+    // The study's own figures stand beside.
+    assert!(page.contains("study 2-3, two threads of one core"), "Table 2 is missing");
+}
+
+fn fault(id: &str, fault: &str, outcome: &str, not_sent: u64, lost: u64) -> FaultRecord {
+    serde_json::from_value(json!({
+        "schema": 1, "run": "r", "started_unix_ms": 1, "environment": "e", "mechanism": id, "wait": "block", "size_bytes": 6000,
+        "fault": fault, "state": "idle", "affected": "listener", "survivor": "connector", "trial": 0, "status": "ok",
+        "outcome": outcome, "detected_after_ns": 500_000, "hung": outcome == "hung", "watched_ns": 1_000_000_000,
+        "received_not_sent": not_sent, "sent_lost": lost,
+    }))
+    .expect("a fault record")
+}
+
+#[test]
+fn table_3_is_computed_and_its_thresholds_can_be_changed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut made = Local::new();
+    for (id, ns) in
+        [("shm-futex", 400.0), ("pipe", 900.0), ("uds-stream", 1_000.0), ("tcp", 1_100.0)]
+    {
+        made.one_way(id, 64, ns, 1.2 * ns).one_way(id, 65_536, 20.0 * ns, 100.0 * ns);
+        made.trips(id, (0, 0), 10.0 * ns, 10.0 * ns).trips(id, (0, 1), 12.0 * ns, 80.0 * ns);
+    }
+    made.trips("shm-spin", (0, 1), 300.0, 310.0);
+    let mut run = made.run();
+    run.dir = dir.path().to_owned();
+    run.faults = vec![
+        fault("shm-futex", "kill", "told", 0, 0),
+        fault("shm-futex", "garbage", "told", 0, 4),
+        fault("pipe", "kill", "told", 0, 0),
+        fault("pipe", "garbage", "deceived", 1, 0),
+        fault("uds-stream", "kill", "hung", 0, 0),
+        fault("tcp", "garbage", "unaffected", 0, 0),
+    ];
+    let page = |run: &Run| {
+        let mut page = Vec::new();
+        html::write(run, &mut page).expect("the page can be made");
+        String::from_utf8(page).expect("text")
+    };
+    let usual = page(&run);
+    for cell in [
+        "destroyed 4 messages that were sent before",
+        "1 messages received that nobody sent",
+        "nothing altered and nothing made up",
+        "not told of 1 deaths of 1",
+        "faults.jsonl lines 1 to 2",
+        "yellow (study: yellow)",
+    ] {
+        assert!(usual.contains(cell), "'{cell}' is not in Table 3");
+    }
+    assert_ne!(finding(&run, "E23").verdict, NotMeasurable);
+    let said = |page: &str| {
+        page.contains("red where a death was not told, green where it was told within 0.1 ms")
+    };
+    assert!(!said(&usual));
+    std::fs::write(dir.path().join("thresholds.json"), r#"{"told_green_ms": 0.1}"#).expect("room");
+    let strict = page(&run);
+    assert!(said(&strict), "the changed threshold is not printed");
+    assert!(strict.matches("yellow (study").count() > usual.matches("yellow (study").count());
+}

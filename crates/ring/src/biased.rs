@@ -1,0 +1,221 @@
+//! A value that one thread uses all the time and another one now and then.
+//!
+//! The owner comes in with a store and a load and leaves with a store: no atomic read-modify-write and, where the kernel has `membarrier`, no
+//! fence. A visitor comes in only while the owner is out; it pays for both sides with the heavy fence. The same word that tells the
+//! owner of a visitor carries flags, so that looking for both costs one load.
+
+use std::sync::Arc;
+
+use crossway_sys::futex;
+
+use crate::sync::{AtomicU32, Mutex, Ordering, UnsafeCell, fence};
+
+/// A visitor is in, or about to be.
+const VISITED: u32 = 1 << 31;
+
+#[derive(Debug)]
+struct Shared<T> {
+    owner_inside: AtomicU32,
+    /// [`VISITED`] and the flags.
+    word: AtomicU32,
+    asymmetric: bool,
+    /// One visitor at a time; an owner that must wait for a visitor waits for this.
+    visits: Mutex<()>,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached by the owner while it is inside, or by the visitor that holds `visits` while the owner is not: never by two
+// threads at a time, so that it only has to be Send.
+unsafe impl<T: Send> Sync for Shared<T> {}
+
+/// The favoured side; there is one.
+#[derive(Debug)]
+pub struct Owner<T>(Arc<Shared<T>>);
+
+/// The other side.
+#[derive(Debug)]
+pub struct Visitor<T>(Arc<Shared<T>>);
+
+impl<T> Clone for Visitor<T> {
+    fn clone(&self) -> Self {
+        Visitor(Arc::clone(&self.0))
+    }
+}
+
+/// The flags that are raised for the owner.
+#[derive(Clone, Copy, Debug)]
+pub struct Flags<'a>(&'a AtomicU32);
+
+impl Flags<'_> {
+    /// Those raised now.
+    #[inline]
+    pub fn raised(self) -> u32 {
+        self.0.load(Ordering::Acquire) & !VISITED
+    }
+
+    /// Lowers some.
+    pub fn lower(self, flags: u32) {
+        self.0.fetch_and(!(flags & !VISITED), Ordering::AcqRel);
+    }
+}
+
+/// Both sides of a value.
+pub fn biased<T>(value: T) -> (Owner<T>, Visitor<T>) {
+    let shared = Arc::new(Shared {
+        owner_inside: AtomicU32::new(0),
+        word: AtomicU32::new(0),
+        asymmetric: !cfg!(loom) && futex::register_heavy_fence(),
+        visits: Mutex::new(()),
+        value: UnsafeCell::new(value),
+    });
+    (Owner(Arc::clone(&shared)), Visitor(shared))
+}
+
+/// The owner is out when this is dropped, after a panic too.
+struct Inside<'a>(&'a AtomicU32);
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+impl<T> Owner<T> {
+    /// Uses the value; waits for a visitor to leave first.
+    #[inline]
+    pub fn with<R>(&mut self, work: impl FnOnce(&mut T, Flags<'_>) -> R) -> R {
+        let shared = &*self.0;
+        let inside = loop {
+            shared.owner_inside.store(1, Ordering::Relaxed);
+            // Either the visitor sees that we are inside, or we see the visitor.
+            if shared.asymmetric {
+                std::sync::atomic::compiler_fence(Ordering::SeqCst);
+            } else {
+                fence(Ordering::SeqCst);
+            }
+            if shared.word.load(Ordering::Acquire) & VISITED == 0 {
+                break Inside(&shared.owner_inside);
+            }
+            shared.give_way();
+        };
+        // SAFETY: the owner is one and borrowed mutably; a visitor finds `owner_inside` set from here until `inside` is dropped.
+        let result =
+            shared.value.with_mut(|value| work(unsafe { &mut *value }, Flags(&shared.word)));
+        drop(inside);
+        result
+    }
+}
+
+impl<T> Shared<T> {
+    #[cold]
+    fn give_way(&self) {
+        self.owner_inside.store(0, Ordering::Release);
+        drop(self.visits.lock());
+    }
+}
+
+/// The visitor is out when this is dropped, after a panic too.
+struct Visiting<'a>(&'a AtomicU32);
+
+impl Drop for Visiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_and(!VISITED, Ordering::Release);
+    }
+}
+
+impl<T> Visitor<T> {
+    /// Uses the value if the owner is out; `None` if it is in.
+    pub fn try_visit<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let shared = &*self.0;
+        let _turn = match shared.visits.lock() {
+            Ok(turn) => turn,
+            // What a panicking visitor left is a value all the same.
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        shared.word.fetch_or(VISITED, Ordering::SeqCst);
+        let visiting = Visiting(&shared.word);
+        if shared.asymmetric {
+            futex::heavy_fence().ok()?;
+        } else {
+            fence(Ordering::SeqCst);
+        }
+        if shared.owner_inside.load(Ordering::Acquire) != 0 {
+            return None;
+        }
+        // SAFETY: the owner was out after VISITED was set, and it does not come in while it is; other visitors wait for `visits`.
+        let result = shared.value.with_mut(|value| work(unsafe { &mut *value }));
+        drop(visiting);
+        Some(result)
+    }
+
+    /// Raises flags, which the owner sees when it comes in next.
+    pub fn raise(&self, flags: u32) {
+        self.0.word.fetch_or(flags & !VISITED, Ordering::AcqRel);
+    }
+
+    /// Lowers flags.
+    pub fn lower(&self, flags: u32) {
+        self.0.word.fetch_and(!(flags & !VISITED), Ordering::AcqRel);
+    }
+
+    /// The flags raised now.
+    pub fn raised(&self) -> u32 {
+        self.0.word.load(Ordering::Acquire) & !VISITED
+    }
+
+    /// Whether the owner is dropped and no other visitor is left.
+    pub fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owner_and_visitors_never_meet() {
+        let (mut owner, visitor) = biased((0_u64, 0_u64));
+        const TURNS: u64 = 200_000;
+        let other = std::thread::spawn(move || {
+            let mut visits = 0;
+            while visits < 200 || !visitor.is_alone() {
+                let seen = visitor.try_visit(|value| {
+                    assert_eq!(value.0, value.1);
+                    value.0 += 1;
+                    value.1 += 1;
+                });
+                visits += u64::from(seen.is_some());
+            }
+            (visits, visitor.try_visit(|value| *value).expect("nobody is inside"))
+        });
+        for _ in 0..TURNS {
+            owner.with(|value, _| {
+                value.0 += 1;
+                std::hint::black_box(&mut *value);
+                value.1 += 1;
+            });
+        }
+        drop(owner);
+        let (visits, value) = other.join().unwrap();
+        assert_eq!(value, (TURNS + visits, TURNS + visits));
+    }
+
+    #[test]
+    fn a_visitor_is_turned_away_while_the_owner_is_inside_and_its_flags_arrive() {
+        let (mut owner, visitor) = biased(1);
+        visitor.raise(4);
+        owner.with(|_, flags| {
+            assert_eq!(visitor.try_visit(|_| ()), None);
+            assert_eq!(flags.raised(), 4);
+            visitor.raise(2);
+            assert_eq!(flags.raised(), 6);
+            flags.lower(4);
+        });
+        assert_eq!(visitor.raised(), 2);
+        visitor.lower(2);
+        assert_eq!(visitor.try_visit(|value| *value), Some(1));
+        owner.with(|_, flags| assert_eq!(flags.raised(), 0));
+    }
+}

@@ -1,0 +1,39 @@
+//! Compiles the library that carries extended CPU state for guests (`src/xstate_relay.c`) with the compiler that also links Rust
+//! programs. Where that cannot compile C the library is empty, and guests take the path without it.
+
+use std::path::Path;
+use std::process::Command;
+
+/// The state of a CPU with tile registers (AMX), in bytes; tests emulate it.
+const EMULATED_BYTES: u32 = 11008;
+
+fn main() {
+    const SOURCE: &str = "src/xstate_relay.c";
+    println!("cargo::rerun-if-changed={SOURCE}");
+    println!("cargo::rerun-if-env-changed=CC");
+    let out = std::env::var("OUT_DIR").expect("cargo sets OUT_DIR");
+    let target = std::env::var("TARGET").unwrap_or_default();
+    let native = std::env::var("HOST").is_ok_and(|host| host == target);
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let emulated = format!("-DEMULATED_BYTES={EMULATED_BYTES}");
+    for (name, variant) in
+        [("xstate_relay.so", None), ("xstate_relay_emulated.so", Some(&emulated))]
+    {
+        let library = Path::new(&out).join(name);
+        let compiled = native
+            && target.starts_with("x86_64-")
+            && target.contains("linux")
+            && Command::new(&compiler)
+                .args(["-O2", "-fPIC", "-shared", "-Wall", "-s", SOURCE, "-o"])
+                .arg(&library)
+                .args(variant)
+                .status()
+                .is_ok_and(|status| status.success());
+        if !compiled {
+            println!(
+                "cargo::warning=no C compiler for {SOURCE}: guests cannot keep AVX registers on CPUs with AMX"
+            );
+            std::fs::write(&library, []).expect("cargo's OUT_DIR is writable");
+        }
+    }
+}

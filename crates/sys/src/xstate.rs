@@ -1,0 +1,207 @@
+//! Extended CPU state (AVX and beyond) of programs that another program runs by `ptrace`: whether that can move it, and whether
+//! it survives.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::MemfdFlags;
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::{OsError, shm};
+
+/// The library that completes what a tracer writes back, see `xstate_relay.c`; empty where the build had no C compiler.
+const RELAY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xstate_relay.so"));
+/// The same for tests: behaves as on a CPU with [`EMULATED_BYTES`] of state.
+const RELAY_EMULATED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xstate_relay_emulated.so"));
+
+/// Which CPU the library runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelayKind {
+    /// This one.
+    Real,
+    /// One with tile registers, emulated for tests.
+    Emulated,
+}
+
+/// Whether this build has the library.
+pub fn has_relay() -> bool {
+    !RELAY.is_empty() && !RELAY_EMULATED.is_empty()
+}
+
+/// The library in anonymous memory, for `LD_PRELOAD` by its descriptor: folders may be mounted without permission to execute.
+///
+/// # Errors
+/// [`OsError`] of memfd_create or write.
+pub fn relay(kind: RelayKind) -> Result<OwnedFd, OsError> {
+    let failed = |e: std::io::Error| OsError::new("memfd_create", "xstate relay", e);
+    let fd = rustix::fs::memfd_create("crossway-xstate", MemfdFlags::CLOEXEC)
+        .map_err(|e| failed(e.into()))?;
+    let mut file = File::from(fd);
+    file.write_all(if kind == RelayKind::Real { RELAY } else { RELAY_EMULATED }).map_err(failed)?;
+    Ok(file.into())
+}
+
+/// Bytes of extended state that this CPU has switched on and that `ptrace` therefore moves at once: CPUID leaf 0xD,
+/// sub-leaf 0, EBX (Intel's manual, volume 1, chapter 13). 0 on a machine without XSAVE or of another kind.
+pub fn extended_state_bytes() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__cpuid, __cpuid_count};
+        const OSXSAVE: u32 = 1 << 27;
+        if __cpuid(1).ecx & OSXSAVE != 0 {
+            return __cpuid_count(0xD, 0).ebx as usize;
+        }
+    }
+    0
+}
+
+/// Pages of the text that [`check_string_functions`] searches.
+const PAGES: usize = 6;
+/// What it searches for, and what surrounds that.
+const NEEDLE: u8 = b'q';
+const HAY: u8 = b'-';
+
+/// Whether the C library's string functions tell the truth in this process. They take the widest registers that the CPU has, and a
+/// kernel that does not keep those of its programs shows when a page fault comes in the midst: each function runs over pages
+/// that were not touched before.
+///
+/// # Errors
+/// The first wrong answer, or that memory could not be had.
+pub fn check_string_functions() -> Result<(), String> {
+    let page = shm::page_len();
+    let len = PAGES * page;
+    // Each half and quarter of a wide register, in the second and in the last page.
+    let lanes = [0, 7, 15, 16, 24, 31, 32, 40, 48, 63];
+    let places = lanes.iter().flat_map(|lane| [page + lane, (PAGES - 1) * page + lane]);
+    for at in places {
+        let text = Text::new(len, at)?;
+        let fresh = || text.map().map(|map| (map.start, map));
+        let found = |what: &str, result: *mut libc::c_void, start: *mut u8| {
+            let offset = (result as usize).wrapping_sub(start as usize);
+            let said = if result.is_null() { "nowhere".to_owned() } else { format!("at {offset}") };
+            if offset == at && !result.is_null() {
+                Ok(())
+            } else {
+                Err(format!("{what} finds a byte {said} that is at {at}"))
+            }
+        };
+        let (start, map) = fresh()?;
+        // SAFETY: the mapping has `len` bytes, the last of which is zero.
+        found("memchr", unsafe { libc::memchr(start.cast(), NEEDLE.into(), len) }, start)?;
+        drop(map);
+        let (start, map) = fresh()?;
+        // SAFETY: as above.
+        found("strchr", unsafe { libc::strchr(start.cast(), NEEDLE.into()) }.cast(), start)?;
+        drop(map);
+        let (start, map) = fresh()?;
+        // SAFETY: as above.
+        let length = unsafe { libc::strlen(start.cast()) };
+        if length != len - 1 {
+            return Err(format!("strlen counts {length} of {} bytes", len - 1));
+        }
+        drop(map);
+        let ((one, _first), (other, _second)) = (fresh()?, fresh()?);
+        // SAFETY: both mappings have `len` bytes.
+        if unsafe { libc::memcmp(one.cast(), other.cast(), len) } != 0 {
+            return Err("memcmp finds a difference between equal bytes".to_owned());
+        }
+        let ((from, _from), target) = (fresh()?, Text::zeroed(len)?);
+        let to = target.start;
+        // SAFETY: the target has `len` bytes, is writable and apart from the source.
+        unsafe { libc::memcpy(to.cast(), from.cast(), len) };
+        for n in 0..len {
+            // SAFETY: `n` is less than both lengths. Volatile, so that the loop does not become one of the functions in question.
+            let (is, should) = unsafe { (to.add(n).read_volatile(), from.add(n).read_volatile()) };
+            if is != should {
+                return Err(format!("memcpy copies byte {n} wrongly"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A text in a file, so that each mapping of it begins without pages.
+struct Text {
+    file: OwnedFd,
+    len: usize,
+}
+
+struct Map {
+    start: *mut u8,
+    len: usize,
+}
+
+impl Text {
+    fn new(len: usize, needle_at: usize) -> Result<Text, String> {
+        let mut bytes = vec![HAY; len];
+        bytes[needle_at] = NEEDLE;
+        bytes[len - 1] = 0;
+        let file = rustix::fs::memfd_create("crossway-text", MemfdFlags::CLOEXEC)
+            .map_err(|e| format!("memfd_create: {e}"))?;
+        let mut file = File::from(file);
+        file.write_all(&bytes).map_err(|e| format!("write: {e}"))?;
+        Ok(Text { file: file.into(), len })
+    }
+
+    fn map(&self) -> Result<Map, String> {
+        // SAFETY: a new mapping at a place of the kernel's choice; the file keeps its length.
+        let start = unsafe {
+            let flags = MapFlags::PRIVATE;
+            rustix::mm::mmap(std::ptr::null_mut(), self.len, ProtFlags::READ, flags, &self.file, 0)
+        };
+        let start = start.map_err(|e| format!("mmap: {e}"))?.cast();
+        Ok(Map { start, len: self.len })
+    }
+
+    fn zeroed(len: usize) -> Result<Map, String> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: new anonymous memory at a place of the kernel's choice.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, access, MapFlags::PRIVATE)
+        };
+        Ok(Map { start: start.map_err(|e| format!("mmap: {e}"))?.cast(), len })
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping made for this value; no reference into it outlives it.
+        let _ = unsafe { rustix::mm::munmap(self.start.cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_kernel_keeps_what_string_functions_need() {
+        assert_eq!(check_string_functions(), Ok(()));
+    }
+
+    #[test]
+    fn the_extended_state_holds_at_least_the_legacy_one() {
+        // 512 bytes of FXSAVE and the 64 of the XSAVE header.
+        let bytes = extended_state_bytes();
+        assert!(bytes == 0 || bytes >= 576, "{bytes}");
+    }
+
+    #[test]
+    fn the_relay_is_a_library_that_programs_start_with() {
+        use std::os::fd::AsRawFd;
+        if !has_relay() {
+            eprintln!("SKIP the relay of CPU state: the build had no C compiler; install gcc");
+            return;
+        }
+        for kind in [RelayKind::Real, RelayKind::Emulated] {
+            let library = relay(kind).unwrap();
+            let mut command = std::process::Command::new("cat");
+            crate::proc::inherit(&mut command, &library);
+            let path = format!("/proc/self/fd/{}", library.as_raw_fd());
+            let output = command.arg("/proc/self/maps").env("LD_PRELOAD", path).output().unwrap();
+            assert!(String::from_utf8_lossy(&output.stdout).contains("crossway-xstate"));
+            assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The bare exchange of two threads that sleep while they wait: what a blocking request and its reply cost with nothing else in
+//! the way.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::io::{read, write};
+
+use super::{Apart, Patience, on_two_cpus};
+use crate::clock::monotonic_ns;
+use crate::{OsError, futex, pipe};
+
+/// By what the two wake each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExchangeKind {
+    /// FUTEX_WAKE and FUTEX_WAIT on two words.
+    Futex,
+    /// One byte through a pipe each way. Its wake-up tells the scheduler that the waker is about to sleep, a futex's does not: on one
+    /// CPU, and on some machines between two, it is the cheaper one.
+    Pipe,
+}
+
+/// Nanoseconds of each round trip between threads on two CPUs, or on one and the same: at most `samples`, and as many as begin within
+/// `span` once `warmup` has passed.
+///
+/// # Errors
+/// A CPU cannot be used, or a call fails.
+pub fn blocking_exchanges(
+    cpus: (u32, u32),
+    kind: ExchangeKind,
+    warmup: Duration,
+    span: Duration,
+    samples: usize,
+) -> Result<Vec<f64>, OsError> {
+    let (there, back) = (pipe::pipe()?, pipe::pipe()?);
+    let wires = Wires {
+        request: Apart(AtomicU32::new(0)),
+        reply: Apart(AtomicU32::new(0)),
+        over: AtomicBool::new(false),
+        failed: AtomicBool::new(false),
+        there,
+        back,
+    };
+    let ask = |_: &Patience| {
+        let mut times = vec![1.0; samples];
+        let mut taken = 0;
+        let mut last = monotonic_ns();
+        let first = last + warmup.as_nanos() as u64;
+        let end = first + span.as_nanos() as u64;
+        let mut round = 0u32;
+        while taken < samples && last < end {
+            round = round.wrapping_add(1);
+            wires.ask(kind, round)?;
+            let now = monotonic_ns();
+            if last >= first {
+                times[taken] = (now - last) as f64;
+                taken += 1;
+            }
+            last = now;
+        }
+        wires.over.store(true, Ordering::Release);
+        wires.ask(kind, round.wrapping_add(1))?;
+        times.truncate(taken);
+        Some(times)
+    };
+    let answer = |_: &Patience| {
+        let mut round = 0u32;
+        loop {
+            round = round.wrapping_add(1);
+            wires.hear_request(kind, round)?;
+            // Read between the request and its reply: `over` is set before the last request and after the reply to the one
+            // before it, so neither side can leave while the other waits.
+            let last = wires.over.load(Ordering::Acquire);
+            wires.reply(kind, round)?;
+            if last {
+                return Some(());
+            }
+        }
+    };
+    on_two_cpus(cpus, ask, answer).map(|(times, ())| times)
+}
+
+struct Wires {
+    request: Apart<AtomicU32>,
+    reply: Apart<AtomicU32>,
+    /// Set before the last request.
+    over: AtomicBool,
+    /// A call of one side failed: the other must not sleep on.
+    failed: AtomicBool,
+    there: (OwnedFd, OwnedFd),
+    back: (OwnedFd, OwnedFd),
+}
+
+impl Wires {
+    #[inline(always)]
+    fn ask(&self, kind: ExchangeKind, round: u32) -> Option<()> {
+        let answered = match kind {
+            ExchangeKind::Futex => {
+                tell(&self.request.0, round).and_then(|()| self.hear(&self.reply.0, round))
+            }
+            ExchangeKind::Pipe => put(&self.there.1).and_then(|()| take(&self.back.0)),
+        };
+        answered.or_else(|| self.fail())
+    }
+
+    #[inline(always)]
+    fn hear_request(&self, kind: ExchangeKind, round: u32) -> Option<()> {
+        let heard = match kind {
+            ExchangeKind::Futex => self.hear(&self.request.0, round),
+            ExchangeKind::Pipe => take(&self.there.0),
+        };
+        heard.or_else(|| self.fail())
+    }
+
+    #[inline(always)]
+    fn reply(&self, kind: ExchangeKind, round: u32) -> Option<()> {
+        let told = match kind {
+            ExchangeKind::Futex => tell(&self.reply.0, round),
+            ExchangeKind::Pipe => put(&self.back.1),
+        };
+        told.or_else(|| self.fail())
+    }
+
+    #[inline(always)]
+    fn hear(&self, word: &AtomicU32, round: u32) -> Option<()> {
+        while word.load(Ordering::Acquire) != round {
+            if self.failed.load(Ordering::Acquire) {
+                return None;
+            }
+            futex::wait(word, round.wrapping_sub(1), None).ok()?;
+        }
+        Some(())
+    }
+
+    #[cold]
+    fn fail(&self) -> Option<()> {
+        self.failed.store(true, Ordering::Release);
+        for word in [&self.request.0, &self.reply.0] {
+            // Another value than the sleeper expects, or it could fall asleep right after being woken.
+            word.fetch_add(1 << 31, Ordering::AcqRel);
+            let _ = futex::wake(word);
+        }
+        let _ = (put(&self.there.1), put(&self.back.1));
+        None
+    }
+}
+
+#[inline(always)]
+fn tell(word: &AtomicU32, round: u32) -> Option<()> {
+    word.store(round, Ordering::Release);
+    futex::wake(word).ok().map(drop)
+}
+
+#[inline(always)]
+fn put(to: impl AsFd) -> Option<()> {
+    (write(to, &[1]) == Ok(1)).then_some(())
+}
+
+#[inline(always)]
+fn take(from: impl AsFd) -> Option<()> {
+    let mut byte = [0u8; 1];
+    (read(from, &mut byte) == Ok(1)).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exchanges_end_by_number_and_by_time_on_two_cpus_and_on_one() {
+        let allowed = crate::affinity::allowed().expect("affinity");
+        let (a, b) = (allowed[0], allowed[allowed.len() - 1]);
+        for kind in [ExchangeKind::Futex, ExchangeKind::Pipe] {
+            for cpus in [(a, a), (a, b)] {
+                let exchange = |warmup, span, samples| {
+                    blocking_exchanges(cpus, kind, warmup, span, samples).expect("CPUs")
+                };
+                let long = Duration::from_secs(60);
+                let times = exchange(Duration::ZERO, long, 20);
+                assert_eq!(times.len(), 20);
+                assert!(times.iter().all(|t| *t > 0.0));
+                // The shortest exchanges: the end meets the two at every point of a round.
+                for _ in 0..300 {
+                    assert!(exchange(Duration::ZERO, Duration::ZERO, 20).is_empty());
+                    assert_eq!(exchange(Duration::ZERO, long, 1).len(), 1);
+                }
+            }
+        }
+    }
+}
