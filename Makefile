@@ -20,7 +20,11 @@ ZSH      = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 FISH     = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 SHARE    = $(DESTDIR)$(PREFIX)/share/crossway/contenders
 UNITS    = $(DESTDIR)$(PREFIX)/lib/systemd/system
-ABI      = $(shell sed -n 's/^const ABI: u32 = \(.*\);/\1/p' crates/tipc/capi/build.rs)
+LIBRARIES     = tipc linx channel
+ABOUT_tipc    = TIPC sockets over the kernel's AF_TIPC or a tipcd
+ABOUT_linx    = LINX endpoints, signals, hunt and attach without a kernel module
+ABOUT_channel = Channels by name over the best transport now
+abi           = $(shell sed -n 's/^const ABI: u32 = \(.*\);/\1/p' crates/$(1)/capi/build.rs)
 VERSION  = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
@@ -59,24 +63,14 @@ bench:
 	$(CARGO) bench --locked -p crossway-tipc-node --bench failover
 
 install: build
-	$(CARGO) build --release --locked -p crossway-tipc-node -p crossway-tipc-capi -p crossway-tipc-preload -p crossway-linx-capi
+	$(CARGO) build --release --locked -p crossway-tipc-node -p crossway-tipc-preload $(LIBRARIES:%=-p crossway-%-capi)
 	$(MAKE) install-built
 
 # What is built already in $(BUILT), without building: packagers and the test of this use it.
-install-built:
+install-built: $(LIBRARIES:%=install-%)
 	install -d $(BIN) $(MAN) $(LIB)/pkgconfig $(INCLUDE) $(EXAMPLES) $(BASH) $(ZSH) $(FISH) $(UNITS) $(SHARE)
 	install -m755 $(BUILT)/crossway $(BUILT)/tipcd $(BIN)
-	install -m755 $(BUILT)/libcrossway_tipc.so $(LIB)/libcrossway_tipc.so.$(VERSION)
-	ln -sf libcrossway_tipc.so.$(VERSION) $(LIB)/libcrossway_tipc.so.$(ABI)
-	ln -sf libcrossway_tipc.so.$(ABI) $(LIB)/libcrossway_tipc.so
-	install -m644 $(BUILT)/libcrossway_tipc.a $(LIB)
 	install -m755 $(BUILT)/libcrossway_tipc_preload.so $(LIB)
-	install -m755 $(BUILT)/libcrossway_linx.so $(LIB)/libcrossway_linx.so.$(VERSION)
-	ln -sf libcrossway_linx.so.$(VERSION) $(LIB)/libcrossway_linx.so.$(ABI)
-	ln -sf libcrossway_linx.so.$(ABI) $(LIB)/libcrossway_linx.so
-	install -m644 crates/tipc/capi/include/crossway_tipc.h crates/linx/capi/include/linx.h $(INCLUDE)
-	install -m644 crates/tipc/capi/examples/echo.c $(EXAMPLES)
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/tipc/capi/crossway-tipc.pc.in > $(LIB)/pkgconfig/crossway-tipc.pc
 	sed 's|@PREFIX@|$(PREFIX)|' crates/tipc/node/tipcd.service.in > $(UNITS)/tipcd.service
 	install -m644 contenders/*.toml contenders/*.c contenders/*.py contenders/*.go $(SHARE)
 	sed 's|@PREFIX@|$(PREFIX)|' crates/linx/crossway-linx.service.in > $(UNITS)/crossway-linx.service
@@ -86,16 +80,28 @@ install-built:
 	$(BUILT)/crossway completions zsh > $(ZSH)/_crossway
 	$(BUILT)/crossway completions fish > $(FISH)/crossway.fish
 
-uninstall:
+# A C library with the name that says its ABI, its header and what pkg-config says of it.
+install-%:
+	install -d $(LIB)/pkgconfig $(INCLUDE) $(EXAMPLES)
+	install -m755 $(BUILT)/libcrossway_$*.so $(LIB)/libcrossway_$*.so.$(VERSION)
+	ln -sf libcrossway_$*.so.$(VERSION) $(LIB)/libcrossway_$*.so.$(call abi,$*)
+	ln -sf libcrossway_$*.so.$(call abi,$*) $(LIB)/libcrossway_$*.so
+	install -m644 $(BUILT)/libcrossway_$*.a $(LIB)
+	install -m644 crates/$*/capi/include/*.h $(INCLUDE)
+	install -m644 crates/$*/capi/examples/*.c $(EXAMPLES)
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBRARY@|$*|; s|@ABOUT@|$(ABOUT_$*)|' scripts/library.pc.in > $(LIB)/pkgconfig/crossway-$*.pc
+
+uninstall: $(LIBRARIES:%=uninstall-%)
 	rm -f $(BIN)/crossway $(BIN)/tipcd
-	rm -f $(LIB)/libcrossway_tipc.a $(LIB)/libcrossway_tipc.so $(LIB)/libcrossway_tipc.so.$(ABI) $(LIB)/libcrossway_tipc.so.$(VERSION)
 	rm -f $(LIB)/libcrossway_tipc_preload.so
-	rm -f $(LIB)/libcrossway_linx.so $(LIB)/libcrossway_linx.so.$(ABI) $(LIB)/libcrossway_linx.so.$(VERSION)
-	rm -f $(INCLUDE)/linx.h $(UNITS)/crossway-linx.service
-	rm -f $(LIB)/pkgconfig/crossway-tipc.pc $(INCLUDE)/crossway_tipc.h $(UNITS)/tipcd.service
+	rm -f $(UNITS)/tipcd.service $(UNITS)/crossway-linx.service
 	rm -f $(MAN)/crossway.1 $(MAN)/crossway-*.1 $(MAN)/tipcd.1
 	rm -f $(BASH)/crossway $(ZSH)/_crossway $(FISH)/crossway.fish
 	rm -rf $(DESTDIR)$(PREFIX)/share/doc/crossway $(DESTDIR)$(PREFIX)/share/crossway
+
+uninstall-%:
+	rm -f $(LIB)/libcrossway_$*.a $(LIB)/libcrossway_$*.so $(LIB)/libcrossway_$*.so.* $(LIB)/pkgconfig/crossway-$*.pc
+	rm -f $(patsubst crates/$*/capi/include/%,$(INCLUDE)/%,$(wildcard crates/$*/capi/include/*.h))
 
 clean:
 	$(CARGO) clean

@@ -5,5 +5,5 @@ const ABI: u32 = 0;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcrossway_channel_c.so.{ABI}");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcrossway_channel.so.{ABI}");
 }

@@ -41,6 +41,7 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
         Command::new(env!("CARGO"))
             .args(["build", "--quiet", "-p", "crossway-tipc-capi", "-p", "crossway-tipc-node"])
             .args(["-p", "crossway-tipc-preload", "-p", "crossway-linx-capi"])
+            .args(["-p", "crossway-channel-capi"])
             .current_dir(root()),
     );
     let built = assert_cmd::cargo::cargo_bin!("crossway").parent().unwrap();
@@ -60,17 +61,18 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
     };
     make("install-built");
     let at = |path: &str| dest.join(&PREFIX[1..]).join(path);
-    for path in [
-        "share/man/man1/crossway.1",
-        "share/man/man1/crossway-tipcd.1",
-        "share/man/man1/tipcd.1",
-        "share/bash-completion/completions/crossway",
-        "share/zsh/site-functions/_crossway",
-        "share/fish/vendor_completions.d/crossway.fish",
-        "lib/systemd/system/tipcd.service",
+    // The scripts of completions ask the program itself, which command_line.rs tests.
+    for (path, word) in [
+        ("share/man/man1/crossway.1", "tipcd"),
+        ("share/man/man1/crossway-tipcd.1", "tipcd"),
+        ("share/man/man1/tipcd.1", "tipcd"),
+        ("share/bash-completion/completions/crossway", "CROSSWAY_COMPLETE"),
+        ("share/zsh/site-functions/_crossway", "#compdef crossway"),
+        ("share/fish/vendor_completions.d/crossway.fish", "CROSSWAY_COMPLETE"),
+        ("lib/systemd/system/tipcd.service", "tipcd"),
     ] {
         let text = std::fs::read_to_string(at(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
-        assert!(text.contains("tipcd"), "{path}");
+        assert!(text.contains(word), "{path}");
     }
     let declared = std::fs::read_to_string(at("share/crossway/contenders/pipe.toml")).unwrap();
     assert!(declared.contains("[contender.pipe-c]"));
@@ -78,27 +80,32 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
     assert!(unit.contains(&format!("ExecStart={PREFIX}/bin/tipcd ")), "{unit}");
     succeeds(Command::new(at("bin/crossway")).arg("--version"));
 
-    let pkg_config = |word: &str| {
+    let pkg_config = |word: &str, library: &str| {
         let words = if word == "--static" { "--static --libs" } else { word };
         let text = succeeds(
             Command::new("pkg-config")
                 .args(words.split(' '))
-                .arg("crossway-tipc")
+                .arg(library)
                 .env("PKG_CONFIG_SYSROOT_DIR", &dest)
                 .env("PKG_CONFIG_PATH", at("lib/pkgconfig")),
         );
         text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(pkg_config("--modversion"), [env!("CARGO_PKG_VERSION")]);
+    for (library, example) in [("tipc", "echo"), ("linx", "basic"), ("channel", "hello")] {
+        let library = format!("crossway-{library}");
+        assert_eq!(pkg_config("--modversion", &library), [env!("CARGO_PKG_VERSION")]);
+        succeeds(
+            Command::new("cc")
+                .args(["-Wall", "-Wextra", "-Werror", "-std=c99", "-D_POSIX_C_SOURCE=200809L"])
+                .arg("-o")
+                .arg(dir.path().join(example))
+                .arg(at(&format!("share/doc/crossway/examples/{example}.c")))
+                .args(pkg_config("--cflags", &library))
+                .args(pkg_config("--libs", &library)),
+        );
+    }
     let example = at("share/doc/crossway/examples/echo.c");
     let program = dir.path().join("echo");
-    succeeds(
-        Command::new("cc")
-            .args(["-Wall", "-Wextra", "-Werror", "-std=c99", "-o"])
-            .args([&program, &example])
-            .args(pkg_config("--cflags"))
-            .args(pkg_config("--libs")),
-    );
     // A program binds to the name that says the ABI; the library without it can be built in as well.
     let lib = at("lib");
     let target = |name: &str| std::fs::read_link(lib.join(name)).unwrap();
@@ -106,12 +113,12 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
     assert_eq!(target("libcrossway_tipc.so").to_str(), Some("libcrossway_tipc.so.0"));
     assert_eq!(target("libcrossway_tipc.so.0").to_str(), Some(&file[..]));
     let fixed = dir.path().join("echo-static");
-    let libs: Vec<_> =
-        pkg_config("--static").into_iter().filter(|word| word != "-lcrossway_tipc").collect();
+    let libs = pkg_config("--static", "crossway-tipc");
+    let libs = libs.into_iter().filter(|word| word != "-lcrossway_tipc");
     succeeds(
         Command::new("cc")
             .args(["-o".as_ref(), fixed.as_os_str(), example.as_os_str()])
-            .args(pkg_config("--cflags"))
+            .args(pkg_config("--cflags", "crossway-tipc"))
             .arg(lib.join("libcrossway_tipc.a"))
             .args(libs),
     );

@@ -192,7 +192,7 @@ fn waiting_has_an_end() {
     let _tipcd = Tipcd::start(&path, &[], Stdio::null());
     wait(&path, &[]);
     assert!(why(&["--peers", "1"]).contains("0 of 1 nodes are in contact"));
-    assert!(why(&["--address"]).contains("has got no address"));
+    assert!(why(&["--address"]).contains("the node has no address yet"));
     assert!(why(&["--service", "4711:3"]).contains("nothing is bound to service 4711:3"));
 }
 

@@ -1,11 +1,11 @@
-/* One channel by name over the best transport now. Link with -lcrossway_channel_c.
+/* One channel by name over the best transport now. Link with -lcrossway_channel.
  *
  * Every call returns 0 or a length, or a negative errno; cchannel_error says in words why the thread's last call failed. No call raises
  * SIGPIPE. timeout_ms: negative waits for ever, 0 does not wait (-EAGAIN), else -ETIMEDOUT when it is over.
  *
  * A channel may be used by several threads; one that sends does not wait for one that receives. A child of fork must not use it.
  *
- * ABI: programs bind to libcrossway_channel_c.so.0. The number rises when a structure or a prototype here changes its meaning; functions may
+ * ABI: programs bind to libcrossway_channel.so.0. The number rises when a structure or a prototype here changes its meaning; functions may
  * be added without that. What is not named here is not exported. */
 #ifndef CROSSWAY_CHANNEL_H
 #define CROSSWAY_CHANNEL_H

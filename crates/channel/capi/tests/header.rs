@@ -49,7 +49,7 @@ fn two_c_processes_talk_by_name_and_one_polls_across_switches() {
     assert!(built.success(), "the library does not build");
     // This program is target/<profile>/deps/header-*; cargo build made the dev profile's.
     let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().join("debug");
-    let library = target.join("libcrossway_channel_c.so");
+    let library = target.join("libcrossway_channel.so");
     let exported = Command::new("nm").args(["-D", "--defined-only", "-P"]).arg(&library).output();
     let exported = String::from_utf8(exported.unwrap().stdout).unwrap();
     let mut exported: Vec<_> = exported.lines().filter_map(|line| line.split(' ').next()).collect();
@@ -58,7 +58,7 @@ fn two_c_processes_talk_by_name_and_one_polls_across_switches() {
     assert_eq!(exported, named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>());
 
     let dir = tempfile::tempdir().unwrap();
-    for name in ["libcrossway_channel_c.so", "libcrossway_channel_c.so.0"] {
+    for name in ["libcrossway_channel.so", "libcrossway_channel.so.0"] {
         std::os::unix::fs::symlink(&library, dir.path().join(name)).unwrap();
     }
     let program = dir.path().join("hello");
@@ -68,7 +68,7 @@ fn two_c_processes_talk_by_name_and_one_polls_across_switches() {
         .arg(format!("-I{}", here("include").display()))
         .arg(format!("-L{}", dir.path().display()))
         .arg(format!("-Wl,-rpath,{}", dir.path().display()))
-        .args(["-lcrossway_channel_c", "-o"])
+        .args(["-lcrossway_channel", "-o"])
         .arg(&program)
         .status()
         .unwrap();

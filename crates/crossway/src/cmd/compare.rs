@@ -170,7 +170,7 @@ impl Run for Compare {
         let failures = self.fail_on.map_or(Vec::new(), |gate| {
             FailOn { allow_unclear: self.allow_unclear, ..gate }.failures(&report)
         });
-        if report.comparisons.is_empty() && failures.is_empty() {
+        if report.comparisons.is_empty() {
             let example =
                 |cases: &[String]| cases.first().map_or("none", String::as_str).to_owned();
             bail!(
