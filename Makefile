@@ -21,7 +21,7 @@ FISH     = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 SHARE    = $(DESTDIR)$(PREFIX)/share/crossway/contenders
 UNITS    = $(DESTDIR)$(PREFIX)/lib/systemd/system
 LIBRARIES     = tipc linx channel
-ABOUT_tipc    = TIPC sockets over the kernel's AF_TIPC or a tipcd
+ABOUT_tipc    = TIPC sockets over AF_TIPC or a tipcd
 ABOUT_linx    = LINX endpoints, signals, hunt and attach without a kernel module
 ABOUT_channel = Channels by name over the best transport now
 abi           = $(shell sed -n 's/^const ABI: u32 = \(.*\);/\1/p' crates/$(1)/capi/build.rs)

@@ -117,6 +117,21 @@ impl Ask {
             socket_buffer_bytes: None,
         }
     }
+
+    /// What tells it from every other question.
+    fn name(&self) -> String {
+        let mut name = format!("{:?}/{}", self.workload, self.size_bytes);
+        if self.placement != Placement::SharedCache {
+            name += &format!("/{:?}", self.placement);
+        }
+        if self.load != Load::default() {
+            name += "/loaded";
+        }
+        if let Some(bytes) = self.socket_buffer_bytes {
+            name += &format!("/buffer={bytes}");
+        }
+        name
+    }
 }
 
 /// A record of a mechanism that cannot run here.

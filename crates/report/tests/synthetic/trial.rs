@@ -170,7 +170,7 @@ pub(crate) fn trial(
         run: "2026-01-02T03:04:05Z-synthetic".to_owned(),
         plan: "synthetic".to_owned(),
         group: "synthetic".to_owned(),
-        case: format!("synthetic/{}/{wait_name}/{:?}/{}", made.id, ask.workload, ask.size_bytes),
+        case: format!("synthetic/{}/{wait_name}/{}", made.id, ask.name()),
         mechanism: made.id.to_owned(),
         mechanism_version: Some("synthetic".to_owned()),
         contender: None,
