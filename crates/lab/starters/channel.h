@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -60,15 +61,22 @@ static void set_up(int fd)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-static int write_all(int fd, const void *bytes, size_t count)
+/* Sends all parts, in one call where there is room: a length that travels alone would wait for its acknowledgement (Nagle). */
+static int write_all(int fd, struct iovec *parts, size_t count)
 {
-    for (size_t done = 0; done < count;) {
-        ssize_t n = send(fd, (const char *)bytes + done, count - done, MSG_NOSIGNAL);
+    while (count) {
+        struct msghdr header = {.msg_iov = parts, .msg_iovlen = count};
+        ssize_t n = sendmsg(fd, &header, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0)
+        if (n < 0)
             return -1;
-        done += n;
+        for (; count && (size_t)n >= parts->iov_len; parts++, count--)
+            n -= parts->iov_len;
+        if (count) {
+            parts->iov_base = (char *)parts->iov_base + n;
+            parts->iov_len -= n;
+        }
     }
     return 0;
 }
@@ -95,9 +103,9 @@ static int send_message(int fd, const void *message, uint32_t length)
         errno = EMSGSIZE;
         return -1;
     }
-    if (TYPE == SOCK_STREAM && write_all(fd, &length, sizeof length))
-        return -1;
-    return write_all(fd, message, length);
+    struct iovec parts[2] = {{&length, sizeof length}, {(void *)message, length}};
+    size_t without_length = TYPE != SOCK_STREAM;
+    return write_all(fd, parts + without_length, 2 - without_length);
 }
 
 /* Receives a message into LARGEST bytes; its length, or -1 with errno. */
