@@ -58,6 +58,7 @@ bench:
 	scripts/setup.sh bench
 	$(CARGO) bench --locked -p crossway --bench ratios
 	$(CARGO) bench --locked -p crossway-channel --bench overhead
+	$(CARGO) bench --locked -p crossway-linx --bench node
 	$(CARGO) bench --locked -p crossway-tipc-proto --bench names
 	$(CARGO) bench --locked -p crossway-tipc-node --bench goodput
 	$(CARGO) bench --locked -p crossway-tipc-node --bench failover

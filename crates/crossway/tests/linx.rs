@@ -70,3 +70,58 @@ fn a_hunt_goes_over_a_link_and_a_killed_node_leaves_its_directory_usable() {
     let successor = node(&west, &[], 1);
     assert!(successor.said[0].starts_with("serving in"));
 }
+
+#[test]
+fn the_bench_measures_every_case_against_its_own_server_and_one_that_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("n");
+    let _node = node(&at, &[], 1);
+    let few = ["bench", "--times", "5", "--pairs", "2", "--timeout", "60", "--json"];
+    let (ok, out, err) = output(linx(&at).args(few));
+    assert!(ok, "{err}");
+    let rows: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let rows = rows.as_array().unwrap();
+    let of = |case: &str| rows.iter().filter(|row| row["case"] == case).count();
+    let counts = ["attach delay", "round trip", "burst", "2 pairs"].map(of);
+    assert_eq!(counts, [1, 11, 11, 1], "a line for each size");
+    let pairs = rows.iter().find(|row| row["case"] == "2 pairs").unwrap();
+    assert_eq!(pairs["signals"], 2 * 5 * 40);
+    let (_, list, _) = output(linx(&at).args(["list"]));
+    assert!(!list.contains("crossway-linx-bench"), "nothing is left: {list}");
+
+    let server = linx(&at).args(["bench", "--serve", "there"]).spawn().unwrap();
+    let _server = Node { child: server, said: Vec::new() };
+    let words = ["bench", "round-trip", "--server", "there", "--times", "5", "--timeout", "60"];
+    let (ok, out, err) = output(linx(&at).args(words));
+    assert!(ok && out.contains("round trip"), "{out} {err}");
+    let (ok, _, err) = output(linx(&at).args(["bench", "--server", "no", "--timeout", "0.1"]));
+    assert!(!ok && err.contains("no server 'no' was found"), "{err}");
+}
+
+#[test]
+fn one_program_does_not_take_all_descriptors_of_a_node() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("n");
+    let program = assert_cmd::cargo::cargo_bin!("crossway");
+    let mut child = Command::new("sh")
+        .args(["-c", "ulimit -n 200; exec \"$0\" linx --dir \"$1\" node"])
+        .arg(program)
+        .arg(&at)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let _node = Node { child, said: out.lines().take(1).map(Result::unwrap).collect() };
+    let mut held = Vec::new();
+    let refusal = loop {
+        match crossway_linx::Endpoint::open(&at, "greedy") {
+            Ok(endpoint) => held.push(endpoint),
+            Err(error) => break error.to_string(),
+        }
+        assert!(held.len() <= 200);
+    };
+    assert!(refusal.contains("as many endpoints as the node gives to one"), "{refusal}");
+    assert_eq!(held.len(), 100);
+    let (ok, out, _) = output(linx(&at).args(["hunt", "greedy", "--timeout", "60"]));
+    assert!(ok && out.contains("greedy"), "another program finds it all the same: {out}");
+}

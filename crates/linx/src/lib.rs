@@ -8,11 +8,14 @@
 
 #![deny(unsafe_code)]
 
+pub mod bmark;
 mod channel;
 mod control;
 mod endpoint;
 mod error;
 mod filter;
+#[cfg(test)]
+mod hostile;
 pub mod limits;
 mod mailbox;
 mod node;

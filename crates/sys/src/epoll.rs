@@ -36,6 +36,8 @@ impl AsFd for Epoll {
 pub enum Report {
     /// As long as it is readable.
     WhileReadable,
+    /// Once each time that something comes, read or not.
+    Arrivals,
     /// Once each time that something comes or room appears: whoever is told works until EAGAIN.
     Changes,
 }
@@ -55,6 +57,7 @@ impl std::fmt::Debug for Epoll {
 fn flags(report: Report) -> EventFlags {
     match report {
         Report::WhileReadable => EventFlags::IN,
+        Report::Arrivals => EventFlags::IN | EventFlags::ET,
         Report::Changes => EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET,
     }
 }

@@ -121,6 +121,12 @@ impl Endpoint {
     /// A descriptor says that a channel has something.
     fn fill(&mut self, number: u32, receiving: bool) -> Result<(), Error> {
         let Some(way) = self.ways.get_mut(&number) else { return Ok(()) };
+        if let Channel::Ring(_) = way.channel {
+            // It is told once: looked into before the next sleep, whatever is done with it now.
+            self.make_hot(number);
+            self.take_in(number, receiving, None);
+            return Ok(());
+        }
         if self.mailbox.is_full() {
             return Ok(());
         }
@@ -364,11 +370,26 @@ impl Endpoint {
         self.routes.insert(spid, told.number);
         self.last_route = None;
         let Some(transport) = told.transport else { return Ok(()) };
+        // The system drops descriptors for which this process has no room. Then there is no channel: whoever sends by it is told that its peer is
+        // gone, and all others go on.
+        let needed = match transport {
+            Transport::Uds => 1,
+            Transport::Fifo => 2,
+            Transport::Shm => 3,
+        };
+        if fds.len() < needed {
+            tracing::warn!(
+                "{}: no channel of {spid}: this process has no descriptors left; raise its limit (ulimit -n)",
+                self.name
+            );
+            return Ok(());
+        }
         let mut fds = fds.into_iter();
         let mut fd = || {
             let missing = || Error::Protocol("a channel without its descriptors".into());
             fds.next().ok_or_else(missing)
         };
+        let mut when = When::WhileReadable;
         let channel = match transport {
             Transport::Uds => {
                 let pipe = Pipe::Socket(fd()?);
@@ -385,10 +406,12 @@ impl Endpoint {
                 let capacity = (told.capacity as usize).min(LARGEST_SIGNAL);
                 let ring =
                     RingChannel::new(&memory, own, other, capacity, told.first, told.number)?;
+                // Each ring of the bell is told once, so that nothing has to be read from it.
+                when = When::Arrivals;
                 Channel::Ring(ring)
             }
         };
-        self.epoll.add(channel.read_fd(), u64::from(told.number) + 1, When::WhileReadable)?;
+        self.epoll.add(channel.read_fd(), u64::from(told.number) + 1, when)?;
         let peer = (!told.relay).then_some(spid);
         let way = Way { channel, peer, vouched: HashSet::new(), is_hot: false };
         self.ways.insert(told.number, way);

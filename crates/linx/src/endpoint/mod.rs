@@ -124,8 +124,9 @@ impl Endpoint {
     }
 
     fn on(mut control: Control, name: &str, options: &Options) -> Result<Endpoint, Error> {
-        control.say(&Request::Open { version: VERSION, name: name.to_owned() })?;
-        let spid = match control.hear(false)? {
+        let said = control.say(&Request::Open { version: VERSION, name: name.to_owned() });
+        // Whoever is turned away finds the reason behind a connection that is closed already.
+        let spid = match said.and_then(|()| control.hear(false)).or_else(|_| control.hear(false))? {
             Some((Event::Opened { spid }, _)) => spid,
             Some((Event::Refused { refusal, why }, _)) => {
                 return Err(requests::refused(refusal, why, None));

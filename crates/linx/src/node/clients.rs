@@ -65,10 +65,13 @@ pub(super) struct Clients {
     /// Given up for a moment to turn away whoever cannot be served for want of descriptors.
     reserve: Option<File>,
     record: Vec<u8>,
+    /// Connections that one process may have.
+    share: usize,
 }
 
 impl Clients {
-    pub(super) fn new() -> Result<Self, OsError> {
+    /// No other process than the node's own has more than half of so many descriptors.
+    pub(super) fn new(descriptors: u64) -> Result<Self, OsError> {
         Ok(Clients {
             all: Slab::new(),
             by_spid: HashMap::new(),
@@ -79,7 +82,14 @@ impl Clients {
             last_listing: 0,
             reserve: Some(reserve()?),
             record: vec![0; RECORD],
+            share: usize::try_from(descriptors / 2).unwrap_or(usize::MAX),
         })
+    }
+
+    /// Whether a process has as many connections as one may have.
+    fn has_its_share(&self, pid: u32) -> bool {
+        let of_process = || self.all.iter().filter(|(_, c)| c.credentials.pid == pid).count();
+        self.all.len() >= self.share && pid != std::process::id() && of_process() >= self.share
     }
 
     /// Whether there is something to do without waiting.
@@ -197,6 +207,11 @@ fn reserve() -> Result<File, OsError> {
     File::open("/dev/null").map_err(|e| OsError::new("open", "/dev/null", e))
 }
 
+fn turn_away(fd: &OwnedFd, why: &str) {
+    let refused = Event::Refused { refusal: Refusal::Limit, why: why.to_owned() };
+    let _ = socket::send(fd, &refused.encode(), true);
+}
+
 impl Node {
     /// Lets in whoever knocks.
     pub(super) fn admit(&mut self) -> Result<(), Error> {
@@ -205,6 +220,13 @@ impl Node {
                 Ok(fd) => {
                     let Ok(credentials) = socket::peer_credentials(&fd) else { continue };
                     socket::set_nonblocking(&fd)?;
+                    if self.clients.has_its_share(credentials.pid) {
+                        turn_away(
+                            &fd,
+                            "this process has as many endpoints as the node gives to one; raise the node's limit of descriptors (ulimit -n)",
+                        );
+                        continue;
+                    }
                     let entry = self.clients.all.vacant_entry();
                     let index = entry.key();
                     self.epoll.add(&fd, Token::Client(index).number(), When::Changes)?;
@@ -221,7 +243,7 @@ impl Node {
                     self.clients.changed(index, false);
                 }
                 Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::MFILE | Errno::NFILE) => self.turn_away()?,
+                Err(Errno::MFILE | Errno::NFILE) => self.turn_away_unheard()?,
                 // Whoever knocked has gone again.
                 Err(Errno::CONNABORTED | Errno::INTR) => {}
                 Err(errno) => return Err(OsError::new("accept", "LINX node", errno).into()),
@@ -230,13 +252,13 @@ impl Node {
     }
 
     /// Tells whoever cannot be served for want of descriptors.
-    fn turn_away(&mut self) -> Result<(), Error> {
+    fn turn_away_unheard(&mut self) -> Result<(), Error> {
         self.clients.reserve = None;
         if let Ok(fd) = self.door.accept() {
-            let why =
-                "the node has no descriptor left for another endpoint; raise its limit (ulimit -n)";
-            let refused = Event::Refused { refusal: Refusal::Limit, why: why.to_owned() };
-            let _ = socket::send(&fd, &refused.encode(), true);
+            turn_away(
+                &fd,
+                "the node has no descriptor left for another endpoint; raise its limit (ulimit -n)",
+            );
         }
         self.clients.reserve = Some(reserve()?);
         Ok(())

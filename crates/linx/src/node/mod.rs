@@ -169,14 +169,15 @@ impl Node {
     /// # Errors
     /// [`Error::Limit`] if a node serves there already, [`Error::Os`].
     pub fn bind(dir: &Path, settings: Settings) -> Result<Node, Error> {
-        proc::raise_descriptor_limit();
-        Self::behind(Door::Directory(Directory::take(dir, settings.mode)?), settings)
+        let descriptors = proc::raise_descriptor_limit();
+        let door = Door::Directory(Directory::take(dir, settings.mode)?);
+        Self::behind(door, settings, descriptors)
     }
 
-    fn behind(door: Door, settings: Settings) -> Result<Node, Error> {
+    fn behind(door: Door, settings: Settings, descriptors: u64) -> Result<Node, Error> {
         let epoll = Epoll::new(256)?;
         epoll.add(door.fd(), Token::Door.number(), Report::WhileReadable)?;
-        let clients = Clients::new()?;
+        let clients = Clients::new(descriptors)?;
         crate::check_name(&settings.name)?;
         let mut node = Node {
             door,
@@ -208,7 +209,7 @@ impl Node {
     /// [`Error::Os`].
     pub fn spawn_private(settings: Settings) -> Result<NodeThread, Error> {
         let (ours, theirs) = socket::unix_pair(Kind::Seqpacket)?;
-        Node::behind(Door::Private(theirs), settings)?.start(Some(ours))
+        Node::behind(Door::Private(theirs), settings, u64::MAX)?.start(Some(ours))
     }
 
     fn start(self, hand_in: Option<OwnedFd>) -> Result<NodeThread, Error> {

@@ -7,7 +7,7 @@ mod links;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use crate::limits::{ATTACHES, CHANNELS, HUNTS, LONGEST_NAME};
+use crate::limits::{ATTACHES, CHANNELS, HUNTS, LONGEST_NAME, PROCESS_CHANNELS};
 use crate::spid::{SpidTable, Standing, Widths};
 use crate::wire::link::Message;
 use crate::wire::local::{Event, Refusal, Row};
@@ -254,12 +254,32 @@ impl Registry {
                 return Err((Refusal::Limit, why));
             }
         }
+        if theirs >= PROCESS_CHANNELS && self.channels_of_process(to, who) >= PROCESS_CHANNELS {
+            let why = format!(
+                "this process has {PROCESS_CHANNELS} channels to {to}, and no process has more to one endpoint of another"
+            );
+            return Err((Refusal::Limit, why));
+        }
         for (spid, other) in [(who, to), (to, who)] {
             if let Some(entry) = self.table.get_mut(spid) {
                 entry.partners.insert(other);
             }
         }
         Ok(true)
+    }
+
+    /// How many channels the process of `who` has to an endpoint of another process.
+    fn channels_of_process(&self, to: Spid, who: Spid) -> usize {
+        let process = |spid| match self.table.get(spid).map(|entry| entry.kind) {
+            Some(Kind::Local { pid, .. }) => Some(pid),
+            _ => None,
+        };
+        let own = process(who);
+        let Some(target) = self.table.get(to).filter(|_| own.is_some() && own != process(to))
+        else {
+            return 0;
+        };
+        target.partners.iter().filter(|partner| process(**partner) == own).count()
     }
 
     /// The channel could not be made after all.
@@ -323,5 +343,28 @@ impl Registry {
             let why = format!("an endpoint has at most {HUNTS} pending hunts; cancel some first");
             (Refusal::Limit, why)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_process_takes_all_channels_of_an_endpoint_of_another_one() {
+        let mut registry = Registry::new(Widths::FULL);
+        let mut open = |pid| registry.handle_open("x", pid, 0).unwrap();
+        let (target, honest) = (open(1), open(3));
+        let flood: Vec<Spid> = (0..=PROCESS_CHANNELS).map(|_| open(2)).collect();
+        let (last, first) = flood.split_last().unwrap();
+        for spid in first {
+            assert!(registry.handle_connect(*spid, target).unwrap());
+        }
+        assert!(matches!(registry.handle_connect(*last, target), Err((Refusal::Limit, _))));
+        assert!(registry.handle_connect(honest, target).unwrap());
+        // Its own are not bounded so.
+        assert!(registry.handle_connect(*last, first[0]).unwrap());
+        registry.handle_close(first[0]);
+        assert!(registry.handle_connect(*last, target).unwrap(), "there is room again");
     }
 }

@@ -1,5 +1,6 @@
 //! `crossway linx`: the LINX messaging model: a node, and tools to look into it and to try it.
 
+mod bench;
 mod hunt;
 mod list;
 mod node;
@@ -36,6 +37,8 @@ enum What {
     Hunt(hunt::Hunt),
     /// Sends a signal to an endpoint, and prints the answers if asked to
     Send(send::Send),
+    /// Measures what linx_bmark measures: attach delay, round trips, bursts, ramps of sizes, many pairs
+    Bench(bench::Bench),
 }
 
 impl Run for Linx {
@@ -46,6 +49,7 @@ impl Run for Linx {
             What::List(list) => list.run(&dir, ui),
             What::Hunt(hunt) => hunt.run(&dir),
             What::Send(send) => send.run(&dir),
+            What::Bench(bench) => bench.run(&dir, ui),
         }
     }
 }

@@ -1,0 +1,316 @@
+//! Programs that have the right to connect and do what no correct program does: they harm nobody but themselves.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use crossway_sys::fdpass;
+use crossway_sys::socket::{self, Kind};
+
+use crate::channel::frame::{ABANDONED, FIRST, GONE, HEADER, Header};
+use crate::limits::{LARGEST_SIGNAL, RECORD};
+use crate::signal::USER_BASE;
+use crate::wire::local::{Channel, Event, Report, Request, VERSION};
+use crate::{Endpoint, Filter, Node, NodeThread, Options, Settings, Signal, Spid, Transport};
+
+/// Only catches hangs.
+fn soon() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_secs(60))
+}
+
+/// A node with two endpoints that trust each other.
+struct Place {
+    node: NodeThread,
+    a: Endpoint,
+    b: Endpoint,
+    exchanged: u32,
+}
+
+impl Place {
+    fn new(transport: Transport) -> Place {
+        let node = Node::spawn_private(Settings { transport, ..Settings::default() }).unwrap();
+        let open = |name| {
+            Endpoint::open_on(node.connection().unwrap(), name, &Options::default()).unwrap()
+        };
+        let (a, b) = (open("a"), open("b"));
+        Place { node, a, b, exchanged: 0 }
+    }
+
+    fn intruder(&self) -> Intruder {
+        Intruder { fd: self.node.connection().unwrap() }
+    }
+
+    /// The two still find each other and talk, and nothing else has come to them.
+    fn is_unharmed(&mut self, after: &str) {
+        let found = self.a.hunt_and_wait("b", soon()).unwrap();
+        assert_eq!(found, self.b.spid(), "{after}");
+        for _ in 0..5 {
+            self.exchanged += 1;
+            let signal = Signal::with_payload(USER_BASE + self.exchanged, b"payload").unwrap();
+            self.a.send(signal, found).unwrap();
+            let got = self.b.receive(&Filter::ANY, soon()).unwrap().expect(after);
+            assert_eq!(got.sender(), Some(self.a.spid()), "{after}");
+            assert_eq!(
+                (got.number(), got.payload()),
+                (USER_BASE + self.exchanged, &b"payload"[..])
+            );
+        }
+    }
+}
+
+/// A connection to the node.
+struct Intruder {
+    fd: OwnedFd,
+}
+
+impl Intruder {
+    fn say(&self, request: &Request) {
+        self.say_bytes(&request.encode());
+    }
+
+    /// That the node has closed the connection by then is as well.
+    fn say_bytes(&self, bytes: &[u8]) {
+        let _ = socket::send(&self.fd, bytes, false);
+    }
+
+    /// The next event, `None` at the end.
+    fn hear(&self) -> Option<(Event, Vec<OwnedFd>)> {
+        let (mut record, mut fds) = ([0; RECORD], Vec::new());
+        match fdpass::receive(&self.fd, &mut record, &mut fds, false) {
+            Ok(0) | Err(_) => None,
+            Ok(len) => Some((Event::decode(&record[..len]).unwrap(), fds)),
+        }
+    }
+
+    fn open(self, name: &str) -> (Self, Spid) {
+        self.say(&Request::Open { version: VERSION, name: name.to_owned() });
+        match self.hear() {
+            Some((Event::Opened { spid }, _)) => (self, spid),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn is_turned_out(&self, after: &str) {
+        while let Some((event, _)) = self.hear() {
+            assert!(
+                matches!(event, Event::Refused { .. } | Event::Opened { .. }),
+                "{after}: {event:?}"
+            );
+        }
+    }
+
+    /// The descriptors of a channel to an endpoint.
+    fn channel_to(&self, spid: Spid, transport: Transport) -> (Channel, Vec<OwnedFd>) {
+        self.say(&Request::Connect { spid, transport: Some(transport) });
+        match self.hear() {
+            Some((Event::Channel { channel, .. }, fds)) => (channel, fds),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_no_request_ends_the_connection_it_came_by_and_no_other() {
+    let mut place = Place::new(Transport::Uds);
+    let own = Request::Hunt { id: 1, owner: None, path: "a".into() };
+    let open = Request::Open { version: VERSION, name: "x".into() };
+    let report = Request::Report { serial: 0, report: Report::default() };
+    let bad_path = Request::Hunt { id: 1, owner: None, path: "//".into() };
+    // Said at once, and after opening an endpoint.
+    let at_once: [Vec<u8>; 6] =
+        [vec![0], vec![255; 100], vec![1; RECORD], own.encode(), report.encode(), {
+            let mut cut = open.encode();
+            cut.pop();
+            cut
+        }];
+    for bytes in &at_once {
+        let intruder = place.intruder();
+        intruder.say_bytes(bytes);
+        intruder.is_turned_out(&format!("{bytes:?} at once"));
+    }
+    let later = [vec![0], vec![77; 5], open.encode(), bad_path.encode(), vec![6; RECORD + 100]];
+    for bytes in later {
+        let (intruder, _) = place.intruder().open("x");
+        intruder.say_bytes(&bytes);
+        intruder.is_turned_out(&format!("{bytes:?} after opening"));
+    }
+    // The same reference twice.
+    for twice in [
+        Request::Hunt { id: 7, owner: None, path: "nobody".into() },
+        Request::Attach { id: 7, spid: place.b.spid() },
+    ] {
+        let (intruder, _) = place.intruder().open("x");
+        intruder.say(&twice);
+        intruder.say(&twice);
+        intruder.is_turned_out(&format!("{twice:?} twice"));
+    }
+    place.is_unharmed("garbage");
+}
+
+#[test]
+fn what_names_others_changes_nothing_of_theirs() {
+    let mut place = Place::new(Transport::Uds);
+    place.is_unharmed("nothing yet");
+    let (a, b) = (place.a.spid(), place.b.spid());
+    place.a.attach(b, None).unwrap();
+    place.a.hunt("late", None).unwrap();
+    let (intruder, own) = place.intruder().open("x");
+    // References are each connection's own.
+    for id in 0..100 {
+        intruder.say(&Request::CancelHunt { id });
+        intruder.say(&Request::Detach { id });
+        intruder.say(&Request::CancelNewLink { id });
+        intruder.say(&Request::Report { serial: id, report: Report::default() });
+    }
+    // Owning a hunt that ends with somebody else does nothing to that one.
+    intruder.say(&Request::Hunt { id: 1, owner: Some(a), path: "nobody".into() });
+    intruder.say(&Request::Attach { id: 1, spid: a });
+    intruder.say(&Request::Name { spid: own });
+    assert!(matches!(intruder.hear(), Some((Event::NameIs(_), _))));
+    drop(intruder);
+    place.is_unharmed("requests about others");
+    let _late = Endpoint::open_on(place.node.connection().unwrap(), "late", &Options::default());
+    let found = place.a.receive(&Filter::only(&[crate::signal::HUNT]), soon()).unwrap();
+    assert!(found.is_some(), "its hunt is still there");
+    drop(place.b);
+    let told = place.a.receive(&Filter::only(&[crate::signal::ATTACH]), soon()).unwrap().unwrap();
+    assert_eq!(told.sender(), Some(b), "its attach is still there");
+}
+
+/// Headers and what follows that a receiver must not take.
+fn forgeries(own: Spid, other: Spid, to: Spid) -> Vec<Vec<u8>> {
+    let of = |piece: u32, size: u32, from, flags| Header { piece, size, from, to: to.get(), flags };
+    let with = |header: Header, body: &[u8]| [&header.encode()[..], body].concat();
+    let number = USER_BASE.to_ne_bytes();
+    vec![
+        with(of(4, 4, other, FIRST), &number),
+        with(of(4, 4, own, FIRST), &[0; 4]),
+        with(of(4, 8, own, 0), &number),
+        with(of(0, 8, own, FIRST), &number),
+        with(of(4, LARGEST_SIGNAL as u32 + 1, own, FIRST), &number),
+        with(of(9, 8, own, FIRST), &[1; 9]),
+        with(of(4, 4, own, 0xf0 | FIRST), &[0; 4]),
+        [with(of(4, 8, own, FIRST), &number), with(of(4, 8, own, FIRST), &number)].concat(),
+        [with(of(4, 8, own, FIRST), &number), with(of(8, 8, own, 0), &[1; 8])].concat(),
+        [with(of(0, 0, other, GONE), &[]), with(of(0, 0, other, ABANDONED), &[]), vec![0; HEADER]]
+            .concat(),
+        vec![0; 5000],
+        vec![255; 5000],
+    ]
+}
+
+#[test]
+fn forged_signals_end_the_channel_they_came_by_and_no_other() {
+    for transport in [Transport::Uds, Transport::Fifo] {
+        let mut place = Place::new(transport);
+        let (a, b) = (place.a.spid(), place.b.spid());
+        // Its reference is the first: a forged notice could answer it.
+        place.b.attach(a, None).unwrap();
+        for n in 0.. {
+            let (intruder, own) = place.intruder().open("x");
+            let forged = forgeries(own, a, b);
+            let Some(bytes) = forged.get(n) else { break };
+            let (_, fds) = intruder.channel_to(b, transport);
+            let wire = fds.last().unwrap();
+            match transport {
+                Transport::Uds => drop(socket::send(wire, bytes, true).unwrap()),
+                _ => write(wire, bytes),
+            }
+            // What it sends is read while it is alive...
+            assert_eq!(place.b.receive(&Filter::ANY, Some(Instant::now())).unwrap(), None);
+            place.is_unharmed(&format!("forgery {n} by {transport}"));
+            drop(intruder);
+            // ...and the rest behind its end.
+            place.is_unharmed(&format!("the end of forgery {n} by {transport}"));
+        }
+    }
+}
+
+/// Writes to what is no socket.
+fn write(to: &OwnedFd, bytes: &[u8]) {
+    let _ = std::fs::File::from(to.try_clone().unwrap()).write_all(bytes);
+}
+
+#[test]
+fn scribbling_in_shared_memory_harms_only_its_own_channel() {
+    let mut place = Place::new(Transport::Shm);
+    let b = place.b.spid();
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    for round in 0..60 {
+        let (intruder, _) = place.intruder().open("x");
+        let (_, fds) = intruder.channel_to(b, Transport::Shm);
+        let memory = std::fs::File::from(fds[0].try_clone().unwrap());
+        let len = memory.metadata().unwrap().len();
+        for _ in 0..20 {
+            for _ in 0..200 {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                // Most of it where positions and lengths are.
+                let within = if state & 1 == 0 { 8192.min(len) } else { len };
+                let at = (state >> 16) % within & !7;
+                let word = if state & 6 == 0 { u64::MAX } else { state >> (state & 63) };
+                memory.write_all_at(&word.to_ne_bytes(), at).unwrap();
+            }
+            write(&fds[2], &1u64.to_ne_bytes());
+            // What it makes up may look like a signal of its own, but is nobody else's.
+            let until = Some(Instant::now());
+            while let Some(signal) = place.b.receive(&Filter::ANY, until).unwrap() {
+                assert_ne!(signal.sender(), Some(place.a.spid()), "round {round}");
+            }
+        }
+        drop(intruder);
+        while place.b.receive(&Filter::ANY, Some(Instant::now())).unwrap().is_some() {}
+    }
+    place.is_unharmed("scribbling");
+}
+
+#[test]
+fn who_floods_the_node_and_does_not_listen_is_turned_out_or_waits() {
+    let mut place = Place::new(Transport::Uds);
+    let b = place.b.spid();
+    let (flood, _) = place.intruder().open("x");
+    let (answers, _) = place.intruder().open("y");
+    let bytes = |request: Request| request.encode();
+    let mut id = 0;
+    for round in 0..100 {
+        for _ in 0..300 {
+            id += 1;
+            for (to, request) in [
+                (&flood, bytes(Request::Hunt { id, owner: None, path: format!("nobody-{id}") })),
+                // Answered at once, and never heard.
+                (&answers, bytes(Request::Hunt { id, owner: None, path: "a".into() })),
+                (&answers, bytes(Request::Name { spid: b })),
+            ] {
+                // As fast as the node takes it.
+                let _ = socket::send(&to.fd, &request, true);
+            }
+        }
+        if round % 10 == 0 {
+            place.is_unharmed("a flood of hunts");
+        }
+    }
+    place.is_unharmed("floods");
+}
+
+#[test]
+fn a_channel_whose_descriptors_did_not_come_is_no_channel_and_no_error() {
+    let (ours, theirs) = socket::unix_pair(Kind::Seqpacket).unwrap();
+    let own = Spid::new(1).unwrap();
+    let other = Spid::new(2).unwrap();
+    let say = |event: &Event| _ = socket::send(&theirs, &event.encode(), false).unwrap();
+    say(&Event::Opened { spid: own });
+    let mut endpoint = Endpoint::open_on(ours, "a", &Options::default()).unwrap();
+    let channel = Channel {
+        number: 1,
+        transport: Some(Transport::Uds),
+        relay: false,
+        first: false,
+        capacity: 0,
+    };
+    say(&Event::Channel { spid: other, channel });
+    assert_eq!(endpoint.receive(&Filter::ANY, Some(Instant::now())).unwrap(), None);
+    let signal = Signal::with_payload(USER_BASE, b"").unwrap();
+    assert!(matches!(endpoint.send(signal, other), Err(crate::Error::Gone { .. })));
+}

@@ -1,0 +1,334 @@
+//! Programs and nodes killed (SIGKILL) at random instants of sending, receiving, hunting and attaching: everyone attached is told exactly
+//! once, behind everything that came, and nothing is left.
+//!
+//! `CROSSWAY_LINX_KILLS=1000 cargo test -p crossway-linx --test kills` kills as often.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crossway_linx::signal::{ATTACH, HUNT, USER_BASE};
+use crossway_linx::{
+    Endpoint, EndpointKind, Error, Filter, LinkSettings, Node, NodeThread, Options, Settings,
+    Signal, Spid, Transport, list,
+};
+
+/// Only catches hangs.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// The victim's life, for the child process.
+const ACT: &str = "CROSSWAY_LINX_VICTIM";
+/// How often somebody is killed; 100 by default.
+const KILLS: &str = "CROSSWAY_LINX_KILLS";
+
+fn soon() -> Option<Instant> {
+    Some(Instant::now() + WATCHDOG)
+}
+
+/// What a victim does all the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Send,
+    Receive,
+    Hunt,
+    Attach,
+    /// As `Send`, from a node of its own that dies with it.
+    Node,
+}
+
+const ACTS: [Act; 5] = [Act::Send, Act::Receive, Act::Hunt, Act::Attach, Act::Node];
+
+/// Numbers that look random, from a seed that the test prints.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// The payload of the victim's nth signal.
+fn payload(n: u32) -> Vec<u8> {
+    let len = match n % 50 {
+        0 => 0,
+        7 => 300_000,
+        n if n % 3 == 0 => 5_000,
+        _ => 60,
+    };
+    (0..len).map(|at| (at as u32).wrapping_add(n) as u8).collect()
+}
+
+/// The child process: opens an endpoint and does one thing until it is killed.
+#[test]
+fn victim() {
+    let Ok(words) = std::env::var(ACT) else { return };
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let [act, transport, dir, path, link] = words[..] else { panic!("{words:?}") };
+    let act = ACTS[act.parse::<usize>().unwrap()];
+    let transport: Transport = transport.parse().unwrap();
+    let options = Options { transport: Some(transport), ..Options::default() };
+    let settings = || dialling("far", link, LINK_TIMEOUT);
+    let _node = (act == Act::Node).then(|| Node::spawn(Path::new(dir), settings()).unwrap());
+    let mut own = Endpoint::open_with(Path::new(dir), "victim", &options).unwrap();
+    let witness = own.hunt_and_wait(path, None).unwrap();
+    own.attach(witness, None).unwrap();
+    let until = || Some(Instant::now() + Duration::from_micros(50));
+    // No limit is met, however late the kill.
+    for n in 0..20_000 {
+        match act {
+            // One signal in any case, so that there is a channel.
+            _ if n == 0 => own.send_copy(USER_BASE, &payload(0), witness, None).unwrap(),
+            Act::Send | Act::Node => {
+                own.send_copy(USER_BASE + n, &payload(n), witness, None).unwrap();
+            }
+            Act::Receive => drop(own.receive(&Filter::ANY, None).unwrap()),
+            Act::Hunt => {
+                let never = own.hunt("nobody", None).unwrap();
+                own.hunt(path, None).unwrap();
+                own.hunt_for("nobody/at-all", None, Some(witness)).unwrap();
+                own.receive(&Filter::only(&[HUNT]), until()).unwrap();
+                if n % 3 > 0 {
+                    own.cancel_hunt(never).unwrap();
+                }
+            }
+            Act::Attach => {
+                let attach = own.attach(witness, None).unwrap();
+                let own_spid = own.spid();
+                own.attach(own_spid, None).unwrap();
+                own.request_timeout(Duration::from_micros(20), None).unwrap();
+                own.receive(&Filter::ANY, until()).unwrap();
+                if n % 5 > 0 {
+                    own.detach(attach).unwrap();
+                }
+            }
+        }
+    }
+    std::thread::sleep(WATCHDOG);
+}
+
+/// After so long without a connection, a node that dies is dead to its peer.
+const LINK_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// A node that listens.
+fn listening(link_timeout: Duration) -> Settings {
+    let listen = vec!["127.0.0.1:0".parse().unwrap()];
+    Settings { listen, link_timeout, ..Settings::default() }
+}
+
+/// A node of this name that calls its link to the one at this address "near".
+fn dialling(name: &str, address: &str, link_timeout: Duration) -> Settings {
+    let links =
+        vec![LinkSettings { name: "near".to_owned(), addresses: vec![address.parse().unwrap()] }];
+    Settings { name: name.to_owned(), links, link_timeout, ..Settings::default() }
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Descriptors of this process, with those of the nodes in it.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+fn until_holding(wanted: usize, what: &str) {
+    let limit = Instant::now() + WATCHDOG;
+    while descriptors() != wanted {
+        assert!(Instant::now() < limit, "{what}: {} descriptors, not {wanted}", descriptors());
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// What a witness has heard of the victim.
+#[derive(Default)]
+struct Heard {
+    victim: Option<Spid>,
+    signals: u32,
+    deaths: u32,
+}
+
+impl Heard {
+    /// Attaches as soon as the victim is there, and checks that what comes is whole, in order, and before the news of the end.
+    fn take(&mut self, witness: &mut Endpoint, signal: Signal, round: &str) {
+        let from = signal.sender().unwrap();
+        match signal.number() {
+            HUNT => {
+                self.victim = Some(from);
+                for _ in 0..ATTACHES {
+                    witness.attach(from, None).unwrap();
+                }
+            }
+            ATTACH => {
+                assert_eq!(self.victim, Some(from), "{round}");
+                self.deaths += 1;
+            }
+            number => {
+                assert_eq!(self.deaths, 0, "{round}: a signal after the end");
+                let n = number - USER_BASE;
+                assert_eq!(n, self.signals, "{round}: a signal is missing or repeated");
+                assert_eq!(signal.payload(), payload(n), "{round}: signal {n}");
+                self.signals += 1;
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.deaths == ATTACHES
+    }
+}
+
+/// Of each witness.
+const ATTACHES: u32 = 3;
+
+struct Place {
+    near: PathBuf,
+    far: PathBuf,
+    /// Linked to nodes that are killed.
+    short: PathBuf,
+    /// Where that one listens.
+    address: String,
+    _nodes: [NodeThread; 3],
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name| dir.path().join(name);
+        let (near, far, short) = (at("near"), at("far"), at("short"));
+        // Nothing waits for the time-out of these, and a busy machine does not reach it.
+        let of_near = Node::spawn(&near, listening(WATCHDOG)).unwrap();
+        let address = of_near.listens_at()[0].to_string();
+        let of_far = Node::spawn(&far, dialling("far", &address, WATCHDOG)).unwrap();
+        let of_short = Node::spawn(&short, listening(LINK_TIMEOUT)).unwrap();
+        let address = of_short.listens_at()[0].to_string();
+        for (dir, link) in [(&near, "far"), (&far, "near")] {
+            let mut first = Endpoint::open(dir, "first").unwrap();
+            first.hunt_and_wait(link, soon()).unwrap();
+        }
+        Place { near, far, short, address, _nodes: [of_near, of_far, of_short], dir }
+    }
+
+    /// Kills a victim once.
+    fn kill(&self, number: u64, chance: &mut Chance) -> u32 {
+        let act = ACTS[(number % 5) as usize];
+        let transport = Transport::ALL[(number / 5 % 3) as usize];
+        let by_link = act != Act::Node && number / 15 % 2 == 1;
+        let round = format!("kill {number}: {act:?} by {transport}, over a link: {by_link}");
+        let before = descriptors();
+        let options = Options { transport: Some(transport), ..Options::default() };
+        let here = if act == Act::Node { &self.short } else { &self.near };
+        let mut witnesses: Vec<Endpoint> = (0..3)
+            .map(|n| Endpoint::open_with(here, &format!("witness-{n}"), &options).unwrap())
+            .collect();
+        let path = match act {
+            _ if by_link || act == Act::Node => "far/victim",
+            _ => "victim",
+        };
+        for witness in &mut witnesses {
+            witness.hunt(path, None).unwrap();
+        }
+        let own = self.dir.path().join(format!("node-{number}"));
+        let (dir, to_witness) = match act {
+            Act::Node => (&own, "near/witness-0"),
+            _ if by_link => (&self.far, "near/witness-0"),
+            _ => (&self.near, "witness-0"),
+        };
+        let held = descriptors();
+        let words =
+            format!("{} {transport} {} {to_witness} {}", number % 5, dir.display(), self.address);
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "victim", "--nocapture"]).env(ACT, words);
+        let mut child = Killed(child.stdout(Stdio::null()).spawn().unwrap());
+
+        let mut heard: Vec<Heard> = witnesses.iter().map(|_| Heard::default()).collect();
+        // Some die before they are open; most in what they do.
+        let early = chance.below(8) == 0;
+        let mut instant =
+            early.then(|| Instant::now() + Duration::from_micros(chance.below(15_000)));
+        let mut dead = false;
+        let limit = Instant::now() + WATCHDOG;
+        while !heard.iter().all(Heard::is_over) {
+            assert!(Instant::now() < limit, "{round}: not everyone is told");
+            let never_opened = heard.iter().all(|heard| heard.victim.is_none());
+            if dead && never_opened && descriptors() == held {
+                // Its connection is closed, so its answers would have come.
+                break;
+            }
+            for (n, witness) in witnesses.iter_mut().enumerate() {
+                let soon = Some(Instant::now() + Duration::from_micros(100));
+                while let Some(signal) = witness.receive(&Filter::ANY, soon).unwrap() {
+                    heard[n].take(witness, signal, &round);
+                    if n == 0 && heard[0].signals == 1 {
+                        instant.get_or_insert_with(|| {
+                            Instant::now() + Duration::from_micros(chance.below(10_000))
+                        });
+                    }
+                    if instant.is_some_and(|at| at <= Instant::now()) && !dead {
+                        break;
+                    }
+                }
+                if let (Some(victim), Act::Receive, true) =
+                    (heard[n].victim, act, heard[0].signals > 0)
+                {
+                    match witness.send_copy(USER_BASE, &payload(7), victim, soon) {
+                        Ok(()) | Err(Error::Gone { .. } | Error::TimedOut) => {}
+                        Err(error) => panic!("{round}: {error}"),
+                    }
+                }
+            }
+            if !dead && instant.is_some_and(|at| at <= Instant::now()) {
+                child.0.kill().unwrap();
+                child.0.wait().unwrap();
+                dead = true;
+            }
+        }
+        // A link's peer may be too slow for its short time-out.
+        assert!(dead || act == Act::Node, "{round}: told before it died");
+        drop(child);
+        for (witness, heard) in witnesses.iter_mut().zip(&heard) {
+            let after = witness.receive(&Filter::ANY, Some(Instant::now())).unwrap();
+            assert_eq!(after, None, "{round}: something comes after the end");
+            let spid = witness.spid();
+            let info = witness.info(spid).unwrap();
+            let left = (info.attached_from, info.attached_to);
+            assert_eq!(left, (0, 0), "{round}: attaches are left");
+            let hunts = u32::from(heard.victim.is_none());
+            assert_eq!(info.hunts, hunts, "{round}: hunts are left");
+            if let Some(victim) = heard.victim {
+                assert!(matches!(witness.info(victim), Err(Error::Gone { .. })), "{round}");
+            }
+        }
+        drop(witnesses);
+        until_holding(before, &round);
+        heard[0].signals
+    }
+}
+
+#[test]
+fn whoever_is_killed_is_told_of_once_and_leaves_nothing() {
+    let count = std::env::var(KILLS).map_or(100, |count| count.parse().unwrap());
+    let seed = u64::from(std::process::id()) << 20 | 1;
+    println!("seed {seed:#x}");
+    let mut chance = Chance(seed);
+    let place = Place::new();
+    let (mut opened, mut signals) = (0, 0);
+    for number in 0..count {
+        let came = place.kill(number, &mut chance);
+        opened += u32::from(came > 0);
+        signals += came;
+    }
+    println!("{count} killed, {opened} of them after their first signal, {signals} signals came");
+    for dir in [&place.near, &place.far, &place.short] {
+        let left = list(dir).unwrap();
+        assert!(left.iter().all(|info| info.kind == EndpointKind::Link), "{left:?}");
+    }
+}
