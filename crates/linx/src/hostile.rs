@@ -249,7 +249,7 @@ fn scribbling_in_shared_memory_harms_only_its_own_channel() {
                 state ^= state << 17;
                 // Most of it where positions and lengths are.
                 let within = if state & 1 == 0 { 8192.min(len) } else { len };
-                let at = (state >> 16) % within & !7;
+                let at = ((state >> 16) % within) & !7;
                 let word = if state & 6 == 0 { u64::MAX } else { state >> (state & 63) };
                 memory.write_all_at(&word.to_ne_bytes(), at).unwrap();
             }
