@@ -1,11 +1,15 @@
 //! Background load by stress-ng: processor, memory and input/output workers, running before a trial begins and gone
 //! after it.
 
+use std::fs;
 use std::io::Read;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crossway_sys::{OsError, family, lease};
 use serde::{Deserialize, Serialize};
 
 use crate::inputs::Load;
@@ -34,6 +38,12 @@ pub enum LoadError {
     Failed(String),
 }
 
+impl From<OsError> for LoadError {
+    fn from(error: OsError) -> LoadError {
+        LoadError::Failed(error.to_string())
+    }
+}
+
 /// What ran, for the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadFacts {
@@ -49,6 +59,11 @@ pub struct LoadFacts {
 pub struct RunningLoad {
     child: Child,
     facts: LoadFacts,
+    /// The mark that stress-ng and all its workers carry.
+    mark: String,
+    /// On the processes with that mark, and on the folder in which the workers keep their files: stress-ng leaves these behind when
+    /// it is killed. Dropped after the workers are gone.
+    _leases: [lease::Lease; 2],
 }
 
 /// Whether loads can be made here.
@@ -64,8 +79,8 @@ pub fn probe() -> Result<String, LoadError> {
     }
 }
 
-/// The arguments that make this load; `cpus` pins the workers, empty leaves them free.
-fn arguments(load: &Load, cpus: &[u32]) -> Vec<String> {
+/// The arguments that make this load, with its files below `folder`; `cpus` pins the workers, empty leaves them free.
+fn arguments(load: &Load, cpus: &[u32], folder: &Path) -> Vec<String> {
     let mut arguments = vec!["--quiet".to_owned()];
     let mut workers = |option: &str, n: u32| {
         if n > 0 {
@@ -81,8 +96,8 @@ fn arguments(load: &Load, cpus: &[u32]) -> Vec<String> {
     }
     if load.io > 0 {
         arguments.extend(["--iomix-bytes", "16M"].map(str::to_owned));
-        arguments.extend(["--temp-path".to_owned(), std::env::temp_dir().display().to_string()]);
     }
+    arguments.extend(["--temp-path".to_owned(), folder.display().to_string()]);
     if !cpus.is_empty() {
         let list = crossway_sys::topology::format_cpu_list(cpus);
         arguments.extend(["--taskset".to_owned(), list]);
@@ -100,16 +115,25 @@ impl RunningLoad {
             return Ok(None);
         }
         let version = probe()?;
-        let arguments = arguments(load, cpus);
+        // Where temporary files are, not beside the leases: input and output are to reach a disk if that has one.
+        let folder = std::env::temp_dir().join(lease::fresh_name("load"));
+        let held = lease::hold(lease::Resource::Directory { path: folder.clone() })?;
+        let mark = lease::fresh_name("load");
+        let relatives = lease::hold(lease::Resource::Family { mark: mark.clone() })?;
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&folder)
+            .map_err(|e| OsError::new("mkdir", folder.display(), e))?;
+        let arguments = arguments(load, cpus, &folder);
         let path = tools::locate("stress-ng").unwrap_or_else(|| "stress-ng".into());
         let mut command = Command::new(path);
         // A process group of its own, so that its workers can be killed with it.
-        command.args(&arguments).process_group(0);
+        command.args(&arguments).env(family::MARK, &mark).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         crossway_sys::proc::terminate_with_parent(&mut command);
         let child = command.spawn().map_err(|e| LoadError::Failed(e.to_string()))?;
         let facts = LoadFacts { version, arguments };
-        let mut running = RunningLoad { child, facts };
+        let mut running = RunningLoad { child, facts, mark, _leases: [relatives, held] };
         running.wait_for_workers((load.cpu + load.memory + load.io) as usize)?;
         Ok(Some(running))
     }
@@ -159,6 +183,8 @@ impl Drop for RunningLoad {
             crossway_sys::proc::kill_group(self.child.id());
             let _ = self.child.wait();
         }
+        // One that was killed by somebody else has left its workers.
+        family::kill_marked(&self.mark);
     }
 }
 
@@ -175,16 +201,21 @@ fn workers_that_ran(parent: u32) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     const ONE_EACH: Load = Load { cpu: 1, memory: 1, io: 1 };
 
     #[test]
     fn arguments_say_what_runs_where() {
-        let free = arguments(&Load { cpu: 2, memory: 0, io: 0 }, &[]);
-        assert_eq!(free, ["--quiet", "--cpu", "2"]);
-        let pinned = arguments(&Load { cpu: 1, memory: 1, io: 0 }, &[0, 1, 3]).join(" ");
-        assert_eq!(pinned, "--quiet --cpu 1 --vm 1 --vm-bytes 256M --vm-keep --taskset 0-1,3");
+        let folder = Path::new("/tmp/x");
+        let free = arguments(&Load { cpu: 2, memory: 0, io: 0 }, &[], folder);
+        assert_eq!(free, ["--quiet", "--cpu", "2", "--temp-path", "/tmp/x"]);
+        let pinned = arguments(&Load { cpu: 1, memory: 1, io: 0 }, &[0, 1, 3], folder).join(" ");
+        let wanted =
+            "--quiet --cpu 1 --vm 1 --vm-bytes 256M --vm-keep --temp-path /tmp/x --taskset 0-1,3";
+        assert_eq!(pinned, wanted);
     }
 
     #[test]
@@ -192,36 +223,62 @@ mod tests {
         assert!(RunningLoad::start(&Load::default(), &[]).expect("nothing to do").is_none());
     }
 
-    #[test]
-    fn workers_run_until_dropped_and_none_is_left() {
-        let mut load = match RunningLoad::start(&ONE_EACH, &[0]) {
-            Ok(load) => load.expect("a load was asked for"),
+    fn started(test: &str) -> Option<RunningLoad> {
+        match RunningLoad::start(&ONE_EACH, &[]) {
+            Ok(load) => Some(load.expect("a load was asked for")),
             Err(LoadError::Missing { why, remedy }) => {
-                eprintln!("SKIP workers_run_until_dropped_and_none_is_left: {why}; {remedy}");
-                return;
+                eprintln!("SKIP {test}: {why}; {remedy}");
+                None
             }
             Err(e) => panic!("{e}"),
-        };
-        assert!(load.is_running());
-        assert!(load.facts().version.contains("stress-ng"), "{:?}", load.facts());
-        let group = load.child.id();
-        let children = std::fs::read_to_string(format!("/proc/{group}/task/{group}/children"));
-        let workers: Vec<u32> =
-            children.expect("it runs").split_whitespace().filter_map(|p| p.parse().ok()).collect();
+        }
+    }
+
+    fn workers_of(load: &RunningLoad) -> Vec<u32> {
+        let workers = family::descendants(load.child.id());
         assert!(workers.len() >= 3, "{workers:?}");
-        drop(load);
-        let left = std::fs::read_dir(std::env::temp_dir()).expect("readable").flatten().any(|e| {
-            let name = e.file_name().to_string_lossy().into_owned();
-            name.starts_with("tmp-stress-ng-")
-                && (name.contains(&format!("-{group}-"))
-                    || workers.iter().any(|w| name.contains(&format!("-{w}-"))))
-        });
-        assert!(!left, "a folder of the workers is left");
+        workers
+    }
+
+    /// The folder of its workers' files.
+    fn folder_of(load: &RunningLoad) -> PathBuf {
+        let at = load.facts.arguments.iter().position(|a| a == "--temp-path").expect("named");
+        PathBuf::from(&load.facts.arguments[at + 1])
+    }
+
+    fn await_end_of(workers: &[u32]) {
         let deadline = Instant::now() + Duration::from_secs(120);
         // Killed workers are gone once init or a subreaper has collected them.
         while workers.iter().any(|w| crossway_sys::proc::started_ticks(*w).is_some()) {
             assert!(Instant::now() < deadline, "workers are left: {workers:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    #[test]
+    fn workers_run_until_dropped_and_none_is_left() {
+        let Some(mut load) = started("workers_run_until_dropped_and_none_is_left") else { return };
+        assert!(load.is_running());
+        assert!(load.facts().version.contains("stress-ng"), "{:?}", load.facts());
+        let (workers, folder) = (workers_of(&load), folder_of(&load));
+        assert!(folder.is_dir(), "{}", folder.display());
+        drop(load);
+        assert!(!folder.exists(), "the workers' folder is left: {}", folder.display());
+        await_end_of(&workers);
+    }
+
+    /// What is killed removes no files of its own, and its workers do not learn of it.
+    #[test]
+    fn a_killed_stress_ng_leaves_no_folder_and_no_worker() {
+        let Some(mut load) = started("a_killed_stress_ng_leaves_no_folder_and_no_worker") else {
+            return;
+        };
+        let (workers, folder) = (workers_of(&load), folder_of(&load));
+        load.child.kill().expect("it runs");
+        load.child.wait().expect("it was killed");
+        assert!(!load.is_running());
+        drop(load);
+        assert!(!folder.exists(), "the workers' folder is left: {}", folder.display());
+        await_end_of(&workers);
     }
 }
