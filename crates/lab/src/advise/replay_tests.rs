@@ -65,7 +65,7 @@ fn advice_costs_little_more_than_the_best_and_seldom_abstains() {
     for seed in 0..SCENARIOS {
         let size = 1u64 << (seed % 17);
         let text = format!(
-            "size_bytes = {size}\n[properties]\norder = \"require\"\ndelivery = \"require\""
+            "size_bytes = {size}\nplacement = \"unpinned\"\n[properties]\norder = \"require\"\ndelivery = \"require\""
         );
         let question = Question::parse("scenario", "scenario", &text).expect("a question");
         let mut bench = Simulated::new(seed);

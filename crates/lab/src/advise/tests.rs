@@ -8,7 +8,7 @@ use super::question::{Objective, Percentile, Question};
 use super::ready::READY;
 use super::*;
 use crate::faults::{Detection, Fault, FaultRecord, Outcome, SCHEMA, Side, State};
-use crate::inputs::Workload;
+use crate::inputs::{Placement, Workload};
 use crate::record::Status;
 use crate::samples;
 
@@ -203,18 +203,20 @@ fn answer(text: &str, library: &Library) -> Advice {
     advise(&question(text), &sources, &mut NoBench, &mut |_| {}).expect("an answer")
 }
 
-fn round_trips(mechanism: &str, p50_ns: [u64; 7], cpu_ns: f64) -> Vec<Trial> {
-    let records = samples::trials(mechanism, 64, &p50_ns, cpu_ns);
+fn round_trips(mechanism: &str, p50_ns: &[u64], cpu_ns: f64) -> Vec<Trial> {
+    let mut records = samples::trials(mechanism, 64, p50_ns, cpu_ns);
+    records.iter_mut().for_each(|r| r.inputs.placement = Placement::Unpinned);
     records.iter().map(Trial::of).collect()
 }
 
-const SHARED: &str = "size_bytes = 64\nplacement = \"shared-cache\"\n";
+/// A placement that every machine has.
+const UNPINNED: &str = "size_bytes = 64\nplacement = \"unpinned\"\n";
 
 #[test]
 fn the_least_is_chosen_and_the_runner_up_says_when_to_prefer_it() {
-    let mut trials = round_trips("pipe", [5000, 5010, 5020, 4990, 5005, 5001, 4995], 900.0);
-    trials.extend(round_trips("tcp", [9000, 9010, 9020, 8990, 9005, 9001, 8995], 300.0));
-    let advice = answer(SHARED, &library(trials));
+    let mut trials = round_trips("pipe", &[5000, 5010, 5020, 4990, 5005, 5001, 4995], 900.0);
+    trials.extend(round_trips("tcp", &[9000, 9010, 9020, 8990, 9005, 9001, 8995], 300.0));
+    let advice = answer(UNPINNED, &library(trials));
     assert_eq!(advice.choice.as_deref(), Some("pipe"), "{:?}", advice.abstained);
     assert_eq!(advice.runner_up.as_deref(), Some("tcp"));
     let reasons = advice.prefer_runner_up_if.join("; ");
@@ -230,21 +232,21 @@ fn the_least_is_chosen_and_the_runner_up_says_when_to_prefer_it() {
 fn of_equals_preferences_decide_and_then_simplicity() {
     let close = [5000, 5100, 5200, 4900, 5050, 5010, 4950];
     let closer = [5000, 5101, 5190, 4905, 5040, 5020, 4940];
-    let mut trials = round_trips("pipe", close, 900.0);
-    trials.extend(round_trips("shm-futex", closer, 900.0));
+    let mut trials = round_trips("pipe", &close, 900.0);
+    trials.extend(round_trips("shm-futex", &closer, 900.0));
     let library = library(trials);
-    let advice = answer(SHARED, &library);
+    let advice = answer(UNPINNED, &library);
     assert_eq!(advice.choice.as_deref(), Some("pipe"));
     assert_eq!(advice.equal, ["shm-futex"]);
-    let preferring = format!("{SHARED}[properties]\nzero-copy = \"prefer\"");
+    let preferring = format!("{UNPINNED}[properties]\nzero-copy = \"prefer\"");
     assert_eq!(answer(&preferring, &library).choice.as_deref(), Some("shm-futex"));
 }
 
 #[test]
 fn a_goal_that_none_keeps_gives_the_least_violation_first() {
-    let mut trials = round_trips("pipe", [5000, 5010, 5020, 4990, 5005, 5001, 4995], 900.0);
-    trials.extend(round_trips("tcp", [9000, 9010, 9020, 8990, 9005, 9001, 8995], 300.0));
-    let advice = answer(&format!("{SHARED}[goal]\np50_us = 2"), &library(trials));
+    let mut trials = round_trips("pipe", &[5000, 5010, 5020, 4990, 5005, 5001, 4995], 900.0);
+    trials.extend(round_trips("tcp", &[9000, 9010, 9020, 8990, 9005, 9001, 8995], 300.0));
+    let advice = answer(&format!("{UNPINNED}[goal]\np50_us = 2"), &library(trials));
     assert_eq!(advice.choice, None);
     let why = advice.abstained.unwrap_or_default();
     assert!(why.contains("The nearest is pipe: p50 at most 2 us: 5.00"), "{why}");
@@ -253,20 +255,19 @@ fn a_goal_that_none_keeps_gives_the_least_violation_first() {
 
 #[test]
 fn figures_of_another_machine_are_called_that() {
-    let trials = round_trips("pipe", [5000, 5010, 5020, 4990, 5005, 5001, 4995], 900.0);
+    let trials = round_trips("pipe", &[5000, 5010, 5020, 4990, 5005, 5001, 4995], 900.0);
     let foreign = Library { foreign: trials, ..Library::default() };
-    let advice = answer(SHARED, &foreign);
+    let advice = answer(UNPINNED, &foreign);
     assert_eq!(advice.choice.as_deref(), Some("pipe"));
     assert!(advice.notes.iter().any(|n| n.contains("another machine")), "{:?}", advice.notes);
 }
 
 #[test]
 fn too_few_trials_and_no_record_at_all_are_no_choice() {
-    let few: Vec<Trial> =
-        samples::trials("pipe", 64, &[5000, 5001], 1.0).iter().map(Trial::of).collect();
-    let advice = answer(SHARED, &library(few));
+    let few = round_trips("pipe", &[5000, 5001], 1.0);
+    let advice = answer(UNPINNED, &library(few));
     assert!(advice.abstained.is_some_and(|why| why.contains("from 2 trials; 5 are needed")));
-    let advice = answer(SHARED, &Library::default());
+    let advice = answer(UNPINNED, &Library::default());
     assert!(advice.abstained.is_some_and(|why| why.contains("no record of this machine answers")));
 }
 
