@@ -168,18 +168,20 @@ pub struct Study {
     pub findings: Vec<Finding>,
 }
 
-/// The studies that this run bears on: the one whose plan it ran; for a plan of the user's own, those of which it decides a
-/// finding.
+/// The studies that this run bears on: the one whose plan it ran; for any other plan those of which it decides a finding, with what it
+/// can say of them and no more.
 pub fn all(run: &Run, shapes: &Shapes) -> Vec<Study> {
     let evidence = Evidence { run, shapes };
     let studies = [toshiba::study(&evidence), cluster::study(&evidence), enea::study(&evidence)];
-    let repeats_one = studies.iter().any(|study| study.plan == run.plan_name());
-    studies
-        .into_iter()
-        .filter(|study| {
-            study.plan == run.plan_name()
-                || !repeats_one
-                    && study.findings.iter().any(|f| f.verdict != Verdict::NotMeasurable)
-        })
-        .collect()
+    let plan = run.plan_name();
+    if let Some(own) = studies.iter().find(|study| study.plan == plan) {
+        return vec![own.clone()];
+    }
+    let decided = |f: &Finding| matches!(f.verdict, Verdict::Confirmed | Verdict::NotConfirmed);
+    let mut touched: Vec<Study> =
+        studies.into_iter().filter(|study| study.findings.iter().any(decided)).collect();
+    for study in &mut touched {
+        study.findings.retain(|f| f.verdict != Verdict::NotMeasurable);
+    }
+    touched
 }

@@ -170,6 +170,10 @@ fn findings_are_in_every_form_and_only_where_they_belong() {
     let text = terminal::terminal(&run, false, 100);
     assert!(text.contains("- T7 Latency: confirmed."), "{text}");
     assert!(!text.contains("cluster)"), "the other study has nothing to say: {text}");
+    assert!(
+        !text.contains("not measurable"),
+        "of another plan only what it has records of: {text}"
+    );
     let markdown = terminal::markdown(&run);
     assert!(markdown.contains("| T7 Latency | Ping-pong: the round trips"), "{markdown}");
     let document = json::document(&run);
