@@ -1,5 +1,6 @@
 //! From what the roles brought to the figures of a record: sums, verdict on the content, cost, shares.
 
+mod beside;
 mod fairness;
 mod hosts;
 
@@ -15,6 +16,7 @@ use crate::record::{
     Cost, Counts, Latency, Lateness, Pacing, Record, RoleMeters, ServerMeters, Span, Status,
     Throughput,
 };
+use crate::role_layout::RoleLayout;
 use crate::trial::{Brought, sender_wall_ns, wall_ns};
 
 /// CPU time that grows by as much as this at once is counted by the kernel's timer ticks.
@@ -47,8 +49,9 @@ pub(crate) fn enter(
         }
     }
     record.warnings.extend(brought.warnings.iter().cloned());
-    let counts = counts(record.inputs.workload, &brought);
-    record.roles = roles(&brought);
+    let counts = counts(record.inputs.workload, &brought.outcomes, brought.warmup);
+    let role_host = |role: usize| brought.role_hosts[role].clone();
+    record.roles = roles(&brought.layout, &brought.outcomes, role_host);
     record.servers = servers(&brought);
     for outcome in &brought.outcomes {
         if let Some(why) = &outcome.counters.missing {
@@ -73,7 +76,7 @@ pub(crate) fn enter(
         let mut text = Vec::new();
         histogram::write_log(&mut text, record.started_unix_ms, wall, &histograms)?;
         std::fs::write(dir.join(&file), text)?;
-        record.latency_ns = summaries(&histograms, brought.window.batch, &file);
+        record.latency_ns = summaries(&histograms, brought.window.batch, Some(&file));
     }
     let sender_wall_ns =
         (!brought.one_clock).then(|| sender_wall_ns(&brought.layout, &brought.outcomes));
@@ -89,7 +92,8 @@ pub(crate) fn enter(
         bytes_per_s: per_second(counts.bytes as f64 * share, wall),
         sender_wall_ns,
     });
-    record.pacing = pacing(record, &brought.outcomes, &counts, wall);
+    let inputs = &record.inputs;
+    record.pacing = pacing(inputs.workload, inputs.size_bytes, &brought.outcomes, &counts, wall);
     match cost(record, &counts) {
         Ok(cost) => record.cost = Some(cost),
         Err(why) => drop(record.nulls.insert("cost".to_owned(), why)),
@@ -98,6 +102,7 @@ pub(crate) fn enter(
     (record.status, record.reason) = judge(caps, &counts, &brought.outcomes);
     record.counts = Some(counts);
     explain_nulls(record);
+    beside::enter(record, &brought.beside, caps);
     spoilers(record);
     Ok(())
 }
@@ -107,8 +112,7 @@ fn per_second(amount: f64, wall_ns: u64) -> f64 {
 }
 
 /// Round trips count as one message: the client's account, plus what went wrong at the server.
-fn counts(workload: Workload, brought: &Brought) -> Counts {
-    let outcomes = &brought.outcomes;
+fn counts(workload: Workload, outcomes: &[Outcome], warmup: u64) -> Counts {
     let both_ways = matches!(workload, Workload::PingPong | Workload::Exchange);
     let (sent, received, bytes) = if both_ways {
         (outcomes[0].sent, outcomes[0].received, outcomes[0].bytes)
@@ -122,7 +126,7 @@ fn counts(workload: Workload, brought: &Brought) -> Counts {
         bytes,
         out_of_order: outcomes.iter().map(|o| o.out_of_order).sum(),
         corrupt: outcomes.iter().map(|o| o.corrupt).sum(),
-        warmup: brought.warmup,
+        warmup,
     }
 }
 
@@ -144,15 +148,17 @@ fn judge(caps: &Caps, counts: &Counts, outcomes: &[Outcome]) -> (Status, Option<
     (Status::Failed, Some(reason))
 }
 
-fn roles(brought: &Brought) -> Vec<RoleMeters> {
-    let layout = &brought.layout;
-    brought
-        .outcomes
+fn roles(
+    layout: &RoleLayout,
+    outcomes: &[Outcome],
+    host: impl Fn(usize) -> String,
+) -> Vec<RoleMeters> {
+    outcomes
         .iter()
         .enumerate()
         .map(|(role, outcome)| RoleMeters {
             role: layout.name(role),
-            host: brought.role_hosts[role].clone(),
+            host: host(role),
             cpu: layout.roles[role].cpu,
             user_ns: outcome.user_ns,
             system_ns: outcome.system_ns,
@@ -208,17 +214,26 @@ fn histograms(outcomes: &[Outcome]) -> Vec<(Span, Histogram<u64>)> {
     all
 }
 
-fn summaries(histograms: &[(Span, Histogram<u64>)], batch: u32, file: &str) -> Vec<Latency> {
+fn summaries(
+    histograms: &[(Span, Histogram<u64>)],
+    batch: u32,
+    file: Option<&str>,
+) -> Vec<Latency> {
     histograms
         .iter()
-        .map(|(span, h)| histogram::summary(*span, h, batch, Some(file.to_owned())))
+        .map(|(span, h)| histogram::summary(*span, h, batch, file.map(str::to_owned)))
         .collect()
 }
 
-fn pacing(record: &Record, outcomes: &[Outcome], counts: &Counts, wall_ns: u64) -> Option<Pacing> {
-    let Workload::Paced { period_us, .. } = record.inputs.workload else { return None };
+fn pacing(
+    workload: Workload,
+    size: u64,
+    outcomes: &[Outcome],
+    counts: &Counts,
+    wall_ns: u64,
+) -> Option<Pacing> {
+    let Workload::Paced { period_us, .. } = workload else { return None };
     let seen = outcomes.iter().find_map(|o| o.pacing.as_ref())?;
-    let size = record.inputs.size_bytes;
     let intended_ns = (seen.bursts * period_us).max(1) as f64 * 1e3;
     // The last burst's period belongs to the time that its bits have.
     let reached_ns = (wall_ns as f64).max(intended_ns);
@@ -286,6 +301,22 @@ fn explain_nulls(record: &mut Record) {
     }
 }
 
+/// What mends a rate that was not reached.
+const SLOWER: &str = "ask for a lower rate, or measure while the machine is idle";
+
+/// Why a paced trial says nothing about its rate, if so.
+fn rate_missed(pacing: &Pacing, size_bytes: u64) -> Option<String> {
+    let message_bits = (size_bytes * 8).max(1) as f64;
+    (pacing.reached_share() < REACHED_SHARE).then(|| {
+        format!(
+            "the rate was not reached: {:.0} of {:.0} messages/s ({:.1} %)",
+            pacing.reached_bits_per_s / message_bits,
+            pacing.intended_bits_per_s / message_bits,
+            pacing.reached_share() * 100.0
+        )
+    })
+}
+
 /// Marks what makes a verified figure doubtful, and tells what a reader should know.
 fn spoilers(record: &mut Record) {
     if let Some(counts) = &record.counts
@@ -296,18 +327,11 @@ fn spoilers(record: &mut Record) {
         record.warnings.push(format!("{lost} of {} messages were lost", counts.sent));
     }
     if let Some(pacing) = record.pacing.filter(|_| record.status == Status::Ok)
-        && pacing.reached_share() < REACHED_SHARE
+        && let Some(why) = rate_missed(&pacing, record.inputs.size_bytes)
     {
-        let message_bits = (record.inputs.size_bytes * 8).max(1) as f64;
         record.status = Status::Degraded;
-        record.reason = Some(format!(
-            "the rate was not reached: {:.0} of {:.0} messages/s ({:.1} %)",
-            pacing.reached_bits_per_s / message_bits,
-            pacing.intended_bits_per_s / message_bits,
-            pacing.reached_share() * 100.0
-        ));
-        record.remedy =
-            Some("ask for a lower rate, or measure while the machine is idle".to_owned());
+        record.reason = Some(why);
+        record.remedy = Some(SLOWER.to_owned());
     }
     // The same physical machine may take from several hosts: the worst one tells.
     let steal_ns = record.host_cpu.iter().map(|host| host.steal_ns).max().unwrap_or(0);

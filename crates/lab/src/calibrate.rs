@@ -146,7 +146,7 @@ fn step_ns(ticker: &Ticker) -> f64 {
         }
         let now = ticker.now();
         *seen.entry(now.wrapping_sub(last)).or_default() += 1;
-        // RebootPlan: entering the distance took time that is no distance between two reads.
+        // Read again: entering the distance took time that is no distance between two reads.
         last = ticker.now();
     }
     ticker.ns_per_tick() * stride(&seen) as f64

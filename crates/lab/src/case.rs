@@ -1,5 +1,7 @@
 //! One cell of a plan's cross product, fully resolved.
 
+mod beside;
+
 use crossway_mech::{Access, Boundaries, Caps, Wait};
 use crossway_sys::topology::Topology;
 
@@ -104,6 +106,7 @@ fn expand_group(group: &Group, site: &Site, seed: u64, topology: &Topology, case
                             placement,
                             cpus: Vec::new(),
                             load,
+                            beside: Vec::new(),
                             socket_buffer_bytes: None,
                             capacity_bytes: None,
                             messages: group.messages,
@@ -111,6 +114,7 @@ fn expand_group(group: &Group, site: &Site, seed: u64, topology: &Topology, case
                             packet_series_ms: group.packet_series_ms,
                             warmup_ms: group.warmup_ms,
                             measure_ms: group.measure_ms,
+                            require: group.require.clone(),
                             trial: 0,
                             trials: group.trials,
                             order: 0,
@@ -133,7 +137,7 @@ fn expand_ends(
     topology: &Topology,
     cases: &mut Vec<Case>,
 ) {
-    for wait in &group.waits {
+    for (wait, axis) in group.waits.iter().flat_map(|w| group.besides.iter().map(move |b| (w, b))) {
         for &access in &group.accesses {
             for &socket_buffer_bytes in &group.socket_buffers {
                 for &capacity_bytes in &group.capacities {
@@ -153,6 +157,9 @@ fn expand_ends(
                             Err(why) => excluded = excluded.or(Some(why)),
                         }
                     }
+                    let (besides, obstacle) = beside::resolve(axis, mechanism, &inputs, topology);
+                    inputs.beside = besides;
+                    excluded = excluded.or(obstacle);
                     let group = group.name.clone();
                     let id = id(mechanism, &inputs);
                     cases.push(Case { group, id, mechanism, inputs, excluded });
@@ -293,6 +300,7 @@ fn id(mechanism: &str, inputs: &Inputs) -> String {
         let Load { cpu, memory, io } = inputs.load;
         parts.push(format!("load-c{cpu}m{memory}i{io}"));
     }
+    parts.extend(inputs.beside.iter().map(|beside| format!("beside-{}", beside.word())));
     if let Some(testbed) = &inputs.testbed_spec {
         parts.push(testbed.name.clone());
         if inputs.ends == Ends::Within {

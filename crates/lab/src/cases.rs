@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crossway_mech::Wait;
 
-use crate::inputs::Load;
+use crate::inputs::{Beside, Load};
 use crate::limits::cores_moved;
 use crate::record::{LOCAL, Latency, Record, Span, Status};
 
@@ -17,7 +17,7 @@ pub struct CaseKey {
     fields: [(&'static str, String); FIELDS],
 }
 
-const FIELDS: usize = 14;
+const FIELDS: usize = 15;
 
 /// Names of the inputs that tell cases apart, in the order in which they are shown.
 pub const FIELD_NAMES: [&str; FIELDS] = [
@@ -32,6 +32,7 @@ pub const FIELD_NAMES: [&str; FIELDS] = [
     "access",
     "placement",
     "load",
+    "beside",
     "socket-buffer",
     "capacity",
     "messages",
@@ -58,6 +59,7 @@ impl CaseKey {
             },
             inputs.placement.word(),
             load_name(&inputs.load),
+            beside_name(&inputs.beside),
             bytes(inputs.socket_buffer_bytes),
             bytes(inputs.capacity_bytes),
             inputs.messages.map_or("timed".to_owned(), |m| m.to_string()),
@@ -90,7 +92,9 @@ impl CaseKey {
             .map(|(name, value)| match *name {
                 "size" => format!("{value} B"),
                 "reply" => format!("reply {value} B"),
-                "socket-buffer" | "capacity" | "messages" | "load" => format!("{name} {value}"),
+                "socket-buffer" | "capacity" | "messages" | "load" | "beside" => {
+                    format!("{name} {value}")
+                }
                 _ => value.clone(),
             })
             .collect::<Vec<_>>()
@@ -118,6 +122,11 @@ pub fn load_name(load: &Load) -> String {
         .map(|(name, n)| format!("{name}-{n}"))
         .collect::<Vec<_>>()
         .join("+")
+}
+
+/// The word for the workloads beside; empty for none.
+pub fn beside_name(beside: &[Beside]) -> String {
+    beside.iter().map(Beside::word).collect::<Vec<_>>().join("+")
 }
 
 /// All trials of a case.

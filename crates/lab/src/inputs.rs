@@ -3,6 +3,7 @@
 pub use crossway_mech::{Access, Wait};
 use serde::{Deserialize, Serialize};
 
+use crate::goals::Goals;
 pub use crate::testbed::Ends;
 use crate::testbed::Testbed;
 
@@ -128,6 +129,58 @@ impl Load {
     }
 }
 
+/// A workload that runs beside the measured one, over a channel and between processes of its own, from before the warm-up until the
+/// measured part is over.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Beside {
+    /// The mechanism's id.
+    pub mechanism: String,
+    /// What it does: throughput, ping-pong or paced.
+    pub workload: Workload,
+    /// Message size in bytes.
+    pub size_bytes: u64,
+    /// How waiting ends wait.
+    pub wait: Wait,
+    /// Where its roles should run.
+    pub placement: Placement,
+    /// Logical CPU of its first and its second role as resolved; empty when unpinned.
+    pub cpus: Vec<u32>,
+}
+
+impl Beside {
+    /// The word for it in names of cases and in exports.
+    pub fn word(&self) -> String {
+        let Beside { mechanism, workload, size_bytes, wait, placement, .. } = self;
+        let wait = match wait {
+            Wait::Block => String::new(),
+            Wait::Spin => "-spin".to_owned(),
+            Wait::Hybrid { spin_us } => format!("-hybrid{spin_us}"),
+        };
+        format!("{mechanism}-{}-{size_bytes}{wait}-{}", workload.word(), placement.word())
+    }
+
+    /// The inputs of its roles, beside a case with these.
+    pub(crate) fn inputs(&self, case: &Inputs) -> Inputs {
+        Inputs {
+            workload: self.workload,
+            size_bytes: self.size_bytes,
+            reply_bytes: None,
+            wait: self.wait,
+            access: Access::Copy,
+            placement: self.placement,
+            cpus: self.cpus.clone(),
+            socket_buffer_bytes: None,
+            capacity_bytes: None,
+            messages: None,
+            study_messages: None,
+            packet_series_ms: None,
+            beside: Vec::new(),
+            require: Goals::default(),
+            ..case.clone()
+        }
+    }
+}
+
 /// Every input of a trial. The record carries it whole, so that `crossway rerun` can repeat it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Inputs {
@@ -157,6 +210,9 @@ pub struct Inputs {
     pub cpus: Vec<u32>,
     /// Background work.
     pub load: Load,
+    /// Workloads that run beside this one; empty: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside>,
     /// SO_SNDBUF / SO_RCVBUF asked for; null: the system's default.
     pub socket_buffer_bytes: Option<u64>,
     /// Ring, pipe or queue capacity asked for; null: the mechanism's default.
@@ -173,6 +229,9 @@ pub struct Inputs {
     /// Packets of the interfaces over time, sampled so many milliseconds apart; null: no series.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_series_ms: Option<u32>,
+    /// What the case must reach; empty: nothing is required.
+    #[serde(default, skip_serializing_if = "Goals::is_empty")]
+    pub require: Goals,
     /// This trial, from 0.
     pub trial: u32,
     /// Trials of this case in this run.

@@ -82,3 +82,13 @@ pub(crate) enum RoleSite<'a> {
         interrupt: Option<BorrowedFd<'a>>,
     },
 }
+
+impl<'a> RoleSite<'a> {
+    /// The same place for other roles, where it is this machine.
+    pub(crate) fn here(&self) -> Option<RoleSite<'a>> {
+        match self {
+            RoleSite::Local { launcher, run } => Some(RoleSite::Local { launcher, run }),
+            RoleSite::Remote { .. } => None,
+        }
+    }
+}

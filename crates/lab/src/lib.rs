@@ -20,6 +20,7 @@ pub mod estimate;
 pub mod export;
 pub mod faults;
 pub mod fit;
+pub mod goals;
 pub mod histogram;
 pub mod inputs;
 pub mod launcher;

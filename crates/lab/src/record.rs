@@ -11,8 +11,10 @@ use crate::contender::{self, Contender};
 use crate::inputs::Inputs;
 pub use crate::testbed::LOCAL;
 
+mod beside;
 mod hosts;
 
+pub use beside::BesideFigures;
 pub use hosts::{
     HostMeters, IfaceMeters, PacketSample, PacketSeries, Packets, Retransmissions, Transport,
 };
@@ -375,6 +377,9 @@ pub struct Record {
     pub retransmissions: Vec<Retransmissions>,
     /// How several roles shared.
     pub fairness: Option<Fairness>,
+    /// What ran beside it, in the order of `inputs.beside`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<BesideFigures>,
     /// The instruments.
     pub calibration: Calibration,
     /// Values read back from the system.

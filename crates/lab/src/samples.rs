@@ -29,6 +29,8 @@ pub(crate) fn ping_pong(
         placement: Placement::SharedCache,
         cpus: vec![0, 1],
         load: Load::default(),
+        beside: Vec::new(),
+        require: Default::default(),
         socket_buffer_bytes: None,
         capacity_bytes: None,
         messages: None,
@@ -119,6 +121,7 @@ pub(crate) fn ping_pong(
         packet_series: Vec::new(),
         retransmissions: Vec::new(),
         fairness: None,
+        beside: Vec::new(),
         calibration: Calibration {
             clock_read_ns: 20.0,
             clock_step_ns: 1.0,

@@ -1,5 +1,7 @@
 //! The figures side by side: one block per setting and kind of workload, in it one table per message size or pace.
 
+mod beside;
+
 use crossway_lab::inputs::Workload;
 use crossway_lab::rank::WaitClass;
 use crossway_lab::record::Span;
@@ -79,6 +81,7 @@ fn of_setting(summary: &Summary, setting: usize) -> Vec<Block> {
         ("messages at a fixed rate", paced as Tables),
         ("exchanges", exchanges),
         ("several roles", shared),
+        ("what ran beside", beside::sheets),
     ] {
         let sheets = tables(summary, setting);
         if !sheets.is_empty() {
@@ -169,7 +172,7 @@ fn pooled(case: &Case) -> Option<Cell> {
     let pooled = latency.pooled?;
     let mut cell = duration(pooled.p99?);
     cell.text.push_str(&format!(" {POOLED}"));
-    cell.note = Some(format!("of {} samples of all trials", pooled.n));
+    cell.note = Some(format!("n = {}", pooled.n));
     Some(cell)
 }
 

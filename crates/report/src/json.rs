@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::estimate::Estimate;
 use crate::run::Run;
-use crate::sections::status_name;
+use crate::sections::{self, status_name};
 use crate::steps::{Found, Shape, Shapes};
 use crate::studies;
 use crate::summary::{Case, LatencySummary};
@@ -30,6 +30,7 @@ pub fn document(run: &Run) -> Value {
             .map(|(status, n)| (status_name(*status).to_owned(), json!(n)))
             .collect::<serde_json::Map<_, _>>(),
         "cases": summary.cases.iter().map(|c| case(run, c)).collect::<Vec<_>>(),
+        "goals": sections::goals::calls(run),
         "steps": shapes.found.iter().map(|f| step(run, f)).collect::<Vec<_>>(),
         "studies": studies::json(&studies::all(run, &shapes)),
         "troubles": summary
@@ -61,6 +62,16 @@ fn case(run: &Run, case: &Case) -> Value {
         "size_bytes": case.size_bytes,
         "placement": setting.placement,
         "load": setting.load,
+        "beside": setting.beside.iter().zip(&case.beside).map(|(asked, b)| json!({
+            "mechanism": asked.mechanism,
+            "workload": asked.workload,
+            "size_bytes": asked.size_bytes,
+            "wait": asked.wait,
+            "msgs_per_s": figure(b.msgs_per_s),
+            "bytes_per_s": figure(b.bytes_per_s),
+            "reached_share": figure(b.reached_share),
+            "latency_ns": { "p50": figure(b.p50), "p99": figure(b.p99), "max": b.max },
+        })).collect::<Vec<_>>(),
         "socket_buffer_bytes": setting.socket_buffer_bytes,
         "capacity_bytes": setting.capacity_bytes,
         "degraded": case.degraded,

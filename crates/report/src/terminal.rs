@@ -8,6 +8,7 @@ use comfy_table::{
 
 use crate::blocks::blocks;
 use crate::run::Run;
+use crate::sections::goals;
 use crate::sheet::{self, Row, Sheet};
 use crate::steps::{self, Shapes};
 use crate::studies::{self, Study};
@@ -19,7 +20,8 @@ use crossway_lab::rank::WaitClass;
 /// At most so many blocks are printed; the page has them all.
 const BLOCKS_MAX: usize = 12;
 
-/// Columns by their heads in the sheet, with the shorter head that they get here. A narrow terminal gets the first ones that fit.
+/// Columns by their heads in the sheet, with the shorter head that they get here. A narrow terminal gets the first ones that fit side by
+/// side, the others below.
 const HEADS: [(&str, &str); 22] = [
     ("Mechanism", "Mechanism"),
     ("Round trip p50", "RTT p50"),
@@ -74,6 +76,13 @@ pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
     if leading.is_some() {
         out.push_str(&verdicts(&studies));
         let _ = writeln!(out, "\n{}", wrap(&verdict.headline));
+    }
+    let goals = goals::calls(run);
+    if let Some(text) = goals::headline(&goals) {
+        let _ = writeln!(out, "\n{}", bold(wrap(&format!("Required: {text}"))));
+        for line in goals::lines(&goals) {
+            let _ = writeln!(out, "{}", wrap(&line));
+        }
     }
     for notice in &run.notices {
         let _ = writeln!(out, "{}", wrap(&format!("note: {notice}")));
@@ -157,6 +166,13 @@ pub fn markdown(run: &Run) -> String {
          “Noise” is half the width of the 95 % interval; with fewer than five trials there is neither. Reproduce with `{}`.",
         run.command(&[]).replace('`', "")
     );
+    let goals = goals::calls(run);
+    if let Some(text) = goals::headline(&goals) {
+        let _ = writeln!(out, "\n### What the plan requires\n\n{text}\n");
+        for line in goals::lines(&goals) {
+            let _ = writeln!(out, "{}", escape(&line));
+        }
+    }
     let shapes = Shapes::of(run);
     out.push_str(&studies::markdown(&studies::all(run, &shapes), escape));
     let found = steps::sheet(&run.summary, &shapes);
@@ -201,20 +217,39 @@ fn columns(sheet: &Sheet) -> Vec<(usize, &'static str)> {
     found
 }
 
-/// A table with as many columns, the most useful first, as fit the width side by side.
+/// Columns that are left out where they do not fit, and named instead: they follow from others, or say how far to trust them.
+const DISPENSABLE: [&str; 3] = ["Noise", "CPU / round trip", "Messages"];
+
+/// A table with as many columns, the most useful first, as fit the width side by side; below it one with those that did not.
 fn table(sheet: &Sheet, colours: bool, width: u16) -> String {
     let texts: Vec<Vec<String>> = sheet.rows.iter().map(texts).collect();
-    let mut kept = columns(sheet);
     let priority = |at: usize| HEADS.iter().position(|(full, _)| sheet.heads[at] == *full);
-    loop {
-        let plain = drawn(sheet, &texts, &kept, false);
-        let widest = plain.lines().map(|line| line.chars().count()).max().unwrap_or(0);
-        if widest <= usize::from(width) || kept.len() == 1 {
-            return if colours { drawn(sheet, &texts, &kept, true) } else { plain };
+    let dispensable = |at: usize| DISPENSABLE.contains(&sheet.heads[at].as_str());
+    let mut left = columns(sheet);
+    let mut parts = Vec::new();
+    while left.len() > 1 || parts.is_empty() {
+        let mut kept = left.clone();
+        loop {
+            let plain = drawn(sheet, &texts, &kept, false);
+            let widest = plain.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+            if widest <= usize::from(width) || kept.len() <= 2 {
+                parts.push(if colours { drawn(sheet, &texts, &kept, true) } else { plain });
+                break;
+            }
+            let last = kept.iter().map(|(at, _)| *at).max_by_key(|at| priority(*at));
+            kept.retain(|(at, _)| Some(*at) != last);
         }
-        let last = kept.iter().map(|(at, _)| *at).max_by_key(|at| priority(*at));
-        kept.retain(|(at, _)| Some(*at) != last);
+        left.retain(|column| column.0 == 0 || !kept.contains(column));
+        if left.iter().all(|(at, _)| *at == 0 || dispensable(*at)) {
+            break;
+        }
     }
+    let hidden: Vec<&str> = left.iter().skip(1).map(|(_, head)| *head).collect();
+    if !hidden.is_empty() {
+        let text = format!("Not shown for want of room: {}.", hidden.join(", "));
+        parts.push(wrap(&text, width));
+    }
+    parts.join("\n\n")
 }
 
 fn drawn(sheet: &Sheet, texts: &[Vec<String>], columns: &[(usize, &str)], colours: bool) -> String {
@@ -336,4 +371,31 @@ fn escape(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_side_by_side_stands_below_or_is_named() {
+        let heads = ["Mechanism", "Offered", "Achieved", "p50", "p99.9", "max", "Noise"];
+        let cells = heads.map(|head| sheet::Cell::text(format!("{head} 12.3")));
+        let sheet = Sheet {
+            heads: heads.map(str::to_owned).to_vec(),
+            rows: vec![Row { class: None, cells: cells.to_vec() }],
+            ..Sheet::default()
+        };
+        let wide = table(&sheet, false, 200);
+        assert_eq!(wide.matches("Mechanism 12.3").count(), 1, "{wide}");
+        assert!(!wide.contains("for want of room"), "{wide}");
+        let narrow = table(&sheet, false, 50);
+        assert!(narrow.lines().all(|line| line.chars().count() <= 50), "{narrow}");
+        // Every figure is there, each once, beside its mechanism.
+        for head in ["Offered", "Achieved", "p50", "p99.9", "max"] {
+            assert_eq!(narrow.matches(&format!("{head} 12.3")).count(), 1, "{head}: {narrow}");
+        }
+        assert!(narrow.matches("Mechanism 12.3").count() > 1, "{narrow}");
+        assert!(narrow.ends_with("Not shown for want of room: noise."), "{narrow}");
+    }
 }

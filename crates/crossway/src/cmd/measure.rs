@@ -8,9 +8,10 @@ use std::process::ExitCode;
 use anyhow::Context;
 use crossway_lab::case::{self, Case};
 use crossway_lab::estimate;
+use crossway_lab::goals::{self, GoalVerdict};
 use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::{self, Plan};
-use crossway_lab::record::Status;
+use crossway_lab::record::{Record, Status};
 use crossway_lab::records_io::read_records;
 use crossway_lab::run::{self, Folder, Options, RunError, Summary};
 use crossway_lab::{runs, shutdown};
@@ -27,7 +28,8 @@ use crate::ui::{self, Ui};
 
 /// Measure mechanisms as a plan says; write records and a report
 ///
-/// Exits with 1 if a trial failed or nothing could be measured, with 130 if interrupted.
+/// Exits with 1 if a trial failed, nothing could be measured, or a goal of the plan (require) is not shown to be met; with 130 if
+/// interrupted.
 #[derive(clap::Args)]
 pub(crate) struct Measure {
     /// A plan's file, or a preset: quick, full, paced, exchange, fairness, buffers, cores, contenders, toshiba, cluster
@@ -66,6 +68,9 @@ pub(crate) struct Measure {
     /// Share of the source studies' numbers of messages, for plans that state them; 1 sends them all
     #[arg(long, value_name = "FACTOR", conflicts_with = "resume")]
     scale: Option<f64>,
+    /// Let goals pass that the trials leave undecided
+    #[arg(long)]
+    allow_unclear: bool,
     /// The folder in which the run's own folder is made
     #[arg(short, long, value_name = "DIR", default_value = runs::OUT)]
     out: PathBuf,
@@ -82,6 +87,7 @@ pub(super) struct Job {
     pub(super) resume: Option<PathBuf>,
     pub(super) hosts: Option<String>,
     pub(super) agent_program: Option<String>,
+    pub(super) allow_unclear: bool,
     pub(super) json: bool,
 }
 
@@ -94,6 +100,31 @@ struct Outcome {
     degraded: usize,
     failed: usize,
     skipped: usize,
+    goals: GoalCounts,
+}
+
+/// What came of the plan's goals.
+#[derive(Default, Serialize)]
+struct GoalCounts {
+    met: usize,
+    missed: usize,
+    undecided: usize,
+}
+
+impl GoalCounts {
+    fn of(records: &[Record]) -> GoalCounts {
+        let calls = goals::judge(records);
+        let count = |verdict| calls.iter().filter(|call| call.verdict == verdict).count();
+        GoalCounts {
+            met: count(GoalVerdict::Met),
+            missed: count(GoalVerdict::Missed),
+            undecided: count(GoalVerdict::Undecided),
+        }
+    }
+
+    fn pass(&self, allow_unclear: bool) -> bool {
+        self.missed == 0 && (self.undecided == 0 || allow_unclear)
+    }
 }
 
 impl Run for Measure {
@@ -123,15 +154,15 @@ impl Run for Measure {
         if self.list || self.dry_run {
             return self.show(&plan, ui);
         }
-        let Measure { name, out, resume, agent_program, json, .. } = self;
-        let job = Job { name, filters, out, resume, hosts, agent_program, json };
+        let Measure { name, out, resume, agent_program, allow_unclear, json, .. } = self;
+        let job = Job { name, filters, out, resume, hosts, agent_program, allow_unclear, json };
         measure_and_report(&plan, job, ui)
     }
 }
 
 /// Runs a plan, then prints its outcome: the report, or JSON.
 pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<ExitCode> {
-    let json = job.json;
+    let (json, allow_unclear) = (job.json, job.allow_unclear);
     let summary = match measure(plan, job, ui) {
         Err(error) if matches!(error.downcast_ref(), Some(RunError::Interrupted)) => {
             eprintln!("{error}");
@@ -146,7 +177,7 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
         let mechanisms: BTreeSet<String> = ran.collect();
         summary.interrupted = !faults::take_beside(&summary.dir, mechanisms.into_iter().collect())?;
     }
-    let outcome = outcome(&summary);
+    let outcome = outcome(plan, &summary)?;
     if json {
         ui.print_json(&outcome)?;
     } else {
@@ -163,18 +194,23 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
             outcome.skipped,
             summary.dir.display()
         );
+        let GoalCounts { met, missed, undecided } = outcome.goals;
+        if met + missed + undecided > 0 {
+            println!("goals: {met} met, {missed} missed, {undecided} undecided");
+        }
     }
     if summary.interrupted {
         let dir = summary.dir.display();
         eprintln!("interrupted; continue with: crossway measure --resume {dir}");
         return Ok(ExitCode::from(ui::EXIT_INTERRUPTED));
     }
-    Ok(ui::verdict(outcome.failed == 0 && outcome.ok + outcome.degraded > 0))
+    let measured = outcome.failed == 0 && outcome.ok + outcome.degraded > 0;
+    Ok(ui::verdict(measured && outcome.goals.pass(allow_unclear)))
 }
 
 /// Runs a plan with this program as its roles and its reaper.
 fn measure(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<Summary> {
-    let Job { name, filters, out, resume, hosts, agent_program, json: quiet } = job;
+    let Job { name, filters, out, resume, hosts, agent_program, json: quiet, .. } = job;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let launcher = Launcher {
         program: program.clone(),
@@ -189,16 +225,22 @@ fn measure(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<Summary> {
     Ok(summary)
 }
 
-fn outcome(summary: &Summary) -> Outcome {
+fn outcome(plan: &Plan, summary: &Summary) -> anyhow::Result<Outcome> {
+    let judged = !summary.interrupted && plan.groups.iter().any(|group| !group.require.is_empty());
+    let goals = match judged {
+        true => GoalCounts::of(&read_records(&summary.dir)?.records),
+        false => GoalCounts::default(),
+    };
     let count = |status| summary.by_status.get(&status).copied().unwrap_or(0);
-    Outcome {
+    Ok(Outcome {
         dir: summary.dir.clone(),
         interrupted: summary.interrupted,
         ok: count(Status::Ok),
         degraded: count(Status::Degraded),
         failed: count(Status::Failed),
         skipped: count(Status::Skipped),
-    }
+        goals,
+    })
 }
 
 /// Why cases did not run, and what to do about it, where there is no report that would say so.

@@ -40,6 +40,7 @@ impl Run for Rerun {
             // Those of the record are in the plan already.
             hosts: None,
             agent_program: self.agent_program,
+            allow_unclear: false,
             json: self.json,
         };
         measure::measure_and_report(&plan, job, ui)

@@ -202,6 +202,7 @@ fn answers(trial: &Trial, question: &Question, bytes: u64, candidate: &Candidate
         && i.access == crossway_mech::Access::Copy
         && i.placement == question.placement
         && i.load == question.load
+        && i.beside.is_empty()
         && i.socket_buffer_bytes.is_none()
         && i.capacity_bytes.is_none()
         && i.testbed.is_some() == between

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::question::Percentile;
 use crate::env::RunEnvironment;
-use crate::inputs::{Ends, Load, Placement, Workload};
+use crate::inputs::{Beside, Ends, Load, Placement, Workload};
 use crate::record::{Record, Span, Status};
 use crate::records_io::{self, RESULTS};
 
@@ -35,6 +35,9 @@ pub struct TrialInputs {
     pub placement: Placement,
     /// Background work.
     pub load: Load,
+    /// What ran beside it.
+    #[serde(default)]
+    pub beside: Vec<Beside>,
     /// Socket buffer asked for.
     pub socket_buffer_bytes: Option<u64>,
     /// Capacity asked for.
@@ -109,6 +112,7 @@ impl Trial {
                 access: i.access,
                 placement: i.placement,
                 load: i.load,
+                beside: i.beside.clone(),
                 socket_buffer_bytes: i.socket_buffer_bytes,
                 capacity_bytes: i.capacity_bytes,
             },

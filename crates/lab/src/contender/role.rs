@@ -31,6 +31,16 @@ const SAMPLES_MISS: f64 = 0.2;
 pub(crate) fn live(task: Task, launch: &Launch, wire: &mut Wire) -> Result<(), RoleError> {
     let (mut role, offers) = Role::begin(task, launch)?;
     wire.say(&Answer::Offers { offers, warnings: Vec::new() }, &[])?;
+    let Err(error) = serve(&mut role, wire) else { return close(role, wire) };
+    // The controller hears of it before the program is ended, so that nothing that the peer's program does about that end comes first.
+    if let Some(answer) = error.answer() {
+        wire.say(&answer, &[])?;
+    }
+    Err(RoleError::Told)
+}
+
+/// Serves orders until the one to close.
+fn serve(role: &mut Role, wire: &mut Wire) -> Result<(), RoleError> {
     loop {
         let (order, _) = wire.hear::<Order>()?;
         let answer = match order {
@@ -48,14 +58,20 @@ pub(crate) fn live(task: Task, launch: &Launch, wire: &mut Wire) -> Result<(), R
                     "the protocol of contenders has no faults".to_owned(),
                 ));
             }
-            Order::Close => {
-                role.close()?;
-                wire.say(&Answer::Closed, &[])?;
-                return Ok(());
+            Order::Stop => {
+                let why = "the protocol of contenders has no open windows";
+                return Err(RoleError::Wrong(why.to_owned()));
             }
+            Order::Close => return Ok(()),
         };
         wire.say(&answer, &[])?;
     }
+}
+
+fn close(role: Role, wire: &mut Wire) -> Result<(), RoleError> {
+    role.close()?;
+    wire.say(&Answer::Closed, &[])?;
+    Ok(())
 }
 
 struct Role {
@@ -354,6 +370,10 @@ fn out_of_turn(order: &'static str, wanted: &'static str, got: &Reply) -> RoleEr
 fn failed(error: ProgramError) -> RoleError {
     match error {
         ProgramError::Failed { reason, unsupported: true } => RoleError::Unsupported(reason),
+        error @ (ProgramError::Ended(_)
+        | ProgramError::Silent { .. }
+        | ProgramError::Failed { .. }
+        | ProgramError::Os(_)) => RoleError::Program(error.to_string()),
         error => RoleError::Wrong(error.to_string()),
     }
 }

@@ -116,6 +116,8 @@ pub enum Order {
         /// On CLOCK_MONOTONIC: the first intended instant of paced windows, the end of timed ones.
         at_ns: u64,
     },
+    /// End the open window that runs, which is then answered by `Done`; this order has no answer of its own.
+    Stop,
     /// Do this on the first channel while a fault is brought about; a descriptor for the progress is attached. Answered by
     /// `Acted`, if it ends.
     Act {
@@ -131,12 +133,15 @@ pub enum Order {
 pub struct Window {
     /// Number of the window within the trial.
     pub number: u32,
-    /// Messages (round trips, exchanges) to do; 0 in timed windows.
+    /// Messages (round trips, exchanges) to do; 0 in timed and open windows.
     pub messages: u64,
     /// Messages per timed sample.
     pub batch: u32,
     /// Whether it counts.
     pub measured: bool,
+    /// Whether it has no end of its own: those who send go on until [`Order::Stop`].
+    #[serde(default)]
+    pub open: bool,
 }
 
 /// From a role to the controller.
@@ -182,5 +187,8 @@ pub enum Answer {
         reason: String,
         /// The mechanism cannot do what the case asks: nothing broke.
         unsupported: bool,
+        /// Nothing that happened to its peer can have brought it about: where several roles fail, this is the reason.
+        #[serde(default)]
+        own_fault: bool,
     },
 }

@@ -95,6 +95,8 @@ impl Bench<'_> {
                 placement: Placement::Unpinned,
                 cpus: Vec::new(),
                 load: Load::default(),
+                beside: Vec::new(),
+                require: Default::default(),
                 socket_buffer_bytes: None,
                 capacity_bytes: None,
                 messages: None,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crossway_sys::clock::monotonic_ns;
 use crossway_sys::lease;
 
-use answers::NoAnswer;
+use answers::{Failure, NoAnswer};
 
 use super::{CLOSE_LIMIT, LaunchError, RoleProcess, RoleSite};
 use crate::agent::{FromAgent, HeldAt, Host, ToAgent, own_clock};
@@ -173,7 +173,7 @@ impl<'a> RoleGroup<'a> {
         };
         match told {
             Ok(()) => Ok(()),
-            Err((_, ControlError::Closed)) => Err(self.failure(role, None, None)),
+            Err((_, ControlError::Closed)) => Err(self.failure(Vec::new())),
             Err((name, e)) => Err(LaunchError::Role(format!("{name}: {e}"))),
         }
     }
@@ -198,21 +198,18 @@ impl<'a> RoleGroup<'a> {
                     self.phase
                 )));
             }
+            let mut failed = Vec::new();
             for (role, said) in ready {
-                match said {
-                    Ok((Answer::Failed { reason, unsupported: true }, _)) => {
-                        return Err(LaunchError::Unsupported(reason));
-                    }
-                    Ok((Answer::Failed { reason, .. }, _)) => {
-                        return Err(self.failure(role, Some(reason), None));
-                    }
+                match Failure::of(role, said) {
                     Ok(answer) => {
                         let at = roles.iter().position(|&r| r == role).unwrap_or(0);
                         heard[at] = Some(answer);
                     }
-                    Err(NoAnswer::Ended(how)) => return Err(self.failure(role, None, how)),
-                    Err(NoAnswer::Nonsense(what)) => return Err(LaunchError::Role(what)),
+                    Err(failure) => failed.push(failure),
                 }
+            }
+            if !failed.is_empty() {
+                return Err(self.failure(failed));
             }
         }
         Ok(heard.into_iter().flatten().collect())

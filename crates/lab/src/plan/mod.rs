@@ -5,8 +5,10 @@
 
 mod at;
 mod axes;
+mod beside;
 mod mechanisms;
 mod repeat;
+mod require;
 mod sizes;
 mod syntax;
 mod testbeds;
@@ -15,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use crossway_mech::{Access, Wait};
 
+use crate::goals::Goals;
 use crate::inputs::{Ends, Load, Placement, Workload};
 use crate::testbed::Testbed;
 
@@ -88,6 +91,8 @@ pub struct Group {
     pub placements: Option<Vec<PlacementAxis>>,
     /// Background work.
     pub loads: Vec<Load>,
+    /// What runs beside each case, one value of the axis after the other; an empty list: nothing.
+    pub besides: Vec<Vec<BesideAxis>>,
     /// SO_SNDBUF / SO_RCVBUF; `None`: the system's default.
     pub socket_buffers: Vec<Option<u64>>,
     /// Capacities; `None`: the mechanism's default.
@@ -104,6 +109,23 @@ pub struct Group {
     pub warmup_ms: u64,
     /// Measured time.
     pub measure_ms: u64,
+    /// What each case must reach.
+    pub require: Goals,
+}
+
+/// A workload beside the measured one, as a plan writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BesideAxis {
+    /// The mechanism; `None`: the case's.
+    pub mechanism: Option<&'static str>,
+    /// What it does.
+    pub workload: Workload,
+    /// Message size in bytes.
+    pub size_bytes: u64,
+    /// How its ends wait; `None`: as the mechanism naturally does.
+    pub wait: Option<Wait>,
+    /// Where its roles run; `None`: as the case's.
+    pub placement: Option<Placement>,
 }
 
 /// A placement as a plan writes it.

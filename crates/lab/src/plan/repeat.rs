@@ -3,7 +3,7 @@
 use crossway_mech::{Access, Wait};
 use toml::{Table, Value};
 
-use super::{Plan, PlanError, testbeds};
+use super::{Plan, PlanError, beside, require, testbeds};
 use crate::inputs::{Load, Placement, Workload};
 use crate::record::Record;
 
@@ -26,6 +26,12 @@ impl Plan {
         group.insert("access".into(), access.into());
         group.insert("placement".into(), placement_value(inputs.placement));
         group.insert("load".into(), load_value(inputs.load));
+        if !inputs.beside.is_empty() {
+            group.insert("beside".into(), beside::written(&inputs.beside));
+        }
+        if !inputs.require.is_empty() {
+            group.insert("require".into(), require::written(&inputs.require));
+        }
         if let Some(bytes) = inputs.socket_buffer_bytes {
             group.insert("socket_buffer_bytes".into(), number(bytes));
         }
@@ -93,7 +99,7 @@ pub(crate) fn workload_value(workload: Workload) -> Value {
     }
 }
 
-fn wait(wait: Wait) -> Value {
+pub(super) fn wait(wait: Wait) -> Value {
     match wait {
         Wait::Block => "block".into(),
         Wait::Spin => "spin".into(),

@@ -5,7 +5,7 @@ use toml::{Table, Value};
 
 use super::at::{At, kind};
 use super::axes::{access, bytes_or_default, ends, load, placement, wait, workload};
-use super::{Group, OVERRIDES, Plan, PlanError, mechanisms, sizes, testbeds};
+use super::{Group, OVERRIDES, Plan, PlanError, beside, mechanisms, require, sizes, testbeds};
 use crate::inputs::{Ends, Load};
 use crate::testbed::Testbed;
 
@@ -22,6 +22,7 @@ const GROUP_KEYS: &[&str] = &[
     "access",
     "placement",
     "load",
+    "beside",
     "socket_buffer_bytes",
     "capacity_bytes",
     "messages",
@@ -29,6 +30,7 @@ const GROUP_KEYS: &[&str] = &[
     "trials",
     "warmup_ms",
     "measure_ms",
+    "require",
 ];
 
 pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanError> {
@@ -162,6 +164,10 @@ fn group(at: &At<'_>, name: &str, own: &Table, above: &Above<'_>) -> Result<Grou
             Some((at, value)) => at.axis(value, load)?,
             None => vec![Load::default()],
         },
+        besides: match get("beside") {
+            Some((at, value)) => at.axis(value, beside::read)?,
+            None => vec![Vec::new()],
+        },
         socket_buffers: match axis_or("socket_buffer_bytes") {
             Some((at, value)) => at.axis(value, bytes_or_default)?,
             None => vec![None],
@@ -178,6 +184,10 @@ fn group(at: &At<'_>, name: &str, own: &Table, above: &Above<'_>) -> Result<Grou
         trials: number("trials", 1, 1_000, 5)? as u32,
         warmup_ms: number("warmup_ms", 0, 60_000, 100)?,
         measure_ms: number("measure_ms", 1, 600_000, 500)?,
+        require: get("require")
+            .map(|(at, value)| require::read(&at, value))
+            .transpose()?
+            .unwrap_or_default(),
     })
 }
 

@@ -47,6 +47,13 @@ fn errors_name_the_file_the_key_and_what_is_allowed() {
         "placement = { cpus = { a = 0 } }",
         "load = \"heavy\"",
         "load = { cpus = 2 }",
+        "beside = \"a stream\"",
+        "beside = { workload = \"throughput\" }",
+        "beside = { workload = \"exchange\", size_bytes = 64 }",
+        "beside = { workload = \"throughput\", size_bytes = 64, mechanism = \"uds-*\" }",
+        "require = { p99 = 100 }",
+        "require = { p99_us = 0 }",
+        "require = {}",
         "trials = 0",
         "measure_ms = \"long\"",
         "messages = 0",
@@ -263,6 +270,50 @@ fn a_record_of_a_testbed_can_be_repeated() {
         let again = cases_of(&Plan::repeating(&record).unwrap());
         assert_eq!(again, [case]);
     }
+}
+
+#[test]
+fn workloads_beside_are_an_axis_and_can_be_repeated() {
+    let text = format!(
+        "{GROUP}require = {{ p999_us = 100, msgs_per_s = 1.5 }}\nplacement = \"unpinned\"\nbeside = [\"nothing\", \
+         {{ mechanism = \"tcp\", workload = \"ping-pong\", size_bytes = \"4 KiB\", placement = \"unpinned\" }}, \
+         [{{ workload = \"throughput\", size_bytes = 8 }}, {{ workload = \"throughput\", size_bytes = 16 }}]]\n"
+    );
+    let cases = cases_of(&parse(&text).unwrap());
+    let ids: Vec<&str> = cases.iter().map(|c| c.id.as_str()).collect();
+    assert_eq!(
+        ids,
+        [
+            "pipe/throughput/64/block/unpinned",
+            "pipe/throughput/64/block/unpinned/beside-tcp-ping-pong-4096-unpinned",
+            "pipe/throughput/64/block/unpinned/beside-pipe-throughput-8-unpinned/beside-pipe-throughput-16-unpinned",
+        ]
+    );
+    for case in cases {
+        assert_eq!(case.excluded, None);
+        let mut record = crate::samples::ping_pong(case.mechanism, 64, 0, 1, 1.0);
+        record.inputs = case.inputs.clone();
+        record.group.clone_from(&case.group);
+        assert_eq!(cases_of(&Plan::repeating(&record).unwrap()), [case]);
+    }
+}
+
+/// Two that spin on one CPU only wait for each other's time slice to end.
+#[test]
+fn nothing_spins_beside_on_a_cpu_that_is_needed() {
+    let Ok(topology) = Topology::read() else { return };
+    let Some(&(a, b)) = topology.pairs().first() else {
+        eprintln!("SKIP nothing_spins_beside_on_a_cpu_that_is_needed: one CPU only");
+        return;
+    };
+    let text = format!(
+        "[group.x]\nmechanisms = \"shm-spin\"\nworkload = \"ping-pong\"\nsize_bytes = 64\n\
+         placement = {{ cpus = {{ a = {a}, b = {b} }} }}\n\
+         beside = {{ mechanism = \"pipe\", workload = \"throughput\", size_bytes = 64 }}\n"
+    );
+    let cases = case::expand(&parse(&text).unwrap(), &topology, &[]);
+    let why = cases[0].excluded.as_ref().expect("it is excluded").why.clone();
+    assert!(why.contains("would spin on a CPU that the other one needs"), "{why}");
 }
 
 #[test]

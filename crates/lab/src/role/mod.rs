@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
+use crossway_mech::Mechanism;
 use crossway_mech::registry::{self, Visitor};
-use crossway_mech::{Mechanism, OpenError};
 use crossway_sys::{affinity, lease, proc};
 
 use crate::control::{
@@ -18,13 +18,10 @@ pub fn main() -> ExitCode {
     let Ok(mut wire) = own_wire() else { return ExitCode::from(2) };
     match serve(&mut wire) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(RoleError::Control(ControlError::Closed)) => ExitCode::FAILURE,
         Err(error) => {
-            let unsupported = matches!(
-                error,
-                RoleError::Open(OpenError::Unsupported { .. }) | RoleError::Unsupported(_)
-            );
-            let _ = wire.say(&Answer::Failed { reason: error.to_string(), unsupported }, &[]);
+            if let Some(answer) = error.answer() {
+                let _ = wire.say(&answer, &[]);
+            }
             ExitCode::FAILURE
         }
     }
@@ -109,10 +106,12 @@ pub(crate) fn live<M: Mechanism>(task: Task, wire: &mut Wire) -> Result<(), Role
                 let window: Window = window
                     .take()
                     .ok_or_else(|| RoleError::Wrong("'go' without a window".to_owned()))?;
-                let mut outcome = workload::run(&mut context, &window, at_ns)?;
+                let mut outcome = workload::run(&mut context, &window, at_ns, wire.fd())?;
                 outcome.facts = context.facts();
                 Answer::Done { outcome: Box::new(outcome) }
             }
+            // The window has ended because of it, or of itself right before.
+            Order::Stop => continue,
             Order::Act { act } => {
                 let seen = faults::perform(&mut context, act, fds)?;
                 Answer::Acted { seen: Box::new(seen) }

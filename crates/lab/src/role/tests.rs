@@ -87,6 +87,8 @@ fn task(part: Part) -> Task {
         placement: Placement::Unpinned,
         cpus: Vec::new(),
         load: Load::default(),
+        beside: Vec::new(),
+        require: Default::default(),
         socket_buffer_bytes: None,
         capacity_bytes: None,
         messages: Some(100),
@@ -153,7 +155,7 @@ fn open() -> (Actor, Actor) {
 }
 
 fn measure(sender: &mut Actor, receiver: &mut Actor) -> Outcome {
-    let window = Window { number: 1, messages: 100, batch: 1, measured: true };
+    let window = Window { number: 1, messages: 100, batch: 1, measured: true, open: false };
     for actor in [&mut *receiver, &mut *sender] {
         actor.order(Order::Prepare { window });
         assert!(matches!(actor.answer(), Answer::Ready));

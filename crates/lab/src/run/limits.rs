@@ -44,7 +44,7 @@ impl LimitsBetween {
     pub(super) fn enter(&mut self, record: &mut Record, topology: &Topology) {
         let inputs = &record.inputs;
         let [a, b] = inputs.cpus[..] else { return };
-        if inputs.testbed.is_some() || !inputs.load.is_idle() {
+        if inputs.testbed.is_some() || !inputs.load.is_idle() || !inputs.beside.is_empty() {
             return;
         }
         match inputs.workload {

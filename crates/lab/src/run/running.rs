@@ -286,6 +286,7 @@ impl Running<'_> {
             packet_series: Vec::new(),
             retransmissions: Vec::new(),
             fairness: None,
+            beside: Vec::new(),
             calibration: self.instruments.calibration,
             facts: BTreeMap::new(),
             nulls: BTreeMap::new(),

@@ -1,5 +1,6 @@
 //! One trial from the first process to the last: open, verify, warm up, measure, close.
 
+mod beside;
 mod opening;
 mod wall;
 mod windows;
@@ -57,28 +58,52 @@ pub(crate) struct Brought {
     pub(crate) role_hosts: Vec<String>,
     /// Whether instants of all roles can be compared.
     pub(crate) one_clock: bool,
+    /// What the workloads beside brought, in the order of the inputs.
+    pub(crate) beside: Vec<BroughtBeside>,
+}
+
+/// What a workload beside the measured one brought.
+#[derive(Debug)]
+pub(crate) struct BroughtBeside {
+    pub(crate) layout: RoleLayout,
+    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) caps: Caps,
 }
 
 /// Runs one trial.
 pub(crate) fn run(setting: &Setting<'_>, site: RoleSite<'_>) -> Result<Brought, LaunchError> {
     let layout = RoleLayout::of(setting.inputs, &setting.caps);
-    let listens = |role: usize| layout.roles[role].listeners > 0;
-    let roles: Vec<_> = (0..layout.roles.len()).map(|at| (layout.name(at), listens(at))).collect();
-    let group = RoleGroup::start(site, &roles)?;
-    let mut trial = TrialRun { setting, layout, group, window: 0 };
+    let here = site.here();
+    let beside_inputs: Vec<Inputs> =
+        setting.inputs.beside.iter().map(|beside| beside.inputs(setting.inputs)).collect();
+    let beside_settings = beside::settings(setting, &beside_inputs);
+    let mut trial = TrialRun::start(setting, layout, site)?;
     let (facts, warnings) = trial.open()?;
     if setting.verify {
         trial.verify()?;
     }
+    let beside = beside::start(&beside_settings, here)?;
     let (warmup, rate) = trial.warm_up()?;
     let Measured { window, outcomes, hosts, discarded } = trial.measure(rate)?;
     let warmup = warmup + discarded;
+    let beside = beside::end(beside)?;
     trial.close()?;
     let TrialRun { layout, group, .. } = trial;
     let role_hosts = (0..layout.roles.len()).map(|role| group.host_of(role).to_owned()).collect();
     let one_clock = group.one_clock();
     group.finish()?;
-    Ok(Brought { layout, outcomes, window, warmup, facts, warnings, hosts, role_hosts, one_clock })
+    Ok(Brought {
+        layout,
+        outcomes,
+        window,
+        warmup,
+        facts,
+        warnings,
+        hosts,
+        role_hosts,
+        one_clock,
+        beside,
+    })
 }
 
 struct TrialRun<'a> {
@@ -88,7 +113,20 @@ struct TrialRun<'a> {
     window: u32,
 }
 
-impl TrialRun<'_> {
+impl<'a> TrialRun<'a> {
+    /// Starts a process for each role.
+    fn start(
+        setting: &'a Setting<'a>,
+        layout: RoleLayout,
+        site: RoleSite<'a>,
+    ) -> Result<TrialRun<'a>, LaunchError> {
+        let listens = |role: usize| layout.roles[role].listeners > 0;
+        let roles: Vec<_> =
+            (0..layout.roles.len()).map(|at| (layout.name(at), listens(at))).collect();
+        let group = RoleGroup::start(site, &roles)?;
+        Ok(TrialRun { setting, layout, group, window: 0 })
+    }
+
     fn all(&self) -> Vec<usize> {
         (0..self.layout.roles.len()).collect()
     }

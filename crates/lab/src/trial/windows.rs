@@ -85,7 +85,7 @@ impl TrialRun<'_> {
 
     fn next_window(&mut self, messages: u64, batch: u32, measured: bool) -> Window {
         self.window += 1;
-        Window { number: self.window, messages, batch, measured }
+        Window { number: self.window, messages, batch, measured, open: false }
     }
 
     /// The window that counts, from the rate seen.
@@ -143,20 +143,28 @@ impl TrialRun<'_> {
         wall_ns(&self.layout, outcomes, self.group.one_clock())
     }
 
-    /// Both barriers' first half: every role is ready. The hosts' meters start here.
+    /// The first barrier: every role is ready. The hosts' meters start here.
     fn prepare(&mut self, window: &Window) -> Result<(), LaunchError> {
+        self.ready(window)?;
+        self.group.start_meters(&self.host_ask(window))
+    }
+
+    /// Has every role prepare the window.
+    pub(super) fn ready(&mut self, window: &Window) -> Result<(), LaunchError> {
         for role in self.all() {
             self.group.order(role, &Order::Prepare { window: *window }, Vec::new())?;
         }
         for (answer, _) in self.group.answers(&self.all(), STEP_LIMIT)? {
             let Answer::Ready = answer else { return Err(unexpected(&answer)) };
         }
-        self.group.start_meters(&self.host_ask(window))
+        Ok(())
     }
 
     /// What the host's meters read around a window: all there is around the one that counts.
     fn host_ask(&self, window: &Window) -> HostAsk {
-        let counts = window.measured && self.setting.caps.crosses_hosts;
+        // Interfaces and protocols do not tell whose a packet is.
+        let alone = self.setting.inputs.beside.is_empty();
+        let counts = window.measured && self.setting.caps.crosses_hosts && alone;
         HostAsk {
             interfaces: counts,
             transport: Transport::of(self.setting.mechanism).filter(|_| counts),
@@ -165,14 +173,14 @@ impl TrialRun<'_> {
         }
     }
 
-    /// The second barrier, and the window itself. Who waits is told first.
+    /// The second barrier, and the window itself.
     fn go(&mut self, window: &Window, rate: f64) -> Result<Vec<Outcome>, LaunchError> {
         let inputs = self.setting.inputs;
         let span_ms = if window.measured { inputs.measure_ms } else { inputs.warmup_ms };
-        let mut lead_ns = LEAD_NS;
+        let mut span_ns = 0;
         let mut expected = Duration::ZERO;
         if timed(inputs.workload) {
-            lead_ns += span_ms * 1_000_000;
+            span_ns = span_ms * 1_000_000;
             expected = Duration::from_millis(span_ms);
         } else if rate > 0.0 {
             expected = Duration::from_secs_f64((window.messages as f64 / rate).min(1e6));
@@ -180,13 +188,7 @@ impl TrialRun<'_> {
         if window.measured {
             self.group.phase("measuring");
         }
-        let listening = |role: &usize| self.layout.roles[*role].listeners > 0;
-        let (waiting, active): (Vec<_>, Vec<_>) = self.all().into_iter().partition(listening);
-        let instants_ns = self.group.instants_ns(lead_ns);
-        for role in waiting.into_iter().chain(active) {
-            let at_ns = instants_ns[role];
-            self.group.order(role, &Order::Go { at_ns }, Vec::new())?;
-        }
+        self.give_go(span_ns)?;
         let limit = STEP_LIMIT + expected * PATIENCE_FACTOR as u32;
         let answers = self.group.answers(&self.all(), limit)?;
         answers
@@ -196,5 +198,17 @@ impl TrialRun<'_> {
                 other => Err(unexpected(&other)),
             })
             .collect()
+    }
+
+    /// Lets every role go; timed windows end after this span. Who waits is told first.
+    pub(super) fn give_go(&mut self, span_ns: u64) -> Result<(), LaunchError> {
+        let listening = |role: &usize| self.layout.roles[*role].listeners > 0;
+        let (waiting, active): (Vec<_>, Vec<_>) = self.all().into_iter().partition(listening);
+        let instants_ns = self.group.instants_ns(LEAD_NS + span_ns);
+        for role in waiting.into_iter().chain(active) {
+            let at_ns = instants_ns[role];
+            self.group.order(role, &Order::Go { at_ns }, Vec::new())?;
+        }
+        Ok(())
     }
 }

@@ -1,10 +1,13 @@
 //! What the roles do, one file each, generic over the mechanism so that no virtual call stands in a timed loop.
 
 mod exchange;
+mod open_ended;
 mod paced;
 mod ping_pong;
 mod shared;
 mod throughput;
+
+use std::os::fd::BorrowedFd;
 
 pub(crate) use paced::messages_per_burst;
 
@@ -17,13 +20,17 @@ use crate::meters::RoleMeter;
 use crate::payload::{Checker, Seen, Source, write_in_place};
 use crate::role_context::{RoleContext, RoleError};
 
-/// Does this role's part of one window.
+/// Does this role's part of one window. Open windows end when something can be read from the controller's line.
 pub(crate) fn run<M: Mechanism>(
     context: &mut RoleContext<M>,
     window: &Window,
     at_ns: u64,
+    line: BorrowedFd<'_>,
 ) -> Result<Outcome, RoleError> {
     use Part::{Client, Receiver, Sender, Server};
+    if window.open {
+        return open_ended::run(context, at_ns, line);
+    }
     match (context.task.inputs.workload, context.task.part) {
         (Workload::Throughput, Sender) => throughput::send(context, window),
         (Workload::Throughput, Receiver) => throughput::receive(context, window),

@@ -18,6 +18,9 @@ const LATE_NS: u64 = 1_000_000;
 /// wake-up delays the burst.
 const SPIN_AHEAD_NS: u64 = 150_000;
 
+/// A stream without an end of its own looks so often whether it is to end while it waits for a burst.
+const LOOK_EVERY_NS: u64 = 20_000_000;
+
 /// When what is due.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
@@ -35,7 +38,11 @@ impl Pace {
         }
     }
 
-    fn instant_ns(&self, burst: u64) -> u64 {
+    pub(super) fn messages_per_burst(&self) -> u64 {
+        self.messages_per_burst
+    }
+
+    pub(super) fn instant_ns(&self, burst: u64) -> u64 {
         self.first_ns + burst * self.period_ns
     }
 
@@ -52,7 +59,26 @@ impl Pace {
         }
     }
 
-    fn late_after_ns(&self) -> u64 {
+    /// Waits for a burst's instant unless something ends the stream before, which is looked for now and then; whether it was waited for.
+    pub(super) fn wait_unless<E>(
+        &self,
+        burst: u64,
+        mut ended: impl FnMut() -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        let instant = self.instant_ns(burst);
+        loop {
+            if ended()? {
+                return Ok(false);
+            }
+            let now = monotonic_ns();
+            if now >= instant {
+                return Ok(true);
+            }
+            sleep_until_ns(instant.min(now + LOOK_EVERY_NS));
+        }
+    }
+
+    pub(super) fn late_after_ns(&self) -> u64 {
         LATE_NS.min(self.period_ns / 10)
     }
 }

@@ -3,6 +3,7 @@
 mod asked;
 mod faults;
 mod fits;
+pub mod goals;
 mod limits;
 mod method;
 mod troubles;
@@ -18,6 +19,7 @@ pub use troubles::status_name;
 /// All for which there is something to say, in the order of the page.
 pub fn all(run: &Run, shapes: &Shapes) -> Vec<Section> {
     [
+        goals::section(run),
         steps::section(run, shapes),
         studies::enea::section(run, shapes),
         faults::faults(run),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crossway_lab::inputs::Workload;
 use crossway_lab::record::{IfaceMeters, LOCAL, Latency, Record, Span, Status};
 
-use super::Key;
+use super::{BesideSummary, Key};
 use crate::estimate::Estimate;
 use crate::wire::Wire;
 
@@ -159,6 +159,8 @@ pub struct Case {
     pub pacing: Option<PacingSummary>,
     /// Sharing.
     pub fairness: Option<FairnessSummary>,
+    /// What ran beside it, in the order of the setting.
+    pub beside: Vec<BesideSummary>,
     /// Cache-line round trip between the roles' cores before the trials, nanoseconds.
     pub cache_line_ns: Option<Estimate>,
     /// The bare blocking exchange between the roles' CPUs, taken between the trials, nanoseconds.
@@ -288,6 +290,7 @@ pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Recor
         wire: Wire::of(&used),
         pacing,
         fairness,
+        beside: BesideSummary::all(&used),
         cache_line_ns: over(&|r| r.calibration.cache_line_before_ns),
         blocking_exchange_ns: over(&|r| r.calibration.blocking_exchange_ns),
         copy_bytes_per_s: [

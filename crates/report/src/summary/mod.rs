@@ -1,5 +1,6 @@
 //! Records to cases: trials of the same inputs together, each figure with its interval.
 
+mod beside;
 mod case;
 mod setting;
 mod workload;
@@ -14,9 +15,10 @@ use crossway_lab::record::{LOCAL, Record, Status};
 use crate::contender::{Contender, Family};
 use crate::histograms::Histograms;
 
+pub use beside::BesideSummary;
 use case::case;
 pub use case::{Case, FairnessSummary, LatencySummary, PacingSummary, Packets, Pooled, RoleShare};
-pub use setting::{Setting, load_name, placement_name};
+pub use setting::{Setting, beside_name, load_name, placement_name};
 pub use workload::workload_name;
 pub(crate) use workload::workload_rank;
 
@@ -103,7 +105,9 @@ impl Summary {
         }
         let mut settings: Vec<(Setting, usize)> =
             by_setting.into_iter().map(|(s, n)| (s.clone(), n)).collect();
-        settings.sort_by_cached_key(|(s, n)| (!s.load.is_idle(), std::cmp::Reverse(*n), s.label()));
+        settings.sort_by_cached_key(|(s, n)| {
+            (!s.load.is_idle(), s.beside.len(), std::cmp::Reverse(*n), s.label())
+        });
         let settings: Vec<Setting> = settings.into_iter().map(|(s, _)| s).collect();
         let contender_at: HashMap<&Contender, usize> =
             contenders.iter().enumerate().map(|(i, c)| (c, i)).collect();

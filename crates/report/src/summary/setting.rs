@@ -1,8 +1,9 @@
 //! Where and under what a case ran, and its words.
 
-use crossway_lab::inputs::{Ends, Load, Placement};
+use crossway_lab::inputs::{Beside, Ends, Load, Placement, Wait};
 use crossway_lab::record::Record;
 
+use super::workload_name;
 use crate::units;
 
 /// Where and under what a case ran: what is held equal when contenders are compared.
@@ -14,6 +15,8 @@ pub struct Setting {
     pub placement: Placement,
     /// Background work.
     pub load: Load,
+    /// Workloads that ran beside.
+    pub beside: Vec<Beside>,
     /// Size of replies, where it differs from the requests'.
     pub reply_bytes: Option<u64>,
     /// Socket buffer asked for.
@@ -32,6 +35,7 @@ impl Setting {
             }),
             placement: inputs.placement,
             load: inputs.load,
+            beside: inputs.beside.clone(),
             reply_bytes: inputs.reply_bytes,
             socket_buffer_bytes: inputs.socket_buffer_bytes,
             capacity_bytes: inputs.capacity_bytes,
@@ -47,6 +51,7 @@ impl Setting {
     pub fn label(&self) -> String {
         let mut parts: Vec<String> = self.place.iter().cloned().collect();
         parts.extend([placement_name(self.placement), load_name(self.load)]);
+        parts.extend(self.beside.iter().map(|b| format!("beside {}", beside_name(b))));
         if let Some(bytes) = self.reply_bytes {
             parts.push(format!("replies of {}", units::size(bytes)));
         }
@@ -71,6 +76,21 @@ pub fn placement_name(placement: Placement) -> String {
         Placement::Cpus { a, b } => format!("CPU {a} and {b}"),
         Placement::Unpinned => "unpinned".to_owned(),
     }
+}
+
+/// A workload that ran beside in words: `one way by pipe, 64 KiB`.
+pub fn beside_name(beside: &Beside) -> String {
+    let Beside { mechanism, workload, size_bytes, wait, .. } = beside;
+    let wait = match wait {
+        Wait::Block => "",
+        Wait::Spin => ", spinning",
+        Wait::Hybrid { .. } => ", hybrid",
+    };
+    format!(
+        "{} by {mechanism}, {}{wait}",
+        workload_name(*workload, *size_bytes),
+        units::size(*size_bytes)
+    )
 }
 
 /// Background work in words.

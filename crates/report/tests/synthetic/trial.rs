@@ -188,6 +188,8 @@ pub(crate) fn trial(
             placement: ask.placement,
             cpus: vec![0, 1],
             load: ask.load,
+            beside: Vec::new(),
+            require: Default::default(),
             socket_buffer_bytes: ask.socket_buffer_bytes,
             capacity_bytes: None,
             messages: None,
@@ -250,6 +252,7 @@ pub(crate) fn trial(
         packet_series: Vec::new(),
         retransmissions: Vec::new(),
         fairness,
+        beside: Vec::new(),
         calibration: Calibration {
             clock_read_ns: 21.0,
             clock_step_ns: 1.0,

@@ -12,12 +12,61 @@ use crate::launcher::LaunchError;
 /// After one role failed, how long the others may take to say why they did.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
+/// The same where all that is known so far follows from what another role did, so that the reason is still to come.
+const REASON_TO_COME: Duration = Duration::from_secs(5);
+
+/// An answer with its descriptors, or why there is none.
+pub(super) type Heard = Result<(Answer, Vec<HeldDescriptor>), NoAnswer>;
+
 /// Why a role does not answer.
+#[derive(Debug)]
 pub(super) enum NoAnswer {
     /// It has ended; how, where that is known already.
     Ended(Option<String>),
     /// What it said cannot be understood.
     Nonsense(String),
+}
+
+/// How a role failed.
+#[derive(Debug)]
+pub(super) struct Failure {
+    role: usize,
+    /// What it said; `None`: it ended without a word.
+    reason: Option<String>,
+    /// How it ended, where that is known already.
+    how: Option<String>,
+    unsupported: bool,
+    own_fault: bool,
+}
+
+impl Failure {
+    /// The answer of a role that did not fail.
+    pub(super) fn of(role: usize, said: Heard) -> Result<(Answer, Vec<HeldDescriptor>), Failure> {
+        let silent =
+            |how| Failure { role, reason: None, how, unsupported: false, own_fault: false };
+        match said {
+            Ok((Answer::Failed { reason, unsupported, own_fault }, _)) => {
+                Err(Failure { reason: Some(reason), unsupported, own_fault, ..silent(None) })
+            }
+            Ok(answer) => Ok(answer),
+            Err(NoAnswer::Ended(how)) => Err(silent(how)),
+            Err(NoAnswer::Nonsense(what)) => {
+                Err(Failure { reason: Some(what), own_fault: true, ..silent(None) })
+            }
+        }
+    }
+
+    /// How far it is from the cause: a role that was killed, or whose own program broke a rule, explains one that saw a peer close or
+    /// whose program ended; whoever closed ends, and that explains nothing.
+    fn distance(&self, closing: bool) -> u8 {
+        match &self.reason {
+            None if closing => 4,
+            None => 0,
+            Some(_) if self.own_fault => 1,
+            Some(reason) if !reason.contains("peer closed") => 2,
+            Some(_) => 3,
+        }
+    }
 }
 
 /// Who woke the controller.
@@ -29,12 +78,11 @@ struct Waiting {
 
 impl RoleGroup<'_> {
     /// What the roles, of those given, have said, if anything; nothing when the time is up.
-    #[allow(clippy::type_complexity)]
     pub(super) fn wait(
         &mut self,
         roles: &[usize],
         until: Instant,
-    ) -> Result<Vec<(usize, Result<(Answer, Vec<HeldDescriptor>), NoAnswer>)>, LaunchError> {
+    ) -> Result<Vec<(usize, Heard)>, LaunchError> {
         loop {
             let mut said = Vec::new();
             for &role in roles {
@@ -71,10 +119,7 @@ impl RoleGroup<'_> {
     }
 
     /// What an agent has already passed on from a role.
-    fn heard_from(
-        &mut self,
-        role: usize,
-    ) -> Option<Result<(Answer, Vec<HeldDescriptor>), NoAnswer>> {
+    fn heard_from(&mut self, role: usize) -> Option<Heard> {
         let RoleHandle::Remote { host, role, .. } = self.handles[role] else { return None };
         let said = self.hosts[host].take(|message| match message {
             FromAgent::Role { role: whose, said } if whose == role => Ok(said),
@@ -122,54 +167,129 @@ impl RoleGroup<'_> {
         Ok(Waiting { here, there, interrupted: ready.next() == Some(true) })
     }
 
-    /// Finds out what really happened: the first to stumble is often not the first to fall. A role that was killed
-    /// explains a peer that saw its end close.
-    pub(super) fn failure(
-        &mut self,
-        first: usize,
-        reason: Option<String>,
-        how: Option<String>,
-    ) -> LaunchError {
-        let mut told = vec![(first, reason, how)];
+    /// Finds out what really happened: the first to stumble is often not the first to fall. Takes what is known already, which may
+    /// be nothing but that some role is gone.
+    pub(super) fn failure(&mut self, mut told: Vec<Failure>) -> LaunchError {
+        // Whoever closed ends.
+        let closing = self.phase == "closing";
         let delay =
             Duration::from_nanos(self.hosts.iter().map(|h| h.delay_ns()).max().unwrap_or(0));
-        let until = Instant::now() + LAST_WORDS + delay;
-        let mut others: Vec<usize> =
-            (0..self.handles.len()).filter(|&role| role != first).collect();
+        let begun = Instant::now();
+        let mut others: Vec<usize> = (0..self.handles.len()).collect();
+        others.retain(|&role| told.iter().all(|failure| failure.role != role));
         while !others.is_empty() {
-            let ready = match self.wait(&others, until) {
+            let explained = closing || told.iter().any(|failure| failure.distance(closing) < 3);
+            let patience = if explained { LAST_WORDS } else { REASON_TO_COME };
+            let ready = match self.wait(&others, begun + patience + delay) {
                 Ok(ready) if !ready.is_empty() => ready,
                 Ok(_) => break,
                 Err(e) => return e,
             };
             for (role, said) in ready {
-                others.retain(|&other| other != role);
-                match said {
-                    Ok((Answer::Failed { reason, .. }, _)) => told.push((role, Some(reason), None)),
-                    Err(NoAnswer::Ended(how)) => told.push((role, None, how)),
-                    _ => {}
+                match Failure::of(role, said) {
+                    Err(failure) => told.push(failure),
+                    // It may have failed since it said so.
+                    Ok(_) if told.is_empty() => continue,
+                    Ok(_) => {}
                 }
+                others.retain(|&other| other != role);
             }
         }
-        // Whoever closed ends; that explains nothing.
-        let closing = self.phase == "closing";
-        let worst = told.into_iter().min_by_key(|(_, reason, _)| match reason {
-            None if closing => 3,
-            None => 0,
-            Some(reason) if !reason.contains("peer closed") => 1,
-            Some(_) => 2,
-        });
-        let (role, reason, how) = worst.unwrap_or((first, None, None));
-        let name = self.name(role).to_owned();
-        LaunchError::Role(match reason {
+        if let Some(failure) = told.iter_mut().find(|failure| failure.unsupported) {
+            return LaunchError::Unsupported(failure.reason.take().unwrap_or_default());
+        }
+        let Some(worst) = told.into_iter().min_by_key(|failure| failure.distance(closing)) else {
+            return LaunchError::Role(format!("a role closed its line while {}", self.phase));
+        };
+        let name = self.name(worst.role).to_owned();
+        LaunchError::Role(match worst.reason {
             Some(reason) => format!("{name} failed while {}: {reason}", self.phase),
             None => {
-                let how = how.unwrap_or_else(|| match &mut self.handles[role] {
+                let how = worst.how.unwrap_or_else(|| match &mut self.handles[worst.role] {
                     RoleHandle::Local(process) => process.exit_report(),
                     RoleHandle::Remote { .. } => "ended".to_owned(),
                 });
                 format!("{name} {how} while {}", self.phase)
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launcher::{Launcher, RoleProcess};
+
+    /// A role that says this at once and ends; `None`: it ends without a word.
+    fn role(name: &str, says: Option<&Answer>) -> RoleHandle {
+        let frame = says.map_or_else(String::new, |answer| {
+            let body = serde_json::to_string(answer).unwrap();
+            let length: String =
+                (body.len() as u32).to_be_bytes().iter().map(|b| format!("\\{b:03o}")).collect();
+            format!("printf '{length}{body}' >&0; ")
+        });
+        let launcher = Launcher {
+            program: "/bin/sh".into(),
+            args: vec!["-c".to_owned(), frame + "exit 1"],
+            interrupt: None,
+        };
+        let mut process = RoleProcess::start(&launcher, name).unwrap();
+        // All is said, and the line closed, before the controller looks.
+        assert_eq!(process.exit_report(), "ended with code 1");
+        RoleHandle::Local(process)
+    }
+
+    fn failed(reason: &str, own_fault: bool) -> Answer {
+        Answer::Failed { reason: reason.to_owned(), unsupported: false, own_fault }
+    }
+
+    fn group(says: [Option<&Answer>; 2]) -> RoleGroup<'static> {
+        let [client, server] = says;
+        RoleGroup {
+            handles: vec![role("client", client), role("server", server)],
+            hosts: Vec::new(),
+            run: None,
+            interrupt: None,
+            phase: "measuring",
+            meter: None,
+            over: false,
+        }
+    }
+
+    fn reason(says: [Option<&Answer>; 2]) -> String {
+        group(says).answers(&[0, 1], REASON_TO_COME).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_cause_is_told_and_not_what_followed_from_it() {
+        let lied = failed("its figures are refused", true);
+        let (ended, closed) =
+            (failed("its program ended", false), failed("receiving: peer closed", false));
+        let cause = "client failed while measuring: its figures are refused";
+        // Both spoke before anybody listened: the words of the second are not lost.
+        assert_eq!(reason([Some(&lied), Some(&lied)]), cause);
+        for follows in [&ended, &closed] {
+            assert_eq!(reason([Some(&lied), Some(follows)]), cause);
+            let other_way = cause.replace("client", "server");
+            assert_eq!(reason([Some(follows), Some(&lied)]), other_way);
+        }
+        assert_eq!(
+            reason([Some(&closed), Some(&ended)]),
+            "server failed while measuring: its program ended"
+        );
+        assert_eq!(reason([Some(&closed), None]), "server ended with code 1 while measuring");
+        let cannot =
+            Answer::Failed { reason: "no such option".into(), unsupported: true, own_fault: false };
+        assert_eq!(reason([Some(&ended), Some(&cannot)]), "no such option");
+    }
+
+    /// The line of a role that gave up between two orders is closed when the next one comes; why it did is still in it.
+    #[test]
+    fn a_role_that_takes_no_order_is_heard_first() {
+        let lied = failed("its figures are refused", true);
+        let mut group = group([Some(&lied), Some(&lied)]);
+        let error = group.order(0, &crate::control::Order::Accept, Vec::new()).unwrap_err();
+        let error = error.to_string();
+        assert!(error.ends_with("failed while measuring: its figures are refused"), "{error}");
     }
 }

@@ -1,0 +1,52 @@
+//! What the workloads beside the measured one brought, and whether they were what the case asked for.
+
+use crossway_mech::Caps;
+
+use super::{SLOWER, counts, histograms, judge, pacing, per_second, rate_missed, roles, summaries};
+use crate::record::{BesideFigures, LOCAL, Record, Status, Throughput};
+use crate::trial::{BroughtBeside, wall_ns};
+
+/// Enters the figures. A message that went wrong beside fails the trial, a rate that was not reached degrades it: the case was not
+/// measured under what it asks for.
+pub(super) fn enter(record: &mut Record, brought: &[BroughtBeside], caps: &Caps) {
+    if brought.is_empty() {
+        return;
+    }
+    if caps.crosses_hosts {
+        let why = "not taken: the traffic of the workloads beside would be in it";
+        record.nulls.insert("net".to_owned(), why.to_owned());
+    }
+    for (beside, brought) in record.inputs.beside.clone().into_iter().zip(brought) {
+        let BroughtBeside { layout, outcomes, caps } = brought;
+        let counts = counts(beside.workload, outcomes, 0);
+        let wall = wall_ns(layout, outcomes, true);
+        let figures = BesideFigures {
+            counts,
+            throughput: Throughput {
+                wall_ns: wall,
+                msgs_per_s: per_second(counts.received as f64, wall),
+                bytes_per_s: per_second(counts.bytes as f64, wall),
+                sender_wall_ns: None,
+            },
+            latency_ns: summaries(&histograms(outcomes), 1, None),
+            pacing: pacing(beside.workload, beside.size_bytes, outcomes, &counts, wall),
+            roles: roles(layout, outcomes, |_| LOCAL.to_owned()),
+            mechanism: beside.mechanism,
+            workload: beside.workload,
+            size_bytes: beside.size_bytes,
+        };
+        let what = format!("beside it, {} by {}", figures.workload.word(), figures.mechanism);
+        let missed = figures.pacing.and_then(|p| rate_missed(&p, figures.size_bytes));
+        let (status, reason, remedy) = match (judge(caps, &counts, outcomes), missed) {
+            ((Status::Ok, _), None) => (Status::Ok, None, None),
+            ((Status::Ok, _), missed) => (Status::Degraded, missed, Some(SLOWER.to_owned())),
+            ((status, reason), _) => (status, reason, None),
+        };
+        if status > record.status {
+            record.status = status;
+            record.reason = reason.map(|why| format!("{what}: {why}"));
+            record.remedy = remedy;
+        }
+        record.beside.push(figures);
+    }
+}

@@ -1,0 +1,83 @@
+//! Workloads beside a case: with what, where, and why some cannot be.
+
+use crossway_mech::{Reliability, Wait};
+use crossway_sys::topology::Topology;
+
+use super::natural_wait;
+use crate::catalogue;
+use crate::inputs::{Beside, Inputs};
+use crate::payload::SEQUENCED_SIZE;
+use crate::placement::{self, Unplaceable};
+use crate::plan::BesideAxis;
+
+/// The workloads beside a case whose own inputs are resolved, and why they cannot be, if so.
+pub(super) fn resolve(
+    axis: &[BesideAxis],
+    mechanism: &'static str,
+    inputs: &Inputs,
+    topology: &Topology,
+) -> (Vec<Beside>, Option<Unplaceable>) {
+    let mut obstacle = None;
+    let mut besides = Vec::new();
+    for one in axis {
+        let mechanism = one.mechanism.unwrap_or(mechanism);
+        let Some(entry) = catalogue::find(mechanism) else { continue };
+        let mut beside = Beside {
+            mechanism: mechanism.to_owned(),
+            workload: one.workload,
+            size_bytes: one.size_bytes,
+            wait: one.wait.unwrap_or(natural_wait(&entry.caps())),
+            placement: one.placement.unwrap_or(inputs.placement),
+            cpus: Vec::new(),
+        };
+        match placement::resolve(beside.placement, beside.wait, topology) {
+            Ok(cpus) => beside.cpus = cpus,
+            Err(why) => obstacle = obstacle.or(Some(why)),
+        }
+        obstacle = obstacle.or_else(|| impossible(&beside, inputs));
+        besides.push(beside);
+    }
+    (besides, obstacle)
+}
+
+fn impossible(beside: &Beside, inputs: &Inputs) -> Option<Unplaceable> {
+    let mechanism = &beside.mechanism;
+    let no = |why: String, remedy: &str| Some(Unplaceable { why, remedy: remedy.to_owned() });
+    if inputs.testbed.is_some() {
+        let why = "workloads beside another run on this machine only".to_owned();
+        return no(why, "testbed = \"local\", or no beside");
+    }
+    if catalogue::is_contender(mechanism) {
+        let why = format!("the contender {mechanism} cannot run beside another workload");
+        return no(why, "name a mechanism in beside");
+    }
+    let caps = catalogue::find(mechanism)?.caps();
+    let waits = match beside.wait {
+        Wait::Block => caps.can_block,
+        Wait::Spin | Wait::Hybrid { .. } => caps.can_spin,
+    };
+    if !waits {
+        return no(format!("{mechanism} beside it cannot wait so"), "another wait in beside");
+    }
+    if caps.reliability == Reliability::Lossy {
+        let why = format!("{mechanism} may lose the message that ends the workload beside");
+        return no(why, "a reliable mechanism in beside");
+    }
+    let least = SEQUENCED_SIZE as u64;
+    if beside.size_bytes < least {
+        let why = format!("messages beside need room for a number, {least} bytes");
+        return no(why, "size_bytes of at least 8 in beside");
+    }
+    if let Some(max) = caps.max_message
+        && beside.size_bytes > max as u64
+    {
+        let why = format!("the largest message of {mechanism} here is {max} bytes");
+        return no(why, "a smaller size_bytes in beside");
+    }
+    let spins = inputs.wait == Wait::Spin || beside.wait == Wait::Spin;
+    if spins && inputs.cpus.iter().any(|cpu| beside.cpus.contains(cpu)) {
+        let why = "one of the two workloads would spin on a CPU that the other one needs";
+        return no(why.to_owned(), "wait = \"block\" in both, or a placement of its own in beside");
+    }
+    None
+}

@@ -1,0 +1,294 @@
+//! What a plan requires of its cases (`require = { p999_us = 100 }`), and whether the trials show that they reach it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::cases;
+use crate::inputs::Workload;
+use crate::record::{Latency, Record, Span, Status};
+use crate::stats::{self, TRIALS_AT_LEAST};
+
+/// A figure that a goal bounds. Latencies are round trips, from a message's instant to its receipt (paced), or one exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GoalFigure {
+    /// Median latency of a trial, microseconds at most.
+    P50Us,
+    /// 90th percentile, microseconds at most.
+    P90Us,
+    /// 99th percentile, microseconds at most.
+    P99Us,
+    /// 99.9th percentile, microseconds at most.
+    P999Us,
+    /// 99.99th percentile, microseconds at most.
+    P9999Us,
+    /// Largest latency of any trial, microseconds at most.
+    MaxUs,
+    /// Messages received per second, at least.
+    MsgsPerS,
+    /// Payload bytes received per second, at least.
+    BytesPerS,
+    /// CPU time of all roles and servers per message, microseconds at most.
+    CpuUsPerMsg,
+}
+
+impl GoalFigure {
+    /// All, in the order in which they are shown.
+    pub const ALL: [GoalFigure; 9] = [
+        GoalFigure::P50Us,
+        GoalFigure::P90Us,
+        GoalFigure::P99Us,
+        GoalFigure::P999Us,
+        GoalFigure::P9999Us,
+        GoalFigure::MaxUs,
+        GoalFigure::MsgsPerS,
+        GoalFigure::BytesPerS,
+        GoalFigure::CpuUsPerMsg,
+    ];
+
+    /// The key in plans and records; the unit comes last.
+    pub fn key(self) -> &'static str {
+        match self {
+            GoalFigure::P50Us => "p50_us",
+            GoalFigure::P90Us => "p90_us",
+            GoalFigure::P99Us => "p99_us",
+            GoalFigure::P999Us => "p999_us",
+            GoalFigure::P9999Us => "p9999_us",
+            GoalFigure::MaxUs => "max_us",
+            GoalFigure::MsgsPerS => "msgs_per_s",
+            GoalFigure::BytesPerS => "bytes_per_s",
+            GoalFigure::CpuUsPerMsg => "cpu_us_per_msg",
+        }
+    }
+
+    /// Whether the bound is the most that is allowed, not the least that is needed.
+    pub fn at_most(self) -> bool {
+        !matches!(self, GoalFigure::MsgsPerS | GoalFigure::BytesPerS)
+    }
+
+    /// The figure of one trial, in the goal's unit; `None` where the trial has none.
+    pub fn of(self, record: &Record) -> Option<f64> {
+        let latency = |get: fn(&Latency) -> Option<u64>| {
+            let span = match record.inputs.workload {
+                Workload::Paced { .. } => Span::OneWay,
+                Workload::Exchange => Span::Exchange,
+                _ => Span::RoundTrip,
+            };
+            Some(get(cases::latency(record, span)?)? as f64 / 1e3)
+        };
+        match self {
+            GoalFigure::P50Us => latency(|l| Some(l.p50)),
+            GoalFigure::P90Us => latency(|l| Some(l.p90)),
+            GoalFigure::P99Us => latency(|l| l.p99),
+            GoalFigure::P999Us => latency(|l| l.p999),
+            GoalFigure::P9999Us => latency(|l| l.p9999),
+            GoalFigure::MaxUs => latency(|l| Some(l.max)),
+            GoalFigure::MsgsPerS => record.throughput.map(|t| t.msgs_per_s),
+            GoalFigure::BytesPerS => record.throughput.map(|t| t.bytes_per_s),
+            GoalFigure::CpuUsPerMsg => record.cost.map(|c| c.cpu_ns_per_msg / 1e3),
+        }
+    }
+
+    /// Samples that a trial needs to have this figure.
+    fn samples_needed(self) -> u64 {
+        match self {
+            GoalFigure::P99Us => 1_000,
+            GoalFigure::P999Us => 10_000,
+            GoalFigure::P9999Us => 100_000,
+            _ => 1,
+        }
+    }
+}
+
+/// What a case must reach: the bounds by figure.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Goals(pub BTreeMap<GoalFigure, f64>);
+
+impl Goals {
+    /// Whether nothing is required.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Whether a goal is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GoalVerdict {
+    /// The trials show that it is.
+    Met,
+    /// They show that it is not.
+    Missed,
+    /// They leave it open, or there are none.
+    Undecided,
+}
+
+/// One goal of one case, judged.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GoalCall {
+    /// The case's group.
+    pub group: String,
+    /// The case.
+    pub case: String,
+    /// What is bounded.
+    pub figure: GoalFigure,
+    /// The bound, in the figure's unit.
+    pub bound: f64,
+    /// Median over the good trials, of [`GoalFigure::MaxUs`] the largest; null where no trial has the figure.
+    pub value: Option<f64>,
+    /// 95 % interval of the median; null with fewer than five trials, and of the largest.
+    pub interval: Option<(f64, f64)>,
+    /// Good trials that have the figure.
+    pub trials: usize,
+    /// Whether it is reached.
+    pub verdict: GoalVerdict,
+    /// Why it is undecided, and what would decide it.
+    pub reason: Option<String>,
+}
+
+/// Judges all goals that the records carry, case by case in the records' order.
+///
+/// A goal is met where the whole 95 % interval of the median over the good trials lies on its side, missed where it lies on the other,
+/// and undecided between. The largest latency is judged by every good trial: one above the bound misses it.
+pub fn judge(records: &[Record]) -> Vec<GoalCall> {
+    let mut calls = Vec::new();
+    let mut seen = BTreeSet::new();
+    for first in records.iter().filter(|r| !r.inputs.require.is_empty()) {
+        if !seen.insert((&first.group, &first.case)) {
+            continue;
+        }
+        let trials: Vec<&Record> =
+            records.iter().filter(|r| r.group == first.group && r.case == first.case).collect();
+        for (&figure, &bound) in &first.inputs.require.0 {
+            calls.push(call(&trials, figure, bound));
+        }
+    }
+    calls
+}
+
+fn call(trials: &[&Record], figure: GoalFigure, bound: f64) -> GoalCall {
+    let good: Vec<&&Record> = trials.iter().filter(|r| r.status == Status::Ok).collect();
+    let values: Vec<f64> = good.iter().filter_map(|r| figure.of(r)).collect();
+    let worst = values.iter().copied().reduce(f64::max).filter(|_| figure == GoalFigure::MaxUs);
+    let interval = (values.len() >= TRIALS_AT_LEAST && worst.is_none())
+        .then(|| stats::median_interval(&values, 0.95))
+        .flatten()
+        .map(|interval| (interval.low, interval.high));
+    let holds = |value: f64| if figure.at_most() { value <= bound } else { value >= bound };
+    let verdict = match (worst, interval) {
+        (Some(worst), _) if !holds(worst) => GoalVerdict::Missed,
+        (Some(_), _) if values.len() >= TRIALS_AT_LEAST => GoalVerdict::Met,
+        (None, Some((low, high))) if holds(low) && holds(high) => GoalVerdict::Met,
+        (None, Some((low, high))) if !holds(low) && !holds(high) => GoalVerdict::Missed,
+        _ => GoalVerdict::Undecided,
+    };
+    let reason = (verdict == GoalVerdict::Undecided)
+        .then(|| why_undecided(trials, good.len(), values.len(), figure));
+    GoalCall {
+        group: trials[0].group.clone(),
+        case: trials[0].case.clone(),
+        figure,
+        bound,
+        value: worst.or_else(|| stats::median(&values)),
+        interval,
+        trials: values.len(),
+        verdict,
+        reason,
+    }
+}
+
+fn why_undecided(trials: &[&Record], good: usize, have: usize, figure: GoalFigure) -> String {
+    let needed = figure.samples_needed();
+    if good > have && needed > 1 {
+        return format!(
+            "{} of {good} trials have too few samples for it, which takes {needed} of each; raise measure_ms",
+            good - have
+        );
+    }
+    if good > have {
+        return "the trials have no such figure".to_owned();
+    }
+    if have >= TRIALS_AT_LEAST {
+        return "the interval holds the bound; more trials narrow it".to_owned();
+    }
+    let spoiled = trials.iter().find(|r| r.status != Status::Ok).and_then(|r| r.reason.clone());
+    let because = spoiled.map(|why| format!(" ({why})")).unwrap_or_default();
+    match have {
+        0 => format!("no good trial{because}"),
+        n => format!("only {n} of the {TRIALS_AT_LEAST} good trials that it takes{because}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    fn judged(p50s_ns: &[u64], require: &[(GoalFigure, f64)]) -> Vec<GoalCall> {
+        let mut records = samples::trials("pipe", 64, p50s_ns, 1000.0);
+        for record in &mut records {
+            record.inputs.require = Goals(require.iter().copied().collect());
+        }
+        judge(&records)
+    }
+
+    fn verdict(p50s_ns: &[u64], figure: GoalFigure, bound: f64) -> GoalVerdict {
+        judged(p50s_ns, &[(figure, bound)])[0].verdict
+    }
+
+    const FIVE: [u64; 5] = [10_000, 11_000, 12_000, 13_000, 14_000];
+
+    #[test]
+    fn the_whole_interval_decides() {
+        use GoalVerdict::{Met, Missed, Undecided};
+        for (bound, wanted) in [(14.0, Met), (13.9, Undecided), (10.0, Undecided), (9.9, Missed)] {
+            assert_eq!(verdict(&FIVE, GoalFigure::P50Us, bound), wanted, "{bound}");
+        }
+        // The samples' rates are the inverse of their round trips: 71,429 to 100,000 a second.
+        for (bound, wanted) in [(71_000.0, Met), (90_000.0, Undecided), (101_000.0, Missed)] {
+            assert_eq!(verdict(&FIVE, GoalFigure::MsgsPerS, bound), wanted, "{bound}");
+        }
+        assert_eq!(verdict(&FIVE, GoalFigure::CpuUsPerMsg, 1.0), Met);
+        assert_eq!(verdict(&FIVE, GoalFigure::BytesPerS, 1e12), Missed);
+    }
+
+    #[test]
+    fn one_trial_above_misses_the_largest_and_fewer_than_five_decide_nothing_else() {
+        // The largest of the samples is ten times their median.
+        assert_eq!(verdict(&FIVE, GoalFigure::MaxUs, 140.0), GoalVerdict::Met);
+        assert_eq!(verdict(&FIVE, GoalFigure::MaxUs, 139.0), GoalVerdict::Missed);
+        assert_eq!(verdict(&FIVE[..1], GoalFigure::MaxUs, 99.0), GoalVerdict::Missed);
+        let call = &judged(&FIVE[..4], &[(GoalFigure::MaxUs, 1e6)])[0];
+        assert_eq!((call.verdict, call.trials), (GoalVerdict::Undecided, 4));
+        let call = &judged(&FIVE[..4], &[(GoalFigure::P50Us, 1e6)])[0];
+        assert_eq!((call.verdict, call.interval), (GoalVerdict::Undecided, None));
+        assert!(call.reason.as_ref().unwrap().contains("only 4 of the 5 good trials"), "{call:?}");
+    }
+
+    #[test]
+    fn what_no_trial_has_is_undecided_and_says_what_to_do() {
+        let call = &judged(&FIVE, &[(GoalFigure::P999Us, 100.0)])[0];
+        assert_eq!((call.verdict, call.value), (GoalVerdict::Undecided, None));
+        let reason = call.reason.as_ref().unwrap();
+        assert!(reason.contains("takes 10000 of each; raise measure_ms"), "{reason}");
+        let mut skipped = samples::ping_pong("pipe", 64, 0, 1, 1.0);
+        skipped.inputs.require = Goals([(GoalFigure::P50Us, 1.0)].into());
+        (skipped.status, skipped.reason) = (Status::Skipped, Some("no pipes here".to_owned()));
+        let call = &judge(&[skipped])[0];
+        assert_eq!(call.reason.as_deref(), Some("no good trial (no pipes here)"));
+    }
+
+    #[test]
+    fn keys_are_those_of_the_records() {
+        for figure in GoalFigure::ALL {
+            let written = serde_json::to_string(&figure).unwrap();
+            assert_eq!(written, format!("\"{}\"", figure.key()));
+        }
+        let goals = Goals([(GoalFigure::P999Us, 100.0)].into());
+        let text = serde_json::to_string(&goals).unwrap();
+        assert_eq!(text, r#"{"p999_us":100.0}"#);
+        assert_eq!(serde_json::from_str::<Goals>(&text).unwrap(), goals);
+    }
+}

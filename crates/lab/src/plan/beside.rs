@@ -1,0 +1,76 @@
+//! `beside`: workloads that run at the same time as the measured one.
+
+use toml::{Table, Value};
+
+use super::at::{At, kind};
+use super::axes::{placement, wait, workload};
+use super::{BesideAxis, PlacementAxis, PlanError, mechanisms, repeat, sizes};
+use crate::inputs::{Beside, Workload};
+
+const ALLOWED: &str = "nothing, { mechanism?, workload, size_bytes, wait?, placement? }, or a list of such tables for several at once";
+const WORKLOADS: &str = "throughput, ping-pong, { paced = { burst_bytes, period_us } }";
+
+/// One value of the axis.
+pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Vec<BesideAxis>, PlanError> {
+    match value {
+        Value::String(word) if word == "nothing" => Ok(Vec::new()),
+        Value::Table(table) => Ok(vec![one(at, table)?]),
+        Value::Array(several) if !several.is_empty() => {
+            several.iter().map(|value| one(at, at.table(value)?)).collect()
+        }
+        other => Err(at.bad(format!("{} is not allowed here; allowed: {ALLOWED}", kind(other)))),
+    }
+}
+
+fn one(at: &At<'_>, table: &Table) -> Result<BesideAxis, PlanError> {
+    at.only(table, &["mechanism", "workload", "size_bytes", "wait", "placement"])?;
+    let get = |key: &str| table.get(key).map(|value| (at.key(key), value));
+    let needed = |key: &str| get(key).ok_or_else(|| at.bad(format!("'{key}' is missing")));
+    let mechanism = match get("mechanism") {
+        None => None,
+        Some((at, value)) => match mechanisms::select(&at, &[at.text(value)?.to_owned()])?[..] {
+            [one] => Some(one),
+            ref several => {
+                return Err(at.bad(format!("one mechanism is needed, not {}", several.len())));
+            }
+        },
+    };
+    let (here, value) = needed("workload")?;
+    let workload = match workload(&here, value)? {
+        w @ (Workload::Throughput | Workload::PingPong | Workload::Paced { .. }) => w,
+        other => {
+            let word = other.word();
+            return Err(
+                here.bad(format!("{word} does not run beside another; allowed: {WORKLOADS}"))
+            );
+        }
+    };
+    let (here, value) = needed("size_bytes")?;
+    let size_bytes = sizes::bytes(&here, value, 1)?;
+    let wait = get("wait").map(|(at, value)| wait(&at, value)).transpose()?.flatten();
+    let placement = match get("placement") {
+        None => None,
+        Some((at, value)) => match placement(&at, value)? {
+            PlacementAxis::One(one) => Some(one),
+            PlacementAxis::EveryPair | PlacementAxis::EveryPairAndSelf => {
+                return Err(at.bad("one placement is needed, not every pair"));
+            }
+        },
+    };
+    Ok(BesideAxis { mechanism, workload, size_bytes, wait, placement })
+}
+
+/// The value that gives these workloads again; all that was resolved is written out.
+pub(super) fn written(beside: &[Beside]) -> Value {
+    let one = |b: &Beside| {
+        repeat::table([
+            ("mechanism", b.mechanism.clone().into()),
+            ("workload", repeat::workload_value(b.workload)),
+            ("size_bytes", repeat::number(b.size_bytes)),
+            ("wait", repeat::wait(b.wait)),
+            ("placement", repeat::placement_value(b.placement)),
+        ])
+    };
+    // One value of the axis, whatever its length.
+    Value::Array(vec![Value::Array(beside.iter().map(one).collect())])
+}

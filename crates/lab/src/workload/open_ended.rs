@@ -1,0 +1,228 @@
+//! A workload beside the measured one. Nobody knows beforehand how long the other one takes, so whoever sends first goes on until the
+//! controller says stop, at least for one message, and an end mark in the place of a message then ends the stream.
+
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+use crossway_mech::{Mechanism, Tx};
+use crossway_sys::clock::{Ticker, monotonic_ns};
+use crossway_sys::{OsError, poll};
+
+use super::paced::Pace;
+use super::{enter, metered, take};
+use crate::control::{Outcome, PaceSeen, Part};
+use crate::inputs::Workload;
+use crate::payload::Seen;
+use crate::record::Span;
+use crate::role_context::{Distribution, RoleContext, RoleError};
+
+/// How long the controller may have waited before it is heard.
+const LOOK_EVERY_NS: u64 = 1_000_000;
+
+/// Does this role's part until the line can be read from, or until the peer's end mark.
+pub(super) fn run<M: Mechanism>(
+    context: &mut RoleContext<M>,
+    at_ns: u64,
+    line: BorrowedFd<'_>,
+) -> Result<Outcome, RoleError> {
+    let stop = Stop::new(context.ticker, line);
+    match (context.task.inputs.workload, context.task.part) {
+        (Workload::Throughput, Part::Sender) => stream(context, stop),
+        (Workload::Throughput, Part::Receiver) => receive(context, None),
+        (Workload::PingPong, Part::Client) => ask(context, stop),
+        (Workload::PingPong, Part::Server) => answer(context),
+        (Workload::Paced { burst_bytes, period_us }, part) => {
+            let pace = Pace::new(burst_bytes, period_us, context.source.size(), at_ns);
+            match part {
+                Part::Sender => send_paced(context, stop, &pace),
+                _ => receive(context, Some(&pace)),
+            }
+        }
+        (workload, part) => Err(RoleError::Wrong(format!(
+            "{} has no open window for a {}",
+            workload.word(),
+            part.name()
+        ))),
+    }
+}
+
+/// Whether the controller wants an end, looked up now and then.
+struct Stop<'a> {
+    line: BorrowedFd<'a>,
+    ticker: Ticker,
+    every: u64,
+    last: u64,
+}
+
+impl<'a> Stop<'a> {
+    fn new(ticker: Ticker, line: BorrowedFd<'a>) -> Stop<'a> {
+        let every = (LOOK_EVERY_NS as f64 / ticker.ns_per_tick()) as u64;
+        Stop { line, ticker, every, last: ticker.now() }
+    }
+
+    /// After each message.
+    fn asked(&mut self) -> Result<bool, RoleError> {
+        let now = self.ticker.now();
+        if now.wrapping_sub(self.last) < self.every {
+            return Ok(false);
+        }
+        self.last = now;
+        self.asked_now()
+    }
+
+    /// Before a burst of a paced stream, which has at least one.
+    fn after(&self, bursts: u64) -> Result<bool, RoleError> {
+        Ok(bursts > 0 && self.asked_now()?)
+    }
+
+    fn asked_now(&self) -> Result<bool, RoleError> {
+        let readable = poll::any_readable(&[self.line], Some(Instant::now()))
+            .map_err(|e| OsError::new("poll", "the controller's line", e))?;
+        Ok(readable.contains(&true))
+    }
+}
+
+fn stream<M: Mechanism>(
+    context: &mut RoleContext<M>,
+    mut stop: Stop<'_>,
+) -> Result<Outcome, RoleError> {
+    let RoleContext { channels, source, .. } = context;
+    let (tx, _) = &mut channels[0];
+    let mut sent = 0;
+    let mut outcome = metered(|| {
+        loop {
+            tx.send(source.next_message(), None)?;
+            sent += 1;
+            if stop.asked()? {
+                break;
+            }
+        }
+        tx.send(source.end_message(), None)?;
+        Ok(tx.flush()?)
+    })?;
+    outcome.sent = sent;
+    Ok(outcome)
+}
+
+fn send_paced<M: Mechanism>(
+    context: &mut RoleContext<M>,
+    stop: Stop<'_>,
+    pace: &Pace,
+) -> Result<Outcome, RoleError> {
+    let RoleContext { channels, source, .. } = context;
+    let (tx, _) = &mut channels[0];
+    let mut seen = PaceSeen { bursts: 0, late_bursts: 0, drift_ns: 0, lateness: String::new() };
+    let mut lateness = Distribution::new();
+    let mut sent = 0;
+    let mut outcome = metered(|| {
+        loop {
+            let instant = pace.instant_ns(seen.bursts);
+            if !pace.wait_unless(seen.bursts, || stop.after(seen.bursts))? {
+                break;
+            }
+            let late_ns = monotonic_ns() - instant;
+            for _ in 0..pace.messages_per_burst() {
+                tx.send(source.next_message(), None)?;
+                sent += 1;
+            }
+            tx.flush()?;
+            seen.bursts += 1;
+            seen.drift_ns = monotonic_ns() as i64 - instant as i64;
+            seen.late_bursts += u64::from(late_ns > pace.late_after_ns());
+            lateness.record(late_ns);
+        }
+        tx.send(source.end_message(), None)?;
+        Ok(tx.flush()?)
+    })?;
+    outcome.sent = sent;
+    // The first act is the first burst, not the sleep before it.
+    outcome.start_ns = outcome.start_ns.max(pace.instant_ns(0));
+    seen.lateness = lateness.encode();
+    outcome.pacing = Some(seen);
+    Ok(outcome)
+}
+
+/// Receives until the end mark; of a paced stream with how late each message came.
+fn receive<M: Mechanism>(
+    context: &mut RoleContext<M>,
+    pace: Option<&Pace>,
+) -> Result<Outcome, RoleError> {
+    let len = context.receive_len();
+    let size = context.source.size();
+    let RoleContext { channels, checkers, scratch, .. } = context;
+    let (_, rx) = &mut channels[0];
+    let (scratch, checker) = (&mut scratch[..len], &mut checkers[0]);
+    let first = checker.position();
+    let mut delays = Distribution::new();
+    let mut last_ns = monotonic_ns();
+    let mut outcome = metered(|| {
+        while take(rx, scratch, checker)? == Seen::Message {
+            if let Some(pace) = pace {
+                last_ns = monotonic_ns();
+                let burst =
+                    (checker.position() - first).saturating_sub(1) / pace.messages_per_burst();
+                delays.record(last_ns.saturating_sub(pace.instant_ns(burst)));
+            }
+        }
+        Ok(())
+    })?;
+    if pace.is_some() {
+        // Not the wait for the end of the last period.
+        outcome.end_ns = last_ns;
+        outcome.histograms.push((Span::OneWay, delays.encode()));
+    }
+    enter(&mut outcome, checkers, size);
+    Ok(outcome)
+}
+
+fn ask<M: Mechanism>(
+    context: &mut RoleContext<M>,
+    mut stop: Stop<'_>,
+) -> Result<Outcome, RoleError> {
+    let (len, size) = (context.receive_len(), context.source.size());
+    let RoleContext { channels, source, scratch, checkers, ticker, .. } = context;
+    let (tx, rx) = &mut channels[0];
+    let checker = &mut checkers[0];
+    let mut times = Distribution::new();
+    let mut sent = 0;
+    let mut outcome = metered(|| {
+        let mut last = ticker.now();
+        loop {
+            tx.send(source.next_message(), None)?;
+            tx.flush()?;
+            take(rx, &mut scratch[..len], checker)?;
+            sent += 1;
+            let now = ticker.now();
+            times.record(ticker.ns(now.wrapping_sub(last)));
+            last = now;
+            if stop.asked()? {
+                break;
+            }
+        }
+        tx.send(source.end_message(), None)?;
+        Ok(tx.flush()?)
+    })?;
+    outcome.sent = sent;
+    enter(&mut outcome, checkers, size);
+    outcome.histograms.push((Span::RoundTrip, times.encode()));
+    Ok(outcome)
+}
+
+fn answer<M: Mechanism>(context: &mut RoleContext<M>) -> Result<Outcome, RoleError> {
+    let (len, size) = (context.receive_len(), context.source.size());
+    let RoleContext { channels, source, scratch, checkers, .. } = context;
+    let (tx, rx) = &mut channels[0];
+    let checker = &mut checkers[0];
+    let mut sent = 0;
+    let mut outcome = metered(|| {
+        while take(rx, &mut scratch[..len], checker)? == Seen::Message {
+            tx.send(source.next_message(), None)?;
+            tx.flush()?;
+            sent += 1;
+        }
+        Ok(())
+    })?;
+    outcome.sent = sent;
+    enter(&mut outcome, checkers, size);
+    Ok(outcome)
+}

@@ -1,0 +1,76 @@
+//! What ran beside the measured workloads: one table per workload beside and measured one, a row per contender.
+
+use crossway_lab::inputs::Workload;
+
+use super::{duration, marked, text_figure};
+use crate::sheet::{Cell, Row, Sheet};
+use crate::summary::{BesideSummary, Case, Summary, beside_name, workload_name};
+use crate::units::{self, Quantity};
+
+pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
+    let cases: Vec<&Case> = summary.cases.iter().filter(|c| c.setting == setting).collect();
+    let mut measured: Vec<(Workload, u64)> = Vec::new();
+    for case in &cases {
+        if !measured.contains(&(case.workload, case.size_bytes)) {
+            measured.push((case.workload, case.size_bytes));
+        }
+    }
+    let mut sheets = Vec::new();
+    for (at, beside) in summary.settings[setting].beside.iter().enumerate() {
+        let message_bits = (beside.size_bytes.max(1) * 8) as f64;
+        let paced = matches!(beside.workload, Workload::Paced { .. });
+        for &(workload, size) in &measured {
+            let rows: Vec<Row> = cases
+                .iter()
+                .filter(|c| (c.workload, c.size_bytes) == (workload, size))
+                .filter_map(|case| {
+                    let contender = &summary.contenders[case.contender];
+                    let mut cells = vec![Cell::text(contender.label())];
+                    cells.extend(figures(case.beside.get(at)?, paced, message_bits));
+                    Some(Row { class: marked(contender.discipline()), cells })
+                })
+                .collect();
+            if rows.is_empty() {
+                continue;
+            }
+            let speed: &[&str] =
+                if paced { &["Offered", "Achieved"] } else { &["Throughput", "Messages"] };
+            let heads = ["Mechanism"].iter().chain(speed).chain(&["p50", "p99", "max"]);
+            sheets.push(Sheet {
+                title: format!(
+                    "{}, beside {}, {} messages",
+                    beside_name(beside),
+                    workload_name(workload, size),
+                    units::size(size)
+                ),
+                heads: heads.map(|head| (*head).to_owned()).collect(),
+                rows,
+                sortable: true,
+                notes: vec![
+                    "Mechanism: that of the measured workload. The figures are those of the workload beside it.".to_owned(),
+                ],
+            });
+        }
+    }
+    sheets
+}
+
+fn figures(beside: &BesideSummary, paced: bool, message_bits: f64) -> Vec<Cell> {
+    let mut cells = if paced {
+        let offered = beside.intended_bits_per_s.map(|bits| bits / message_bits);
+        let share = beside.reached_share.map(|share| share.value);
+        let mut achieved =
+            text_figure(Quantity::MessageRate, offered.zip(share).map(|(o, share)| o * share));
+        achieved.note = share.map(|share| format!("{} %", units::three_digits(share * 100.0)));
+        vec![text_figure(Quantity::MessageRate, offered), achieved]
+    } else {
+        vec![
+            Cell::figure(Quantity::ByteRate, beside.bytes_per_s),
+            Cell::figure(Quantity::MessageRate, beside.msgs_per_s),
+        ]
+    };
+    cells.push(Cell::figure(Quantity::Duration, beside.p50));
+    cells.push(Cell::figure(Quantity::Duration, beside.p99));
+    cells.push(beside.max.map_or(Cell::text("–"), duration));
+    cells
+}

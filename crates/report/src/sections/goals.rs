@@ -1,0 +1,140 @@
+//! What the plan requires, case by case: met, missed, undecided.
+
+use crossway_lab::goals::{self, GoalCall, GoalFigure, GoalVerdict};
+
+use crate::run::Run;
+use crate::section::Section;
+use crate::sheet::{Cell, Row, Sheet};
+use crate::units::{Quantity, count};
+
+/// Goals that were not met come first; of the met ones a terminal is shown at most so many.
+const MET_SHOWN: usize = 6;
+
+/// All goals of the run, judged; those that were not met first.
+pub fn calls(run: &Run) -> Vec<GoalCall> {
+    let mut calls = goals::judge(&run.records);
+    let place = |call: &GoalCall| match call.verdict {
+        GoalVerdict::Missed => 0,
+        GoalVerdict::Undecided => 1,
+        GoalVerdict::Met => 2,
+    };
+    calls.sort_by_key(place);
+    calls
+}
+
+/// `2 goals met, 1 missed, 1 undecided`; nothing where nothing is required.
+pub fn headline(calls: &[GoalCall]) -> Option<String> {
+    let of = |verdict| calls.iter().filter(|call| call.verdict == verdict).count();
+    (!calls.is_empty()).then(|| {
+        format!(
+            "{} met, {} missed, {} undecided.",
+            count(of(GoalVerdict::Met), "goal", "goals"),
+            of(GoalVerdict::Missed),
+            of(GoalVerdict::Undecided)
+        )
+    })
+}
+
+/// The goals for a terminal, one line each.
+pub(crate) fn lines(calls: &[GoalCall]) -> Vec<String> {
+    let open = calls.iter().filter(|c| c.verdict != GoalVerdict::Met).count();
+    let mut lines: Vec<String> = calls
+        .iter()
+        .take(open + MET_SHOWN)
+        .map(|call| {
+            let reason = call.reason.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+            format!(
+                "- {}: {}/{}: {} {}, measured {}{reason}",
+                name(call.verdict),
+                call.group,
+                call.case,
+                call.figure.key(),
+                bound(call),
+                measured(call)
+            )
+        })
+        .collect();
+    if calls.len() > lines.len() {
+        let more = calls.len() - lines.len();
+        lines.push(format!("- met: {} more", count(more, "goal", "goals")));
+    }
+    lines
+}
+
+pub(super) fn section(run: &Run) -> Option<Section> {
+    let calls = calls(run);
+    let headline = headline(&calls)?;
+    let rows = calls
+        .iter()
+        .map(|call| Row {
+            class: None,
+            cells: vec![
+                Cell::text(format!("{}/{}", call.group, call.case)),
+                Cell::text(format!("{} {}", call.figure.key(), bound(call))),
+                Cell { text: measured(call), sort: call.value, ..Cell::default() },
+                Cell {
+                    text: call.trials.to_string(),
+                    sort: Some(call.trials as f64),
+                    ..Cell::default()
+                },
+                Cell { note: call.reason.clone(), ..Cell::text(name(call.verdict)) },
+            ],
+        })
+        .collect();
+    Some(Section {
+        id: "goals",
+        title: "What the plan requires",
+        paragraphs: vec![
+            headline,
+            "A goal is met where the whole 95 % interval of the median over the good trials lies on its side, and missed where it lies \
+             on the other; the largest latency is judged by every good trial. Between the two, or with fewer than five good trials, it \
+             is undecided."
+                .to_owned(),
+        ],
+        tables: vec![Sheet {
+            heads: ["Case", "Goal", "Measured", "Trials", "Verdict"].map(str::to_owned).to_vec(),
+            rows,
+            sortable: true,
+            ..Sheet::default()
+        }],
+        ..Section::default()
+    })
+}
+
+fn name(verdict: GoalVerdict) -> &'static str {
+    match verdict {
+        GoalVerdict::Met => "met",
+        GoalVerdict::Missed => "missed",
+        GoalVerdict::Undecided => "undecided",
+    }
+}
+
+/// The quantity of a figure, and what a value of its unit is in the quantity's own.
+fn quantity(figure: GoalFigure) -> (Quantity, f64) {
+    match figure {
+        GoalFigure::MsgsPerS => (Quantity::MessageRate, 1.0),
+        GoalFigure::BytesPerS => (Quantity::ByteRate, 1.0),
+        _ => (Quantity::Duration, 1e3),
+    }
+}
+
+/// `at most 100 µs`.
+fn bound(call: &GoalCall) -> String {
+    let (quantity, unit) = quantity(call.figure);
+    let side = if call.figure.at_most() { "at most" } else { "at least" };
+    format!("{side} {}", quantity.show(call.bound * unit))
+}
+
+/// `82.1 µs (80.3–84.9 µs)`.
+fn measured(call: &GoalCall) -> String {
+    let (quantity, unit) = quantity(call.figure);
+    match (call.value, call.interval) {
+        (None, _) => "nothing".to_owned(),
+        (Some(value), None) => quantity.show(value * unit),
+        (Some(value), Some((low, high))) => format!(
+            "{} ({})",
+            quantity.show(value * unit),
+            quantity.show_interval(value * unit, low * unit, high * unit)
+        ),
+    }
+}

@@ -1,0 +1,51 @@
+//! A workload that ran beside a case, over its trials.
+
+use crossway_lab::record::{BesideFigures, Record};
+
+use crate::estimate::Estimate;
+
+/// The figures of a workload beside, over the trials of the measured one.
+#[derive(Clone, Debug)]
+pub struct BesideSummary {
+    /// Messages received per second.
+    pub msgs_per_s: Option<Estimate>,
+    /// Payload bytes received per second.
+    pub bytes_per_s: Option<Estimate>,
+    /// Rate offered, payload bits per second; of a paced stream.
+    pub intended_bits_per_s: Option<f64>,
+    /// Rate achieved over rate offered; of a paced stream.
+    pub reached_share: Option<Estimate>,
+    /// Median latency, nanoseconds: round trips, or one way of a paced stream.
+    pub p50: Option<Estimate>,
+    /// 99th percentile, where every trial has it.
+    pub p99: Option<Estimate>,
+    /// Largest of any trial.
+    pub max: Option<u64>,
+}
+
+impl BesideSummary {
+    /// Of each workload beside, in the order of the inputs.
+    pub(super) fn all(trials: &[&Record]) -> Vec<BesideSummary> {
+        let count = trials.iter().map(|r| r.beside.len()).max().unwrap_or(0);
+        (0..count).map(|at| BesideSummary::of(trials, at)).collect()
+    }
+
+    fn of(trials: &[&Record], at: usize) -> BesideSummary {
+        let those: Vec<&BesideFigures> = trials.iter().filter_map(|r| r.beside.get(at)).collect();
+        let over = |get: &dyn Fn(&BesideFigures) -> Option<f64>| {
+            Estimate::of(&those.iter().filter_map(|b| get(b)).collect::<Vec<_>>())
+        };
+        // A percentile that a trial does not have is left out for all: the others would stand for it.
+        let p99s: Option<Vec<f64>> =
+            those.iter().map(|b| b.latency_ns.first()?.p99.map(|ns| ns as f64)).collect();
+        BesideSummary {
+            msgs_per_s: over(&|b| Some(b.throughput.msgs_per_s)),
+            bytes_per_s: over(&|b| Some(b.throughput.bytes_per_s)),
+            intended_bits_per_s: those.iter().find_map(|b| Some(b.pacing?.intended_bits_per_s)),
+            reached_share: over(&|b| Some(b.pacing?.reached_share())),
+            p50: over(&|b| Some(b.latency_ns.first()?.p50 as f64)),
+            p99: p99s.and_then(|values| Estimate::of(&values)),
+            max: those.iter().filter_map(|b| Some(b.latency_ns.first()?.max)).max(),
+        }
+    }
+}
