@@ -12,7 +12,7 @@ use crate::estimate::Estimate;
 use crate::limits::Limits;
 use crate::ranking::{Metric, Ranking};
 use crate::sheet::{Cell, Row, Sheet};
-use crate::summary::{Case, LatencySummary, Summary, workload_name};
+use crate::summary::{Case, LatencySummary, Pooled, Summary, workload_name};
 use crate::units::{self, Quantity, three_digits};
 
 /// What was measured in one setting by one kind of workload.
@@ -125,15 +125,20 @@ fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
                 .iter()
                 .flat_map(|class| rows(summary, setting, size, *class, &heads))
                 .collect();
-            let has = |mark| rows.iter().flat_map(|r| &r.cells).any(|c| c.text.ends_with(mark));
-            let notes = [(POOLED, POOLED_MEANS), (BEYOND, BEYOND_MEANS)]
-                .into_iter()
-                .filter(|(mark, _)| has(*mark))
-                .map(|(mark, means)| format!("{mark} {means}"))
-                .collect();
+            let notes = notes(&rows);
             let title = format!("{} messages", units::size(size));
             Sheet { title, heads, rows, sortable: true, notes }
         })
+        .collect()
+}
+
+/// What the marks in these rows mean.
+fn notes(rows: &[Row]) -> Vec<String> {
+    let has = |mark| rows.iter().flat_map(|r| &r.cells).any(|c| c.text.ends_with(mark));
+    [(POOLED, POOLED_MEANS), (BEYOND, BEYOND_MEANS)]
+        .into_iter()
+        .filter(|(mark, _)| has(*mark))
+        .map(|(mark, means)| format!("{mark} {means}"))
         .collect()
 }
 
@@ -149,7 +154,10 @@ fn shown(head: &str, cases: &[&Case]) -> Option<(Cell, bool)> {
         head => COLUMNS.iter().find(|(name, _)| *name == head)?.1,
     };
     if metric == Metric::RoundTripP99
-        && let Some(cell) = cases.iter().find_map(|c| Some((pooled(c)?, c.degraded)))
+        && let Some(cell) = cases.iter().find_map(|c| {
+            let latency = c.latency(Span::RoundTrip).filter(|l| l.p99.is_none())?;
+            Some((pooled(latency, |all| all.p99)?, c.degraded))
+        })
     {
         return Some(cell);
     }
@@ -166,11 +174,10 @@ const BEYOND: char = '†';
 const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials: doubt it, or look for what the mechanism avoids that \
                             the limit counts (see the limits in the report)";
 
-/// The 99th percentile of all trials' samples together, where no trial has one of its own.
-fn pooled(case: &Case) -> Option<Cell> {
-    let latency = case.latency(Span::RoundTrip).filter(|l| l.p99.is_none())?;
+/// A percentile of all trials' samples together.
+fn pooled(latency: &LatencySummary, get: fn(&Pooled) -> Option<u64>) -> Option<Cell> {
     let pooled = latency.pooled?;
-    let mut cell = duration(pooled.p99?);
+    let mut cell = duration(get(&pooled)?);
     cell.text.push_str(&format!(" {POOLED}"));
     cell.note = Some(format!("n = {}", pooled.n));
     Some(cell)
@@ -295,6 +302,11 @@ fn paced(summary: &Summary, setting: usize) -> Vec<Sheet> {
         let estimate = |get: fn(&LatencySummary) -> Option<Estimate>| {
             Cell::figure(Quantity::Duration, latency.and_then(get))
         };
+        // Of the trials together where none has the percentile itself.
+        let percentile = |own: fn(&LatencySummary) -> Option<Estimate>, of_all| {
+            let all = latency.filter(|l| own(l).is_none()).and_then(|l| pooled(l, of_all));
+            all.unwrap_or_else(|| estimate(own))
+        };
         let offered = pacing.map(|p| p.intended_bits_per_s);
         let achieved = pacing.map(|p| p.intended_bits_per_s * p.reached_share.value);
         let mut achieved = rate(case, achieved);
@@ -305,8 +317,8 @@ fn paced(summary: &Summary, setting: usize) -> Vec<Sheet> {
             achieved,
             Cell::figure(Quantity::Duration, pacing.and_then(|p| p.lateness_p50_ns)),
             estimate(|l| Some(l.p50)),
-            estimate(|l| l.p99),
-            estimate(|l| l.p999),
+            percentile(|l| l.p99, |all| all.p99),
+            percentile(|l| l.p999, |all| all.p999),
             latency.map_or(Cell::text("–"), |l| duration(l.max)),
             text_figure(Quantity::Share, pacing.map(|p| p.late_share.value)),
             Cell::figure(Quantity::Duration, case.cpu_ns_per_msg),
@@ -397,15 +409,16 @@ fn by_workload(
             .collect();
         let place = |class: WaitClass| WaitClass::ALL.iter().position(|c| *c == class);
         rows.sort_by(|(a, _), (b, _)| place(a.0).cmp(&place(b.0)).then(a.1.total_cmp(&b.1)));
+        let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
         Sheet {
             title: format!("{} messages, {name}", units::size(size)),
             heads: std::iter::once("Mechanism")
                 .chain(heads.iter().copied())
                 .map(str::to_owned)
                 .collect(),
-            rows: rows.into_iter().map(|(_, row)| row).collect(),
+            notes: notes(&rows),
+            rows,
             sortable: true,
-            notes: Vec::new(),
         }
     };
     tables.into_iter().map(sheet).collect()
