@@ -85,7 +85,7 @@ impl CaseKey {
 
     /// For people: the inputs that are set and not at their default.
     pub fn label(&self) -> String {
-        let usual = ["local", "default", "timed", "copy", "idle", ""];
+        let usual = ["local", "default", "timed", "copy", "idle", "nothing", ""];
         self.fields
             .iter()
             .filter(|(_, value)| !usual.contains(&value.as_str()))
@@ -124,8 +124,11 @@ pub fn load_name(load: &Load) -> String {
         .join("+")
 }
 
-/// The word for the workloads beside; empty for none.
+/// The word for the workloads beside.
 pub fn beside_name(beside: &[Beside]) -> String {
+    if beside.is_empty() {
+        return "nothing".to_owned();
+    }
     beside.iter().map(Beside::word).collect::<Vec<_>>().join("+")
 }
 

@@ -182,6 +182,7 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
             machine_line,
             asked_line => run.asked(),
             verdict => context! { headline => verdict.headline, sentences => verdict.sentences },
+            goals => sections::goals::headline(&sections::goals::calls(run)),
             notices => run.notices.clone(),
             answers => Value::from(Serde(Answers::of(&run.summary))),
             blocks => Value::from(Serde(blocks)),

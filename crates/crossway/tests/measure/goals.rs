@@ -18,6 +18,8 @@ fn run(require: &str, args: &[&str]) -> (Option<i32>, String, Value) {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let report = place.command(&["report", "latest", "--json"]).output().unwrap();
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let page = std::fs::read_to_string(place.run().join("report.html")).unwrap();
+    assert!(page.contains("Required: ") && page.contains("<section id=\"goals\""));
     (output.status.code(), said, report["goals"].clone())
 }
 
