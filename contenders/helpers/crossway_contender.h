@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -544,6 +545,24 @@ static void cw_verify(const struct cw_contender *of, struct cw_role *role, const
     fputs("]}\n", cw_out);
 }
 
+/* Page faults stay out of what is measured, where the limit of locked memory allows. Where it does not, an ordinary user's 8 MiB for
+ * example, nothing is locked: every allocation beyond the limit would fail from then on. */
+static void cw_lock_memory(void)
+{
+    struct rlimit limit;
+    void *all;
+    if (mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0)
+        return;
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return;
+    all = mmap(NULL, limit.rlim_cur ? limit.rlim_cur : 1, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED)
+        munlockall();
+    else
+        munmap(all, limit.rlim_cur ? limit.rlim_cur : 1);
+}
+
 static void cw_begin(const struct cw_contender *of, struct cw_role *role, const char *line)
 {
     static struct cw_words offer;
@@ -560,8 +579,7 @@ static void cw_begin(const struct cw_contender *of, struct cw_role *role, const 
     role->cpu = (int)cw_number(line, "cpu", (uint64_t)-1);
     role->capacity_bytes = (long)cw_number(line, "capacity_bytes", (uint64_t)-1);
     role->socket_buffer_bytes = (long)cw_number(line, "socket_buffer_bytes", (uint64_t)-1);
-    /* Page faults stay out of what is measured, where the limit of locked memory allows. */
-    (void)mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT);
+    cw_lock_memory();
     if (role->listens && of->listen(role, &offer) != 0)
         cw_fail("listening: %s", strerror(errno));
     fputs("{\"answer\":\"offer\",\"words\":{", cw_out);

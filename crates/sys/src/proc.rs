@@ -192,10 +192,34 @@ pub fn kill_group(leader: u32) {
 
 /// Locks all memory, present and future, as it is touched: what was prefaulted stays, so that no page fault stands in a
 /// measured loop.
+///
+/// # Errors
+/// The limit of locked memory (RLIMIT_MEMLOCK) is too low, for what is there or for what may come: nothing is locked then, since
+/// every allocation beyond the limit would fail from now on.
 pub fn lock_memory() -> Result<(), OsError> {
-    use rustix::mm::{MlockAllFlags, mlockall};
+    use rustix::mm::{MlockAllFlags, mlockall, munlockall};
+    let failed = |e| OsError::new("mlockall", "", e);
     mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)
-        .map_err(|e| OsError::new("mlockall", "", e))
+        .map_err(failed)?;
+    let Some(limit) = getrlimit(Resource::Memlock).current else { return Ok(()) };
+    if can_be_mapped(usize::try_from(limit).unwrap_or(usize::MAX)) {
+        return Ok(());
+    }
+    munlockall().map_err(failed)?;
+    Err(failed(rustix::io::Errno::AGAIN))
+}
+
+/// Whether so many bytes of memory are to be had.
+fn can_be_mapped(bytes: usize) -> bool {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    let (bytes, flags) = (bytes.max(1), MapFlags::PRIVATE | MapFlags::NORESERVE);
+    let readable = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new private mapping, at an address that the kernel chooses, touches nothing that is there.
+    match unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, readable, flags) } {
+        // SAFETY: it is the mapping made above, which nobody knows.
+        Ok(start) => unsafe { munmap(start, bytes) }.is_ok(),
+        Err(_) => false,
+    }
 }
 
 /// Raises the limit of open descriptors (RLIMIT_NOFILE) as far as it goes without privilege; returns it.
