@@ -50,7 +50,8 @@ fn unusable_questions_are_one_clear_error() {
 fn without_records_and_measuring_there_is_no_choice_and_exit_status_1() {
     let dir = tempfile::tempdir().expect("a folder");
     let records = dir.path().display().to_string();
-    let (code, out, err) = advise(&["--size", "64", "--no-measure", "--records", &records]);
+    let (code, out, err) =
+        advise(&["--size", "64", "--placement", "unpinned", "--no-measure", "--records", &records]);
     assert_eq!(code, Some(1), "{out}{err}");
     assert!(out.contains("no record of this machine answers the question"), "{out}");
 }
@@ -68,6 +69,8 @@ fn a_question_is_measured_answered_drawn_and_kept() {
         "4KiB",
         "--reply",
         "64",
+        "--placement",
+        "unpinned",
         "--require",
         "zero-copy,pollable",
         "--time",
@@ -94,6 +97,8 @@ fn a_question_is_measured_answered_drawn_and_kept() {
         "4KiB",
         "--reply",
         "64",
+        "--placement",
+        "unpinned",
         "--require",
         "zero-copy,pollable",
         "--no-measure",
