@@ -110,10 +110,16 @@ impl Inbox {
     /// Takes what is there, at most [`MOST`] messages, without waiting; tells how many. At the end of the data comes a message
     /// of length 0. Fewer than [`MOST`] means that the queue was empty then.
     pub fn receive(&mut self, fd: impl AsFd) -> Result<usize, Errno> {
+        self.receive_up_to(fd, MOST)
+    }
+
+    /// The same for at most `most` messages, which takes the place of [`MOST`].
+    pub fn receive_up_to(&mut self, fd: impl AsFd, most: usize) -> Result<usize, Errno> {
+        let most = most.min(MOST);
         let mut parts: [MaybeUninit<libc::iovec>; MOST] = [const { MaybeUninit::uninit() }; MOST];
         let mut headers: [MaybeUninit<libc::mmsghdr>; MOST] =
             [const { MaybeUninit::uninit() }; MOST];
-        for (n, chunk) in self.octets.chunks_exact_mut(self.stride).take(MOST).enumerate() {
+        for (n, chunk) in self.octets.chunks_exact_mut(self.stride).take(most).enumerate() {
             let part = parts[n]
                 .write(libc::iovec { iov_base: chunk.as_mut_ptr().cast(), iov_len: chunk.len() });
             // SAFETY: mmsghdr is plain data, of which all zeros is a value.
@@ -132,7 +138,7 @@ impl Inbox {
                 libc::recvmmsg(
                     fd.as_fd().as_raw_fd(),
                     headers.as_mut_ptr().cast(),
-                    MOST as u32,
+                    most as u32,
                     (libc::MSG_DONTWAIT | libc::MSG_TRUNC) as _,
                     std::ptr::null_mut(),
                 )

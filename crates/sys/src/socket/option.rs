@@ -101,7 +101,7 @@ pub fn receive_patience(fd: impl AsFd) -> Result<Patience, Errno> {
     Ok(Patience::from_deadline(limit.and_then(|limit| Instant::now().checked_add(limit))))
 }
 
-/// Octets that a stream's receiver would find now (FIONREAD).
+/// Octets that the receiver of a stream, or of messages on a connection, would find now (FIONREAD).
 pub fn readable_octets(fd: impl AsFd) -> Result<usize, Errno> {
     rustix::io::ioctl_fionread(fd).map(|octets| usize::try_from(octets).unwrap_or(usize::MAX))
 }

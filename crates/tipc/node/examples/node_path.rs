@@ -123,10 +123,10 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, .., path] = &words[..]
+    if let [first, options @ ..] = &words[..]
         && first == "tipcd"
     {
-        run_tipcd(&TipcdOptions::lone(path.into())).expect("serves");
+        run_tipcd(&TipcdOptions::from_words(options).expect("options")).expect("serves");
         return;
     }
     let number = |n: usize, default| words.get(n).and_then(|w| w.parse().ok()).unwrap_or(default);

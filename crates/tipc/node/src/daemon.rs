@@ -104,7 +104,9 @@ impl Daemon {
         let at = now();
         self.serve_node(at);
         self.runner.flush();
-        let limit = at + if self.service.is_busy() { Duration::ZERO } else { limit };
+        // What has gone may have made room for a program that waits.
+        let busy = self.service.is_busy() || self.runner.node().has_event();
+        let limit = at + if busy { Duration::ZERO } else { limit };
         let node = self.runner.poll_timeout();
         let until = [node, self.service.poll_timeout()].into_iter().flatten().fold(limit, Ord::min);
         self.happened.clear();

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
+use clap::{Args, FromArgMatches};
 use crossway_tipc_client::admin::Settings;
-use crossway_tipc_proto::addr::{NetworkId, NodeAddr};
+use crossway_tipc_proto::addr::NodeAddr;
 use crossway_tipc_proto::limits::Limits;
 
 use crate::bearer::SOCKET_OCTETS;
@@ -16,7 +17,7 @@ use crate::spec::BearerSpec;
 const LOG_RATE: u32 = 10;
 
 /// The arguments of a tipcd.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Args)]
 pub struct TipcdOptions {
     /// Bearers to use: `eth:DEVICE` (needs CAP_NET_RAW) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]`; up to three. `mtu` is the
     /// largest packet without IP and UDP headers (14000 over IPv4, 1280 over IPv6). Where packets fit the device (1472 and 1452 bytes at
@@ -126,43 +127,14 @@ pub struct TipcdOptions {
 }
 
 impl TipcdOptions {
-    /// A lone, silent node that serves at a path and ends with its standard input.
-    pub fn lone(path: PathBuf) -> Self {
-        let (limits, node) = (ServiceLimits::default(), Limits::default());
-        Self {
-            bearers: Vec::new(),
-            id: None,
-            address: None,
-            netid: NetworkId::default().0,
-            socket: Some(path),
-            mode: 0o600,
-            until_stdin_ends: true,
-            quiet: true,
-            names: false,
-            log_rate: LOG_RATE,
-            tolerance: None,
-            priority: None,
-            window: None,
-            clients: limits.clients,
-            clients_per_user: None,
-            clients_per_process: limits.clients_per_process,
-            operators: limits.operators,
-            sockets_per_client: limits.sockets_per_client,
-            queue: limits.receive_octets,
-            peers: node.peers,
-            peer_forget: node.peer_forget.as_secs(),
-            sockets: node.sockets,
-            bindings_per_node: node.bindings_per_node,
-            subscriptions: node.subscriptions,
-            subscriber_events: node.subscriber_events,
-            connection_probe: node.connection_probe.as_secs(),
-            group_patience: None,
-            bearer_buffer: SOCKET_OCTETS,
-            linger: limits.linger.as_millis() as u64,
-            lane_after: limits.lane_after,
-            lanes: limits.lanes,
-            lane_octets: limits.lane_octets,
-        }
+    /// From the words behind a program's name.
+    ///
+    /// # Errors
+    /// What is wrong with them, in clap's words.
+    pub fn from_words(words: &[String]) -> Result<Self, String> {
+        let command = Self::augment_args(clap::Command::new("tipcd")).no_binary_name(true);
+        let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
+        Self::from_arg_matches(&matches).map_err(|error| error.to_string())
     }
 
     /// What its programs may take.

@@ -12,8 +12,9 @@ use crossway_tipc_proto::socket::{Address, SocketError};
 use crossway_tipc_proto::time::Nanos;
 
 use super::Service;
-use super::limits::{BATCHES_PER_TURN, TURNS_AT_ONCE};
-use super::local::{Local, Phase, Stalled, Unread, local_socket, proto_address};
+use super::held::Stalled;
+use super::limits::{BATCH_OCTETS, BATCHES_PER_TURN, STREAM_READ_OCTETS, TURNS_AT_ONCE};
+use super::local::{Local, Phase, Unread, local_socket, proto_address};
 use super::token::Place;
 use super::uplane::Extent;
 
@@ -36,7 +37,11 @@ impl Service {
         if !local.may_read() {
             return;
         }
-        self.read_by_kind(now, node, epoll, place);
+        if local.stalled.is_empty() {
+            self.read_by_kind(now, node, epoll, place);
+        } else {
+            self.relieve(now, node, epoll, place);
+        }
         // What stands behind what waits now is nothing but the end.
         if self.sockets.get(place).is_some_and(|l| l.ended && !l.stalled.is_empty()) {
             self.start_linger(now, node, epoll, place);
@@ -47,14 +52,42 @@ impl Service {
         let Some(local) = self.sockets.get(place) else { return };
         match (&local.phase, local.kind) {
             (Phase::Offered { .. }, _) => self.read_answer(now, node, epoll, place),
-            (_, Kind::Stream) => self.read_stream(now, node, epoll, place),
+            (_, Kind::Stream) => self.read_stream(now, node, epoll, place, STREAM_READ_OCTETS),
             _ => {
                 for _ in 0..BATCHES_PER_TURN {
-                    self.read_messages(now, node, epoll, place);
+                    self.read_messages(now, node, epoll, place, BATCH_OCTETS);
                     if !self.sockets.get(place).is_some_and(Local::may_read) {
                         break;
                     }
                 }
+            }
+        }
+    }
+
+    /// Reads what is in a socket's descriptor now although the way takes none of it, so that a program that waits until it can send goes
+    /// on, and may read. Nothing less would do: the system wakes it when the descriptor is nearly empty.
+    fn relieve(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+        let Some(local) = self.sockets.get(place) else { return };
+        let all = socket::readable_octets(&local.fd).unwrap_or(0);
+        let mut left = all;
+        loop {
+            // What a program that goes on sending adds meanwhile is not for now.
+            match self.sockets.get(place).map(|local| local.kind) {
+                Some(Kind::Stream) => self.read_stream(now, node, epoll, place, left.max(1)),
+                Some(_) => self.read_messages(now, node, epoll, place, left.max(1)),
+                None => return,
+            }
+            let Some(local) = self.sockets.get_mut(place) else { return };
+            left = left.saturating_sub(local.last_read);
+            if left == 0 || local.last_read == 0 {
+                if left < all {
+                    local.stalled.note_relief();
+                }
+                return;
+            }
+            // One that is cut short by the bound goes on when less waits.
+            if !local.may_read() {
+                return;
             }
         }
     }
@@ -75,9 +108,19 @@ impl Service {
         }
     }
 
-    fn read_messages(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+    /// Reads a batch of messages, of about so many octets if they are as long as the last ones.
+    fn read_messages(
+        &mut self,
+        now: Nanos,
+        node: &mut Node,
+        epoll: &Epoll,
+        place: Place,
+        octets: usize,
+    ) {
         let Some(local) = self.sockets.get_mut(place) else { return };
-        let count = match self.inbox.receive(&local.fd) {
+        let most = (octets / local.mean).clamp(1, MOST);
+        local.last_read = 0;
+        let count = match self.inbox.receive_up_to(&local.fd, most) {
             Ok(count) => count,
             Err(Errno::AGAIN) => {
                 local.readable = false;
@@ -91,7 +134,10 @@ impl Service {
             Err(_) => return self.hang_up(now, node, epoll, place),
         };
         // The end is told once only.
-        local.readable = count == MOST || local.ended_early;
+        local.readable = count == most || local.ended_early;
+        let octets: usize = (0..count).filter_map(|n| self.inbox.get(n)).map(<[u8]>::len).sum();
+        local.last_read = octets;
+        local.mean = octets.checked_div(count).unwrap_or_default().max(1);
         // Who wrote these saw go before what is in the lane.
         self.take_lane(now, node, epoll, place, Extent::Whole);
         let Some(local) = self.sockets.get_mut(place) else { return };
@@ -128,9 +174,19 @@ impl Service {
         self.note_taken(place, taken);
     }
 
-    fn read_stream(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+    /// Reads at most so many octets.
+    fn read_stream(
+        &mut self,
+        now: Nanos,
+        node: &mut Node,
+        epoll: &Epoll,
+        place: Place,
+        octets: usize,
+    ) {
         let Some(local) = self.sockets.get_mut(place) else { return };
-        let len = match socket::recv(&local.fd, &mut self.scratch, true) {
+        let most = octets.min(self.scratch.len());
+        local.last_read = 0;
+        let len = match socket::recv(&local.fd, &mut self.scratch[..most], true) {
             Ok(0) => return self.hang_up(now, node, epoll, place),
             Ok(len) => len,
             Err(Errno::AGAIN) => {
@@ -140,7 +196,8 @@ impl Service {
             Err(_) => return self.hang_up(now, node, epoll, place),
         };
         // Less than there was room for: the descriptor is empty, and what comes later is told anew. The end is told once only.
-        local.readable = len == self.scratch.len() || local.ended;
+        local.readable = len == most || local.ended;
+        local.last_read = len;
         let padding = len.min(local.pad_owed);
         local.pad_owed -= padding;
         // Who wrote these saw go before what is in the lane.
@@ -158,10 +215,15 @@ impl Service {
         }
         let moved = send_stalled(now, node, local, &mut self.undelivered);
         let stalls = !local.stalled.is_empty();
+        let relief = local.wants_relief();
         if moved {
             self.linger_on(now, place);
         }
         if stalls {
+            if relief {
+                self.list(place);
+                self.warm(place);
+            }
             return;
         }
         self.warm(place);

@@ -72,6 +72,13 @@ pub(super) const OUT_OCTETS: usize = 128 << 10;
 /// leaves by the same call, wakes the other end once and is acknowledged once.
 pub(super) const STREAM_READ_OCTETS: usize = 128 << 10;
 
+/// Octets that a program's messages are taken to have until some were read.
+pub(super) const MEAN_AT_FIRST: usize = 32 << 10;
+
+/// Octets of a batch of messages, about. What the way does not take of one waits in the node, whatever the window, and a program that sends on while a batch is read
+/// makes it longer than a descriptor.
+pub(super) const BATCH_OCTETS: usize = 256 << 10;
+
 /// Full batches of messages that are read from a descriptor before others get their turn and what was read leaves: small messages share
 /// packets, and large ones never fill a batch, because the descriptor holds too few of them.
 pub(super) const BATCHES_PER_TURN: usize = 4;

@@ -12,7 +12,9 @@ use crossway_tipc_proto::socket::{Address, SocketKind};
 use crossway_tipc_proto::time::Nanos;
 
 use super::downlane::Down;
+use super::held::Held;
 use super::lanes::Lanes;
+use super::limits::MEAN_AT_FIRST;
 use super::token::Place;
 
 /// Where a socket stands, beyond what its node knows.
@@ -28,15 +30,6 @@ pub(super) enum Phase {
         request: ConnectionRequest,
         listener: Place,
     },
-}
-
-/// A message that waits because the way is congested.
-#[derive(Debug)]
-pub(super) struct Stalled {
-    pub(super) dest: Option<Address>,
-    pub(super) payload: Vec<u8>,
-    /// Octets of it that have gone.
-    pub(super) sent: usize,
 }
 
 /// A message on its way to the program.
@@ -75,13 +68,16 @@ pub(super) struct Local {
     pub(super) ended: bool,
     /// This was told by an error, ahead of what it sent.
     pub(super) ended_early: bool,
+    /// Octets that the last look at the descriptor found, and those of one message on average.
+    pub(super) last_read: usize,
+    pub(super) mean: usize,
     /// The descriptor had room when it was last written to.
     pub(super) writable: bool,
     /// What is in the descriptor stays there, so that it polls unwritable.
     pub(super) holds: bool,
     /// Octets of a stream that only filled the descriptor.
     pub(super) pad_owed: usize,
-    pub(super) stalled: VecDeque<Stalled>,
+    pub(super) stalled: Held,
     /// Taken out of the node and not yet in the descriptor.
     pub(super) out: VecDeque<Outgoing>,
     /// Octets of the first of these that a stream's descriptor has.
@@ -113,12 +109,14 @@ pub(super) struct Local {
 }
 
 impl Local {
+    /// `held_most` bounds the octets of its messages that wait in the service.
     pub(super) fn new(
         fd: OwnedFd,
         (token, cookie): (u64, u64),
         kind: Kind,
         (client, slot): (Place, u32),
         phase: Phase,
+        held_most: usize,
     ) -> Self {
         Self {
             fd,
@@ -133,10 +131,12 @@ impl Local {
             listed: false,
             ended: false,
             ended_early: false,
+            last_read: 0,
+            mean: MEAN_AT_FIRST,
             writable: true,
             holds: false,
             pad_owed: 0,
-            stalled: VecDeque::new(),
+            stalled: Held::new(held_most),
             out: VecDeque::new(),
             out_sent: 0,
             pushed: 0,
@@ -173,7 +173,7 @@ impl Local {
 
     /// Whether messages of the program are to be read now.
     pub(super) fn may_read(&self) -> bool {
-        self.readable && !self.holds && self.stalled.is_empty()
+        self.readable && !self.holds && (self.stalled.is_empty() || self.wants_relief())
     }
 }
 

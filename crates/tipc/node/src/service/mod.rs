@@ -7,6 +7,7 @@ mod client;
 mod door;
 mod downlane;
 mod entrance;
+mod held;
 mod inbound;
 mod inquiry;
 mod lanes;
@@ -412,7 +413,9 @@ impl Service {
         }
         let (token, cookie) = (random::unguessable()?, socket::cookie(&theirs)?);
         let names = (token, cookie);
-        let place = self.sockets.insert(|_| Local::new(ours, names, kind, (client, slot), phase));
+        let most = self.limits.receive_octets;
+        let place =
+            self.sockets.insert(|_| Local::new(ours, names, kind, (client, slot), phase, most));
         let Some(local) = self.sockets.get(place) else {
             return Err(OsError::new("socketpair", "", std::io::Error::other("no place")));
         };

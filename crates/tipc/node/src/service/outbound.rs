@@ -40,6 +40,7 @@ impl Service {
             if local.out.is_empty() {
                 break;
             }
+            let before = (local.out.len(), local.out_sent);
             let outcome = if local.has_down_lane() {
                 local.write_lane()
             } else if local.kind == Kind::Stream {
@@ -49,6 +50,9 @@ impl Service {
                 local.note_consumed(consumed);
                 write_messages(local)
             };
+            if before != (local.out.len(), local.out_sent) {
+                local.stalled.note_room();
+            }
             match outcome {
                 Ok(()) => {}
                 Err(Errno::AGAIN) => local.writable = false,
@@ -61,11 +65,17 @@ impl Service {
                 }
             }
         }
+        let relief = local.wants_relief();
         if local.announce() == Err(Errno::AGAIN) {
             // Stray bells fill the descriptor: when they have been taken out, this is tried again.
             local.writable = false;
             return;
         }
+        if relief {
+            self.list(place);
+            self.warm(place);
+        }
+        let Some(local) = self.sockets.get_mut(place) else { return };
         if local.out.is_empty()
             && let Some(end) = local.end.take()
         {

@@ -12,10 +12,11 @@ use crossway_tipc_proto::node::Node;
 use crossway_tipc_proto::time::Nanos;
 
 use super::Service;
+use super::held::Stalled;
 use super::inbound::{Sent, destination, send_octets, send_one};
 use super::lanes::Lanes;
 use super::limits::{MESSAGES_PER_TURN, STREAM_READ_OCTETS};
-use super::local::{Local, Stalled};
+use super::local::Local;
 use super::token::Place;
 
 /// How much is taken out of a lane.
@@ -43,9 +44,11 @@ impl Service {
         extent: Extent,
     ) {
         let Some(local) = self.sockets.get_mut(place) else { return };
-        if extent != Extent::Whole && !local.stalled.is_empty() {
+        let relieves = extent == Extent::Turn && local.wants_relief();
+        if extent != Extent::Whole && !local.stalled.is_empty() && !relieves {
             return;
         }
+        let extent = if relieves { Extent::Whole } else { extent };
         let Some(mut lanes) = local.lanes.take() else { return };
         let mut passage = Passage {
             now,
@@ -61,7 +64,12 @@ impl Service {
             _ => passage.take_messages(),
         };
         match outcome {
-            Ok(()) => local.lanes = Some(lanes),
+            Ok(()) => {
+                local.lanes = Some(lanes);
+                if relieves {
+                    local.stalled.note_relief();
+                }
+            }
             Err(Misbehaved) => {
                 self.drop_lanes(epoll, Some(lanes));
                 self.hang_up(now, node, epoll, place);
@@ -88,9 +96,11 @@ impl Service {
         let mut busy = false;
         self.hot.retain(|place| {
             let Some(local) = sockets.get_mut(*place) else { return false };
+            let relief = local.wants_relief();
             let Some(lanes) = &mut local.lanes else { return false };
             // While something waits nothing is taken; when it has gone the lane is looked at again.
-            let found = local.stalled.is_empty() && !matches!(lanes.up.announce_sleep(), Ok(false));
+            let takes = local.stalled.is_empty() || relief;
+            let found = takes && !matches!(lanes.up.announce_sleep(), Ok(false));
             lanes.hot = found;
             busy |= found;
             found

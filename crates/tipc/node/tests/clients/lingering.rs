@@ -12,7 +12,7 @@ use crossway_tipc_client::{Errno, ErrorCode, Event, Kind, NodeSocket, Patience};
 use crate::lanes::{bound, node_socket, pair_with_lane, signal};
 use crate::site::{Site, WATCHDOG, soon, until};
 
-fn pair(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
+pub(crate) fn pair(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
     let (listener, name) = bound(site, kind);
     let client = node_socket(site, kind);
     assert_eq!(client.connect(Some(name), Patience::Now), Err(Errno::INPROGRESS));
@@ -21,24 +21,29 @@ fn pair(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
     (client, server)
 }
 
-/// A connection whose first end has sent until there was no room, and the octets that went.
-fn full(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket, usize) {
-    let (client, server) = pair(site, kind);
+/// Sends until there is no room: the octets that went.
+pub(crate) fn fill(socket: &NodeSocket) -> usize {
     let mut sent = 0;
     // The tipcd takes from the descriptor until TIPC's window is full, too; then nothing goes any more.
     let mut refused = 0;
     while refused < 20 {
-        match client.send(&[5; 8_000], None, Patience::Now) {
+        match socket.send(&[5; 8_000], None, Patience::Now) {
             Ok(len) => (sent, refused) = (sent + len, 0),
             Err(errno) => {
                 assert_eq!(errno, Errno::AGAIN);
                 // Answered when it has taken what it can.
-                server.local_address().unwrap();
-                client.report().unwrap();
+                socket.report().unwrap();
                 refused += 1;
             }
         }
     }
+    sent
+}
+
+/// A connection whose first end has sent until there was no room, and the octets that went.
+fn full(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket, usize) {
+    let (client, server) = pair(site, kind);
+    let sent = fill(&client);
     assert!(sent > 500_000, "{sent}");
     (client, server, sent)
 }

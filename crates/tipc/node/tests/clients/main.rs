@@ -10,6 +10,7 @@ mod lane_wakeups;
 mod lanes;
 mod lingering;
 mod operator;
+mod relief;
 mod site;
 mod slow_member;
 mod starts;

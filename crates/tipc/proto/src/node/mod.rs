@@ -353,6 +353,11 @@ impl Node {
         &self.drops
     }
 
+    /// Whether [`Node::poll_event`] has one.
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// The next event, oldest first. The queue holds what the calls since the last draining caused.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

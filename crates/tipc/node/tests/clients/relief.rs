@@ -1,0 +1,71 @@
+//! A program that cannot send because its peer does not read, while what the peer sent fills its own descriptor, may be unable to read before its send returns. It is
+//! relieved of what it has written, once each time that it reads, within bounds.
+
+use crossway_tipc_client::{Errno, Kind, NodeSocket, Patience};
+
+use crate::lingering::{fill, pair};
+use crate::site::{Site, soon};
+
+/// Octets that a tipcd of these tests keeps for a socket.
+const QUEUE: usize = 2 << 20;
+/// More than descriptors, lanes and the window of one direction hold.
+const ON_ITS_WAY: usize = 3 << 20;
+
+/// Reads what is there: how many octets.
+fn drain(socket: &NodeSocket) -> usize {
+    let (mut buf, mut octets) = (vec![0; 66_000], 0);
+    loop {
+        match socket.recv(&mut buf, Patience::Now) {
+            Ok(len) => octets += len,
+            Err(errno) => {
+                assert_eq!(errno, Errno::AGAIN);
+                return octets;
+            }
+        }
+    }
+}
+
+fn relieves(site: &Site, kind: Kind) {
+    let (one, other) = pair(site, kind);
+    let (mut sent, mut back) = (fill(&one), fill(&other));
+    assert_eq!(fill(&other), 0, "{kind:?}: who has not read is relieved once");
+    // What the other end has sent filled this one's descriptor.
+    let relieved = fill(&one);
+    assert!(relieved > 0, "{kind:?}: is not relieved");
+    assert_eq!(fill(&one), 0, "{kind:?}: who has not read is relieved once");
+    sent += relieved;
+    let (mut read, mut rounds) = (0, 0);
+    loop {
+        let part = drain(&one);
+        assert!(part > 0, "{kind:?}: nothing to read in round {rounds}");
+        read += part;
+        back += fill(&other);
+        let relieved = fill(&one);
+        sent += relieved;
+        if relieved == 0 {
+            break;
+        }
+        rounds += 1;
+        assert!(sent < QUEUE + ON_ITS_WAY, "{kind:?}: {sent} octets in {rounds} rounds");
+    }
+    assert!(rounds > 1, "{kind:?}: who reads is relieved again");
+    // Nothing is lost of all that.
+    let mut buf = vec![0; 66_000];
+    for (socket, left) in [(&other, sent), (&one, back - read)] {
+        let mut left = left;
+        while left > 0 {
+            left -= socket.recv(&mut buf, soon()).unwrap();
+        }
+        assert_eq!(socket.recv(&mut buf, Patience::Now), Err(Errno::AGAIN), "{kind:?}");
+    }
+}
+
+#[test]
+fn who_waits_to_send_goes_on_each_time_that_it_has_read() {
+    for after in ["0", "1"] {
+        let site = Site::with(&["--lane-after", after, "--queue", &QUEUE.to_string()]);
+        for kind in [Kind::Seqpacket, Kind::Stream] {
+            relieves(&site, kind);
+        }
+    }
+}
