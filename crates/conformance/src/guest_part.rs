@@ -13,9 +13,12 @@ fn main() -> ExitCode {
     }
     let parts: Vec<&str> = words.iter().map(String::as_str).collect();
     let why = match parts[..] {
-        ["tipcd", .., path] => match run_tipcd(&TipcdOptions::lone(path.into())) {
-            Ok(()) => return ExitCode::SUCCESS,
-            Err(error) => format!("{error:#}"),
+        ["tipcd", ..] => match TipcdOptions::from_words(&words[1..]) {
+            Ok(options) => match run_tipcd(&options) {
+                Ok(()) => return ExitCode::SUCCESS,
+                Err(error) => format!("{error:#}"),
+            },
+            Err(why) => why,
         },
         _ => "a part of the conformance suite; run: cargo test -p crossway-conformance".to_owned(),
     };

@@ -3,26 +3,21 @@
 
 #[path = "../in_guest/mod.rs"]
 mod in_guest;
+mod longlived;
+mod nodes;
+mod pipelined;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crossway_tipc_client::LoneTipcd;
+use nodes::{Site, tipcd_command};
 
 /// Nothing here takes so long, in seconds, unless it hangs.
 const WATCHDOG: &str = "600";
 
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/unmodified").join(path)
-}
-
-/// The library, built.
-fn library() -> PathBuf {
-    let build = ["build", "--quiet", "-p", "crossway-tipc-preload"];
-    let status = Command::new(env!("CARGO")).args(build).status().unwrap();
-    assert!(status.success(), "the library does not build");
-    let bin = Path::new(env!("CARGO_BIN_EXE_conformance-guest-part"));
-    bin.parent().unwrap().join("libcrossway_tipc_preload.so")
 }
 
 /// A program of the folder, compiled as distributions do.
@@ -38,34 +33,6 @@ fn compiled(name: &str, dir: &Path) -> Option<PathBuf> {
     };
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
     Some(program)
-}
-
-/// A tipcd and what makes programs use it.
-struct Site {
-    tipcd: LoneTipcd,
-    library: PathBuf,
-    dir: tempfile::TempDir,
-}
-
-impl Site {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_conformance-guest-part"));
-        command.arg("tipcd");
-        let tipcd = LoneTipcd::start(command, &dir.path().join("tipcd.sock")).unwrap();
-        Self { tipcd, library: library(), dir }
-    }
-
-    fn run(&self, words: &[&Path]) -> Output {
-        Command::new("timeout")
-            .arg(WATCHDOG)
-            .args(words)
-            .env("LD_PRELOAD", &self.library)
-            .env("TIPCD_SOCKET", self.tipcd.path())
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
-    }
 }
 
 /// What a program printed; it must have ended well.
@@ -216,9 +183,7 @@ fn sockets_of_a_tipcd_that_ended_say_so_and_new_ones_use_its_successor() {
     let path = site.tipcd.path().to_owned();
     let Site { tipcd, library: _library, dir: _dir } = site;
     drop(tipcd);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_conformance-guest-part"));
-    command.arg("tipcd");
-    let _successor = LoneTipcd::start(command, &path).unwrap();
+    let _successor = LoneTipcd::start(tipcd_command(), &path).unwrap();
     drop(child.stdin.take());
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut said, &mut rest).unwrap();

@@ -1,0 +1,163 @@
+//! Nodes on which unmodified programs run: a `tipcd` of this machine, or the kernel of a guest; alone or two that are linked.
+
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crossway_netlab::{Guest, GuestSpec, HostSpec, Lab, Link, NetError, Topology};
+use crossway_tipc_client::LoneTipcd;
+
+use crate::WATCHDOG;
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Tipcd,
+    Kernel,
+}
+
+/// A tipcd and what makes programs use it.
+pub(crate) struct Site {
+    pub(crate) tipcd: LoneTipcd,
+    pub(crate) library: PathBuf,
+    pub(crate) dir: tempfile::TempDir,
+}
+
+/// The library, built.
+fn library() -> PathBuf {
+    let build = ["build", "--quiet", "-p", "crossway-tipc-preload"];
+    let status = Command::new(env!("CARGO")).args(build).status().unwrap();
+    assert!(status.success(), "the library does not build");
+    let bin = Path::new(env!("CARGO_BIN_EXE_conformance-guest-part"));
+    bin.parent().unwrap().join("libcrossway_tipc_preload.so")
+}
+
+/// The command of a tipcd.
+pub(crate) fn tipcd_command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conformance-guest-part"));
+    command.arg("tipcd");
+    command
+}
+
+impl Site {
+    /// A lone node.
+    pub(crate) fn new() -> Self {
+        Self::start(tipcd_command())
+    }
+
+    fn start(command: Command) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let tipcd = LoneTipcd::start(command, &dir.path().join("tipcd.sock")).unwrap();
+        Self { tipcd, library: library(), dir }
+    }
+
+    /// A program on it, that a watchdog ends.
+    pub(crate) fn command(&self, words: &[&Path]) -> Command {
+        let mut command = Command::new("timeout");
+        command
+            .arg(WATCHDOG)
+            .args(words)
+            .env("LD_PRELOAD", &self.library)
+            .env("TIPCD_SOCKET", self.tipcd.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, words: &[&Path]) -> Output {
+        self.command(words).output().unwrap()
+    }
+}
+
+/// One of two linked nodes.
+pub(crate) enum Node {
+    Tipcd(Site),
+    Kernel(Box<Guest>),
+}
+
+impl Node {
+    /// A program on it, that a watchdog ends.
+    pub(crate) fn command(&self, words: &[&Path]) -> Command {
+        match self {
+            Self::Tipcd(site) => site.command(words),
+            Self::Kernel(guest) => {
+                let prefix = guest.prefix();
+                let mut command = Command::new(&prefix[0]);
+                command.args(&prefix[1..]).args(["timeout", WATCHDOG]).args(words);
+                command.stdin(Stdio::null());
+                command
+            }
+        }
+    }
+}
+
+/// Two nodes with a link between them, over UDP. They go with this value, the nodes before their network.
+pub(crate) struct Two {
+    pub(crate) nodes: [Node; 2],
+    _lab: Option<Lab>,
+}
+
+impl Two {
+    /// `None` where what it takes is missing; that is told with the cause. `name` keeps tests that run at once apart.
+    pub(crate) fn new(name: &str, what: [What; 2]) -> Option<Self> {
+        if what == [What::Tipcd; 2] {
+            return Some(Self::tipcds());
+        }
+        match Self::with_guests(name, what) {
+            Ok(two) => Some(two),
+            Err(why @ (NetError::NoPrivilege | NetError::MissingTool { .. })) => {
+                eprintln!("SKIP {what:?}: {why}");
+                None
+            }
+            Err(why) => panic!("{why}"),
+        }
+    }
+
+    fn tipcds() -> Self {
+        let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let ports = sockets.map(|socket| socket.local_addr().unwrap().port());
+        // Clusters of tests that run at once must not meet: one of them may be given a port that another has left.
+        let netid = (ports[0] % 9_000 + 1).to_string();
+        let site = |id: &str, own: u16, other: u16| {
+            let mut command = tipcd_command();
+            command.args(["--netid", &netid, "--id", id, "--address", id]);
+            command.arg(format!("udp:127.0.0.1:{own},127.0.0.1:{other}"));
+            Node::Tipcd(Site::start(command))
+        };
+        Self { nodes: [site("a1", ports[0], ports[1]), site("b2", ports[1], ports[0])], _lab: None }
+    }
+
+    fn with_guests(name: &str, what: [What; 2]) -> Result<Self, NetError> {
+        // Two runs of this test on one machine must not meet.
+        let name = &format!("{name}{:x}", std::process::id() % 0x1_0000);
+        let mut topology = Topology::of(&[], Link::default());
+        topology.name = Some(name.clone());
+        topology.hosts = [("one", what[0]), ("two", what[1])]
+            .map(|(host, what)| match what {
+                What::Tipcd => HostSpec::namespace(host),
+                What::Kernel => HostSpec::tap(host),
+            })
+            .to_vec();
+        let lab = Lab::up(&topology)?;
+        let node = |host: &str, what| -> Result<Node, NetError> {
+            let at = lab.host(host)?;
+            let ip = at.ipv4.to_string();
+            if what == What::Tipcd {
+                let mut command = at.command(env!("CARGO_BIN_EXE_conformance-guest-part"));
+                command.args(["tipcd", &format!("udp:{ip}")]);
+                return Ok(Node::Tipcd(Site::start(command)));
+            }
+            let spec = GuestSpec {
+                name: format!("{name}{}", &host[..1]),
+                memory_mib: 256,
+                program: PathBuf::from(env!("CARGO_BIN_EXE_conformance-guest-part")),
+            };
+            let node = Node::Kernel(Box::new(Guest::boot(&spec, Some((lab.network(), host)))?));
+            let words = ["tipc", "bearer", "enable", "media", "udp", "name", "U", "localip", &ip];
+            let done = node.command(&words.map(Path::new)).output().unwrap();
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+            Ok(node)
+        };
+        let nodes = [node("one", what[0])?, node("two", what[1])?];
+        Ok(Self { nodes, _lab: Some(lab) })
+    }
+}

@@ -1,0 +1,92 @@
+//! An echo whose client takes what poll() shows before each blocking send, and whose server sends back whatever comes, neither waiting for
+//! the other: what goes through a kernel's sockets, and between two kernels, goes through here.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::nodes::{Node, Site, Two, What};
+use crate::{compiled, printed};
+
+/// Kind, octets of a message, messages. The longest is 66,000 octets.
+const ECHOES: [[&str; 3]; 6] = [
+    ["seqpacket", "1000", "30000"],
+    ["seqpacket", "10000", "3000"],
+    ["seqpacket", "60000", "500"],
+    ["seqpacket", "1", "20000"],
+    ["stream", "1000", "30000"],
+    ["stream", "60000", "500"],
+];
+
+fn expected([_, octets, messages]: [&str; 3]) -> String {
+    format!("{messages} messages of {octets} octets came back\n")
+}
+
+/// The client's words; the server takes the first three.
+fn words<'a>(
+    program: &'a Path,
+    role: &'a str,
+    service: &'a str,
+    [kind, octets, messages]: [&'a str; 3],
+) -> [&'a Path; 6] {
+    [
+        program,
+        Path::new(role),
+        Path::new(kind),
+        Path::new(service),
+        Path::new(octets),
+        Path::new(messages),
+    ]
+}
+
+#[test]
+fn an_echo_without_lock_step_goes_on_within_a_node() {
+    let site = Site::new();
+    let Some(program) = compiled("pipelined", site.dir.path()) else { return };
+    for echo in ECHOES {
+        let words = words(&program, "both", "18950", echo);
+        assert_eq!(printed("on a tipcd", &site.run(&words)), expected(echo), "{echo:?}");
+    }
+}
+
+/// Runs each echo from one node to the other.
+fn between(program: &Path, what: &str, [from, to]: [&Node; 2], echoes: &[[&str; 3]]) {
+    for (n, echo) in echoes.iter().enumerate() {
+        let service = (18_960 + n).to_string();
+        let server = words(program, "server", &service, *echo);
+        let mut server = to.command(&server[..4]).spawn().unwrap();
+        let client = words(program, "client", &service, *echo);
+        let output = from.command(&client).stdout(Stdio::piped()).output().unwrap();
+        if !output.status.success() {
+            server.kill().unwrap();
+        }
+        let status = server.wait().unwrap();
+        assert_eq!(printed(&format!("{what} {echo:?}"), &output), expected(*echo));
+        assert!(status.success(), "{what} {echo:?}: {status}");
+    }
+}
+
+#[test]
+fn an_echo_without_lock_step_goes_on_between_two_tipcds() {
+    let Some(two) = Two::new("ptt", [What::Tipcd, What::Tipcd]) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = compiled("pipelined", dir.path()) else { return };
+    let [one, other] = &two.nodes;
+    between(&program, "two tipcds", [one, other], &ECHOES);
+}
+
+#[test]
+fn an_echo_without_lock_step_goes_on_from_a_tipcd_to_a_kernel_and_back() {
+    let Some(two) = Two::new("ptk", [What::Tipcd, What::Kernel]) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = compiled("pipelined", dir.path()) else { return };
+    let [tipcd, kernel] = &two.nodes;
+    // Fewer: a guest is slow.
+    let echoes = [
+        ["seqpacket", "1000", "4000"],
+        ["seqpacket", "10000", "500"],
+        ["seqpacket", "60000", "100"],
+        ["stream", "60000", "100"],
+    ];
+    between(&program, "from a tipcd to a kernel", [tipcd, kernel], &echoes);
+    between(&program, "from a kernel to a tipcd", [kernel, tipcd], &echoes);
+}
