@@ -59,6 +59,7 @@ bench:
 	$(CARGO) bench --locked -p crossway --bench ratios
 	$(CARGO) bench --locked -p crossway-channel --bench overhead
 	$(CARGO) bench --locked -p crossway-linx --bench node
+	$(CARGO) bench --locked -p crossway-mech --bench linx
 	$(CARGO) bench --locked -p crossway-tipc-proto --bench names
 	$(CARGO) bench --locked -p crossway-tipc-node --bench goodput
 	$(CARGO) bench --locked -p crossway-tipc-node --bench failover

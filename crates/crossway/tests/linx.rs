@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crossway_netlab::{Lab, Link as NetLink, NetError, Topology};
+
 struct Node {
     child: Child,
     said: Vec<String>,
@@ -124,4 +126,50 @@ fn one_program_does_not_take_all_descriptors_of_a_node() {
     assert_eq!(held.len(), 100);
     let (ok, out, _) = output(linx(&at).args(["hunt", "greedy", "--timeout", "60"]));
     assert!(ok && out.contains("greedy"), "another program finds it all the same: {out}");
+}
+
+/// The commands of the first block of docs/LINX.md, each as words behind `crossway`.
+fn documented_commands() -> Vec<Vec<String>> {
+    let text = include_str!("../../../docs/LINX.md");
+    let commands = text.lines().filter_map(|line| line.strip_prefix("    crossway "));
+    let words = |line: &str| {
+        let command = line.split('#').next().unwrap();
+        command.split_whitespace().map(str::to_owned).collect()
+    };
+    commands.take(3).map(words).collect()
+}
+
+#[test]
+fn the_documented_commands_start_two_nodes_on_two_hosts_and_hunt_across() {
+    let name = format!("lx{:x}", std::process::id() % 0xfff);
+    let topology = Topology { name: Some(name), ..Topology::of(&["a", "b"], NetLink::default()) };
+    let lab = match Lab::up(&topology) {
+        Ok(lab) => lab,
+        Err(why @ (NetError::NoPrivilege | NetError::MissingTool { .. })) => {
+            eprintln!("SKIP two hosts: {why}");
+            return;
+        }
+        Err(other) => panic!("{other}"),
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let address = lab.host("a").unwrap().ipv4.to_string();
+    let [first, second, hunt] = &documented_commands()[..] else { panic!("three commands") };
+    let command = |host: &str, words: &[String]| {
+        let mut command =
+            lab.host(host).unwrap().command(assert_cmd::cargo::cargo_bin!("crossway"));
+        command.args(words.iter().map(|word| word.replace("10.77.0.1", &address)));
+        command.env("CROSSWAY_LINX_DIR", dir.path().join(host)).stdout(Stdio::piped());
+        command
+    };
+    let start = |host: &str, words: &[String], lines: usize| {
+        let mut child = command(host, words).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        Node { child, said: out.lines().take(lines).map(Result::unwrap).collect() }
+    };
+    let there = start("a", first, 2);
+    assert_eq!(there.said[1], format!("listening at {address}:19790"));
+    let _here = start("b", second, 1);
+    let _server = crossway_linx::Endpoint::open(&dir.path().join("a"), "server").unwrap();
+    let (ok, out, err) = output(&mut command("b", hunt));
+    assert!(ok && out.contains("a/server"), "{out} {err}");
 }

@@ -34,7 +34,7 @@ pub use endpoint::{Endpoint, Options};
 pub use error::Error;
 pub use filter::{Filter, Numbers};
 pub use mailbox::{Queue, Reference, WhenFull};
-pub use node::{LinkSettings, Node, NodeThread, Settings};
+pub use node::{LINGER, LinkAddress, LinkSettings, Node, NodeThread, Settings, TipcBackend};
 pub use registry::check_name;
 pub use signal::Signal;
 pub use spid::Spid;

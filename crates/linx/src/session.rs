@@ -106,6 +106,16 @@ impl Session {
         bytes
     }
 
+    /// Messages given to this end so far.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// The peer has acknowledged all.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.unacknowledged.is_empty()
+    }
+
     /// No more signals should be given to it now.
     pub(crate) fn is_full(&self) -> bool {
         self.unacknowledged_bytes >= UNACKNOWLEDGED

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crossway_linx::signal::{ATTACH, NEW_LINK, USER_BASE};
 use crossway_linx::{
-    Endpoint, EndpointKind, Error, Filter, LinkSettings, Node, NodeThread, Options, Settings,
-    Signal,
+    Endpoint, EndpointKind, Error, Filter, LinkAddress, LinkSettings, Node, NodeThread, Options,
+    Settings, Signal,
 };
 
 /// Only catches hangs.
@@ -42,18 +42,22 @@ impl Host {
             .iter()
             .map(|(name, addresses)| LinkSettings {
                 name: (*name).to_owned(),
-                addresses: addresses.clone(),
+                addresses: addresses.iter().copied().map(LinkAddress::Tcp).collect(),
             })
             .collect();
         let settings = Settings {
             name: name.to_owned(),
-            listen: vec![at],
+            listen: vec![at.into()],
             links,
             link_timeout,
             ..Settings::default()
         };
         let node = Node::spawn_private(settings).unwrap();
-        let at = node.listens_at().to_vec();
+        let address = |at: &LinkAddress| match at {
+            LinkAddress::Tcp(address) => *address,
+            other => panic!("{other}"),
+        };
+        let at = node.listens_at().iter().map(address).collect();
         Host { node, at }
     }
 

@@ -446,3 +446,27 @@ fn the_end_of_the_node_is_told_and_its_directory_is_free_again() {
     let none = Endpoint::open(&dir, "a").unwrap_err();
     assert!(none.to_string().contains("crossway linx node"), "{none}");
 }
+
+#[test]
+fn the_directory_has_the_rights_and_the_group_that_were_asked_for() {
+    use std::os::unix::fs::MetadataExt;
+    let temporary = tempfile::tempdir().unwrap();
+    let own_group = temporary.path().metadata().unwrap().gid();
+    for (name, mode) in [("all", 0o777), ("group", 0o770), ("user", 0o700)] {
+        let dir = temporary.path().join(name);
+        let settings = Settings { mode, group: Some(own_group), ..Settings::default() };
+        let _node = Node::spawn(&dir, settings).unwrap();
+        let about = dir.metadata().unwrap();
+        assert_eq!((about.mode() & 0o7777, about.gid()), (mode, own_group), "whatever the umask");
+    }
+    // Whoever is no member of a group cannot give it away, and leaves no directory behind.
+    let dir = temporary.path().join("other");
+    let settings = Settings { group: Some(4_000_000), ..Settings::default() };
+    match Node::spawn(&dir, settings) {
+        Ok(_node) => assert_eq!(dir.metadata().unwrap().gid(), 4_000_000),
+        Err(error) => {
+            assert!(error.to_string().contains("chown"), "{error}");
+            assert!(!dir.exists());
+        }
+    }
+}

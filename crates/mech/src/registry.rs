@@ -93,6 +93,8 @@ macro_rules! for_every_mechanism {
             linx::LinxUds,
             linx::LinxFifo,
             linx::LinxShm,
+            linx_link::LinxTcp,
+            linx_link::LinxTipc,
         }
     };
 }

@@ -101,8 +101,8 @@ LINX_SPID linx_get_spid(LINX *linx);
 /* With the path of links to it; to be freed with linx_free_name. */
 int linx_get_name(LINX *linx, LINX_SPID spid, char **name);
 int linx_free_name(LINX *linx, char **name);
-/* 0 for the process of an endpoint on another host. */
-int linx_get_owner(LINX *linx, LINX_SPID spid, pid_t *pid);
+/* Its process, 0 for an endpoint on another host, -1 with errno for none. */
+pid_t linx_get_owner(LINX *linx, LINX_SPID spid);
 /* Writes the version and a 0; returns its length. NULL: the length alone. */
 int linx_get_version(char *buf);
 

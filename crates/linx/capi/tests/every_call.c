@@ -50,7 +50,6 @@ int main(int argc, char **argv) {
     int32_t oob[] = {LINX_SIG_OPT_OOB, 1, LINX_SIG_OPT_END};
     char *name, version[64];
     void *value;
-    pid_t pid;
 
     CHECK(linx_get_version(NULL) == linx_get_version(version) && strlen(version) > 0);
     a = linx_open("a", 0, NULL);
@@ -116,7 +115,8 @@ int main(int argc, char **argv) {
 
     CHECK(linx_get_name(a, of_b, &name) == 0 && strcmp(name, "b") == 0);
     CHECK(linx_free_name(a, &name) == 0 && name == NULL);
-    CHECK(linx_get_owner(a, of_b, &pid) == 0 && pid == getpid());
+    CHECK(linx_get_owner(a, of_b) == getpid());
+    CHECK(linx_get_owner(a, 0xffffff) == -1 && errno == EINVAL);
 
     attach = linx_attach(a, NULL, of_c);
     CHECK(attach != LINX_ILLEGAL_ATTREF && linx_detach(a, &attach) == 0);

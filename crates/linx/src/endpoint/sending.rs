@@ -133,6 +133,10 @@ impl Endpoint {
                 return Err(Error::TimedOut);
             }
             self.wait_for_room(number, until)?;
+            // The news of its end may have come meanwhile; a channel to the node goes on for others.
+            if !self.routes.contains_key(&out.to) {
+                return Err(Error::Gone { spid: out.to });
+            }
             patient = until.is_none();
         }
     }

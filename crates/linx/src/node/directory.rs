@@ -1,8 +1,8 @@
 //! The directory in which a node serves: the right to it is the right to use the node.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, set_permissions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 
 use crossway_sys::socket::{self, Kind};
@@ -53,10 +53,24 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    pub(super) fn take(path: &Path, mode: u32) -> Result<Directory, Error> {
+    /// Makes the directory if it is not there, with these rights; those of one that is there stay.
+    pub(super) fn take(path: &Path, mode: u32, group: Option<u32>) -> Result<Directory, Error> {
         let failed = |call, error| Error::Os(OsError::new(call, path.display(), error));
-        match DirBuilder::new().mode(mode).create(path) {
-            Ok(()) => {}
+        // Nobody else comes in before it has its group.
+        match DirBuilder::new().mode(0o700).create(path) {
+            Ok(()) => {
+                let rights = std::os::unix::fs::PermissionsExt::from_mode(mode);
+                let done = chown(path, None, group)
+                    .map_err(|error| failed("chown", error))
+                    .and_then(|()| {
+                        // Not by mkdir: the umask would take from it.
+                        set_permissions(path, rights).map_err(|error| failed("chmod", error))
+                    });
+                if let Err(error) = done {
+                    let _ = std::fs::remove_dir(path);
+                    return Err(error);
+                }
+            }
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(failed("mkdir", error)),
         }
@@ -79,7 +93,7 @@ impl Directory {
         socket::bind(&door, &socket::path_address(&at)?, &at.display().to_string())?;
         // The directory decides who comes here.
         let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-        std::fs::set_permissions(&at, everyone).map_err(|error| failed("chmod node in", error))?;
+        set_permissions(&at, everyone).map_err(|error| failed("chmod node in", error))?;
         socket::listen(&door, BACKLOG)?;
         socket::set_nonblocking(&door)?;
         Ok(Directory { path: path.to_owned(), door, _lock: lock })

@@ -9,7 +9,6 @@ mod links;
 mod relays;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::thread::JoinHandle;
@@ -19,6 +18,7 @@ use crossway_sys::epoll::{Epoll, Ready, Report};
 use crossway_sys::eventfd::EventFd;
 use crossway_sys::socket::{self, Kind};
 use crossway_sys::{OsError, fdpass, proc};
+pub use crossway_tipc_client::Backend as TipcBackend;
 
 use crate::registry::{Output, Registry};
 use crate::spid::Widths;
@@ -26,8 +26,8 @@ use crate::wire::local::Event;
 use crate::{Error, Spid, Transport};
 use clients::Clients;
 use directory::{Directory, Door};
-pub use links::LinkSettings;
 use links::Links;
+pub use links::{LinkAddress, LinkSettings};
 use relays::Relays;
 
 /// How a node works.
@@ -39,14 +39,20 @@ pub struct Settings {
     pub channel_bytes: usize,
     /// Who may use the node: the mode of its directory, if the node makes it.
     pub mode: u32,
+    /// The group of its directory, if the node makes it; `None`: as the system says.
+    pub group: Option<u32>,
     /// What nodes that this one dials call their links to it.
     pub name: String,
     /// Where other nodes may dial.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<LinkAddress>,
     /// The nodes that this one dials.
     pub links: Vec<LinkSettings>,
     /// A connection of a link over which nothing was heard for so long is given up, and so is a link without a connection.
     pub link_timeout: Duration,
+    /// A link without a connection is given up after so long, if not after [`Settings::link_timeout`].
+    pub reconnect_within: Option<Duration>,
+    /// Which TIPC addresses of TIPC mean.
+    pub tipc: TipcBackend,
 }
 
 impl Default for Settings {
@@ -55,10 +61,13 @@ impl Default for Settings {
             transport: Transport::Uds,
             channel_bytes: 256 << 10,
             mode: 0o700,
+            group: None,
             name: "node".to_owned(),
             listen: Vec::new(),
             links: Vec::new(),
             link_timeout: Duration::from_secs(1),
+            reconnect_within: None,
+            tipc: TipcBackend::Automatic,
         }
     }
 }
@@ -127,12 +136,12 @@ pub struct NodeThread {
     thread: Option<JoinHandle<Result<(), Error>>>,
     /// A private node takes connections here.
     hand_in: Option<OwnedFd>,
-    listens_at: Vec<SocketAddr>,
+    listens_at: Vec<LinkAddress>,
 }
 
 impl NodeThread {
     /// Where other nodes may dial it, with the ports that the system chose.
-    pub fn listens_at(&self) -> &[SocketAddr] {
+    pub fn listens_at(&self) -> &[LinkAddress] {
         &self.listens_at
     }
 
@@ -170,7 +179,7 @@ impl Node {
     /// [`Error::Limit`] if a node serves there already, [`Error::Os`].
     pub fn bind(dir: &Path, settings: Settings) -> Result<Node, Error> {
         let descriptors = proc::raise_descriptor_limit();
-        let door = Door::Directory(Directory::take(dir, settings.mode)?);
+        let door = Door::Directory(Directory::take(dir, settings.mode, settings.group)?);
         Self::behind(door, settings, descriptors)
     }
 
@@ -224,25 +233,36 @@ impl Node {
         Ok(NodeThread { stop, thread: Some(thread), hand_in, listens_at })
     }
 
-    /// Serves until `stop` is signalled.
+    /// Serves until `stop` is signalled, and then until the nodes it is linked to have received what was sent before, for
+    /// [`LINGER`] at most.
     ///
     /// # Errors
     /// [`Error::Os`] of what the node cannot work without.
     pub fn run(&mut self, stop: &EventFd) -> Result<(), Error> {
         self.epoll.add(stop, Token::Stop.number(), Report::WhileReadable)?;
         let mut ready: Vec<Ready> = Vec::new();
+        let mut stops_at = None;
         loop {
             let busy = self.clients.has_work() || self.relays.has_work() || self.links.has_work();
-            let until = if busy { Some(Instant::now()) } else { self.next_instant() };
+            let until = if busy || (stops_at.is_some() && self.all_is_acknowledged()) {
+                Some(Instant::now())
+            } else {
+                [self.next_instant(), stops_at].into_iter().flatten().min()
+            };
             ready.clear();
             let found = self
                 .epoll
                 .wait(until)
                 .map_err(|errno| OsError::new("epoll_wait", "LINX node", errno))?;
             ready.extend(found);
+            let (mut stopped_now, is_idle) = (false, ready.is_empty() && !busy);
             for event in &ready {
                 match Token::of(event.token) {
-                    Token::Stop => return Ok(()),
+                    Token::Stop => {
+                        stop.clear()?;
+                        stops_at = Some(Instant::now() + LINGER);
+                        stopped_now = true;
+                    }
                     Token::Door => self.admit()?,
                     Token::Client(index) => self.clients.changed(index, event.writable),
                     Token::Relay(index) => self.relays.changed(index),
@@ -255,6 +275,13 @@ impl Node {
             self.serve_relays();
             self.supervise();
             self.work_off();
+            if let Some(at) = stops_at {
+                // Endpoints that were closed before the stop are noticed in the turn after it.
+                if at <= Instant::now() || (is_idle && !stopped_now && self.all_is_acknowledged()) {
+                    return Ok(());
+                }
+                self.ask_for_acks();
+            }
         }
     }
 
@@ -295,6 +322,9 @@ impl Node {
         self.registry.handle_close(spid);
     }
 }
+
+/// How long a node that is to stop waits for other nodes to receive what was sent to them.
+pub const LINGER: Duration = Duration::from_secs(1);
 
 /// How long a tool that lists endpoints waits for those that do not answer.
 const REPORT_WITHIN: Duration = Duration::from_millis(100);

@@ -28,9 +28,9 @@ use crate::{
 /// Carries a message.
 const MESSAGE: u32 = USER_BASE;
 /// The connecting end's first signal: where to send.
-const HELLO: u32 = USER_BASE + 1;
+pub(super) const HELLO: u32 = USER_BASE + 1;
 
-const MAX_MESSAGE: usize = LARGEST_SIGNAL - LEAST_SIGNAL;
+pub(super) const MAX_MESSAGE: usize = LARGEST_SIGNAL - LEAST_SIGNAL;
 
 /// By what.
 pub trait Via: 'static {
@@ -86,6 +86,7 @@ impl Via for Shm {
 pub struct LinxTx {
     endpoint: Endpoint,
     to: Spid,
+    // After the endpoint: what that has sent is passed on before the node ends.
     _node: Option<Arc<NodeThread>>,
 }
 
@@ -113,7 +114,7 @@ fn sending(error: Error) -> SendError {
     }
 }
 
-fn os(error: Error) -> OsError {
+pub(super) fn os(error: Error) -> OsError {
     match error {
         Error::Os(error) => error,
         other => OsError::new("open", "LINX endpoint", std::io::Error::other(other)),
@@ -225,19 +226,20 @@ impl Rx for LinxRx {
 }
 
 /// An end's two endpoints.
-struct Ends {
-    tx: Endpoint,
-    rx: Endpoint,
+#[derive(Debug)]
+pub(super) struct Ends {
+    pub(super) tx: Endpoint,
+    pub(super) rx: Endpoint,
 }
 
 impl Ends {
-    fn open(to_send: OwnedFd, to_receive: OwnedFd) -> Result<Ends, OpenError> {
+    pub(super) fn open(to_send: OwnedFd, to_receive: OwnedFd) -> Result<Ends, OpenError> {
         let open =
             |connection, name| Endpoint::open_on(connection, name, &Options::default()).map_err(os);
         Ok(Ends { tx: open(to_send, "tx")?, rx: open(to_receive, "rx")? })
     }
 
-    fn halves(
+    pub(super) fn halves(
         mut self,
         from: Spid,
         to: Spid,
@@ -288,7 +290,7 @@ impl Listener for LinxListener {
 }
 
 /// Refuses what signals cannot do.
-fn check<V: Via>(spec: &Spec) -> Result<(), OpenError> {
+pub(super) fn check(mechanism: &'static str, spec: &Spec) -> Result<(), OpenError> {
     let why = if spec.max_message > MAX_MESSAGE {
         format!("a signal carries at most {MAX_MESSAGE} bytes; ask for less")
     } else if spec.wait != Wait::Block {
@@ -296,7 +298,7 @@ fn check<V: Via>(spec: &Spec) -> Result<(), OpenError> {
     } else {
         return Ok(());
     };
-    Err(OpenError::Unsupported { mechanism: V::NAME, why })
+    Err(OpenError::Unsupported { mechanism, why })
 }
 
 /// The number that a signal's payload is.
@@ -329,7 +331,7 @@ impl<V: Via> Mechanism for Linx<V> {
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
-        check::<V>(spec)?;
+        check(Self::ID, spec)?;
         let defaults = Settings::default();
         let channel_bytes =
             spec.capacity_bytes.or(spec.socket_buffer_bytes).unwrap_or(defaults.channel_bytes);
@@ -347,7 +349,7 @@ impl<V: Via> Mechanism for Linx<V> {
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        check::<V>(spec)?;
+        check(Self::ID, spec)?;
         let named = |offer: &Offer, word| -> Result<Spid, OpenError> {
             Spid::new(offer.word(Self::ID, word)?).ok_or_else(|| OpenError::BadOffer {
                 mechanism: Self::ID,

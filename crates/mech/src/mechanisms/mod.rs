@@ -7,6 +7,7 @@ pub mod connection;
 pub mod datagram;
 pub mod fifo;
 pub mod linx;
+pub mod linx_link;
 pub mod memfd;
 pub mod message_socket;
 pub mod mptcp;

@@ -68,7 +68,7 @@ pub fn served_by() -> Option<u32> {
 }
 
 /// Where the node is.
-fn node() -> Result<PathBuf, Error> {
+pub(super) fn node() -> Result<PathBuf, Error> {
     let path = default_path();
     let mut on_demand = on_demand();
     if let Some(lone) = &on_demand.lone {
@@ -121,7 +121,7 @@ pub(super) fn call(call: &'static str, errno: Errno) -> OpenError {
     OsError::new(call, "TIPC node", errno).into()
 }
 
-fn open_error(error: Error) -> OpenError {
+pub(super) fn open_error(error: Error) -> OpenError {
     OsError::new("open", "TIPC node", std::io::Error::other(error)).into()
 }
 

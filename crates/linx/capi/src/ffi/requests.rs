@@ -194,24 +194,14 @@ pub unsafe extern "C" fn linx_free_name(_linx: *mut Linx, name: *mut *mut c_char
 
 /// An endpoint's process.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn linx_get_owner(
-    linx: *mut Linx,
-    spid: u32,
-    pid: *mut libc::pid_t,
-) -> c_int {
+pub unsafe extern "C" fn linx_get_owner(linx: *mut Linx, spid: u32) -> libc::pid_t {
     // SAFETY: as the header says.
-    unsafe {
-        let (Some(linx), Some(place), Some(spid)) = (endpoint(linx), pid.as_mut(), Spid::new(spid))
-        else {
-            return fail(EINVAL);
-        };
-        match linx.endpoint.info(spid) {
-            Ok(info) => {
-                *place = info.pid as libc::pid_t;
-                0
-            }
-            Err(error) => failed(&error),
-        }
+    let (Some(linx), Some(spid)) = (unsafe { endpoint(linx) }, Spid::new(spid)) else {
+        return fail(EINVAL);
+    };
+    match linx.endpoint.info(spid) {
+        Ok(info) => info.pid as libc::pid_t,
+        Err(error) => failed(&error),
     }
 }
 

@@ -1,15 +1,13 @@
 //! Links to other nodes: who dials whom, supervision, and what happens when a connection fails.
 
+mod line;
 mod wires;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossway_sys::epoll::Report as When;
-use crossway_sys::socket::{self, Inet};
 use crossway_sys::{Errno, OsError, random};
 use slab::Slab;
 
@@ -18,6 +16,8 @@ use crate::Error;
 use crate::registry::{LinkId, Output};
 use crate::session::{Mismatch, Session};
 use crate::wire::link::{Frame, Init, Message};
+pub use line::LinkAddress;
+use line::{Line, LinkDoor};
 
 /// How a link is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct LinkSettings {
     /// What this node calls it; a name as endpoints have.
     pub name: String,
     /// Where the other node listens. The first is used; when it fails, the next one takes its place without loss.
-    pub addresses: Vec<SocketAddr>,
+    pub addresses: Vec<LinkAddress>,
 }
 
 /// Links of a node; more are refused.
@@ -39,7 +39,7 @@ const REDIAL: Duration = Duration::from_millis(100);
 
 /// A connection.
 struct Wire {
-    fd: OwnedFd,
+    line: Line,
     /// Of which link, once that is known.
     peer: Option<usize>,
     dialled: bool,
@@ -55,13 +55,15 @@ struct Wire {
     is_ready: bool,
     /// There was room to write, once.
     is_writable: bool,
+    /// The peer was asked to acknowledge so many messages.
+    asked_after: u64,
 }
 
 /// A link, up or not.
 struct Peer {
     name: String,
     /// Empty where the other node dials.
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<LinkAddress>,
     next: usize,
     session: Session,
     wire: Option<usize>,
@@ -76,7 +78,7 @@ struct Peer {
 
 #[derive(Default)]
 pub(super) struct Links {
-    doors: Vec<OwnedFd>,
+    doors: Vec<LinkDoor>,
     wires: Slab<Wire>,
     peers: Slab<Peer>,
     ready: VecDeque<usize>,
@@ -130,13 +132,9 @@ impl Node {
     /// Listens for other nodes, and dials them.
     pub(super) fn open_links(&mut self) -> Result<(), Error> {
         for (index, address) in self.settings.listen.clone().into_iter().enumerate() {
-            let fd = socket::inet(Inet::Tcp, address)?;
-            socket::set_reuse_address(&fd)?;
-            socket::bind(&fd, &socket::inet_address(address), &address.to_string())?;
-            socket::listen(&fd, 64)?;
-            socket::set_nonblocking(&fd)?;
-            self.epoll.add(&fd, Token::LinkDoor(index).number(), When::WhileReadable)?;
-            self.links.doors.push(fd);
+            let door = LinkDoor::open(address, &self.settings.tipc)?;
+            self.epoll.add(&door, Token::LinkDoor(index).number(), When::WhileReadable)?;
+            self.links.doors.push(door);
         }
         for link in self.settings.links.clone() {
             crate::check_name(&link.name)?;
@@ -156,20 +154,19 @@ impl Node {
     }
 
     /// The addresses at which this node listens, with the ports that the system chose.
-    pub fn listens_at(&self) -> Vec<SocketAddr> {
-        let address = |fd: &OwnedFd| socket::as_inet(&socket::local_address(fd).ok()?);
-        self.links.doors.iter().filter_map(address).collect()
+    pub fn listens_at(&self) -> Vec<LinkAddress> {
+        self.links.doors.iter().filter_map(LinkDoor::address).collect()
     }
 
     /// Lets in whoever has dialled.
     pub(super) fn admit_wires(&mut self, door: usize) -> Result<(), Error> {
         loop {
-            match socket::try_accept(&self.links.doors[door]) {
-                Ok(fd) => {
+            match self.links.doors[door].accept() {
+                Ok(line) => {
                     let strangers =
                         self.links.wires.iter().filter(|(_, w)| w.peer.is_none()).count();
                     if strangers < STRANGERS {
-                        self.add_wire(fd, None)?;
+                        self.add_wire(line, None)?;
                     }
                 }
                 Err(Errno::AGAIN | Errno::MFILE | Errno::NFILE) => return Ok(()),
@@ -178,14 +175,13 @@ impl Node {
         }
     }
 
-    fn add_wire(&mut self, fd: OwnedFd, peer: Option<usize>) -> Result<usize, OsError> {
-        socket::set_nonblocking(&fd)?;
-        socket::set_tcp_nodelay(&fd, true)?;
+    fn add_wire(&mut self, line: Line, peer: Option<usize>) -> Result<usize, OsError> {
+        line.prepare()?;
         let entry = self.links.wires.vacant_entry();
         let index = entry.key();
-        self.epoll.add(&fd, Token::Wire(index).number(), When::Changes)?;
+        self.epoll.add(&line, Token::Wire(index).number(), When::Changes)?;
         entry.insert(Wire {
-            fd,
+            line,
             peer,
             dialled: peer.is_some(),
             is_connecting: peer.is_some(),
@@ -196,6 +192,7 @@ impl Node {
             heard: Instant::now(),
             is_ready: false,
             is_writable: false,
+            asked_after: 0,
         });
         self.links.changed(index, false);
         Ok(index)
@@ -240,14 +237,8 @@ impl Node {
         }
         let address = peer.addresses[peer.next % peer.addresses.len()];
         peer.next += 1;
-        let made = socket::inet(Inet::Tcp, address).and_then(|fd| {
-            socket::set_nonblocking(&fd)?;
-            match socket::connect(&fd, &socket::inet_address(address)) {
-                Ok(()) | Err(Errno::INPROGRESS) => Ok(fd),
-                Err(errno) => Err(OsError::new("connect", address, errno)),
-            }
-        });
-        match made.and_then(|fd| self.add_wire(fd, Some(index))) {
+        let dialled = Line::dial(address, &self.settings.tipc);
+        match dialled.and_then(|line| self.add_wire(line, Some(index))) {
             Ok(wire) => self.links.peers[index].wire = Some(wire),
             Err(error) => self.dial_later(index, &error.to_string()),
         }
@@ -276,7 +267,8 @@ impl Node {
         }
         if peer.id.is_some() {
             tracing::info!("link {}: a connection is lost: {why}", peer.name);
-            peer.down_at.get_or_insert(Instant::now() + self.settings.link_timeout);
+            let patience = self.settings.reconnect_within.unwrap_or(self.settings.link_timeout);
+            peer.down_at.get_or_insert(Instant::now() + patience);
         }
         if !peer.addresses.is_empty() {
             self.dial_later(at, why);
@@ -310,7 +302,7 @@ impl Node {
             let Some(wire) = self.links.wires.get_mut(index) else { continue };
             wire.is_ready = false;
             if wire.is_connecting {
-                match socket::take_error(&wire.fd) {
+                match wire.line.take_error() {
                     Ok(None) if wire.is_writable => {
                         wire.is_connecting = false;
                         self.introduce(index);
@@ -480,6 +472,31 @@ impl Node {
         {
             self.links.post_bytes(wire, bytes);
         }
+    }
+
+    /// Asks all peers to acknowledge what they have received, once for all that was sent.
+    pub(super) fn ask_for_acks(&mut self) {
+        let mut behind = Vec::new();
+        for (index, wire) in &mut self.links.wires {
+            let peer = wire.peer.and_then(|at| self.links.peers.get(at));
+            let sent = peer.map_or(0, |peer| peer.session.sent());
+            if wire.is_greeted && wire.asked_after < sent {
+                wire.asked_after = sent;
+                behind.push(index);
+            }
+        }
+        for index in behind {
+            self.links.post(index, &Frame::Ping);
+        }
+    }
+
+    /// Whether all peers that can be reached have received all that was for them.
+    pub(super) fn all_is_acknowledged(&self) -> bool {
+        let waits = |wire: &Wire| {
+            let peer = wire.peer.and_then(|at| self.links.peers.get(at));
+            wire.is_greeted && peer.is_some_and(|peer| !peer.session.is_settled())
+        };
+        !self.links.wires.iter().any(|(_, wire)| waits(wire))
     }
 
     /// Whether no more signals should go to a link now.

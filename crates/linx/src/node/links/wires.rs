@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::time::Instant;
 
-use crossway_sys::{Errno, records, socket};
+use crossway_sys::Errno;
 
 use super::Node;
 use crate::limits::PIECE;
@@ -26,7 +26,7 @@ impl Node {
                 .enumerate()
                 .map(|(n, bytes)| IoSlice::new(&bytes[if n == 0 { wire.written } else { 0 }..]))
                 .collect();
-            match records::send_parts(&wire.fd, &parts, true) {
+            match wire.line.send(&parts) {
                 Ok(mut sent) => {
                     while let Some(first) = wire.outbox.front() {
                         let left = first.len() - wire.written;
@@ -50,7 +50,7 @@ impl Node {
         loop {
             let Some(wire) = self.links.wires.get_mut(index) else { return Ok(()) };
             wire.inbox.reserve(2 * PIECE);
-            match socket::recv_behind(&wire.fd, &mut wire.inbox, 2 * PIECE, true) {
+            match wire.line.receive(&mut wire.inbox, 2 * PIECE) {
                 Ok(0) => return Err("the other node closed it".to_owned()),
                 Ok(n) => {
                     wire.heard = Instant::now();
@@ -100,7 +100,10 @@ impl Node {
             Frame::Init(init) if !greeted => return self.handle_init(index, &init),
             Frame::Refused { why } => return Err(format!("the other node refuses: {why}")),
             _ if !greeted => return Err("it does not introduce itself".to_owned()),
-            Frame::Ping => self.links.post(index, &Frame::Pong),
+            Frame::Ping => {
+                self.acknowledge(index, true);
+                self.links.post(index, &Frame::Pong);
+            }
             Frame::Pong => {}
             Frame::Ack { received } => {
                 let peer = at.and_then(|at| self.links.peers.get_mut(at));

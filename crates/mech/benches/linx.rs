@@ -1,0 +1,139 @@
+//! What the LINX model costs above the mechanism that it uses, and what its transports are to each other.
+//!
+//! `cargo bench -p crossway-mech --bench linx`. Trials are paired: the two of a ratio stand side by side, each first in every other pair.
+//! Both ends are threads of this process, pinned to two CPUs; nobody looks at the payload, which shows the cost of the calls at its largest.
+//! A benchmark, not a test: the exit status is 0 whatever it finds.
+
+use std::sync::{Barrier, OnceLock};
+use std::time::{Duration, Instant};
+
+use crossway_mech::mechanisms::fifo::Fifo;
+use crossway_mech::mechanisms::linx::{LinxFifo, LinxShm, LinxUds};
+use crossway_mech::mechanisms::linx_link::LinxTcp;
+use crossway_mech::mechanisms::shm_futex::ShmFutex;
+use crossway_mech::mechanisms::tcp::Tcp;
+use crossway_mech::mechanisms::uds_stream::UdsStream;
+use crossway_mech::{Listener, Mechanism, Rx, Spec, Tx};
+use crossway_sys::affinity;
+
+const PAIRS: usize = 11;
+const TRIAL: Duration = Duration::from_millis(150);
+
+/// Both ends of a mechanism, and a buffer each.
+struct Ends<M: Mechanism> {
+    here: (M::Tx, M::Rx, Vec<u8>),
+    there: (M::Tx, M::Rx, Vec<u8>),
+}
+
+fn open<M: Mechanism>(len: usize) -> Ends<M> {
+    let spec = Spec { max_message: len, ..Spec::default() };
+    let (mut listener, mut offer) = M::listen(&spec).unwrap();
+    let (there, here) = std::thread::scope(|scope| {
+        let there = scope.spawn(|| M::connect(&spec, &mut offer).unwrap());
+        let here = listener.accept(None).unwrap();
+        (there.join().unwrap(), here)
+    });
+    Ends { here: (here.0, here.1, vec![7; len]), there: (there.0, there.1, vec![7; len]) }
+}
+
+/// The two CPUs of every trial; first asked before a thread is pinned.
+fn cpus() -> (u32, u32) {
+    static CPUS: OnceLock<(u32, u32)> = OnceLock::new();
+    *CPUS.get_or_init(|| {
+        let allowed = affinity::allowed().unwrap();
+        (allowed[0], *allowed.last().unwrap())
+    })
+}
+
+/// What is measured, in nanoseconds for each message or round trip.
+#[derive(Clone, Copy)]
+enum What {
+    Stream,
+    RoundTrip,
+}
+
+impl<M: Mechanism> Ends<M> {
+    fn trial(&mut self, what: What, count: u32) -> f64 {
+        let ready = Barrier::new(2);
+        let (here, there) = (&mut self.here, &mut self.there);
+        let ns = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                affinity::pin(cpus().1).unwrap();
+                ready.wait();
+                for _ in 0..count {
+                    if let What::RoundTrip = what {
+                        there.1.recv(&mut there.2, None).unwrap();
+                    }
+                    there.0.send(&there.2, None).unwrap();
+                }
+            });
+            affinity::pin(cpus().0).unwrap();
+            ready.wait();
+            let start = Instant::now();
+            for _ in 0..count {
+                if let What::RoundTrip = what {
+                    here.0.send(&here.2, None).unwrap();
+                }
+                let len = here.1.recv(&mut here.2, None).unwrap();
+                assert_eq!(len, here.2.len());
+            }
+            start.elapsed().as_nanos() as f64
+        });
+        ns / f64::from(count)
+    }
+}
+
+/// What a ratio of speeds should be at least.
+fn compare<M: Mechanism, N: Mechanism>(what: What, len: usize, least: f64) {
+    let (mut over, mut under) = (open::<M>(len), open::<N>(len));
+    let few = if len > 1 << 20 { 4 } else { 1000 };
+    let once = over.trial(what, few).max(under.trial(what, few)).max(1.0);
+    let count = (TRIAL.as_nanos() as f64 / once).clamp(f64::from(few), 4e6) as u32;
+    let (mut over_ns, mut under_ns) = (Vec::new(), Vec::new());
+    for pair in 0..PAIRS {
+        for turn in 0..2 {
+            if (pair + turn) % 2 == 0 {
+                over_ns.push(over.trial(what, count));
+            } else {
+                under_ns.push(under.trial(what, count));
+            }
+        }
+    }
+    let mut ratios: Vec<f64> = over_ns.iter().zip(&under_ns).map(|(o, u)| u / o).collect();
+    let median = |figures: &mut Vec<f64>| {
+        figures.sort_by(f64::total_cmp);
+        figures[figures.len() / 2]
+    };
+    let ratio = median(&mut ratios);
+    let name = match what {
+        What::Stream => "throughput",
+        What::RoundTrip => "round trips",
+    };
+    println!(
+        "{name} at {len} B: {} {:.0} ns, {} {:.0} ns: {ratio:.3} times as fast ({:.3} to {:.3}), target {least:.2}: {}",
+        M::ID,
+        median(&mut over_ns),
+        N::ID,
+        median(&mut under_ns),
+        ratios[0],
+        ratios[ratios.len() - 1],
+        if ratio >= least { "reached" } else { "MISSED" }
+    );
+}
+
+fn main() {
+    cpus();
+    compare::<LinxShm, LinxUds>(What::Stream, 64, 3.0);
+    compare::<LinxShm, ShmFutex>(What::RoundTrip, 64, 1.0 / 1.3);
+    for len in [64, 1 << 10] {
+        compare::<LinxUds, UdsStream>(What::Stream, len, 0.0);
+        compare::<LinxFifo, Fifo>(What::Stream, len, 0.0);
+        compare::<LinxShm, ShmFutex>(What::Stream, len, 0.0);
+    }
+    for len in [4 << 10, 16 << 10, 64 << 10] {
+        compare::<LinxUds, UdsStream>(What::Stream, len, 0.95);
+        compare::<LinxFifo, Fifo>(What::Stream, len, 0.95);
+        compare::<LinxShm, ShmFutex>(What::Stream, len, 0.0);
+    }
+    compare::<LinxTcp, Tcp>(What::Stream, 16 << 20, 0.9);
+}

@@ -1,0 +1,222 @@
+//! The LINX messaging model between two nodes, joined by a link: over TCP, or over TIPC.
+//!
+//! Each end runs a node without a name in a thread and has two endpoints on it, one to send from and one to receive at, which the other end
+//! hunts for by the path of the link. A signal passes both nodes: three hops of sockets and two more threads beside the bare mechanism's
+//! one hop. A link without a connection is down at once here, so that the death of a peer shows as it does on a socket.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossway_linx::{
+    Endpoint, Error, Filter, LinkAddress, LinkSettings, Node, NodeThread, Settings, Spid,
+    TipcBackend,
+};
+use crossway_sys::{OsError, random};
+use crossway_tipc_client::{KernelSocket, Kind};
+
+use super::linx::{Ends, HELLO, LinxRx, LinxTx, MAX_MESSAGE, check, os};
+use super::tipc_node;
+use crate::self_test::exchange_a_byte;
+use crate::{Caps, Deadline, Listener, Mechanism, Offer, OpenError, Privilege, Probe, Spec};
+
+/// The service type of every link here; any number above 63 would do.
+const SERVICE: u32 = 0x4357_0003;
+
+/// A peer that is stopped is not dead.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What carries the link.
+pub trait Over: fmt::Debug + 'static {
+    /// The mechanism's id.
+    const NAME: &'static str;
+    /// What it is.
+    const SUMMARY: &'static str;
+    /// What brings it here.
+    const REMEDY: &'static str;
+
+    /// Where to listen.
+    ///
+    /// # Errors
+    /// [`OpenError::Os`].
+    fn address(spec: &Spec) -> Result<LinkAddress, OpenError>;
+
+    /// Which TIPC is meant.
+    ///
+    /// # Errors
+    /// [`OpenError`] where there is none.
+    fn tipc() -> Result<TipcBackend, OpenError>;
+}
+
+/// LINX by one kind of link.
+#[derive(Debug)]
+pub struct LinxLink<V>(PhantomData<V>);
+
+/// By TCP.
+#[derive(Debug)]
+pub struct Tcp;
+/// By TIPC.
+#[derive(Debug)]
+pub struct Tipc;
+
+/// LINX by a link over TCP.
+pub type LinxTcp = LinxLink<Tcp>;
+/// LINX by a link over TIPC.
+pub type LinxTipc = LinxLink<Tipc>;
+
+impl Over for Tcp {
+    const NAME: &'static str = "linx-tcp";
+    const SUMMARY: &'static str = "LINX signals between two nodes by a link over TCP";
+    const REMEDY: &'static str = "bring the loopback interface up: ip link set lo up";
+
+    fn address(spec: &Spec) -> Result<LinkAddress, OpenError> {
+        let ip = spec.bind_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        Ok(LinkAddress::Tcp(SocketAddr::new(ip, 0)))
+    }
+
+    fn tipc() -> Result<TipcBackend, OpenError> {
+        Ok(TipcBackend::Automatic)
+    }
+}
+
+impl Over for Tipc {
+    const NAME: &'static str = "linx-tipc";
+    const SUMMARY: &'static str =
+        "LINX signals between two nodes by a link over TIPC (the kernel's, or a tipcd's)";
+    const REMEDY: &'static str = tipc_node::REMEDY;
+
+    fn address(_: &Spec) -> Result<LinkAddress, OpenError> {
+        let instance = (random::unguessable()? >> 32) as u32;
+        Ok(LinkAddress::Tipc { service: SERVICE, instance })
+    }
+
+    fn tipc() -> Result<TipcBackend, OpenError> {
+        match KernelSocket::open(Kind::Stream) {
+            Ok(_) => Ok(TipcBackend::Kernel),
+            Err(_) => Ok(TipcBackend::Node(tipc_node::node().map_err(tipc_node::open_error)?)),
+        }
+    }
+}
+
+/// A node, and an end's two endpoints on it.
+fn place<V: Over>(
+    name: &str,
+    listen: Vec<LinkAddress>,
+    links: Vec<LinkSettings>,
+) -> Result<(Arc<NodeThread>, Ends), OpenError> {
+    let settings = Settings {
+        name: name.to_owned(),
+        listen,
+        links,
+        link_timeout: PATIENCE,
+        reconnect_within: Some(Duration::ZERO),
+        tipc: V::tipc()?,
+        ..Settings::default()
+    };
+    let node = Arc::new(Node::spawn_private(settings).map_err(os)?);
+    let connect = || node.connection().map_err(os);
+    let ends = Ends::open(connect()?, connect()?)?;
+    Ok((node, ends))
+}
+
+/// Says to the other end's receiver from which endpoint it will get signals, or at which it can send some.
+fn hello(endpoint: &mut Endpoint, sends: bool, to: Spid) -> Result<(), OpenError> {
+    endpoint.send_copy(HELLO, &[u8::from(sends)], to, None).map_err(os)?;
+    Ok(())
+}
+
+/// The listening side.
+#[derive(Debug)]
+pub struct LinxLinkListener {
+    mechanism: &'static str,
+    ends: Option<Ends>,
+    /// The connecting end's endpoints, as they become known: the one that sends, and the one that receives.
+    known: [Option<Spid>; 2],
+    node: Arc<NodeThread>,
+}
+
+impl Listener for LinxLinkListener {
+    type Tx = LinxTx;
+    type Rx = LinxRx;
+
+    fn accept(&mut self, until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        let start = Instant::now();
+        let again = || crate::complete::no_second_channel(self.mechanism);
+        let Ends { tx, mut rx } = self.ends.take().ok_or_else(again)?;
+        loop {
+            if let [Some(from), Some(to)] = self.known {
+                return Ends { tx, rx }.halves(from, to, Some(Arc::clone(&self.node)));
+            }
+            match rx.receive(&Filter::only(&[HELLO]), until).map_err(os)? {
+                Some(hello) => {
+                    let receives = usize::from(hello.payload() != [1]);
+                    self.known[receives] = hello.sender();
+                }
+                None => {
+                    self.ends = Some(Ends { tx, rx });
+                    return Err(OpenError::TimedOut {
+                        mechanism: self.mechanism,
+                        waited: start.elapsed(),
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl<V: Over> Mechanism for LinxLink<V> {
+    const ID: &'static str = V::NAME;
+    const ABOUT: &'static str = V::SUMMARY;
+    type Tx = LinxTx;
+    type Rx = LinxRx;
+    type Listener = LinxLinkListener;
+
+    fn caps() -> Caps {
+        Caps {
+            max_message: Some(MAX_MESSAGE),
+            in_place: true,
+            waitable_fd: true,
+            can_spin: false,
+            crosses_hosts: true,
+            privilege: Privilege::None,
+            ..Caps::PLAIN
+        }
+    }
+
+    fn probe() -> Probe {
+        Probe::of_kernel(exchange_a_byte::<Self>(), V::REMEDY)
+    }
+
+    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
+        check(Self::ID, spec)?;
+        let (node, ends) = place::<V>("listener", vec![V::address(spec)?], Vec::new())?;
+        let at = node.listens_at().first().copied().ok_or_else(|| {
+            let why = std::io::Error::other("the node does not say where it listens");
+            OsError::new("getsockname", "LINX node", why)
+        })?;
+        let offer = Offer::new().with_word("address", at);
+        let ends = Some(ends);
+        Ok((LinxLinkListener { mechanism: Self::ID, ends, known: [None; 2], node }, offer))
+    }
+
+    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        check(Self::ID, spec)?;
+        let start = Instant::now();
+        let until = Some(start + spec.open_timeout);
+        let address: LinkAddress = offer.word(Self::ID, "address")?;
+        let link = LinkSettings { name: "peer".to_owned(), addresses: vec![address] };
+        let (node, mut ends) = place::<V>("connector", Vec::new(), vec![link])?;
+        let mut find = |path| match ends.tx.hunt_and_wait(path, until) {
+            Err(Error::TimedOut) => {
+                Err(OpenError::TimedOut { mechanism: Self::ID, waited: start.elapsed() })
+            }
+            found => Ok(found.map_err(os)?),
+        };
+        let (to, from) = (find("peer/rx")?, find("peer/tx")?);
+        hello(&mut ends.tx, true, to)?;
+        hello(&mut ends.rx, false, to)?;
+        ends.halves(from, to, Some(node))
+    }
+}
