@@ -194,10 +194,7 @@ fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unp
     // Either TIPC will do for a link.
     let by_tipcd = mechanism.starts_with("tipc-node-")
         || (mechanism == "linx-tipc" && !testbed.tipc.contains(&Tipc::Kernel));
-    if by_tipcd
-        && testbed.kind != TestbedKind::Hosts
-        && !testbed.tipc.contains(&Tipc::Node)
-    {
+    if by_tipcd && testbed.kind != TestbedKind::Hosts && !testbed.tipc.contains(&Tipc::Node) {
         return no("no tipcd joins the testbed's hosts", "tipc = [\"node\"] in the testbed");
     }
     if !caps.crosses_hosts {

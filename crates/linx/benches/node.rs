@@ -1,17 +1,20 @@
 //! What a node bears: many endpoints, hunts among them, one that dies while thousands are attached to it, and a link beside bare TCP.
 //!
-//! `cargo bench -p crossway-linx --bench node`. Node and endpoints are in this process, each node in a thread of its own. An endpoint takes
-//! three descriptors here, two of its own and one of the node: with fewer than `ulimit -n 220000` there are fewer endpoints, and that
-//! is said. A benchmark, not a test: the exit status is 0 whatever it finds.
+//! `cargo bench -p crossway-linx --bench node`. The node is in a thread of this process, which has a descriptor for each endpoint; the endpoints
+//! are in as many other processes as two descriptors for each need. Where the limit of descriptors (`ulimit -n`) is below 70,000 there are
+//! fewer endpoints, and that is said. A benchmark, not a test: the exit status is 0 whatever it finds.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crossway_linx::signal::{ATTACH, USER_BASE};
 use crossway_linx::{
     Endpoint, Filter, LinkSettings, Node, NodeThread, Options, Settings, Signal, Spid,
 };
+use crossway_sys::clock::monotonic_ns;
 use crossway_sys::proc;
 
 /// As many as Enea's study has processes.
@@ -19,7 +22,7 @@ const ENDPOINTS: usize = 70_000;
 const HUNTS: usize = 5_000;
 const WATCHERS: usize = 10_000;
 /// Descriptors for everything but endpoints.
-const SPARE: usize = 200;
+const SPARE: usize = 1200;
 const LARGE: usize = 16 << 20;
 const PAIRS: usize = 7;
 
@@ -51,16 +54,81 @@ fn times(what: &str, target_us: f64, mut times_us: Vec<f64>) {
     );
 }
 
-/// As many endpoints as asked for, or as the descriptors allow.
+/// Descriptors that a process has for endpoints.
+fn room() -> usize {
+    let limit = usize::try_from(proc::raise_descriptor_limit()).unwrap_or(usize::MAX);
+    limit.saturating_sub(SPARE)
+}
+
+/// As many endpoints as asked for, or as the node has descriptors for.
 fn within_limit(wanted: usize) -> usize {
-    let limit = proc::raise_descriptor_limit();
-    let room = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(SPARE) / 3;
+    // No process has more than half of a node's descriptors, but many processes have all.
+    let room = room();
     if room < wanted {
-        println!(
-            "{limit} descriptors are for {room} endpoints, not {wanted}: raise the limit with ulimit -n"
-        );
+        println!("the limit of descriptors is for {room} endpoints, not {wanted}: see ulimit -n");
     }
     room.min(wanted)
+}
+
+/// A process with a part of the endpoints.
+struct Herd {
+    child: Child,
+    say: ChildStdin,
+    hear: BufReader<ChildStdout>,
+}
+
+impl Herd {
+    fn all(dir: &Path, count: usize) -> Vec<Herd> {
+        let each = (room() / 3).clamp(1, 30_000);
+        let firsts = (0..count).step_by(each);
+        let mut herds: Vec<Herd> =
+            firsts.map(|first| Herd::start(dir, first, each.min(count - first))).collect();
+        herds.iter_mut().for_each(|herd| drop(herd.line()));
+        herds
+    }
+
+    fn start(dir: &Path, first: usize, count: usize) -> Herd {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.arg("--herd").arg(dir).args([first.to_string(), count.to_string()]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (say, hear) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Herd { child, say, hear: BufReader::new(hear) }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.hear.read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "a process with endpoints has ended");
+        line
+    }
+}
+
+impl Drop for Herd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The process: opens its endpoints; then attaches all of them to whoever is named, and says when the last one was told of the end.
+fn herd(words: &[String]) {
+    proc::raise_descriptor_limit();
+    let (dir, first, count) = (Path::new(&words[0]), &words[1], &words[2]);
+    let (first, count): (usize, usize) = (first.parse().unwrap(), count.parse().unwrap());
+    let open = |n| Endpoint::open(dir, &format!("endpoint-{n}")).unwrap();
+    let mut all: Vec<Endpoint> = (first..first + count).map(open).collect();
+    println!("open");
+    for line in std::io::stdin().lines() {
+        let spid = Spid::new(line.unwrap().parse().unwrap()).unwrap();
+        for endpoint in &mut all {
+            endpoint.attach(spid, None).unwrap();
+        }
+        for endpoint in &mut all {
+            let told = any(endpoint);
+            assert_eq!((told.number(), told.sender()), (ATTACH, Some(spid)));
+        }
+        println!("{}", monotonic_ns());
+    }
 }
 
 /// Numbers in a fixed order that looks like none.
@@ -75,19 +143,20 @@ fn shuffled(below: usize) -> impl Iterator<Item = usize> {
 }
 
 fn hunts() {
-    let node = Node::spawn_private(Settings::default()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("n");
+    let _node = Node::spawn(&at, Settings::default()).unwrap();
     let count = within_limit(ENDPOINTS);
     let start = Instant::now();
-    let all: Vec<Endpoint> = (0..count).map(|n| open(&node, &format!("endpoint-{n}"))).collect();
+    let herds = Herd::all(&at, count);
     let each = start.elapsed().as_secs_f64() / count as f64;
     println!("{count} endpoints on one node, {:.1} us to open each", each * 1e6);
-    let mut hunter = open(&node, "hunter");
+    let mut hunter = Endpoint::open(&at, "hunter").unwrap();
     let mut found = Vec::new();
     for n in shuffled(count).take(HUNTS) {
         let start = Instant::now();
-        let spid = hunter.hunt_and_wait(&format!("endpoint-{n}"), None).unwrap();
+        hunter.hunt_and_wait(&format!("endpoint-{n}"), None).unwrap();
         found.push(start.elapsed().as_secs_f64() * 1e6);
-        assert_eq!(spid, all[n].spid());
     }
     times("hunt for one of them", 1000.0, found);
     let mut late = Vec::new();
@@ -95,38 +164,34 @@ fn hunts() {
         let name = format!("late-{n}");
         hunter.hunt(&name, None).unwrap();
         let start = Instant::now();
-        let opened = open(&node, &name);
+        let opened = Endpoint::open(&at, &name).unwrap();
         assert_eq!(any(&mut hunter).sender(), Some(opened.spid()));
         late.push(start.elapsed().as_secs_f64() * 1e6);
     }
     times("from opening an endpoint to the answer of the hunt that waits for it", 1000.0, late);
-    let start = Instant::now();
-    drop(all);
-    println!("closed in {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
+    drop(herds);
 }
 
 fn storm() {
-    let node = Node::spawn_private(Settings::default()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("n");
+    let _node = Node::spawn(&at, Settings::default()).unwrap();
     let count = within_limit(WATCHERS);
-    let mut watchers: Vec<Endpoint> = (0..count).map(|_| open(&node, "watcher")).collect();
+    let mut herds = Herd::all(&at, count);
+    let mut asks = Endpoint::open(&at, "asks").unwrap();
     let mut taken = Vec::new();
     for _ in 0..PAIRS {
-        let victim = open(&node, "victim");
+        let victim = Endpoint::open(&at, "victim").unwrap();
         let spid = victim.spid();
-        for watcher in &mut watchers {
-            watcher.attach(spid, None).unwrap();
-        }
-        let mut asks = open(&node, "asks");
+        herds.iter_mut().for_each(|herd| writeln!(herd.say, "{}", spid.get()).unwrap());
         while (asks.info(spid).unwrap().attached_from as usize) < count {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let start = Instant::now();
+        let start_ns = monotonic_ns();
         drop(victim);
-        for watcher in &mut watchers {
-            let told = any(watcher);
-            assert_eq!((told.number(), told.sender()), (ATTACH, Some(spid)));
-        }
-        taken.push(start.elapsed().as_secs_f64() * 1e6);
+        let told = herds.iter_mut().map(|herd| herd.line().trim().parse::<u64>().unwrap());
+        let last_ns = told.max().unwrap();
+        taken.push(last_ns.saturating_sub(start_ns) as f64 / 1e3);
     }
     times(&format!("one dies, {count} are told"), 1e6, taken);
 }
@@ -200,6 +265,10 @@ fn link() {
 }
 
 fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == "--herd") {
+        return herd(&words[1..]);
+    }
     hunts();
     storm();
     link();
