@@ -1,5 +1,6 @@
 # make measure   set up, build, measure this machine, write a report
 # make test      set up, check and test everything
+# make quick     format, lints and unit tests
 # make bench     Crossway against hand-written C loops, public tools and the machine's limits, as ratios
 # make install   install crossway, tipcd, the C library, man pages, completions and a systemd unit below PREFIX
 # make uninstall remove them
@@ -29,7 +30,7 @@ VERSION  = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: measure build test check bench loom install install-built uninstall clean
+.PHONY: measure build test quick check bench loom install install-built uninstall clean
 
 measure: build
 	target/release/crossway measure $(PLAN)
@@ -42,6 +43,12 @@ check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+
+# What needs no set-up, no root and no network: for the time between two edits.
+quick:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) test --workspace --lib --locked
 
 test:
 	scripts/setup.sh test

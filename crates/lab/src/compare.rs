@@ -62,7 +62,10 @@ impl Figure {
         match self {
             Figure::Rate => match record.inputs.workload {
                 Workload::PingPong | Workload::Paced { .. } | Workload::Exchange => None,
-                _ => record.throughput.map(|t| t.msgs_per_s),
+                Workload::Throughput
+                | Workload::Pairs { .. }
+                | Workload::FanIn { .. }
+                | Workload::FanOut { .. } => record.throughput.map(|t| t.msgs_per_s),
             },
             Figure::LatencyP50 { span } => latency(record, *span).map(|l| l.p50 as f64),
             Figure::LatencyP99 { span } => {

@@ -71,7 +71,10 @@ impl Speed {
             Workload::PingPong => Speed::RoundTripP50Ns,
             Workload::Paced { .. } => Speed::OneWayP99Ns,
             Workload::Exchange => Speed::WholeExchangeNs,
-            _ => Speed::MsgsPerS,
+            Workload::Throughput
+            | Workload::Pairs { .. }
+            | Workload::FanIn { .. }
+            | Workload::FanOut { .. } => Speed::MsgsPerS,
         }
     }
 
