@@ -82,6 +82,8 @@ install-built: $(LIBRARIES:%=install-%)
 	install -m755 $(BUILT)/libcrossway_tipc_preload.so $(LIB)
 	sed 's|@PREFIX@|$(PREFIX)|' crates/tipc/node/tipcd.service.in > $(UNITS)/tipcd.service
 	install -m644 contenders/*.toml contenders/*.c contenders/*.py contenders/*.go $(SHARE)
+	install -Dm644 -t $(SHARE)/iceoryx2 contenders/iceoryx2/Cargo.toml contenders/iceoryx2/Cargo.lock
+	install -Dm644 -t $(SHARE)/iceoryx2/src contenders/iceoryx2/src/main.rs
 	sed 's|@PREFIX@|$(PREFIX)|' crates/linx/crossway-linx.service.in > $(UNITS)/crossway-linx.service
 	$(BUILT)/crossway man $(MAN)
 	echo '.so man1/crossway-tipcd.1' > $(MAN)/tipcd.1

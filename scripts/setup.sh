@@ -20,7 +20,7 @@ test_wants=(
   unshare:util-linux pgrep:procps pkg-config:pkgconf
   /usr/include/zmq.h:libzmq3-dev /usr/include/nng/nng.h:libnng-dev go:golang-go
   /usr/include/dbus-1.0/dbus/dbus.h:libdbus-1-dev dbus-daemon:dbus-daemon
-  /usr/lib/python3/dist-packages/grpc:python3-grpcio
+  /usr/lib/python3/dist-packages/grpc:python3-grpcio mpirun.openmpi:openmpi-bin mpicc.openmpi:libopenmpi-dev
 )
 bench_wants=(sockperf:sockperf iperf3:iperf3)
 

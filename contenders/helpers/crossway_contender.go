@@ -29,6 +29,7 @@ type Role struct {
 	Wait      string `json:"wait"`
 	Bind      string `json:"bind"`
 	Dir       string `json:"dir"`
+	ShmPrefix string `json:"shm_prefix"`
 }
 
 // Contender is what is measured. Receive fills the message for byte streams, else returns how long it was.

@@ -48,6 +48,7 @@ struct cw_role {
     int cpu;              /* the CPU that it was started on, or -1 */
     char bind[64];        /* the address to listen at */
     char dir[512];        /* a private directory, removed afterwards; also the working directory */
+    char shm_prefix[64];  /* what begins so in /dev/shm is removed afterwards */
     long capacity_bytes;  /* room between the ends as the plan asks, or -1 */
     long socket_buffer_bytes; /* as the plan asks, or -1 */
     void *channel;        /* the contender's own */
@@ -572,6 +573,7 @@ static void cw_begin(const struct cw_contender *of, struct cw_role *role, const 
     cw_text(line, "part", role->part, sizeof role->part);
     cw_text(line, "bind", role->bind, sizeof role->bind);
     cw_text(line, "dir", role->dir, sizeof role->dir);
+    cw_text(line, "shm_prefix", role->shm_prefix, sizeof role->shm_prefix);
     cw_text(line, "wait", wait, sizeof wait);
     role->listens = cw_flag(line, "listens");
     role->size_bytes = cw_number(line, "size_bytes", 0);

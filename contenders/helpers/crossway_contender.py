@@ -43,6 +43,7 @@ class Role:
         self.cpu = order["cpu"]
         self.bind = order["bind"]
         self.dir = order["dir"]
+        self.shm_prefix = order["shm_prefix"]
         self.capacity_bytes = order["capacity_bytes"]
         self.socket_buffer_bytes = order["socket_buffer_bytes"]
         #: Processes that this one started and that work for both ends.

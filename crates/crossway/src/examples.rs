@@ -216,6 +216,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "crossway advise --size 64 --p99-us 50 --require pollable --time 60s",
         ],
     ),
+    (
+        "profile",
+        &[
+            "crossway profile pipe",
+            "crossway profile tcp tipc-node-stream --size 64KiB",
+            "crossway profile latest:12",
+        ],
+    ),
     ("faults", &["crossway faults pipe uds-stream", "crossway faults --save out/latest"]),
     ("linx node", &["crossway linx node", "crossway linx node --transport shm --name a"]),
     ("linx list", &["crossway linx list", "crossway linx list --json"]),

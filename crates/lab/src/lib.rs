@@ -33,6 +33,7 @@ pub mod payload;
 pub mod placement;
 pub mod plan;
 pub mod preflight;
+pub mod profile;
 pub mod rank;
 pub mod record;
 pub mod records_io;

@@ -60,6 +60,7 @@ enum Lang {
     C,
     Python,
     Go,
+    Rust,
 }
 
 #[derive(Serialize)]
@@ -83,6 +84,7 @@ impl Run for ContenderCommand {
                     Lang::C => Language::C,
                     Lang::Python => Language::Python,
                     Lang::Go => Language::Go,
+                    Lang::Rust => Language::Rust,
                 };
                 let here = std::env::current_dir().context("there is no current directory")?;
                 for file in contender::write_starter(&here, &name, language)? {

@@ -18,6 +18,7 @@ mod list;
 mod man;
 mod measure;
 mod net;
+mod profile;
 mod rank;
 mod report;
 mod rerun;
@@ -59,6 +60,7 @@ impl Command {
     pub(crate) fn needs_contenders(&self) -> bool {
         match self {
             Command::Measure(_) | Command::Rerun(_) | Command::List(_) | Command::Doctor(_) => true,
+            Command::Profile(_) => true,
             Command::ContenderCommand(command) => command.needs_contenders(),
             _ => false,
         }
@@ -83,6 +85,7 @@ commands! {
     contender::ContenderCommand,
     env::Env,
     limits::Limits,
+    profile::Profile,
     faults::Faults,
     net::Net,
     guest::Guest,

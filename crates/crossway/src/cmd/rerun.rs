@@ -48,7 +48,7 @@ impl Run for Rerun {
 }
 
 /// The record that `RUN:LINE` or `RUN:CASE` means.
-fn find(words: &str) -> anyhow::Result<Record> {
+pub(super) fn find(words: &str) -> anyhow::Result<Record> {
     let (run, which) = words.rsplit_once(':').with_context(|| {
         format!("'{words}' names no record: give RUN:LINE or RUN:CASE, e.g. latest:12")
     })?;

@@ -48,9 +48,12 @@ fn contenders_are_measured_beside_mechanisms_and_shown_with_them() {
 
 #[test]
 fn a_new_contender_passes_the_conformance_suite() {
-    for (lang, program, package) in
-        [("c", "cc", "gcc"), ("python", "python3", "python3"), ("go", "go", "golang-go")]
-    {
+    for (lang, program, package) in [
+        ("c", "cc", "gcc"),
+        ("python", "python3", "python3"),
+        ("go", "go", "golang-go"),
+        ("rust", "rustc", "rustc"),
+    ] {
         if !have(program, package) {
             continue;
         }

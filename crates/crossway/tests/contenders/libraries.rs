@@ -47,6 +47,16 @@ fn python() {
 }
 
 #[test]
+fn mpi() {
+    conform(&["mpi"]);
+}
+
+#[test]
+fn iceoryx2() {
+    conform(&["iceoryx2"]);
+}
+
+#[test]
 fn go_and_c() {
     conform(&["go-unix", "pipe-c"]);
 }

@@ -39,6 +39,8 @@ impl Workshop {
         command.env("XDG_CACHE_HOME", self.path("cache"));
         // Go would compile its standard library for each place.
         command.env("GOCACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/go-build"));
+        // The same for what iceoryx2 depends on.
+        command.env("CARGO_TARGET_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/iceoryx2"));
         command
     }
 

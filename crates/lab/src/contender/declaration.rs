@@ -84,6 +84,7 @@ struct DeclaredCaps {
     max_message_bytes: Option<usize>,
     carries_empty: Option<bool>,
     crosses_hosts: Option<bool>,
+    can_block: Option<bool>,
     can_spin: Option<bool>,
     detects_peer_death: Option<bool>,
 }
@@ -176,12 +177,19 @@ fn one(
     }
     let said = declared.caps;
     let boundaries = said.boundaries.unwrap_or(Boundaries::Message);
+    let (can_block, can_spin) = (said.can_block.unwrap_or(true), said.can_spin.unwrap_or(false));
+    if !can_block && !can_spin {
+        return Err(bad(
+            "caps: can_block and can_spin are both false; a contender waits in one way at least",
+        ));
+    }
     let caps = Caps {
         boundaries,
         max_message: said.max_message_bytes,
         carries_empty: said.carries_empty.unwrap_or(false) && boundaries == Boundaries::Message,
         crosses_hosts: said.crosses_hosts.unwrap_or(false),
-        can_spin: said.can_spin.unwrap_or(false),
+        can_block,
+        can_spin,
         detects_peer_death: said.detects_peer_death.unwrap_or(true),
         send_deadline: false,
         ..Caps::PLAIN
@@ -235,6 +243,10 @@ mod tests {
             (&WHOLE.replace("sudo apt-get install q", " "), "'remedy' is missing"),
             (&WHOLE.replace("\"{out}/q\", \"{dir}\"", ""), "'run' is empty"),
             (&format!("{WHOLE}family = \"x\"\n"), "unknown family 'x'; allowed: library"),
+            (
+                &format!("{WHOLE}caps = {{ can_block = false }}\n"),
+                "can_block and can_spin are both",
+            ),
             (&format!("{WHOLE}caps = {{ lossy = true }}\n"), "unknown field `lossy`"),
         ] {
             let error = parsed(text).unwrap_err();

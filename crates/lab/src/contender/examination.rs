@@ -122,6 +122,7 @@ fn carry(
             working_set_bytes: WORKING_SET_BYTES,
             verify: trial == 0,
             bind_address: None,
+            onlooker: None,
         };
         let brought = match trial::run(&setting, RoleSite::Local { launcher, run }) {
             Ok(brought) => brought,
@@ -156,6 +157,7 @@ fn notice_death(contender: &Contender, sends: bool) -> Result<Verdict, ProgramEr
     {
         program.greeting(STEP_LIMIT)?;
         let dir = program.dir().to_owned();
+        let shm_prefix = program.shm_prefix().to_owned();
         program.tell(
             "begin",
             &Ask::Begin {
@@ -163,10 +165,11 @@ fn notice_death(contender: &Contender, sends: bool) -> Result<Verdict, ProgramEr
                 part: part.to_owned(),
                 listens,
                 size_bytes: 4096,
-                wait: "block".to_owned(),
+                wait: if contender.caps.can_block { "block" } else { "spin" }.to_owned(),
                 cpu: None,
                 bind: "127.0.0.1".to_owned(),
                 dir,
+                shm_prefix,
                 capacity_bytes: None,
                 socket_buffer_bytes: None,
             },

@@ -17,6 +17,9 @@ const PYTHON_HELPER: (&str, &str) =
 /// The helper for programs in Go.
 const GO_HELPER: (&str, &str) =
     ("crossway_contender.go", include_str!("../../../../contenders/helpers/crossway_contender.go"));
+/// The helper for programs in Rust.
+const RUST_HELPER: (&str, &str) =
+    ("crossway_contender.rs", include_str!("../../../../contenders/helpers/crossway_contender.rs"));
 
 /// There is no place to build in.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +100,7 @@ impl Folders {
     pub(super) fn write_helpers(&self) -> Result<(), NoFolder> {
         let dir = helpers(&self.cache);
         make(&dir)?;
-        for (name, text) in [C_HELPER, PYTHON_HELPER, GO_HELPER] {
+        for (name, text) in [C_HELPER, PYTHON_HELPER, GO_HELPER, RUST_HELPER] {
             let path = dir.join(name);
             if fs::read(&path).is_ok_and(|now| now == text.as_bytes()) {
                 continue;

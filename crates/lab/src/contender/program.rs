@@ -85,7 +85,8 @@ pub(crate) struct Program {
     stderr: Arc<Mutex<VecDeque<u8>>>,
     dir: PathBuf,
     mark: String,
-    _leases: [lease::Lease; 3],
+    shm_prefix: String,
+    _leases: [lease::Lease; 4],
 }
 
 impl Program {
@@ -100,6 +101,9 @@ impl Program {
             .create(&dir)
             .map_err(|e| OsError::new("mkdir", dir.display(), e))?;
         let mark = lease::fresh_name("contender");
+        // Short, because libraries put it into paths of sockets.
+        let shm_prefix = format!("crossway-{:08x}", lease::random_number() as u32);
+        let shared = lease::hold(lease::Resource::SharedMemory { prefix: shm_prefix.clone() })?;
         let relatives = lease::hold(lease::Resource::Family { mark: mark.clone() })?;
         let mut command = Command::new(launch.run.first().map_or("", String::as_str));
         command
@@ -139,7 +143,8 @@ impl Program {
             stderr,
             dir,
             mark,
-            _leases: [process, relatives, directory],
+            shm_prefix,
+            _leases: [process, relatives, directory, shared],
         })
     }
 
@@ -151,6 +156,11 @@ impl Program {
     /// Its directory.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// How the names begin of what it may leave in `/dev/shm`.
+    pub(crate) fn shm_prefix(&self) -> &str {
+        &self.shm_prefix
     }
 
     /// Its first line.

@@ -31,6 +31,8 @@ pub enum Ask {
         bind: String,
         /// A private directory for sockets and the like; removed afterwards.
         dir: PathBuf,
+        /// Whatever in `/dev/shm` has a name that begins so is removed afterwards.
+        shm_prefix: String,
         /// Room between the ends, where the plan asks for one.
         capacity_bytes: Option<u64>,
         /// Socket buffers, where the plan asks for them.

@@ -12,6 +12,8 @@ pub enum Language {
     Python,
     /// With the file that is compiled along.
     Go,
+    /// With the file that is a module of it.
+    Rust,
 }
 
 /// Why no new contender was written.
@@ -58,6 +60,11 @@ pub fn write_starter(
             include_str!("../../../../contenders/starters/go.toml.in"),
             include_str!("../../../../contenders/starters/go.go.in"),
             "go",
+        ),
+        Language::Rust => (
+            include_str!("../../../../contenders/starters/rust.toml.in"),
+            include_str!("../../../../contenders/starters/rust.rs.in"),
+            "rs",
         ),
     };
     let files = [

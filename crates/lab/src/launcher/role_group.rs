@@ -222,6 +222,15 @@ impl<'a> RoleGroup<'a> {
         }
     }
 
+    /// The roles' names and processes, where they run on this host.
+    pub(crate) fn processes(&self) -> Vec<(String, u32)> {
+        let local = |handle: &RoleHandle| match handle {
+            RoleHandle::Local(process) => Some((process.name.clone(), process.pid())),
+            RoleHandle::Remote { .. } => None,
+        };
+        self.handles.iter().filter_map(local).collect()
+    }
+
     /// Starts the meters of every host.
     pub(crate) fn start_meters(&mut self, ask: &HostAsk) -> Result<(), LaunchError> {
         if self.hosts.is_empty() {

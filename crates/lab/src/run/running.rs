@@ -157,6 +157,7 @@ impl Running<'_> {
             working_set_bytes,
             verify: !self.verified.contains(&slot.case),
             bind_address: None,
+            onlooker: None,
         };
         let site = if inputs.testbed.is_none() {
             Ok(RoleSite::Local { launcher: self.launcher, run: self.leases })

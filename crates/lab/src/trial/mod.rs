@@ -41,6 +41,18 @@ pub(crate) struct Setting<'a> {
     pub(crate) verify: bool,
     /// Where the listening end can be reached by the other one; null: loopback.
     pub(crate) bind_address: Option<IpAddr>,
+    /// Who looks on while the window that counts runs; null: nobody.
+    pub(crate) onlooker: Option<&'a dyn Onlooker>,
+}
+
+/// Looks on from outside while the window that counts runs.
+pub(crate) trait Onlooker: std::fmt::Debug {
+    /// The window is about to begin: the roles' processes with the roles' names, and processes that work for both ends. Called
+    /// once more where a window is repeated because it was too short; what was seen before is then void.
+    fn begin(&self, roles: &[(String, u32)], servers: &[u32]) -> Result<(), LaunchError>;
+
+    /// It is over.
+    fn end(&self) -> Result<(), LaunchError>;
 }
 
 /// What a trial brought.
@@ -111,6 +123,8 @@ struct TrialRun<'a> {
     layout: RoleLayout,
     group: RoleGroup<'a>,
     window: u32,
+    /// Processes that work for both ends, as the last window named them.
+    servers: Vec<u32>,
 }
 
 impl<'a> TrialRun<'a> {
@@ -124,7 +138,7 @@ impl<'a> TrialRun<'a> {
         let roles: Vec<_> =
             (0..layout.roles.len()).map(|at| (layout.name(at), listens(at))).collect();
         let group = RoleGroup::start(site, &roles)?;
-        Ok(TrialRun { setting, layout, group, window: 0 })
+        Ok(TrialRun { setting, layout, group, window: 0, servers: Vec::new() })
     }
 
     fn all(&self) -> Vec<usize> {

@@ -188,16 +188,26 @@ impl TrialRun<'_> {
         if window.measured {
             self.group.phase("measuring");
         }
+        let onlooker = self.setting.onlooker.filter(|_| window.measured);
+        if let Some(onlooker) = onlooker {
+            onlooker.begin(&self.group.processes(), &self.servers)?;
+        }
         self.give_go(span_ns)?;
         let limit = STEP_LIMIT + expected * PATIENCE_FACTOR as u32;
         let answers = self.group.answers(&self.all(), limit)?;
-        answers
+        if let Some(onlooker) = onlooker {
+            onlooker.end()?;
+        }
+        let outcomes: Vec<Outcome> = answers
             .into_iter()
             .map(|(answer, _)| match answer {
                 Answer::Done { outcome } => Ok(*outcome),
                 other => Err(unexpected(&other)),
             })
-            .collect()
+            .collect::<Result<_, _>>()?;
+        self.servers = outcomes.iter().filter_map(|o| o.server.map(|s| s.pid)).collect();
+        self.servers.dedup();
+        Ok(outcomes)
     }
 
     /// Lets every role go; timed windows end after this span. Who waits is told first.

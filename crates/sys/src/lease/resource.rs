@@ -1,11 +1,14 @@
 //! What can be leased, and how each is removed.
 
 use std::ffi::CString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{family, proc};
+
+/// Where the C library keeps what `shm_open` names.
+const SHARED_MEMORY: &str = "/dev/shm";
 
 /// A kernel object that outlives its maker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +23,11 @@ pub enum Resource {
     Directory {
         /// Absolute.
         path: PathBuf,
+    },
+    /// Every file and directory in `/dev/shm` whose name begins so: what libraries make there under names of their own.
+    SharedMemory {
+        /// Not empty, without a slash.
+        prefix: String,
     },
     /// Processes whose environment says so ([`crate::family::MARK`]), whoever started them; removing kills them.
     Family {
@@ -70,6 +78,7 @@ impl Resource {
             Resource::Directory { path } => {
                 let _ = std::fs::remove_dir_all(path);
             }
+            Resource::SharedMemory { prefix } => remove_prefixed(Path::new(SHARED_MEMORY), prefix),
             Resource::Family { mark } => {
                 family::kill_marked(mark);
             }
@@ -105,5 +114,41 @@ impl Resource {
             },
             Resource::Process { pid, started_ticks } => proc::kill_exactly(*pid, *started_ticks),
         }
+    }
+}
+
+fn remove_prefixed(dir: &Path, prefix: &str) {
+    if prefix.is_empty() || prefix.contains('/') {
+        return;
+    }
+    for entry in std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok) {
+        if !entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes()) {
+            continue;
+        }
+        // A symbolic link is removed, never followed.
+        let _ = match entry.file_type() {
+            Ok(kind) if kind.is_dir() => std::fs::remove_dir_all(entry.path()),
+            _ => std::fs::remove_file(entry.path()),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_begins_with_the_prefix_is_removed() {
+        let dir = std::env::temp_dir().join(super::super::fresh_name("prefixed"));
+        std::fs::create_dir_all(dir.join("mine-1/inner")).unwrap();
+        std::fs::create_dir(dir.join("other")).unwrap();
+        std::fs::write(dir.join("mine-2"), "x").unwrap();
+        std::os::unix::fs::symlink(dir.join("other"), dir.join("mine-3")).unwrap();
+        remove_prefixed(&dir, "");
+        remove_prefixed(&dir, "mine-");
+        let left: Vec<_> =
+            std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, ["other"]);
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -1,0 +1,167 @@
+//! `crossway profile`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use crossway_lab::catalogue;
+use crossway_lab::launcher::Launcher;
+use crossway_lab::plan::Plan;
+use crossway_lab::profile::{Profile as Profiled, ProfileError, profile};
+use crossway_lab::shutdown;
+use crossway_report::profile as shown;
+use crossway_report::sheet::Sheet;
+use crossway_sys::lease;
+
+use super::Run;
+use super::rerun;
+use crate::args;
+use crate::output;
+use crate::table::{Align, Grid};
+use crate::ui::{self, Ui};
+
+/// Hot places that are printed of a case.
+const HOT_PLACES: usize = 10;
+
+/// Shows where the time of a case goes: copying, wake-ups, system calls, protocol and so on
+///
+/// Plays the case once while perf samples both ends, and a process between them. Two cases stand side by side with their
+/// difference. A case is a mechanism or a contender, played as the options say, or RUN:LINE or RUN:CASE of a former run. Writes a
+/// page with flame graphs. Without perf, or without the right to it, it shows what the kernel counts by itself, and says so.
+#[derive(clap::Args)]
+pub(crate) struct Profile {
+    /// One or two cases: MECHANISM, RUN:LINE or RUN:CASE
+    #[arg(value_name = "CASE", required = true, num_args = 1..=2)]
+    cases: Vec<String>,
+    /// The workload, for mechanisms
+    #[arg(long, value_enum, default_value_t = Kind::Throughput)]
+    workload: Kind,
+    /// Bytes of a message, for mechanisms, e.g. 64 or 4KiB
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = args::bytes)]
+    size: u64,
+    /// Where the ends run, for mechanisms: as in plans
+    #[arg(long, value_name = "PLACEMENT", default_value = "other-core")]
+    placement: String,
+    /// How long is sampled, milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(50..=600_000))]
+    measure_ms: u64,
+    /// The page's file
+    #[arg(short, long, value_name = "FILE", default_value = "profile.html")]
+    out: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Kind {
+    Throughput,
+    PingPong,
+}
+
+impl Run for Profile {
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        let plans: Vec<Plan> =
+            self.cases.iter().map(|case| self.plan(case)).collect::<anyhow::Result<_>>()?;
+        output::check(&self.out, "--out")?;
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let launcher = Launcher {
+            program: program.clone(),
+            args: vec!["role".to_owned()],
+            interrupt: Some(shutdown::listen()?),
+        };
+        let reaper = lease::Reaper { program: &program, args: &["reaper"] };
+        let run = lease::Run::begin(Some(reaper))?;
+        let mut profiles = Vec::new();
+        for plan in &plans {
+            match profile(plan, &launcher, &run) {
+                Ok(profiled) => profiles.push(profiled),
+                Err(ProfileError::Interrupted) => {
+                    eprintln!("interrupted");
+                    return Ok(ExitCode::from(ui::EXIT_INTERRUPTED));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let page = shown::page(&profiles)?;
+        output::write(&self.out, "--out", |out| Ok(out.write_all(page.as_bytes())?))?;
+        if self.json {
+            ui.print_json(&profiles)?;
+        } else {
+            print(ui, &profiles);
+            println!("\n{}", self.out.display());
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Profile {
+    /// The plan of one case.
+    fn plan(&self, case: &str) -> anyhow::Result<Plan> {
+        if case.contains(':') {
+            let mut record = rerun::find(case)?;
+            record.inputs.measure_ms = self.measure_ms;
+            // A window of few messages would be over before anything is seen.
+            record.inputs.messages = None;
+            record.inputs.study_messages = None;
+            record.inputs.trials = 1;
+            return Ok(Plan::repeating(&record)?);
+        }
+        if catalogue::find(case).is_none() {
+            bail!(
+                "there is no mechanism '{case}'; `crossway list` names them, RUN:LINE and RUN:CASE mean records"
+            );
+        }
+        let workload = match self.workload {
+            Kind::Throughput => "throughput",
+            Kind::PingPong => "ping-pong",
+        };
+        let placement = toml_text(&self.placement);
+        let text = format!(
+            "[group.profile]\nmechanisms = \"{case}\"\nworkload = \"{workload}\"\nsize_bytes = {}\nplacement = {placement}\n\
+             trials = 1\nwarmup_ms = 200\nmeasure_ms = {}\n",
+            self.size, self.measure_ms
+        );
+        Ok(Plan::parse("profile", "profile", &text)?)
+    }
+}
+
+/// A string as TOML has it.
+fn toml_text(text: &str) -> String {
+    format!("\"{}\"", text.escape_default())
+}
+
+fn print(ui: &Ui, profiles: &[Profiled]) {
+    for profile in profiles {
+        println!("{}", shown::case_line(profile));
+    }
+    for sentence in shown::sentences(profiles) {
+        ui.print_noted("1", "", &sentence);
+    }
+    if let Some(parts) = shown::parts(profiles) {
+        show(ui, &parts);
+    }
+    show(ui, &shown::counted(profiles));
+    for profile in profiles.iter().filter(|p| p.sampling.event.is_some()) {
+        show(ui, &shown::hot(profile, HOT_PLACES));
+    }
+}
+
+fn show(ui: &Ui, sheet: &Sheet) {
+    println!("\n{}", ui.paint("1", &sheet.title));
+    let figures = |at: usize| sheet.rows.iter().any(|row| row.cells[at].sort.is_some());
+    let align = |at| if figures(at) { Align::Right } else { Align::Left };
+    let mut grid =
+        Grid::new(sheet.heads.iter().enumerate().map(|(at, head)| (head.as_str(), align(at))));
+    for row in &sheet.rows {
+        grid.row(row.cells.iter().map(|cell| match &cell.note {
+            Some(note) => format!("{} ({note})", cell.text),
+            None => cell.text.clone(),
+        }));
+    }
+    println!("{}", grid.text(ui));
+    for note in &sheet.notes {
+        ui.print_noted("33", "note:", note);
+    }
+}

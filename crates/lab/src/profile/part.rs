@@ -1,0 +1,685 @@
+//! What a sample counts as: judged by the names of functions, and by the files of Crossway's own.
+
+use serde::{Deserialize, Serialize};
+
+use super::lines::{Place, file_name};
+use super::script::Frame;
+
+/// What a processor was busy with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// Copying messages, in the kernel or in a program.
+    Copy,
+    /// Putting processes to sleep, waking them, choosing the next one.
+    WakeUp,
+    /// Entering and leaving the kernel, finding the file of a descriptor, checking rights.
+    SystemCall,
+    /// The mechanism's own work: protocol, acknowledgements, queues; in the kernel, a library or a program between the ends.
+    Protocol,
+    /// Checksums that the mechanism calculates.
+    Checksum,
+    /// Getting and returning memory, page faults among it.
+    Allocation,
+    /// Waiting without sleeping: for messages or for locks.
+    Spinning,
+    /// Writing messages and reading every byte of them, as the measurement asks of both ends.
+    Payload,
+    /// The loops around it, clocks and counters.
+    Harness,
+    /// Interrupts that belong to something else, and what has no name.
+    Other,
+}
+
+impl Part {
+    /// All of them, in the order of tables.
+    pub const ALL: [Part; 10] = [
+        Part::Copy,
+        Part::WakeUp,
+        Part::SystemCall,
+        Part::Protocol,
+        Part::Checksum,
+        Part::Allocation,
+        Part::Spinning,
+        Part::Payload,
+        Part::Harness,
+        Part::Other,
+    ];
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Part::Copy => "copying",
+            Part::WakeUp => "wake-up and scheduling",
+            Part::SystemCall => "system call entry and exit",
+            Part::Protocol => "protocol and acknowledgement",
+            Part::Checksum => "checksum",
+            Part::Allocation => "allocation",
+            Part::Spinning => "spinning",
+            Part::Payload => "payload (written and read)",
+            Part::Harness => "harness",
+            Part::Other => "other",
+        }
+    }
+}
+
+/// What a stack counts as: the innermost frame that says something decides. `places` are the functions at the innermost frame of a
+/// program, inlined ones by themselves.
+pub(super) fn of(frames: &[Frame], places: &[Place]) -> Part {
+    let kernel = frames.iter().take_while(|frame| frame.is_kernel());
+    let mut in_kernel = false;
+    for (at, frame) in kernel.enumerate() {
+        in_kernel = true;
+        if frame.symbol == UNLOCK {
+            let caller = frames.get(at + 1).map_or("", |caller| caller.symbol.as_str());
+            if !caller.contains("skb") && !caller.contains("slab") && !caller.contains("alloc") {
+                return Part::WakeUp;
+            }
+        }
+        if let Some(part) = of_kernel(&frame.symbol) {
+            return part;
+        }
+    }
+    if in_kernel {
+        return Part::Other;
+    }
+    let Some(frame) = frames.first() else { return Part::Other };
+    of_program(frame, places)
+}
+
+/// Where interrupts come on again, and where a software clock thus sees what went before. On these paths the locks that switch them off
+/// are those of wait queues and of the scheduler, and of queues of socket buffers, whose functions say so. The function that wakes is
+/// often missing in the stack, because it ends with a jump to this one.
+const UNLOCK: &str = "_raw_spin_unlock_irqrestore";
+
+/// Functions whose work is their caller's: small helpers, locks that are free, and where interrupts come on again.
+const CALLERS: &[&str] = &[
+    "srso_",
+    "__x86_",
+    "retbleed_",
+    "_raw_",
+    "__raw_",
+    "rcu_",
+    "__rcu_",
+    "__fentry__",
+    "mutex_lock",
+    "mutex_unlock",
+    "__mutex_",
+    "__local_bh",
+    "_local_bh",
+    "preempt_",
+    "__cond_resched",
+    "pv_",
+    "kvm_",
+    "native_",
+    "ktime_",
+    "read_tsc",
+    "memset",
+    "__memset",
+    "refcount_",
+    "__rcu",
+    "down_",
+    "up_",
+    "lock_",
+    "clear_bhb",
+];
+
+/// By what the name begins with or, after a `*`, holds; the first that fits decides.
+const KERNEL: &[(Part, &[&str])] = &[
+    (
+        Part::Spinning,
+        &[
+            "native_queued_spin_lock_slowpath",
+            "*queued_spin_lock_slowpath",
+            "osq_lock",
+            "mutex_spin_on_owner",
+            "rwsem_spin",
+        ],
+    ),
+    (
+        Part::Copy,
+        &[
+            "*copy_user",
+            "*copy_to_user",
+            "*copy_from_user",
+            "*copy_to_iter",
+            "*copy_from_iter",
+            "*copy_page",
+            "*rep_movs",
+            "*copyin",
+            "*copyout",
+            "memcpy",
+            "__memcpy",
+            "memmove",
+            "__memmove",
+            "*copy_datagram",
+            "*copy_bits",
+            "process_vm_rw",
+            "*csum_and_copy",
+        ],
+    ),
+    (Part::Checksum, &["*csum", "crc32", "*checksum"]),
+    (
+        Part::Allocation,
+        &[
+            "kmem_cache",
+            "kmalloc",
+            "__kmalloc",
+            "kfree",
+            "___slab",
+            "__slab",
+            "slab_",
+            "alloc_skb",
+            "__alloc_skb",
+            "*kmem_cache",
+            "skb_release",
+            "skb_free",
+            "kfree_skb",
+            "__kfree_skb",
+            "napi_alloc",
+            "sock_alloc_send",
+            "alloc_pages",
+            "__alloc_pages",
+            "__alloc_frozen",
+            "get_page_from_freelist",
+            "free_unref",
+            "__free_pages",
+            "free_frozen",
+            "__free_frozen",
+            "rmqueue",
+            "clear_page",
+            "kvmalloc",
+            "vmalloc",
+            "asm_exc_page_fault",
+            "do_user_addr_fault",
+            "handle_mm_fault",
+            "__handle_mm_fault",
+            "lru_",
+            "folio_",
+            "__folio",
+            "put_page",
+            "mem_cgroup",
+            "obj_cgroup",
+            "try_charge",
+            "__memcg",
+            "*memcg",
+            "get_obj_cgroup",
+            "alloc_msg",
+            "load_msg",
+            "free_msg",
+            "anon_pipe_get_page",
+            "anon_pipe_put_page",
+            "__put_page",
+            "skb_page_frag",
+        ],
+    ),
+    (
+        Part::WakeUp,
+        &[
+            "schedule",
+            "__schedule",
+            "io_schedule",
+            "try_to_wake_up",
+            "wake_up",
+            "__wake_up",
+            "wake_q",
+            "ttwu_",
+            "default_wake_function",
+            "autoremove_wake",
+            "woken_wake",
+            "pollwake",
+            "ep_poll",
+            "ep_autoremove",
+            "ep_send",
+            "finish_task_switch",
+            "__switch_to",
+            "switch_mm",
+            "enqueue_",
+            "__enqueue",
+            "dequeue_",
+            "__dequeue_ent",
+            "pick_",
+            "__pick_",
+            "select_task_rq",
+            "select_idle",
+            "*update_curr",
+            "update_load",
+            "update_rq",
+            "*update_load_avg",
+            "set_next_",
+            "put_prev",
+            "prepare_to_wait",
+            "finish_wait",
+            "add_wait_queue",
+            "remove_wait_queue",
+            "futex_",
+            "__futex",
+            "do_futex",
+            "__x64_sys_futex",
+            "get_futex",
+            "hrtimer_",
+            "__hrtimer",
+            "resched_",
+            "*smp_call_function",
+            "*send_IPI",
+            "*_ipi",
+            "sched_",
+            "__sched",
+            "wait_woken",
+            "sk_wait",
+            "unix_stream_data_wait",
+            "sock_def_readable",
+            "sock_def_write_space",
+            "sock_def_wake",
+            "do_poll",
+            "do_sys_poll",
+            "psi_",
+            "place_entity",
+            "avg_vruntime",
+            "reweight",
+            "vruntime",
+            "*entity_",
+            "wakeup_preempt",
+            "check_preempt",
+            "task_",
+            "migrate_",
+            "cpuidle",
+            "tick_",
+            "nohz",
+            "load_new_mm",
+            "complete",
+            "swake_up",
+            "rwsem_wake",
+            "rwsem_down",
+            "activate_task",
+            "requeue",
+            "balance_",
+            "newidle",
+            "cpuacct",
+            "perf_event_task_sched",
+            "__perf_event_task_sched",
+            "ctx_sched",
+            "visit_groups",
+            "group_sched",
+            "merge_sched",
+            "event_sched",
+            "wait_for",
+            "sysvec_reschedule",
+            "asm_sysvec_reschedule",
+            "sigsuspend",
+            "do_sigtimedwait",
+            "yield_",
+        ],
+    ),
+    (
+        Part::Protocol,
+        &[
+            "tcp_",
+            "__tcp",
+            "ip_",
+            "__ip_",
+            "ip6",
+            "ipv4",
+            "inet",
+            "__inet",
+            "udp",
+            "__udp",
+            "unix_",
+            "__unix",
+            "tipc_",
+            "__tipc",
+            "sctp_",
+            "mptcp",
+            "__mptcp",
+            "sock_",
+            "__sock",
+            "sk_",
+            "__sk_",
+            "skb_",
+            "__skb",
+            "skb",
+            "consume_skb",
+            "net_",
+            "__net",
+            "netif",
+            "__netif",
+            "dev_",
+            "__dev",
+            "loopback_",
+            "process_backlog",
+            "napi",
+            "__napi",
+            "pipe_",
+            "anon_pipe",
+            "fifo_",
+            "mqueue_",
+            "do_mq",
+            "do_msg",
+            "msg_",
+            "newseg",
+            "ipc_",
+            "ipcget",
+            "sem",
+            "do_sem",
+            "splice",
+            "__splice",
+            "do_splice",
+            "vmsplice",
+            "iov_iter",
+            "iter_",
+            "nf_",
+            "bpf_",
+            "neigh_",
+            "dst_",
+            "eth_",
+            "qdisc",
+            "pfifo",
+            "validate_xmit",
+            "release_sock",
+            "lock_sock",
+            "__lock_sock",
+            "__release_sock",
+            "vsock",
+            "virtio_",
+            "eventfd_",
+            "io_",
+            "__io_",
+            "import_ubuf",
+            "tun_",
+            "veth_",
+            "bictcp",
+            "cubictcp",
+            "bbr_",
+            "fib_",
+            "scm_",
+            "__scm",
+            "maybe_add_creds",
+            "handle_softirqs",
+            "__do_softirq",
+            "do_softirq",
+            "shm",
+            "pid_vnr",
+            "wait_for_unix",
+            "gup_",
+            "pin_user",
+            "get_user_pages",
+            "__get_user_pages",
+            "follow_page",
+            "unpin_",
+        ],
+    ),
+    (
+        Part::SystemCall,
+        &[
+            "entry_SYSCALL",
+            "syscall_",
+            "do_syscall_64",
+            "x64_sys",
+            "__x64_sys",
+            "__do_sys",
+            "__se_sys",
+            "ksys_",
+            "vfs_",
+            "fdget",
+            "fput",
+            "__fget",
+            "fget",
+            "__fdget",
+            "security_",
+            "apparmor_",
+            "selinux_",
+            "rw_verify_area",
+            "new_sync_",
+            "import_",
+            "sockfd_lookup",
+            "exit_to_user",
+            "switch_fpu",
+            "restore_fpregs",
+            "fpregs",
+            "audit_",
+            "__audit",
+            "seccomp",
+            "__seccomp",
+            "do_writev",
+            "do_readv",
+            "do_iter",
+            "__sys_",
+            "___sys_",
+            "____sys_",
+            "move_addr",
+            "copy_msghdr",
+            "fsnotify",
+            "__fsnotify",
+            "inode_",
+            "touch_atime",
+            "atime_",
+            "file_update_time",
+            "file_accessed",
+            "current_time",
+            "do_send_sig",
+            "do_tkill",
+            "signal_",
+            "get_signal",
+            "arch_do_signal",
+            "restore_sig",
+        ],
+    ),
+];
+
+fn of_kernel(symbol: &str) -> Option<Part> {
+    // What the compiler cut off a function belongs to it.
+    let symbol = symbol.split('.').next().unwrap_or(symbol);
+    for (part, patterns) in KERNEL {
+        let fits = |pattern: &&str| match pattern.strip_prefix('*') {
+            Some(within) => symbol.contains(within),
+            None => symbol.starts_with(*pattern),
+        };
+        if patterns.iter().any(fits) {
+            let callers = *part != Part::Spinning && *part != Part::Copy;
+            if callers && CALLERS.iter().any(|prefix| symbol.starts_with(prefix)) {
+                return None;
+            }
+            return Some(*part);
+        }
+    }
+    None
+}
+
+/// Names of the C library's functions that copy; instances for a processor follow an underscore.
+const COPYING: &[&str] = &["memcpy", "memmove", "mempcpy"];
+const ALLOCATING: &[&str] = &[
+    "malloc",
+    "_int_",
+    "free",
+    "cfree",
+    "calloc",
+    "realloc",
+    "tcache",
+    "sysmalloc",
+    "unlink_chunk",
+];
+const WAITING: &[&str] =
+    &["pthread_", "__pthread", "___pthread", "__lll", "sem_", "__new_sem", "__futex"];
+const CLOCKS: &[&str] = &["clock_gettime", "__vdso_clock", "__clock_gettime", "clock_nanosleep"];
+
+fn of_program(frame: &Frame, places: &[Place]) -> Part {
+    let file = file_name(&frame.dso);
+    let name = frame.symbol.split('@').next().unwrap_or_default();
+    let begins = |with: &[&str]| with.iter().any(|prefix| name.starts_with(prefix));
+    if frame.dso.starts_with("[vdso") || begins(CLOCKS) {
+        return Part::Harness;
+    }
+    if ["libc.so", "libc-", "ld-linux", "libpthread", "libm.so"].iter().any(|c| file.starts_with(c))
+    {
+        let bare = name.trim_start_matches('_');
+        return match bare {
+            _ if COPYING.iter().any(|copy| bare.starts_with(copy)) => Part::Copy,
+            _ if begins(ALLOCATING) || bare.starts_with("libc_malloc") => Part::Allocation,
+            _ if begins(WAITING) => Part::WakeUp,
+            _ if name.is_empty() => Part::Other,
+            _ => Part::SystemCall,
+        };
+    }
+    if places.iter().any(waits) {
+        return Part::Spinning;
+    }
+    let own = Place { function: frame.symbol.clone(), line: String::new() };
+    let mut copies = false;
+    for place in places.iter().chain([&own]) {
+        if let Some(part) = of_own(place) {
+            return if copies && part == Part::Protocol { Part::Copy } else { part };
+        }
+        copies |= ["copy_nonoverlapping", "copy_from_slice", "copy"]
+            .contains(&last_word(&place.function));
+    }
+    match () {
+        () if places.iter().chain([&own]).any(of_rust) => Part::Other,
+        () if COPYING.iter().any(|copy| name.trim_start_matches('_').starts_with(copy)) => {
+            Part::Copy
+        }
+        () if file.contains(".so") || name.len() > 1 => Part::Protocol,
+        () => Part::Other,
+    }
+}
+
+/// Whether it is of Rust's libraries, which do what their callers want; who that is, is unknown where nothing was inlined.
+fn of_rust(place: &Place) -> bool {
+    let begins = ["core::", "std::", "alloc::"].iter().any(|of| place.function.starts_with(of));
+    begins || place.line.contains("/rustc/")
+}
+
+/// The function's own name, without its modules.
+fn last_word(function: &str) -> &str {
+    function.rsplit("::").find(|word| !word.starts_with('{')).unwrap_or(function)
+}
+
+/// Whether a function is one that waits without sleeping.
+fn waits(place: &Place) -> bool {
+    let name = last_word(&place.function);
+    ["spin_loop", "_mm_pause", "relax", "spin", "let_some_gather", "spin_until"].contains(&name)
+        || place.line.contains("/ring/src/pace.rs")
+}
+
+/// Folders of Crossway's own sources, and the modules as symbols name them.
+const OWN: &[(&str, &str, Part)] = &[
+    ("/lab/src/payload.rs", "crossway_lab::payload", Part::Payload),
+    ("/lab/src/line_buffer.rs", "crossway_lab::line_buffer", Part::Payload),
+    ("/ring/src/", "crossway_ring::", Part::Protocol),
+    ("/mech/src/", "crossway_mech::", Part::Protocol),
+    ("/tipc/", "crossway_tipc", Part::Protocol),
+    ("/linx/src/", "crossway_linx::", Part::Protocol),
+    ("/channel/src/", "crossway_channel::", Part::Protocol),
+    ("/sys/src/clock.rs", "crossway_sys::clock", Part::Harness),
+    ("/sys/src/futex.rs", "crossway_sys::futex", Part::WakeUp),
+    ("/sys/src/", "crossway_sys::", Part::SystemCall),
+    ("/rustix-", "rustix::", Part::SystemCall),
+    ("/hdrhistogram-", "hdrhistogram::", Part::Harness),
+    ("/lab/src/", "crossway_lab::", Part::Harness),
+];
+
+fn of_own(place: &Place) -> Option<Part> {
+    match last_word(&place.function) {
+        "cw_sum" | "cw_number_next" | "cw_next" | "cw_lines" | "sum64" | "number_next" => {
+            return Some(Part::Payload);
+        }
+        name if name.starts_with("cw_") => return Some(Part::Harness),
+        _ => {}
+    }
+    if place.line.contains("crossway_contender.") {
+        return Some(Part::Harness);
+    }
+    let own = OWN
+        .iter()
+        .find(|(file, module, _)| place.line.contains(file) || place.function.contains(module));
+    own.map(|(_, _, part)| *part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(names: &[&str]) -> Vec<Frame> {
+        let frame = |name: &&str| Frame {
+            ip: u64::MAX,
+            symbol: (*name).to_owned(),
+            dso: "[kernel.kallsyms]".to_owned(),
+        };
+        names.iter().map(frame).collect()
+    }
+
+    fn program(symbol: &str, dso: &str) -> Vec<Frame> {
+        vec![Frame { ip: 1, symbol: symbol.to_owned(), dso: dso.to_owned() }]
+    }
+
+    #[test]
+    fn the_innermost_frame_that_says_something_decides() {
+        for (stack, part) in [
+            (&["rep_movs_alternative", "_copy_from_iter", "pipe_write"][..], Part::Copy),
+            (&["srso_alias_return_thunk", "pipe_write", "vfs_write"], Part::Protocol),
+            (&["_raw_spin_unlock_irqrestore", "__wake_up_sync_key", "pipe_write"], Part::WakeUp),
+            (&["_raw_spin_unlock_irqrestore", "anon_pipe_read"], Part::WakeUp),
+            (&["_raw_spin_unlock_irqrestore", "skb_queue_tail", "unix_dgram"], Part::Protocol),
+            (&["finish_task_switch.isra.0", "__schedule", "pipe_read"], Part::WakeUp),
+            (&["entry_SYSCALL_64_after_hwframe"], Part::SystemCall),
+            (&["native_queued_spin_lock_slowpath", "_raw_spin_lock"], Part::Spinning),
+            (&["csum_partial", "tcp_v4_rcv"], Part::Checksum),
+            (&["csum_and_copy_from_iter", "tcp_sendmsg"], Part::Copy),
+            (&["kmem_cache_alloc_node", "__alloc_skb", "unix_stream_sendmsg"], Part::Allocation),
+            (&["mystery", "clear_page_erms", "vfs_write"], Part::Allocation),
+            (&["mystery"], Part::Other),
+        ] {
+            assert_eq!(of(&kernel(stack), &[]), part, "{stack:?}");
+        }
+        assert_eq!(of(&[], &[]), Part::Other);
+    }
+
+    #[test]
+    fn programs_are_judged_by_files_lines_and_names() {
+        let place = |function: &str, line: &str| Place {
+            function: function.to_owned(),
+            line: line.to_owned(),
+        };
+        let exe = "/usr/bin/crossway";
+        let cases: &[(&str, &str, Vec<Place>, Part)] = &[
+            ("__memmove_avx_unaligned_erms", "/lib/libc.so.6", vec![], Part::Copy),
+            ("_int_malloc", "/lib/libc.so.6", vec![], Part::Allocation),
+            ("__write", "/lib/libc.so.6", vec![], Part::SystemCall),
+            ("zmq::msg_t::size", "/lib/libzmq.so.5", vec![], Part::Protocol),
+            ("__vdso_clock_gettime", "[vdso]", vec![], Part::Harness),
+            ("main", exe, vec![place("cw_sum", "crossway_contender.h:9")], Part::Payload),
+            (
+                "x::run",
+                exe,
+                vec![
+                    place("wrapping_add", "core/num.rs:1"),
+                    place("sum", "/c/lab/src/payload.rs:3"),
+                ],
+                Part::Payload,
+            ),
+            (
+                "x::run",
+                exe,
+                vec![
+                    place("spin_loop", "core/hint.rs:1"),
+                    place("recv", "/c/ring/src/receiver.rs:3"),
+                ],
+                Part::Spinning,
+            ),
+            (
+                "x::run",
+                exe,
+                vec![
+                    place("copy_nonoverlapping", "core/ptr.rs:1"),
+                    place("put", "/c/ring/src/region.rs:3"),
+                ],
+                Part::Copy,
+            ),
+            ("crossway_lab::workload::ping_pong::run", exe, vec![], Part::Harness),
+            ("crossway_mech::mechanisms::shm_spin::ShmSpin::send", exe, vec![], Part::Protocol),
+            ("", "", vec![], Part::Other),
+        ];
+        for (symbol, dso, places, part) in cases {
+            assert_eq!(of(&program(symbol, dso), places), *part, "{symbol} {places:?}");
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! perf beside a trial: attached to the roles' processes, switched on for the window that counts, read afterwards.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crossway_sys::{family, lease, poll, proc};
+
+use super::lines::{self, Places};
+use super::part::{self, Part};
+use super::script::{self, Frame, Sample};
+use super::{HotSpot, Sampling};
+use crate::launcher::LaunchError;
+use crate::trial::Onlooker;
+
+/// What a process between the roles is called.
+pub(super) const BROKER: &str = "broker";
+/// Samples a second; no multiple of the kernel's own ticks.
+const RATE_HZ: u32 = 3999;
+/// Pages of perf's buffers: large, so that it need not wake up while the window runs. Only for the superuser, whose memory for this is
+/// not limited.
+const BUFFER_PAGES: &str = "2048";
+/// How long perf may take to attach itself, or to end.
+const PERF_LIMIT: Duration = Duration::from_secs(20);
+/// Below so many samples shares mean little.
+const FEW: u64 = 200;
+/// Lines of what perf wrote that are quoted.
+const QUOTED_LINES: usize = 3;
+
+/// A role's samples.
+#[derive(Debug, Default)]
+pub(super) struct Sampled {
+    pub(super) samples: u64,
+    pub(super) parts: BTreeMap<Part, u64>,
+    pub(super) stacks: BTreeMap<String, u64>,
+    /// By function, file and part: samples, and samples by line.
+    functions: BTreeMap<(String, String, Part), (u64, BTreeMap<String, u64>)>,
+}
+
+impl Sampled {
+    /// The places with most samples.
+    pub(super) fn hottest(&self, count: usize) -> Vec<HotSpot> {
+        let mut all: Vec<HotSpot> = self
+            .functions
+            .iter()
+            .map(|((function, of, part), (samples, lines))| HotSpot {
+                function: function.clone(),
+                of: of.clone(),
+                line: lines.iter().max_by_key(|(_, n)| **n).map(|(line, _)| line.clone()),
+                part: *part,
+                samples: *samples,
+            })
+            .collect();
+        all.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| a.function.cmp(&b.function)));
+        all.truncate(count);
+        all
+    }
+}
+
+/// perf at work.
+#[derive(Debug)]
+struct Recording {
+    child: Child,
+    dir: PathBuf,
+    control: File,
+    answers: File,
+    /// What each process is called.
+    names: HashMap<u32, String>,
+    _leases: [lease::Lease; 2],
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Samples what runs during the window that counts. What goes wrong is kept as a reason; the trial goes on without samples.
+#[derive(Debug)]
+pub(super) struct Sampler<'a> {
+    interrupt: Option<BorrowedFd<'a>>,
+    state: RefCell<Result<Option<Recording>, (String, String)>>,
+}
+
+impl Onlooker for Sampler<'_> {
+    fn begin(&self, roles: &[(String, u32)], servers: &[u32]) -> Result<(), LaunchError> {
+        let mut state = self.state.borrow_mut();
+        // One of a window that was too short.
+        if state.is_ok() {
+            *state = Ok(None);
+            *state = self.start(roles, servers).map(Some);
+        }
+        Ok(())
+    }
+
+    fn end(&self) -> Result<(), LaunchError> {
+        let mut state = self.state.borrow_mut();
+        if let Ok(Some(recording)) = &mut *state
+            && let Err(why) = self.command(recording, "disable")
+        {
+            *state = Err((why, "crossway doctor".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Sampler<'a> {
+    pub(super) fn new(interrupt: Option<BorrowedFd<'a>>) -> Sampler<'a> {
+        Sampler { interrupt, state: RefCell::new(Ok(None)) }
+    }
+
+    fn start(
+        &self,
+        roles: &[(String, u32)],
+        servers: &[u32],
+    ) -> Result<Recording, (String, String)> {
+        let here = |e: String| (e, "crossway doctor".to_owned());
+        let dir = lease::fresh_path("perf").map_err(|e| here(e.to_string()))?;
+        let directory = lease::hold(lease::Resource::Directory { path: dir.clone() })
+            .map_err(|e| here(e.to_string()))?;
+        fs::create_dir(&dir).map_err(|e| here(format!("{}: {e}", dir.display())))?;
+        // perf opens both ends of neither; held open for reading and writing here, opening never waits.
+        let fifo = |name: &str| {
+            let path = dir.join(name);
+            let made = crossway_sys::pipe::make_fifo(&path).map_err(|e| e.to_string());
+            made.and_then(|()| {
+                let open = OpenOptions::new().read(true).write(true).open(&path);
+                open.map_err(|e| format!("{}: {e}", path.display()))
+            })
+        };
+        let control = fifo("control").map_err(here)?;
+        let answers = fifo("answers").map_err(here)?;
+        let mut names = HashMap::new();
+        for (name, pid) in roles {
+            names.insert(*pid, name.clone());
+            names.extend(family::descendants(*pid).into_iter().map(|pid| (pid, name.clone())));
+        }
+        for server in servers {
+            names.insert(*server, BROKER.to_owned());
+            names.extend(family::descendants(*server).into_iter().map(|p| (p, BROKER.to_owned())));
+        }
+        let pids: Vec<String> = names.keys().map(u32::to_string).collect();
+        let log = File::create(dir.join("log")).map_err(|e| here(e.to_string()))?;
+        let mut command = Command::new("perf");
+        command.args(["record", "-q", "--delay", "-1", "--call-graph", "fp", "-F"]);
+        command.arg(RATE_HZ.to_string());
+        if proc::is_root() {
+            command.args(["-m", BUFFER_PAGES]);
+        }
+        let fifos =
+            format!("fifo:{},{}", dir.join("control").display(), dir.join("answers").display());
+        command.args(["--control", &fifos, "-p", &pids.join(",")]);
+        command.arg("-o").arg(dir.join("data")).current_dir(&dir).env("LC_ALL", "C");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        proc::die_with_parent(&mut command);
+        let child = command.spawn().map_err(|e| {
+            (format!("perf cannot be started: {e}"), "sudo apt-get install linux-perf".to_owned())
+        })?;
+        let pid = child.id();
+        let started_ticks = proc::started_ticks(pid).unwrap_or(0);
+        let process = lease::hold(lease::Resource::Process { pid, started_ticks })
+            .map_err(|e| here(e.to_string()))?;
+        let leases = [process, directory];
+        let mut recording = Recording { child, dir, control, answers, names, _leases: leases };
+        self.command(&mut recording, "enable").map_err(|why| (why, remedy()))?;
+        Ok(recording)
+    }
+
+    /// Gives perf an order and waits until it has done it.
+    fn command(&self, recording: &mut Recording, word: &str) -> Result<(), String> {
+        let sent = writeln!(recording.control, "{word}");
+        sent.map_err(|e| format!("perf cannot be given orders: {e}"))?;
+        let until = Instant::now() + PERF_LIMIT;
+        loop {
+            // It may end instead of answering.
+            let soon = Some(until.min(Instant::now() + Duration::from_millis(50)));
+            let mut watched = vec![recording.answers.as_fd()];
+            watched.extend(self.interrupt);
+            let ready = poll::any_readable(&watched, soon).map_err(|e| format!("poll: {e}"))?;
+            if ready.get(1) == Some(&true) {
+                return Err("interrupted".to_owned());
+            }
+            if ready[0] {
+                let mut answer = [0; 16];
+                let n = recording.answers.read(&mut answer).unwrap_or(0);
+                if answer[..n].starts_with(b"ack") {
+                    return Ok(());
+                }
+            }
+            if let Ok(Some(status)) = recording.child.try_wait() {
+                let wrote = quoted(&recording.dir.join("log"));
+                return Err(format!("perf ended ({status}): {wrote}"));
+            }
+            if Instant::now() >= until {
+                let wrote = quoted(&recording.dir.join("log"));
+                return Err(format!("perf did not answer '{word}' within {PERF_LIMIT:?}: {wrote}"));
+            }
+        }
+    }
+
+    /// What was seen, by role.
+    pub(super) fn finish(self) -> (Sampling, BTreeMap<String, Sampled>) {
+        let missing = |why: String, remedy: String| {
+            let sampling =
+                Sampling { missing: Some(why), remedy: Some(remedy), ..Sampling::default() };
+            (sampling, BTreeMap::new())
+        };
+        let recording = match self.state.into_inner() {
+            Ok(Some(recording)) => recording,
+            Ok(None) => return missing("the window never began".to_owned(), String::new()),
+            Err((why, remedy)) => return missing(why, remedy),
+        };
+        match collect(recording) {
+            Ok(found) => found,
+            Err(why) => missing(why, "crossway doctor".to_owned()),
+        }
+    }
+}
+
+/// What lets perf look.
+fn remedy() -> String {
+    let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    match level.trim().parse::<i32>() {
+        Ok(level) if level > 1 && !proc::is_root() => {
+            format!("sudo sysctl kernel.perf_event_paranoid=1 (it is {level}), or run as root")
+        }
+        _ => "crossway doctor".to_owned(),
+    }
+}
+
+/// The end of what perf wrote, in one line.
+fn quoted(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    if lines.is_empty() {
+        return "it wrote nothing".to_owned();
+    }
+    lines[..lines.len().min(QUOTED_LINES)].join(" ")
+}
+
+/// Ends perf and reads its data.
+fn collect(mut recording: Recording) -> Result<(Sampling, BTreeMap<String, Sampled>), String> {
+    proc::terminate(recording.child.id());
+    let started = proc::started_ticks(recording.child.id()).unwrap_or(0);
+    let until = Instant::now() + PERF_LIMIT;
+    while recording.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+        if Instant::now() > until {
+            proc::kill_exactly(recording.child.id(), started);
+            return Err(format!("perf did not end within {PERF_LIMIT:?}"));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = Command::new("perf")
+        .args(["script", "-F", "pid,event,ip,sym,dso", "-i"])
+        .arg(recording.dir.join("data"))
+        .current_dir(&recording.dir)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| format!("perf cannot be started: {e}"))?;
+    let samples = script::read(&String::from_utf8_lossy(&output.stdout));
+    if samples.is_empty() {
+        let wrote = String::from_utf8_lossy(&output.stderr);
+        let last = wrote.lines().last().unwrap_or("it wrote nothing");
+        return Err(format!("perf took no samples: {last}"));
+    }
+    let places = look_up(&samples);
+    let mut sampled: BTreeMap<String, Sampled> = BTreeMap::new();
+    let mut kernel_names = false;
+    for sample in &samples {
+        let Some(name) = recording.names.get(&sample.pid) else { continue };
+        kernel_names |= sample.frames.iter().any(|f| f.is_kernel() && !f.symbol.is_empty());
+        enter(sampled.entry(name.clone()).or_default(), name, sample, &places);
+    }
+    let event = samples[0].event.clone();
+    let sampling = Sampling {
+        notes: notes(&event, kernel_names, places.is_empty(), &sampled),
+        event: Some(event),
+        rate_hz: RATE_HZ,
+        kernel_names,
+        lines: !places.is_empty(),
+        missing: None,
+        remedy: None,
+    };
+    Ok((sampling, sampled))
+}
+
+fn notes(
+    event: &str,
+    kernel_names: bool,
+    no_lines: bool,
+    sampled: &BTreeMap<String, Sampled>,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    if event.contains("clock") {
+        notes.push(
+            "This machine has no hardware counter for sampling: perf's software clock was used. It cannot look where the kernel has \
+             interrupts off; that time counts where they come on again."
+                .to_owned(),
+        );
+    }
+    if !kernel_names {
+        notes.push(
+            "The kernel's functions have no names here (kernel.kptr_restrict, kernel.perf_event_paranoid): its time counts as other."
+                .to_owned(),
+        );
+    }
+    if no_lines {
+        notes.push(
+            "Programs have no lines (addr2line of binutils, or debug information, is missing): payload, spinning and harness may be \
+             taken for each other."
+                .to_owned(),
+        );
+    }
+    let few: Vec<String> = sampled
+        .iter()
+        .filter(|(_, s)| s.samples < FEW)
+        .map(|(name, s)| format!("{name}: {}", s.samples))
+        .collect();
+    if !few.is_empty() {
+        notes.push(format!("Few samples ({}): shares are rough; measure longer.", few.join(", ")));
+    }
+    notes
+}
+
+/// The files of programs and libraries whose lines are of use, and what is at the samples' addresses there.
+fn look_up(samples: &[Sample]) -> BTreeMap<String, Places> {
+    let mut wanted: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
+    for sample in samples {
+        let Some(frame) = sample.frames.iter().find(|frame| !frame.is_kernel()) else { continue };
+        if frame.dso.starts_with('/') {
+            wanted.entry(frame.dso.clone()).or_default().insert(frame.ip);
+        }
+    }
+    wanted
+        .into_iter()
+        .map(|(dso, offsets)| {
+            let places = lines::look_up(Path::new(&dso), &offsets);
+            (dso, places)
+        })
+        .filter(|(_, places)| places.values().flatten().any(|place| !place.line.is_empty()))
+        .collect()
+}
+
+/// Enters one sample: its part, its innermost function, its stack.
+fn enter(into: &mut Sampled, role: &str, sample: &Sample, places: &BTreeMap<String, Places>) {
+    let kernel: Vec<&Frame> = sample.frames.iter().take_while(|f| f.is_kernel()).collect();
+    // Programs are compiled without frame pointers: beyond the innermost frame theirs are made up.
+    let program = sample.frames.get(kernel.len());
+    let inlined = program
+        .and_then(|frame| places.get(&frame.dso)?.get(&frame.ip))
+        .map_or(&[][..], Vec::as_slice);
+    let part = part::of(&sample.frames, inlined);
+    into.samples += 1;
+    *into.parts.entry(part).or_default() += 1;
+    let mut stack = vec![role.to_owned()];
+    match program {
+        Some(_) if !inlined.is_empty() => {
+            stack.extend(inlined.iter().rev().map(|place| place.function.clone()));
+        }
+        Some(frame) if !frame.symbol.is_empty() => stack.push(lines::plain(&frame.symbol)),
+        Some(frame) if !frame.dso.is_empty() => {
+            stack.push(format!("[{}]", lines::file_name(&frame.dso)));
+        }
+        _ => {}
+    }
+    let name = |frame: &&Frame| {
+        if frame.symbol.is_empty() { "[kernel]".to_owned() } else { frame.symbol.clone() }
+    };
+    stack.extend(kernel.iter().rev().map(|frame| format!("{}_[k]", name(frame))));
+    let joined: Vec<String> = stack.iter().map(|frame| frame.replace([';', '\n'], ":")).collect();
+    *into.stacks.entry(joined.join(";")).or_default() += 1;
+    let (function, of, line) = match (kernel.first(), program) {
+        (Some(frame), _) => (name(frame), "kernel".to_owned(), None),
+        (None, Some(frame)) => {
+            let function = inlined.first().map(|place| place.function.clone());
+            let symbol = lines::plain(&frame.symbol);
+            let line = inlined.first().map(|p| p.line.clone()).filter(|line| !line.is_empty());
+            let of = lines::file_name(&frame.dso);
+            (
+                function.unwrap_or(if symbol.is_empty() { "[unknown]".into() } else { symbol }),
+                of,
+                line,
+            )
+        }
+        (None, None) => ("[unknown]".to_owned(), String::new(), None),
+    };
+    let entry = into.functions.entry((function, of, part)).or_default();
+    entry.0 += 1;
+    if let Some(line) = line {
+        *entry.1.entry(line).or_default() += 1;
+    }
+}

@@ -1,0 +1,118 @@
+//! Flame graphs: stacks as boxes that stand on their callers, as wide as their samples are many. A picture without scripts; names
+//! and shares show when the pointer rests on a box.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Width of the picture, in its own units.
+const WIDTH: f64 = 1200.0;
+/// Height of a box.
+const HEIGHT: f64 = 17.0;
+/// A letter's width.
+const LETTER: f64 = 6.6;
+/// Boxes narrower than this are left out.
+const LEAST: f64 = 0.6;
+/// How the names of the kernel's functions end in stacks.
+const KERNEL: &str = "_[k]";
+
+/// A function called by the one that holds it.
+#[derive(Default)]
+struct Call<'a> {
+    samples: u64,
+    calls: BTreeMap<&'a str, Call<'a>>,
+}
+
+impl<'a> Call<'a> {
+    fn add(&mut self, stack: impl Iterator<Item = &'a str>, samples: u64) {
+        self.samples += samples;
+        let mut at = self;
+        for name in stack {
+            at = at.calls.entry(name).or_default();
+            at.samples += samples;
+        }
+    }
+
+    fn depth(&self, scale: f64) -> usize {
+        let shown = self.calls.values().filter(|call| call.samples as f64 * scale >= LEAST);
+        shown.map(|call| 1 + call.depth(scale)).max().unwrap_or(0)
+    }
+}
+
+/// The picture of stacks, each from the outermost function inwards and separated by `;`, with their samples; empty without samples.
+pub fn svg(stacks: &[(String, u64)], label: &str) -> String {
+    let mut root = Call::default();
+    for (stack, samples) in stacks {
+        root.add(stack.split(';'), *samples);
+    }
+    if root.samples == 0 {
+        return String::new();
+    }
+    let scale = WIDTH / root.samples as f64;
+    let height = HEIGHT * root.depth(scale) as f64 + 2.0;
+    let mut svg = format!(
+        "<svg class=\"flame\" viewBox=\"0 0 {WIDTH} {height}\" width=\"100%\" role=\"img\" aria-label=\"{}\">",
+        minijinja::HtmlEscape(label)
+    );
+    draw(&root, root.samples, 0.0, height - 1.0, scale, &mut svg);
+    svg + "</svg>"
+}
+
+fn draw(of: &Call<'_>, total: u64, mut x: f64, floor: f64, scale: f64, svg: &mut String) {
+    for (name, call) in &of.calls {
+        let width = call.samples as f64 * scale;
+        if width >= LEAST {
+            let y = floor - HEIGHT;
+            let (shown, tone) = match name.strip_suffix(KERNEL) {
+                Some(kernel) => (kernel, "kernel"),
+                None => (*name, "program"),
+            };
+            let share = 100.0 * call.samples as f64 / total as f64;
+            let fits = (width / LETTER) as usize;
+            let text: String = match shown.chars().count() {
+                count if count <= fits => shown.to_owned(),
+                _ if fits >= 4 => shown.chars().take(fits - 1).chain(['…']).collect(),
+                _ => String::new(),
+            };
+            // Writing to a String cannot fail.
+            let _ = write!(
+                svg,
+                "<g><title>{}: {share:.1} %, {} samples</title>\
+                 <rect class=\"{tone}\" x=\"{x:.2}\" y=\"{y:.1}\" width=\"{width:.2}\" height=\"{:.1}\"/>",
+                minijinja::HtmlEscape(shown),
+                call.samples,
+                HEIGHT - 1.0,
+            );
+            if !text.is_empty() {
+                let _ = write!(
+                    svg,
+                    "<text x=\"{:.2}\" y=\"{:.1}\">{}</text>",
+                    x + 2.0,
+                    y + 12.0,
+                    minijinja::HtmlEscape(&text)
+                );
+            }
+            svg.push_str("</g>");
+            draw(call, total, x, y, scale, svg);
+        }
+        x += width;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_are_as_wide_as_their_samples_are_many() {
+        let stacks = [("a;b<c>".to_owned(), 3), ("a;write_[k]".to_owned(), 1)];
+        let svg = svg(&stacks, "x & y");
+        assert!(svg.contains("width=\"1200.00\"") && svg.contains("width=\"900.00\""), "{svg}");
+        assert!(svg.contains("class=\"kernel\" x=\"900.00\""), "{svg}");
+        assert!(
+            svg.contains("b&lt;c&gt;: 75.0 %, 3 samples") && svg.contains("x &amp; y"),
+            "{svg}"
+        );
+        assert!(!svg.contains("_[k]"), "{svg}");
+        assert_eq!(super::svg(&[], "x"), "");
+    }
+}

@@ -1,0 +1,299 @@
+//! Profiles as tables, and as a page with flame graphs: one case, or two side by side.
+
+use crossway_lab::profile::{Part, Profile, RoleProfile};
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, Value, context};
+use serde::Serialize;
+
+use crate::flame;
+use crate::html::HtmlError;
+use crate::sheet::{Cell, Row, Sheet};
+use crate::units::Quantity;
+
+const TEMPLATE: &str = include_str!("../assets/profile.html");
+const STYLE: &str = include_str!("../assets/page.css");
+
+/// A part that makes less than this of the difference between two cases is not named.
+const NAMED_SHARE: f64 = 0.1;
+
+/// Where the CPU time of a message goes, by part; two profiles stand side by side, with their difference. `None` without samples.
+pub fn parts(profiles: &[Profile]) -> Option<Sheet> {
+    if profiles.iter().any(|p| p.roles.iter().all(|role| role.samples == 0)) {
+        return None;
+    }
+    let two = profiles.len() == 2;
+    let mut heads = vec!["Part".to_owned()];
+    for profile in profiles {
+        heads.push(profile.mechanism.clone());
+        heads.extend(profile.roles.iter().filter(|_| !two).map(|role| role.name.clone()));
+    }
+    if two {
+        heads.push("Difference".to_owned());
+    }
+    let mut rows: Vec<Row> = Part::ALL
+        .into_iter()
+        .filter(|part| profiles.iter().any(|p| p.part_ns_per_message(*part) > Some(0.0)))
+        .map(|part| {
+            let mut cells = vec![Cell::text(part.words())];
+            for profile in profiles {
+                let ns = profile.part_ns_per_message(part);
+                cells.push(time(ns, Some(profile.cpu_ns_per_message())));
+                for role in profile.roles.iter().filter(|_| !two) {
+                    let ns = role.part_ns(part).map(|ns| ns / profile.messages.max(1) as f64);
+                    cells.push(time(ns, Some(per_message(profile, role))));
+                }
+            }
+            if let [a, b] = profiles {
+                cells.push(difference(a.part_ns_per_message(part), b.part_ns_per_message(part)));
+            }
+            Row { class: None, cells }
+        })
+        .collect();
+    let mut all = vec![Cell::text("all")];
+    for profile in profiles {
+        all.push(time(Some(profile.cpu_ns_per_message()), None));
+        for role in profile.roles.iter().filter(|_| !two) {
+            all.push(time(Some(per_message(profile, role)), None));
+        }
+    }
+    if let [a, b] = profiles {
+        all.push(difference(Some(a.cpu_ns_per_message()), Some(b.cpu_ns_per_message())));
+    }
+    rows.push(Row { class: None, cells: all });
+    let unit = if profiles[0].workload == "ping-pong" { "round trip" } else { "message" };
+    Some(Sheet {
+        title: format!("CPU time per {unit} by part"),
+        heads,
+        rows,
+        sortable: false,
+        notes: profiles.iter().flat_map(|p| p.sampling.notes.clone()).fold(
+            Vec::new(),
+            |mut seen, note| {
+                if !seen.contains(&note) {
+                    seen.push(note);
+                }
+                seen
+            },
+        ),
+    })
+}
+
+fn per_message(profile: &Profile, role: &RoleProfile) -> f64 {
+    role.cpu_ns as f64 / profile.messages.max(1) as f64
+}
+
+fn time(ns: Option<f64>, of: Option<f64>) -> Cell {
+    let Some(ns) = ns else { return Cell::text("–") };
+    let share = of.filter(|of| *of > 0.0).map(|of| format!("{:.0} %", 100.0 * ns / of));
+    Cell { text: Quantity::Duration.show(ns), note: share, sort: Some(ns), ..Cell::default() }
+}
+
+fn difference(a: Option<f64>, b: Option<f64>) -> Cell {
+    let Some((a, b)) = a.zip(b) else { return Cell::text("–") };
+    let sign = if b < a { "−" } else { "+" };
+    let text = format!("{sign}{}", Quantity::Duration.show((b - a).abs()));
+    Cell { text, sort: Some(b - a), ..Cell::default() }
+}
+
+/// What the kernel counted of each role, with or without samples.
+pub fn counted(profiles: &[Profile]) -> Sheet {
+    let heads = [
+        "Role",
+        "CPU",
+        "User",
+        "System",
+        "Asleep or waiting for a CPU",
+        "Gave up the CPU",
+        "Lost the CPU",
+        "Page faults",
+    ];
+    let mut rows = Vec::new();
+    for profile in profiles {
+        for role in &profile.roles {
+            let messages = profile.messages.max(1) as f64;
+            let per = |ns: Option<u64>| time(ns.map(|ns| ns as f64 / messages), None);
+            let rate = |count: u64| Cell {
+                text: format!("{:.3}", count as f64 / messages),
+                sort: Some(count as f64),
+                ..Cell::default()
+            };
+            let whole = role.user_ns.is_none();
+            let asleep = 100.0 * (1.0 - role.cpu_ns as f64 / role.wall_ns.max(1) as f64);
+            let counts = |count| if whole { Cell::text("–") } else { rate(count) };
+            rows.push(Row {
+                class: None,
+                cells: vec![
+                    Cell::text(format!("{} {}", profile.mechanism, role.name)),
+                    per(Some(role.cpu_ns)),
+                    per(role.user_ns),
+                    per(role.system_ns),
+                    Cell::text(format!("{:.0} % of the time", asleep.max(0.0))),
+                    counts(role.switches_voluntary),
+                    counts(role.switches_involuntary),
+                    counts(role.faults),
+                ],
+            });
+        }
+    }
+    Sheet {
+        title: "What the kernel counted, per message".to_owned(),
+        heads: heads.map(str::to_owned).to_vec(),
+        rows,
+        sortable: false,
+        notes: Vec::new(),
+    }
+}
+
+/// The hottest places of one profile.
+pub fn hot(profile: &Profile, at_most: usize) -> Sheet {
+    let mut all: Vec<(&RoleProfile, &crossway_lab::profile::HotSpot)> =
+        profile.roles.iter().flat_map(|role| role.hot.iter().map(move |h| (role, h))).collect();
+    let ns = |role: &RoleProfile, samples: u64| {
+        per_message(profile, role) * samples as f64 / role.samples.max(1) as f64
+    };
+    all.sort_by(|a, b| ns(b.0, b.1.samples).total_cmp(&ns(a.0, a.1.samples)));
+    let rows = all
+        .into_iter()
+        .take(at_most)
+        .map(|(role, spot)| Row {
+            class: None,
+            cells: vec![
+                Cell::code(&spot.function),
+                Cell::text(&role.name),
+                time(Some(ns(role, spot.samples)), Some(per_message(profile, role))),
+                Cell::text(spot.part.words()),
+                Cell::text(&spot.of),
+                Cell::text(spot.line.clone().unwrap_or_default()),
+            ],
+        })
+        .collect();
+    Sheet {
+        title: format!("Hottest places of {}", profile.mechanism),
+        heads: ["Function", "Role", "Per message", "Part", "Of", "Line"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows,
+        sortable: true,
+        notes: Vec::new(),
+    }
+}
+
+/// The answer in sentences: what costs most, and of two cases where their difference comes from.
+pub fn sentences(profiles: &[Profile]) -> Vec<String> {
+    let mut said = Vec::new();
+    for profile in profiles {
+        if let Some(why) = &profile.sampling.missing {
+            let remedy = profile.sampling.remedy.as_deref().unwrap_or_default();
+            let then =
+                if remedy.is_empty() { String::new() } else { format!(" What helps: {remedy}.") };
+            said.push(format!(
+                "No samples of {}: {why}. Below is what the kernel counts by itself.{then}",
+                profile.mechanism
+            ));
+        }
+    }
+    if let [a, b] = profiles {
+        let (first, second) = (a.cpu_ns_per_message(), b.cpu_ns_per_message());
+        let (less, more) = if first <= second { (a, b) } else { (b, a) };
+        let (low, high) = (first.min(second), first.max(second));
+        let mut text = format!(
+            "{} takes {} of CPU time per message, {} {}: {:.2} times as much.",
+            less.mechanism,
+            Quantity::Duration.show(low),
+            more.mechanism,
+            Quantity::Duration.show(high),
+            high / low.max(f64::MIN_POSITIVE)
+        );
+        let mut parts: Vec<(Part, f64)> = Part::ALL
+            .into_iter()
+            .filter_map(|part| {
+                Some((part, more.part_ns_per_message(part)? - less.part_ns_per_message(part)?))
+            })
+            .filter(|(_, ns)| *ns > NAMED_SHARE * (high - low))
+            .collect();
+        parts.sort_by(|a, b| b.1.total_cmp(&a.1));
+        if !parts.is_empty() {
+            let named: Vec<String> = parts
+                .iter()
+                .map(|(part, ns)| format!("{} (+{})", part.words(), Quantity::Duration.show(*ns)))
+                .collect();
+            text.push_str(&format!(" The difference is {}.", named.join(", ")));
+        }
+        said.push(text);
+    } else if let [only] = profiles {
+        let most = Part::ALL
+            .into_iter()
+            .filter_map(|part| Some((part, only.part_ns_per_message(part)?)))
+            .max_by(|a, b| a.1.total_cmp(&b.1));
+        if let Some((part, ns)) = most {
+            said.push(format!(
+                "{} takes {} of CPU time per message; most of it is {} ({:.0} %).",
+                only.mechanism,
+                Quantity::Duration.show(only.cpu_ns_per_message()),
+                part.words(),
+                100.0 * ns / only.cpu_ns_per_message().max(f64::MIN_POSITIVE)
+            ));
+        }
+    }
+    said
+}
+
+#[derive(Serialize)]
+struct Flame {
+    title: String,
+    svg: String,
+}
+
+/// Hot places that a page shows of a case.
+const HOT_PLACES: usize = 20;
+
+/// The page: one file that works offline.
+///
+/// # Errors
+/// The template and its data do not fit, which is a defect of Crossway.
+pub fn page(profiles: &[Profile]) -> Result<String, HtmlError> {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_template("profile", TEMPLATE)?;
+    let mut sheets: Vec<Sheet> = parts(profiles).into_iter().collect();
+    sheets.push(counted(profiles));
+    let sampled = profiles.iter().filter(|p| p.sampling.event.is_some());
+    sheets.extend(sampled.clone().map(|profile| hot(profile, HOT_PLACES)));
+    let flames: Vec<Flame> = sampled
+        .map(|profile| {
+            let title = format!("{}: {} samples", profile.case, samples(profile));
+            let stacks: Vec<(String, u64)> =
+                profile.roles.iter().flat_map(|role| role.stacks.clone()).collect();
+            Flame { svg: flame::svg(&stacks, &title), title }
+        })
+        .collect();
+    let cases: Vec<String> = profiles.iter().map(case_line).collect();
+    let names: Vec<&str> = profiles.iter().map(|p| p.mechanism.as_str()).collect();
+    let page = environment.get_template("profile")?.render(context! {
+        style => STYLE,
+        title => names.join(" and "),
+        cases,
+        sentences => sentences(profiles),
+        sheets => Value::from(Serde(sheets)),
+        flames => Value::from(Serde(flames)),
+    })?;
+    Ok(page)
+}
+
+fn samples(profile: &Profile) -> u64 {
+    profile.roles.iter().map(|role| role.samples).sum()
+}
+
+/// What was profiled and how.
+pub fn case_line(profile: &Profile) -> String {
+    let how = match &profile.sampling.event {
+        Some(event) => {
+            format!("{} samples of {event} at {} Hz", samples(profile), profile.sampling.rate_hz)
+        }
+        None => "no samples".to_owned(),
+    };
+    format!(
+        "{} ({}): {}, {} bytes, {} messages; {how}",
+        profile.case, profile.version, profile.workload, profile.size_bytes, profile.messages
+    )
+}
