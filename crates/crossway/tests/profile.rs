@@ -67,6 +67,7 @@ fn a_pipes_time_is_split_and_drawn() {
     assert!(boxes.as_i64() > Some(4), "{boxes}");
     let overflow = "document.documentElement.scrollWidth - innerWidth";
     assert!(browser.eval(&page, overflow).as_i64() <= Some(0), "no sideways scrolling");
+    assert_eq!(browser.requests_outside(), Vec::<String>::new());
     let heads = browser.eval(&page, "[...document.querySelectorAll('h2')].map((h) => h.innerText)");
     assert_eq!(heads[0], json!("CPU time per message by part"));
 }
@@ -126,7 +127,7 @@ fn bad_requests_are_refused_in_one_line() {
     for (words, said) in [
         (&["nothing"][..], "there is no mechanism 'nothing'"),
         (&["pipe", "pipe", "pipe"], "Usage: crossway profile"),
-        (&["latest:3"], "latest"),
+        (&["latest:3"], "there is no run in out"),
         (&["pipe", "--placement", "moon"], "moon"),
         (&["pipe", "--size", "big"], "write a number of bytes"),
         (&["udp", "--size", "1MiB"], "udp"),

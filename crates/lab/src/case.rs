@@ -185,6 +185,9 @@ fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unp
     if !inputs.load.is_idle() {
         return no("background load runs on this machine only", "load = \"idle\" on a testbed");
     }
+    if testbed.kind == TestbedKind::Containers {
+        return impossible_contained(mechanism, inputs);
+    }
     if inputs.ends == Ends::Within {
         return None;
     }
@@ -207,6 +210,20 @@ fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unp
             "placement = \"unpinned\" or { cpus = { a, b } }: a on the first host, b on the second",
         ),
     }
+}
+
+/// What cannot be between containers, whatever they share.
+fn impossible_contained(mechanism: &str, inputs: &Inputs) -> Option<Unplaceable> {
+    let no = |why: &str, remedy: &str| {
+        Some(Unplaceable { why: why.to_owned(), remedy: remedy.to_owned() })
+    };
+    if inputs.ends == Ends::Within {
+        return no("both ends in one container are as without it", "testbed = \"local\"");
+    }
+    if mechanism.starts_with("tipc-node-") || mechanism.starts_with("linx") {
+        return no("no daemon runs in the containers", "kind = \"netlab\", tipc = [\"node\"]");
+    }
+    None
 }
 
 /// Sleep if it can, else spin.

@@ -13,6 +13,7 @@ pub(crate) use role_group::{HeldDescriptor, RoleGroup};
 pub(crate) use role_process::{RoleProcess, exit_report};
 
 use crate::agent::{Host, HostError};
+use crate::testbed::Containers;
 
 /// How long roles may take to close and go.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(20);
@@ -73,6 +74,8 @@ pub(crate) enum RoleSite<'a> {
         launcher: &'a Launcher,
         /// Where their leases are.
         run: &'a lease::Run,
+        /// Each role in one of its own; null: as this process is.
+        containers: Option<&'a Containers>,
     },
     /// By the agents of hosts: the connecting role on the first, the listening role on the last.
     Remote {
@@ -84,10 +87,12 @@ pub(crate) enum RoleSite<'a> {
 }
 
 impl<'a> RoleSite<'a> {
-    /// The same place for other roles, where it is this machine.
+    /// The same place for other roles, where it is this machine; outside of its containers.
     pub(crate) fn here(&self) -> Option<RoleSite<'a>> {
         match self {
-            RoleSite::Local { launcher, run } => Some(RoleSite::Local { launcher, run }),
+            RoleSite::Local { launcher, run, .. } => {
+                Some(RoleSite::Local { launcher, run, containers: None })
+            }
             RoleSite::Remote { .. } => None,
         }
     }

@@ -1,5 +1,6 @@
 //! A testbed: a named place, other than this machine itself, where cases run. docs/PLANS.md explains the keys.
 
+mod container;
 mod error;
 mod live;
 mod reboot;
@@ -11,6 +12,7 @@ use std::net::IpAddr;
 use crossway_netlab::{Link, Offloads, Rate};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use container::Containers;
 pub(crate) use error::TestbedError;
 pub(crate) use live::LiveTestbed;
 pub(crate) use setup::TestbedSetup;
@@ -64,6 +66,41 @@ pub struct Testbed {
     /// The command prefixes of its hosts; empty but for [`TestbedKind::Hosts`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
+    /// What its containers have in common; everything else is each one's own. Only for [`TestbedKind::Containers`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<Share>,
+}
+
+/// What two containers of one kernel can have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Share {
+    /// A directory in which both make and find files, sockets and FIFOs.
+    Volume,
+    /// `/dev/shm`.
+    Shm,
+    /// The network name space: loopback, and abstract names of sockets.
+    Network,
+    /// The IPC name space: System V objects and POSIX message queues.
+    Ipc,
+    /// The PID name space: each sees the other's processes.
+    Pid,
+}
+
+impl Share {
+    /// All of them.
+    pub const ALL: [Share; 5] = [Share::Volume, Share::Shm, Share::Network, Share::Ipc, Share::Pid];
+
+    /// Its word in plans and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Share::Volume => "volume",
+            Share::Shm => "shm",
+            Share::Network => "network",
+            Share::Ipc => "ipc",
+            Share::Pid => "pid",
+        }
+    }
 }
 
 /// What the hosts of a testbed are.
@@ -74,6 +111,8 @@ pub enum TestbedKind {
     Netlab,
     /// Two guest kernels on one switch.
     Guests,
+    /// Two containers of this kernel: mounts, processes, IPC and network of their own, but for what they share.
+    Containers,
     /// Whatever the command line names.
     Hosts,
 }
@@ -84,6 +123,7 @@ impl TestbedKind {
         match self {
             TestbedKind::Netlab => "netlab",
             TestbedKind::Guests => "guests",
+            TestbedKind::Containers => "containers",
             TestbedKind::Hosts => "hosts",
         }
     }
@@ -336,6 +376,7 @@ mod tests {
             mtu_bytes: 1500,
             offloads: Offloads::Off,
             tipc: Vec::new(),
+            shares: Vec::new(),
             hosts: ["srun -w n1", "srun -w n2", "srun -w n3"].map(str::to_owned).to_vec(),
         };
         let labels = |ends| -> Vec<String> {

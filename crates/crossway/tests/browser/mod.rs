@@ -1,5 +1,8 @@
 //! Chromium without a head, driven over its debugging pipe: one JSON message after another, ended by a zero byte.
 
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};

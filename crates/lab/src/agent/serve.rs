@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use crossway_sys::clock::{Ticker, monotonic_ns};
 use crossway_sys::topology::Topology;
@@ -153,6 +153,10 @@ impl Agent {
         Ok(frames::send(&self.out, what)?)
     }
 
+    fn start_role(&self, name: &str) -> Result<RoleProcess, LaunchError> {
+        RoleProcess::start(Command::new(&self.launcher.program), &self.launcher, name)
+    }
+
     fn obey(&mut self, message: ToAgent) -> Result<(), AgentError> {
         match message {
             ToAgent::Introduce { mechanisms } => {
@@ -160,7 +164,7 @@ impl Agent {
                 self.ticker = Some(about.ticker);
                 self.say(&FromAgent::About { about })
             }
-            ToAgent::Start { role, name } => match RoleProcess::start(&self.launcher, &name) {
+            ToAgent::Start { role, name } => match self.start_role(&name) {
                 Ok(process) => {
                     self.processes.insert(role, process);
                     Ok(())

@@ -123,12 +123,14 @@ fn carry(
             verify: trial == 0,
             bind_address: None,
             onlooker: None,
+            contained: false,
         };
-        let brought = match trial::run(&setting, RoleSite::Local { launcher, run }) {
-            Ok(brought) => brought,
-            Err(LaunchError::Unsupported(why)) => return Verdict::Left(why),
-            Err(error) => return Verdict::Broken(error.to_string()),
-        };
+        let brought =
+            match trial::run(&setting, RoleSite::Local { launcher, run, containers: None }) {
+                Ok(brought) => brought,
+                Err(LaunchError::Unsupported(why)) => return Verdict::Left(why),
+                Err(error) => return Verdict::Broken(error.to_string()),
+            };
         let sent: u64 = brought.outcomes.iter().map(|o| o.sent).sum();
         let received: u64 = brought.outcomes.iter().map(|o| o.received).sum();
         let out_of_order: u64 = brought.outcomes.iter().map(|o| o.out_of_order).sum();

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crossway_mech::{Access, Caps, Wait};
@@ -69,7 +70,8 @@ impl Bench<'_> {
             Side::Listener => "listener",
             Side::Connector => "connector",
         };
-        let process = RoleProcess::start(launcher, name).map_err(failed)?;
+        let process =
+            RoleProcess::start(Command::new(&launcher.program), launcher, name).map_err(failed)?;
         Ok(Actor { process, progress: progress_file()?, wait: self.wait(), dead: false })
     }
 

@@ -3,7 +3,8 @@
 mod answers;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crossway_sys::clock::monotonic_ns;
@@ -48,6 +49,8 @@ pub(crate) struct RoleGroup<'a> {
     phase: &'static str,
     meter: Option<HostMeter>,
     over: bool,
+    /// The directories of roles in containers, by role.
+    rooms: Vec<PathBuf>,
 }
 
 impl<'a> RoleGroup<'a> {
@@ -64,13 +67,22 @@ impl<'a> RoleGroup<'a> {
             phase: "starting",
             meter: None,
             over: false,
+            rooms: Vec::new(),
         };
         match site {
-            RoleSite::Local { launcher, run } => {
+            RoleSite::Local { launcher, run, containers } => {
                 group.interrupt = launcher.interrupt();
                 group.run = Some(run);
-                for (name, _) in roles {
-                    group.handles.push(RoleHandle::Local(RoleProcess::start(launcher, name)?));
+                for (at, (name, listens)) in roles.iter().enumerate() {
+                    let mut command = Command::new(&launcher.program);
+                    if let Some(containers) = containers {
+                        let room = containers.room(run, at)?;
+                        let end = usize::from(*listens);
+                        command = containers.command(end, &room, run.dir(), &launcher.program);
+                        group.rooms.push(room);
+                    }
+                    let role = RoleProcess::start(command, launcher, name)?;
+                    group.handles.push(RoleHandle::Local(role));
                 }
             }
             RoleSite::Remote { hosts, interrupt } => {
@@ -89,9 +101,9 @@ impl<'a> RoleGroup<'a> {
         Ok(group)
     }
 
-    /// The directory of leases that roles join; agents have their own.
-    pub(crate) fn leases(&self) -> Option<&Path> {
-        self.run.map(lease::Run::dir)
+    /// The directory of leases that a role joins; agents have their own.
+    pub(crate) fn leases(&self, role: usize) -> Option<&Path> {
+        self.rooms.get(role).map(PathBuf::as_path).or_else(|| self.run.map(lease::Run::dir))
     }
 
     /// The host that a role runs on, by name.
@@ -327,6 +339,9 @@ impl Drop for RoleGroup<'_> {
             if let Some(run) = self.run {
                 run.remove_leases_of(process.pid());
             }
+        }
+        if let Some(run) = self.run {
+            self.rooms.iter().for_each(|room| run.clear_room(room));
         }
     }
 }

@@ -25,13 +25,16 @@ pub(crate) struct RoleProcess {
 }
 
 impl RoleProcess {
-    /// Starts a process that becomes a role.
-    pub(crate) fn start(launcher: &Launcher, name: &str) -> Result<RoleProcess, LaunchError> {
+    /// Starts a process that becomes a role by `command`, which is the launcher's program or leads to it.
+    pub(crate) fn start(
+        mut command: Command,
+        launcher: &Launcher,
+        name: &str,
+    ) -> Result<RoleProcess, LaunchError> {
         let (ours, theirs) =
             UnixStream::pair().map_err(|e| OsError::new("socketpair", "control channel", e))?;
         let (stderr, stderr_end) =
             std::io::pipe().map_err(|e| OsError::new("pipe", "stderr of a role", e))?;
-        let mut command = Command::new(&launcher.program);
         command
             .args(&launcher.args)
             .stdin(OwnedFd::from(theirs))

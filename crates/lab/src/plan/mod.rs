@@ -37,6 +37,7 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("buffers", include_str!("../../../../plans/buffers.toml")),
     ("cores", include_str!("../../../../plans/cores.toml")),
     ("contenders", include_str!("../../../../plans/contenders.toml")),
+    ("containers", include_str!("../../../../plans/containers.toml")),
     ("toshiba", include_str!("../../../../plans/toshiba.toml")),
     ("cluster", include_str!("../../../../plans/cluster.toml")),
     ("enea", include_str!("../../../../plans/enea.toml")),

@@ -8,9 +8,10 @@ use super::{Plan, PlanError};
 use crate::catalogue;
 use crate::inputs::{Ends, Load};
 use crate::record::LOCAL;
-use crate::testbed::{BadHosts, HostWords, Testbed, TestbedKind, Tipc};
+use crate::testbed::{BadHosts, HostWords, Share, Testbed, TestbedKind, Tipc};
 
-const KEYS: &[&str] = &["kind", "rate", "mtu", "offloads", "tipc"];
+const KEYS: &[&str] = &["kind", "rate", "mtu", "offloads", "tipc", "shares"];
+const KINDS: &str = "netlab, guests, containers, hosts";
 
 /// All `[testbed.NAME]`.
 pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Vec<Testbed>, PlanError> {
@@ -26,13 +27,18 @@ fn one(at: &At<'_>, name: &str, value: &Value) -> Result<Testbed, PlanError> {
     at.only(table, KEYS)?;
     let kind = match table.get("kind") {
         Some(value) => kind(&at.key("kind"), value)?,
-        None => return Err(at.key("kind").bad("missing; allowed: netlab, guests, hosts")),
+        None => return Err(at.key("kind").bad(&format!("missing; allowed: {KINDS}"))),
     };
     if kind == TestbedKind::Hosts {
         // What real hosts are like is not ours to choose.
         at.only(table, &["kind"])?;
     }
     let usual = Link::default();
+    if kind == TestbedKind::Containers {
+        at.only(table, &["kind", "shares"])?;
+    } else if table.contains_key("shares") {
+        return Err(at.key("shares").bad("only containers share something; kind = \"containers\""));
+    }
     let testbed = Testbed {
         name: name.to_owned(),
         kind,
@@ -50,6 +56,10 @@ fn one(at: &At<'_>, name: &str, value: &Value) -> Result<Testbed, PlanError> {
             None => Vec::new(),
         },
         hosts: Vec::new(),
+        shares: match table.get("shares") {
+            Some(value) => at.key("shares").axis(value, share)?,
+            None => Vec::new(),
+        },
     };
     // The network's own rules, before anything is measured.
     Topology::of(&["a", "b"], testbed.link()).check().map_err(|e| at.bad(e.to_string()))?;
@@ -60,9 +70,19 @@ fn kind(at: &At<'_>, value: &Value) -> Result<TestbedKind, PlanError> {
     match at.text(value)? {
         "netlab" => Ok(TestbedKind::Netlab),
         "guests" => Ok(TestbedKind::Guests),
+        "containers" => Ok(TestbedKind::Containers),
         "hosts" => Ok(TestbedKind::Hosts),
-        word => Err(at.bad(format!("unknown kind '{word}'; allowed: netlab, guests, hosts"))),
+        word => Err(at.bad(format!("unknown kind '{word}'; allowed: {KINDS}"))),
     }
+}
+
+fn share(at: &At<'_>, value: &Value) -> Result<Share, PlanError> {
+    let word = at.text(value)?;
+    let known = Share::ALL.into_iter().find(|share| share.name() == word);
+    known.ok_or_else(|| {
+        let allowed = Share::ALL.map(Share::name).join(", ");
+        at.bad(format!("unknown share '{word}'; allowed: {allowed}"))
+    })
 }
 
 fn rate(at: &At<'_>, value: &Value) -> Result<Rate, PlanError> {
@@ -133,6 +153,7 @@ impl Plan {
             offloads: Link::default().offloads,
             tipc: Vec::new(),
             hosts: Vec::new(),
+            shares: Vec::new(),
         });
         Ok(())
     }
@@ -180,6 +201,11 @@ pub(super) fn written(testbed: &Testbed) -> Table {
     let mut table = Table::new();
     table.insert("kind".into(), testbed.kind.name().into());
     if testbed.kind == TestbedKind::Hosts {
+        return table;
+    }
+    if testbed.kind == TestbedKind::Containers {
+        let words = testbed.shares.iter().map(|share| share.name().into()).collect();
+        table.insert("shares".into(), Value::Array(words));
         return table;
     }
     if let Some(rate) = testbed.rate {

@@ -210,12 +210,14 @@ pub fn profile(
         verify: true,
         bind_address: None,
         onlooker: Some(&sampler),
+        contained: false,
     };
     let failed = |why: String| ProfileError::Failed { case: case.full_id(), why };
-    let brought = trial::run(&setting, RoleSite::Local { launcher, run }).map_err(|e| match e {
-        LaunchError::Interrupted => ProfileError::Interrupted,
-        other => failed(other.to_string()),
-    })?;
+    let brought = trial::run(&setting, RoleSite::Local { launcher, run, containers: None })
+        .map_err(|e| match e {
+            LaunchError::Interrupted => ProfileError::Interrupted,
+            other => failed(other.to_string()),
+        })?;
     if let Some(wrong) = brought.outcomes.iter().find(|o| o.corrupt + o.out_of_order > 0) {
         return Err(failed(format!(
             "{} messages were damaged and {} came out of order",

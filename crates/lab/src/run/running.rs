@@ -158,9 +158,18 @@ impl Running<'_> {
             verify: !self.verified.contains(&slot.case),
             bind_address: None,
             onlooker: None,
+            contained: false,
         };
         let site = if inputs.testbed.is_none() {
-            Ok(RoleSite::Local { launcher: self.launcher, run: self.leases })
+            Ok(RoleSite::Local { launcher: self.launcher, run: self.leases, containers: None })
+        } else if let Some(containers) = self.testbeds.containers(&inputs) {
+            setting.bind_address = containers.address();
+            setting.contained = true;
+            Ok(RoleSite::Local {
+                launcher: self.launcher,
+                run: self.leases,
+                containers: Some(containers),
+            })
         } else {
             self.testbeds.site(&inputs, self.launcher.interrupt()).map(|(site, address)| {
                 setting.bind_address = address;

@@ -12,7 +12,7 @@ use crate::inputs::{Ends, Inputs};
 use crate::launcher::{LaunchError, Launcher, RoleSite};
 use crate::plan::Plan;
 use crate::record::{Calibration, HostRef, Record};
-use crate::testbed::{LiveTestbed, TestbedError, TestbedKind, TestbedSetup};
+use crate::testbed::{Containers, LiveTestbed, TestbedError, TestbedKind, TestbedSetup};
 
 /// The testbeds by name; those that could not be set up with the reason.
 #[derive(Debug, Default)]
@@ -139,6 +139,11 @@ impl LiveTestbeds {
         testbed.ready(&on, interrupt)?;
         let address = testbed.address(&on, interrupt)?;
         Ok((RoleSite::Remote { hosts: testbed.hosts_mut(&on), interrupt }, address))
+    }
+
+    /// The containers of a case, where it has some.
+    pub(super) fn containers(&self, inputs: &Inputs) -> Option<&Containers> {
+        self.testbed(inputs)?.as_ref().ok()?.containers()
     }
 
     /// Notes that a trial on a case's hosts came to its end.

@@ -10,7 +10,7 @@ use crossway_netlab::{Guest, GuestSpec, Lab, NetError};
 
 use super::error::TestbedError;
 use super::tipc::Tipcd;
-use super::{HostWords, Tipc};
+use super::{Containers, HostWords, Tipc};
 use crate::agent::{Host, HostError, find_address};
 use crate::env::Environment;
 use crate::inputs::{Ends, Inputs};
@@ -44,6 +44,8 @@ pub(crate) struct LiveTestbed {
     pub(super) tipcds: Vec<Option<Tipcd>>,
     pub(super) guests: Vec<Option<Guest>>,
     pub(super) lab: Option<Lab>,
+    /// Instead of hosts' agents, what roles are started in.
+    pub(super) containers: Option<Containers>,
 }
 
 impl LiveTestbed {
@@ -100,6 +102,11 @@ impl LiveTestbed {
             Ends::Within => 1,
         });
         all
+    }
+
+    /// What roles are started in, where that is not an agent's host.
+    pub(crate) fn containers(&self) -> Option<&Containers> {
+        self.containers.as_ref()
     }
 
     /// A host by its number.

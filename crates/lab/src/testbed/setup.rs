@@ -10,7 +10,7 @@ use crossway_sys::lease;
 use super::error::TestbedError;
 use super::live::{LiveTestbed, RebootPlan, boot_one};
 use super::tipc::{self, GUEST_SOCKET, Tipcd};
-use super::{HostWords, NAMES, Testbed, TestbedKind, Tipc};
+use super::{Containers, HostWords, LOCAL, NAMES, Testbed, TestbedKind, Tipc};
 use crate::agent::{Host, HostPlan};
 
 /// Leads programs to a `tipcd`.
@@ -50,7 +50,14 @@ impl LiveTestbed {
             prefix,
             address: Some(address),
         };
+        let mut containers = None;
         let hosts: Vec<Host> = match testbed.kind {
+            TestbedKind::Containers => {
+                containers = Some(Containers::make(testbed)?);
+                // Probes and processors are this machine's, whose agent tells them.
+                let here = HostWords { name: LOCAL.to_owned(), prefix: Vec::new(), address: None };
+                vec![host(here, own.clone(), true)]
+            }
             TestbedKind::Hosts => {
                 let parsed = testbed.hosts.iter().map(|text| HostWords::parse(text));
                 let parsed: Vec<HostWords> = parsed.collect::<Result<_, _>>().map_err(|e| {
@@ -124,6 +131,7 @@ impl LiveTestbed {
             tipcds: tipcds.into_iter().map(Some).collect(),
             guests: guests.into_iter().map(Some).collect(),
             lab,
+            containers,
         };
         testbed.meet(with.interrupt)?;
         Ok(testbed)

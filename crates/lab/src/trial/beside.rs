@@ -22,6 +22,7 @@ pub(super) fn settings<'a>(of: &Setting<'a>, inputs: &'a [Inputs]) -> Vec<Settin
                 working_set_bytes: of.working_set_bytes,
                 verify: of.verify,
                 bind_address: None,
+                contained: false,
                 onlooker: None,
             })
         })

@@ -41,6 +41,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) verify: bool,
     /// Where the listening end can be reached by the other one; null: loopback.
     pub(crate) bind_address: Option<IpAddr>,
+    /// The ends are in containers of their own; that nothing passes between them is an answer, no failure.
+    pub(crate) contained: bool,
     /// Who looks on while the window that counts runs; null: nobody.
     pub(crate) onlooker: Option<&'a dyn Onlooker>,
 }
@@ -90,7 +92,16 @@ pub(crate) fn run(setting: &Setting<'_>, site: RoleSite<'_>) -> Result<Brought, 
         setting.inputs.beside.iter().map(|beside| beside.inputs(setting.inputs)).collect();
     let beside_settings = beside::settings(setting, &beside_inputs);
     let mut trial = TrialRun::start(setting, layout, site)?;
-    let (facts, warnings) = trial.open()?;
+    let opened = trial.open();
+    let (facts, warnings) = match opened {
+        Err(LaunchError::Role(why)) if setting.contained => {
+            let why = why.replace("; ", ", ");
+            return Err(LaunchError::Unsupported(format!(
+                "it does not pass between these containers: {why}; let them share what its names need"
+            )));
+        }
+        opened => opened?,
+    };
     if setting.verify {
         trial.verify()?;
     }

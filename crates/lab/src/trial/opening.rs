@@ -18,7 +18,7 @@ impl TrialRun<'_> {
             let task = Box::new(self.task(role));
             self.group.order(role, &Order::Begin { task }, Vec::new())?;
         }
-        let mut offers = Vec::new();
+        let mut offers: Vec<Vec<HeldOffer>> = Vec::new();
         let mut warnings = Vec::new();
         for (answer, fds) in self.group.answers(&self.all(), STEP_LIMIT)? {
             let Answer::Offers { offers: texts, warnings: said } = answer else {
@@ -43,8 +43,11 @@ impl TrialRun<'_> {
                 self.group.order(role, &Order::Accept, Vec::new())?;
             }
         }
-        drop(offers);
         let mut facts = Facts::new();
+        if self.setting.contained {
+            facts = offered(&offers);
+        }
+        drop(offers);
         for (answer, _) in self.group.answers(&self.all(), STEP_LIMIT)? {
             let Answer::Opened { facts: here } = answer else { return Err(unexpected(&answer)) };
             merge(&mut facts, here);
@@ -66,7 +69,7 @@ impl TrialRun<'_> {
             first_peer: role_spec.first_peer,
             ticker: Some(self.setting.ticker),
             working_set_bytes: self.setting.working_set_bytes,
-            leases: self.group.leases().map(Path::to_owned),
+            leases: self.group.leases(role).map(Path::to_owned),
             bind_address: self.setting.bind_address,
         }
     }
@@ -121,6 +124,19 @@ impl TrialRun<'_> {
         }
         Ok(())
     }
+}
+
+/// By what the ends find each other: `offered_NAME` is 1 for each word of the offers, `offered_descriptors` their number. The words
+/// are those of [`OfferText`].
+fn offered(offers: &[Vec<HeldOffer>]) -> Facts {
+    let mut facts = Facts::new();
+    for (text, _) in offers.iter().flatten() {
+        *facts.entry("offered_descriptors".to_owned()).or_default() += text.fds.len() as i64;
+        for name in text.words.keys() {
+            facts.insert(format!("offered_{name}"), 1);
+        }
+    }
+    facts
 }
 
 /// Gives each offer its own descriptors out of those that came together.

@@ -1,6 +1,7 @@
 //! The page's sections of words and tables: fits, machine, what was asked, what did not run, method.
 
 mod asked;
+mod containers;
 mod faults;
 mod fits;
 pub mod goals;
@@ -22,6 +23,7 @@ pub fn all(run: &Run, shapes: &Shapes) -> Vec<Section> {
         goals::section(run),
         steps::section(run, shapes),
         studies::enea::section(run, shapes),
+        containers::containers(run),
         faults::faults(run),
         limits::limits(run),
         fits::fits(run),

@@ -81,8 +81,17 @@ pub(super) fn reap(dir: &Path) {
             resource.iter().for_each(Resource::remove);
         }
     }
+    for room in rooms(dir) {
+        remove_leases(&room, |_| true);
+    }
     remove_leases(dir, |_| true);
     let _ = fs::remove_dir_all(dir);
+}
+
+/// Directories of a run in which roles of containers keep their leases.
+fn rooms(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+    entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()).collect()
 }
 
 pub(super) fn remove_leases(dir: &Path, chosen: impl Fn(&str) -> bool) {

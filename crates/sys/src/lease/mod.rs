@@ -197,6 +197,26 @@ impl Run {
         let prefix = format!("{pid}-");
         directory::remove_leases(&self.dir, |name| name.starts_with(&prefix));
     }
+
+    /// A directory of the run's for leases of a process that has name spaces of its own, where its number says nothing.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn room(&self, name: &str) -> Result<PathBuf, OsError> {
+        let room = self.dir.join(name);
+        match fs::create_dir(&room) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(OsError::new("mkdir", room.display(), e))
+            }
+            _ => Ok(room),
+        }
+    }
+
+    /// Removes what is leased in such a directory, and the directory.
+    pub fn clear_room(&self, room: &Path) {
+        directory::remove_leases(room, |_| true);
+        let _ = fs::remove_dir_all(room);
+    }
 }
 
 impl Drop for Run {

@@ -1,0 +1,99 @@
+//! Containers of one kernel as a testbed, with real name spaces.
+
+mod place;
+
+use std::fs;
+use std::process::Command;
+
+use crossway_lab::record::{Record, Status};
+use place::Place;
+
+const PLAN: &str = "[testbed.apart]\nkind = \"containers\"\n\
+    [testbed.open]\nkind = \"containers\"\nshares = [\"network\", \"ipc\", \"volume\", \"shm\", \"pid\"]\n\
+    [testbed.volume]\nkind = \"containers\"\nshares = [\"volume\"]\n\
+    [group.x]\ntestbed = [\"apart\", \"open\", \"volume\"]\nends = \"between\"\n\
+    mechanisms = [\"pipe\", \"fifo\", \"uds-stream\", \"tcp-nodelay\", \"sysv-mq\", \"shm-futex\"]\n\
+    workload = \"ping-pong\"\nsize_bytes = 64\nplacement = \"unpinned\"\ntrials = 1\nmessages = 50\nwarmup_ms = 1\n";
+
+/// Whether name spaces can be made here; says so where they cannot.
+fn can_contain() -> bool {
+    let made = Command::new("ip").args(["netns", "list"]).output();
+    let root = crossway_sys::proc::is_root();
+    let able = root && made.is_ok_and(|out| out.status.success());
+    if !able {
+        eprintln!(
+            "SKIP: containers need root and iproute2; sudo apt-get install iproute2 util-linux"
+        );
+    }
+    able
+}
+
+#[test]
+fn what_is_shared_decides_what_passes() {
+    if !can_contain() {
+        return;
+    }
+    let place = Place::new(PLAN);
+    let out = place.measure(&[]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let records = place.records();
+    let of = |mechanism: &str, testbed: &str| -> Record {
+        let found = records
+            .iter()
+            .find(|r| r.mechanism == mechanism && r.inputs.testbed.as_deref() == Some(testbed));
+        found.unwrap_or_else(|| panic!("no record of {mechanism} on {testbed}")).clone()
+    };
+    let passes = |mechanism: &str, testbed: &str| {
+        let record = of(mechanism, testbed);
+        match record.status {
+            Status::Ok | Status::Degraded => {
+                assert_eq!(record.counts.unwrap().received, 50, "{mechanism} on {testbed}");
+                true
+            }
+            _ => {
+                let why = record.reason.unwrap_or_default();
+                assert_eq!(record.status, Status::Skipped, "{mechanism} on {testbed}: {why}");
+                assert!(why.contains("does not pass between these containers"), "{why}");
+                false
+            }
+        }
+    };
+    for (mechanism, apart, volume) in [
+        // By descriptor: handed over, whatever is shared.
+        ("pipe", true, true),
+        ("shm-futex", true, true),
+        // By path, by abstract name, by key, by address.
+        ("fifo", false, true),
+        ("uds-stream", false, false),
+        ("sysv-mq", false, false),
+        ("tcp-nodelay", true, true),
+    ] {
+        assert_eq!(passes(mechanism, "apart"), apart, "{mechanism} apart");
+        assert_eq!(passes(mechanism, "volume"), volume, "{mechanism} with a volume");
+        assert!(passes(mechanism, "open"), "{mechanism} with all shared");
+    }
+    assert!(of("fifo", "open").facts.contains_key("offered_up"));
+    assert!(of("pipe", "apart").facts["offered_descriptors"] > 0);
+    let page = fs::read_to_string(place.run().join("report.html")).unwrap();
+    assert!(page.contains("Between containers of one kernel") && page.contains("does not pass"));
+    assert_eq!(place.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn bad_shares_are_refused_by_name() {
+    for (from, to, said) in [
+        ("\"ipc\"", "\"icp\"", "unknown share 'icp'; allowed: volume, shm, network, ipc, pid"),
+        ("kind = \"containers\"\n[", "kind = \"containers\"\nmtu = 9000\n[", "mtu"),
+        (
+            "kind = \"containers\"\nshares = [\"volume\"]",
+            "kind = \"netlab\"\nshares = [\"volume\"]",
+            "only containers share",
+        ),
+    ] {
+        let place = Place::new(&PLAN.replace(from, to));
+        let out = place.measure(&["--list"]);
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(2), "{text}");
+        assert!(text.contains(said), "{text}");
+    }
+}

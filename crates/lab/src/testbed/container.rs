@@ -1,0 +1,102 @@
+//! Two containers of one kernel: what container engines make, made with util-linux and, for the network, with [`Lab`].
+//!
+//! Each role runs in fresh name spaces of its own, which go with it. What passes between the ends goes as with an engine: names through
+//! what the containers share, descriptors over a socket that both were given (the control line).
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crossway_netlab::{Lab, Topology};
+use crossway_sys::{OsError, lease};
+
+use super::error::TestbedError;
+use super::{NAMES, Share, Testbed};
+
+/// Where a container's role makes what has a path.
+const ROOM: &str = "CROSSWAY_ROOM";
+/// What such directories lie in.
+const ROOMS: &str = "CROSSWAY_ROOMS";
+
+/// How roles get into their containers.
+#[derive(Debug)]
+pub(crate) struct Containers {
+    shares: Vec<Share>,
+    /// Words that lead into each container's network; none where it is shared.
+    prefixes: Vec<Vec<String>>,
+    /// Where the listening end is reached; null: loopback.
+    address: Option<IpAddr>,
+    _lab: Option<Lab>,
+}
+
+impl Containers {
+    /// Makes the network, and tries whether name spaces can be made.
+    pub(super) fn make(testbed: &Testbed) -> Result<Containers, TestbedError> {
+        let mut containers = Containers {
+            shares: testbed.shares.clone(),
+            prefixes: vec![Vec::new(); NAMES.len()],
+            address: None,
+            _lab: None,
+        };
+        if !containers.share(Share::Network) {
+            let lab = Lab::up(&Topology::of(&NAMES, testbed.link()))?;
+            let hosts = &lab.network().hosts;
+            containers.prefixes = hosts.iter().map(|host| host.prefix()).collect();
+            containers.address = hosts.get(1).map(|host| host.ipv4.into());
+            containers._lab = Some(lab);
+        }
+        let tried = containers
+            .command(0, Path::new("/nowhere"), Path::new("/tmp"), Path::new("/bin/true"))
+            .output();
+        let refused = |why: String| {
+            let remedy = "run as root; sudo apt-get install util-linux iproute2";
+            TestbedError::Obstacle(format!("no containers here: {why}"), remedy.to_owned())
+        };
+        match tried {
+            Ok(output) if output.status.success() => Ok(containers),
+            Ok(output) => Err(refused(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+            Err(error) => Err(refused(format!("unshare: {error}"))),
+        }
+    }
+
+    fn share(&self, what: Share) -> bool {
+        self.shares.contains(&what)
+    }
+
+    /// Where the listening end is reached, unless over loopback.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
+    /// A directory for the role with this number, below the run's.
+    pub(crate) fn room(&self, run: &lease::Run, role: usize) -> Result<PathBuf, OsError> {
+        run.room(&format!("c{role}"))
+    }
+
+    /// A command that runs `program` in the container of the connecting (0) or the listening (1) end; its arguments are to be added.
+    pub(crate) fn command(&self, at: usize, room: &Path, rooms: &Path, program: &Path) -> Command {
+        let mut words = self.prefixes[at].clone();
+        words.extend(["unshare", "--mount"].map(str::to_owned));
+        if !self.share(Share::Ipc) {
+            words.push("--ipc".to_owned());
+        }
+        if !self.share(Share::Pid) {
+            words.extend(["--pid", "--fork", "--kill-child", "--mount-proc"].map(str::to_owned));
+        }
+        // The program is opened first, since it may lie in what is hidden.
+        let mut script = "exec 9<\"$0\"".to_owned();
+        if !self.share(Share::Shm) {
+            script.push_str(" && mount -t tmpfs -o mode=1777 crossway /dev/shm");
+        }
+        if !self.share(Share::Volume) {
+            script.push_str(&format!(
+                " && mount -t tmpfs -o mode=0700 crossway \"${ROOMS}\" && mkdir -p \"${ROOM}\""
+            ));
+        }
+        script.push_str(" && exec /proc/self/fd/9 \"$@\"");
+        words.extend(["sh".to_owned(), "-c".to_owned(), script]);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).arg(program).env(ROOM, room).env(ROOMS, rooms);
+        command
+    }
+}

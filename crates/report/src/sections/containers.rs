@@ -1,0 +1,149 @@
+//! What passes between containers, and at what cost.
+
+use std::collections::BTreeSet;
+
+use crossway_lab::inputs::Workload;
+use crossway_lab::record::{LOCAL, Record, Span, Status};
+use crossway_lab::testbed::TestbedKind;
+
+use crate::run::Run;
+use crate::section::Section;
+use crate::sheet::{Cell, Row, Sheet};
+use crate::units::Quantity;
+
+pub(super) fn containers(run: &Run) -> Option<Section> {
+    let testbed = |record: &Record| match &record.inputs.testbed_spec {
+        None => Some(LOCAL.to_owned()),
+        Some(spec) if spec.kind == TestbedKind::Containers => Some(spec.name.clone()),
+        Some(_) => None,
+    };
+    let here: Vec<(&Record, String)> =
+        run.records.iter().filter_map(|record| Some((record, testbed(record)?))).collect();
+    if here.iter().all(|(_, name)| name == LOCAL) {
+        return None;
+    }
+    let mut places: Vec<String> = Vec::new();
+    let mut shares = Vec::new();
+    for (record, name) in &here {
+        if !places.contains(name) {
+            places.push(name.clone());
+            if let Some(spec) = &record.inputs.testbed_spec {
+                let words: Vec<&str> = spec.shares.iter().map(|share| share.name()).collect();
+                let words = if words.is_empty() { "nothing".to_owned() } else { words.join(", ") };
+                shares.push(format!("`{name}` shares {words}"));
+            }
+        }
+    }
+    // The bare machine first, then as the plan has them.
+    places.sort_by_key(|name| {
+        let spec = |record: &Record| record.inputs.testbed_spec.as_ref().map(|s| s.shares.len());
+        here.iter().find(|(_, n)| n == name).map_or(0, |(r, _)| spec(r).map_or(0, |n| n + 1))
+    });
+    shares.sort();
+    let sizes: BTreeSet<u64> = here.iter().map(|(r, _)| r.inputs.size_bytes).collect();
+    let mut tables = Vec::new();
+    for size in sizes {
+        for (workload, title) in
+            [(Workload::PingPong, "Round trip, p50"), (Workload::Throughput, "Throughput")]
+        {
+            let of: Vec<&(&Record, String)> = here
+                .iter()
+                .filter(|(r, _)| r.inputs.size_bytes == size && r.inputs.workload == workload)
+                .collect();
+            if of.iter().any(|(_, name)| name != LOCAL) {
+                tables.push(table(&of, &places, workload, &format!("{title}, {size} bytes")));
+            }
+        }
+    }
+    Some(Section {
+        id: "containers",
+        title: "Between containers of one kernel",
+        paragraphs: vec![format!(
+            "Each end runs in name spaces of its own for mounts, processes, IPC and network, but for what the containers share: {}.                  Descriptors are handed over on a socket that both ends were given, as a container engine can do. A figure means that                  the channel opened and every message was verified.",
+            shares.join("; ")
+        )],
+        tables,
+        ..Section::default()
+    })
+}
+
+fn table(of: &[&(&Record, String)], places: &[String], workload: Workload, title: &str) -> Sheet {
+    let mut mechanisms: Vec<&str> = Vec::new();
+    for (record, _) in of {
+        if !mechanisms.contains(&record.mechanism.as_str()) {
+            mechanisms.push(&record.mechanism);
+        }
+    }
+    let rows = mechanisms
+        .into_iter()
+        .map(|mechanism| {
+            let own: Vec<&&(&Record, String)> =
+                of.iter().filter(|(record, _)| record.mechanism == mechanism).collect();
+            let mut cells = vec![Cell::text(mechanism), Cell::text(found_by(&own))];
+            cells.extend(places.iter().map(|place| {
+                let there: Vec<&Record> =
+                    own.iter().filter(|(_, name)| name == place).map(|(r, _)| *r).collect();
+                cell(&there, workload)
+            }));
+            Row { class: None, cells }
+        })
+        .collect();
+    let mut heads = vec!["Mechanism".to_owned(), "Found by".to_owned()];
+    heads.extend(places.iter().cloned());
+    Sheet { title: title.to_owned(), heads, rows, sortable: true, notes: Vec::new() }
+}
+
+/// By what the two ends find each other, as the offers of trials that passed say.
+fn found_by(of: &[&&(&Record, String)]) -> String {
+    let mut words = BTreeSet::new();
+    for (record, _) in of.iter().map(|one| **one) {
+        for (fact, value) in &record.facts {
+            let word = match fact.strip_prefix("offered_") {
+                Some("descriptors") if *value > 0 => "descriptor",
+                Some("up" | "down" | "path") => "path",
+                Some("abstract" | "inbox" | "door") => "abstract name",
+                Some("address" | "port") => "address",
+                Some("name" | "queue" | "segments" | "semaphores") => "name of an IPC object",
+                Some("pid" | "process") => "process",
+                _ => continue,
+            };
+            words.insert(word);
+        }
+    }
+    if words.is_empty() {
+        "–".to_owned()
+    } else {
+        words.into_iter().collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn cell(of: &[&Record], workload: Workload) -> Cell {
+    let (quantity, mut figures): (Quantity, Vec<f64>) = match workload {
+        Workload::PingPong => {
+            let p50 = |r: &&Record| {
+                let found = r.latency_ns.iter().find(|l| l.span == Span::RoundTrip)?;
+                Some(found.p50 as f64)
+            };
+            (Quantity::Duration, of.iter().filter_map(p50).collect())
+        }
+        _ => {
+            let rate = |r: &&Record| Some(r.throughput.as_ref()?.bytes_per_s);
+            (Quantity::ByteRate, of.iter().filter_map(rate).collect())
+        }
+    };
+    figures.sort_by(f64::total_cmp);
+    if let Some(middle) = figures.get(figures.len() / 2) {
+        let text = quantity.show(*middle);
+        return Cell { text, sort: Some(*middle), ..Cell::default() };
+    }
+    let why = of.iter().find_map(|r| r.reason.clone());
+    let failed = of.iter().any(|r| r.status == Status::Failed);
+    match why {
+        Some(why) => Cell {
+            text: if failed { "failed" } else { "does not pass" }.to_owned(),
+            note: Some(why.rsplit(": ").next().unwrap_or(&why).to_owned()),
+            ..Cell::default()
+        },
+        None => Cell::text("–"),
+    }
+}
