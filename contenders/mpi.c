@@ -1,7 +1,7 @@
 /* MPI: two ranks of one job of Open MPI; MPI_Send and MPI_Recv between them.
  *
  * The ends of a channel are processes that Crossway starts and pins, and the ranks of a job are processes that mpirun starts. Open
- * MPI tells a rank who it is through its environment: mpirun starts this program twice with `rank`, each of which hands its
+ * MPI gives a rank its identity through its environment: mpirun starts this program twice with `rank`, each of which hands its
  * environment to one end, which becomes that rank, and waits until the channel is closed. mpirun and the two that wait are servers. */
 #define _GNU_SOURCE
 #include "crossway_contender.h"
@@ -218,20 +218,20 @@ static int listen_(struct cw_role *role, struct cw_words *offer)
         return -1;
     start_mpirun(role, path);
     for (int i = 0; i < 2; i++) {
-        struct ucred who;
-        socklen_t room = sizeof who;
+        struct ucred peer;
+        socklen_t room = sizeof peer;
         uint32_t header[2];
         int fd = next_connection();
         if (fd < 0 || whole_read(fd, header, sizeof header) != 0 || header[0] > 1 || header[1] > ENVIRONMENT_BYTES ||
             rank_fd[header[0]] >= 0)
-            cw_fail("a rank that mpirun started did not say who it is");
+            cw_fail("a rank that mpirun started did not give its identity");
         rank_fd[header[0]] = fd;
         identity_bytes[header[0]] = header[1];
         identity[header[0]] = malloc(header[1]);
         if (!identity[header[0]] || whole_read(fd, identity[header[0]], header[1]) != 0)
-            cw_fail("a rank that mpirun started did not say who it is");
-        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &room) == 0)
-            cw_server(role, who.pid);
+            cw_fail("a rank that mpirun started did not give its identity");
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &room) == 0)
+            cw_server(role, peer.pid);
     }
     cw_offer(offer, "socket", "%s", path);
     return 0;

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 const PROTOCOL: u64 = 1;
-/// Numbers are written so many messages ahead: right before its turn, a copy that loads wider words than the number would wait
+/// Numbers are written this many messages ahead: right before its turn, a copy that loads wider words than the number would wait
 /// for the store, and a figure would hold that wait.
 const LEAD: usize = 8;
 
@@ -107,7 +107,7 @@ fn orders<C: Contender>() -> Result<i32> {
     let mut line = String::new();
     loop {
         line.clear();
-        // Whoever gave orders is gone.
+        // The process that gave orders is gone.
         if input.read_line(&mut line).map_err(|e| e.to_string())? == 0 {
             return Ok(1);
         }

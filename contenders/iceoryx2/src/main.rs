@@ -1,5 +1,5 @@
 //! iceoryx2: publish-subscribe over shared memory, one service each way. The sender writes into a loaned sample, the receiver reads in
-//! place. Who waits asleep waits for an event of the library, which the sender raises with each message; who spins polls.
+//! place. An end that waits asleep waits for an event of the library, which the sender raises with each message; an end that spins polls.
 //!
 //! The library has no notion of one peer whose death ends a channel: a UNIX connection between the two processes tells.
 

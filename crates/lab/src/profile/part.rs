@@ -542,7 +542,7 @@ fn of_program(frame: &Frame, places: &[Place]) -> Part {
     }
 }
 
-/// Whether it is of Rust's libraries, which do what their callers want; who that is, is unknown where nothing was inlined.
+/// Whether it is of Rust's libraries, whose callers are unknown where nothing was inlined.
 fn of_rust(place: &Place) -> bool {
     let begins = ["core::", "std::", "alloc::"].iter().any(|of| place.function.starts_with(of));
     begins || place.line.contains("/rustc/")

@@ -27,7 +27,7 @@ const RATE_HZ: u32 = 3999;
 const BUFFER_PAGES: &str = "2048";
 /// How long perf may take to attach itself, or to end.
 const PERF_LIMIT: Duration = Duration::from_secs(20);
-/// Below so many samples shares mean little.
+/// With fewer samples shares mean little.
 const FEW: u64 = 200;
 /// Lines of what perf wrote that are quoted.
 const QUOTED_LINES: usize = 3;

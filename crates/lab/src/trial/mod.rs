@@ -43,7 +43,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) bind_address: Option<IpAddr>,
     /// The ends are in containers of their own; that nothing passes between them is an answer, no failure.
     pub(crate) contained: bool,
-    /// Who looks on while the window that counts runs; null: nobody.
+    /// Samples the roles while the window that counts runs; null: nothing does.
     pub(crate) onlooker: Option<&'a dyn Onlooker>,
 }
 
