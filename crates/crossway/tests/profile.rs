@@ -167,7 +167,9 @@ fn a_killed_profile_leaves_no_perf_behind() {
         of_place() > 0 || ended.is_some()
     });
     if ended.is_some() {
-        eprintln!("SKIP: perf is missing or lacks the right to sample; sudo apt-get install linux-perf, or run as root");
+        eprintln!(
+            "SKIP: perf is missing or lacks the right to sample; sudo apt-get install linux-perf, or run as root"
+        );
         return;
     }
     child.kill().unwrap();
