@@ -6,6 +6,7 @@
 //! A benchmark, not a test: misses are printed plainly and the exit status is 0.
 
 mod comparison;
+mod contender;
 mod network;
 mod pairs;
 mod reference;
@@ -36,7 +37,7 @@ struct Args {
     /// Milliseconds per trial
     #[arg(long, default_value_t = 100)]
     measure_ms: u64,
-    /// Only cases whose GROUP/CASE matches (net-* and wire-* are those between hosts)
+    /// Only cases whose GROUP/CASE matches (net-* and wire-* are those between hosts, contender is a pipe through the C helper)
     #[arg(long)]
     filter: Vec<String>,
     /// Also write the figures as JSON to this file
@@ -148,6 +149,7 @@ fn main() -> anyhow::Result<()> {
     if !case::expand(&plan, &topology, &args.filter).is_empty() {
         within_this_machine(&args, &plan, &topology, folder.path(), &mut found)?;
     }
+    contender::compare(&args, folder.path(), &mut found);
     network::compare(&args, &folder.path().join("network"), &mut found);
     comparison::print(&found);
     if let Some(path) = &args.json {
