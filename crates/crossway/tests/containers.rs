@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 
 use crossway_lab::record::{Record, Status};
-use place::Place;
+use place::{Place, await_that};
 
 const PLAN: &str = "[testbed.apart]\nkind = \"containers\"\n\
     [testbed.open]\nkind = \"containers\"\nshares = [\"network\", \"ipc\", \"volume\", \"shm\", \"pid\"]\n\
@@ -77,6 +77,25 @@ fn what_is_shared_decides_what_passes() {
     let page = fs::read_to_string(place.run().join("report.html")).unwrap();
     assert!(page.contains("Between containers of one kernel") && page.contains("does not pass"));
     assert_eq!(place.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn a_killed_run_leaves_no_container() {
+    if !can_contain() {
+        return;
+    }
+    let long = PLAN
+        .replace("testbed = [\"apart\", \"open\", \"volume\"]", "testbed = \"apart\"")
+        .replace("messages = 50", "measure_ms = 600000")
+        .replace("\"pipe\", ", "");
+    let place = Place::new(&long);
+    let mut child = place.start();
+    await_that("two roles in containers", || {
+        place.processes(|line| line.starts_with("/proc/self/fd/9 role")).len() >= 2
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    await_that("their end", || place.leftovers().is_empty());
 }
 
 #[test]

@@ -73,13 +73,18 @@ impl<'a> RoleGroup<'a> {
             RoleSite::Local { launcher, run, containers } => {
                 group.interrupt = launcher.interrupt();
                 group.run = Some(run);
+                if let Some(containers) = containers {
+                    for at in 0..roles.len() {
+                        group.rooms.push(containers.room(run, at)?);
+                    }
+                }
                 for (at, (name, listens)) in roles.iter().enumerate() {
                     let mut command = Command::new(&launcher.program);
                     if let Some(containers) = containers {
-                        let room = containers.room(run, at)?;
+                        let mut others = group.rooms.clone();
+                        others.remove(at);
                         let end = usize::from(*listens);
-                        command = containers.command(end, &room, run.dir(), &launcher.program);
-                        group.rooms.push(room);
+                        command = containers.command(end, &others, &launcher.program);
                     }
                     let role = RoleProcess::start(command, launcher, name)?;
                     group.handles.push(RoleHandle::Local(role));

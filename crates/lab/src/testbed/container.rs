@@ -13,10 +13,8 @@ use crossway_sys::{OsError, lease};
 use super::error::TestbedError;
 use super::{NAMES, Share, Testbed};
 
-/// Where a container's role makes what has a path.
-const ROOM: &str = "CROSSWAY_ROOM";
-/// What such directories lie in.
-const ROOMS: &str = "CROSSWAY_ROOMS";
+/// Names directories that a container does not see; a number follows.
+const HIDDEN: &str = "CROSSWAY_HIDDEN_";
 
 /// How roles get into their containers.
 #[derive(Debug)]
@@ -45,9 +43,7 @@ impl Containers {
             containers.address = hosts.get(1).map(|host| host.ipv4.into());
             containers._lab = Some(lab);
         }
-        let tried = containers
-            .command(0, Path::new("/nowhere"), Path::new("/tmp"), Path::new("/bin/true"))
-            .output();
+        let tried = containers.command(0, &["/tmp".into()], Path::new("/bin/true")).output();
         let refused = |why: String| {
             let remedy = "run as root; sudo apt-get install util-linux iproute2";
             TestbedError::Obstacle(format!("no containers here: {why}"), remedy.to_owned())
@@ -74,7 +70,9 @@ impl Containers {
     }
 
     /// A command that runs `program` in the container of the connecting (0) or the listening (1) end; its arguments are to be added.
-    pub(crate) fn command(&self, at: usize, room: &Path, rooms: &Path, program: &Path) -> Command {
+    /// Without a shared volume it does not see the directories `others`. Its own is seen from outside, where what it leases is
+    /// removed should it be killed.
+    pub(crate) fn command(&self, at: usize, others: &[PathBuf], program: &Path) -> Command {
         let mut words = self.prefixes[at].clone();
         words.extend(["unshare", "--mount"].map(str::to_owned));
         if !self.share(Share::Ipc) {
@@ -88,15 +86,18 @@ impl Containers {
         if !self.share(Share::Shm) {
             script.push_str(" && mount -t tmpfs -o mode=1777 crossway /dev/shm");
         }
-        if !self.share(Share::Volume) {
-            script.push_str(&format!(
-                " && mount -t tmpfs -o mode=0700 crossway \"${ROOMS}\" && mkdir -p \"${ROOM}\""
-            ));
+        let hidden = if self.share(Share::Volume) { &[] } else { others };
+        for nth in 0..hidden.len() {
+            let mount = format!(" && mount -t tmpfs -o mode=0700 crossway \"${HIDDEN}{nth}\"");
+            script.push_str(&mount);
         }
         script.push_str(" && exec /proc/self/fd/9 \"$@\"");
         words.extend(["sh".to_owned(), "-c".to_owned(), script]);
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).arg(program).env(ROOM, room).env(ROOMS, rooms);
+        command.args(&words[1..]).arg(program);
+        for (nth, path) in hidden.iter().enumerate() {
+            command.env(format!("{HIDDEN}{nth}"), path);
+        }
         command
     }
 }
