@@ -1,4 +1,4 @@
-//! Programs that have the right to connect and do what no correct program does: they harm nobody but themselves.
+//! Programs that have the right to connect and do what no correct program does: they disturb only their own channels.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -111,7 +111,7 @@ impl Intruder {
 }
 
 #[test]
-fn what_is_no_request_ends_the_connection_it_came_by_and_no_other() {
+fn a_malformed_request_ends_its_own_connection_and_no_other() {
     let mut place = Place::new(Transport::Uds);
     let own = Request::Hunt { id: 1, owner: None, path: "a".into() };
     let open = Request::Open { version: VERSION, name: "x".into() };
@@ -149,7 +149,7 @@ fn what_is_no_request_ends_the_connection_it_came_by_and_no_other() {
 }
 
 #[test]
-fn what_names_others_changes_nothing_of_theirs() {
+fn requests_that_name_other_endpoints_change_nothing_of_theirs() {
     let mut place = Place::new(Transport::Uds);
     place.is_unharmed("nothing yet");
     let (a, b) = (place.a.spid(), place.b.spid());
@@ -201,7 +201,7 @@ fn forgeries(own: Spid, other: Spid, to: Spid) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn forged_signals_end_the_channel_they_came_by_and_no_other() {
+fn forged_signals_end_their_own_channel_and_no_other() {
     for transport in [Transport::Uds, Transport::Fifo] {
         let mut place = Place::new(transport);
         let (a, b) = (place.a.spid(), place.b.spid());
@@ -267,7 +267,7 @@ fn scribbling_in_shared_memory_harms_only_its_own_channel() {
 }
 
 #[test]
-fn who_floods_the_node_and_does_not_listen_is_turned_out_or_waits() {
+fn a_program_that_floods_the_node_and_reads_nothing_stops_no_other() {
     let mut place = Place::new(Transport::Uds);
     let b = place.b.spid();
     let (flood, _) = place.intruder().open("x");

@@ -24,8 +24,8 @@ pub const ATTACHES: usize = 65_536;
 /// Channels of one endpoint at a time; who would need one more is refused.
 pub const CHANNELS: usize = 4096;
 
-/// Channels that the endpoints of one process may have to one endpoint of another process; one more is refused, so that no process keeps
-/// all others away.
+/// Channels that the endpoints of one process may have to one endpoint of another process. More are refused, so that other processes
+/// still get one.
 pub const PROCESS_CHANNELS: usize = CHANNELS / 2;
 
 /// Senders other than itself as which one endpoint may send on one channel; more are refused.

@@ -1,5 +1,5 @@
-//! Programs and nodes killed (SIGKILL) at random instants of sending, receiving, hunting and attaching: everyone attached is told exactly
-//! once, behind everything that came, and nothing is left.
+//! Programs and nodes killed (SIGKILL) at random instants of sending, receiving, hunting and attaching: each attach gives exactly one
+//! signal, after the last signal that arrived, and nothing is left behind.
 //!
 //! `CROSSWAY_LINX_KILLS=1000 cargo test -p crossway-linx --test kills` kills as often.
 
@@ -257,7 +257,7 @@ impl Place {
         let mut dead = false;
         let limit = Instant::now() + WATCHDOG;
         while !heard.iter().all(Heard::is_over) {
-            assert!(Instant::now() < limit, "{round}: not everyone is told");
+            assert!(Instant::now() < limit, "{round}: an attach is not answered");
             let never_opened = heard.iter().all(|heard| heard.victim.is_none());
             if dead && never_opened && descriptors() == held {
                 // Its connection is closed, so its answers would have come.
@@ -294,7 +294,7 @@ impl Place {
             dead |= act == Act::Node && child.0.try_wait().unwrap().is_some();
         }
         // A link's peer may be too slow for its short time-out.
-        assert!(dead || act == Act::Node, "{round}: told before it died");
+        assert!(dead || act == Act::Node, "{round}: an attach was answered before the end");
         drop(child);
         for (witness, heard) in witnesses.iter_mut().zip(&heard) {
             let after = witness.receive(&Filter::ANY, Some(Instant::now())).unwrap();
@@ -316,7 +316,7 @@ impl Place {
 }
 
 #[test]
-fn whoever_is_killed_is_told_of_once_and_leaves_nothing() {
+fn a_killed_program_gives_one_signal_per_attach_and_leaves_nothing() {
     let count = std::env::var(KILLS).map_or(100, |count| count.parse().unwrap());
     let seed = u64::from(std::process::id()) << 20 | 1;
     println!("seed {seed:#x}");

@@ -49,9 +49,9 @@ pub struct Settings {
     pub links: Vec<LinkSettings>,
     /// A connection of a link over which nothing was heard for so long is given up, and so is a link without a connection.
     pub link_timeout: Duration,
-    /// A link without a connection is given up after so long, if not after [`Settings::link_timeout`].
+    /// How long a link without a connection stays up; `None`: [`Settings::link_timeout`].
     pub reconnect_within: Option<Duration>,
-    /// Which TIPC addresses of TIPC mean.
+    /// Which implementation of TIPC is used for TIPC addresses.
     pub tipc: TipcBackend,
 }
 
@@ -233,8 +233,8 @@ impl Node {
         Ok(NodeThread { stop, thread: Some(thread), hand_in, listens_at })
     }
 
-    /// Serves until `stop` is signalled, and then until the nodes it is linked to have received what was sent before, for
-    /// [`LINGER`] at most.
+    /// Serves until `stop` is signalled. Then it goes on until the linked nodes have acknowledged what was sent before, for at most
+    /// [`LINGER`].
     ///
     /// # Errors
     /// [`Error::Os`] of what the node cannot work without.
@@ -323,7 +323,7 @@ impl Node {
     }
 }
 
-/// How long a node that is to stop waits for other nodes to receive what was sent to them.
+/// How long a node that was asked to stop waits until the linked nodes have acknowledged what it sent.
 pub const LINGER: Duration = Duration::from_secs(1);
 
 /// How long a tool that lists endpoints waits for those that do not answer.
