@@ -217,6 +217,8 @@ impl RoleGroup<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
     use crate::launcher::{Launcher, RoleProcess};
 
@@ -233,7 +235,7 @@ mod tests {
             args: vec!["-c".to_owned(), frame + "exit 1"],
             interrupt: None,
         };
-        let mut process = RoleProcess::start(&launcher, name).unwrap();
+        let mut process = RoleProcess::start(Command::new("/bin/sh"), &launcher, name).unwrap();
         // All is said, and the line closed, before the controller looks.
         assert_eq!(process.exit_report(), "ended with code 1");
         RoleHandle::Local(process)
@@ -248,6 +250,7 @@ mod tests {
         RoleGroup {
             handles: vec![role("client", client), role("server", server)],
             hosts: Vec::new(),
+            rooms: Vec::new(),
             run: None,
             interrupt: None,
             phase: "measuring",
