@@ -84,7 +84,7 @@ fn what_cannot_run_beside_is_skipped_with_the_reason() {
          trials = 1\nmessages = 10\nwarmup_ms = 0\nbeside = [\n\
          { mechanism = \"udp\", workload = \"throughput\", size_bytes = 64 },\n\
          { workload = \"throughput\", size_bytes = 4 },\n\
-         { workload = \"throughput\", size_bytes = 64, wait = \"spin\" }]\n",
+         { mechanism = \"shm-spin\", workload = \"throughput\", size_bytes = 64, wait = \"block\" }]\n",
     );
     assert_eq!(place.measure(&[]).status.code(), Some(1), "nothing was measured");
     let mut reasons: Vec<_> = place.records().into_iter().filter_map(|r| r.reason).collect();
@@ -93,7 +93,7 @@ fn what_cannot_run_beside_is_skipped_with_the_reason() {
         reasons,
         [
             "messages beside need room for a number, 8 bytes",
-            "pipe beside it cannot wait so",
+            "shm-spin beside it cannot wait so",
             "udp may lose the message that ends the workload beside",
         ]
     );
