@@ -27,7 +27,7 @@ fn one(at: &At<'_>, name: &str, value: &Value) -> Result<Testbed, PlanError> {
     at.only(table, KEYS)?;
     let kind = match table.get("kind") {
         Some(value) => kind(&at.key("kind"), value)?,
-        None => return Err(at.key("kind").bad(&format!("missing; allowed: {KINDS}"))),
+        None => return Err(at.key("kind").bad(format!("missing; allowed: {KINDS}"))),
     };
     if kind == TestbedKind::Hosts {
         // What real hosts are like is not ours to choose.

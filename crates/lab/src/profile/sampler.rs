@@ -32,6 +32,9 @@ const FEW: u64 = 200;
 /// Lines of what perf wrote that are quoted.
 const QUOTED_LINES: usize = 3;
 
+/// Samples of a function, and samples by its lines.
+type Lines = (u64, BTreeMap<String, u64>);
+
 /// A role's samples.
 #[derive(Debug, Default)]
 pub(super) struct Sampled {
@@ -39,7 +42,7 @@ pub(super) struct Sampled {
     pub(super) parts: BTreeMap<Part, u64>,
     pub(super) stacks: BTreeMap<String, u64>,
     /// By function, file and part: samples, and samples by line.
-    functions: BTreeMap<(String, String, Part), (u64, BTreeMap<String, u64>)>,
+    functions: BTreeMap<(String, String, Part), Lines>,
 }
 
 impl Sampled {
