@@ -24,7 +24,7 @@ use crate::ui::{self, Ui};
 /// For each mechanism, real processes are killed (idle, sending, receiving, in a full channel, while they hold a place in shared
 /// memory), stopped, made to write garbage and wrong lengths, and left without room, descriptors, disk, /dev/shm or locked
 /// memory. Recorded is how the survivor learns of it and after how long, whether it hangs, what it received that was not
-/// sent, what of the sent is lost, and what stays behind. All mechanisms take two to three minutes on two cores.
+/// sent, what of the sent is lost, and what stays behind. All mechanisms take some minutes.
 #[derive(clap::Args)]
 pub(crate) struct Faults {
     /// Mechanisms to try [default: all]
