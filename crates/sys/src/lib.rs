@@ -16,6 +16,7 @@ pub mod eventfd;
 pub mod fallback;
 pub mod family;
 pub mod fdpass;
+pub mod file_caps;
 pub mod fork_mark;
 pub mod futex;
 pub mod heap;

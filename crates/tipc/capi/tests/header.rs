@@ -246,3 +246,41 @@ fn processes_that_share_a_socket_take_each_message_once_whoever_is_killed() {
     let errors = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(out.status.success(), "{errors} {:?}", out.status);
 }
+
+#[test]
+fn a_go_program_uses_the_library_by_cgo() {
+    for (tool, word) in [("go", "version"), ("pkg-config", "--version")] {
+        if let Err(error) = Command::new(tool).arg(word).output() {
+            return eprintln!("SKIP Go: {tool}: {error}; install Go 1.21 or later and pkg-config");
+        }
+    }
+    let Some(built) = Built::new() else { return };
+    let dir = built.dir.path();
+    let module = format!(
+        "Name: crossway-tipc\nDescription: TIPC\nVersion: 0\nCflags: -I{}\nLibs: -L{} -lcrossway_tipc\n",
+        here("include").display(),
+        dir.display()
+    );
+    std::fs::write(dir.join("crossway-tipc.pc"), module).unwrap();
+    let program = dir.join("echo");
+    let out = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg("./echo")
+        .current_dir(here("examples/go"))
+        .env("PKG_CONFIG_PATH", dir)
+        .env("CGO_ENABLED", "1")
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let tipcd = built.tipcd(&["--clients-per-process", "64"]);
+    let out = Command::new("timeout")
+        .arg("900")
+        .arg(&program)
+        .arg(tipcd.path())
+        .env("LD_LIBRARY_PATH", dir)
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(out.stdout, b"20 clients had their echoes\n");
+}

@@ -8,6 +8,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crossway_sys::file_caps;
+
 use crate::SOCKET_VARIABLE;
 
 /// The library's file.
@@ -57,6 +59,16 @@ pub enum CannotRun {
         /// The program.
         path: PathBuf,
     },
+    /// Its calls do not pass through the C library.
+    #[error(
+        "{} is a Go program, which makes its system calls itself, so no library can come before them: have it use Crossway's C library by cgo \
+         (crossway_tipc.h; crates/tipc/capi/examples/go is a package for it)",
+        .path.display()
+    )]
+    Go {
+        /// The program.
+        path: PathBuf,
+    },
     /// The library is for another machine or C library.
     #[error("{} is {what}, and the library is not: use a build for this machine's C library", .path.display())]
     Foreign {
@@ -67,7 +79,7 @@ pub enum CannotRun {
     },
     /// The loader does not trust who starts it.
     #[error(
-        "{} runs with another's rights (setuid or setgid), so the loader ignores {PRELOAD_VARIABLE}: start it as its owner",
+        "{} runs with another's rights (setuid, setgid or file capabilities), so the loader ignores {PRELOAD_VARIABLE}: start it as its owner",
         .path.display()
     )]
     Privileged {
@@ -161,6 +173,10 @@ fn check(path: &Path, scripts_left: usize) -> Result<(), CannotRun> {
     if other_user || (mode & 0o2000 != 0 && about.gid() != own.gid()) {
         return Err(CannotRun::Privileged { path });
     }
+    // Root gets no more than it has.
+    if own.uid() != 0 && file_caps::has_capabilities(&path) {
+        return Err(CannotRun::Privileged { path });
+    }
     let mut start = Vec::new();
     (&file).take(4096).read_to_end(&mut start).map_err(unreadable)?;
     if let Some(line) = start.strip_prefix(b"#!") {
@@ -183,6 +199,7 @@ fn check(path: &Path, scripts_left: usize) -> Result<(), CannotRun> {
         return Err(CannotRun::Foreign { path, what: "for another machine" });
     }
     match program.loader {
+        _ if program.is_go => Err(CannotRun::Go { path }),
         None => Err(CannotRun::Static { path }),
         Some(loader) if loader.windows(4).any(|part| part == b"musl") => {
             Err(CannotRun::Foreign { path, what: "linked with musl" })
@@ -197,6 +214,8 @@ struct Elf {
     machine: [u8; 4],
     /// The path of its loader.
     loader: Option<Vec<u8>>,
+    /// It carries a note of Go's linker.
+    is_go: bool,
 }
 
 impl Elf {
@@ -204,6 +223,7 @@ impl Elf {
     fn read(file: &File, start: &[u8]) -> Option<Self> {
         const WIDE: u8 = 2;
         const INTERPRETER: u32 = 3;
+        const NOTES: u32 = 4;
         if !start.starts_with(b"\x7fELF") {
             return None;
         }
@@ -214,21 +234,41 @@ impl Elf {
         let machine = [*start.get(4)?, *start.get(5)?, *start.get(18)?, *start.get(19)?];
         if machine[0] != WIDE {
             // Of another width than any machine that this runs on.
-            return Some(Self { machine, loader: Some(Vec::new()) });
+            return Some(Self { machine, loader: Some(Vec::new()), is_go: false });
         }
         let (table, len, count) = (long(start, 32)?, half(start, 54)?, half(start, 56)?);
-        let mut loader = None;
+        let (mut loader, mut is_go) = (None, false);
         for n in 0..count {
             let mut entry = vec![0; len.max(56)];
             file.read_exact_at(&mut entry, table + (n * len) as u64).ok()?;
-            if u32::from_le_bytes(*entry.first_chunk()?) == INTERPRETER {
-                let mut path = vec![0; usize::try_from(long(&entry, 32)?).ok()?.min(4096)];
-                file.read_exact_at(&mut path, long(&entry, 8)?).ok()?;
-                loader = Some(path);
+            let content = || {
+                let mut content = vec![0; usize::try_from(long(&entry, 32)?).ok()?.min(4096)];
+                file.read_exact_at(&mut content, long(&entry, 8)?).ok()?;
+                Some(content)
+            };
+            match u32::from_le_bytes(*entry.first_chunk()?) {
+                INTERPRETER => loader = Some(content()?),
+                NOTES => is_go |= has_note_of_go(&content()?),
+                _ => {}
             }
         }
-        Some(Self { machine, loader })
+        Some(Self { machine, loader, is_go })
     }
+}
+
+/// Whether one of the notes of a segment is the build identity that Go's linker writes.
+fn has_note_of_go(mut notes: &[u8]) -> bool {
+    const BUILD_ID: u32 = 4;
+    while let Some((head, rest)) = notes.split_first_chunk::<12>() {
+        let word = |at: usize| head[at..].first_chunk().map_or(0, |w| u32::from_le_bytes(*w));
+        let padded = |len: u32| (len as usize).next_multiple_of(4);
+        let (name, content) = (padded(word(0)), padded(word(4)));
+        if word(8) == BUILD_ID && rest.starts_with(b"Go\0\0") {
+            return true;
+        }
+        notes = rest.get(name + content..).unwrap_or_default();
+    }
+    false
 }
 
 #[cfg(test)]
@@ -267,6 +307,19 @@ mod tests {
         header[18] ^= 1;
         let foreign = at("foreign", &header, 0o755);
         assert!(matches!(sh(&foreign), Err(CannotRun::Foreign { .. })));
+        // One program header, of notes: another's and Go's.
+        header[18] ^= 1;
+        header[32..40].copy_from_slice(&64_u64.to_le_bytes());
+        (header[54], header[56]) = (56, 1);
+        let mut go = [&header[..], &[0; 56]].concat();
+        let notes =
+            b"\x04\0\0\0\x02\0\0\0\x01\0\0\0GNU\0xy\0\0\x04\0\0\0\x01\0\0\0\x04\0\0\0Go\0\0i\0\0\0";
+        go[64] = 4;
+        go[72..80].copy_from_slice(&120_u64.to_le_bytes());
+        go[96..104].copy_from_slice(&(notes.len() as u64).to_le_bytes());
+        go.extend(notes);
+        let go = at("go", &go, 0o755);
+        assert!(matches!(sh(&go), Err(CannotRun::Go { .. })));
         let looped = dir.path().join("looped");
         let text = format!("#!{}\n", looped.display());
         assert!(sh(&at("looped", text.as_bytes(), 0o755)).is_ok(), "the kernel says ELOOP");

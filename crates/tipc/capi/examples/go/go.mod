@@ -1,0 +1,3 @@
+module crossway/tipc
+
+go 1.21
