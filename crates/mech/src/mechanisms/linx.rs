@@ -9,7 +9,7 @@
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossway_linx::limits::{LARGEST_SIGNAL, LEAST_SIGNAL};
 use crossway_linx::signal::{ATTACH, USER_BASE};
@@ -86,6 +86,8 @@ impl Via for Shm {
 pub struct LinxTx {
     endpoint: Endpoint,
     to: Spid,
+    /// How long there is no room before the channel counts as full.
+    settles_within: Duration,
     // After the endpoint: what that has sent is passed on before the node ends.
     _node: Option<Arc<NodeThread>>,
 }
@@ -123,7 +125,7 @@ pub(super) fn os(error: Error) -> OsError {
 
 impl Tx for LinxTx {
     fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
-        match self.send(msg, Some(Instant::now())) {
+        match self.send(msg, Some(Instant::now() + self.settles_within)) {
             Err(SendError::TimedOut) => Err(SendError::Full),
             outcome => outcome,
         }
@@ -243,12 +245,13 @@ impl Ends {
         mut self,
         from: Spid,
         to: Spid,
+        settles_within: Duration,
         node: Option<Arc<NodeThread>>,
     ) -> Result<(LinxTx, LinxRx), OpenError> {
         self.rx.attach(from, None).map_err(os)?;
         let wait = self.rx.descriptor().map_err(os)?.try_clone_to_owned();
         let wait = wait.map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "epoll", e))?;
-        let tx = LinxTx { endpoint: self.tx, to, _node: node.clone() };
+        let tx = LinxTx { endpoint: self.tx, to, settles_within, _node: node.clone() };
         let rx = LinxRx { endpoint: self.rx, wait, refused: None, peer_gone: false, _node: node };
         Ok((tx, rx))
     }
@@ -279,7 +282,7 @@ impl Listener for LinxListener {
                         why: "the connecting end does not say where to send".to_owned(),
                     });
                 };
-                Ends { tx, rx }.halves(from, to, Some(Arc::clone(&self.node)))
+                Ends { tx, rx }.halves(from, to, Duration::ZERO, Some(Arc::clone(&self.node)))
             }
             None => {
                 self.ends = Some((tx, rx));
@@ -362,6 +365,6 @@ impl<V: Via> Mechanism for Linx<V> {
         let own = ends.rx.spid().get().to_ne_bytes();
         let until = Some(Instant::now() + spec.open_timeout);
         ends.tx.send_copy(HELLO, &own, to, until).map_err(os)?;
-        ends.halves(from, to, None)
+        ends.halves(from, to, Duration::ZERO, None)
     }
 }

@@ -28,6 +28,9 @@ const SERVICE: u32 = 0x4357_0003;
 /// A peer that is stopped is not dead.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// A node moves signals on after a moment, and takes more then: a channel is full that has no room for so long.
+const SETTLES_WITHIN: Duration = Duration::from_millis(50);
+
 /// What carries the link.
 pub trait Over: fmt::Debug + 'static {
     /// The mechanism's id.
@@ -147,7 +150,12 @@ impl Listener for LinxLinkListener {
         let Ends { tx, mut rx } = self.ends.take().ok_or_else(again)?;
         loop {
             if let [Some(from), Some(to)] = self.known {
-                return Ends { tx, rx }.halves(from, to, Some(Arc::clone(&self.node)));
+                return Ends { tx, rx }.halves(
+                    from,
+                    to,
+                    SETTLES_WITHIN,
+                    Some(Arc::clone(&self.node)),
+                );
             }
             match rx.receive(&Filter::only(&[HELLO]), until).map_err(os)? {
                 Some(hello) => {
@@ -217,6 +225,6 @@ impl<V: Over> Mechanism for LinxLink<V> {
         let (to, from) = (find("peer/rx")?, find("peer/tx")?);
         hello(&mut ends.tx, true, to)?;
         hello(&mut ends.rx, false, to)?;
-        ends.halves(from, to, Some(node))
+        ends.halves(from, to, SETTLES_WITHIN, Some(node))
     }
 }
