@@ -6,6 +6,7 @@ mod in_guest;
 mod longlived;
 mod nodes;
 mod pipelined;
+mod states;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -93,7 +93,7 @@ impl Node {
 /// Two nodes with a link between them, over UDP. They go with this value, the nodes before their network.
 pub(crate) struct Two {
     pub(crate) nodes: [Node; 2],
-    _lab: Option<Lab>,
+    pub(crate) lab: Option<Lab>,
 }
 
 impl Two {
@@ -123,7 +123,7 @@ impl Two {
             command.arg(format!("udp:127.0.0.1:{own},127.0.0.1:{other}"));
             Node::Tipcd(Site::start(command))
         };
-        Self { nodes: [site("a1", ports[0], ports[1]), site("b2", ports[1], ports[0])], _lab: None }
+        Self { nodes: [site("a1", ports[0], ports[1]), site("b2", ports[1], ports[0])], lab: None }
     }
 
     fn with_guests(name: &str, what: [What; 2]) -> Result<Self, NetError> {
@@ -158,6 +158,6 @@ impl Two {
             Ok(node)
         };
         let nodes = [node("one", what[0])?, node("two", what[1])?];
-        Ok(Self { nodes, _lab: Some(lab) })
+        Ok(Self { nodes, lab: Some(lab) })
     }
 }

@@ -1,17 +1,30 @@
-"""What each call says in each state of a connection's end, and what an event at the other end makes of it, as rows of two tables."""
+"""What each call says in each state of a socket, and what an event at the other end makes of each state, as rows of tables.
+
+    states.py peer           the other end, on this node or another: does what it is told by messages, until it is told to end
+    states.py ask [SECONDS]  prints the tables; waits so long between two steps
+    states.py loss [SECONDS] has a connection in each state, says "cut", and prints what the loss of the peer's node makes of them
+"""
 
 import errno
+import json
 import os
 import select
 import signal
 import socket as S
+import struct
 import sys
 import time
 
-SETTLE = 0.5 if "busy" in sys.argv else 0.05
+# Between two steps, in seconds.
+SETTLE = float(sys.argv[2]) if len(sys.argv) > 2 else 0.02
+# Nothing takes so long unless it hangs, in seconds.
+PATIENCE = 60
 KINDS = {"SEQPACKET": S.SOCK_SEQPACKET, "STREAM": S.SOCK_STREAM}
-SOL_TIPC, CONN_TIMEOUT = 271, 130
+SOL_TIPC, DEST_DROPPABLE, CONN_TIMEOUT, GROUP_JOIN = 271, 129, 130, 135
+ERRINFO, RETDATA = 1, 2
+CONTROL = 19400
 POLL = [("IN", select.POLLIN), ("OUT", select.POLLOUT), ("HUP", select.POLLHUP), ("ERR", select.POLLERR)]
+OVER = ("EAGAIN", "ECONNRESET", "ENOTCONN")
 
 
 def settle():
@@ -23,7 +36,7 @@ def outcome(call):
         got = call()
     except OSError as error:
         return errno.errorcode[error.errno]
-    return repr(len(got)) if isinstance(got, bytes) else "ok" if got is None else str(got)
+    return str(len(got)) if isinstance(got, bytes) else "ok" if got is None else str(got)
 
 
 def polled(one):
@@ -33,69 +46,197 @@ def polled(one):
     return "+".join(name for name, bit in POLL if events & bit) or "nothing"
 
 
+def name(service):
+    return (S.TIPC_ADDR_NAME, service, 1, 0)
+
+
+def bind(sock, service):
+    sock.bind((S.TIPC_ADDR_NAMESEQ, service, 1, 1, 2))
+
+
+def fill(sock):
+    """Sends until nothing more goes, also after what went has moved on: how many messages went."""
+    count, refused = 0, 0
+    while refused < 4:
+        try:
+            sock.send(bytes(1000))
+            count, refused = count + 1, 0
+        except BlockingIOError:
+            settle()
+            refused += 1
+        except BrokenPipeError:
+            break
+    return count
+
+
+class Peer:
+    """Its sockets are named by numbers that the asker chooses."""
+
+    def __init__(self):
+        self.sockets, self.children = {}, {}
+
+    def listen(self, key, kind, service):
+        listener = self.sockets[key] = S.socket(S.AF_TIPC, kind)
+        listener.listen(4)
+        bind(listener, service)
+
+    def accept(self, key, new):
+        listener = self.sockets[key]
+        select.select([listener], [], [], PATIENCE)
+        self.sockets[new], _ = listener.accept()
+        self.sockets[new].setblocking(False)
+
+    def accept_in_child(self, key):
+        listener, (heard, told) = self.sockets[key], os.pipe()
+        self.children[key] = os.fork()
+        if self.children[key] == 0:
+            _one, _ = listener.accept()
+            listener.close()
+            os.write(told, b"x")
+            while True:
+                time.sleep(100)
+        listener.close()
+        os.close(told)
+        os.read(heard, 1)
+        os.close(heard)
+
+    def bound(self, key, service):
+        sock = self.sockets[key] = S.socket(S.AF_TIPC, S.SOCK_RDM)
+        bind(sock, service)
+        sock.setblocking(False)
+
+    def bound_in_child(self, key, service):
+        heard, told = os.pipe()
+        self.children[key] = os.fork()
+        if self.children[key] == 0:
+            sock = S.socket(S.AF_TIPC, S.SOCK_RDM)
+            bind(sock, service)
+            os.write(told, b"x")
+            while True:
+                time.sleep(100)
+        os.close(told)
+        os.read(heard, 1)
+        os.close(heard)
+
+    def withdraw(self, key, service):
+        self.sockets[key].bind((S.TIPC_ADDR_NAMESEQ, service, 1, 1, -2))
+
+    def port(self, key):
+        return self.sockets[key].getsockname()[1:3]
+
+    def send(self, key):
+        return outcome(lambda: self.sockets[key].send(b"12"))
+
+    def send_to(self, key, service, text):
+        return outcome(lambda: self.sockets[key].sendto(text.encode(), name(service)))
+
+    def fill(self, key):
+        return fill(self.sockets[key])
+
+    def read(self, key):
+        """All that there is."""
+        while outcome(lambda: self.sockets[key].recv(70000)) not in OVER + ("0",):
+            pass
+
+    def shutdown(self, key):
+        outcome(lambda: self.sockets[key].shutdown(S.SHUT_RDWR))
+
+    def close(self, key):
+        if key in self.sockets:
+            self.sockets.pop(key).close()
+
+    def kill(self, key):
+        if key in self.children:
+            os.kill(self.children[key], signal.SIGKILL)
+            os.waitpid(self.children.pop(key), 0)
+
+    def serve(self):
+        control = S.socket(S.AF_TIPC, S.SOCK_RDM)
+        bind(control, CONTROL)
+        while True:
+            words, asker = control.recvfrom(1000)
+            call, *words = json.loads(words)
+            if call == "end":
+                return
+            control.sendto(json.dumps(getattr(self, call)(*words)).encode(), asker)
+
+
+class Remote:
+    """The peer, wherever it is."""
+
+    def __init__(self):
+        self.control = S.socket(S.AF_TIPC, S.SOCK_RDM)
+        self.control.settimeout(PATIENCE)
+
+    def __getattr__(self, call):
+        def ask(*words):
+            begin = time.monotonic()
+            while True:
+                try:
+                    self.control.sendto(json.dumps([call, *words]).encode(), name(CONTROL))
+                    break
+                except OSError as error:
+                    if error.errno != errno.EHOSTUNREACH or time.monotonic() - begin > PATIENCE:
+                        raise
+                    time.sleep(0.05)
+            return json.loads(self.control.recv(1000)) if call != "end" else None
+
+        return ask
+
+
+peer = None
+
+
 class Pair:
-    """An end of a connection, `one`, and what is at the other."""
+    """One end of a connection; the other is the peer's."""
 
     next = 19500
 
     def __init__(self, kind):
-        Pair.next += 1
+        # Numbers of the peer's sockets: this is the listener's and the child's, the next the other end's.
+        Pair.next += 2
         self.kind, self.service = kind, Pair.next
-        self.one, self.other, self.listener, self.child = S.socket(S.AF_TIPC, kind), None, None, None
+        self.key, self.other = self.service, self.service + 1
+        self.one = S.socket(S.AF_TIPC, kind)
 
     def name(self):
-        return (S.TIPC_ADDR_NAME, self.service, 1, 0)
+        return name(self.service)
 
     def listen(self):
-        self.listener = S.socket(S.AF_TIPC, self.kind)
-        self.listener.listen(4)
-        self.listener.bind((S.TIPC_ADDR_NAMESEQ, self.service, 1, 1, 2))
+        peer.listen(self.key, self.kind, self.service)
+        # Its name may still be on its way.
+        probe, begin = S.socket(S.AF_TIPC, S.SOCK_RDM), time.monotonic()
+        while outcome(lambda: probe.sendto(b"", self.name())) == "EHOSTUNREACH":
+            assert time.monotonic() - begin < PATIENCE, "the peer's name does not come"
+            time.sleep(0.01)
+        probe.close()
 
     def ask(self):
         self.listen()
         self.one.setblocking(False)
         outcome(lambda: self.one.connect(self.name()))
+        return self
 
-    def connect(self):
-        self.ask()
-        self.other, _ = self.listener.accept()
+    def accept(self):
+        peer.accept(self.key, self.other)
         settle()
         self.one.setblocking(False)
         return self
 
+    def connect(self):
+        return self.ask().accept()
+
     def connect_to_child(self):
-        """The other end is a process, which is killed."""
-        self.listen()
-        self.child = os.fork()
-        if self.child == 0:
-            self.one.close()
-            other, _ = self.listener.accept()
-            while True:
-                time.sleep(100)
-        self.listener.close()
-        self.one.connect(self.name())
-        self.one.setblocking(False)
+        self.ask()
+        peer.accept_in_child(self.key)
+        settle()
         return self
 
-    def kill(self):
-        os.kill(self.child, signal.SIGKILL)
-        os.waitpid(self.child, 0)
-        self.child = None
-
-    def fill(self):
-        while True:
-            try:
-                self.one.send(bytes(1000))
-            except BlockingIOError:
-                if not settle() and not select.select([], [self.one], [], 0)[1]:
-                    return
-
     def close(self):
-        if self.child:
-            self.kill()
-        for end in (self.one, self.other, self.listener):
-            if end:
-                end.close()
+        peer.kill(self.key)
+        for key in (self.other, self.key):
+            peer.close(key)
+        self.one.close()
 
 
 def fresh(pair):
@@ -109,9 +250,9 @@ def listening(pair):
 
 def refused(pair):
     pair.listen()
-    name = pair.listener.getsockname()
-    pair.listener.close()
-    outcome(lambda: pair.one.connect(name))
+    node, port = peer.port(pair.key)
+    peer.close(pair.key)
+    outcome(lambda: pair.one.connect((S.TIPC_ADDR_ID, node, port, 0)))
     pair.one.setblocking(False)
 
 
@@ -123,7 +264,14 @@ def timed_out(pair):
 
 
 def unread(pair):
-    pair.connect().other.send(b"four")
+    pair.connect()
+    peer.send(pair.other)
+    settle()
+    return pair
+
+
+def full(pair):
+    fill(pair.connect().one)
 
 
 def own_shutdown(pair):
@@ -131,12 +279,13 @@ def own_shutdown(pair):
 
 
 def peer_shutdown(pair):
-    pair.connect().other.shutdown(S.SHUT_RDWR)
+    pair.connect()
+    peer.shutdown(pair.other)
 
 
 def data_and_shutdown(pair):
-    pair.connect().other.send(b"four")
-    pair.other.shutdown(S.SHUT_RDWR)
+    unread(pair)
+    peer.shutdown(pair.other)
 
 
 def shutdown_read(pair):
@@ -146,21 +295,30 @@ def shutdown_read(pair):
 
 
 def peer_close(pair):
-    pair.connect().other.close()
+    pair.connect()
+    peer.close(pair.other)
 
 
 def data_and_close(pair):
-    pair.connect().other.send(b"four")
-    pair.other.close()
+    unread(pair)
+    peer.close(pair.other)
+
+
+def close_unread(pair):
+    """What is sent here comes back."""
+    pair.connect().one.send(b"four")
+    settle()
+    peer.close(pair.other)
 
 
 def both_shutdown(pair):
     pair.connect().one.shutdown(S.SHUT_RDWR)
-    pair.other.shutdown(S.SHUT_RDWR)
+    peer.shutdown(pair.other)
 
 
 def peer_killed(pair):
-    pair.connect_to_child().kill()
+    pair.connect_to_child()
+    peer.kill(pair.key)
 
 
 STATES = {
@@ -170,14 +328,15 @@ STATES = {
     "request refused": refused,
     "request timed out": timed_out,
     "connected": Pair.connect,
-    "connected, 4 bytes unread": unread,
-    "connected, window full": lambda pair: pair.connect().fill(),
+    "connected, 2 bytes unread": unread,
+    "connected, window full": full,
     "shut down here": own_shutdown,
     "shut down by the peer": peer_shutdown,
-    "4 bytes, then shut down by the peer": data_and_shutdown,
+    "2 bytes, then shut down by the peer": data_and_shutdown,
     "shut down by the peer, end read": shutdown_read,
     "closed by the peer": peer_close,
-    "4 bytes, then closed by the peer": data_and_close,
+    "2 bytes, then closed by the peer": data_and_close,
+    "closed by the peer, 4 sent bytes unread": close_unread,
     "shut down by both": both_shutdown,
     "peer killed": peer_killed,
 }
@@ -198,46 +357,233 @@ CALLS = [
     },
 ]
 # States in which there is another end that can do something.
-WITH_PEER = ["connected", "connected, 4 bytes unread", "connected, window full", "shut down here", "shut down by the peer"]
+WITH_PEER = [
+    "connected",
+    "connected, 2 bytes unread",
+    "connected, window full",
+    "shut down here",
+    "shut down by the peer",
+]
 EVENTS = {
-    "data": lambda pair: outcome(lambda: pair.other.send(b"12")) and None,
-    "shutdown": lambda pair: outcome(lambda: pair.other.shutdown(S.SHUT_RDWR)) and None,
-    "close": lambda pair: pair.other.close(),
-    "shutdown, close": lambda pair: (outcome(lambda: pair.other.shutdown(S.SHUT_RDWR)), pair.other.close()) and None,
+    "sends 2 bytes": lambda pair: peer.send(pair.other),
+    "sends until its window is full": lambda pair: setattr(pair, "sent", peer.fill(pair.other)),
+    "reads all (acknowledges)": lambda pair: peer.read(pair.other),
+    "shuts down": lambda pair: peer.shutdown(pair.other),
+    "closes": lambda pair: peer.close(pair.other),
+    "shuts down and closes": lambda pair: (peer.shutdown(pair.other), peer.close(pair.other)),
+    "closes, 4 bytes of this end unread": lambda pair: (
+        outcome(lambda: pair.one.send(b"four")),
+        settle(),
+        peer.close(pair.other),
+    ),
 }
+WHILE_CONNECTING = {
+    "accepts": lambda pair: pair.accept(),
+    "accepts and closes": lambda pair: (pair.accept(), peer.close(pair.other)),
+    "closes the listener": lambda pair: peer.close(pair.key),
+}
+
+
+def received(pair):
+    got = outcome(lambda: pair.one.recv(99999))
+    sent, octets = 1000 * getattr(pair, "sent", 0), 0
+    # Of a message or what a stream has of many, all of what the peer has sent counts: what is read makes room for what the node has.
+    while sent and got.isdigit() and int(got) > 0:
+        octets += int(got)
+        if octets >= sent:
+            pair.sent = 0
+            return "all"
+        if not select.select([pair.one], [], [], 2 + 20 * SETTLE)[0]:
+            return "%d of %d octets" % (octets, sent)
+        got = outcome(lambda: pair.one.recv(99999))
+    return got
 
 
 def seen(pair):
     """What the end finds, until that repeats."""
     found = [polled(pair.one)]
-    for _ in range(3):
-        found.append(outcome(lambda: pair.one.recv(99)))
-        if found[-1] in ("EAGAIN", "ECONNRESET"):
+    for _ in range(4):
+        found.append(received(pair))
+        if found[-1] in OVER:
             break
     return " ".join(found) + ", send " + outcome(lambda: pair.one.send(b"x"))
+
+
+class Single:
+    """A socket without connections; the peer has one that is bound to the service."""
+
+    def __init__(self):
+        Pair.next += 2
+        self.service = self.key = Pair.next
+        self.own = self.service + 1
+        self.one = self.opened()
+
+    @staticmethod
+    def opened():
+        """What reaches nobody is to come back."""
+        one = S.socket(S.AF_TIPC, S.SOCK_RDM)
+        one.setsockopt(SOL_TIPC, DEST_DROPPABLE, 0)
+        one.setblocking(False)
+        return one
+
+    def reach(self):
+        """Sends a message that is not to come back once there is somebody to send to."""
+        begin = time.monotonic()
+        self.one.setsockopt(SOL_TIPC, DEST_DROPPABLE, 1)
+        while outcome(lambda: self.one.sendto(b"?", name(self.service))) == "EHOSTUNREACH":
+            assert time.monotonic() - begin < PATIENCE, "the peer's name does not come"
+            time.sleep(0.01)
+        self.one.setsockopt(SOL_TIPC, DEST_DROPPABLE, 0)
+
+    def bound(self):
+        peer.bound(self.key, self.service)
+        self.reach()
+        bind(self.one, self.own)
+        begin = time.monotonic()
+        while peer.send_to(self.key, self.own, "?") == "EHOSTUNREACH":
+            assert time.monotonic() - begin < PATIENCE, "the own name does not come to the peer"
+            time.sleep(0.01)
+        settle()
+        peer.read(self.key)
+        select.select([self.one], [], [], PATIENCE)
+        self.one.recv(99)
+        return self
+
+    def unread(self):
+        self.bound()
+        peer.send_to(self.key, self.own, "four")
+
+    def returned(self):
+        """A message comes back from a socket that is gone."""
+        self.bound()
+        node, port = peer.port(self.key)
+        peer.close(self.key)
+        self.one.sendto(b"four", (S.TIPC_ADDR_ID, node, port, 0))
+
+    def destined(self):
+        self.bound().one.connect(name(self.service))
+
+    def joined(self):
+        self.bound()
+        self.one.close()
+        self.one = self.opened()
+        self.one.setsockopt(SOL_TIPC, GROUP_JOIN, struct.pack("=4I", self.own, 7, 2, 0))
+
+    def close(self):
+        peer.kill(self.key)
+        peer.close(self.key)
+        self.one.close()
+
+
+RDM_STATES = {
+    "open": lambda single: None,
+    "bound": Single.bound,
+    "bound, 4 bytes unread": Single.unread,
+    "a message has come back": Single.returned,
+    "connected to a service": Single.destined,
+    "alone in a group": Single.joined,
+}
+
+
+def what_came(single):
+    """What recvmsg gives: octets, and why a message came back with how many of them."""
+    try:
+        data, ancillary, _, _ = single.one.recvmsg(70000, 2000)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    found = {kind: text for _, kind, text in ancillary}
+    if ERRINFO not in found:
+        return str(len(data))
+    code = struct.unpack("=II", found[ERRINFO])[0]
+    return "%d (error %d, %d back)" % (len(data), code, len(found.get(RETDATA, b"")))
+
+
+RDM_CALLS = [
+    {
+        "poll": lambda single: polled(single.one),
+        "getpeername": lambda single: outcome(lambda: single.one.getpeername() and None),
+        "recvmsg": what_came,
+        "recvmsg again": what_came,
+        "send": lambda single: outcome(lambda: single.one.send(b"x")),
+        "sendto nobody": lambda single: outcome(lambda: single.one.sendto(b"x", name(4242))),
+    },
+    {"shutdown": lambda single: outcome(lambda: single.one.shutdown(S.SHUT_RDWR))},
+    {
+        "accept": lambda single: outcome(lambda: single.one.accept() and None),
+        "listen": lambda single: outcome(lambda: single.one.listen(4)),
+        "bind": lambda single: outcome(lambda: bind(single.one, single.service)),
+    },
+]
+
+
+def to_child(single):
+    peer.bound_in_child(single.key, single.service)
+    single.reach()
+
+
+def flood(single):
+    """Sends until something comes back."""
+    for _ in range(200000):
+        try:
+            single.one.sendto(bytes(10000), name(single.service))
+        except BlockingIOError:
+            settle()
+        if select.select([single.one], [], [], 0)[0]:
+            return
+    settle()
+
+
+RDM_EVENTS = {
+    "sends 4 bytes": (Single.bound, lambda single: peer.send_to(single.key, single.own, "four")),
+    "withdraws its name": (Single.bound, lambda single: (peer.withdraw(single.key, single.service), settle())),
+    "closes, 4 bytes of this end unread": (
+        Single.bound,
+        lambda single: (single.one.sendto(b"four", name(single.service)), settle(), peer.close(single.key)),
+    ),
+    "is killed, 4 bytes of this end unread": (
+        to_child,
+        lambda single: (single.one.sendto(b"four", name(single.service)), settle(), peer.kill(single.key)),
+    ),
+    "reads nothing until its queue is full": (Single.bound, flood),
+}
+
+
+def rdm_seen(single):
+    found = [polled(single.one), what_came(single)]
+    if found[-1].startswith("0 (error 4"):
+        # How many is a matter of memory.
+        while what_came(single).startswith("0 (error 4"):
+            settle()
+    else:
+        found.append(what_came(single))
+    return " ".join(found) + ", send " + outcome(lambda: single.one.sendto(b"x", name(single.service)))
 
 
 def row(*cells):
     print("| " + " | ".join(cells) + " |", flush=True)
 
 
-for kind, number in KINDS.items():
-    names = [name for group in CALLS for name in group]
-    row(kind + " state", *names)
-    row(*["---"] * (1 + len(names)))
-    for state, enter in STATES.items():
+def head(*cells):
+    row(*cells)
+    row(*["---"] * len(cells))
+
+
+def table(title, kinds, states, calls):
+    head(title, *[call for group in calls for call in group])
+    for state, enter in states.items():
         cells = []
-        for group in CALLS:
-            pair = Pair(number)
-            enter(pair)
+        for group in calls:
+            end = kinds()
+            enter(end)
             settle()
-            cells += [call(pair) for call in group.values()]
-            pair.close()
+            cells += [call(end) for call in group.values()]
+            end.close()
         row(state, *cells)
     print()
-for kind, number in KINDS.items():
-    row(kind + ": event at the other end", *WITH_PEER)
-    row(*["---"] * (1 + len(WITH_PEER)))
+
+
+def events(kind, number):
+    head(kind + ": the other end", *WITH_PEER)
     for event, happen in EVENTS.items():
         cells = []
         for state in WITH_PEER:
@@ -249,4 +595,82 @@ for kind, number in KINDS.items():
             cells.append(seen(pair))
             pair.close()
         row(event, *cells)
+    cells = []
+    for state in WITH_PEER:
+        pair = Pair(number)
+        if state in ("connected", "connected, window full", "shut down here"):
+            pair.connect_to_child()
+            {"connected, window full": fill, "shut down here": lambda one: one.shutdown(S.SHUT_RDWR)}.get(
+                state, lambda one: None
+            )(pair.one)
+            settle()
+            peer.kill(pair.key)
+            settle()
+            cells.append(seen(pair))
+        else:
+            cells.append("-")
+        pair.close()
+    row("is killed", *cells)
     print()
+    head(kind + ": the other end, to whom this one connects", "poll", "receives, send")
+    for event, happen in WHILE_CONNECTING.items():
+        pair = Pair(number).ask()
+        settle()
+        happen(pair)
+        settle()
+        row(event, *seen(pair).split(" ", 1))
+        pair.close()
+    print()
+
+
+def lost():
+    """A connection in each state, and then the loss of the other node."""
+    pairs = {}
+    for kind, number in KINDS.items():
+        for state in ["connecting"] + WITH_PEER + ["closed by the peer"]:
+            pairs[kind, state] = Pair(number)
+            STATES[state](pairs[kind, state])
+    single = Single().bound()
+    settle()
+    print("cut", flush=True)
+    begin, poll = time.monotonic(), select.poll()
+    poll.register(pairs["SEQPACKET", "connected"].one, 0)
+    while not poll.poll(100):
+        assert time.monotonic() - begin < PATIENCE, "the node is not lost"
+    time.sleep(0.5 + 10 * SETTLE)
+    for kind in KINDS:
+        head(kind + ": the other node is lost", "poll", "receives, send")
+        for (its, state), pair in pairs.items():
+            if its == kind:
+                row(state, *seen(pair).split(" ", 1))
+        print()
+    head("RDM: the other node is lost", "poll", "receives, send")
+    row("bound", *rdm_seen(single).split(" ", 1))
+    print()
+
+
+def ask():
+    for kind, number in KINDS.items():
+        table(kind + " state", lambda: Pair(number), STATES, CALLS)
+    table("RDM state", Single, RDM_STATES, RDM_CALLS)
+    for kind, number in KINDS.items():
+        events(kind, number)
+    head("RDM: the other end", "poll", "receives, send")
+    for event, (enter, happen) in RDM_EVENTS.items():
+        single = Single()
+        enter(single)
+        settle()
+        happen(single)
+        settle()
+        row(event, *rdm_seen(single).split(" ", 1))
+        single.close()
+    print()
+    peer.end()
+
+
+signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+if sys.argv[1] == "peer":
+    Peer().serve()
+else:
+    peer = Remote()
+    {"ask": ask, "loss": lost}[sys.argv[1]]()

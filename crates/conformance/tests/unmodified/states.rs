@@ -1,0 +1,199 @@
+//! The tables of docs/TIPC.md that say what each call answers in each state, and what each event makes of each state. `CROSSWAY_WRITE=1` writes them, from runs on
+//! one kernel, between two, on one `tipcd` and between two; without it the runs here have to give what is written.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use crossway_sys::proc;
+
+use crate::here;
+use crate::nodes::{Node, Site, Two, What};
+
+const PYTHON: &str = "/usr/bin/python3";
+const BEGIN: &str = "<!-- states -->\n";
+/// How long nodes have between two steps of a run that is written down, and of one that shows what a busy machine had no time for; in seconds.
+const CALM: &str = "0.1";
+const SLOW: &str = "0.15";
+const END: &str = "<!-- end of states -->\n";
+
+type Row = Vec<String>;
+/// The first row has the columns' names.
+type Table = Vec<Row>;
+
+/// What a run printed: tables, an empty line behind each.
+fn tables(text: &str) -> Vec<Table> {
+    let table = |lines: &str| -> Table {
+        lines.lines().filter(|line| !line.starts_with("| ---")).map(cells).collect()
+    };
+    text.split("\n\n").filter(|part| !part.trim().is_empty()).map(table).collect()
+}
+
+fn cells(line: &str) -> Row {
+    let inner = line.strip_prefix("| ").and_then(|l| l.strip_suffix(" |"));
+    let inner = inner.unwrap_or_else(|| panic!("no row of a table: {line}"));
+    inner.split(" | ").map(str::to_owned).collect()
+}
+
+/// A kind of node's answers: within one, between two, and to the loss of the other.
+struct Answers {
+    one: Vec<Table>,
+    two: Vec<Table>,
+    lost: Vec<Table>,
+}
+
+/// Starts the script, whose lines come by the reader.
+fn started(node: &Node, words: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {
+    let script = here("states.py");
+    let words: Vec<&Path> = [Path::new(PYTHON), &script]
+        .into_iter()
+        .chain(words.iter().map(|word| Path::new(*word)))
+        .collect();
+    let mut child = node.command(&words).stdout(Stdio::piped()).spawn().unwrap();
+    let said = BufReader::new(child.stdout.take().unwrap());
+    (child, said)
+}
+
+/// What the script prints with its peer on another node, or on the same.
+fn asked(node: &Node, others: &Node, settling: &[&str]) -> Vec<Table> {
+    let (mut peer, _) = started(others, &["peer"]);
+    let (mut child, mut said) = started(node, &[&["ask"], settling].concat());
+    let mut text = String::new();
+    said.read_to_string(&mut text).unwrap();
+    assert!(child.wait().unwrap().success(), "{text}");
+    assert!(peer.wait().unwrap().success(), "the peer");
+    tables(&text)
+}
+
+/// What it prints when the other node is lost.
+fn bereft(two: Two, settling: &[&str]) -> Vec<Table> {
+    let Two { nodes: [node, other], .. } = &two;
+    let script = here("states.py");
+    let words = [Path::new(PYTHON), &script, Path::new("peer")];
+    // It says that its node is gone, and ends.
+    let mut peer = other.command(&words).stderr(Stdio::null()).spawn().unwrap();
+    let (mut child, mut said) = started(node, &[&["loss"], settling].concat());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert_eq!(line, "cut\n");
+    let two = two.without_the_second();
+    let mut text = String::new();
+    said.read_to_string(&mut text).unwrap();
+    assert!(child.wait().unwrap().success(), "{text}");
+    let _ = peer.wait();
+    drop(two);
+    tables(&text)
+}
+
+/// A `tipcd`'s answers, or a kernel's. The runs of the first wait most of their time.
+fn answers(what: What, settling: &[&str]) -> Option<Answers> {
+    let two = Two::new("st", [what; 2])?;
+    let between = |two: Two| {
+        let between = asked(&two.nodes[0], &two.nodes[1], settling);
+        (between, bereft(two, settling))
+    };
+    if what == What::Kernel {
+        let one = asked(&two.nodes[0], &two.nodes[0], settling);
+        let (two, lost) = between(two);
+        return Some(Answers { one, two, lost });
+    }
+    std::thread::scope(|scope| {
+        let two = scope.spawn(|| between(two));
+        let lone = Node::Tipcd(Site::new());
+        let one = asked(&lone, &lone, settling);
+        let (two, lost) = two.join().unwrap();
+        Some(Answers { one, two, lost })
+    })
+}
+
+impl Answers {
+    /// One text for each cell: what is answered on one node, and between two where that differs.
+    fn merged(self) -> Vec<Table> {
+        let joined = |one: String, two: String| {
+            if one == two { one } else { format!("{one}; between nodes {two}") }
+        };
+        let mut tables = combined(self.one, self.two, joined);
+        tables.extend(self.lost);
+        tables
+    }
+}
+
+/// Two runs' tables cell by cell.
+fn combined(
+    ones: Vec<Table>,
+    others: Vec<Table>,
+    cell: impl Fn(String, String) -> String + Copy,
+) -> Vec<Table> {
+    assert_eq!(ones.len(), others.len(), "tables");
+    let row = |(one, other): (Row, Row)| {
+        assert_eq!(one.len(), other.len(), "{one:?} {other:?}");
+        one.into_iter().zip(other).map(|(one, other)| cell(one, other)).collect()
+    };
+    let table = |(one, other): (Table, Table)| {
+        assert_eq!(one.len(), other.len(), "{:?}", one.first());
+        one.into_iter().zip(other).map(row).collect()
+    };
+    ones.into_iter().zip(others).map(table).collect()
+}
+
+fn printed(tables: &[Table]) -> String {
+    let line = |row: &Row| format!("| {} |\n", row.join(" | "));
+    let table = |table: &Table| {
+        let (head, rows) = table.split_first().unwrap();
+        let rule: Row = head.iter().map(|_| "---".to_owned()).collect();
+        let rows: String = rows.iter().map(line).collect();
+        format!("{}{}{rows}", line(head), line(&rule))
+    };
+    tables.iter().map(table).collect::<Vec<_>>().join("\n")
+}
+
+/// What is answered here, of a cell that may name a kernel's answer before it.
+fn ours(cell: &str) -> String {
+    let here = cell.split_once(" (here ").and_then(|(_, rest)| rest.strip_suffix(')'));
+    here.unwrap_or(cell).to_owned()
+}
+
+fn document() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/TIPC.md")
+}
+
+#[test]
+fn the_tables_of_states_are_what_a_run_gives() {
+    if !Path::new(PYTHON).exists() {
+        return eprintln!("SKIP states: {PYTHON} is missing; install python3");
+    }
+    let text = std::fs::read_to_string(document()).unwrap();
+    let (before, rest) = text.split_once(BEGIN).unwrap();
+    let (within, after) = rest.split_once(END).unwrap();
+    let here = |settling: &[&str]| answers(What::Tipcd, settling).unwrap().merged();
+    if std::env::var_os("CROSSWAY_WRITE").is_some() {
+        let kernels = answers(What::Kernel, &[CALM]);
+        let kernels = kernels.expect("the tables are written where guests can be booted").merged();
+        let both = combined(kernels, here(&[CALM]), |kernel, here| {
+            if kernel == here { kernel } else { format!("{kernel} (here {here})") }
+        });
+        let text = format!("{before}{BEGIN}\n{}\n{END}{after}", printed(&both));
+        return std::fs::write(document(), text).unwrap();
+    }
+    let written = tables(within.trim_start());
+    let expected = printed(&combined(written.clone(), written, |cell, _| ours(&cell)));
+    // What differs because a node had no time to do its work does not when it has.
+    if printed(&here(&[])) != expected {
+        assert_eq!(printed(&here(&[SLOW])), expected);
+    }
+}
+
+impl Two {
+    /// The second node dies without a word.
+    fn without_the_second(self) -> (Node, Option<crossway_netlab::Lab>) {
+        let Self { nodes: [node, other], lab } = self;
+        match other {
+            Node::Tipcd(site) => {
+                let pid = site.tipcd.pid();
+                proc::kill_exactly(pid, proc::started_ticks(pid).unwrap());
+            }
+            Node::Kernel(guest) => drop(guest),
+        }
+        (node, lab)
+    }
+}
