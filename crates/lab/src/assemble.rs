@@ -93,7 +93,8 @@ pub(crate) fn enter(
         sender_wall_ns,
     });
     let inputs = &record.inputs;
-    record.pacing = pacing(inputs.workload, inputs.size_bytes, &brought.outcomes, &counts, wall);
+    let arriving = inputs.reply_bytes.unwrap_or(inputs.size_bytes);
+    record.pacing = pacing(inputs.workload, arriving, &brought.outcomes, &counts, wall);
     match cost(record, &counts) {
         Ok(cost) => record.cost = Some(cost),
         Err(why) => drop(record.nulls.insert("cost".to_owned(), why)),
@@ -113,7 +114,7 @@ fn per_second(amount: f64, wall_ns: u64) -> f64 {
 
 /// Round trips count as one message: the client's account, plus what went wrong at the server.
 fn counts(workload: Workload, outcomes: &[Outcome], warmup: u64) -> Counts {
-    let both_ways = matches!(workload, Workload::PingPong | Workload::Exchange);
+    let both_ways = RoleLayout::both_ways(workload);
     let (sent, received, bytes) = if both_ways {
         (outcomes[0].sent, outcomes[0].received, outcomes[0].bytes)
     } else {
@@ -225,6 +226,7 @@ fn summaries(
         .collect()
 }
 
+/// `size` is that of what arrives: of the replies, where there are any.
 fn pacing(
     workload: Workload,
     size: u64,
@@ -232,9 +234,13 @@ fn pacing(
     counts: &Counts,
     wall_ns: u64,
 ) -> Option<Pacing> {
-    let Workload::Paced { period_us, .. } = workload else { return None };
+    let period_ns = match workload {
+        Workload::Paced { period_us, .. } => period_us * 1_000,
+        Workload::Requests { period_ns } => period_ns,
+        _ => return None,
+    };
     let seen = outcomes.iter().find_map(|o| o.pacing.as_ref())?;
-    let intended_ns = (seen.bursts * period_us).max(1) as f64 * 1e3;
+    let intended_ns = (seen.bursts * period_ns).max(1) as f64;
     // The last burst's period belongs to the time that its bits have.
     let reached_ns = (wall_ns as f64).max(intended_ns);
     Some(Pacing {

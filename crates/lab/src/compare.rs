@@ -61,7 +61,10 @@ impl Figure {
     pub fn of(&self, record: &Record) -> Option<f64> {
         match self {
             Figure::Rate => match record.inputs.workload {
-                Workload::PingPong | Workload::Paced { .. } | Workload::Exchange => None,
+                Workload::PingPong
+                | Workload::Requests { .. }
+                | Workload::Paced { .. }
+                | Workload::Exchange => None,
                 Workload::Throughput
                 | Workload::Pairs { .. }
                 | Workload::FanIn { .. }

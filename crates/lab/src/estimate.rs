@@ -25,6 +25,9 @@ fn messages_ms(inputs: &Inputs, messages: u64) -> u64 {
     if let Workload::Paced { burst_bytes, period_us } = inputs.workload {
         return bytes.div_ceil(burst_bytes.max(1)).saturating_mul(period_us) / 1000;
     }
+    if let Workload::Requests { period_ns } = inputs.workload {
+        return messages.saturating_mul(period_ns) / 1_000_000;
+    }
     let rate = inputs.testbed_spec.as_ref().and_then(|testbed| testbed.rate);
     rate.map_or(0, |rate| bytes.saturating_mul(8_000) / rate.bits_per_s.max(1))
 }

@@ -24,6 +24,12 @@ pub enum Workload {
         /// Microseconds between the starts of two bursts.
         period_us: u64,
     },
+    /// Open loop: every `period_ns` a request is due whatever happened before; one that finds the former unanswered is sent as soon
+    /// as the reply has come. The time from the due instant to the reply is reported as a round trip.
+    Requests {
+        /// Nanoseconds between two requests.
+        period_ns: u64,
+    },
     /// Connect, one request, one reply, close; set-up, exchange and tear-down are timed apart (study item C4).
     Exchange,
     /// So many independent pairs at once, each one way.
@@ -53,6 +59,7 @@ impl Workload {
             Self::Throughput => "throughput".to_owned(),
             Self::PingPong => "ping-pong".to_owned(),
             Self::Paced { burst_bytes, period_us } => format!("paced-{burst_bytes}B-{period_us}us"),
+            Self::Requests { period_ns } => format!("requests-{period_ns}ns"),
             Self::Exchange => "exchange".to_owned(),
             Self::Pairs { pairs } => format!("pairs-{pairs}"),
             Self::FanIn { senders, receiver_us: 0 } => format!("fan-in-{senders}"),

@@ -68,7 +68,7 @@ impl Speed {
     /// For a workload.
     pub fn of_workload(workload: &Workload) -> Speed {
         match workload {
-            Workload::PingPong => Speed::RoundTripP50Ns,
+            Workload::PingPong | Workload::Requests { .. } => Speed::RoundTripP50Ns,
             Workload::Paced { .. } => Speed::OneWayP99Ns,
             Workload::Exchange => Speed::WholeExchangeNs,
             Workload::Throughput

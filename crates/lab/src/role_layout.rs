@@ -67,7 +67,7 @@ impl RoleLayout {
                 roles: vec![active(Part::Sender, 0), passive(Part::Receiver, 0)],
                 links: vec![link(1, 0)],
             },
-            Workload::PingPong | Workload::Exchange => RoleLayout {
+            Workload::PingPong | Workload::Requests { .. } | Workload::Exchange => RoleLayout {
                 roles: vec![active(Part::Client, 0), passive(Part::Server, 0)],
                 links: vec![link(1, 0)],
             },
@@ -119,6 +119,6 @@ impl RoleLayout {
 
     /// Whether replies flow, too.
     pub(crate) fn both_ways(workload: Workload) -> bool {
-        matches!(workload, Workload::PingPong | Workload::Exchange)
+        matches!(workload, Workload::PingPong | Workload::Requests { .. } | Workload::Exchange)
     }
 }

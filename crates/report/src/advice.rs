@@ -1,7 +1,5 @@
 //! The answer of `crossway advise` as a page: one file that works offline.
 
-use std::fmt::Write;
-
 use crossway_lab::advise::judge::Figure;
 use crossway_lab::advise::{Advice, Compared, Flip};
 use crossway_lab::stats::TRIALS_AT_LEAST;
@@ -29,7 +27,17 @@ struct Row {
 #[derive(Serialize)]
 struct Variation {
     title: String,
-    svg: String,
+    bars: Vec<Bar>,
+}
+
+/// Where a bar ends, and its interval: percent of the width.
+#[derive(Serialize)]
+struct Bar {
+    candidate: String,
+    figure: String,
+    to: String,
+    low: String,
+    width: String,
 }
 
 /// The page of an answer.
@@ -45,6 +53,7 @@ pub fn page(advice: &Advice) -> Result<String, HtmlError> {
         style => STYLE,
         confidence => advice.confidence.map(|c| format!("{:.0} %", c * 100.0)),
         rows => Value::from(Serde(advice.compared.iter().map(row).collect::<Vec<_>>())),
+        reasons => Value::from(Serde(advice.reasons())),
         flips => Value::from(Serde(advice.flips.iter().map(variation).collect::<Vec<_>>())),
     })?;
     Ok(page)
@@ -90,44 +99,23 @@ fn variation(flip: &Flip) -> Variation {
         (None, true) => "no candidate keeps the goals".to_owned(),
         (_, false) => "no change".to_owned(),
     };
-    Variation { title: format!("{}: {then}", flip.variation), svg: bars(&flip.costs_ns) }
+    Variation { title: format!("{}: {then}", flip.variation), bars: bars(&flip.costs_ns) }
 }
 
-const BAR_HEIGHT: f64 = 22.0;
-const LABEL_WIDTH: f64 = 190.0;
-const PLOT_WIDTH: f64 = 430.0;
-const FIGURE_WIDTH: f64 = 100.0;
-
-/// Horizontal bars with intervals, from a fifth of the least to the largest figure.
-fn bars(costs: &[(String, Figure)]) -> String {
+/// A candidate's bar with its interval, on a logarithmic scale from a fifth of the least to the largest figure.
+fn bars(costs: &[(String, Figure)]) -> Vec<Bar> {
     let low = costs.iter().map(|(_, f)| f.low).fold(f64::INFINITY, f64::min) / 5.0;
     let high = costs.iter().map(|(_, f)| f.high).fold(0.0, f64::max);
     if !(low > 0.0 && high > low) {
-        return String::new();
+        return Vec::new();
     }
-    let x = |ns: f64| LABEL_WIDTH + PLOT_WIDTH * (ns / low).ln() / (high / low).ln();
-    let width = LABEL_WIDTH + PLOT_WIDTH + FIGURE_WIDTH;
-    let height = BAR_HEIGHT * costs.len() as f64 + 4.0;
-    let mut svg = format!("<svg viewBox=\"0 0 {width} {height}\" role=\"img\" width=\"100%\">");
-    for (at, (name, figure)) in costs.iter().enumerate() {
-        let y = BAR_HEIGHT * at as f64 + 4.0;
-        let middle = y + 8.0;
-        let (end, from, to) = (x(figure.median), x(figure.low), x(figure.high));
-        // Writing to a String cannot fail.
-        let _ = write!(
-            svg,
-            "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\">{}</text>\
-             <rect x=\"{LABEL_WIDTH}\" y=\"{y:.0}\" width=\"{:.1}\" height=\"16\" fill=\"var(--tone-0)\" opacity=\".75\"/>\
-             <path d=\"M{from:.1} {middle:.1}H{to:.1}\" stroke=\"var(--ink)\" stroke-width=\"2\"/>\
-             <text class=\"soft\" x=\"{:.0}\" y=\"{:.0}\">{}</text>",
-            LABEL_WIDTH - 8.0,
-            y + 12.0,
-            minijinja::HtmlEscape(name),
-            end - LABEL_WIDTH,
-            to.max(end) + 8.0,
-            y + 12.0,
-            ns(figure.median)
-        );
-    }
-    svg + "</svg>"
+    let percent = |ns: f64| 100.0 * (ns / low).ln() / (high / low).ln();
+    let bar = |(name, figure): &(String, Figure)| Bar {
+        candidate: name.clone(),
+        figure: ns(figure.median),
+        to: format!("{:.1}", percent(figure.median)),
+        low: format!("{:.1}", percent(figure.low)),
+        width: format!("{:.1}", percent(figure.high) - percent(figure.low)),
+    };
+    costs.iter().map(bar).collect()
 }

@@ -295,9 +295,13 @@ fn paced(summary: &Summary, setting: usize) -> Vec<Sheet> {
         "Late bursts",
         "CPU / message",
     ];
-    let is_paced = |case: &Case| matches!(case.workload, Workload::Paced { .. });
+    let is_paced =
+        |case: &Case| matches!(case.workload, Workload::Paced { .. } | Workload::Requests { .. });
     let row = |case: &Case| {
-        let latency = case.latency(Span::OneWay);
+        let latency = case.latency(match case.workload {
+            Workload::Requests { .. } => Span::RoundTrip,
+            _ => Span::OneWay,
+        });
         let pacing = case.pacing.as_ref();
         let estimate = |get: fn(&LatencySummary) -> Option<Estimate>| {
             Cell::figure(Quantity::Duration, latency.and_then(get))

@@ -1,5 +1,6 @@
 //! `crossway advise [QUESTION]`.
 
+mod asked;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -8,19 +9,21 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use crossway_lab::advise::candidate::Known;
-use crossway_lab::advise::property::Property;
 use crossway_lab::advise::ready::READY;
 use crossway_lab::advise::starter::{self, Language};
 use crossway_lab::advise::{
     Advice, AdviseError, Bench, Library, Machine, NoBench, Question, Sources, advise, survey,
 };
+use crossway_lab::catalogue;
 use crossway_lab::env::Environment;
 use crossway_lab::faults::{FAULTS, FaultRecord, read_faults};
 use crossway_lab::launcher::Launcher;
 use crossway_lab::run::{Options, RunError, RunEvent};
 use crossway_lab::shutdown;
-use crossway_mech::{Probe, registry};
-use toml::{Table, Value};
+use crossway_mech::Probe;
+use toml::Table;
+
+use asked::Asked;
 
 use super::Run;
 use crate::progress::Progress;
@@ -71,71 +74,6 @@ pub(crate) struct Advise {
     json: bool,
 }
 
-/// The question's keys as options.
-#[derive(clap::Args)]
-#[command(next_help_heading = "The question")]
-struct Asked {
-    /// request-reply, stream, fan-out, fan-in or connect-per-exchange
-    #[arg(long)]
-    pattern: Option<String>,
-    /// Message size, e.g. 64 or 4KiB
-    #[arg(long, value_name = "BYTES")]
-    size: Option<String>,
-    /// Size of the reply, where it differs
-    #[arg(long, value_name = "BYTES")]
-    reply: Option<String>,
-    /// Messages per second; default: as fast as possible
-    #[arg(long, value_name = "PER_S")]
-    rate: Option<f64>,
-    /// Peers of a fan-in or fan-out
-    #[arg(long)]
-    peers: Option<i64>,
-    /// other-core, same-core, smt-sibling, shared-cache, cross-socket or unpinned
-    #[arg(long)]
-    placement: Option<String>,
-    /// CPU workers of other work on the machine (stress-ng)
-    #[arg(long, value_name = "WORKERS")]
-    load_cpu: Option<i64>,
-    /// same-host, other-container or other-host
-    #[arg(long = "where", value_name = "PLACE")]
-    site: Option<String>,
-    /// The two hosts, as for `crossway measure --hosts`; default: two network namespaces
-    #[arg(long, value_name = "PREFIX,PREFIX")]
-    hosts: Option<String>,
-    /// latency, throughput or cpu
-    #[arg(long)]
-    optimise: Option<String>,
-    /// Goal: largest median latency in microseconds
-    #[arg(long, value_name = "US")]
-    p50_us: Option<f64>,
-    /// Goal: largest 99th percentile in microseconds
-    #[arg(long, value_name = "US")]
-    p99_us: Option<f64>,
-    /// Goal: largest latency of all in microseconds
-    #[arg(long, value_name = "US")]
-    max_us: Option<f64>,
-    /// Goal: largest CPU time of both ends, in percent of one CPU
-    #[arg(long, value_name = "PERCENT")]
-    cpu_percent: Option<f64>,
-    /// Properties that it must have, separated by commas: order, delivery, boundaries, back-pressure, send-deadline,
-    /// crash-survival, crash-detection, isolation, clean-up, spinning, root, kernel-module, pollable, zero-copy,
-    /// crosses-hosts, unprivileged-container, private-dev-shm
-    #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
-    require: Vec<String>,
-    /// Properties that decide between equals
-    #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
-    prefer: Vec<String>,
-    /// Properties that do not matter; `spinning` makes spinning ends candidates
-    #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
-    no_preference: Vec<String>,
-    /// Properties whose absence decides between equals
-    #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
-    avoid: Vec<String>,
-    /// Properties that it must not have
-    #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
-    prohibit: Vec<String>,
-}
-
 fn language(word: &str) -> Result<Language, String> {
     let found = Language::ALL.iter().find(|(name, _)| *name == word);
     found.map(|(_, language)| *language).ok_or_else(|| "write c, rust or python".to_owned())
@@ -172,10 +110,9 @@ impl Run for Advise {
         self.asked.enter(&mut table)?;
         let question = Question::from_table(&name, &file, &table)?;
         let environment = Environment::take()?;
-        let library = Library::read(&self.records, &environment.machine_id);
+        let library = Library::read(&self.records, &environment.machine_id, &question);
         let faults = self.faults(&environment.machine_id)?;
-        let probes: Vec<(&'static str, Probe)> =
-            registry::ALL.iter().map(|e| (e.id, (e.probe)())).collect();
+        let probes = probes(self.no_measure);
         let sources = Sources {
             known: Known { probes: &probes, faults: &faults },
             library: &library,
@@ -321,7 +258,7 @@ impl Advise {
             }),
         };
         if !quiet {
-            let most = survey::estimate(question, registry::ALL.len(), self.time);
+            let most = survey::estimate(question, catalogue::all().count(), self.time);
             eprintln!("Asked: {}", question.sentence());
             eprintln!("Measuring takes at most about {:.0} s.", most.as_secs_f64());
         }
@@ -340,75 +277,26 @@ impl Advise {
     }
 }
 
-impl Asked {
-    /// Puts what was stated over the file's keys.
-    fn enter(&self, table: &mut Table) -> anyhow::Result<()> {
-        let texts = [
-            ("pattern", &self.pattern),
-            ("placement", &self.placement),
-            ("where", &self.site),
-            ("hosts", &self.hosts),
-            ("optimise", &self.optimise),
-            ("size_bytes", &self.size),
-            ("reply_bytes", &self.reply),
-        ];
-        for (key, value) in texts {
-            if let Some(text) = value {
-                table.insert(key.into(), Value::String(text.clone()));
-            }
+/// Whether everything works here: tried, unless records only are used, which contenders that are built may have. Contenders are
+/// programs, so they are tried side by side.
+fn probes(records_only: bool) -> Vec<(&'static str, Probe)> {
+    let probe = |entry: catalogue::Entry| match entry.contender() {
+        Some(contender) if records_only && contender.is_built() => {
+            Probe::Ready { version: String::new() }
         }
-        if let Some(rate) = self.rate {
-            table.insert("rate_per_s".into(), Value::Float(rate));
+        _ => entry.probe(),
+    };
+    let (contenders, mechanisms): (Vec<_>, Vec<_>) =
+        catalogue::all().partition(catalogue::Entry::is_contender);
+    std::thread::scope(|scope| {
+        let tried: Vec<_> = contenders
+            .into_iter()
+            .map(|entry| scope.spawn(move || (entry.id(), probe(entry))))
+            .collect();
+        let mut all: Vec<_> = mechanisms.into_iter().map(|e| (e.id(), probe(e))).collect();
+        for one in tried {
+            all.push(one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
-        if let Some(peers) = self.peers {
-            table.insert("peers".into(), Value::Integer(peers));
-        }
-        if let Some(workers) = self.load_cpu {
-            let load = Table::from_iter([("cpu".to_owned(), Value::Integer(workers))]);
-            table.insert("load".into(), Value::Table(load));
-        }
-        let goals = [
-            ("p50_us", self.p50_us),
-            ("p99_us", self.p99_us),
-            ("max_us", self.max_us),
-            ("cpu_percent", self.cpu_percent),
-        ];
-        for (key, value) in goals {
-            if let Some(value) = value {
-                below(table, "goal")?.insert(key.into(), Value::Float(value));
-            }
-        }
-        let wishes = [
-            ("require", &self.require),
-            ("prefer", &self.prefer),
-            ("no-preference", &self.no_preference),
-            ("avoid", &self.avoid),
-            ("prohibit", &self.prohibit),
-        ];
-        let mut stated: Vec<(&str, &str)> = Vec::new();
-        for (wish, properties) in wishes {
-            for property in properties {
-                if Property::named(property).is_none() {
-                    let all: Vec<_> = Property::ALL.iter().map(|p| p.name()).collect();
-                    bail!("--{wish}: unknown property '{property}'; allowed: {}", all.join(", "));
-                }
-                if let Some((_, other)) = stated.iter().find(|(p, w)| *p == property && *w != wish)
-                {
-                    bail!("--{other} {property} contradicts --{wish} {property}; keep one of them");
-                }
-                stated.push((property, wish));
-                below(table, "properties")?
-                    .insert(property.clone(), Value::String(wish.to_owned()));
-            }
-        }
-        Ok(())
-    }
-}
-
-fn below<'t>(table: &'t mut Table, key: &str) -> anyhow::Result<&'t mut Table> {
-    table
-        .entry(key)
-        .or_insert_with(|| Value::Table(Table::new()))
-        .as_table_mut()
-        .with_context(|| format!("'{key}' in the question's file is no table"))
+        all
+    })
 }

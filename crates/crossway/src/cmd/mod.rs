@@ -59,8 +59,12 @@ impl Command {
     /// Whether it asks what contenders there are; nothing else should fail because of a declaration.
     pub(crate) fn needs_contenders(&self) -> bool {
         match self {
-            Command::Measure(_) | Command::Rerun(_) | Command::List(_) | Command::Doctor(_) => true,
-            Command::Profile(_) => true,
+            Command::Measure(_)
+            | Command::Advise(_)
+            | Command::Rerun(_)
+            | Command::List(_)
+            | Command::Doctor(_)
+            | Command::Profile(_) => true,
             Command::ContenderCommand(command) => command.needs_contenders(),
             _ => false,
         }

@@ -94,6 +94,9 @@ warmup_ms = 5
 measure_ms = 20
 [group.paced]
 workload = { paced = { burst_bytes = 256, period_us = 1000 } }
+[group.requests]
+workload = { requests = { period_ns = 1000000 } }
+reply_bytes = 128
 [group.exchange]
 workload = "exchange"
 messages = 20
@@ -118,6 +121,14 @@ workload = [{ pairs = { pairs = 2 } }, { fan-in = { senders = 3 } }, { fan-out =
     assert_eq!(paced.counts.as_ref().unwrap().received, 20 * 4);
     assert_eq!(paced.latency_ns[0].span, Span::OneWay);
     assert_eq!(paced.latency_ns[0].n, 80);
+    let requests = of("uds-stream/requests-1000000ns");
+    let pacing = requests.pacing.unwrap();
+    assert_eq!((pacing.bursts, pacing.lateness_ns.unwrap().n), (20, 20));
+    assert_eq!(pacing.intended_bits_per_s, 1000.0 * 128.0 * 8.0);
+    assert_eq!(requests.facts["timer_slack_ns"], 1);
+    let latency = &requests.latency_ns[0];
+    assert_eq!((requests.latency_ns.len(), latency.span, latency.n), (1, Span::RoundTrip, 20));
+    assert!(latency.max >= pacing.lateness_ns.unwrap().max, "it counts from the due instant");
     let exchange = of("uds-stream/exchange");
     let spans: Vec<_> = exchange.latency_ns.iter().map(|l| (l.span, l.n)).collect();
     assert_eq!(spans, [(Span::SetUp, 20), (Span::Exchange, 20), (Span::TearDown, 20)]);

@@ -1,13 +1,16 @@
 //! The answer to a question, complete enough to be printed, drawn or read by a program.
 
+mod reasons;
+
+use reasons::{enter_flips, nothing_admissible, objective_words, prefer_if, settings};
 use serde::Serialize;
 
 use super::Sources;
 use super::candidate::{Candidate, Field, RuledOut};
-use super::judge::{CONFIDENT, Choice, EQUAL_WITHIN, Figure, GoalVerdict, Judged, choose, judge};
+use super::judge::{CONFIDENT, Choice, Figure, GoalVerdict, Judged, choose, judge};
 use super::property::Wish;
-use super::question::{Objective, Pattern, Question};
-use super::survey::{Survey, describe};
+use super::question::{Objective, Question, Site};
+use super::survey::Survey;
 use crate::stats::TRIALS_AT_LEAST;
 
 /// A candidate in the decision table.
@@ -119,6 +122,17 @@ pub(super) fn put_together(
         advice.notes.push(
             "spinning was not considered, since each end would occupy a CPU; `--no-preference spinning` allows it".to_owned(),
         );
+    }
+    if question.site == Site::OtherContainer {
+        advice.notes.push(
+            "containers are not set up for measuring: both ends ran on this host outside of containers, so the figures hold for one \
+             kernel, and whether the mechanism passes your containers' walls (user, network, /dev/shm, seccomp) was not tested"
+                .to_owned(),
+        );
+    }
+    if sources.budget.is_none() {
+        let empty = sources.library.empty.iter();
+        advice.notes.extend(empty.map(|folder| format!("{} holds no runs", folder.display())));
     }
     advice.notes.extend(sources.library.warnings.iter().cloned());
     if field.candidates.is_empty() {
@@ -241,12 +255,14 @@ fn enter_choice(
     }
     let undecided: Vec<&GoalVerdict> = chosen.goals.iter().filter(|g| g.met.is_none()).collect();
     for goal in undecided {
-        advice.notes.push(format!(
-            "{}: whether {} keeps it is not decided by {} trials; allow more time with --time",
-            goal.goal,
-            chosen.candidate.label(),
-            chosen.cost.n
-        ));
+        let label = chosen.candidate.label();
+        advice.notes.push(match goal.measured {
+            None => format!("{}: not measured for {label}; judge it yourself", goal.goal),
+            Some(_) => format!(
+                "{}: whether {label} keeps it is not decided by {} trials; allow more time with --time",
+                goal.goal, chosen.cost.n
+            ),
+        });
     }
     if chosen.cost.n < TRIALS_AT_LEAST {
         advice.abstained = Some(format!(
@@ -276,137 +292,34 @@ fn enter_choice(
     enter_flips(advice, question, judged, chosen, survey);
 }
 
-/// What a runner-up has that the choice has not.
-fn prefer_if(question: &Question, chosen: &Judged, other: &Judged) -> Vec<String> {
-    let mut reasons = Vec::new();
-    let ratio = other.cost.median / chosen.cost.median;
-    let unit = match question.objective {
-        Objective::Latency => "latency",
-        Objective::Throughput => "time per message",
-        Objective::Cpu => "CPU time per message",
-    };
-    if other.cost.overlaps(&chosen.cost) {
-        reasons.push(format!("it suits your code better: the intervals of its {unit} and of the choice's overlap (ratio {ratio:.2})"));
-    } else {
-        reasons.push(format!("you can accept {ratio:.2} times the {unit}"));
-    }
-    if let (Some(own), Some(its)) = (chosen.cpu, other.cpu)
-        && its.high < own.low
-        && question.objective != Objective::Cpu
-    {
-        reasons.push(format!(
-            "CPU time counts more: it takes {:.0} % less per message",
-            (1.0 - its.median / own.median) * 100.0
-        ));
-    }
-    let (a, b) = (&chosen.candidate.caps, &other.candidate.caps);
-    let gains: [(bool, &str); 6] = [
-        (b.crosses_hosts && !a.crosses_hosts, "the peer may move to another host"),
-        (b.waitable_fd && !a.waitable_fd, "you need a descriptor for poll or epoll"),
-        (
-            b.boundaries != a.boundaries && b.boundaries == crossway_mech::Boundaries::Message,
-            "you need message boundaries",
-        ),
-        (b.in_place && !a.in_place, "the payload should be written in place"),
-        (b.fan_in && !a.fan_in, "several senders share one receiver"),
-        (b.reconnects && !a.reconnects, "the peers reconnect"),
-    ];
-    reasons.extend(gains.iter().filter(|(gains, _)| *gains).map(|(_, why)| (*why).to_owned()));
-    reasons
-}
-
-fn settings(question: &Question, chosen: &Judged) -> Vec<String> {
-    let mut settings = vec![match chosen.candidate.wait {
-        crossway_mech::Wait::Block => "wait asleep: blocking calls, or poll before them".to_owned(),
-        crossway_mech::Wait::Spin => "wait by spinning: give each end a CPU of its own".to_owned(),
-        crossway_mech::Wait::Hybrid { spin_us } => format!("spin for {spin_us} us, then sleep"),
-    }];
-    if chosen.candidate.mechanism.ends_with("-nodelay") {
-        settings.push("set TCP_NODELAY (SCTP_NODELAY) on both ends".to_owned());
-    }
-    settings.push("buffers: the system's defaults, with which it was measured".to_owned());
-    settings.push(format!("placement: measured {}", question.placement.word()));
-    settings
-}
-
-fn enter_flips(
-    advice: &mut Advice,
-    question: &Question,
-    judged: &[Judged],
-    chosen: &Judged,
-    survey: &Survey,
-) {
-    let candidates: Vec<Candidate> = judged.iter().map(|j| j.candidate.clone()).collect();
-    for variation in &survey.variations {
-        let varied = variation.apply(question);
-        let mut there: Vec<Judged> =
-            candidates.iter().filter_map(|c| judge(&varied, c, survey.trials.iter())).collect();
-        there.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
-        let choice = choose(&varied, &there);
-        let own = there.iter().find(|j| j.candidate == chosen.candidate);
-        let differs = match (&choice, own) {
-            (Some(c), Some(own)) => {
-                c.chosen.candidate.mechanism != own.candidate.mechanism
-                    && (!own.admissible()
-                        || (!own.cost.overlaps(&c.chosen.cost)
-                            && own.cost.median > c.chosen.cost.median * (1.0 + EQUAL_WITHIN)))
-            }
-            (Some(_), None) => true,
-            (None, _) => false,
-        };
-        advice.flips.push(Flip {
-            variation: describe(variation, question),
-            choice: choice.map(|c| c.chosen.candidate.label()),
-            differs,
-            costs_ns: there.iter().map(|j| (j.candidate.label(), j.cost)).collect(),
-        });
-    }
-}
-
-/// The least violation first.
-fn nothing_admissible(question: &Question, judged: &[Judged], survey: &Survey) -> String {
-    let mut by_violation: Vec<&Judged> = judged.iter().collect();
-    by_violation.sort_by(|a, b| a.violation().total_cmp(&b.violation()));
-    let Some(nearest) = by_violation.first() else {
-        return if survey.trials.is_empty() {
-            "no record of this machine answers the question; let advise measure it, or measure its plan yourself".to_owned()
-        } else {
-            "no candidate could be measured; the table of what was ruled out says why".to_owned()
-        };
-    };
-    let mut text = format!(
-        "no candidate keeps every goal. The nearest is {}: {}",
-        nearest.candidate.label(),
-        nearest.failures().join("; ")
-    );
-    if let (Some(rate), Some(share), Pattern::Stream) =
-        (question.rate_per_s, nearest.share_of_rate, question.pattern)
-        && share < 1.0
-    {
-        text += &format!(
-            ". At {:.0} messages per second it would; or send {} messages in one",
-            rate * share,
-            (1.0 / share.max(1e-6)).ceil() as u64
-        );
-    }
-    text
-}
-
-fn objective_words(question: &Question) -> String {
-    match (question.objective, question.pattern) {
-        (Objective::Latency, Pattern::RequestReply) => {
-            format!("round trip {}", question.percentile().name())
-        }
-        (Objective::Latency, Pattern::ConnectPerExchange) => {
-            "connect, exchange and close, median".to_owned()
-        }
-        (Objective::Latency, _) => format!("one-way latency {}", question.percentile().name()),
-        (Objective::Throughput, _) => "time per message".to_owned(),
-        (Objective::Cpu, _) => "CPU time per message".to_owned(),
-    }
+/// Candidates that were ruled out for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Reason<'a> {
+    /// Which.
+    pub candidates: Vec<&'a str>,
+    /// Why.
+    pub why: &'a str,
+    /// What this rests on.
+    pub basis: &'a str,
 }
 
 impl Advice {
+    /// What was ruled out, those of one reason together, in the order in which the reasons first appear.
+    pub fn reasons(&self) -> Vec<Reason<'_>> {
+        let mut reasons: Vec<Reason<'_>> = Vec::new();
+        for out in &self.ruled_out {
+            match reasons.iter_mut().find(|r| r.why == out.why && r.basis == out.basis) {
+                Some(reason) => reason.candidates.push(&out.candidate),
+                None => reasons.push(Reason {
+                    candidates: vec![&out.candidate],
+                    why: &out.why,
+                    basis: &out.basis,
+                }),
+            }
+        }
+        reasons
+    }
+
     /// What satisfied or offended preferences, for `--explain`.
     pub fn wishes(question: &Question) -> Vec<String> {
         let said = |wish: &Wish| *wish != Wish::NoPreference;

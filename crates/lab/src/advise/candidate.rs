@@ -1,11 +1,12 @@
 //! Which mechanisms may answer a question, and why the others may not.
 
-use crossway_mech::{Caps, Probe, Wait, registry};
+use crossway_mech::{Caps, Probe, Wait};
 use serde::Serialize;
 
 use super::property::{Fact, Property, Subject, Wish};
 use super::question::Question;
 use crate::cases::wait_name;
+use crate::catalogue::Entry;
 use crate::faults::FaultRecord;
 
 /// A mechanism and the way its ends wait.
@@ -17,7 +18,9 @@ pub struct Candidate {
     pub wait: Wait,
     /// What it can do.
     pub caps: Caps,
-    /// Its place in the registry, the last word on which of two is simpler.
+    /// A program outside of Crossway: a library beyond system calls.
+    pub contender: bool,
+    /// Its place in `crossway list`, the last word on which of two is simpler.
     pub order: usize,
     /// What is known of the properties that the question names.
     pub facts: Vec<(Property, Fact)>,
@@ -78,14 +81,18 @@ pub struct Known<'a> {
     pub faults: &'a [FaultRecord],
 }
 
-/// Applies the requirements to every mechanism of the registry.
-pub fn field(question: &Question, known: &Known<'_>) -> Field {
+/// Applies the requirements to everything that can be measured here.
+pub fn field(
+    question: &Question,
+    known: &Known<'_>,
+    entries: impl Iterator<Item = Entry>,
+) -> Field {
     let mut field = Field::default();
     let mut usable = Vec::new();
-    for (order, entry) in registry::ALL.iter().enumerate() {
-        let caps = (entry.caps)();
+    for (order, entry) in entries.enumerate() {
+        let caps = entry.caps();
         let waits = waits(question, &caps);
-        let label = entry.id.to_owned();
+        let label = entry.id().to_owned();
         let mut out = |why: String, basis: &str| {
             field.ruled_out.push(RuledOut {
                 candidate: label.clone(),
@@ -94,31 +101,26 @@ pub fn field(question: &Question, known: &Known<'_>) -> Field {
             });
         };
         if let Some((_, Probe::Missing { why, remedy })) =
-            known.probes.iter().find(|(id, _)| *id == entry.id)
+            known.probes.iter().find(|(id, _)| *id == entry.id())
         {
             out(format!("{why}; {remedy}"), "probe of this machine");
             continue;
         }
+        let subject = |wait| Subject { entry, wait, caps: &caps, faults: known.faults, question };
         if waits.is_empty() {
-            out(
-                "it can only spin, and spinning was not allowed; allow it with `--no-preference spinning`".to_owned(),
-                "capability, checked by the conformance suite",
-            );
+            let why = match question.wish(Property::Spinning) {
+                Wish::Require => "spinning is required, and it cannot wait by spinning",
+                _ => {
+                    "it can only spin, and spinning was not allowed; allow it with `--no-preference spinning`"
+                }
+            };
+            out(why.to_owned(), &subject(Wait::Block).claim());
             continue;
         }
         for wait in waits {
-            let mut candidate =
-                Candidate { mechanism: entry.id, wait, caps, order, facts: Vec::new() };
-            let subject = Subject {
-                mechanism: entry.id,
-                wait,
-                caps: &candidate.caps,
-                faults: known.faults,
-                detect_within_ms: question.detect_within_ms,
-            };
-            let facts = question.wishes.keys().map(|p| (*p, p.of(&subject))).collect();
-            candidate.facts = facts;
-            usable.push(candidate);
+            let facts = question.wishes.keys().map(|p| (*p, p.of(&subject(wait)))).collect();
+            let contender = entry.is_contender();
+            usable.push(Candidate { mechanism: entry.id(), wait, caps, contender, order, facts });
         }
     }
     let conflict = conflict(question, &usable);
@@ -159,18 +161,12 @@ pub fn field(question: &Question, known: &Known<'_>) -> Field {
         if !known_good && !kept.is_empty() {
             let basis = kept.iter().filter_map(fact_of).map(|f| f.basis).next().unwrap_or_default();
             field.unanswered.push(format!(
-                "{} is {} but not known of any candidate: {basis}",
+                "{} is {}, but nothing here tells of any candidate whether it has it: {basis}",
                 property.name(),
-                wish.word()
+                if wanted { "required" } else { "prohibited" }
             ));
         }
         usable = kept;
-    }
-    if question.goals.memory_bytes.is_some() {
-        field.unanswered.push(
-            "memory_bytes: records hold no memory per mechanism, so this goal was not judged"
-                .to_owned(),
-        );
     }
     field.conflict = conflict.filter(|_| usable.is_empty());
     field.candidates = usable;
@@ -219,10 +215,11 @@ fn conflict(question: &Question, usable: &[Candidate]) -> Option<String> {
                 let (a, b) = (with(&[first]).len(), with(&[second]).len());
                 let relax = if a >= b { second } else { first };
                 return Some(format!(
-                    "\"{}\" ({a} mechanisms) and \"{}\" ({b} mechanisms) have none in common; relax \"{}\" to prefer or avoid",
+                    "\"{}\" ({a} mechanisms) and \"{}\" ({b} mechanisms) have none in common; relax \"{}\" to {}",
                     say(first),
                     say(second),
-                    say(relax)
+                    say(relax),
+                    if question.wish(relax) == Wish::Require { "prefer" } else { "avoid" }
                 ));
             }
         }

@@ -136,12 +136,13 @@ impl Judged {
         self.goals.iter().map(GoalVerdict::excess).fold(rate, f64::max)
     }
 
-    /// What makes one mechanism simpler than another, the simpler first: no right and no module is needed, no process beside the
-    /// ends, no spinning, a descriptor to poll, no memory that both ends write, and at last the registry's order.
-    pub fn simplicity(&self) -> (bool, bool, bool, bool, bool, usize) {
+    /// What makes one mechanism simpler than another, the simpler first: no right and no module is needed, no library beyond
+    /// system calls, no process beside the ends, no spinning, a descriptor to poll, no memory that both ends write, and at last the registry's order.
+    pub fn simplicity(&self) -> (bool, bool, bool, bool, bool, bool, usize) {
         let caps = &self.candidate.caps;
         (
             caps.privilege != crossway_mech::Privilege::None,
+            self.candidate.contender,
             self.has_server,
             self.candidate.wait != crossway_mech::Wait::Block,
             !caps.waitable_fd,
@@ -283,6 +284,14 @@ pub fn judge<'a>(
             .collect();
         goals.push(GoalVerdict::of(format!("CPU at most {most} %"), most, Figure::of(&percent)));
     }
+    if let Some(most) = question.goals.memory_bytes {
+        let bytes = worst(&Trial::buffer_bytes);
+        goals.push(GoalVerdict::of(
+            format!("buffers at most {most} bytes"),
+            most as f64,
+            Figure::of(&bytes),
+        ));
+    }
     let all = || by_size.iter().flat_map(|(_, t)| t.iter());
     let mut cases: Vec<String> = all().map(|t| t.case.clone()).collect();
     let mut runs: Vec<String> = all().map(|t| t.run.clone()).collect();
@@ -298,9 +307,7 @@ pub fn judge<'a>(
     let fan_share = match (question.rate_per_s, question.workload(1)) {
         (
             Some(rate),
-            crate::inputs::Workload::FanIn { .. }
-            | crate::inputs::Workload::FanOut { .. }
-            | crate::inputs::Workload::PingPong,
+            crate::inputs::Workload::FanIn { .. } | crate::inputs::Workload::FanOut { .. },
         ) => median(&rates).map(|reached| (reached / rate).min(1.0)),
         _ => None,
     };

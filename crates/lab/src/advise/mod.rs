@@ -8,6 +8,7 @@
 pub mod answer;
 pub mod candidate;
 pub mod judge;
+pub mod library;
 pub mod property;
 pub mod question;
 pub mod ready;
@@ -15,6 +16,8 @@ pub mod starter;
 pub mod survey;
 pub mod trials;
 
+#[cfg(test)]
+mod field_tests;
 #[cfg(test)]
 mod replay_tests;
 #[cfg(test)]
@@ -25,10 +28,12 @@ use std::time::Duration;
 
 pub use answer::{Advice, Compared, Flip};
 pub use candidate::{Known, RuledOut};
+pub use library::Library;
 pub use question::Question;
 pub use survey::{Bench, Stage};
-pub use trials::{Library, Trial};
+pub use trials::Trial;
 
+use crate::catalogue;
 use crate::launcher::Launcher;
 use crate::plan::{HostsError, Plan, PlanError};
 use crate::records_io::{ReadError, read_records};
@@ -80,14 +85,23 @@ pub fn advise(
     bench: &mut dyn Bench,
     tell: &mut dyn FnMut(&Stage),
 ) -> Result<Advice, AdviseError> {
-    let mut field = candidate::field(question, &sources.known);
+    let field = admissible(question, &sources.known)?;
     let mut survey = survey::Survey::default();
-    exclude_impossible(question, &mut field)?;
     if let Some(budget) = sources.budget.filter(|_| !field.candidates.is_empty()) {
         survey =
             survey::survey(question, &field.candidates, &sources.library.own, budget, bench, tell)?;
     }
     Ok(answer::put_together(question, field, sources, &survey))
+}
+
+/// What may be chosen, before any figure.
+///
+/// # Errors
+/// The question makes no plan, or the machine's processors cannot be read.
+pub fn admissible(question: &Question, known: &Known<'_>) -> Result<candidate::Field, AdviseError> {
+    let mut field = candidate::field(question, known, catalogue::all());
+    exclude_impossible(question, &mut field)?;
+    Ok(field)
 }
 
 /// Rules out what cannot carry the question's messages here, as the plan's own checks find it.
@@ -101,7 +115,7 @@ fn exclude_impossible(
     let plan = survey::plan(question, &field.candidates, 1, 1)?;
     let topology = crossway_sys::topology::Topology::read().map_err(RunError::Os)?;
     let cases = crate::case::expand(&plan, &topology, &[]);
-    let (mut kept, ruled_out) = (Vec::new(), &mut field.ruled_out);
+    let (mut kept, mut reasons) = (Vec::new(), Vec::new());
     for candidate in field.candidates.drain(..) {
         let excluded = cases
             .iter()
@@ -109,12 +123,26 @@ fn exclude_impossible(
             .find_map(|c| c.excluded.as_ref().map(|e| (c, e)));
         match excluded {
             None => kept.push(candidate),
-            Some((case, why)) => ruled_out.push(RuledOut {
-                candidate: candidate.label(),
-                why: format!("{}; possible with {}", why.why, why.remedy),
-                basis: format!("case {}", case.id),
-            }),
+            Some((case, why)) => {
+                reasons.push(format!(
+                    "{}: {}; possible with {}",
+                    candidate.label(),
+                    why.why,
+                    why.remedy
+                ));
+                field.ruled_out.push(RuledOut {
+                    candidate: candidate.label(),
+                    why: format!("{}; possible with {}", why.why, why.remedy),
+                    basis: format!("case {}", case.id),
+                });
+            }
         }
+    }
+    if kept.is_empty() {
+        field.conflict = Some(format!(
+            "those that meet the requirements cannot do this with messages of this size and pattern ({})",
+            reasons.join("; ")
+        ));
     }
     field.candidates = kept;
     Ok(())

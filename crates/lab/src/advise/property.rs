@@ -7,6 +7,8 @@
 use crossway_mech::{Boundaries, Caps, Order, Privilege, Reliability, Wait};
 use serde::Serialize;
 
+use super::question::Question;
+use crate::catalogue::Entry;
 use crate::faults::{Fault, FaultRecord, Outcome, Remover};
 use crate::record::Status;
 
@@ -81,6 +83,10 @@ pub enum Property {
     UnprivilegedContainer,
     /// It works when each end has a /dev/shm of its own.
     PrivateDevShm,
+    /// It can be used from one of the languages that the question names.
+    Language,
+    /// It links nothing, or what it links is under one of the licences that the question names.
+    Licence,
 }
 
 /// What is known of a property.
@@ -92,9 +98,15 @@ pub struct Fact {
     pub basis: String,
 }
 
+impl Fact {
+    fn new(holds: bool, basis: &str) -> Fact {
+        Fact { holds: Some(holds), basis: basis.to_owned() }
+    }
+}
+
 impl Property {
     /// All, in the order in which they are shown.
-    pub const ALL: [Property; 17] = [
+    pub const ALL: [Property; 19] = [
         Property::Order,
         Property::Delivery,
         Property::Boundaries,
@@ -112,6 +124,8 @@ impl Property {
         Property::CrossesHosts,
         Property::UnprivilegedContainer,
         Property::PrivateDevShm,
+        Property::Language,
+        Property::Licence,
     ];
 
     /// The word for it in questions.
@@ -134,6 +148,8 @@ impl Property {
             Property::CrossesHosts => "crosses-hosts",
             Property::UnprivilegedContainer => "unprivileged-container",
             Property::PrivateDevShm => "private-dev-shm",
+            Property::Language => "language",
+            Property::Licence => "licence",
         }
     }
 
@@ -142,14 +158,24 @@ impl Property {
         Self::ALL.into_iter().find(|p| p.name() == name)
     }
 
+    /// Whether a wish for it names values: languages, licences.
+    pub fn has_values(self) -> bool {
+        matches!(self, Property::Language | Property::Licence)
+    }
+
     /// What is known of it for a mechanism whose ends wait so.
     pub fn of(self, subject: &Subject<'_>) -> Fact {
         let caps = subject.caps;
-        let claimed = |holds| Fact {
-            holds: Some(holds),
-            basis: "capability, checked by the conformance suite".to_owned(),
-        };
+        let claimed = |holds| Fact { holds: Some(holds), basis: subject.claim() };
         match self {
+            // A declaration has no words for these; a contender may or may not have them.
+            Property::SendDeadline | Property::Pollable | Property::ZeroCopy
+                if subject.entry.is_contender() =>
+            {
+                Fact { holds: None, basis: "declarations of contenders do not state it".to_owned() }
+            }
+            Property::Language => subject.language(),
+            Property::Licence => subject.licence(),
             Property::Order => claimed(caps.order == Order::Fifo),
             Property::Delivery => claimed(caps.reliability == Reliability::Reliable),
             Property::Boundaries => claimed(caps.boundaries == Boundaries::Message),
@@ -173,7 +199,7 @@ impl Property {
             }),
             Property::CrashDetection if !caps.detects_peer_death => claimed(false),
             Property::CrashDetection => {
-                let most_ns = subject.detect_within_ms.map(|ms| ms * 1e6);
+                let most_ns = subject.question.detect_within_ms.map(|ms| ms * 1e6);
                 subject.tested(&[Fault::Kill], |r| {
                     let told = matches!(r.outcome, Some(Outcome::Told));
                     let in_time = most_ns
@@ -196,38 +222,123 @@ impl Property {
     }
 }
 
-/// The mechanism that is judged.
-#[derive(Clone, Copy, Debug)]
+/// The mechanism that is judged, and for which question.
+#[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// Its id.
-    pub mechanism: &'a str,
+    /// What it is.
+    pub entry: Entry,
     /// How its ends wait.
     pub wait: Wait,
     /// What it claims.
     pub caps: &'a Caps,
     /// The fault records of this machine.
     pub faults: &'a [FaultRecord],
-    /// A crash must be detected within this time.
-    pub detect_within_ms: Option<f64>,
+    /// The question.
+    pub question: &'a Question,
 }
 
+/// Crossway's own code, which the mechanisms that are not the kernel's alone link.
+const OWN_LICENCE: &str = "MIT OR Apache-2.0";
+
 impl Subject<'_> {
+    /// On what a capability rests.
+    pub(super) fn claim(&self) -> String {
+        match self.entry.contender() {
+            None => "capability, checked by the conformance suite".to_owned(),
+            Some(c) => format!(
+                "declared in {}, which `crossway contender test {}` checks",
+                c.file.display(),
+                c.id
+            ),
+        }
+    }
+
+    /// Whether a mechanism of Crossway's own is a library in user space, too: rings in shared memory, LINX, TIPC by `tipcd`.
+    fn in_user_space(&self) -> bool {
+        let id = self.entry.id();
+        self.caps.in_place || id.starts_with("linx-") || id.starts_with("tipc-node-")
+    }
+
+    fn language(&self) -> Fact {
+        let wanted = &self.question.languages;
+        let Some(contender) = self.entry.contender() else {
+            return match self.in_user_space() {
+                false => {
+                    self.satisfied(Property::Language, "a kernel interface, open to every language")
+                }
+                // Sockets of tipcd and LINX have C interfaces, but which languages use them is not written down anywhere.
+                true if wanted.iter().any(|l| l == "rust") => {
+                    Fact::new(true, "Crossway's Rust code")
+                }
+                true => Fact {
+                    holds: None,
+                    basis: "it has user-space code, which here is Rust".to_owned(),
+                },
+            };
+        };
+        let file = contender.file.display();
+        if contender.languages.is_empty() {
+            return Fact { holds: None, basis: format!("{file} states no languages") };
+        }
+        let basis = format!("{file}: {}", contender.languages.join(", "));
+        Fact::new(contender.languages.iter().any(|l| wanted.contains(l)), &basis)
+    }
+
+    fn licence(&self) -> Fact {
+        let wanted = &self.question.licences;
+        let named = |one: &str| wanted.iter().any(|w| w.eq_ignore_ascii_case(one.trim()));
+        // Of several licences the user may take any: one that is wanted suffices, and one that is not unwanted, too.
+        let names = |expression: &str| match self.unwanted(Property::Licence) {
+            false => expression.split(" OR ").any(named),
+            true => expression.split(" OR ").all(named),
+        };
+        match self.entry.contender() {
+            None if !self.in_user_space() => {
+                self.satisfied(Property::Licence, "a kernel interface: no library is linked")
+            }
+            None => Fact::new(names(OWN_LICENCE), &format!("Crossway's own code: {OWN_LICENCE}")),
+            Some(contender) => match &contender.licence {
+                None => Fact {
+                    holds: None,
+                    basis: format!("{} states no licence", contender.file.display()),
+                },
+                Some(stated) => {
+                    Fact::new(names(stated), &format!("{}: {stated}", contender.file.display()))
+                }
+            },
+        }
+    }
+
+    /// It offends no wish for this property, whether it is wanted or unwanted.
+    fn satisfied(&self, property: Property, basis: &str) -> Fact {
+        Fact::new(!self.unwanted(property), basis)
+    }
+
+    fn unwanted(&self, property: Property) -> bool {
+        matches!(self.question.wish(property), Wish::Avoid | Wish::Prohibit)
+    }
+
     /// What fault records say: it holds if every measured attempt of these faults was `good`.
     fn tested(&self, faults: &[Fault], good: impl Fn(&FaultRecord) -> bool) -> Fact {
         let mine = || {
             self.faults.iter().filter(|r| {
-                r.mechanism == self.mechanism && r.status == Status::Ok && faults.contains(&r.fault)
+                r.mechanism == self.entry.id()
+                    && r.status == Status::Ok
+                    && faults.contains(&r.fault)
             })
         };
         let count = mine().count();
         if count == 0 {
-            return Fact {
-                holds: None,
-                basis: format!(
-                    "no fault record of {} on this machine; `crossway faults {}` takes them",
-                    self.mechanism, self.mechanism
+            let id = self.entry.id();
+            let basis = match self.entry.is_contender() {
+                false => format!(
+                    "no fault record of {id} on this machine; `crossway faults {id}` takes them"
                 ),
+                true => {
+                    "fault tests are of Crossway's own mechanisms, not of contenders".to_owned()
+                }
             };
+            return Fact { holds: None, basis };
         }
         match mine().find(|r| !good(r)) {
             None => {
@@ -242,7 +353,7 @@ impl Subject<'_> {
                     basis: format!(
                         "fault test {}, {} while {}: the other end was {}{after} (run {})",
                         word(bad.fault),
-                        self.mechanism,
+                        bad.mechanism,
                         word(bad.state),
                         bad.outcome.map_or_else(|| "not judged".to_owned(), word),
                         bad.run

@@ -2,21 +2,26 @@
 //!
 //! docs/ADVISE.md explains every key. An unknown key or value is an error that names the file, the key and what is allowed.
 
+mod parts;
+mod sentence;
+
 use std::collections::BTreeMap;
 
-use toml::{Table, Value};
+use parts::{Wishes, float, goals, sizes, wishes, word};
+use toml::Table;
 
 use super::property::{Property, Wish};
 use crate::inputs::{Load, Placement, Workload};
 use crate::plan::{At, PlacementAxis, PlanError, load, placement, size_bytes};
 
-/// Most different message sizes in one question; each is measured for every candidate.
-const MOST_SIZES: usize = 8;
 /// Most peers of a fan-in or fan-out.
 const MOST_PEERS: u64 = 64;
 /// Shortest period between two bursts, in microseconds, that a sender can keep by sleeping; faster rates send several
 /// messages per burst.
 const LEAST_PERIOD_US: f64 = 200.0;
+
+/// Highest rate in a question.
+const MOST_PER_S: f64 = 1e7;
 
 const KEYS: &[&str] = &[
     "about",
@@ -32,7 +37,6 @@ const KEYS: &[&str] = &[
     "optimise",
     "goal",
     "properties",
-    "language",
 ];
 
 /// Who talks to whom, and when.
@@ -158,7 +162,7 @@ pub struct Goals {
     pub latency_us: Vec<(Percentile, f64)>,
     /// Largest CPU time of both ends together, in percent of one CPU.
     pub cpu_percent: Option<f64>,
-    /// Largest memory in bytes. No record holds the memory of a mechanism, so this goal is reported as unanswered.
+    /// Largest memory in bytes that the channel's buffers may take, both directions together.
     pub memory_bytes: Option<u64>,
 }
 
@@ -204,8 +208,10 @@ pub struct Question {
     pub wishes: BTreeMap<Property, Wish>,
     /// A crash of the peer must be detected within this time, in milliseconds.
     pub detect_within_ms: Option<f64>,
-    /// Language of the programs.
-    pub language: Option<String>,
+    /// Languages that the wish for [`Property::Language`] names.
+    pub languages: Vec<String>,
+    /// Licences that the wish for [`Property::Licence`] names.
+    pub licences: Vec<String>,
     /// The text as parsed, kept beside what is measured for it.
     pub text: String,
 }
@@ -270,6 +276,11 @@ impl Question {
                 .key("rate_per_s")
                 .bad("exchanges are measured one after the other; leave the rate out"));
         }
+        if rate_per_s.is_some_and(|rate| rate > MOST_PER_S) {
+            return Err(at.key("rate_per_s").bad(format!(
+                "more than {MOST_PER_S} per second cannot be sent on a schedule; leave the rate out to learn what is possible"
+            )));
+        }
         let site = match top.get("where") {
             Some(value) => word(&at.key("where"), value, &Site::ALL)?,
             None => Site::SameHost,
@@ -282,9 +293,9 @@ impl Question {
             Some(value) => goals(&at.key("goal"), value)?,
             None => Goals::default(),
         };
-        let (wishes, detect_within_ms) = match top.get("properties") {
+        let Wishes { wishes, detect_within_ms, languages, licences } = match top.get("properties") {
             Some(value) => wishes(&at.key("properties"), value)?,
-            None => (BTreeMap::new(), None),
+            None => Wishes::default(),
         };
         let objective = match top.get("optimise") {
             Some(value) => word(&at.key("optimise"), value, &Objective::ALL)?,
@@ -339,7 +350,8 @@ impl Question {
             goals,
             wishes,
             detect_within_ms,
-            language: text_of("language")?.map(str::to_owned),
+            languages,
+            licences,
             text: top.to_string(),
         })
     }
@@ -347,7 +359,12 @@ impl Question {
     /// The workload that asks it, for messages of one size.
     pub fn workload(&self, bytes: u64) -> Workload {
         match self.pattern {
-            Pattern::RequestReply => Workload::PingPong,
+            Pattern::RequestReply => match self.rate_per_s {
+                None => Workload::PingPong,
+                Some(rate) => {
+                    Workload::Requests { period_ns: (1e9 / rate).round().max(1.0) as u64 }
+                }
+            },
             Pattern::ConnectPerExchange => Workload::Exchange,
             Pattern::FanOut => Workload::FanOut { receivers: self.peers },
             Pattern::FanIn => Workload::FanIn { senders: self.peers, receiver_us: 0 },
@@ -373,60 +390,6 @@ impl Question {
     pub fn wish(&self, property: Property) -> Wish {
         self.wishes.get(&property).copied().unwrap_or(Wish::NoPreference)
     }
-
-    /// The question in one sentence.
-    pub fn sentence(&self) -> String {
-        let size = |bytes: u64| match bytes {
-            b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
-            b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{} KiB", b >> 10),
-            b => format!("{b} B"),
-        };
-        let sizes: Vec<String> = self
-            .sizes
-            .iter()
-            .map(|s| {
-                if self.sizes.len() == 1 {
-                    size(s.bytes)
-                } else {
-                    format!("{} ({:.0} %)", size(s.bytes), s.share * 100.0)
-                }
-            })
-            .collect();
-        let mut text = match self.pattern {
-            Pattern::RequestReply => {
-                let reply = self
-                    .reply_bytes
-                    .map_or_else(String::new, |b| format!(", replies of {}", size(b)));
-                format!("requests of {}{reply}", sizes.join(", "))
-            }
-            Pattern::Stream => format!("a stream of {} messages", sizes.join(", ")),
-            Pattern::FanOut => {
-                format!("one sender of {} messages to {} receivers", sizes.join(", "), self.peers)
-            }
-            Pattern::FanIn => {
-                format!("{} senders of {} messages to one receiver", self.peers, sizes.join(", "))
-            }
-            Pattern::ConnectPerExchange => {
-                format!("a connection for each exchange of {}", sizes.join(", "))
-            }
-        };
-        text += &match self.rate_per_s {
-            Some(rate) => format!(", {rate} per second"),
-            None => ", as fast as possible".to_owned(),
-        };
-        text += &format!(", {}", self.site.word());
-        if self.site != Site::OtherHost {
-            text += &format!(", {}", self.placement.word());
-        }
-        text += &format!(
-            ", {}",
-            match crate::cases::load_name(&self.load) {
-                idle if idle == "idle" => "machine idle".to_owned(),
-                load => format!("load {load}"),
-            }
-        );
-        text
-    }
 }
 
 /// With a goal the speed is given, and what is left to save is CPU time.
@@ -438,107 +401,4 @@ fn usual_objective(pattern: Pattern, rate: Option<f64>, goals: &Goals) -> Object
         _ if rate.is_some() => Objective::Cpu,
         _ => Objective::Throughput,
     }
-}
-
-fn word<T: Copy>(at: &At<'_>, value: &Value, all: &[(&'static str, T)]) -> Result<T, PlanError> {
-    let text = at.text(value)?;
-    all.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
-        let allowed: Vec<_> = all.iter().map(|(name, _)| *name).collect();
-        at.bad(format!("unknown value '{text}'; allowed: {}", allowed.join(", ")))
-    })
-}
-
-fn float(at: &At<'_>, value: &Value, least: f64, most: f64) -> Result<f64, PlanError> {
-    value
-        .as_float()
-        .or_else(|| value.as_integer().map(|n| n as f64))
-        .filter(|n| (least..=most).contains(n))
-        .ok_or_else(|| at.bad(format!("a number from {least} to {most} is needed")))
-}
-
-/// One size, or a mix of `{ bytes, share }`.
-fn sizes(at: &At<'_>, value: &Value) -> Result<Vec<Share>, PlanError> {
-    let Value::Array(parts) = value else {
-        return Ok(vec![Share { bytes: size_bytes(at, value, 1)?, share: 1.0 }]);
-    };
-    if parts.is_empty() || parts.len() > MOST_SIZES {
-        return Err(at.bad(format!("a mix has 1 to {MOST_SIZES} sizes")));
-    }
-    let mut shares = Vec::new();
-    for part in parts {
-        let table = part.as_table().ok_or_else(|| at.bad("a mix is a list of { bytes, share }"))?;
-        at.only(table, &["bytes", "share"])?;
-        let (Some(bytes), Some(share)) = (table.get("bytes"), table.get("share")) else {
-            return Err(at.bad("each part of a mix needs bytes and share"));
-        };
-        shares.push(Share {
-            bytes: size_bytes(&at.key("bytes"), bytes, 1)?,
-            share: float(&at.key("share"), share, 1e-6, 1e9)?,
-        });
-    }
-    let total: f64 = shares.iter().map(|s| s.share).sum();
-    shares.iter_mut().for_each(|s| s.share /= total);
-    shares.sort_by(|a, b| b.share.total_cmp(&a.share));
-    Ok(shares)
-}
-
-fn goals(at: &At<'_>, value: &Value) -> Result<Goals, PlanError> {
-    let table = at.table(value)?;
-    let mut allowed: Vec<&str> = Percentile::ALL.iter().map(|(key, _)| *key).collect();
-    allowed.extend(["cpu_percent", "memory_bytes"]);
-    at.only(table, &allowed)?;
-    let mut goals = Goals::default();
-    for (key, percentile) in Percentile::ALL {
-        if let Some(value) = table.get(key) {
-            goals.latency_us.push((percentile, float(&at.key(key), value, 0.001, 1e9)?));
-        }
-    }
-    let mut former: Option<(Percentile, f64)> = None;
-    for &(percentile, us) in &goals.latency_us {
-        if let Some((lower, most)) = former.filter(|(_, most)| us < *most) {
-            return Err(at.bad(format!(
-                "{} of {us} us contradicts {} of {most} us, which is never larger: relax the first or tighten the second",
-                percentile.name(),
-                lower.name()
-            )));
-        }
-        former = Some((percentile, us));
-    }
-    goals.cpu_percent = table
-        .get("cpu_percent")
-        .map(|v| float(&at.key("cpu_percent"), v, 0.001, 1e5))
-        .transpose()?;
-    goals.memory_bytes =
-        table.get("memory_bytes").map(|v| size_bytes(&at.key("memory_bytes"), v, 1)).transpose()?;
-    Ok(goals)
-}
-
-/// `property = "require"`, and `crash-detection = { wish = "require", within_ms = 100 }`.
-fn wishes(
-    at: &At<'_>,
-    value: &Value,
-) -> Result<(BTreeMap<Property, Wish>, Option<f64>), PlanError> {
-    let table = at.table(value)?;
-    let names: Vec<&str> = Property::ALL.iter().map(|p| p.name()).collect();
-    at.only(table, &names)?;
-    let all_wishes = Wish::ALL.map(|wish| (wish.word(), wish));
-    let mut wishes = BTreeMap::new();
-    let mut within = None;
-    for property in Property::ALL {
-        let Some(value) = table.get(property.name()) else { continue };
-        let here = at.key(property.name());
-        let wish = match value.as_table().filter(|_| property == Property::CrashDetection) {
-            Some(inner) => {
-                here.only(inner, &["wish", "within_ms"])?;
-                let (Some(wish), Some(ms)) = (inner.get("wish"), inner.get("within_ms")) else {
-                    return Err(here.bad("{ wish, within_ms } needs both"));
-                };
-                within = Some(float(&here.key("within_ms"), ms, 0.001, 1e7)?);
-                word(&here.key("wish"), wish, &all_wishes)?
-            }
-            None => word(&here, value, &all_wishes)?,
-        };
-        wishes.insert(property, wish);
-    }
-    Ok((wishes, within))
 }

@@ -235,6 +235,9 @@ fn measure_ms(question: &Question) -> u64 {
         Workload::Paced { period_us, .. } => {
             (BURSTS * period_us / 1_000).clamp(80, LONGEST_TRIAL_MS)
         }
+        Workload::Requests { period_ns } => {
+            (BURSTS * period_ns / 1_000_000).clamp(80, LONGEST_TRIAL_MS)
+        }
         Workload::FanIn { .. } | Workload::FanOut { .. } => 80,
         _ => 40,
     }

@@ -28,7 +28,7 @@ fn every_ready_question_is_one_and_has_candidates() {
     for (name, text) in READY {
         let question = Question::parse(name, name, text).unwrap_or_else(|e| panic!("{e}"));
         assert!(question.about.is_some(), "{name}");
-        let field = field(&question, &NOTHING_KNOWN);
+        let field = field(&question, &NOTHING_KNOWN, catalogue::all());
         assert!(field.candidates.len() >= 2, "{name}: {:?}", field.conflict);
         let plan = survey::plan(&question, &field.candidates, 3, 1)
             .unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -64,7 +64,11 @@ fn errors_name_the_file_the_key_and_the_remedy() {
         ),
         ("size_bytes = 64\npattern = \"fan-in\"\n[goal]\np99_us = 5", "latency cannot be judged"),
         ("size_bytes = 64\npattern = \"stream\"\n[goal]\np99_us = 5", "state rate_per_s"),
-        ("size_bytes = []", "a mix has 1 to 8 sizes"),
+        (
+            "size_bytes = 64\nrate_per_s = 1e8",
+            "more than 10000000 per second cannot be sent on a schedule",
+        ),
+        ("size_bytes = []", "a mix has 1 to 1000 sizes"),
         ("size_bytes = 64\nhosts = \"ssh a,ssh b\"", "hosts belong to where = \"other-host\""),
     ] {
         let said = error(text);
@@ -95,7 +99,7 @@ fn a_goal_makes_cpu_time_the_objective_and_its_percentile_the_latency() {
 fn requirements_rule_out_and_say_on_what_they_rest() {
     let asked =
         question("size_bytes = 64\n[properties]\ndelivery = \"require\"\npollable = \"require\"");
-    let field = field(&asked, &NOTHING_KNOWN);
+    let field = field(&asked, &NOTHING_KNOWN, catalogue::all());
     assert!(field.candidates.iter().all(|c| c.caps.waitable_fd));
     let udp = field.ruled_out.iter().find(|r| r.candidate == "udp").expect("udp loses messages");
     assert!(udp.why.contains("delivery is required"), "{udp:?}");
@@ -113,7 +117,7 @@ fn two_requirements_that_exclude_each_other_are_named() {
     );
     let both = |e: &registry::Entry| (e.caps)().in_place && (e.caps)().crosses_hosts;
     assert!(!registry::ALL.iter().any(both), "choose another pair for this test");
-    let conflict = field(&asked, &NOTHING_KNOWN).conflict.expect("a conflict");
+    let conflict = field(&asked, &NOTHING_KNOWN, catalogue::all()).conflict.expect("a conflict");
     assert!(
         conflict.contains("require zero-copy") && conflict.contains("require crosses-hosts"),
         "{conflict}"
@@ -167,7 +171,7 @@ fn fault_records_decide_what_capabilities_cannot() {
         fault("posix-mq", Outcome::Hung, None),
     ];
     let known = Known { probes: &[], faults: &faults };
-    let field = field(&question(text), &known);
+    let field = field(&question(text), &known, catalogue::all());
     let names: Vec<_> = field.candidates.iter().map(|c| c.mechanism).collect();
     assert_eq!(names, ["pipe"]);
     let why =
@@ -179,11 +183,14 @@ fn fault_records_decide_what_capabilities_cannot() {
 
 #[test]
 fn what_nobody_measured_is_said_and_not_ignored() {
-    let field =
-        field(&question("size_bytes = 64\n[properties]\nisolation = \"require\""), &NOTHING_KNOWN);
+    let field = field(
+        &question("size_bytes = 64\n[properties]\nisolation = \"require\""),
+        &NOTHING_KNOWN,
+        catalogue::all(),
+    );
     assert!(!field.candidates.is_empty());
     assert!(
-        field.unanswered[0].contains("isolation is require but not known"),
+        field.unanswered[0].contains("isolation is required, but nothing here tells"),
         "{:?}",
         field.unanswered
     );
@@ -271,20 +278,55 @@ fn too_few_trials_and_no_record_at_all_are_no_choice() {
     assert!(advice.abstained.is_some_and(|why| why.contains("no record of this machine answers")));
 }
 
-#[test]
-fn records_are_read_slim_and_bad_lines_are_left_out_loudly() {
+/// A folder with one run of these lines.
+fn run_of(lines: &[String]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a folder");
     let run = dir.path().join("2026-run");
     std::fs::create_dir(&run).expect("a run");
+    std::fs::write(run.join(crate::records_io::RESULTS), lines.join("\n")).expect("written");
+    dir
+}
+
+fn line(record: &crate::record::Record) -> String {
+    serde_json::to_string(record).expect("JSON")
+}
+
+#[test]
+fn records_are_read_slim_and_bad_lines_are_left_out_loudly() {
     let records = samples::trials("pipe", 64, &[5000, 5001], 1.0);
-    let mut text: String =
-        records.iter().map(|r| serde_json::to_string(r).expect("JSON") + "\n").collect();
-    text += "{\"schema\":2}\n";
-    std::fs::write(run.join(crate::records_io::RESULTS), text).expect("written");
-    let library = Library::read(&[dir.path().to_owned()], "this machine");
+    let mut lines: Vec<String> = records.iter().map(line).collect();
+    lines.push("{\"schema\":2}".to_owned());
+    let dir = run_of(&lines);
+    let asked = question("size_bytes = 64");
+    let library = Library::read(&[dir.path().to_owned()], "this machine", &asked);
     assert_eq!((library.own.len(), library.foreign.len()), (0, 2));
     assert_eq!(library.foreign[0], Trial::of(&records[0]));
-    assert!(library.warnings[0].contains("1 lines are no records"), "{:?}", library.warnings);
+    assert!(library.warnings[0].contains("1 line is no record"), "{:?}", library.warnings);
+}
+
+#[test]
+fn of_many_records_only_those_that_may_answer_are_parsed() {
+    let mut lines = Vec::new();
+    for size in 0..4_000_u64 {
+        lines.extend(samples::trials("pipe", size, &[5000], 1.0).iter().map(line));
+    }
+    // As another program would write it: it may answer, so it is parsed.
+    lines.push(lines[64].replace("\"size_bytes\":", "\"size_bytes\": "));
+    assert!(lines.iter().map(String::len).sum::<usize>() > 5_000_000);
+    let dir = run_of(&lines);
+    let asked = question("size_bytes = [{ bytes = 64, share = 1 }, { bytes = 3999, share = 1 }]");
+    let library = Library::read(&[dir.path().to_owned()], "this machine", &asked);
+    assert_eq!((library.lines, library.parsed, library.foreign.len()), (4_001, 3, 3));
+    assert!(library.foreign.iter().all(|t| [64, 3999].contains(&t.inputs.size_bytes)));
+}
+
+#[test]
+fn a_folder_without_runs_is_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let library = Library::read(&[dir.path().to_owned()], "m", &question("size_bytes = 64"));
+    assert_eq!(library.empty, [dir.path()]);
+    let advice = answer("size_bytes = 64", &library);
+    assert!(advice.notes.iter().any(|n| n.ends_with("holds no runs")), "{:?}", advice.notes);
 }
 
 #[test]

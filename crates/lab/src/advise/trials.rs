@@ -1,15 +1,13 @@
-//! What advice needs of a record, read fast: a folder of runs may hold 100,000 of them.
+//! What advice needs of a record.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
 
 use crossway_mech::{Access, Wait};
 use serde::Deserialize;
 
 use super::question::Percentile;
-use crate::env::RunEnvironment;
 use crate::inputs::{Beside, Ends, Load, Placement, Workload};
 use crate::record::{Record, Span, Status};
-use crate::records_io::{self, RESULTS};
 
 /// The inputs that decide whether a trial answers a question.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -71,6 +69,51 @@ struct Cpu {
     cpu_ns_per_msg: f64,
 }
 
+/// Sizes of a channel's buffers, as the system told them when it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+struct Buffers {
+    so_sndbuf_bytes: Option<i64>,
+    so_rcvbuf_bytes: Option<i64>,
+    pipe_bytes: Option<i64>,
+    pool_bytes: Option<i64>,
+    ring_bytes: Option<i64>,
+    queue_bytes: Option<i64>,
+    queue_messages: Option<i64>,
+    max_message_bytes: Option<i64>,
+}
+
+impl Buffers {
+    fn of(facts: &BTreeMap<String, i64>) -> Buffers {
+        let fact = |name| facts.get(name).copied();
+        Buffers {
+            so_sndbuf_bytes: fact("so_sndbuf_bytes"),
+            so_rcvbuf_bytes: fact("so_rcvbuf_bytes"),
+            pipe_bytes: fact("pipe_bytes"),
+            pool_bytes: fact("pool_bytes"),
+            ring_bytes: fact("ring_bytes"),
+            queue_bytes: fact("queue_bytes"),
+            queue_messages: fact("queue_messages"),
+            max_message_bytes: fact("max_message_bytes"),
+        }
+    }
+
+    /// What they hold at most, both directions together; `None` where nothing is known of any.
+    fn both_ways(&self) -> Option<f64> {
+        let messages = self.queue_messages.zip(self.max_message_bytes).map(|(n, bytes)| n * bytes);
+        let one_way = [
+            self.so_sndbuf_bytes,
+            self.so_rcvbuf_bytes,
+            self.pipe_bytes,
+            self.pool_bytes,
+            self.ring_bytes,
+            self.queue_bytes,
+            messages,
+        ];
+        let known: Vec<i64> = one_way.into_iter().flatten().collect();
+        (!known.is_empty()).then(|| 2.0 * known.iter().sum::<i64>() as f64)
+    }
+}
+
 /// One trial, as far as advice goes.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Trial {
@@ -90,6 +133,8 @@ pub struct Trial {
     throughput: Option<Rate>,
     pacing: Option<Pace>,
     cost: Option<Cpu>,
+    #[serde(default)]
+    facts: Buffers,
     #[serde(default)]
     servers: Vec<serde::de::IgnoredAny>,
 }
@@ -135,6 +180,7 @@ impl Trial {
                 intended_bits_per_s: p.intended_bits_per_s,
                 reached_bits_per_s: p.reached_bits_per_s,
             }),
+            facts: Buffers::of(&record.facts),
             cost: record.cost.map(|c| Cpu { cpu_ns_per_msg: c.cpu_ns_per_msg }),
             servers: record.servers.iter().map(|_| serde::de::IgnoredAny).collect(),
         }
@@ -145,7 +191,7 @@ impl Trial {
     pub fn latency_ns(&self, percentile: Percentile) -> Option<f64> {
         let of = |span| self.latency_ns.iter().find(|l| l.span == span).map(|l| l.at(percentile));
         match self.inputs.workload {
-            Workload::PingPong => of(Span::RoundTrip),
+            Workload::PingPong | Workload::Requests { .. } => of(Span::RoundTrip),
             Workload::Paced { .. } => of(Span::OneWay),
             Workload::Exchange => {
                 Some(of(Span::SetUp)? + of(Span::Exchange)? + of(Span::TearDown)?)
@@ -169,6 +215,12 @@ impl Trial {
         self.pacing.map(|p| p.reached_bits_per_s / p.intended_bits_per_s)
     }
 
+    /// Most bytes that the channel's buffers take, both directions together, as the system told when it was opened; `None` where it
+    /// tells nothing.
+    pub fn buffer_bytes(&self) -> Option<f64> {
+        self.facts.both_ways()
+    }
+
     /// Whether a process beside the two ends works for the channel.
     pub fn has_server(&self) -> bool {
         !self.servers.is_empty()
@@ -186,99 +238,4 @@ impl TrialLatency {
         };
         ns as f64
     }
-}
-
-/// The trials that were found in folders of runs.
-#[derive(Debug, Default)]
-pub struct Library {
-    /// Of this machine.
-    pub own: Vec<Trial>,
-    /// Of other machines, or of one that is not named.
-    pub foreign: Vec<Trial>,
-    /// Folders of the runs of this machine.
-    pub own_runs: Vec<PathBuf>,
-    /// What to know, e.g. lines that were left out.
-    pub warnings: Vec<String>,
-}
-
-impl Library {
-    /// Reads all runs below these folders: each is a run, or a folder of runs. What cannot be read is left out with a
-    /// warning, for advice rests on whatever else there is.
-    pub fn read(folders: &[PathBuf], machine_id: &str) -> Library {
-        let mut library = Library::default();
-        for folder in folders {
-            for run in runs_of(folder) {
-                library.read_run(&run, machine_id);
-            }
-        }
-        library
-    }
-
-    fn read_run(&mut self, dir: &Path, machine_id: &str) {
-        let own = match records_io::read_beside::<RunEnvironment>(dir, records_io::ENVIRONMENT) {
-            Ok(environment) => environment.is_some_and(|e| e.here.machine_id == machine_id),
-            Err(error) => {
-                self.warnings.push(format!("{error}: taken for another machine's"));
-                false
-            }
-        };
-        let file = dir.join(RESULTS);
-        let bytes = match std::fs::read(&file) {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                self.warnings.push(format!("cannot read {}: {error}", file.display()));
-                return;
-            }
-        };
-        let (trials, bad) = parse(&bytes);
-        if bad > 0 {
-            self.warnings
-                .push(format!("{}: {bad} lines are no records and were left out", file.display()));
-        }
-        if own {
-            self.own_runs.push(dir.to_owned());
-            self.own.extend(trials);
-        } else {
-            self.foreign.extend(trials);
-        }
-    }
-}
-
-fn runs_of(folder: &Path) -> Vec<PathBuf> {
-    if folder.join(RESULTS).is_file() {
-        return vec![folder.to_owned()];
-    }
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut runs: Vec<PathBuf> = entries
-        .filter_map(|e| Some(e.ok()?.path()))
-        .filter(|path| path.join(RESULTS).is_file())
-        .collect();
-    runs.sort();
-    runs
-}
-
-/// Trials that ended, and the number of lines that are none; on as many threads as there are CPUs.
-fn parse(bytes: &[u8]) -> (Vec<Trial>, usize) {
-    let lines: Vec<&[u8]> =
-        bytes.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty()).collect();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(16);
-    let share = lines.len().div_ceil(threads).max(1_000);
-    let parse = |lines: &[&[u8]]| -> (Vec<Trial>, usize) {
-        let parsed: Vec<_> = lines.iter().map(|l| serde_json::from_slice::<Trial>(l)).collect();
-        let bad = parsed.iter().filter(|p| p.is_err()).count();
-        let ended = |t: &Trial| matches!(t.status, Status::Ok | Status::Degraded | Status::Failed);
-        (parsed.into_iter().flatten().filter(ended).collect(), bad)
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> =
-            lines.chunks(share).map(|part| scope.spawn(move || parse(part))).collect();
-        let mut all = (Vec::new(), 0);
-        for worker in workers {
-            let (trials, bad) =
-                worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            all.0.extend(trials);
-            all.1 += bad;
-        }
-        all
-    })
 }

@@ -73,6 +73,10 @@ struct Declared {
     #[serde(default = "longest_deadline")]
     deadline_s: u32,
     #[serde(default)]
+    languages: Vec<String>,
+    #[serde(default)]
+    licence: Option<String>,
+    #[serde(default)]
     caps: DeclaredCaps,
 }
 
@@ -175,6 +179,17 @@ fn one(
         let why = format!("deadline_s = {} is not 1 to {LONGEST_DEADLINE_S}", declared.deadline_s);
         return Err(bad(&why));
     }
+    if let Some(word) = declared.languages.iter().find(|word| !is_language(word)) {
+        let why = format!(
+            "'{word}' in languages is no name of one; write it in small letters, such as \"c++\""
+        );
+        return Err(bad(&why));
+    }
+    if declared.licence.as_ref().is_some_and(|licence| licence.trim().is_empty()) {
+        return Err(bad(
+            "'licence' is empty; write an SPDX expression, such as \"MIT OR Apache-2.0\"",
+        ));
+    }
     let said = declared.caps;
     let boundaries = said.boundaries.unwrap_or(Boundaries::Message);
     let (can_block, can_spin) = (said.can_block.unwrap_or(true), said.can_spin.unwrap_or(false));
@@ -197,6 +212,8 @@ fn one(
     Ok(Contender {
         about: declared.about,
         family: declared.family,
+        languages: declared.languages,
+        licence: declared.licence,
         caps,
         build: names.fill(&declared.build),
         probe: names.fill(&declared.probe),
@@ -208,6 +225,12 @@ fn one(
         helpers: names.helpers.clone(),
         id,
     })
+}
+
+/// Whether this can be the name of a language: as questions of `crossway advise` write it.
+pub(crate) fn is_language(word: &str) -> bool {
+    let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+#-".contains(c);
+    word.starts_with(|c: char| c.is_ascii_lowercase()) && word.chars().all(letter)
 }
 
 #[cfg(test)]
@@ -223,10 +246,14 @@ mod tests {
 
     #[test]
     fn a_declaration_is_read_with_its_names_filled_in() {
-        let all = parsed(&format!("{WHOLE}[contender.my-queue.caps]\nboundaries = \"stream\"\n"))
-            .unwrap();
+        let more = "languages = [\"c\", \"c++\"]\nlicence = \"MIT\"\n";
+        let all =
+            parsed(&format!("{WHOLE}{more}[contender.my-queue.caps]\nboundaries = \"stream\"\n"))
+                .unwrap();
         assert_eq!(all.len(), 1);
         assert_eq!(all[0].caps.boundaries, Boundaries::Stream);
+        assert_eq!(all[0].languages, ["c", "c++"]);
+        assert_eq!(all[0].licence.as_deref(), Some("MIT"));
         assert_eq!(all[0].run[1], "/d");
         assert!(all[0].run[0].starts_with("/c/contenders/x-"), "{:?}", all[0].run);
         assert!(!all[0].caps.can_spin && all[0].caps.can_block);
@@ -242,6 +269,8 @@ mod tests {
             (&WHOLE.replace("remedy", "rmedy"), "unknown field `rmedy`"),
             (&WHOLE.replace("sudo apt-get install q", " "), "'remedy' is missing"),
             (&WHOLE.replace("\"{out}/q\", \"{dir}\"", ""), "'run' is empty"),
+            (&format!("{WHOLE}languages = [\"C\"]\n"), "'C' in languages is no name"),
+            (&format!("{WHOLE}licence = \"\"\n"), "'licence' is empty"),
             (&format!("{WHOLE}family = \"x\"\n"), "unknown family 'x'; allowed: library"),
             (
                 &format!("{WHOLE}caps = {{ can_block = false }}\n"),

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use building::BuildError;
 pub use declaration::DeclarationError;
+pub(crate) use declaration::is_language;
 pub use examination::{Verdict, examine};
 pub use folders::{Folders, NoFolder};
 pub(crate) use role::live;
@@ -40,6 +41,10 @@ pub struct Contender {
     pub about: String,
     /// With what it is drawn in the report.
     pub family: String,
+    /// Languages from which it can be used, in small letters; empty: the declaration does not say.
+    pub languages: Vec<String>,
+    /// Its licence, an SPDX expression; `None`: the declaration does not say.
+    pub licence: Option<String>,
     /// What it can do.
     pub caps: Caps,
     /// The command that builds it; empty: nothing is to be built.

@@ -18,7 +18,7 @@ pub(super) fn ends(at: &At<'_>, value: &Value) -> Result<Ends, PlanError> {
 }
 
 pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError> {
-    const ALLOWED: &str = "throughput, ping-pong, exchange, { paced = { burst_bytes, period_us } }, \
+    const ALLOWED: &str = "throughput, ping-pong, exchange, { paced = { burst_bytes, period_us } }, { requests = { period_ns } }, \
                            { pairs = { pairs } }, { fan-in = { senders, receiver_us? } }, { fan-out = { receivers } }";
     if let Some(word) = value.as_str() {
         return match word {
@@ -39,6 +39,12 @@ pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError
             Ok(Workload::Paced {
                 burst_bytes: at.field(table, "burst_bytes", 1, 1 << 30)?,
                 period_us: at.field(table, "period_us", 10, 3_600_000_000)?,
+            })
+        }
+        "requests" => {
+            at.only(table, &["period_ns"])?;
+            Ok(Workload::Requests {
+                period_ns: at.field(table, "period_ns", 100, 3_600_000_000_000)?,
             })
         }
         "pairs" => Ok(Workload::Pairs { pairs: count("pairs")? }),

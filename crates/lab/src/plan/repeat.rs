@@ -89,6 +89,9 @@ pub(crate) fn workload_value(workload: Workload) -> Value {
                 [("burst_bytes", number(burst_bytes)), ("period_us", number(period_us))];
             table([("paced", table(arguments))])
         }
+        Workload::Requests { period_ns } => {
+            table([("requests", table([("period_ns", number(period_ns))]))])
+        }
         Workload::Pairs { pairs } => count("pairs", "pairs", pairs),
         Workload::FanIn { senders, receiver_us: 0 } => count("fan-in", "senders", senders),
         Workload::FanIn { senders, receiver_us } => {

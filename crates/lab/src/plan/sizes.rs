@@ -38,9 +38,11 @@ pub(crate) fn bytes(at: &At<'_>, value: &Value, least: u64) -> Result<u64, PlanE
         Value::String(text) => with_unit(text),
         _ => None,
     };
-    number
-        .filter(|n| (least..=LARGEST).contains(n))
-        .ok_or_else(|| at.bad(format!("{} is no size; allowed: {ALLOWED}", kind(value))))
+    match number {
+        Some(n) if (least..=LARGEST).contains(&n) => Ok(n),
+        Some(n) => Err(at.bad(format!("{n} bytes is not between {least} and {LARGEST}"))),
+        None => Err(at.bad(format!("{} is no size; allowed: {ALLOWED}", kind(value)))),
+    }
 }
 
 fn with_unit(text: &str) -> Option<u64> {

@@ -56,11 +56,11 @@ impl<M: Mechanism> RoleContext<M> {
                 "memory not locked ({e}); raise 'ulimit -l' to keep page faults out"
             ));
         }
-        if task.part == Part::Sender && matches!(task.inputs.workload, Workload::Paced { .. }) {
+        if sends_at_instants(&task) {
             // Else every sleep of the sender ends up to 50 us late, and that would count as the mechanism's latency.
             if let Err(e) = clock::set_timer_slack_ns(NonZeroU64::MIN) {
                 warnings.push(format!(
-                    "the sender sleeps with the usual timer slack ({e}): its bursts begin late"
+                    "who sends sleeps with the usual timer slack ({e}): what is sent at an instant begins late"
                 ));
             }
         }
@@ -130,8 +130,7 @@ impl<M: Mechanism> RoleContext<M> {
             let bytes = self.source.working_set_bytes() as i64;
             facts.insert("payload_working_set_bytes".to_owned(), bytes);
         }
-        if matches!(self.task.inputs.workload, Workload::Paced { .. })
-            && self.task.part == Part::Sender
+        if sends_at_instants(&self.task)
             && let Ok(ns) = clock::timer_slack_ns()
         {
             facts.insert("timer_slack_ns".to_owned(), ns as i64);
@@ -174,6 +173,15 @@ impl<M: Mechanism> RoleContext<M> {
             self.samples.prepare((window.messages / u64::from(window.batch.max(1))) as usize);
         }
         self.checkers.iter_mut().for_each(Checker::restart);
+    }
+}
+
+/// Whether this role sends at instants that are given.
+fn sends_at_instants(task: &Task) -> bool {
+    match task.inputs.workload {
+        Workload::Paced { .. } => task.part == Part::Sender,
+        Workload::Requests { .. } => task.part == Part::Client,
+        _ => false,
     }
 }
 

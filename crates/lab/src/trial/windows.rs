@@ -53,6 +53,14 @@ impl TrialRun<'_> {
             self.go(&window, rate)?;
             return Ok((window.messages, rate));
         }
+        if let Workload::Requests { period_ns } = inputs.workload {
+            let requests = (limit_ns / period_ns.max(1)).max(1);
+            let rate = 1e9 / period_ns.max(1) as f64;
+            let window = self.next_window(requests, 1, false);
+            self.prepare(&window)?;
+            self.go(&window, rate)?;
+            return Ok((window.messages, rate));
+        }
         if timed(inputs.workload) {
             let window = self.next_window(0, 1, false);
             self.prepare(&window)?;
@@ -98,6 +106,10 @@ impl TrialRun<'_> {
                 let per_burst = messages_per_burst(burst_bytes, inputs.size_bytes);
                 let bursts = (inputs.measure_ms * 1_000 / period_us.max(1)).max(1);
                 self.next_window(inputs.messages.unwrap_or(bursts * per_burst), 1, true)
+            }
+            Workload::Requests { period_ns } => {
+                let requests = (inputs.measure_ms * 1_000_000 / period_ns.max(1)).max(1);
+                self.next_window(inputs.messages.unwrap_or(requests), 1, true)
             }
             Workload::PingPong => {
                 let messages = inputs.messages.unwrap_or_else(by_time).max(1);

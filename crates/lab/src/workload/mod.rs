@@ -4,6 +4,7 @@ mod exchange;
 mod open_ended;
 mod paced;
 mod ping_pong;
+mod requests;
 mod shared;
 mod throughput;
 
@@ -35,7 +36,12 @@ pub(crate) fn run<M: Mechanism>(
         (Workload::Throughput, Sender) => throughput::send(context, window),
         (Workload::Throughput, Receiver) => throughput::receive(context, window),
         (Workload::PingPong, Client) => ping_pong::ask(context, window),
-        (Workload::PingPong, Server) => ping_pong::answer(context, window),
+        (Workload::Requests { period_ns }, Client) => {
+            requests::ask(context, window, period_ns, at_ns)
+        }
+        (Workload::PingPong | Workload::Requests { .. }, Server) => {
+            ping_pong::answer(context, window)
+        }
         (Workload::Paced { burst_bytes, period_us }, part) => {
             let pace = paced::Pace::new(burst_bytes, period_us, context.source.size(), at_ns);
             match part {

@@ -16,7 +16,7 @@ const LATE_NS: u64 = 1_000_000;
 
 /// A sender that spins for its mechanism owns a core: it sleeps until so long before a burst and spins the rest, so that no
 /// wake-up delays the burst.
-const SPIN_AHEAD_NS: u64 = 150_000;
+pub(super) const SPIN_AHEAD_NS: u64 = 150_000;
 
 /// A stream without an end of its own looks so often whether it is to end while it waits for a burst.
 const LOOK_EVERY_NS: u64 = 20_000_000;
@@ -42,12 +42,17 @@ impl Pace {
         self.messages_per_burst
     }
 
+    /// One message every so many nanoseconds.
+    pub(super) fn of_one(period_ns: u64, first_ns: u64) -> Pace {
+        Pace { first_ns, period_ns, messages_per_burst: 1 }
+    }
+
     pub(super) fn instant_ns(&self, burst: u64) -> u64 {
         self.first_ns + burst * self.period_ns
     }
 
     /// Waits for a burst's instant and returns the time at which it was over.
-    fn wait_for(&self, burst: u64, spin_ahead_ns: u64) -> u64 {
+    pub(super) fn wait_for(&self, burst: u64, spin_ahead_ns: u64) -> u64 {
         let instant = self.instant_ns(burst);
         sleep_until_ns(instant.saturating_sub(spin_ahead_ns));
         loop {
@@ -140,7 +145,7 @@ fn send_by<M: Mechanism, P: Put>(
 }
 
 /// Whether the sender may spin: it does so for its mechanism already, and its peer runs elsewhere.
-fn owns_a_core<M: Mechanism>(context: &RoleContext<M>) -> bool {
+pub(super) fn owns_a_core<M: Mechanism>(context: &RoleContext<M>) -> bool {
     let inputs = &context.task.inputs;
     inputs.wait == Wait::Spin && matches!(inputs.cpus[..], [a, b] if a != b)
 }

@@ -10,6 +10,9 @@ pub fn workload_name(workload: Workload, size: u64) -> String {
         Workload::Throughput => "one way".to_owned(),
         Workload::PingPong => "round trip".to_owned(),
         Workload::Exchange => "exchange".to_owned(),
+        Workload::Requests { period_ns } => {
+            format!("one request every {}", units::Quantity::Duration.show(period_ns as f64))
+        }
         Workload::Pairs { pairs } => format!("{pairs} pairs"),
         Workload::FanIn { senders, receiver_us: 0 } => format!("{senders} senders to one"),
         Workload::FanIn { senders, receiver_us } => {
@@ -34,6 +37,7 @@ pub(crate) fn workload_rank(workload: Workload) -> (u8, u64, u64) {
         Workload::Throughput => (1, 0, 0),
         Workload::Paced { burst_bytes, period_us } => (2, burst_bytes, u64::MAX - period_us),
         Workload::Exchange => (3, 0, 0),
+        Workload::Requests { period_ns } => (7, 0, u64::MAX - period_ns),
         Workload::Pairs { pairs } => (4, pairs.into(), 0),
         Workload::FanIn { senders, receiver_us } => (5, senders.into(), receiver_us.into()),
         Workload::FanOut { receivers } => (6, receivers.into(), 0),

@@ -168,17 +168,11 @@ fn print_ruled_out(advice: &Advice, explain: bool) {
     if advice.ruled_out.is_empty() {
         return;
     }
-    let mut reasons: Vec<(Vec<&str>, &str, &str)> = Vec::new();
-    for out in &advice.ruled_out {
-        match reasons.iter_mut().find(|(_, why, basis)| *why == out.why && *basis == out.basis) {
-            Some((names, ..)) => names.push(&out.candidate),
-            None => reasons.push((vec![&out.candidate], &out.why, &out.basis)),
-        }
-    }
+    let reasons = advice.reasons();
     println!("\nRuled out:");
     let shown = if explain { reasons.len() } else { RULED_OUT_SHOWN };
-    for (names, why, basis) in reasons.iter().take(shown) {
-        println!("  {}: {why} [{basis}]", names.join(", "));
+    for reason in reasons.iter().take(shown) {
+        println!("  {}: {} [{}]", reason.candidates.join(", "), reason.why, reason.basis);
     }
     if reasons.len() > shown {
         println!("  ... and {} more reasons; --explain shows all", reasons.len() - shown);

@@ -1,0 +1,200 @@
+//! The question's keys on the command line.
+
+use anyhow::{Context, bail};
+use crossway_lab::advise::property::Property;
+use toml::{Table, Value};
+
+use super::duration;
+
+/// The question's keys as options.
+#[derive(clap::Args)]
+#[command(next_help_heading = "The question")]
+pub(super) struct Asked {
+    /// request-reply, stream, fan-out, fan-in or connect-per-exchange
+    #[arg(long)]
+    pattern: Option<String>,
+    /// Message size, e.g. 64 or 4KiB
+    #[arg(long, value_name = "BYTES")]
+    pub(super) size: Option<String>,
+    /// Size of the reply, where it differs
+    #[arg(long, value_name = "BYTES")]
+    reply: Option<String>,
+    /// Messages per second; default: as fast as possible
+    #[arg(long, value_name = "PER_S")]
+    rate: Option<f64>,
+    /// Peers of a fan-in or fan-out
+    #[arg(long)]
+    peers: Option<i64>,
+    /// other-core, same-core, smt-sibling, shared-cache, cross-socket or unpinned
+    #[arg(long)]
+    placement: Option<String>,
+    /// CPU workers of other work on the machine (stress-ng)
+    #[arg(long, value_name = "WORKERS")]
+    load_cpu: Option<i64>,
+    /// same-host, other-container or other-host
+    #[arg(long = "where", value_name = "PLACE")]
+    site: Option<String>,
+    /// The two hosts, as for `crossway measure --hosts`; default: two network namespaces
+    #[arg(long, value_name = "PREFIX,PREFIX")]
+    hosts: Option<String>,
+    /// latency, throughput or cpu
+    #[arg(long)]
+    optimise: Option<String>,
+    /// Goal: largest median latency in microseconds
+    #[arg(long, value_name = "US")]
+    p50_us: Option<f64>,
+    /// Goal: largest 90th percentile in microseconds
+    #[arg(long, value_name = "US")]
+    p90_us: Option<f64>,
+    /// Goal: largest 99th percentile in microseconds
+    #[arg(long, value_name = "US")]
+    p99_us: Option<f64>,
+    /// Goal: largest 99.9th percentile in microseconds
+    #[arg(long, value_name = "US")]
+    p999_us: Option<f64>,
+    /// Goal: largest latency of all in microseconds
+    #[arg(long, value_name = "US")]
+    max_us: Option<f64>,
+    /// Goal: most memory that the channel's buffers may take, e.g. 256KiB
+    #[arg(long, value_name = "BYTES")]
+    memory: Option<String>,
+    /// Goal: largest CPU time of both ends, in percent of one CPU
+    #[arg(long, value_name = "PERCENT")]
+    cpu_percent: Option<f64>,
+    /// Properties that it must have, separated by commas: order, delivery, boundaries, back-pressure, send-deadline,
+    /// crash-survival, crash-detection, isolation, clean-up, spinning, root, kernel-module, pollable, zero-copy,
+    /// crosses-hosts, unprivileged-container, private-dev-shm, language=c, licence=MIT, crash-detection=100ms
+    #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
+    require: Vec<String>,
+    /// Properties that decide between equals
+    #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
+    prefer: Vec<String>,
+    /// Properties that do not matter; `spinning` makes spinning ends candidates
+    #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
+    no_preference: Vec<String>,
+    /// Properties whose absence decides between equals
+    #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
+    avoid: Vec<String>,
+    /// Properties that it must not have
+    #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
+    prohibit: Vec<String>,
+}
+
+impl Asked {
+    /// Puts what was stated over the file's keys.
+    pub(super) fn enter(&self, table: &mut Table) -> anyhow::Result<()> {
+        let texts = [
+            ("pattern", &self.pattern),
+            ("placement", &self.placement),
+            ("where", &self.site),
+            ("hosts", &self.hosts),
+            ("optimise", &self.optimise),
+            ("size_bytes", &self.size),
+            ("reply_bytes", &self.reply),
+        ];
+        for (key, value) in texts {
+            if let Some(text) = value {
+                table.insert(key.into(), Value::String(text.clone()));
+            }
+        }
+        if let Some(rate) = self.rate {
+            table.insert("rate_per_s".into(), Value::Float(rate));
+        }
+        if let Some(peers) = self.peers {
+            table.insert("peers".into(), Value::Integer(peers));
+        }
+        if let Some(workers) = self.load_cpu {
+            let load = Table::from_iter([("cpu".to_owned(), Value::Integer(workers))]);
+            table.insert("load".into(), Value::Table(load));
+        }
+        let goals = [
+            ("p50_us", self.p50_us),
+            ("p90_us", self.p90_us),
+            ("p99_us", self.p99_us),
+            ("p999_us", self.p999_us),
+            ("max_us", self.max_us),
+            ("cpu_percent", self.cpu_percent),
+        ];
+        for (key, value) in goals {
+            if let Some(value) = value {
+                below(table, "goal")?.insert(key.into(), Value::Float(value));
+            }
+        }
+        if let Some(bytes) = &self.memory {
+            below(table, "goal")?.insert("memory_bytes".into(), Value::String(bytes.clone()));
+        }
+        let wishes = [
+            ("require", &self.require),
+            ("prefer", &self.prefer),
+            ("no-preference", &self.no_preference),
+            ("avoid", &self.avoid),
+            ("prohibit", &self.prohibit),
+        ];
+        let mut stated: Vec<(Property, &str)> = Vec::new();
+        for (wish, words) in wishes {
+            for word in words {
+                let (property, value) = parsed(wish, word)?;
+                let name = property.name();
+                if let Some((_, other)) = stated.iter().find(|(p, w)| *p == property && *w != wish)
+                {
+                    bail!("--{other} {name} contradicts --{wish} {name}; keep one of them");
+                }
+                let again = stated.contains(&(property, wish));
+                stated.push((property, wish));
+                let properties = below(table, "properties")?;
+                let Some(value) = value else {
+                    properties.insert(name.to_owned(), Value::String(wish.to_owned()));
+                    continue;
+                };
+                let mut inner = Table::from_iter([("wish".to_owned(), wish.into())]);
+                if property == Property::CrashDetection {
+                    let ms = duration(value)
+                        .map_err(|why| anyhow::anyhow!("--{wish} {word}: {why}"))?
+                        .as_secs_f64()
+                        * 1e3;
+                    inner.insert("within_ms".to_owned(), Value::Float(ms));
+                } else {
+                    // Named twice, it may be either.
+                    let former = properties.get(name).and_then(|v| v.get("any_of"));
+                    let former = former.filter(|_| again).and_then(Value::as_array);
+                    let mut any_of = former.cloned().unwrap_or_default();
+                    any_of.push(value.into());
+                    inner.insert("any_of".to_owned(), Value::Array(any_of));
+                }
+                properties.insert(name.to_owned(), Value::Table(inner));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `order`, `language=c`, `crash-detection=100ms`.
+fn parsed<'w>(wish: &str, word: &'w str) -> anyhow::Result<(Property, Option<&'w str>)> {
+    let (name, value) = match word.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (word, None),
+    };
+    let Some(property) = Property::named(name) else {
+        let all: Vec<_> = Property::ALL.iter().map(|p| p.name()).collect();
+        bail!("--{wish}: unknown property '{name}'; allowed: {}", all.join(", "));
+    };
+    match (property.has_values(), property == Property::CrashDetection, value) {
+        (true, _, None | Some("")) => bail!(
+            "--{wish} {name}: name which, e.g. {name}={}",
+            match property {
+                Property::Language => "c",
+                _ => "MIT",
+            }
+        ),
+        (false, false, Some(_)) => bail!("--{wish} {name} takes no value"),
+        _ => Ok((property, value)),
+    }
+}
+
+fn below<'t>(table: &'t mut Table, key: &str) -> anyhow::Result<&'t mut Table> {
+    table
+        .entry(key)
+        .or_insert_with(|| Value::Table(Table::new()))
+        .as_table_mut()
+        .with_context(|| format!("'{key}' in the question's file is no table"))
+}

@@ -1,0 +1,144 @@
+//! The reasons in an answer: what speaks for the runner-up, what would change the choice, why there is none.
+
+use super::super::candidate::Candidate;
+use super::super::judge::{EQUAL_WITHIN, Judged, RATE_REACHED, choose, judge};
+use super::super::question::{Objective, Pattern, Question};
+use super::super::survey::{Survey, describe};
+use super::{Advice, Flip};
+
+/// What a runner-up has that the choice has not.
+pub(super) fn prefer_if(question: &Question, chosen: &Judged, other: &Judged) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let ratio = other.cost.median / chosen.cost.median;
+    let unit = match question.objective {
+        Objective::Latency => "latency",
+        Objective::Throughput => "time per message",
+        Objective::Cpu => "CPU time per message",
+    };
+    if other.cost.overlaps(&chosen.cost) {
+        reasons.push(format!("it suits your code better: the intervals of its {unit} and of the choice's overlap (ratio {ratio:.2})"));
+    } else {
+        reasons.push(format!("you can accept {ratio:.2} times the {unit}"));
+    }
+    if let (Some(own), Some(its)) = (chosen.cpu, other.cpu)
+        && its.high < own.low
+        && question.objective != Objective::Cpu
+    {
+        reasons.push(format!(
+            "CPU time counts more: it takes {:.0} % less per message",
+            (1.0 - its.median / own.median) * 100.0
+        ));
+    }
+    let (a, b) = (&chosen.candidate.caps, &other.candidate.caps);
+    let gains: [(bool, &str); 6] = [
+        (b.crosses_hosts && !a.crosses_hosts, "the peer may move to another host"),
+        (b.waitable_fd && !a.waitable_fd, "you need a descriptor for poll or epoll"),
+        (
+            b.boundaries != a.boundaries && b.boundaries == crossway_mech::Boundaries::Message,
+            "you need message boundaries",
+        ),
+        (b.in_place && !a.in_place, "the payload should be written in place"),
+        (b.fan_in && !a.fan_in, "several senders share one receiver"),
+        (b.reconnects && !a.reconnects, "the peers reconnect"),
+    ];
+    reasons.extend(gains.iter().filter(|(gains, _)| *gains).map(|(_, why)| (*why).to_owned()));
+    reasons
+}
+
+pub(super) fn settings(question: &Question, chosen: &Judged) -> Vec<String> {
+    let mut settings = vec![match chosen.candidate.wait {
+        crossway_mech::Wait::Block => "wait asleep: blocking calls, or poll before them".to_owned(),
+        crossway_mech::Wait::Spin => "wait by spinning: give each end a CPU of its own".to_owned(),
+        crossway_mech::Wait::Hybrid { spin_us } => format!("spin for {spin_us} us, then sleep"),
+    }];
+    if chosen.candidate.mechanism.ends_with("-nodelay") {
+        settings.push("set TCP_NODELAY (SCTP_NODELAY) on both ends".to_owned());
+    }
+    settings.push("buffers: the system's defaults, with which it was measured".to_owned());
+    settings.push(format!("placement: measured {}", question.placement.word()));
+    settings
+}
+
+pub(super) fn enter_flips(
+    advice: &mut Advice,
+    question: &Question,
+    judged: &[Judged],
+    chosen: &Judged,
+    survey: &Survey,
+) {
+    let candidates: Vec<Candidate> = judged.iter().map(|j| j.candidate.clone()).collect();
+    for variation in &survey.variations {
+        let varied = variation.apply(question);
+        let mut there: Vec<Judged> =
+            candidates.iter().filter_map(|c| judge(&varied, c, survey.trials.iter())).collect();
+        there.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
+        let choice = choose(&varied, &there);
+        let own = there.iter().find(|j| j.candidate == chosen.candidate);
+        let differs = match (&choice, own) {
+            (Some(c), Some(own)) => {
+                c.chosen.candidate.mechanism != own.candidate.mechanism
+                    && (!own.admissible()
+                        || (!own.cost.overlaps(&c.chosen.cost)
+                            && own.cost.median > c.chosen.cost.median * (1.0 + EQUAL_WITHIN)))
+            }
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        advice.flips.push(Flip {
+            variation: describe(variation, question),
+            choice: choice.map(|c| c.chosen.candidate.label()),
+            differs,
+            costs_ns: there.iter().map(|j| (j.candidate.label(), j.cost)).collect(),
+        });
+    }
+}
+
+/// The least violation first.
+pub(super) fn nothing_admissible(
+    question: &Question,
+    judged: &[Judged],
+    survey: &Survey,
+) -> String {
+    let mut by_violation: Vec<&Judged> = judged.iter().collect();
+    by_violation.sort_by(|a, b| a.violation().total_cmp(&b.violation()));
+    let Some(nearest) = by_violation.first() else {
+        return if survey.trials.is_empty() {
+            "no record of this machine answers the question; let advise measure it, or measure its plan yourself".to_owned()
+        } else {
+            "no candidate could be measured; the table of what was ruled out says why".to_owned()
+        };
+    };
+    let mut text = format!(
+        "no candidate keeps every goal. The nearest is {}: {}",
+        nearest.candidate.label(),
+        nearest.failures().join("; ")
+    );
+    if let (Some(rate), Some(share)) = (question.rate_per_s, nearest.share_of_rate)
+        && share < RATE_REACHED
+    {
+        let remedy = match question.pattern {
+            Pattern::RequestReply => "keep several requests under way, or put several into one",
+            Pattern::FanIn | Pattern::FanOut => "use fewer peers, or put several messages into one",
+            _ => "put several messages into one",
+        };
+        text += &format!(
+            ". It carries about {:.0} messages per second here; ask with that rate, or {remedy}",
+            rate * share
+        );
+    }
+    text
+}
+
+pub(super) fn objective_words(question: &Question) -> String {
+    match (question.objective, question.pattern) {
+        (Objective::Latency, Pattern::RequestReply) => {
+            format!("round trip {}", question.percentile().name())
+        }
+        (Objective::Latency, Pattern::ConnectPerExchange) => {
+            "connect, exchange and close, median".to_owned()
+        }
+        (Objective::Latency, _) => format!("one-way latency {}", question.percentile().name()),
+        (Objective::Throughput, _) => "time per message".to_owned(),
+        (Objective::Cpu, _) => "CPU time per message".to_owned(),
+    }
+}

@@ -1,0 +1,204 @@
+//! Contenders, languages and licences, memory, rates and histograms in questions.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crossway_mech::{Caps, registry};
+
+use super::candidate::{Field, Known, field};
+use super::question::Question;
+use super::*;
+use crate::catalogue::Entry;
+use crate::contender::Contender;
+use crate::inputs::Workload;
+use crate::record::{Pacing, Record};
+use crate::samples;
+
+const NOTHING_KNOWN: Known<'static> = Known { probes: &[], faults: &[] };
+
+fn question(text: &str) -> Question {
+    Question::parse("test", "test.toml", text).expect("a question")
+}
+
+fn contender(id: &str, languages: &[&str], licence: Option<&str>) -> Entry {
+    Entry::Contender(Box::leak(Box::new(Contender {
+        id: id.to_owned(),
+        about: "a library".to_owned(),
+        family: "library".to_owned(),
+        languages: languages.iter().map(|l| (*l).to_owned()).collect(),
+        licence: licence.map(str::to_owned),
+        caps: Caps { send_deadline: false, ..Caps::PLAIN },
+        build: Vec::new(),
+        probe: Vec::new(),
+        run: vec!["true".to_owned()],
+        remedy: "install it".to_owned(),
+        deadline: Duration::from_secs(1),
+        file: PathBuf::from(format!("/d/{id}.toml")),
+        out: PathBuf::new(),
+        helpers: PathBuf::new(),
+    })))
+}
+
+/// The candidates among pipe, shm-futex and three libraries.
+fn of_few(properties: &str) -> Field {
+    let own = ["pipe", "shm-futex"].map(|id| Entry::Mechanism(registry::find(id).expect("there")));
+    let libraries = [
+        contender("in-c", &["c", "c++"], Some("GPL-3.0-only")),
+        contender("in-python", &["python"], Some("AFL-2.1 OR GPL-3.0-only")),
+        contender("silent", &[], None),
+    ];
+    let asked = question(&format!("size_bytes = 64\n[properties]\n{properties}"));
+    field(&asked, &NOTHING_KNOWN, own.into_iter().chain(libraries))
+}
+
+fn ids(field: &Field) -> Vec<&'static str> {
+    field.candidates.iter().map(|c| c.mechanism).collect()
+}
+
+fn basis<'a>(field: &'a Field, id: &str) -> &'a str {
+    field.ruled_out.iter().find(|r| r.candidate == id).map_or("", |r| r.basis.as_str())
+}
+
+#[test]
+fn contenders_are_candidates_and_what_they_do_not_declare_is_unknown() {
+    assert_eq!(ids(&of_few("")), ["pipe", "shm-futex", "in-c", "in-python", "silent"]);
+    let field = of_few("order = \"require\"\npollable = \"require\"");
+    assert!(!ids(&field).contains(&"in-c"), "{:?}", field.candidates);
+    assert_eq!(basis(&field, "in-c"), "declarations of contenders do not state it");
+    let field = of_few("boundaries = \"prohibit\"");
+    assert!(
+        basis(&field, "in-c").contains("declared in /d/in-c.toml, which `crossway contender test")
+    );
+}
+
+#[test]
+fn languages_are_those_that_declarations_state_and_kernel_interfaces_have_all() {
+    let field = of_few("language = { wish = \"require\", any_of = [\"python\", \"go\"] }");
+    assert_eq!(ids(&field), ["pipe", "in-python"]);
+    assert_eq!(basis(&field, "in-c"), "/d/in-c.toml: c, c++");
+    assert_eq!(basis(&field, "silent"), "/d/silent.toml states no languages");
+    assert_eq!(basis(&field, "shm-futex"), "it has user-space code, which here is Rust");
+    let field = of_few("language = { wish = \"require\", any_of = [\"Rust\"] }");
+    assert_eq!(ids(&field), ["pipe", "shm-futex"]);
+}
+
+#[test]
+fn licences_may_be_required_or_prohibited_and_the_kernel_links_nothing() {
+    let licences = |wish: &str, of: &str| {
+        ids(&of_few(&format!("licence = {{ wish = \"{wish}\", any_of = [\"{of}\"] }}")))
+    };
+    assert_eq!(licences("require", "mit"), ["pipe", "shm-futex"]);
+    assert_eq!(licences("require", "AFL-2.1"), ["pipe", "in-python"]);
+    assert_eq!(licences("prohibit", "GPL-3.0-only"), ["pipe", "shm-futex", "in-python"]);
+}
+
+#[test]
+fn properties_with_values_want_them() {
+    for (properties, wanted) in [
+        ("language = \"require\"", "name what is meant: language = { wish = \"require\", any_of"),
+        ("language = { wish = \"require\" }", "{ wish, any_of } needs both"),
+        ("language = { wish = \"require\", any_of = [] }", "a list of names is needed"),
+        (
+            "language = { wish = \"require\", any_of = [\"C 11\"] }",
+            "'c 11' is no name of a language",
+        ),
+        ("order = { wish = \"require\", any_of = [\"c\"] }", "a string is needed"),
+    ] {
+        let text = format!("size_bytes = 64\n[properties]\n{properties}");
+        let said = Question::parse("t", "t.toml", &text).expect_err("no question").to_string();
+        assert!(said.contains(wanted), "{properties}: {said}");
+    }
+}
+
+fn answer(text: &str, records: &[Record]) -> Advice {
+    let library = Library { own: records.iter().map(Trial::of).collect(), ..Library::default() };
+    let sources = Sources {
+        known: NOTHING_KNOWN,
+        library: &library,
+        folder: std::path::Path::new("out"),
+        budget: None,
+    };
+    advise(&question(text), &sources, &mut NoBench, &mut |_| {}).expect("an answer")
+}
+
+const SHARED: &str = "size_bytes = 64\nplacement = \"shared-cache\"\n";
+
+fn with_facts(mechanism: &str, p50_ns: u64, facts: &[(&str, i64)]) -> Vec<Record> {
+    let p50s: Vec<u64> = (0..7).map(|n| p50_ns + n).collect();
+    let mut records = samples::trials(mechanism, 64, &p50s, 900.0);
+    for record in &mut records {
+        record.facts = facts.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+    }
+    records
+}
+
+#[test]
+fn memory_is_judged_by_the_buffers_that_the_system_tells_of() {
+    let mut records = with_facts("pipe", 5000, &[("pipe_bytes", 65_536)]);
+    let buffers = [("so_sndbuf_bytes", 200_000), ("so_rcvbuf_bytes", 200_000)];
+    records.extend(with_facts("tcp", 4000, &buffers));
+    let text = format!("{SHARED}[goal]\nmemory_bytes = 131072");
+    let advice = answer(&text, &records);
+    assert_eq!(advice.choice.as_deref(), Some("pipe"), "{:?}", advice.abstained);
+    let tcp = advice.ruled_out.iter().find(|r| r.candidate == "tcp").expect("ruled out");
+    assert!(tcp.why.contains("buffers at most 131072 bytes: 800000"), "{tcp:?}");
+    // What nobody knows is said.
+    let advice = answer(&text, &with_facts("pipe", 5000, &[]));
+    assert_eq!(advice.choice.as_deref(), Some("pipe"));
+    assert!(advice.notes.iter().any(|n| n.contains("not measured for pipe")), "{:?}", advice.notes);
+}
+
+#[test]
+fn requests_at_a_rate_are_open_loop_and_a_rate_out_of_reach_is_named() {
+    let text = format!("{SHARED}rate_per_s = 30000");
+    let workload = Workload::Requests { period_ns: 33_333 };
+    assert_eq!(question(&text).workload(64), workload);
+    let mut records = with_facts("pipe", 50_000, &[]);
+    for record in &mut records {
+        record.inputs.workload = workload;
+        record.pacing = Some(Pacing {
+            bursts: 1000,
+            late_bursts: 0,
+            drift_ns: 0,
+            intended_bits_per_s: 2.0e6,
+            reached_bits_per_s: 1.0e6,
+            lateness_ns: None,
+        });
+    }
+    let advice = answer(&text, &records);
+    assert_eq!(advice.choice, None);
+    let why = advice.abstained.unwrap_or_default();
+    assert!(why.contains("carries 50 % of the stated rate"), "{why}");
+    assert!(why.contains("about 15000 messages per second here"), "{why}");
+}
+
+#[test]
+fn a_fine_histogram_is_put_together_and_keeps_its_bytes() {
+    let sizes: Vec<String> = (1..=200_u64)
+        .map(|n| format!("{{ bytes = {}, share = {} }}", n * 10, 1.0 / n as f64))
+        .collect();
+    let asked = question(&format!("size_bytes = [{}]", sizes.join(", ")));
+    assert_eq!(asked.sizes.len(), 8);
+    let harmonic: f64 = (1..=200).map(|n| 1.0 / f64::from(n)).sum();
+    let mean: f64 = asked.sizes.iter().map(|s| s.bytes as f64 * s.share).sum();
+    assert!((mean / (2000.0 / harmonic) - 1.0).abs() < 0.01, "{mean}");
+    // Few different sizes stay as they are, and one that is stated twice is one.
+    let asked = question(
+        "size_bytes = [{ bytes = 64, share = 1 }, { bytes = 9, share = 6 }, { bytes = 64, share = 1 }]",
+    );
+    assert_eq!(asked.sizes.iter().map(|s| s.bytes).collect::<Vec<_>>(), [9, 64]);
+    assert!((asked.sizes[1].share - 0.25).abs() < 1e-9);
+}
+
+#[test]
+fn a_size_beyond_every_mechanism_and_containers_are_spoken_of() {
+    let asked = question("size_bytes = \"64 MiB\"");
+    let queues = ["posix-mq", "sysv-mq"].map(|id| registry::find(id).expect("there"));
+    let mut found = field(&asked, &NOTHING_KNOWN, queues.into_iter().map(Entry::Mechanism));
+    exclude_impossible(&asked, &mut found).expect("a plan");
+    assert!(found.candidates.is_empty());
+    let why = found.conflict.unwrap_or_default();
+    assert!(why.contains("posix-mq: its largest message here is"), "{why}");
+    let advice = answer("size_bytes = 64\nwhere = \"other-container\"", &[]);
+    assert!(advice.notes.iter().any(|n| n.contains("outside of containers")), "{:?}", advice.notes);
+}

@@ -1,0 +1,261 @@
+//! Former trials, read fast: a folder of runs may hold 100,000 of them.
+//!
+//! A question concerns few of them. Records have their fields in one order, so that workload and size stand near the beginning of a
+//! line and side by side; a line that states others than the question's is passed over unparsed.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::question::Question;
+use super::trials::Trial;
+use crate::env::RunEnvironment;
+use crate::record::Status;
+use crate::records_io::{self, RESULTS};
+
+/// A file is read in parts of so many bytes, by as many threads as there are CPUs.
+const PART_BYTES: u64 = 8 << 20;
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// The trials that were found in folders of runs.
+#[derive(Debug, Default)]
+pub struct Library {
+    /// Of this machine.
+    pub own: Vec<Trial>,
+    /// Of other machines, or of one that is not named.
+    pub foreign: Vec<Trial>,
+    /// Folders of the runs of this machine.
+    pub own_runs: Vec<PathBuf>,
+    /// Folders in which there is no run.
+    pub empty: Vec<PathBuf>,
+    /// What to know, e.g. lines that were left out.
+    pub warnings: Vec<String>,
+    /// Lines that were seen.
+    pub lines: usize,
+    /// Lines that were parsed, since they may answer the question.
+    pub parsed: usize,
+}
+
+/// A part of a file of records: the lines that begin in it.
+struct Part {
+    run: usize,
+    from: u64,
+    to: u64,
+}
+
+#[derive(Default)]
+struct Found {
+    trials: Vec<Trial>,
+    bad: usize,
+    lines: usize,
+    parsed: usize,
+}
+
+impl Library {
+    /// Reads what may answer the question from all runs below these folders: each is a run, or a folder of runs. What cannot be read is
+    /// left out with a warning, for advice rests on whatever else there is.
+    pub fn read(folders: &[PathBuf], machine_id: &str, question: &Question) -> Library {
+        let mut library = Library::default();
+        let mut runs = Vec::new();
+        for folder in folders {
+            let found = runs_of(folder);
+            if found.is_empty() {
+                library.empty.push(folder.clone());
+            }
+            runs.extend(found);
+        }
+        let mut parts = Vec::new();
+        for (run, dir) in runs.iter().enumerate() {
+            let bytes = dir.join(RESULTS).metadata().map_or(0, |m| m.len());
+            parts.extend((0..bytes.div_ceil(PART_BYTES)).map(|n| Part {
+                run,
+                from: n * PART_BYTES,
+                to: (n + 1) * PART_BYTES,
+            }));
+        }
+        let found = in_parallel(&parts, |part| {
+            read_part(&runs[part.run].join(RESULTS), part, &Wanted::of(question))
+        });
+        let mut parts = parts.iter().zip(found).peekable();
+        for (number, dir) in runs.into_iter().enumerate() {
+            let mut all = Found::default();
+            while let Some((_, found)) = parts.next_if(|(part, _)| part.run == number) {
+                match found {
+                    Ok(found) => all.add(found),
+                    Err(error) => library
+                        .warnings
+                        .push(format!("cannot read {}: {error}", dir.join(RESULTS).display())),
+                }
+            }
+            library.enter(dir, all, machine_id);
+        }
+        library
+    }
+
+    fn enter(&mut self, dir: PathBuf, found: Found, machine_id: &str) {
+        let own = match records_io::read_beside::<RunEnvironment>(&dir, records_io::ENVIRONMENT) {
+            Ok(environment) => environment.is_some_and(|e| e.here.machine_id == machine_id),
+            Err(error) => {
+                self.warnings.push(format!("{error}: taken for another machine's"));
+                false
+            }
+        };
+        self.lines += found.lines;
+        self.parsed += found.parsed;
+        if found.bad > 0 {
+            let file = dir.join(RESULTS);
+            let lines =
+                if found.bad == 1 { "1 line is" } else { &format!("{} lines are", found.bad) };
+            self.warnings.push(format!("{}: {lines} no record and left out", file.display()));
+        }
+        if own {
+            self.own_runs.push(dir);
+            self.own.extend(found.trials);
+        } else {
+            self.foreign.extend(found.trials);
+        }
+    }
+}
+
+impl Found {
+    fn add(&mut self, other: Found) {
+        self.trials.extend(other.trials);
+        self.bad += other.bad;
+        self.lines += other.lines;
+        self.parsed += other.parsed;
+    }
+}
+
+fn runs_of(folder: &Path) -> Vec<PathBuf> {
+    if folder.join(RESULTS).is_file() {
+        return vec![folder.to_owned()];
+    }
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut runs: Vec<PathBuf> = entries
+        .filter_map(|e| Some(e.ok()?.path()))
+        .filter(|path| path.join(RESULTS).is_file())
+        .collect();
+    runs.sort();
+    runs
+}
+
+/// Works on all items on as many threads as there are CPUs; the results have the order of the items.
+fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(16);
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let (next, work) = (&next, &work);
+    let mut all: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads.min(items.len()))
+            .map(|_| {
+                scope.spawn(move || {
+                    let take = || next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    std::iter::repeat_with(take)
+                        .map_while(|at| Some((at, work(items.get(at)?))))
+                        .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        let join = |w: std::thread::ScopedJoinHandle<'_, _>| {
+            w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        workers.into_iter().flat_map(join).collect()
+    });
+    all.sort_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, result)| result).collect()
+}
+
+fn read_part(file: &Path, part: &Part, wanted: &Wanted) -> std::io::Result<Found> {
+    let mut reader = BufReader::with_capacity(BUFFER_BYTES, File::open(file)?);
+    let mut at = part.from;
+    if at > 0 {
+        // A line that begins before the part is the former part's; one that begins right at it is not.
+        reader.seek(SeekFrom::Start(at - 1))?;
+        at = at - 1 + reader.skip_until(b'\n')? as u64;
+    }
+    let (mut found, mut line) = (Found::default(), Vec::new());
+    while at < part.to {
+        line.clear();
+        let read = reader.read_until(b'\n', &mut line)?;
+        if read == 0 {
+            break;
+        }
+        at += read as u64;
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            continue;
+        }
+        found.lines += 1;
+        if !wanted.may_be(line) {
+            continue;
+        }
+        found.parsed += 1;
+        match serde_json::from_slice::<Trial>(line) {
+            Err(_) => found.bad += 1,
+            Ok(trial) if matches!(trial.status, Status::Ok | Status::Degraded | Status::Failed) => {
+                found.trials.push(trial);
+            }
+            Ok(_) => {}
+        }
+    }
+    Ok(found)
+}
+
+/// How records of the question's workloads and sizes state them.
+struct Wanted {
+    stated: Vec<Vec<u8>>,
+}
+
+const WORKLOAD: &[u8] = b"\"workload\":";
+const SIZE: &[u8] = b",\"size_bytes\":";
+/// Where workload and size stand in a line, at the latest, and how long they are.
+const WITHIN: usize = 4_096;
+const LONGEST: usize = 160;
+
+impl Wanted {
+    fn of(question: &Question) -> Wanted {
+        let stated = question.sizes.iter().filter_map(|share| {
+            let mut text = serde_json::to_vec(&question.workload(share.bytes)).ok()?;
+            text.extend_from_slice(SIZE);
+            text.extend_from_slice(share.bytes.to_string().as_bytes());
+            Some(text)
+        });
+        Wanted { stated: stated.collect() }
+    }
+
+    /// Whether the line may be one of them: it states the same, or not where or as records do.
+    fn may_be(&self, line: &[u8]) -> bool {
+        let head = &line[..line.len().min(WITHIN)];
+        let Some(at) = find(head, WORKLOAD) else { return true };
+        let value = &head[at + WORKLOAD.len()..];
+        let value = &value[..value.len().min(LONGEST)];
+        let Some(size) = find(value, SIZE) else { return true };
+        let digits = value[size + SIZE.len()..].iter().take_while(|b| b.is_ascii_digit()).count();
+        let stated = &value[..size + SIZE.len() + digits];
+        digits == 0 || stated.contains(&b' ') || self.stated.iter().any(|wanted| wanted == stated)
+    }
+}
+
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len()).position(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_belongs_to_one_part_wherever_the_parts_begin() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join(RESULTS);
+        let lines: Vec<String> = (0..40).map(|n| "x".repeat(n % 7 + 1)).collect();
+        std::fs::write(&file, lines.join("\n")).expect("written");
+        let bytes = file.metadata().expect("a file").len();
+        let wanted = Wanted { stated: Vec::new() };
+        for length in 1..20 {
+            let part = |n| Part { run: 0, from: n * length, to: (n + 1) * length };
+            let found = (0..bytes.div_ceil(length)).map(|n| read_part(&file, &part(n), &wanted));
+            let lines: usize = found.map(|f| f.expect("read").lines).sum();
+            assert_eq!(lines, 40, "parts of {length} bytes");
+        }
+    }
+}

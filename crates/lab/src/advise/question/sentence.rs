@@ -1,0 +1,59 @@
+//! A question in words.
+
+use super::{Pattern, Question, Site};
+
+impl Question {
+    /// The question in one sentence.
+    pub fn sentence(&self) -> String {
+        let size = |bytes: u64| match bytes {
+            b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
+            b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{} KiB", b >> 10),
+            b => format!("{b} B"),
+        };
+        let sizes: Vec<String> = self
+            .sizes
+            .iter()
+            .map(|s| {
+                if self.sizes.len() == 1 {
+                    size(s.bytes)
+                } else {
+                    format!("{} ({:.0} %)", size(s.bytes), s.share * 100.0)
+                }
+            })
+            .collect();
+        let mut text = match self.pattern {
+            Pattern::RequestReply => {
+                let reply = self
+                    .reply_bytes
+                    .map_or_else(String::new, |b| format!(", replies of {}", size(b)));
+                format!("requests of {}{reply}", sizes.join(", "))
+            }
+            Pattern::Stream => format!("a stream of {} messages", sizes.join(", ")),
+            Pattern::FanOut => {
+                format!("one sender of {} messages to {} receivers", sizes.join(", "), self.peers)
+            }
+            Pattern::FanIn => {
+                format!("{} senders of {} messages to one receiver", self.peers, sizes.join(", "))
+            }
+            Pattern::ConnectPerExchange => {
+                format!("a connection for each exchange of {}", sizes.join(", "))
+            }
+        };
+        text += &match self.rate_per_s {
+            Some(rate) => format!(", {rate} per second"),
+            None => ", as fast as possible".to_owned(),
+        };
+        text += &format!(", {}", self.site.word());
+        if self.site != Site::OtherHost {
+            text += &format!(", {}", self.placement.word());
+        }
+        text += &format!(
+            ", {}",
+            match crate::cases::load_name(&self.load) {
+                idle if idle == "idle" => "machine idle".to_owned(),
+                load => format!("load {load}"),
+            }
+        );
+        text
+    }
+}

@@ -1,0 +1,65 @@
+//! Requests at a rate, open loop: each is due at its instant, whatever happened before. One request is under way at a time, so one that
+//! is due while the former is unanswered waits; its latency counts from its instant, and a stall is charged to every request that
+//! it delayed.
+
+use crossway_mech::{Mechanism, Tx};
+use crossway_sys::clock::monotonic_ns;
+
+use super::paced::{Pace, SPIN_AHEAD_NS, owns_a_core};
+use super::{ByCopy, InPlace, Put, enter, metered, take};
+use crate::control::{Outcome, PaceSeen, Window};
+use crate::record::Span;
+use crate::role_context::{Distribution, RoleContext, RoleError};
+
+pub(super) fn ask<M: Mechanism>(
+    context: &mut RoleContext<M>,
+    window: &Window,
+    period_ns: u64,
+    first_ns: u64,
+) -> Result<Outcome, RoleError> {
+    let pace = Pace::of_one(period_ns, first_ns);
+    let mut outcome = if context.in_place() {
+        ask_by::<M, InPlace>(context, window, &pace)?
+    } else {
+        ask_by::<M, ByCopy>(context, window, &pace)?
+    };
+    outcome.sent = window.messages;
+    enter(&mut outcome, &context.checkers, context.received_bytes());
+    Ok(outcome)
+}
+
+fn ask_by<M: Mechanism, P: Put>(
+    context: &mut RoleContext<M>,
+    window: &Window,
+    pace: &Pace,
+) -> Result<Outcome, RoleError> {
+    let spin_ahead_ns = if owns_a_core(context) { SPIN_AHEAD_NS } else { 0 };
+    let len = context.receive_len();
+    let RoleContext { channels, source, scratch, checkers, .. } = context;
+    let (tx, rx) = &mut channels[0];
+    let checker = &mut checkers[0];
+    let bursts = window.messages;
+    let mut seen = PaceSeen { bursts, late_bursts: 0, drift_ns: 0, lateness: String::new() };
+    let (mut lateness, mut delays) = (Distribution::new(), Distribution::new());
+    let mut outcome = metered(|| {
+        for request in 0..window.messages {
+            let instant = pace.instant_ns(request);
+            let late_ns = pace.wait_for(request, spin_ahead_ns) - instant;
+            P::put(tx, source, scratch)?;
+            tx.flush()?;
+            take(rx, &mut scratch[..len], checker)?;
+            let now = monotonic_ns();
+            delays.record(now - instant);
+            seen.drift_ns = (now - instant) as i64;
+            seen.late_bursts += u64::from(late_ns > pace.late_after_ns());
+            lateness.record(late_ns);
+        }
+        Ok(())
+    })?;
+    // The first act is the first request, not the sleep before it.
+    outcome.start_ns = outcome.start_ns.max(pace.instant_ns(0));
+    seen.lateness = lateness.encode();
+    outcome.pacing = Some(seen);
+    outcome.histograms.push((Span::RoundTrip, delays.encode()));
+    Ok(outcome)
+}
