@@ -74,7 +74,7 @@ pub struct Advice {
     pub runner_up: Option<String>,
     /// What it would take to prefer it.
     pub prefer_runner_up_if: Vec<String>,
-    /// Share of resamples of the trials in which the choice costs at most 5 % more than the best.
+    /// How probable it is, after all trials, that the choice costs at most 5 % more than the best.
     pub confidence: Option<f64>,
     /// What to set in the program.
     pub settings: Vec<String>,
@@ -276,14 +276,19 @@ fn enter_choice(
         let near: Vec<String> = judged
             .iter()
             .filter(|j| j.admissible() && j.cost.overlaps(&chosen.cost))
+            .filter(|j| j.cost.n >= TRIALS_AT_LEAST)
             .map(|j| j.candidate.label())
             .collect();
         advice.abstained = Some(format!(
-            "the trials do not tell {} apart: repeated with the same spread, the same choice would be within 5 % of the best \
-             in {:.0} % of cases; allow more time with --time, or end other work on this machine",
+            "the trials do not tell {} apart: {} may be the choice, but whether it is within 5 % of the best is no more certain than {:.0} %; \
+             allow more time with --time, or end other work on this machine",
             near.join(", "),
+            chosen.candidate.label(),
             confidence * 100.0
         ));
+        for row in advice.compared.iter_mut().filter(|c| matches!(c.verdict, "chosen" | "equal")) {
+            row.verdict = "admissible";
+        }
         return;
     }
     advice.choice = Some(chosen.candidate.label());

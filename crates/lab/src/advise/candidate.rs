@@ -168,6 +168,22 @@ pub fn field(
         }
         usable = kept;
     }
+    for property in question.wishes.keys().copied() {
+        let wish = question.wish(property);
+        let fact_of =
+            |c: &Candidate| c.facts.iter().find(|(p, _)| *p == property).map(|(_, f)| f.clone());
+        let facts: Vec<Fact> = usable.iter().filter_map(fact_of).collect();
+        if matches!(wish, Wish::Prefer | Wish::Avoid)
+            && !facts.is_empty()
+            && facts.iter().all(|fact| fact.holds.is_none())
+        {
+            field.unanswered.push(format!(
+                "{} decides nothing, since nothing here tells of any candidate whether it has it: {}",
+                property.name(),
+                facts[0].basis
+            ));
+        }
+    }
     field.conflict = conflict.filter(|_| usable.is_empty());
     field.candidates = usable;
     field

@@ -65,6 +65,12 @@ fn contenders_are_candidates_and_what_they_do_not_declare_is_unknown() {
     let field = of_few("order = \"require\"\npollable = \"require\"");
     assert!(!ids(&field).contains(&"in-c"), "{:?}", field.candidates);
     assert_eq!(basis(&field, "in-c"), "declarations of contenders do not state it");
+    let field = of_few("private-dev-shm = \"prefer\"");
+    assert!(
+        field.unanswered[0].starts_with("private-dev-shm decides nothing"),
+        "{:?}",
+        field.unanswered
+    );
     let field = of_few("boundaries = \"prohibit\"");
     assert!(
         basis(&field, "in-c").contains("declared in /d/in-c.toml, which `crossway contender test")

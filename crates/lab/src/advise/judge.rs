@@ -1,9 +1,8 @@
 //! From trials to a choice: each candidate's figures, the goals, who is equal to whom, and how sure that is.
 
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 
+use super::belief::{Belief, beliefs, within};
 use super::candidate::Candidate;
 use super::question::{Objective, Question};
 use super::trials::Trial;
@@ -13,14 +12,14 @@ use crate::stats::{Interval, TRIALS_AT_LEAST, median, median_interval};
 
 /// Share of an offered rate below which the rate was not reached.
 pub const RATE_REACHED: f64 = 0.99;
-/// Medians closer than this are equal for a program's purposes, if the intervals do not contradict.
+/// Costs that are believed to be closer than this are equal for a program's purposes, if the intervals do not contradict.
 pub const EQUAL_WITHIN: f64 = 0.05;
-/// Below this share of resamples that agree, no choice is made.
+/// Below this confidence no choice is made.
 pub const CONFIDENT: f64 = 0.6;
-const RESAMPLES: usize = 1_000;
+/// Equals' medians are not farther apart than this, however few trials there are.
+const EQUAL_AT_MOST: f64 = 0.15;
 /// The latest so many trials of a case are judged: enough for the question, and the machine may have changed since older ones.
 const LATEST_TRIALS: usize = 24;
-const SEED: u64 = 0x0ad0_15ed;
 
 /// A figure of a candidate over its trials.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -221,11 +220,16 @@ pub fn judge<'a>(
         .iter()
         .map(|share| {
             let mine = trials.clone().filter(|t| answers(t, question, share.bytes, candidate));
-            // A rate that was not reached degrades a trial; its figures then say by how much.
+            // A rate that was not reached degrades a trial; its figures then say by how much. What the machine spoilt serves only where
+            // there is nothing better: it is no fault of the candidate's.
             let usable = |t: &&Trial| {
                 t.status == Status::Ok || t.share_of_rate().is_some_and(|s| s < RATE_REACHED)
             };
-            let mut mine: Vec<&Trial> = mine.filter(usable).collect();
+            let (mut mine, degraded): (Vec<&Trial>, Vec<&Trial>) =
+                mine.filter(|t| t.status != Status::Failed).partition(usable);
+            if mine.is_empty() {
+                mine = degraded;
+            }
             mine.drain(..mine.len().saturating_sub(LATEST_TRIALS));
             (share.share, mine)
         })
@@ -340,9 +344,15 @@ pub struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// Share of resamples of all trials in which the choice costs at most [`EQUAL_WITHIN`] more than the best.
+    /// How probable it is, after all trials, that the choice costs at most [`EQUAL_WITHIN`] more than the best.
     pub fn confidence(&self) -> f64 {
-        confidence(self.chosen, &self.others)
+        // A handful of equal figures would never doubt itself.
+        if self.chosen.costs.len() < TRIALS_AT_LEAST {
+            return 0.0;
+        }
+        let all = std::iter::once(self.chosen).chain(self.others.iter().copied());
+        let costs: Vec<&[f64]> = all.map(|j| j.costs.as_slice()).collect();
+        within(&beliefs(&costs), EQUAL_WITHIN)
     }
 }
 
@@ -355,35 +365,21 @@ pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a
     }
     admissible.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
     let best = *admissible.first()?;
-    let equals_best = |j: &&&Judged| {
-        j.cost.median <= best.cost.median * (1.0 + EQUAL_WITHIN) && j.cost.overlaps(&best.cost)
-    };
-    let mut equal: Vec<&Judged> = admissible.iter().filter(equals_best).copied().collect();
+    let costs: Vec<&[f64]> = admissible.iter().map(|j| j.costs.as_slice()).collect();
+    let believed: Vec<Belief> = beliefs(&costs);
+    let least = believed.iter().map(|b| b.mean).fold(f64::INFINITY, f64::min);
+    let mut equal: Vec<&Judged> = Vec::new();
+    for (j, belief) in admissible.iter().zip(&believed) {
+        let near = j.cost.median <= best.cost.median * (1.0 + EQUAL_AT_MOST)
+            && j.cost.overlaps(&best.cost);
+        if std::ptr::eq(*j, best) || (near && belief.mean <= least + (1.0 + EQUAL_WITHIN).ln()) {
+            equal.push(j);
+        }
+    }
     equal.sort_by_key(|j| (-j.candidate.preferences(question), j.simplicity()));
     let chosen = equal.remove(0);
     admissible.retain(|j| !std::ptr::eq(*j, chosen));
     let runner_up =
         admissible.iter().find(|j| j.candidate.mechanism != chosen.candidate.mechanism).copied();
     Some(Choice { chosen, equal, runner_up, others: admissible })
-}
-
-/// In how many resamples of all trials the choice is within [`EQUAL_WITHIN`] of the best.
-fn confidence(chosen: &Judged, others: &[&Judged]) -> f64 {
-    // Resampling a handful of equal figures would never doubt itself.
-    if chosen.costs.len() < TRIALS_AT_LEAST {
-        return 0.0;
-    }
-    let mut random = Pcg64Mcg::seed_from_u64(SEED);
-    let mut draw = |costs: &[f64]| {
-        let sample: Vec<f64> =
-            costs.iter().map(|_| costs[random.random_range(0..costs.len())]).collect();
-        median(&sample).unwrap_or(f64::INFINITY)
-    };
-    let good = (0..RESAMPLES)
-        .filter(|_| {
-            let own = draw(&chosen.costs);
-            others.iter().all(|o| own <= draw(&o.costs) * (1.0 + EQUAL_WITHIN))
-        })
-        .count();
-    good as f64 / RESAMPLES as f64
 }

@@ -6,6 +6,7 @@
 //! documentation.
 
 pub mod answer;
+mod belief;
 pub mod candidate;
 pub mod judge;
 pub mod library;
@@ -133,7 +134,8 @@ fn exclude_impossible(
                 field.ruled_out.push(RuledOut {
                     candidate: candidate.label(),
                     why: format!("{}; possible with {}", why.why, why.remedy),
-                    basis: format!("case {}", case.id),
+                    // The same for all that share it.
+                    basis: format!("cases {}", case.id.replacen(candidate.mechanism, "*", 1)),
                 });
             }
         }

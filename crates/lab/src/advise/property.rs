@@ -263,9 +263,10 @@ impl Subject<'_> {
         let wanted = &self.question.languages;
         let Some(contender) = self.entry.contender() else {
             return match self.in_user_space() {
-                false => {
-                    self.satisfied(Property::Language, "a kernel interface, open to every language")
-                }
+                false => self.satisfied(
+                    Property::Language,
+                    "a kernel interface, open to every language that makes system calls",
+                ),
                 // Sockets of tipcd and LINX have C interfaces, but which languages use them is not written down anywhere.
                 true if wanted.iter().any(|l| l == "rust") => {
                     Fact::new(true, "Crossway's Rust code")

@@ -23,7 +23,7 @@ const WARMUP_MS: u64 = 15;
 const FIRST_TRIALS: u32 = 3;
 /// Trials of each of the last candidates, at least; more if the time allows.
 const LAST_TRIALS: u32 = 7;
-const MOST_TRIALS: u32 = 15;
+const MOST_TRIALS: u32 = 24;
 /// Candidates that reach the last stage.
 const LAST_CANDIDATES: usize = 4;
 /// Candidates that are compared in variations.

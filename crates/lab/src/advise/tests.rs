@@ -112,14 +112,15 @@ fn requirements_rule_out_and_say_on_what_they_rest() {
 
 #[test]
 fn two_requirements_that_exclude_each_other_are_named() {
-    let asked = question(
-        "size_bytes = 64\n[properties]\nzero-copy = \"require\"\ncrosses-hosts = \"require\"",
-    );
-    let both = |e: &registry::Entry| (e.caps)().in_place && (e.caps)().crosses_hosts;
+    let asked =
+        question("size_bytes = 64\n[properties]\nroot = \"require\"\ncrosses-hosts = \"require\"");
+    let both = |e: &registry::Entry| {
+        (e.caps)().privilege == crossway_mech::Privilege::Ptrace && (e.caps)().crosses_hosts
+    };
     assert!(!registry::ALL.iter().any(both), "choose another pair for this test");
     let conflict = field(&asked, &NOTHING_KNOWN, catalogue::all()).conflict.expect("a conflict");
     assert!(
-        conflict.contains("require zero-copy") && conflict.contains("require crosses-hosts"),
+        conflict.contains("require root") && conflict.contains("require crosses-hosts"),
         "{conflict}"
     );
     assert!(conflict.contains("relax"), "{conflict}");

@@ -110,10 +110,7 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
         );
     }
     if let Some(confidence) = advice.confidence {
-        println!(
-            "  Confidence: in {:.0} % of resamples of the trials it is within 5 % of the best.",
-            confidence * 100.0
-        );
+        println!("  Confidence: {:.0} % that it is within 5 % of the best.", confidence * 100.0);
     }
     if let Some(other) = &advice.runner_up {
         println!(

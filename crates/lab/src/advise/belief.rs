@@ -1,0 +1,122 @@
+//! What several candidates' trials together say of each one's cost.
+//!
+//! Of many candidates that cost the same, the one with the least median was lucky, and the others look worse than they are. So
+//! each median is drawn towards the common one, the more the less the candidates differ beyond what their trials' scatter explains
+//! (empirical Bayes; the spread between candidates is DerSimonian and Laird's estimate). All of it is in logarithms, since costs
+//! are compared by ratios.
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use crate::stats::median;
+
+/// Costs above so many times the least are no part of the common spread: they are simply larger.
+const NEAR: f64 = 1.5;
+const RESAMPLES: usize = 200;
+const SEED: u64 = 0x0ad0_15ed;
+/// No median is known better than this, whatever few equal figures say.
+const LEAST_SD: f64 = 0.005;
+
+/// The logarithm of a candidate's cost, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Belief {
+    pub(super) mean: f64,
+    pub(super) sd: f64,
+}
+
+/// One for each candidate's costs, which must not be empty.
+pub(super) fn beliefs(costs: &[&[f64]]) -> Vec<Belief> {
+    let mut random = Pcg64Mcg::seed_from_u64(SEED);
+    let seen: Vec<Belief> = costs.iter().map(|costs| seen(costs, &mut random)).collect();
+    let least = seen.iter().map(|b| b.mean).fold(f64::INFINITY, f64::min);
+    let is_near = |b: &&Belief| b.mean <= least + NEAR.ln();
+    let near: Vec<&Belief> = seen.iter().filter(is_near).collect();
+    let weight = |b: &Belief| b.sd.powi(-2);
+    let sum = |of: &dyn Fn(&Belief) -> f64| near.iter().map(|b| of(b)).sum::<f64>();
+    let weights = sum(&weight);
+    let middle = sum(&|b| weight(b) * b.mean) / weights;
+    let scatter = sum(&|b| weight(b) * (b.mean - middle).powi(2));
+    let by_chance = near.len() as f64 - 1.0;
+    let scale = weights - sum(&|b| weight(b).powi(2)) / weights;
+    let between = if scale > 0.0 { ((scatter - by_chance) / scale).max(0.0) } else { 0.0 };
+    let drawn = |b: &Belief| {
+        if !is_near(&b) || near.len() < 2 {
+            return *b;
+        }
+        let own = between / (between + b.sd * b.sd);
+        Belief { mean: middle + own * (b.mean - middle), sd: b.sd * own.sqrt() }
+    };
+    seen.iter().map(drawn).collect()
+}
+
+/// The median's logarithm, and its scatter over resamples of the trials.
+fn seen(costs: &[f64], random: &mut Pcg64Mcg) -> Belief {
+    let mut draw = || {
+        let again: Vec<f64> =
+            costs.iter().map(|_| costs[random.random_range(0..costs.len())]).collect();
+        median(&again).unwrap_or(f64::NAN).ln()
+    };
+    let draws: Vec<f64> = (0..RESAMPLES).map(|_| draw()).collect();
+    let mean = draws.iter().sum::<f64>() / RESAMPLES as f64;
+    let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / RESAMPLES as f64;
+    Belief { mean: median(costs).unwrap_or(f64::NAN).ln(), sd: variance.sqrt().max(LEAST_SD) }
+}
+
+/// How probable it is that the first costs at most `share` more than the least of all.
+pub(super) fn within(beliefs: &[Belief], share: f64) -> f64 {
+    const DRAWS: usize = 1_000;
+    let mut random = Pcg64Mcg::seed_from_u64(SEED);
+    let mut normal = |b: &Belief| {
+        // Box and Muller.
+        let (u, v): (f64, f64) =
+            (random.random_range(f64::EPSILON..1.0), random.random_range(0.0..1.0));
+        b.mean + b.sd * (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+    };
+    let good = (0..DRAWS)
+        .filter(|_| {
+            let draws: Vec<f64> = beliefs.iter().map(&mut normal).collect();
+            let least = draws.iter().copied().fold(f64::INFINITY, f64::min);
+            draws.first().is_some_and(|own| *own <= least + (1.0 + share).ln())
+        })
+        .count();
+    good as f64 / DRAWS as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scattered(around: f64, by: f64, seed: u64) -> Vec<f64> {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        (0..15).map(|_| around * (1.0 + by * random.random_range(-1.0..1.0))).collect()
+    }
+
+    fn of(all: &[Vec<f64>]) -> Vec<Belief> {
+        beliefs(&all.iter().map(Vec::as_slice).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn equals_that_scatter_are_believed_to_be_equal() {
+        let equals: Vec<Vec<f64>> = (0..12).map(|seed| scattered(100.0, 0.3, seed)).collect();
+        let believed = of(&equals);
+        let spread = |of: &dyn Fn(usize) -> f64| {
+            let all: Vec<f64> = (0..equals.len()).map(of).collect();
+            all.iter().copied().fold(0.0, f64::max)
+                / all.iter().copied().fold(f64::INFINITY, f64::min)
+        };
+        let medians = spread(&|n| median(&equals[n]).expect("figures"));
+        let means = spread(&|n| believed[n].mean.exp());
+        assert!(medians > 1.1 && means < 1.0 + (medians - 1.0) / 2.0, "{medians} {means}");
+        assert!(within(&believed, 0.05) > 0.8, "{}", within(&believed, 0.05));
+    }
+
+    #[test]
+    fn what_differs_stays_different() {
+        let all = [scattered(100.0, 0.05, 1), scattered(130.0, 0.05, 2), scattered(900.0, 0.05, 3)];
+        let believed = of(&all);
+        assert!((believed[0].mean.exp() / 100.0 - 1.0).abs() < 0.05);
+        assert!((believed[1].mean.exp() / 130.0 - 1.0).abs() < 0.05);
+        assert!(within(&believed, 0.05) > 0.99);
+        assert!(within(&[believed[1], believed[0]], 0.05) < 0.01);
+    }
+}
