@@ -11,7 +11,7 @@ use crate::record::LOCAL;
 use crate::testbed::{BadHosts, HostWords, Share, Testbed, TestbedKind, Tipc};
 
 const KEYS: &[&str] = &["kind", "rate", "mtu", "offloads", "tipc", "shares"];
-const KINDS: &str = "netlab, guests, containers, hosts";
+const KINDS: &str = "netlab, guests, hosts, containers";
 
 /// All `[testbed.NAME]`.
 pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Vec<Testbed>, PlanError> {
