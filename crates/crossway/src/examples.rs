@@ -228,6 +228,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("linx node", &["crossway linx node", "crossway linx node --transport shm --name a"]),
     ("linx list", &["crossway linx list", "crossway linx list --json"]),
     ("linx hunt", &["crossway linx hunt server", "crossway linx hunt a/b/server --timeout 5"]),
+    ("linx bench", &["crossway linx bench", "crossway linx bench round-trip burst --size 64"]),
     (
         "linx send",
         &["crossway linx send server hello", "crossway linx send a/server hello --answers 1"],

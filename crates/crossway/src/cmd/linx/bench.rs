@@ -13,7 +13,7 @@ use crate::ui::Ui;
 
 #[derive(clap::Args)]
 pub(super) struct Bench {
-    /// What to measure: all unless told otherwise
+    /// What to measure [default: all cases]
     #[arg(value_enum, value_name = "CASE")]
     cases: Vec<Case>,
     /// Measures against the server at this path (name, or links and a name), which runs `crossway linx bench --serve`; otherwise
