@@ -41,9 +41,12 @@ struct Round {
 }
 
 impl LongLived {
-    fn start(site: &Site, program: &Path) -> Self {
+    fn start(site: &Site, program: &Path, long: Duration) -> Self {
         let (connections, children) = (CONNECTIONS.to_string(), CHILDREN.to_string());
-        let mut command = site.command(&[program, Path::new(&connections), Path::new(&children)]);
+        // Its watchdog is for what hangs, not for what is asked to take long.
+        let watchdog = (600 + long.as_secs()).to_string();
+        let words = [program, Path::new(&connections), Path::new(&children)];
+        let mut command = site.command_within(&watchdog, &words);
         let errors = site.dir.path().join("errors");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(&errors).unwrap());
         let mut child = command.spawn().unwrap();
@@ -112,7 +115,7 @@ fn programs_that_stay_cost_no_more_and_outlive_their_tipcd() {
     let Some(program) = compiled("longlived", site.dir.path()) else { return };
     let long = std::env::var("CROSSWAY_LONG_SECONDS").ok().and_then(|text| text.parse().ok());
     let long = Duration::from_secs(long.unwrap_or(0));
-    let mut programs = LongLived::start(&site, &program);
+    let mut programs = LongLived::start(&site, &program, long);
     for _ in 0..SETTLING {
         programs.good_round();
     }

@@ -53,9 +53,14 @@ impl Site {
 
     /// A program on it, that a watchdog ends.
     pub(crate) fn command(&self, words: &[&Path]) -> Command {
+        self.command_within(WATCHDOG, words)
+    }
+
+    /// The same with another watchdog, in seconds.
+    pub(crate) fn command_within(&self, seconds: &str, words: &[&Path]) -> Command {
         let mut command = Command::new("timeout");
         command
-            .arg(WATCHDOG)
+            .arg(seconds)
             .args(words)
             .env("LD_PRELOAD", &self.library)
             .env("TIPCD_SOCKET", self.tipcd.path())
