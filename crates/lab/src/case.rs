@@ -269,9 +269,11 @@ fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceab
     if inputs.size_bytes == 0 && (caps.boundaries == Boundaries::Stream || !caps.carries_empty) {
         return no("it does not carry empty messages".to_owned(), "a size of at least 1 byte");
     }
-    if inputs.reply_bytes.is_some() && inputs.workload != Workload::PingPong {
+    if inputs.reply_bytes.is_some()
+        && !matches!(inputs.workload, Workload::PingPong | Workload::Requests { .. })
+    {
         let why = "only round trips have replies of a size of their own".to_owned();
-        return no(why, "workload = \"ping-pong\", or no reply_bytes");
+        return no(why, "workload = \"ping-pong\" or requests, or no reply_bytes");
     }
     if inputs.workload == Workload::Exchange && !caps.reconnects {
         let why = "its channel cannot be connected again for each exchange";
