@@ -92,8 +92,9 @@ fn a_small_toshiba_runs_between_guests_and_is_judged() {
     let (verdict, why) = finding(&toshiba, "T4");
     assert_eq!(verdict, "not-confirmed", "{why}");
     assert!(why.contains("no packet more is sent at 2953 bytes"), "{why}");
-    let (verdict, why) = finding(&toshiba, "T8");
-    assert!(verdict == "not-measurable" && why.contains("crossway measure toshiba"), "{why}");
+    // Of a study that the plan does not repeat, only what was measured is spoken of.
+    let listed = toshiba.as_array().expect("a list").iter().any(|f| f["id"] == "T8");
+    assert!(!listed, "nothing was measured for T8");
     let cluster = report("cluster");
     let (verdict, why) = finding(&cluster, "C7 TIPC");
     assert_eq!(verdict, "confirmed", "{why}");
