@@ -23,7 +23,9 @@ struct Tipcd(Child);
 
 impl Tipcd {
     fn start(socket: &Path, args: &[&str], stdout: Stdio) -> Self {
-        let mut command = program();
+        // Under nohup these tests, and with them a tipcd, would ignore SIGHUP.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=HUP").arg(program().get_program());
         command.arg("tipcd").arg("--socket").arg(socket).args(args);
         Self(command.stdin(Stdio::null()).stdout(stdout).spawn().unwrap())
     }
