@@ -119,15 +119,15 @@ fn class(verdict: Verdict) -> &'static str {
     }
 }
 
+/// How many findings have which verdict; verdicts that none has are left out.
 fn counts(study: &Study) -> String {
-    let of = |verdict: Verdict| study.findings.iter().filter(|f| f.verdict == verdict).count();
-    format!(
-        "{} confirmed, {} not confirmed, {} undecided, {} not measurable here",
-        of(Verdict::Confirmed),
-        of(Verdict::NotConfirmed),
-        of(Verdict::Undecided),
-        of(Verdict::NotMeasurable)
-    )
+    let verdicts =
+        [Verdict::Confirmed, Verdict::NotConfirmed, Verdict::Undecided, Verdict::NotMeasurable];
+    let counted = verdicts.iter().filter_map(|verdict| {
+        let count = study.findings.iter().filter(|f| f.verdict == *verdict).count();
+        (count > 0).then(|| format!("{count} {}", verdict.name()))
+    });
+    counted.collect::<Vec<_>>().join(", ")
 }
 
 /// The sections of the page.
