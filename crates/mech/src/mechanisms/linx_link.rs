@@ -1,4 +1,4 @@
-//! The LINX messaging model between two nodes, joined by a link: over TCP, or over TIPC.
+//! The LINX messaging model between two nodes, joined by a link over TCP.
 //!
 //! Each end runs a node without a name in a thread and has two endpoints on it, one to send from and one to receive at, which the other end
 //! hunts for by the path of the link. A signal passes both nodes: three hops of sockets and two more threads beside the bare mechanism's
@@ -12,18 +12,12 @@ use std::time::{Duration, Instant};
 
 use crossway_linx::{
     Endpoint, Error, Filter, LinkAddress, LinkSettings, Node, NodeThread, Settings, Spid,
-    TipcBackend,
 };
-use crossway_sys::{OsError, random};
-use crossway_tipc_client::{KernelSocket, Kind};
+use crossway_sys::OsError;
 
 use super::linx::{Ends, HELLO, LinxRx, LinxTx, MAX_MESSAGE, check, os};
-use super::tipc_node;
 use crate::self_test::exchange_a_byte;
 use crate::{Caps, Deadline, Listener, Mechanism, Offer, OpenError, Privilege, Probe, Spec};
-
-/// The service type of every link here; any number above 63 would do.
-const SERVICE: u32 = 0x4357_0003;
 
 /// A peer that is stopped is not dead.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -45,12 +39,6 @@ pub trait Over: fmt::Debug + 'static {
     /// # Errors
     /// [`OpenError::Os`].
     fn address(spec: &Spec) -> Result<LinkAddress, OpenError>;
-
-    /// Which TIPC is meant.
-    ///
-    /// # Errors
-    /// [`OpenError`] where there is none.
-    fn tipc() -> Result<TipcBackend, OpenError>;
 }
 
 /// LINX by one kind of link.
@@ -60,14 +48,9 @@ pub struct LinxLink<V>(PhantomData<V>);
 /// By TCP.
 #[derive(Debug)]
 pub struct Tcp;
-/// By TIPC.
-#[derive(Debug)]
-pub struct Tipc;
 
 /// LINX by a link over TCP.
 pub type LinxTcp = LinxLink<Tcp>;
-/// LINX by a link over TIPC.
-pub type LinxTipc = LinxLink<Tipc>;
 
 impl Over for Tcp {
     const NAME: &'static str = "linx-tcp";
@@ -78,33 +61,10 @@ impl Over for Tcp {
         let ip = spec.bind_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         Ok(LinkAddress::Tcp(SocketAddr::new(ip, 0)))
     }
-
-    fn tipc() -> Result<TipcBackend, OpenError> {
-        Ok(TipcBackend::Automatic)
-    }
-}
-
-impl Over for Tipc {
-    const NAME: &'static str = "linx-tipc";
-    const SUMMARY: &'static str =
-        "LINX signals between two nodes by a link over TIPC (the kernel's, or a tipcd's)";
-    const REMEDY: &'static str = tipc_node::REMEDY;
-
-    fn address(_: &Spec) -> Result<LinkAddress, OpenError> {
-        let instance = (random::unguessable()? >> 32) as u32;
-        Ok(LinkAddress::Tipc { service: SERVICE, instance })
-    }
-
-    fn tipc() -> Result<TipcBackend, OpenError> {
-        match KernelSocket::open(Kind::Stream) {
-            Ok(_) => Ok(TipcBackend::Kernel),
-            Err(_) => Ok(TipcBackend::Node(tipc_node::node().map_err(tipc_node::open_error)?)),
-        }
-    }
 }
 
 /// A node, and an end's two endpoints on it.
-fn place<V: Over>(
+fn place(
     name: &str,
     listen: Vec<LinkAddress>,
     links: Vec<LinkSettings>,
@@ -115,7 +75,6 @@ fn place<V: Over>(
         links,
         link_timeout: PATIENCE,
         reconnect_within: Some(Duration::ZERO),
-        tipc: V::tipc()?,
         ..Settings::default()
     };
     let node = Arc::new(Node::spawn_private(settings).map_err(os)?);
@@ -199,7 +158,7 @@ impl<V: Over> Mechanism for LinxLink<V> {
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
         check(Self::ID, spec)?;
-        let (node, ends) = place::<V>("listener", vec![V::address(spec)?], Vec::new())?;
+        let (node, ends) = place("listener", vec![V::address(spec)?], Vec::new())?;
         let at = node.listens_at().first().copied().ok_or_else(|| {
             let why = std::io::Error::other("the node does not say where it listens");
             OsError::new("getsockname", "LINX node", why)
@@ -215,7 +174,7 @@ impl<V: Over> Mechanism for LinxLink<V> {
         let until = Some(start + spec.open_timeout);
         let address: LinkAddress = offer.word(Self::ID, "address")?;
         let link = LinkSettings { name: "peer".to_owned(), addresses: vec![address] };
-        let (node, mut ends) = place::<V>("connector", Vec::new(), vec![link])?;
+        let (node, mut ends) = place("connector", Vec::new(), vec![link])?;
         let mut find = |path| match ends.tx.hunt_and_wait(path, until) {
             Err(Error::TimedOut) => {
                 Err(OpenError::TimedOut { mechanism: Self::ID, waited: start.elapsed() })
