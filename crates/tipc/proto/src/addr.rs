@@ -1,11 +1,11 @@
-//! Names for everything that TIPC addresses: nodes, ports, services, media.
+//! Addresses used by TIPC: nodes, ports, services and media.
 //!
-//! Each is a type of its own so that a port can never be passed where a node is meant; on the wire all are 32-bit words.
+//! Each is a distinct type, so that a port cannot be passed where a node is meant; on the wire all are 32-bit words.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A node's 32-bit address, as it stands in message headers. 0 means "any" or "not yet known".
+/// A node's 32-bit address, as it appears in message headers. 0 means "any" or "not yet known".
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NodeAddr(pub u32);
 
@@ -21,13 +21,14 @@ impl fmt::Display for NodeAddr {
     }
 }
 
-/// A node's 128-bit identity. It outlives the 32-bit address, which is derived from it and may change after a conflict.
+/// A node's 128-bit identity. It stays the same when the 32-bit address, which is derived from it, changes after a
+/// conflict.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub [u8; 16]);
 
 impl NodeId {
-    /// An identity from 1 to 16 of the characters that the kernel's tool accepts (`A-Za-z0-9.:_@-`), padded with zeros.
-    /// `None` when the text is empty, too long, or has another character.
+    /// Parses an identity of 1 to 16 characters from the set that the kernel's tool accepts (`A-Za-z0-9.:_@-`), padded
+    /// with zeros. Returns `None` when the text is empty, too long, or contains any other character.
     pub fn from_text(text: &str) -> Option<Self> {
         let legal = |b: &u8| b.is_ascii_alphanumeric() || b".:_@-".contains(b);
         if text.is_empty() || text.len() > 16 || !text.as_bytes().iter().all(legal) {
@@ -38,7 +39,7 @@ impl NodeId {
         Some(Self(id))
     }
 
-    /// The identity that a bearer supplies when none was configured: its hardware or network address, then zeros.
+    /// The identity derived from a bearer when none is configured: its hardware or network address, padded with zeros.
     pub fn from_media(addr: &MediaAddr) -> Self {
         let mut id = [0; 16];
         match addr {
@@ -49,8 +50,8 @@ impl NodeId {
         Self(id)
     }
 
-    /// The address a node of this identity tries first: the four big-endian words combined by exclusive or, or by or when
-    /// that would be 0.
+    /// The address that a node with this identity tries first: the XOR of the four big-endian words, or their OR when the
+    /// XOR is 0.
     pub fn addr(&self) -> NodeAddr {
         let words = self.0.chunks_exact(4).map(|c| u32::from_be_bytes([c[0], c[1], c[2], c[3]]));
         let (xor, or) = words.fold((0, 0), |(xor, or), w| (xor ^ w, or | w));
@@ -59,7 +60,7 @@ impl NodeId {
 }
 
 impl fmt::Display for NodeId {
-    /// As text when every character is legal, else as hexadecimal without the trailing zeros.
+    /// Formats the identity as text when every character is legal, otherwise as hexadecimal without the trailing zeros.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let len = self.0.iter().rposition(|&b| b != 0).map_or(0, |p| p + 1);
         let used = &self.0[..len];
@@ -76,7 +77,7 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// Separates clusters that share a medium; 4711 unless configured.
+/// Network ID, which separates clusters that share a medium; 4711 by default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct NetworkId(pub u32);
 
@@ -86,11 +87,11 @@ impl Default for NetworkId {
     }
 }
 
-/// A socket's port number (the kernel's "port reference"). 0 is no port.
+/// A socket's port number (the kernel's "port reference"). 0 means no port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Port(pub u32);
 
-/// One socket in the cluster.
+/// Address of one socket in the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct SocketAddr {
     /// The port on that node.
@@ -99,60 +100,60 @@ pub struct SocketAddr {
     pub node: NodeAddr,
 }
 
-/// A range of instances of one service type, bounds included.
+/// A range of instances of one service type, with inclusive bounds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ServiceRange {
-    /// Service type.
+    /// Type of the service.
     pub service: u32,
-    /// First instance.
+    /// Lowest instance.
     pub lower: u32,
-    /// Last instance.
+    /// Highest instance.
     pub upper: u32,
 }
 
 impl ServiceRange {
-    /// The range of exactly one instance.
+    /// The range that contains only `instance`.
     pub const fn single(service: u32, instance: u32) -> Self {
         Self { service, lower: instance, upper: instance }
     }
 
-    /// Whether the bounds are in order.
+    /// Whether the lower bound does not exceed the upper bound.
     pub const fn is_valid(&self) -> bool {
         self.lower <= self.upper
     }
 
-    /// Whether an instance of the same type lies inside.
+    /// Whether the range contains `instance` (of the same service type).
     pub const fn contains(&self, instance: u32) -> bool {
         self.lower <= instance && instance <= self.upper
     }
 
-    /// Whether two ranges of the same type share an instance.
+    /// Whether two ranges of the same service type share an instance.
     pub const fn overlaps(&self, other: &Self) -> bool {
         self.service == other.service && self.lower <= other.upper && other.lower <= self.upper
     }
 }
 
-/// How far a binding is visible.
+/// Where a binding is visible.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Scope {
-    /// On every node of the cluster.
+    /// Visible on every node of the cluster.
     #[default]
     Cluster,
-    /// On the node where it was made.
+    /// Visible only on the node where it was made.
     Node,
 }
 
-/// Priority of a message: decides its share of a congested link's backlog and of a receiver's buffer.
+/// Priority of a message: determines how much of a congested link's backlog and of a receiver's buffer it may use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Importance {
-    /// The default.
+    /// Default level.
     #[default]
     Low,
-    /// Twice the room of low.
+    /// Twice the limit of low.
     Medium,
-    /// Three times the room of low.
+    /// Three times the limit of low.
     High,
-    /// Four times the room of low.
+    /// Four times the limit of low.
     Critical,
 }
 
@@ -160,7 +161,7 @@ impl Importance {
     /// All levels, lowest first.
     pub const ALL: [Self; 4] = [Self::Low, Self::Medium, Self::High, Self::Critical];
 
-    /// The level of a number 0 to 3.
+    /// The level with this number (0 to 3), or `None`.
     pub const fn from_number(n: u32) -> Option<Self> {
         match n {
             0 => Some(Self::Low),
@@ -176,29 +177,29 @@ impl Importance {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct BearerId(pub u8);
 
-/// Where a bearer sends a frame to, or where one came from.
+/// Source or destination of a frame on a medium.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum MediaAddr {
-    /// A hardware address.
+    /// Ethernet hardware address.
     Ethernet([u8; 6]),
     /// An IPv4 or IPv6 address and a UDP port.
     Udp {
-        /// The internet address.
+        /// IP address.
         ip: IpAddr,
-        /// The UDP port.
+        /// UDP port.
         port: u16,
     },
 }
 
 impl MediaAddr {
-    /// Octets of the media-address block in discovery messages.
+    /// Length of the media-address block in discovery messages, in bytes.
     pub const BLOCK_LEN: usize = 32;
     const ETHERNET: u8 = 1;
     const UDP: u8 = 3;
     const PROTO_IPV4: u16 = 0x0800;
     const PROTO_IPV6: u16 = 0x86dd;
 
-    /// Whether a frame sent here reaches one station only.
+    /// Whether this is a unicast address, so that a frame sent to it reaches a single station.
     pub fn is_unicast(&self) -> bool {
         match self {
             Self::Ethernet(mac) => mac[0] & 1 == 0,
@@ -207,7 +208,7 @@ impl MediaAddr {
         }
     }
 
-    /// The block that stands for this address in discovery messages.
+    /// Encodes the address as the block used in discovery messages.
     pub fn to_block(self) -> [u8; Self::BLOCK_LEN] {
         let mut block = [0; Self::BLOCK_LEN];
         match self {
@@ -233,7 +234,7 @@ impl MediaAddr {
         block
     }
 
-    /// Reads a block; `None` for a medium that is not spoken here.
+    /// Decodes a block; returns `None` for an unsupported medium.
     pub fn from_block(block: &[u8; Self::BLOCK_LEN]) -> Option<Self> {
         match block[3] {
             Self::ETHERNET => {

@@ -1,4 +1,4 @@
-//! Messages that were not handed to the medium yet, cut and merged into packets. Those beyond the send window are bounded.
+//! Messages not yet handed to the medium, split and bundled into packets. What exceeds the send window is bounded.
 
 use crate::addr::NodeAddr;
 use crate::limits::{BACKLOG_LOW, BACKLOG_SYSTEM};
@@ -23,7 +23,8 @@ struct Waiting {
     content: Content,
 }
 
-/// The queue before the send window: first come, first served, with a bound per importance on what the window has no room for.
+/// FIFO queue in front of the send window. For each importance, the number of packets that exceed the window's free space is
+/// limited.
 #[derive(Clone, Debug)]
 pub(crate) struct Backlog {
     own: NodeAddr,
@@ -32,12 +33,12 @@ pub(crate) struct Backlog {
     counts: [usize; 5],
 }
 
-/// The backlog of this importance is full; the sender waits until it drained.
+/// The backlog for this importance is full; the sender must wait until it drains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Congested;
 
-/// The level of a message: its importance, or the protocol's own for everything that must not wait behind a congestion because
-/// somebody's state depends on it: internal messages, ends of connections, returned and empty messages.
+/// The level of a message: its importance, or `SYSTEM` for messages that must not be held up by congestion because an endpoint's
+/// state depends on them: internal messages, connection ends, rejected messages and empty messages.
 pub(crate) fn level_of(view: &View<'_>) -> usize {
     match view.user() {
         Some(User::Data(importance))
@@ -62,20 +63,21 @@ impl Backlog {
         }
     }
 
-    /// Whether a message of this level may enter while the window has room for `free` packets.
+    /// Returns an error unless a packet of this level may be queued while the window has `free` free slots.
     pub(crate) fn admit(&self, level: usize, free: usize) -> Result<(), Congested> {
         if self.counts[level] < Self::limit(level) + free { Ok(()) } else { Err(Congested) }
     }
 
-    /// Packets of this level that may still enter while the window has room for `free` packets, once what the window has no room
-    /// for has drained to half: a sender woken for each packet that leaves would find the backlog full again.
+    /// Number of packets of this level that may still be queued while the window has `free` free slots, or 0 until the excess
+    /// over the window has drained to half its limit: a sender woken for each departing packet would find the backlog full
+    /// again.
     pub(crate) fn room(&self, level: usize, free: usize) -> usize {
         let limit = Self::limit(level);
         let room = (limit + free).saturating_sub(self.counts[level]);
         if room * 2 >= limit { room } else { 0 }
     }
 
-    /// Packets that wait.
+    /// Number of queued packets.
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
@@ -92,7 +94,8 @@ impl Backlog {
         self.queue.iter().map(len).sum()
     }
 
-    /// Appends a packet. When it may be merged and the queue's last packet has the same level and room, they share a packet.
+    /// Appends a packet. If it may be bundled and the last queued packet has the same level and enough room, the two share a
+    /// packet.
     pub(crate) fn push(&mut self, level: usize, packet: Vec<u8>, packet_max: usize) {
         if let Some(last) = self.queue.back_mut().filter(|last| last.level == level)
             && may_bundle(&packet)
@@ -117,7 +120,7 @@ impl Backlog {
         self.queue.push_back(Waiting { level, content: Content::Packet(packet) });
     }
 
-    /// Takes the name updates out, in their order; the rest stays in its own.
+    /// Removes and returns the name updates, in order; the order of the remaining packets does not change.
     pub(crate) fn take_names(&mut self, packet_max: usize) -> Vec<Vec<u8>> {
         let mut names = Vec::new();
         let queue = core::mem::take(&mut self.queue);
@@ -149,12 +152,12 @@ impl Backlog {
         names
     }
 
-    /// The packet whose turn it is.
+    /// Removes and returns the next packet.
     pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
         self.pop_with_level().map(|(_, packet)| packet)
     }
 
-    /// The packet whose turn it is, and its level.
+    /// Removes and returns the next packet together with its level.
     pub(crate) fn pop_with_level(&mut self) -> Option<(usize, Vec<u8>)> {
         let waiting = self.queue.pop_front()?;
         self.counts[waiting.level] -= 1;
@@ -178,7 +181,7 @@ fn may_bundle(packet: &[u8]) -> bool {
     })
 }
 
-/// Cuts a message into packets of at most `packet_max` octets. A message that fits stays as it is.
+/// Splits a message into packets of at most `packet_max` bytes. A message that fits is left as it is.
 pub(crate) fn split(
     message: Vec<u8>,
     packet_max: usize,

@@ -1,4 +1,5 @@
-//! The broadcast link: one sender per node, one receiver per peer. Acknowledgements and gaps travel on the unicast links.
+//! The broadcast link: one sender per node and one receiver per peer. Acknowledgements and gap reports travel on the unicast
+//! links.
 
 use crate::addr::{NetworkId, NodeAddr};
 use crate::backlog::{Backlog, Congested, SYSTEM, level_of, split};
@@ -14,7 +15,7 @@ use crate::wire::{View, set_sequence};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-/// Sending side, shared by all peers.
+/// The sending side, shared by all peers.
 #[derive(Clone, Debug)]
 pub(crate) struct BcastSender {
     own: NodeAddr,
@@ -22,9 +23,9 @@ pub(crate) struct BcastSender {
     tx: SendQueue,
     backlog: Backlog,
     mtu: usize,
-    /// When peers that have not acknowledged are asked.
+    /// When to probe peers that have not acknowledged.
     probe_at: Option<Nanos>,
-    /// Of both sides.
+    /// Statistics of both directions.
     pub(crate) stats: LinkStats,
 }
 
@@ -41,7 +42,7 @@ impl BcastSender {
         }
     }
 
-    /// The smallest packet of all bearers bounds a broadcast.
+    /// Sets the maximum packet size of broadcasts: the smallest MTU of all bearers.
     pub(crate) const fn set_mtu(&mut self, mtu: usize) {
         self.mtu = mtu;
     }
@@ -50,7 +51,7 @@ impl BcastSender {
         self.mtu
     }
 
-    /// Last broadcast that went out.
+    /// Number of the last broadcast sent.
     pub(crate) fn last_sent(&self) -> Seq {
         self.tx.next().prev()
     }
@@ -59,7 +60,7 @@ impl BcastSender {
         self.tx.octets() + self.backlog.octets()
     }
 
-    /// Takes a message for all peers.
+    /// Queues a message for all peers.
     pub(crate) fn send(&mut self, message: Vec<u8>) -> Result<(), Congested> {
         let level = View::parse(&message).map_or(SYSTEM, |view| level_of(&view));
         if let Err(congested) = self.backlog.admit(level, self.free()) {
@@ -75,27 +76,28 @@ impl BcastSender {
         Ok(())
     }
 
-    /// Takes back the name updates that were not sent yet, in their order.
+    /// Removes and returns the name updates that have not been sent yet, in order.
     pub(crate) fn take_names(&mut self) -> Vec<Vec<u8>> {
         self.backlog.take_names(self.mtu)
     }
 
-    /// Whether a message of this level would be taken now.
+    /// Whether a message of this level would be accepted now.
     pub(crate) fn has_room(&self, level: usize) -> bool {
         self.backlog.admit(level, self.free()).is_ok()
     }
 
-    /// Packets of this level that may still enter, once the backlog has drained to half.
+    /// Number of packets of this level that may still be queued; 0 until the backlog has drained to half.
     pub(crate) fn room(&self, level: usize) -> usize {
         self.backlog.room(level, self.free())
     }
 
-    /// Packets that the window has room for.
+    /// Free slots in the send window.
     fn free(&self) -> usize {
         usize::from(BCAST_WINDOW).saturating_sub(self.tx.len())
     }
 
-    /// Every peer has everything up to `ack`; with no peer there is nobody to wait for.
+    /// Releases everything up to `ack`, which all peers have acknowledged. `None` means that there are no peers and releases
+    /// everything.
     pub(crate) fn release(&mut self, ack: Option<Seq>) {
         let ack = ack.unwrap_or_else(|| self.last_sent());
         self.tx.ack(ack);
@@ -104,14 +106,14 @@ impl BcastSender {
         }
     }
 
-    /// The next broadcast that was not sent yet, appended to `out`.
+    /// Appends the next unsent broadcast to `out`. Returns whether there was one and the window had room for it.
     pub(crate) fn poll_transmit(&mut self, now: Nanos, out: &mut Vec<u8>) -> bool {
         if self.free() == 0 {
             return false;
         }
         let Some(mut packet) = self.backlog.pop() else { return false };
         set_sequence(&mut packet, self.own, self.tx.next());
-        // Non-sequenced, and the network's number in place of a port.
+        // Mark the packet as non-sequenced and put the network ID in place of the destination port.
         packet[1] |= 0x10;
         packet[20..24].copy_from_slice(&self.network.0.to_be_bytes());
         let packet = &self.tx.push(now, packet).bytes;
@@ -123,7 +125,7 @@ impl BcastSender {
         true
     }
 
-    /// A broadcast that is kept, for a peer that misses it.
+    /// A broadcast still in the send queue, to retransmit it to a peer that missed it.
     pub(crate) fn get(&self, seq: Seq) -> Option<&[u8]> {
         self.tx.get(seq)
     }
@@ -132,7 +134,7 @@ impl BcastSender {
         self.probe_at
     }
 
-    /// Whether the peers that have not acknowledged are to be asked now. Asks once per broadcast; the links' ticks do the rest.
+    /// Whether to probe the peers that have not acknowledged. Fires once per broadcast; after that the links' ticks take over.
     pub(crate) fn handle_timeout(&mut self, now: Nanos) -> bool {
         let due = self.probe_at.is_some_and(|at| at <= now);
         if due {
@@ -142,7 +144,7 @@ impl BcastSender {
     }
 }
 
-/// Receiving side, one per peer.
+/// The receiving side, one per peer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BcastReceiver {
     link: Option<Open>,
@@ -152,14 +154,14 @@ pub(crate) struct BcastReceiver {
 struct Open {
     rx: ReceiveQueue,
     reassembly: Reassembly,
-    /// Last broadcast that the peer says it sent.
+    /// Number of the last broadcast that the peer reported as sent.
     peer_last: Seq,
     repair_at: Option<Nanos>,
     unacked: bool,
 }
 
 impl BcastReceiver {
-    /// The peer's broadcasts begin after `last`.
+    /// Opens the link: the peer's next broadcast is the one after `last`.
     pub(crate) fn open(&mut self, last: Seq) {
         if self.link.is_none() {
             let rx = ReceiveQueue::new(last.next());
@@ -177,8 +179,8 @@ impl BcastReceiver {
         self.link.as_ref().map_or(0, |open| open.rx.early_octets() + open.reassembly.octets())
     }
 
-    /// Takes a broadcast of the peer. Returns whether it is time to acknowledge: every 16th, spread over the nodes by their
-    /// addresses.
+    /// Handles a broadcast from the peer. Returns whether an acknowledgement is due: for every 16th packet, at an offset that
+    /// depends on the node's address so that the nodes do not all acknowledge at the same time.
     pub(crate) fn handle_packet(
         &mut self,
         now: Nanos,
@@ -219,7 +221,7 @@ impl BcastReceiver {
         mark(before.prev()) != mark(open.rx.next().prev())
     }
 
-    /// The peer says which broadcast it sent last.
+    /// Records the number of the last broadcast that the peer reports as sent.
     pub(crate) fn note_last_sent(&mut self, now: Nanos, last: Seq) {
         if let Some(open) = &mut self.link {
             if last.after(open.peer_last) {
@@ -231,12 +233,12 @@ impl BcastReceiver {
         }
     }
 
-    /// Whether something was received that no acknowledgement has told the peer yet.
+    /// Whether there are received broadcasts that have not been acknowledged, or missing ones.
     pub(crate) fn wants_ack(&self) -> bool {
         self.link.as_ref().is_some_and(|open| open.unacked || open.missing() > 0)
     }
 
-    /// An acknowledgement goes out.
+    /// Records that an acknowledgement is being sent.
     pub(crate) fn acked(&mut self) {
         if let Some(open) = &mut self.link {
             open.unacked = false;
@@ -247,7 +249,7 @@ impl BcastReceiver {
         self.link.as_ref().and_then(|open| open.repair_at)
     }
 
-    /// Whether a gap is to be reported now.
+    /// Whether a gap should be reported now.
     pub(crate) fn handle_timeout(&mut self, now: Nanos) -> bool {
         let Some(open) = &mut self.link else { return false };
         if open.repair_at.is_none_or(|at| at > now) {
@@ -258,7 +260,7 @@ impl BcastReceiver {
         missing
     }
 
-    /// What to tell the peer; `last_sent` is this node's own last broadcast.
+    /// The report for the peer; `last_sent` is the number of this node's own last broadcast.
     pub(crate) fn report(&self, last_sent: Seq) -> BcastReport {
         match &self.link {
             None => BcastReport { last_sent, ..BcastReport::default() },
@@ -284,25 +286,25 @@ impl Open {
     }
 }
 
-/// A peer's place in this node's broadcasts.
+/// What one peer has received of this node's broadcasts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BcastListener {
-    /// Last broadcast that it has, once it listens.
+    /// Last broadcast that the peer has acknowledged; `None` until its broadcast link is open.
     pub(crate) acked: Option<Seq>,
-    /// Broadcasts that it misses.
+    /// Broadcasts to retransmit to this peer.
     resend: Vec<Seq>,
     repaired: Option<Nanos>,
-    /// When it first missed the broadcast that it still misses.
+    /// When the broadcast that it still lacks was first reported missing.
     pub(crate) stuck_since: Option<Nanos>,
 }
 
 impl BcastListener {
-    /// A peer that has just come up and gets everything after `last`.
+    /// A peer that has just come up and receives every broadcast after `last`.
     pub(crate) fn new(last: Seq) -> Self {
         Self { acked: Some(last), ..Self::default() }
     }
 
-    /// The peer has everything up to `ack`. Returns whether that is news.
+    /// Records that the peer has received everything up to `ack`. Returns whether this acknowledges anything new.
     pub(crate) fn handle_ack(&mut self, ack: Seq, last_sent: Seq) -> bool {
         match &mut self.acked {
             Some(acked) if ack.after(*acked) && !ack.after(last_sent) => {
@@ -314,7 +316,7 @@ impl BcastListener {
         }
     }
 
-    /// The peer misses `gap` broadcasts after `ack` and those between its runs.
+    /// Schedules retransmission of the `gap` broadcasts after `ack` and of those missing between the received runs.
     pub(crate) fn handle_gaps(
         &mut self,
         now: Nanos,
@@ -324,7 +326,7 @@ impl BcastListener {
         last_sent: Seq,
     ) {
         let recently = self.repaired.is_some_and(|at| now.since(at) < BCAST_REPAIR);
-        // A report that an acknowledgement has overtaken says nothing any more.
+        // Ignore a report that does not match the latest acknowledgement: it is out of date.
         if gap == 0 || recently || self.acked != Some(ack) {
             return;
         }
@@ -345,7 +347,7 @@ impl BcastListener {
         }
     }
 
-    /// The next broadcast to send to this peer alone.
+    /// Removes and returns the next broadcast to retransmit to this peer.
     pub(crate) fn pop_resend(&mut self) -> Option<Seq> {
         self.resend.pop()
     }
@@ -355,7 +357,8 @@ impl BcastListener {
     }
 }
 
-/// The earlier of the deadlines of a peer's two broadcast sides; here so that the node need not know their parts.
+/// The earlier of the link's and the broadcast receiver's deadlines. Defined here so that the node need not know about the
+/// parts.
 pub(crate) fn deadline(receiver: &BcastReceiver, link: Nanos) -> Nanos {
     earliest(Some(link), receiver.poll_timeout()).unwrap_or(link)
 }

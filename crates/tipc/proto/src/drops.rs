@@ -1,10 +1,11 @@
-//! Why frames and messages are discarded. Every drop has a reason, and every reason a counter.
+//! Reasons why frames and messages are dropped. Every drop has a reason, and every reason has a
+//! counter.
 
 use crate::wire::WireError;
 
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])+ $name:ident = $text:literal,)+) => {
-        /// Why a received frame, or a message out of one, went no further.
+        /// Why a received frame, or a message in it, was dropped.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
         pub enum DropReason {
             $($(#[$doc])+ $name,)+
@@ -23,37 +24,38 @@ macro_rules! drop_reasons {
 }
 
 drop_reasons! {
-    /// The frame breaks the format.
+    /// The frame violates the format.
     Malformed = "malformed",
-    /// The frame is encrypted; no key is known here.
+    /// The frame is encrypted, which is not supported.
     Encrypted = "encrypted",
-    /// It came in on a bearer that does not exist.
+    /// The frame arrived on a bearer that does not exist.
     NoBearer = "no-bearer",
-    /// Another cluster.
+    /// The frame belongs to another network ID.
     WrongNetwork = "wrong-network",
-    /// Our own frame came back.
+    /// One of this node's own frames came back.
     OwnEcho = "own-echo",
-    /// Discovery meant for another node, or a trial answer nobody waits for.
+    /// Discovery message for another node, or an answer to an address trial that has ended.
     NotForUs = "not-for-us",
-    /// Another node claims our address.
+    /// Another node claims this node's address.
     DuplicateAddress = "duplicate-address",
-    /// Discovery with a media address that is not one station's.
+    /// Discovery message whose media address is not unicast.
     BadMediaAddress = "bad-media-address",
-    /// One peer more than the table holds.
+    /// The peer table is full.
     TooManyPeers = "too-many-peers",
-    /// Discovery of a node that lacks what is needed for contact.
+    /// Discovery message from a node that lacks a required capability.
     PeerTooOld = "peer-too-old",
-    /// From a node that discovery has not shown, or by a bearer without a link to it.
+    /// From a node not known from discovery, or over a bearer without a link to it.
     UnknownPeer = "unknown-peer",
-    /// Contact was lost here and the peer has not noticed yet.
+    /// This node has lost contact with the peer, and the peer has not noticed yet.
     PeerLeaving = "peer-leaving",
-    /// A session that is over, or not begun.
+    /// Session number of an earlier or a later session.
     WrongSession = "wrong-session",
-    /// A STATE message overtaken by a later one.
+    /// STATE message older than one already received.
     OldState = "old-state",
-    /// A monitor record whose lengths disagree. The STATE message that carried it counts.
+    /// Monitor record with inconsistent lengths. The STATE message that carried it is still
+    /// processed.
     BadMonitorRecord = "bad-monitor-record",
-    /// RESET or ACTIVATE announces packets too small to work with.
+    /// RESET or ACTIVATE announces a maximum packet size that is too small.
     MtuTooSmall = "mtu-too-small",
     /// The link is not up.
     LinkDown = "link-down",
@@ -61,27 +63,28 @@ drop_reasons! {
     Duplicate = "duplicate",
     /// The packet's number lies beyond the receive window.
     BeyondWindow = "beyond-window",
-    /// A fragment without its predecessors, or too large a whole.
+    /// Fragment without its predecessors, or a message that would become too large.
     BadFragment = "bad-fragment",
-    /// A message inside a bundle breaks the format.
+    /// A message in a bundle violates the format.
     BadBundle = "bad-bundle",
-    /// The broadcast link of the peer is not open yet.
+    /// The peer's broadcast link is not open yet.
     BcastClosed = "bcast-closed",
-    /// A name update overtaken by a later one, or one too many waiting for its turn.
+    /// Name update that was superseded, or that would exceed the limit of waiting updates.
     BadNameUpdate = "bad-name-update",
-    /// A binding that exists already, a withdrawal of none, or one binding too many.
+    /// Duplicate binding, withdrawal of an unknown binding, or a binding beyond the limit.
     BadBinding = "bad-binding",
-    /// Discovery of a station that an operator removed.
+    /// Discovery message from a remote that an operator has removed.
     RemovedRemote = "removed-remote",
-    /// A part of the protocol that is not spoken here.
+    /// Unsupported part of the protocol.
     NotSpoken = "not-spoken",
-    /// No such port, and the message may not be returned.
+    /// The destination port does not exist, and the message may not be returned.
     NoPort = "no-port",
-    /// Within a group, from or to a socket that is no member, or at the wrong time.
+    /// Group message from or to a socket that is not a member, or that is not allowed in the
+    /// member's state.
     NotMember = "not-member",
-    /// One member of a group more than is kept.
+    /// The member table of the group is full.
     TooManyMembers = "too-many-members",
-    /// The receiving socket is full, and the message may not be returned.
+    /// The receiving socket's buffer is full, and the message may not be returned.
     Overload = "overload",
 }
 
@@ -94,7 +97,7 @@ impl From<WireError> for DropReason {
     }
 }
 
-/// One counter per reason.
+/// A counter for each reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DropCounters([u64; DropReason::ALL.len()]);
 
@@ -110,12 +113,12 @@ impl DropCounters {
         self.0[reason as usize] += 1;
     }
 
-    /// Drops for this reason so far.
+    /// Number of drops for this reason.
     pub fn get(&self, reason: DropReason) -> u64 {
         self.0[reason as usize]
     }
 
-    /// All reasons that occurred, with their counts.
+    /// The reasons with a non-zero count, and their counts.
     pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
         DropReason::ALL.iter().map(|&r| (r, self.get(r))).filter(|&(_, n)| n > 0)
     }

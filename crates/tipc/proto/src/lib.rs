@@ -1,11 +1,11 @@
-//! TIPC as a state machine that its caller feeds and drains.
+//! The TIPC protocol as a sans-I/O state machine.
 //!
-//! Nothing in this crate opens a socket, starts a thread, reads a clock or draws a random number of its own: frames, commands
-//! and the time go in through `handle_*`, frames, events and the next deadline come out through `poll_*`. Two runs with the
-//! same seed and the same input do the same thing, which is what makes the simulation in `crossway-tipc-sim` worth having.
+//! Nothing in this crate opens a socket, starts a thread, reads a clock or has a random source of its own: frames, commands and the time
+//! go in through `handle_*`; frames, events and the next deadline come out through `poll_*`. Two runs with the same seed and the same
+//! input behave identically, which is what makes the simulation in `crossway-tipc-sim` useful.
 //!
-//! The layers, from the bottom: [`wire`] knows the octets and nothing else; [`link`] holds one link to one peer; [`name_table`] knows who
-//! is bound to what; [`socket`] is what an application holds; [`node`] joins them, finds neighbours and is what a caller drives.
+//! The layers, from the bottom: [`wire`] encodes and decodes messages; [`link`] is one link to one peer; [`name_table`] holds the
+//! bindings; [`socket`] is what an application uses; [`node`] combines them, discovers neighbours and is the type that a caller drives.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,215 +1,219 @@
-//! Every bound of the protocol and of this implementation, and what happens when it is reached.
+//! Limits of the protocol and of this implementation, and what happens when each is reached.
 
 use core::time::Duration;
 
-/// Largest payload of one message, in octets (the kernel's `TIPC_MAX_USER_MSG_SIZE`). Longer sends are refused.
+/// Largest payload of one message, in bytes (the kernel's `TIPC_MAX_USER_MSG_SIZE`). Longer sends are refused.
 pub const MESSAGE_LEN_MAX: usize = 66_000;
 
-/// Largest whole message: payload and the largest header. A longer size field is a malformed frame.
+/// Largest message on the wire, in bytes: maximum payload plus the largest header. A frame with a larger size field is malformed.
 pub const WIRE_MESSAGE_LEN_MAX: usize = MESSAGE_LEN_MAX + 60;
 
-/// Bearers of one node. One more is refused.
+/// Maximum number of bearers of a node. Further ones are refused.
 pub const BEARERS_MAX: usize = 3;
 
-/// Links to one peer, each over a bearer of its own. A peer found on one bearer more is not linked to there.
+/// Maximum number of links to a peer, each over a different bearer. A peer discovered on a further bearer gets no link there.
 pub const LINKS_PER_PEER_MAX: usize = 2;
 
-/// Octets held back on a new link until an older one to the same peer has delivered what was sent before. When more come, contact with
-/// the peer begins anew.
+/// Maximum number of bytes held back on a new link until the older link to the same peer has delivered what was sent before. If it is
+/// exceeded, contact with the peer is re-established from scratch.
 pub const HELD_OCTETS_MAX: usize = 8 << 20;
 
-/// Peers of one node. Discovery of one more is dropped (`too-many-peers`) until another is forgotten.
+/// Maximum number of peers of a node. Discovery messages of further ones are dropped (`too-many-peers`) until a peer is forgotten.
 pub const PEERS_MAX: usize = 8_192;
 
-/// Gap-ack blocks of one kind in one STATE message. Further holes are reported by a later STATE.
+/// Maximum number of gap-ack blocks of each kind in a STATE message. Further gaps are reported in a later STATE.
 pub const GAP_ACK_BLOCKS_MAX: usize = 64;
 
-/// Smallest maximum packet a link may announce, in octets. A peer that announces less is not linked to.
+/// Smallest maximum packet size that a peer may announce for a link, in bytes. No link is set up to a peer that announces less.
 pub const LINK_MTU_MIN: usize = 128;
 
-/// Packets ahead of the next expected one that are kept (the kernel's receive window). Beyond it they are dropped
-/// (`beyond-window`) and sent again by the peer.
+/// How many packets beyond the next expected one are kept (the kernel's receive window). Those further ahead are dropped
+/// (`beyond-window`) and retransmitted by the peer.
 pub const RECEIVE_WINDOW: u16 = 8_191;
 
-/// Octets of packets kept ahead of the next expected one, per link. Beyond it they are dropped like those beyond the window, so a
-/// hostile peer cannot make a node hold more than this for it.
+/// Maximum number of bytes of out-of-order packets kept per link. Excess packets are dropped like those beyond the window, which bounds
+/// the memory that a hostile peer can occupy.
 pub const DEFERRED_OCTETS_MAX: usize = 8 << 20;
 
-/// Received packets after which an acknowledgement is sent unasked, unless the peer is known to send more without one.
+/// Number of received packets after which an acknowledgement is sent, unless the peer is known to send more before it needs one.
 pub const ACK_EVERY: u16 = 16;
 
-/// The same of a peer that sends as much as it can: half of what it was seen to send without an acknowledgement, up to this. Most of them
-/// then travel with what goes there anyway.
+/// Upper bound of the same number for a peer that sends at full rate, for which it is half of what the peer was seen to send without an
+/// acknowledgement. Most acknowledgements are then piggybacked on other packets.
 pub const ACK_EVERY_MAX: u16 = 128;
 
-/// Packets received out of order that bring an immediate report of the gap; a timer reports smaller ones.
+/// Number of out-of-order packets that triggers an immediate gap report; smaller gaps are reported by a timer.
 pub const NACK_AFTER_DEFERRED: usize = 3;
 
-/// Highest priority of a link.
+/// Highest link priority.
 pub const PRIORITY_MAX: u8 = 31;
 
-/// First send window of a unicast link, in packets, and the least it falls to.
+/// Initial send window of a unicast link, and its lower bound, in packets.
 pub const WINDOW_MIN: u16 = 50;
 
-/// Window up to which slow start goes on even after losses, in packets; the kernel's value.
+/// Lower bound of the slow-start threshold after losses, in packets; the kernel's value.
 pub const WINDOW_THRESHOLD_MIN: u16 = 300;
 
-/// Largest send window, in packets, of a link over UDP. The kernel stays at 50 there; loss makes ours fall back.
+/// Largest send window of a link over UDP, in packets. The kernel stays at 50 there; this implementation reduces its window on loss.
 pub const WINDOW_MAX_UDP: u16 = 1_024;
 
-/// Largest send window, in packets, of a link over Ethernet.
+/// Largest send window of a link over Ethernet, in packets.
 pub const WINDOW_MAX_ETHERNET: u16 = 8_191;
 
 /// Send window of the broadcast link, in packets.
 pub const BCAST_WINDOW: u16 = 50;
 
-/// Backlog behind a full window for messages of low importance, in packets; medium, high and critical have 2, 3 and 4 times as much.
-/// A sender that would exceed it is told to wait; one message per attempt is still taken when the backlog has any room.
+/// Backlog limit behind a full window for messages of low importance, in packets; medium, high and critical have 2, 3 and 4 times as
+/// much. A sender that would exceed it has to wait; each attempt may still queue one message while the backlog has any room.
 pub const BACKLOG_LOW: usize = 2 * WINDOW_MIN as usize;
 
-/// Backlog for the protocol's own messages, in packets. It holds a bulk of 65,535 bindings in the smallest packets; beyond
+/// Backlog limit for the protocol's own messages, in packets. It holds a bulk update of 65,535 bindings in the smallest packets; beyond
 /// it the link is reset, because the peer could no longer be kept consistent.
 pub const BACKLOG_SYSTEM: usize = 32_768;
 
-/// Packets sent again per gap report, so that one report never floods the medium.
+/// Maximum number of packets retransmitted per gap report, so that a single report never floods the medium.
 pub const RESEND_PER_REPORT_MAX: usize = 512;
 
-/// Bindings held per node, remote or own. One more is refused or dropped (`bad-binding`). Each takes about 130 octets of the table, with
-/// the table's spare room; the benchmark `names` measures it.
+/// Maximum number of bindings per node, remote or own. Further ones are refused or dropped (`bad-binding`). Each takes about 130 bytes in
+/// the table, including the table's spare capacity (measured by the benchmark `names`).
 pub const BINDINGS_PER_NODE_MAX: usize = 65_535;
 
-/// Name updates of one peer that wait for an earlier one: the broadcast link and the unicast link deliver each in order, but the peer may
-/// change between them. At one more contact with the peer begins anew, because its names can no longer be known.
+/// Maximum number of name updates of one peer that wait for an earlier one: the broadcast link and the unicast link each deliver in
+/// order, but the peer may switch between them. Beyond that, contact with the peer is re-established from scratch, because its bindings
+/// can no longer be determined.
 pub const NAME_UPDATES_WAITING_MAX: usize = 8_192;
 
-/// Sockets of one node. One more is refused.
+/// Maximum number of sockets of a node. Further ones are refused.
 pub const SOCKETS_MAX: usize = 65_536;
 
-/// Octets queued in one socket, unless configured, for messages of low importance; medium, high and critical may fill 2, 4 and 8
-/// times as much. A message beyond it is returned as overload or dropped (`overload`).
+/// Default receive queue limit of a socket, in bytes, for messages of low importance; medium, high and critical messages may fill 2, 4
+/// and 8 times as much. Messages beyond it are returned with the overload error or dropped (`overload`).
 pub const SOCKET_RECEIVE_OCTETS: usize = 2 << 20;
 
-/// What a queued message counts beyond its octets, so that empty connection requests fill a queue too.
+/// Overhead charged for a queued message on top of its length, in bytes, so that empty connection requests also fill a queue.
 pub const MESSAGE_OVERHEAD: usize = 768;
 
-/// Blocks of 1 KiB that may be sent on a new connection before the peer has read any.
+/// How many blocks of 1 KiB may be sent on a new connection before the peer has read any.
 pub const CONNECTION_WINDOW_FIRST: u16 = 128;
 
-/// Blocks granted with every acknowledgement: a quarter of the receive queue.
+/// Window granted with each acknowledgement, in blocks of 1 KiB: a quarter of the receive queue.
 pub const CONNECTION_WINDOW: u16 = (SOCKET_RECEIVE_OCTETS / 1024 / 4) as u16;
 
-/// Writes to a stream without an answer after which small ones are merged.
+/// Number of writes to a stream without a reply after which small ones are merged.
 pub const MERGE_AFTER_WRITES: u32 = 4;
-/// The most such writes; each time that merging shows no use, twice as many are needed.
+/// Upper bound of that number, which doubles each time merging proves useless.
 pub const MERGE_AFTER_MAX: u32 = 1_024;
 
-/// How long a connection request waits for its answer.
+/// How long a connection request waits for a reply.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(8_000);
-/// Least wait before a request that met a full listener is repeated; a random part of the timeout comes on top.
+/// Minimum delay before a connection request is repeated after it met a full listener; a random fraction of the timeout is added.
 pub const CONNECT_RETRY: Duration = Duration::from_millis(100);
-/// Time after which a connection asks whether its peer still exists; unanswered for as long again, it is aborted.
+/// Idle time after which a connection probes its peer; it is aborted when the probe stays unanswered for the same time again.
 pub const CONNECTION_PROBE: Duration = Duration::from_secs(3_600);
 
-/// Blocks of 1 KiB that a member of a group grants to one that does not send much: one largest message.
+/// Window that a group member grants to a member that sends little, in blocks of 1 KiB: one message of maximum size.
 pub const GROUP_WINDOW_IDLE: u16 = (WIRE_MESSAGE_LEN_MAX / 1024 + 1) as u16;
-/// Blocks that it grants to one that sends.
+/// Window that it grants to an active sender, in blocks of 1 KiB.
 pub const GROUP_WINDOW_ACTIVE: u16 = GROUP_WINDOW_IDLE * 12;
-/// Members that may have the large window at once: an eighth of all, but not less than this. Further ones go on with the small one until
-/// a large one is given back.
+/// Number of members that may always have the large window at the same time; the limit is an eighth of all members if that is more.
+/// Further ones keep the small window until a large one is returned.
 pub const GROUP_ACTIVE_MIN: usize = 16;
-/// And not more than this.
+/// Upper bound of that limit.
 pub const GROUP_ACTIVE_MAX: usize = 64;
-/// Members of one group that a member keeps. One more is not heard (`too-many-members`).
+/// Maximum number of members that a group member keeps track of. Messages of further ones are ignored (`too-many-members`).
 pub const GROUP_MEMBERS_MAX: usize = 16_384;
-/// Members that said that they are there before their binding was known. One more is not heard.
+/// Maximum number of members that announced themselves before their binding was known. Further announcements are ignored.
 pub const GROUP_JOINING_MAX: usize = 1_024;
 
-/// Share of the peers, in percent, up to which a multicast goes as one copy to each node instead of by broadcast; one node more is
-/// always reached that way.
+/// Replicast threshold: a multicast is sent as one copy to each node instead of by broadcast if its destinations are at most this
+/// percentage of the peers plus one node.
 pub const REPLICAST_PEERS_PERCENT: usize = 10;
-/// Longest time that multicasts wait for the sign that nothing sent earlier by the other way is still under way. After it they are
-/// delivered in the order in which they came.
+/// How long multicasts are held back at most until the marker confirms that nothing sent earlier by the other method is still in flight.
+/// After that they are delivered in order of arrival.
 pub const MCAST_SWITCH_WAIT: Duration = Duration::from_secs(5);
-/// Least time between two changes of the way in a cluster with peers that do not know that sign.
+/// Minimum time between two changes of method in a cluster with peers that do not support that marker.
 pub const MCAST_METHOD_KEPT: Duration = Duration::from_secs(5);
 
-/// Subscriptions at one node's topology service. The connection that makes one more is closed.
+/// Maximum number of subscriptions at a node's topology service. A connection that exceeds it is closed.
 pub const SUBSCRIPTIONS_MAX: usize = 1 << 17;
 
-/// Events that wait for one subscriber. When more wait its connection is closed: it does not read.
+/// Maximum number of events queued for one subscriber. A subscriber that reads too slowly and exceeds it is disconnected.
 pub const SUBSCRIBER_EVENTS_MAX: usize = 1 << 18;
 
-/// How long a node tries an address before it owns it.
+/// How long a node tries an address before it adopts it.
 pub const TRIAL_TIME: Duration = Duration::from_millis(1_000);
-/// Time between two trial messages.
+/// Interval between trial messages.
 pub const TRIAL_INTERVAL: Duration = Duration::from_millis(125);
-/// First time between two discovery requests; it doubles.
+/// Initial interval between discovery requests; it doubles each time.
 pub const DISCOVERY_FIRST: Duration = Duration::from_millis(250);
-/// Longest time between two requests of a node without peers.
+/// Longest interval between discovery requests of a node without peers.
 pub const DISCOVERY_ALONE_MAX: Duration = Duration::from_millis(1_000);
-/// Longest time between two requests of a node with peers.
+/// Longest interval between discovery requests of a node with peers.
 pub const DISCOVERY_LINKED_MAX: Duration = Duration::from_secs(60);
 
-/// Silence after which a link fails, unless configured or imposed by the peer.
+/// Default link tolerance: the silence after which a link fails, unless configured or imposed by the peer.
 pub const TOLERANCE_DEFAULT: Duration = Duration::from_millis(1_500);
-/// Least tolerance.
+/// Smallest tolerance allowed.
 pub const TOLERANCE_MIN: Duration = Duration::from_millis(50);
-/// Most tolerance.
+/// Largest tolerance allowed.
 pub const TOLERANCE_MAX: Duration = Duration::from_millis(30_000);
-/// Longest time between two looks at a link.
+/// Longest interval between supervision ticks of a link.
 pub const TICK_MAX: Duration = Duration::from_millis(500);
-/// Looks without any sign of the peer after which the link fails.
+/// Number of ticks without a sign of life from the peer after which the link fails.
 pub const SILENT_TICKS_MAX: u32 = 4;
-/// Looks at a link in reset at which RESET is always sent; later only every 16th.
+/// Number of ticks of a link in reset during which RESET is sent every time; after that, only at every 16th tick.
 pub const RESETS_AT_ONCE: u32 = 5;
 
-/// Members of a node's domain in the overlapping ring monitor. A record with more is refused.
+/// Maximum number of members of a node's domain in the overlapping ring monitor. Records with more are refused.
 pub const DOMAIN_MEMBERS_MAX: usize = 64;
-/// Nodes on a medium, this one included, up to which each watches all others, unless configured.
+/// Default threshold: up to this number of nodes on a medium, including this one, each node monitors all others.
 pub const MONITOR_THRESHOLD: usize = 32;
-/// Most that this may be set to.
+/// Largest value that the threshold can be set to.
 pub const MONITOR_THRESHOLD_MAX: usize = 4_095;
-/// Probes, a quarter of a tick apart, after which a peer that another node has lost is lost here too when it answers none: three ticks.
+/// Number of unanswered probes, a quarter of a tick apart, after which a peer that another node has reported lost is considered lost here
+/// too: three ticks.
 pub const SUSPECT_PROBES: u32 = 12;
 
-/// First wait before an unacknowledged tail is probed, until a round trip has been measured.
+/// Delay before an unacknowledged tail is probed, until a round trip has been measured.
 pub const PROBE_FIRST: Duration = Duration::from_millis(20);
-/// Added to the measured round trip for the wait before a tail is probed.
+/// Added to the measured round trip to get the delay before a tail is probed.
 pub const PROBE_MARGIN: Duration = Duration::from_millis(4);
-/// Wait before a gap is reported again; it doubles up to the tick.
+/// Delay before a gap is reported again; it doubles up to the tick.
 pub const NACK_REPEAT: Duration = Duration::from_millis(5);
-/// Least time between two repetitions of one packet; a measured round trip that is longer takes its place.
+/// Minimum time between two retransmissions of one packet; a longer measured round trip replaces it.
 pub const RESEND_HOLDOFF: Duration = Duration::from_millis(1);
-/// A link fails when its oldest packet is not through this many tolerances after it was first sent again.
+/// Number of tolerances after the first retransmission of its oldest packet after which a link fails if that packet is still not
+/// acknowledged.
 pub const RESEND_TOLERANCES: u32 = 10;
 
-/// Wait before peers that have not acknowledged a broadcast are asked, and least time between two repairs of one peer's.
+/// Delay before peers that have not acknowledged a broadcast are probed, and minimum time between two repairs for one peer.
 pub const BCAST_REPAIR: Duration = Duration::from_millis(10);
 
-/// Answers to discovery that wait to be sent. One more is not given; the asker asks again.
+/// Maximum number of queued discovery responses. Further requests are not answered; their senders repeat them.
 pub const DISCOVERY_ANSWERS_MAX: usize = 1_024;
 
-/// Time without a link after which a peer is forgotten.
+/// How long a peer without a link is remembered.
 pub const PEER_FORGET: Duration = Duration::from_secs(300);
 
-/// What an operator may bound otherwise. The other constants of this module are the protocol's own, or what makes two ends agree.
+/// Limits that an operator can configure. The other constants of this module are fixed by the protocol, or both ends have to agree on
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// [`PEERS_MAX`].
+    /// Limit of peers, by default [`PEERS_MAX`].
     pub peers: usize,
-    /// [`SOCKETS_MAX`].
+    /// Limit of sockets, by default [`SOCKETS_MAX`].
     pub sockets: usize,
-    /// [`BINDINGS_PER_NODE_MAX`].
+    /// Limit of bindings per node, by default [`BINDINGS_PER_NODE_MAX`].
     pub bindings_per_node: usize,
-    /// [`SUBSCRIPTIONS_MAX`].
+    /// Limit of subscriptions, by default [`SUBSCRIPTIONS_MAX`].
     pub subscriptions: usize,
-    /// [`SUBSCRIBER_EVENTS_MAX`].
+    /// Limit of events queued for a subscriber, by default [`SUBSCRIBER_EVENTS_MAX`].
     pub subscriber_events: usize,
-    /// [`PEER_FORGET`].
+    /// How long a peer without a link is remembered, by default [`PEER_FORGET`].
     pub peer_forget: Duration,
-    /// [`CONNECTION_PROBE`].
+    /// Idle time before a connection probes its peer, by default [`CONNECTION_PROBE`].
     pub connection_probe: Duration,
-    /// How long a group's member may hold up the broadcasts of another that does not say so itself; `None`: for ever, as with kernels.
+    /// Default of how long one slow group member may block another member's broadcasts; `None` means for ever, as in the kernel.
     pub group_patience: Option<Duration>,
 }
 

@@ -1,9 +1,9 @@
-//! Who is bound to what: the table that every node of the cluster holds, own bindings and remote ones alike.
+//! The name table: all bindings in the cluster, own and remote. Every node holds a copy.
 //!
-//! One tree holds all ranges of all services: type and instance make one 64-bit number, in which the instances of a type lie together.
-//! A second one holds them by node, for what concerns one node: its loss, and lookups that are to find this node's sockets only. No
-//! operation walks over more than it returns, however many bindings a range has and however ranges overlap. A hash table beside them
-//! leads straight to the sockets of a single name.
+//! One tree holds all ranges of all services: type and instance form one 64-bit number, in which the instances of a type are adjacent.
+//! A second tree orders them by node, for operations that concern a single node: its loss, and lookups restricted to this node's
+//! sockets. No operation visits more entries than it returns, however many bindings a range has and however ranges overlap. In
+//! addition, a hash table maps single-instance names directly to their sockets.
 
 mod bound;
 mod crowd;
@@ -18,27 +18,27 @@ use bound::{Bound, Member, Own};
 use crowd::Crowds;
 use direct::{Direct, Way};
 
-/// One binding.
+/// A service range bound to a socket.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Binding {
-    /// The range bound.
+    /// The bound range.
     pub range: ServiceRange,
-    /// The socket bound to it. Port 0 stands for the node itself.
+    /// The socket it is bound to. Port 0 stands for the node itself.
     pub socket: SocketAddr,
-    /// Tells two bindings of one socket apart.
+    /// Distinguishes several bindings of the same socket.
     pub key: u32,
-    /// How far it is visible.
+    /// Where it is visible.
     pub scope: Scope,
 }
 
-/// Why a binding was not entered.
+/// Why a binding was rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BindingError {
-    /// Lower bound above upper bound.
+    /// The lower bound is above the upper bound.
     BadRange,
-    /// The same binding exists.
+    /// The table already contains this binding.
     Exists,
-    /// The node has its full number of bindings.
+    /// The node has reached its maximum number of bindings.
     TooMany,
 }
 
@@ -54,7 +54,7 @@ impl core::fmt::Display for BindingError {
 
 impl core::error::Error for BindingError {}
 
-/// A service type and an instance as one number.
+/// Combines a service type and an instance into one number.
 const fn point(service: u32, instance: u32) -> u64 {
     (service as u64) << 32 | instance as u64
 }
@@ -77,7 +77,7 @@ const fn whole(node: NodeAddr) -> (OfNode, OfNode) {
     ((node, 0, 0), (node, u32::MAX, u32::MAX))
 }
 
-/// Counts one less, and forgets what there are none of.
+/// Decrements a count and removes the entry when it reaches 0.
 fn decrement<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
     if let Some(count) = counts.get_mut(&key) {
         *count -= 1;
@@ -91,20 +91,20 @@ fn binding(range: ServiceRange, member: &Member) -> Binding {
     Binding { range, socket: member.socket, key: member.key, scope: member.scope }
 }
 
-/// The table of all bindings that this node knows.
+/// The table of all bindings known to this node.
 #[derive(Clone, Debug)]
 pub struct NameTable {
     ranges: RangeMap<u64, Bound>,
-    /// The members of ranges that have several.
+    /// The sockets bound to ranges with more than one binding.
     crowds: Crowds,
-    /// The names of one instance.
+    /// Direct access to single-instance names.
     direct: Direct,
-    /// Ranges of more than one instance, by service: they come before the names inside them.
+    /// Number of ranges with more than one instance, by service: these take precedence over the names inside them.
     wide: BTreeMap<u32, usize>,
     by_node: RangeMap<OfNode, Own>,
     counts: BTreeMap<NodeAddr, usize>,
     next_age: u64,
-    /// Bindings of one node that it holds.
+    /// Maximum number of bindings per node.
     per_node_max: usize,
 }
 
@@ -115,7 +115,7 @@ impl Default for NameTable {
 }
 
 impl NameTable {
-    /// An empty table. The key keeps peers from choosing names that collide; it changes no answer.
+    /// An empty table. The key randomises the hash table, so that peers cannot choose names that collide; it does not affect results.
     pub fn new(key: u64) -> Self {
         Self {
             ranges: RangeMap::default(),
@@ -129,15 +129,15 @@ impl NameTable {
         }
     }
 
-    /// Holds at most so many bindings of one node from now on.
+    /// Sets the maximum number of bindings per node.
     pub const fn limit(&mut self, per_node_max: usize) {
         self.per_node_max = per_node_max;
     }
 
-    /// Enters a binding.
+    /// Adds a binding.
     ///
     /// # Errors
-    /// [`BindingError`] says why not.
+    /// [`BindingError`] gives the reason for a rejection.
     pub fn insert(&mut self, binding: Binding) -> Result<(), BindingError> {
         let Binding { range, socket, key, scope } = binding;
         if !range.is_valid() {
@@ -180,7 +180,7 @@ impl NameTable {
         Ok(())
     }
 
-    /// Removes the binding of this range, node, port and key.
+    /// Removes the binding with this range, node, port and key, and returns it.
     pub fn remove(&mut self, range: ServiceRange, socket: SocketAddr, key: u32) -> Option<Binding> {
         let of_node = bounds_of(socket.node, range);
         let (age, last) = self.by_node.get_mut(of_node)?.remove((socket.port, key))?;
@@ -200,7 +200,7 @@ impl NameTable {
         Some(binding(range, &member))
     }
 
-    /// Removes one binding of a node, if there is any left.
+    /// Removes one of the node's bindings, if it has any.
     pub(crate) fn remove_any(&mut self, node: NodeAddr) -> Option<Binding> {
         let (lower, upper) = whole(node);
         let (((_, service, lower), (_, _, upper)), own) =
@@ -209,20 +209,20 @@ impl NameTable {
         self.remove(ServiceRange { service, lower, upper }, SocketAddr { port, node }, key)
     }
 
-    /// Removes everything that a node has bound, and returns it.
+    /// Removes and returns all bindings of a node.
     pub fn remove_node(&mut self, node: NodeAddr) -> Vec<Binding> {
         core::iter::from_fn(|| self.remove_any(node)).collect()
     }
 
-    /// The next socket, in turn, that is bound around `instance`: of the range with the lowest bounds, as the kernel chooses.
-    /// `local` restricts the choice to one node.
+    /// The next socket, in round-robin order, bound to a range that contains `instance`: if there are several such ranges, the one
+    /// with the lowest bounds, as in the kernel. `local` restricts the choice to one node.
     pub fn lookup(
         &mut self,
         service: u32,
         instance: u32,
         local: Option<NodeAddr>,
     ) -> Option<SocketAddr> {
-        // Without ranges the name itself is all that can be around it.
+        // Without wide ranges, only the name itself can contain the instance.
         if !self.wide.contains_key(&service)
             && let Some(way) = self.direct.get(point(service, instance))
         {
@@ -243,12 +243,12 @@ impl NameTable {
         self.ranges.get(bounds(range))?.next(&mut self.crowds, local)
     }
 
-    /// All bindings whose range shares an instance with `range`, in no order.
+    /// All bindings whose range shares an instance with `range`, in no particular order.
     pub fn overlapping(&self, range: ServiceRange) -> impl Iterator<Item = Binding> {
         self.overlapping_with_age(range).map(|(_, binding)| binding)
     }
 
-    /// As [`NameTable::overlapping`], each with a number that grows with the order in which the table came to know them.
+    /// Like [`NameTable::overlapping`], with a number for each binding that increases in the order of insertion.
     pub(crate) fn overlapping_with_age(
         &self,
         range: ServiceRange,
@@ -260,7 +260,7 @@ impl NameTable {
         })
     }
 
-    /// The bindings of one node whose range shares an instance with `range`, in no order.
+    /// One node's bindings whose range shares an instance with `range`, in no particular order.
     pub fn overlapping_of(
         &self,
         node: NodeAddr,
@@ -270,7 +270,7 @@ impl NameTable {
         self.of_node_with_age(lower, upper).map(|(_, binding)| binding)
     }
 
-    /// Every binding of a node, each with a number that grows with the order in which the table came to know them.
+    /// All bindings of a node, with a number for each that increases in the order of insertion.
     pub(crate) fn of_node(&self, node: NodeAddr) -> impl Iterator<Item = (u64, Binding)> {
         let (lower, upper) = whole(node);
         self.of_node_with_age(lower, upper)
@@ -291,10 +291,10 @@ impl NameTable {
         )
     }
 
-    /// The nodes that have a binding which shares an instance with `range`.
+    /// The nodes that have a binding whose range shares an instance with `range`.
     pub fn nodes_of(&self, range: ServiceRange) -> BTreeSet<NodeAddr> {
         let mut nodes = BTreeSet::new();
-        // A narrow range has few bindings, and a wide one may have a million, but the cluster has few nodes then.
+        // A narrow range has few bindings; a wide one may have a million, but then there are far fewer nodes than bindings.
         let few = self.counts.len();
         let mut all = self.overlapping(range);
         nodes.extend(all.by_ref().take(few).map(|b| b.socket.node));
@@ -310,12 +310,12 @@ impl NameTable {
         self.ranges.get(bounds(range)).map_or(0, |bound| bound.len(&self.crowds))
     }
 
-    /// Every binding of the table, by service type.
+    /// All bindings, ordered by service type.
     pub fn iter(&self) -> impl Iterator<Item = Binding> {
         self.behind(None)
     }
 
-    /// The bindings behind a range in the order of types and bounds; all of them without one.
+    /// The bindings after `range` in order of type and bounds, or all of them for `None`.
     pub fn behind(&self, range: Option<ServiceRange>) -> impl Iterator<Item = Binding> {
         let entries = match range {
             Some(range) => self.ranges.behind(bounds(range), (0, u64::MAX)),
@@ -331,12 +331,12 @@ impl NameTable {
         self.counts.get(&node).copied().unwrap_or(0)
     }
 
-    /// Number of all bindings.
+    /// Total number of bindings.
     pub fn len(&self) -> usize {
         self.counts.values().sum()
     }
 
-    /// Whether there is no binding at all.
+    /// Whether the table has no bindings.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }

@@ -1,9 +1,10 @@
-//! A map from ranges to values that finds those around a point, or those that share a point with another range, without looking at the
-//! rest, however they overlap.
+//! A map from ranges to values that finds the ranges containing a point, or overlapping another range, without visiting the other entries,
+//! however the ranges overlap.
 //!
-//! A B+ tree ordered by lower, then upper bound, in which every parent knows the highest upper bound below each child. The first range
-//! that contains a point is then on a single path: the first child whose highest bound reaches the point holds the first range that
-//! does; if that one begins behind the point, so does every later one. Bounds lie apart from values, so that a search reads few cache lines.
+//! A B+ tree ordered by lower bound, then upper bound, in which every parent stores the highest upper bound below each child. The first
+//! range that contains a point therefore lies on a single path: the first child whose highest bound reaches the point holds the first range
+//! that does; if that range begins after the point, so do all later ones. Bounds are stored apart from values, so that a search reads few
+//! cache lines.
 
 mod overlapping;
 mod search;
@@ -13,13 +14,14 @@ use arrayvec::ArrayVec;
 pub(crate) use overlapping::Overlapping;
 use search::Point;
 
-/// Entries of one tree node. 16 pairs of 64-bit bounds fill four cache lines; twice as many keep a million entries at four levels.
+/// Maximum number of entries of a tree node. 16 pairs of 64-bit bounds fill four cache lines; twice as many keep a million entries within
+/// four levels.
 const FAN_OUT: usize = 32;
-/// Two neighbours that would fill no more than this of one node become one.
+/// Two neighbours are merged when they have no more entries than this together.
 const MERGE_AT: usize = FAN_OUT / 2;
 
 type Bounds<P> = (P, P);
-/// Values by range; points are compared as `P` orders them.
+/// Values by range; points are ordered by `P`.
 #[derive(Clone, Debug)]
 pub(crate) struct RangeMap<P, V> {
     root: Option<Box<Tree<P, V>>>,
@@ -34,7 +36,7 @@ enum Tree<P, V> {
 
 #[derive(Clone, Debug)]
 struct Leaf<P, V> {
-    /// Upper bounds apart from the lower ones: a search for a point reads only these.
+    /// Upper bounds, stored apart from the lower ones: a search for a point reads only these.
     uppers: ArrayVec<P, FAN_OUT>,
     lowers: ArrayVec<P, FAN_OUT>,
     values: ArrayVec<V, FAN_OUT>,
@@ -46,12 +48,12 @@ struct Inner<P, V> {
     tops: ArrayVec<P, FAN_OUT>,
     /// First range below each child.
     firsts: ArrayVec<Bounds<P>, FAN_OUT>,
-    /// How many entries of each child come on a point, where its highest bounds rise from one entry to the next; 0: they do not.
+    /// Entries of each child per unit of distance, where the child's highest bounds increase from entry to entry; 0 where they do not.
     paces: ArrayVec<f32, FAN_OUT>,
     children: ArrayVec<Box<Tree<P, V>>, FAN_OUT>,
 }
 
-/// Where a full node is cut. A node that grows at its end stays full: instances are mostly bound in rising order.
+/// Where a full node is split. A node that grows at its end stays full: instances are mostly bound in ascending order.
 const fn cut(at: usize) -> usize {
     if at == FAN_OUT { FAN_OUT - 1 } else { FAN_OUT / 2 }
 }
@@ -61,7 +63,7 @@ fn tail<T>(of: &mut ArrayVec<T, FAN_OUT>, from: usize) -> ArrayVec<T, FAN_OUT> {
 }
 
 impl<P: Copy + Ord, V> Leaf<P, V> {
-    /// Index of this range, or where it would be entered.
+    /// Index of this range, or the index at which to insert it.
     fn find(&self, (lower, upper): Bounds<P>) -> Result<usize, usize> {
         let mut at = self.lowers.partition_point(|l| *l < lower);
         while at < self.lowers.len() && self.lowers[at] == lower {
@@ -84,7 +86,7 @@ impl<P: Copy + Ord, V> Leaf<P, V> {
 }
 
 impl<P: Point, V> Inner<P, V> {
-    /// The child in whose span this range lies.
+    /// Index of the child whose span includes this range.
     fn route(&self, bounds: Bounds<P>) -> usize {
         self.firsts.partition_point(|first| *first <= bounds).saturating_sub(1)
     }
@@ -127,7 +129,7 @@ impl<P: Point, V> Inner<P, V> {
         }
     }
 
-    /// Joins a child that has become small with a neighbour, where both fit into one.
+    /// After a removal: drops an empty child, or merges a small one with a neighbour if both fit into one node.
     fn tidy(&mut self, n: usize, gone: Bounds<P>) {
         let own_len = self.children[n].len();
         if own_len == 0 {
@@ -176,7 +178,7 @@ impl<P: Point, V> Tree<P, V> {
         }
     }
 
-    /// The highest upper bound of each entry.
+    /// The upper bounds of a leaf's entries, or the highest upper bound of each child.
     const fn tops(&self) -> &ArrayVec<P, FAN_OUT> {
         match self {
             Self::Leaf(leaf) => &leaf.uppers,
@@ -184,7 +186,7 @@ impl<P: Point, V> Tree<P, V> {
         }
     }
 
-    /// The highest upper bound. Nodes are empty only while they are taken out.
+    /// The highest upper bound. A node is empty only while it is being removed.
     fn top(&self) -> P {
         let tops = self.tops();
         tops.iter().copied().fold(tops[0], P::max)
@@ -203,12 +205,12 @@ impl<P: Point, V> Tree<P, V> {
                 inner.paces.extend(more.paces);
                 inner.children.extend(more.children);
             }
-            // All leaves are equally deep, so neighbours are of one kind.
+            // All leaves have the same depth, so neighbours are of the same kind.
             (Self::Leaf(_), Self::Inner(_)) | (Self::Inner(_), Self::Leaf(_)) => {}
         }
     }
 
-    /// Enters a range or replaces its value. Returns the new right neighbour of a node that had to be split.
+    /// Inserts a range or replaces its value. If the node had to be split, returns its new right neighbour.
     fn insert(&mut self, bounds: Bounds<P>, value: V) -> Option<Box<Self>> {
         match self {
             Self::Leaf(leaf) => {
@@ -302,7 +304,7 @@ impl<P: Point, V> RangeMap<P, V> {
         }
     }
 
-    /// As [`RangeMap::get`], to be changed.
+    /// Like [`RangeMap::get`], but mutable.
     pub(crate) fn get_mut(&mut self, bounds: Bounds<P>) -> Option<&mut V> {
         let mut tree = self.root.as_deref_mut()?;
         loop {
@@ -318,7 +320,7 @@ impl<P: Point, V> RangeMap<P, V> {
         }
     }
 
-    /// Enters a range, or replaces its value.
+    /// Inserts a range or replaces its value.
     pub(crate) fn insert(&mut self, bounds: Bounds<P>, value: V) {
         let root = self.root.get_or_insert_with(|| Box::new(Tree::leaf()));
         if let Some(right) = root.insert(bounds, value) {
@@ -335,7 +337,7 @@ impl<P: Point, V> RangeMap<P, V> {
         }
     }
 
-    /// Removes a range.
+    /// Removes a range and returns its value.
     pub(crate) fn remove(&mut self, bounds: Bounds<P>) -> Option<V> {
         let root = self.root.as_mut()?;
         let value = root.remove(bounds)?;
@@ -350,12 +352,12 @@ impl<P: Point, V> RangeMap<P, V> {
         Some(value)
     }
 
-    /// The ranges that share a point with this one, by their bounds.
+    /// The ranges that overlap this one, in the order of their bounds.
     pub(crate) fn overlapping(&self, lower: P, upper: P) -> Overlapping<'_, P, V> {
         Overlapping::new(self.root.as_deref(), lower, upper)
     }
 
-    /// The ranges behind this one in the order of their bounds; `all` reaches from the lowest point to the highest.
+    /// The ranges after this one in the order of their bounds; `all` must span all points.
     pub(crate) fn behind(&self, bounds: Bounds<P>, all: Bounds<P>) -> Overlapping<'_, P, V> {
         let mut path = Vec::new();
         let mut next = self.root.as_deref();
@@ -376,7 +378,7 @@ impl<P: Point, V> RangeMap<P, V> {
         Overlapping::on(path, all.0, all.1)
     }
 
-    /// Levels of the tree.
+    /// Height of the tree in levels.
     #[cfg(test)]
     pub(crate) fn height(&self) -> usize {
         let mut tree = self.root.as_deref();

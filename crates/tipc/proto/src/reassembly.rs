@@ -1,4 +1,4 @@
-//! From packets to messages: bundles are taken apart, fragments put together.
+//! From packets to messages: unpacks bundles and reassembles fragments.
 
 use crate::drops::{DropCounters, DropReason};
 use crate::limits::WIRE_MESSAGE_LEN_MAX;
@@ -6,18 +6,20 @@ use crate::wire::{Bundle, Fragment, FragmentKind, User, View};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-/// The fragments of one message so far. There is one per link, because fragments of two messages never mix on a link.
+/// The fragments of one message received so far. One per link is enough, because fragments of different messages are
+/// never interleaved on a link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reassembly {
     message: Option<Vec<u8>>,
 }
 
-/// A fragment came out of order, or the whole is not a message: on a unicast link the peer and we no longer agree.
+/// A fragment arrived out of order, or the reassembled data is not a message: on a unicast link, the two ends are out
+/// of sync.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OutOfStep;
 
 impl Reassembly {
-    /// Takes the next in-sequence packet and appends the messages that it completes.
+    /// Handles the next in-sequence packet and appends the messages that it completes.
     pub(crate) fn accept(
         &mut self,
         packet: Cow<'_, [u8]>,
@@ -67,7 +69,7 @@ impl Reassembly {
         };
         match (fragment.kind, &mut self.message) {
             (FragmentKind::First, None) => {
-                // Room for the whole message, which its header promises in the first place.
+                // Reserve room for the whole message, whose size is in the header in the first fragment.
                 let promised = fragment.body.first_chunk().map_or(0, |w| u32::from_be_bytes(*w));
                 let mut message = Vec::with_capacity(
                     ((promised & 0x1_ffff) as usize)
@@ -92,7 +94,7 @@ impl Reassembly {
         }
         if fragment.kind == FragmentKind::Last {
             let mut message = self.message.take().unwrap_or_default();
-            // A fragment inside a fragment would let a peer nest without end.
+            // Refuse fragments inside a fragment, with which a peer could nest without limit.
             match View::parse(&message) {
                 Ok(inner) if !matches!(inner.user(), Some(User::Fragmenter | User::Bundler)) => {
                     let size = inner.size();
@@ -106,13 +108,13 @@ impl Reassembly {
         Ok(())
     }
 
-    /// Octets held.
+    /// Number of bytes held.
     pub(crate) fn octets(&self) -> usize {
         self.message.as_ref().map_or(0, Vec::len)
     }
 }
 
-/// An inner message has no valid link fields of its own; its sender is that of the packet around it.
+/// An inner message has no valid link fields of its own; its sender is the sender of the enclosing packet.
 fn with_sender(inner: &View<'_>, outer: &View<'_>) -> Vec<u8> {
     let mut message = inner.bytes().to_vec();
     set_sender(&mut message, outer);

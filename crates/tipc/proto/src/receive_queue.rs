@@ -1,4 +1,4 @@
-//! Packets in order: what came early waits, what is missing is named. The same for unicast and broadcast links.
+//! Puts packets in order: early packets wait, missing ones are reported. Shared by unicast and broadcast links.
 
 use crate::drops::DropReason;
 use crate::limits::{DEFERRED_OCTETS_MAX, GAP_ACK_BLOCKS_MAX, RECEIVE_WINDOW};
@@ -8,7 +8,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
-/// The receiving side of a sequence.
+/// The receiving side of a packet sequence.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceiveQueue {
     next: Seq,
@@ -23,22 +23,23 @@ impl ReceiveQueue {
         Self { next, early: VecDeque::new(), early_count: 0, early_octets: 0 }
     }
 
-    /// The next packet expected.
+    /// Sequence number of the next expected packet.
     pub(crate) const fn next(&self) -> Seq {
         self.next
     }
 
-    /// Packets that wait for an earlier one.
+    /// Number of packets that wait for an earlier one.
     pub(crate) const fn early_count(&self) -> usize {
         self.early_count
     }
 
-    /// Octets of the packets that wait.
+    /// Total length of the waiting packets, in bytes.
     pub(crate) const fn early_octets(&self) -> usize {
         self.early_octets
     }
 
-    /// Takes a packet. True: its turn is now, and it is the caller's; those that waited for it are appended to `behind`. False: it is kept.
+    /// Accepts a packet. Returns true if it is the next one: the caller processes it, and the packets that waited for it are appended to
+    /// `behind`. Returns false if it was stored because an earlier one is missing.
     pub(crate) fn accept(
         &mut self,
         seq: Seq,
@@ -79,7 +80,8 @@ impl ReceiveQueue {
         Ok(false)
     }
 
-    /// Packets missing from the next expected one on: up to the first that waits, or up to `sent_to` (exclusive) when none waits.
+    /// Number of packets missing from the next expected one on: up to the first waiting packet, or up to `sent_to` (exclusive) if none
+    /// waits.
     pub(crate) fn gap(&self, sent_to: Seq) -> u16 {
         match self.early.iter().position(Option::is_some) {
             Some(index) => index as u16 + 1,
@@ -90,7 +92,7 @@ impl ReceiveQueue {
         }
     }
 
-    /// The runs that wait, for the gap-ack record; the gap before the first is [`ReceiveQueue::gap`].
+    /// The runs of waiting packets, for the gap-ack record; the gap before the first run is [`ReceiveQueue::gap`].
     pub(crate) fn runs(&self) -> ArrayVec<GapAck, GAP_ACK_BLOCKS_MAX> {
         let mut runs: ArrayVec<GapAck, GAP_ACK_BLOCKS_MAX> = ArrayVec::new();
         let (mut in_run, mut hole) = (false, 0);
@@ -109,7 +111,7 @@ impl ReceiveQueue {
                     before.gap = hole;
                 }
                 if runs.try_push(GapAck { ack: seq, gap: 0 }).is_err() {
-                    // The last block's gap must be 0: what lies beyond is reported when the first holes are filled.
+                    // The last block's gap must be 0: gaps beyond it are reported when the first ones are filled.
                     if let Some(last) = runs.last_mut() {
                         last.gap = 0;
                     }
@@ -155,7 +157,7 @@ mod tests {
         assert_eq!(q.runs()[..], [GapAck { ack: Seq(9), gap: 2 }, GapAck { ack: Seq(12), gap: 0 }]);
         let q = ReceiveQueue::new(Seq(5));
         assert_eq!(q.gap(Seq(5)), 0);
-        assert_eq!(q.gap(Seq(7)), 2, "a tail is missing when the peer says it has sent it");
+        assert_eq!(q.gap(Seq(7)), 2, "a tail is missing once the peer reports it as sent");
     }
 
     #[test]

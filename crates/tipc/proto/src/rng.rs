@@ -1,6 +1,6 @@
-//! The node's only source of chance: SplitMix64 from the seed in its configuration.
+//! The node's only source of randomness: SplitMix64, seeded from the configuration.
 
-/// A small generator. Good enough for sessions, signatures and port numbers; not for keys.
+/// A small generator, good enough for sessions, signatures and port numbers, but not for keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 

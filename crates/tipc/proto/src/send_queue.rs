@@ -1,6 +1,7 @@
-//! Packets on their way: kept until acknowledged, sent again when reported missing.
+//! Packets in flight: kept until acknowledged, and retransmitted when reported missing.
 //!
-//! A packet gets its number when it is handed to the medium, not before: until then it can take further messages.
+//! A packet gets its sequence number when it is handed to the medium, not before: until then, further messages can be added to
+//! it.
 
 use crate::limits::RESEND_PER_REPORT_MAX;
 use crate::seq::Seq;
@@ -9,31 +10,31 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// A packet with a number.
+/// A packet with a sequence number.
 #[derive(Clone, Debug)]
 pub(crate) struct SentPacket {
     pub(crate) bytes: Vec<u8>,
     last_sent: Nanos,
-    /// When it was first sent again.
+    /// When it was first retransmitted.
     first_resent: Option<Nanos>,
     resend_queued: bool,
-    /// A gap-ack block said that it arrived: never sent again.
+    /// A gap-ack block reported its arrival, so it is never retransmitted.
     arrived: bool,
 }
 
-/// The sending side of a sequence.
+/// The sending side of a packet sequence.
 #[derive(Clone, Debug)]
 pub(crate) struct SendQueue {
-    /// Number of the front packet.
+    /// Sequence number of the packet at the front.
     base: Seq,
     packets: VecDeque<SentPacket>,
     resend: VecDeque<Seq>,
 }
 
-/// What an acknowledgement brought.
+/// The effect of an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Acked {
-    /// Packets released.
+    /// Number of packets released.
     pub(crate) count: usize,
 }
 
@@ -42,32 +43,32 @@ impl SendQueue {
         Self { base: first, packets: VecDeque::new(), resend: VecDeque::new() }
     }
 
-    /// Number of the next packet to be sent.
+    /// Sequence number of the next packet to be sent.
     pub(crate) fn next(&self) -> Seq {
         self.base.add(self.packets.len() as u16)
     }
 
-    /// Number of the oldest packet not acknowledged.
+    /// Sequence number of the oldest unacknowledged packet.
     pub(crate) const fn base(&self) -> Seq {
         self.base
     }
 
-    /// Packets sent and not acknowledged.
+    /// Number of packets sent and not acknowledged.
     pub(crate) fn len(&self) -> usize {
         self.packets.len()
     }
 
-    /// Whether something waits to be sent again.
+    /// Whether packets are queued for retransmission.
     pub(crate) fn has_resend(&self) -> bool {
         !self.resend.is_empty()
     }
 
-    /// All packets, oldest first, acknowledged by a gap-ack block or not.
+    /// All packets, oldest first, including those whose arrival a gap-ack block has reported.
     pub(crate) fn into_packets(self) -> impl Iterator<Item = Vec<u8>> {
         self.packets.into_iter().map(|p| p.bytes)
     }
 
-    /// Keeps a packet that carries the next number and is sent now.
+    /// Adds a packet that carries the next sequence number and is being sent now.
     pub(crate) fn push(&mut self, now: Nanos, bytes: Vec<u8>) -> &SentPacket {
         self.packets.push_back(SentPacket {
             bytes,
@@ -79,7 +80,7 @@ impl SendQueue {
         &self.packets[self.packets.len() - 1]
     }
 
-    /// Releases everything up to and including `ack`. Numbers that were never sent acknowledge nothing.
+    /// Releases everything up to and including `ack`. Numbers that were never sent are ignored.
     pub(crate) fn ack(&mut self, ack: Seq) -> Acked {
         let count = usize::from(ack.next().distance_from(self.base));
         if count > self.packets.len() {
@@ -90,7 +91,7 @@ impl SendQueue {
         Acked { count }
     }
 
-    /// Notes that a run arrived although something before it is missing.
+    /// Marks a run of packets as arrived although an earlier one is missing.
     pub(crate) fn mark_arrived(&mut self, from: Seq, to: Seq) {
         let start = usize::from(from.distance_from(self.base));
         let end = usize::from(to.next().distance_from(self.base));
@@ -101,10 +102,10 @@ impl SendQueue {
         }
     }
 
-    /// Queues the `count` packets from `from` on for another transmission, except those sent again less than `holdoff` ago, whose
-    /// arrival the peer could not have seen when it reported. Returns how many.
+    /// Queues the `count` packets from `from` on for retransmission, except those retransmitted less than `holdoff` ago, whose
+    /// arrival the peer could not have known when it reported. Returns the number of packets queued.
     pub(crate) fn resend(&mut self, now: Nanos, from: Seq, count: u16, holdoff: Duration) -> usize {
-        // A report that crossed an acknowledgement begins before what is kept.
+        // A report that crossed an acknowledgement begins before the oldest packet kept.
         let (from, count) = if from.before(self.base) {
             (self.base, count.saturating_sub(self.base.distance_from(from)))
         } else {
@@ -127,11 +128,11 @@ impl SendQueue {
         queued
     }
 
-    /// The next packet to be sent again.
+    /// The next packet to retransmit.
     pub(crate) fn pop_resend(&mut self, now: Nanos) -> Option<&mut SentPacket> {
         while let Some(seq) = self.resend.pop_front() {
             let index = usize::from(seq.distance_from(self.base));
-            // Acknowledged meanwhile: the distance of a number that was passed is huge.
+            // Skip packets acknowledged in the meantime: for a number already passed, the distance is huge.
             if index < self.packets.len() && !self.packets[index].arrived {
                 let packet = &mut self.packets[index];
                 packet.resend_queued = false;
@@ -142,18 +143,18 @@ impl SendQueue {
         None
     }
 
-    /// A copy of one packet that is on its way, for a receiver that asked for it alone.
+    /// A packet in flight, for a receiver that requested only this one.
     pub(crate) fn get(&self, seq: Seq) -> Option<&[u8]> {
         let index = usize::from(seq.distance_from(self.base));
         (index < self.packets.len()).then(|| &self.packets[index].bytes[..])
     }
 
-    /// When the oldest packet was first sent again, if it was.
+    /// When the oldest packet was first retransmitted, if it was.
     pub(crate) fn stuck_since(&self) -> Option<Nanos> {
         self.packets.front()?.first_resent
     }
 
-    /// Octets held.
+    /// Number of bytes held.
     pub(crate) fn octets(&self) -> usize {
         self.packets.iter().map(|p| p.bytes.len()).sum()
     }
@@ -177,7 +178,7 @@ mod tests {
     #[test]
     fn acknowledging_what_was_never_sent_releases_nothing() {
         let mut q = queue(65535, 3);
-        assert_eq!(q.ack(Seq(2)).count, 0, "65535, 0 and 1 were sent, 2 was not");
+        assert_eq!(q.ack(Seq(2)).count, 0, "only 65535, 0 and 1 were sent");
         assert_eq!(q.ack(Seq(65534)).count, 0);
         assert_eq!(q.ack(Seq(0)).count, 2);
         assert_eq!(q.ack(Seq(0)).count, 0);
@@ -199,6 +200,6 @@ mod tests {
         assert_eq!(q.resend(Nanos(3) + HOLDOFF, Seq(1), 1, HOLDOFF), 1);
         assert_eq!(q.stuck_since(), Some(Nanos(2)));
         assert_eq!(q.ack(Seq(1)).count, 1);
-        assert!(q.pop_resend(Nanos(9)).is_none(), "what was acknowledged is not sent again");
+        assert!(q.pop_resend(Nanos(9)).is_none(), "acknowledged packets are not retransmitted");
     }
 }

@@ -2,42 +2,43 @@
 
 use core::fmt;
 
-/// A number that wraps at 2^16 and is ordered by the shorter way round: `a` is not after `b` when `b - a` is below 2^15.
+/// A number that wraps at 2^16, with the order of the shorter way round: `a` is not after `b` when `b - a` is below
+/// 2^15.
 ///
 /// There is no `Ord`: the order is not transitive over the whole circle.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Seq(pub u16);
 
 impl Seq {
-    /// The number `n` further on.
+    /// The number `n` steps after this one, modulo 2^16.
     #[must_use]
     pub const fn add(self, n: u16) -> Self {
         Self(self.0.wrapping_add(n))
     }
 
-    /// The number before.
+    /// The preceding number, modulo 2^16.
     #[must_use]
     pub const fn prev(self) -> Self {
         Self(self.0.wrapping_sub(1))
     }
 
-    /// The number after.
+    /// The following number, modulo 2^16.
     #[must_use]
     pub const fn next(self) -> Self {
         self.add(1)
     }
 
-    /// Strictly before `other`.
+    /// Whether this number is strictly before `other`.
     pub const fn before(self, other: Self) -> bool {
         self.0 != other.0 && other.0.wrapping_sub(self.0) < 0x8000
     }
 
-    /// Strictly after `other`.
+    /// Whether this number is strictly after `other`.
     pub const fn after(self, other: Self) -> bool {
         other.before(self)
     }
 
-    /// Steps from `earlier` forward to `self`, modulo 2^16.
+    /// Number of forward steps from `earlier` to `self`, modulo 2^16.
     pub const fn distance_from(self, earlier: Self) -> u16 {
         self.0.wrapping_sub(earlier.0)
     }

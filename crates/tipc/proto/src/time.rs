@@ -1,9 +1,9 @@
-//! Time as the caller tells it. The crate never looks at a clock.
+//! Time as passed in by the caller. The crate never reads a clock.
 
 use core::ops::{Add, Sub};
 use core::time::Duration;
 
-/// A point on the caller's monotonic clock, in nanoseconds from a start of its choice.
+/// A point on the caller's monotonic clock, in nanoseconds since an arbitrary start.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Nanos(pub u64);
 
@@ -13,7 +13,7 @@ impl Nanos {
         Self(ms * 1_000_000)
     }
 
-    /// Time from `earlier` to here; zero when `earlier` is later.
+    /// Time elapsed since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -35,7 +35,7 @@ impl Sub<Duration> for Nanos {
     }
 }
 
-/// The earlier of two deadlines, where `None` is never.
+/// The earlier of two deadlines, where `None` means no deadline.
 pub(crate) fn earliest(a: Option<Nanos>, b: Option<Nanos>) -> Option<Nanos> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

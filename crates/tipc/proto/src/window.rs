@@ -1,4 +1,4 @@
-//! How many packets may be under way: slow start, then one more per round, seven tenths after a loss.
+//! The send window: slow start, then one packet more per round trip, and a reduction to seven tenths on loss.
 
 use crate::limits::{WINDOW_MIN, WINDOW_THRESHOLD_MIN};
 use crate::seq::Seq;
@@ -10,7 +10,8 @@ pub(crate) struct Window {
     max: u16,
     threshold: u16,
     credit: u32,
-    /// While the oldest unacknowledged packet is before this one, losses belong to a round that was punished already.
+    /// Losses while the oldest unacknowledged packet is before this one belong to a round for which the window has
+    /// already been reduced.
     recover: Option<Seq>,
 }
 
@@ -20,18 +21,18 @@ impl Window {
         Self { size, max, threshold: max, credit: 0, recover: None }
     }
 
-    /// Packets that may be under way.
+    /// Number of packets that may be in flight.
     pub(crate) const fn size(&self) -> u16 {
         self.size
     }
 
-    /// Sets the largest size.
+    /// Sets the maximum size.
     pub(crate) fn set_max(&mut self, max: u16) {
         (self.max, self.threshold) = (max, max);
         self.size = self.size.min(max);
     }
 
-    /// Packets were acknowledged while the window was in use.
+    /// Handles an acknowledgement of `count` packets; the window grows only if it was full.
     pub(crate) fn on_ack(&mut self, count: usize, oldest: Seq, was_full: bool) {
         if let Some(recover) = self.recover {
             if oldest.before(recover) {
@@ -56,7 +57,7 @@ impl Window {
             .min(self.max);
     }
 
-    /// Packets had to be sent again; `next` is the next new one.
+    /// Handles a loss; `next` is the sequence number of the next new packet.
     pub(crate) fn on_loss(&mut self, oldest: Seq, next: Seq) {
         if self.recover.is_some_and(|recover| oldest.before(recover)) {
             return;

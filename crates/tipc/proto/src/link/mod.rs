@@ -1,8 +1,8 @@
-//! One link to one peer over one bearer: brought up, supervised, numbered, repaired.
+//! One link to one peer over one bearer: set up, supervision, sequencing and retransmission.
 //!
-//! The states are the kernel's, without those that exist there only because its locks force a reset to be done in steps:
-//! `Reset` (send RESET), `Establishing` (the peer's end is known; send ACTIVATE), `Established`, `FailingOver` (silent until what it
-//! carried has come through another link). The kernel's `Synching` is not a link's state here but its node's.
+//! The states are the kernel's, except those that exist there only because its locks require a reset in several steps: `Reset` (send
+//! RESET), `Establishing` (the peer's end is known; send ACTIVATE), `Established`, and `FailingOver` (silent until its traffic has
+//! been transferred over another link). The kernel's `Synching` is a state of the node here, not of the link.
 
 mod protocol;
 mod receive;
@@ -33,7 +33,7 @@ use alloc::boxed::Box;
 use arrayvec::ArrayVec;
 use core::time::Duration;
 
-/// What a link is made of before it has said a word.
+/// Configuration of a link before any exchange with the peer.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkConfig {
     pub(crate) own: NodeAddr,
@@ -44,63 +44,63 @@ pub(crate) struct LinkConfig {
     pub(crate) window_max: u16,
     pub(crate) tolerance: Duration,
     pub(crate) priority: u8,
-    /// What both ends understand.
+    /// Capabilities that both ends support.
     pub(crate) common: Capabilities,
 }
 
 /// State of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum LinkState {
-    /// Down; RESET is sent.
+    /// Down; sending RESET.
     Reset,
-    /// The peer's end has answered; ACTIVATE is sent.
+    /// The peer's end has answered; sending ACTIVATE.
     Establishing,
     /// Up.
     Established,
-    /// Down; silent until both ends have what it carried through another link.
+    /// Down and silent until both ends have received its traffic over another link.
     FailingOver,
 }
 
 /// Why a link went down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum LinkDownReason {
-    /// Nothing was heard for the tolerance.
+    /// Nothing was received for the tolerance time.
     Silent,
-    /// The medium at this end is gone, by the caller's word.
+    /// The caller reported that the medium at this end is no longer available.
     MediumLost,
     /// The peer reset its end.
     PeerReset,
-    /// The peer said that it stops.
+    /// The peer announced that it is stopping.
     PeerStopping,
-    /// The oldest packet did not get through however often it was sent.
+    /// The oldest packet was not acknowledged despite retransmissions.
     ResendFailed,
-    /// Fragments came out of step: the two ends no longer agree.
+    /// Fragments arrived out of order: the two ends are out of sync.
     OutOfStep,
-    /// The peer restarted or moved to another address of the medium.
+    /// The peer restarted or changed its media address.
     PeerChanged,
-    /// The peer asked for another priority.
+    /// The peer requested a different priority.
     PriorityChanged,
     /// The backlog of the protocol's own messages is full.
     Overrun,
-    /// The bearer was disabled, or the node stops.
+    /// The bearer was disabled, or the node is stopping.
     BearerDisabled,
-    /// The peer's end failed: its traffic comes through another link.
+    /// The peer's end failed: its traffic now arrives over another link.
     PeerFailedOver,
-    /// A packet of a link that failed does not fit into those of the one that is left.
+    /// A packet of the failed link does not fit into a packet of the remaining one.
     TunnelTooNarrow,
 }
 
-/// What a link tells its node.
+/// An event that a link reports to its node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LinkEvent {
     Up,
     Down(LinkDownReason),
 }
 
-/// What the broadcast link has to report to the peer in a STATE message.
+/// What to report about the broadcast link in a STATE message to the peer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BcastReport {
-    /// The receive link from the peer is open.
+    /// Whether the receive link from the peer is open.
     pub(crate) open: bool,
     /// Last in-sequence broadcast received.
     pub(crate) ack: Seq,
@@ -108,11 +108,11 @@ pub(crate) struct BcastReport {
     pub(crate) runs: ArrayVec<GapAck, { crate::limits::GAP_ACK_BLOCKS_MAX }>,
     /// Last broadcast sent by this node.
     pub(crate) last_sent: Seq,
-    /// There is contact with the peer, over whichever link.
+    /// Whether there is contact with the peer over any link.
     pub(crate) contact: bool,
 }
 
-/// A control message that is due.
+/// A control message to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Due {
     Reset { stopping: bool },
@@ -126,7 +126,7 @@ pub(crate) struct Link {
     cfg: LinkConfig,
     state: LinkState,
     session: u16,
-    /// The peer's session, when one is going on.
+    /// The peer's session, if there is one.
     peer_session: Option<u16>,
     peer_bearer: BearerId,
     peer_interface: InterfaceName,
@@ -138,7 +138,7 @@ pub(crate) struct Link {
 
     tx: SendQueue,
     backlog: Backlog,
-    /// New packets from this number on must wait, when there is such a number.
+    /// If set, new packets from this number on must wait.
     limit: Option<Seq>,
     window: Window,
 
@@ -146,26 +146,27 @@ pub(crate) struct Link {
     reassembly: Reassembly,
     /// Packets received since the last acknowledgement.
     unacked: u16,
-    /// The most that came between two acknowledgements: the peer's window is no smaller, unless it shrank after a loss.
+    /// The most packets received between two acknowledgements: the peer's window is at least this large, unless it shrank after a
+    /// loss.
     unacked_max: u16,
-    /// What the peer says it sends next.
+    /// The sequence number that the peer reported as its next one.
     peer_next: Seq,
-    /// The next STATE names a missing tail, because the peer asked.
+    /// The next STATE reports a missing tail, because the peer probed.
     report_tail: bool,
 
     state_tx: Seq,
     state_rx: Seq,
     due: Option<Due>,
-    /// STATE messages that still carry what an operator set.
+    /// Number of further STATE messages that carry settings changed by an operator.
     tellings: u8,
 
     tick_at: Nanos,
     ticks: u32,
     silent_ticks: u32,
     tick_next_sent: Seq,
-    /// Probes sent since another node said that it lost the peer, until the peer is heard.
+    /// Number of probes sent since another node reported the peer lost; `None` once the peer is heard again.
     suspected: Option<u32>,
-    /// The next probe within a tick, while nothing is heard.
+    /// When to send the next probe within a tick, while nothing is heard.
     insist_at: Option<Nanos>,
     probe_at: Option<Nanos>,
     probe_wait: Duration,
@@ -174,7 +175,7 @@ pub(crate) struct Link {
     nack_at: Option<Nanos>,
     nack_wait: Duration,
 
-    /// What the link held when it went down, until the node takes it.
+    /// The contents of the queues when the link went down, until the node takes them.
     remains: Option<Box<Remains>>,
 }
 
@@ -277,17 +278,17 @@ impl Link {
         self.round_trip
     }
 
-    /// Last in-sequence packet that the peer sent.
+    /// Sequence number of the last in-sequence packet received from the peer.
     pub(crate) fn acked(&self) -> Seq {
         self.rx.next().prev()
     }
 
-    /// Whether the peer has acknowledged the packet of this number.
+    /// Whether the peer has acknowledged the packet with this number.
     pub(crate) fn is_acked(&self, seq: Seq) -> bool {
         self.is_up() && self.tx.base().after(seq)
     }
 
-    /// Octets held in queues, for the bound on memory.
+    /// Number of bytes held in queues, for the memory limit.
     pub(crate) fn octets(&self) -> usize {
         self.tx.octets() + self.backlog.octets() + self.rx.early_octets() + self.reassembly.octets()
     }
@@ -296,7 +297,7 @@ impl Link {
         (self.tolerance / SILENT_TICKS_MAX).min(TICK_MAX)
     }
 
-    /// Goes to the reset state with a new session and nothing in the queues. Returns whether it was up.
+    /// Enters the reset state with a new session and empty queues. Returns whether the link was up.
     fn reset(&mut self, now: Nanos) -> bool {
         let was_up = self.is_up();
         let fresh = Self::new(now, self.cfg.clone(), self.session.wrapping_add(1));
@@ -312,12 +313,12 @@ impl Link {
         was_up
     }
 
-    /// Takes the link down, if it is up, and starts over.
+    /// Takes the link down if it is up, and starts over.
     pub(crate) fn fail(&mut self, now: Nanos, reason: LinkDownReason) -> Option<LinkEvent> {
         self.reset(now).then_some(LinkEvent::Down(reason))
     }
 
-    /// Takes the link down for good and tells the peer so; one last frame is left to be polled.
+    /// Takes the link down for good; one last frame, which tells the peer, remains to be polled.
     pub(crate) fn stop(&mut self, now: Nanos) -> Option<LinkEvent> {
         let event = self.fail(now, LinkDownReason::BearerDisabled);
         self.due = Some(Due::Reset { stopping: true });
@@ -333,7 +334,7 @@ impl Link {
         LinkEvent::Up
     }
 
-    /// A STATE is to be sent; several wishes become one message.
+    /// Requests a STATE to be sent; several requests are combined into one message.
     pub(crate) fn want_state(&mut self, probe: bool, keepalive: bool) {
         if !self.is_up() {
             return;
@@ -346,7 +347,7 @@ impl Link {
         });
     }
 
-    /// The next time at which [`Link::handle_timeout`] wants to run.
+    /// When [`Link::handle_timeout`] must be called next.
     pub(crate) fn poll_timeout(&self) -> Nanos {
         let repair = earliest(self.probe_at, self.nack_at);
         earliest(Some(self.tick_at), earliest(repair, self.insist_at)).unwrap_or(self.tick_at)

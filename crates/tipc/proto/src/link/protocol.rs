@@ -1,4 +1,4 @@
-//! RESET, ACTIVATE and STATE: what each does on arrival, and how each is made.
+//! Handles and creates RESET, ACTIVATE and STATE.
 
 use super::{BcastReport, Due, Link, LinkDownReason, LinkEvent, LinkState};
 use crate::drops::DropReason;
@@ -12,17 +12,17 @@ use crate::wire::{
 };
 use alloc::vec::Vec;
 
-/// What a link protocol message did.
+/// The effects of a link protocol message.
 pub(crate) struct Handled {
     pub(crate) event: Option<LinkEvent>,
-    /// The record of what is missing, for the broadcast link to read its part.
+    /// The gap-ack record, from which the broadcast link takes its part.
     pub(crate) blocks: GapAckBlocks,
-    /// What the peer says of its domain, or that it said it badly.
+    /// The peer's domain record, or the reason why it was dropped.
     pub(crate) domain: Option<Result<DomainRecord, DropReason>>,
 }
 
 impl Link {
-    /// Takes a link protocol message from the peer.
+    /// Handles a link protocol message from the peer.
     pub(crate) fn handle_protocol(
         &mut self,
         now: Nanos,
@@ -59,7 +59,8 @@ impl Link {
                 if let Some(answers) = answers.map(Seq)
                     && answers != Seq(self.session)
                 {
-                    // The peer remembers a later session than ours: go past it, or it would never listen to us.
+                    // The peer remembers a later session than ours: choose one beyond it, otherwise the peer would ignore
+                    // us.
                     if !self.is_up() && Seq(self.session).before(answers) {
                         self.session = answers.next().0;
                     }
@@ -67,7 +68,7 @@ impl Link {
                 }
                 check_mtu(announced)?;
                 if self.is_up() {
-                    // The peer has not heard yet that we are up.
+                    // The peer does not know yet that this end is up.
                     self.want_state(false, false);
                     return if known == Some(session) {
                         Ok(handled)
@@ -129,20 +130,21 @@ impl Link {
         self.handle_ack(now, m.ack);
         self.handle_gaps(now, m.ack, state.gap, &handled.blocks.unicast);
         if state.probe && self.unacked >= ACK_EVERY {
-            // It waited for what was held back.
+            // The peer was waiting for an acknowledgement that we delayed.
             self.acknowledge_sooner();
         }
         if state.probe || state.keepalive {
             let behind = m.next_sent.after(self.rx.next());
             self.report_tail |= behind;
-            // Only a probe is answered in kind: two ends that miss something must not answer each other's answers for ever.
+            // Only a probe is always answered: two ends that both miss packets must not answer each other's answers for
+            // ever.
             if state.probe || behind {
                 self.want_state(false, state.probe);
             }
         }
     }
 
-    /// Takes over what RESET or ACTIVATE announce.
+    /// Adopts the values announced in RESET or ACTIVATE.
     fn adopt(&mut self, m: &LinkProtocol<'_>, announced: &Reset) {
         self.peer_session = Some(m.session);
         self.peer_bearer = m.bearer;
@@ -150,13 +152,13 @@ impl Link {
         self.mtu = self.cfg.mtu.min(announced.max_packet);
         self.impose(m.tolerance_ms);
         self.priority = self.priority.max(m.priority);
-        // Of two ends the numerically lower one names the network plane.
+        // The end with the numerically lower address determines the network plane.
         if m.sender < self.cfg.own {
             self.plane = m.plane;
         }
     }
 
-    /// Appends the control message that is due, if any, to `out`.
+    /// Appends the pending control message, if any, to `out`.
     pub(super) fn encode_due(
         &mut self,
         now: Nanos,
@@ -189,7 +191,7 @@ impl Link {
                     let unicast = if gap > 0 { self.rx.runs() } else { Default::default() };
                     GapAckBlocks { bcast: bcast.runs.clone(), unicast }.encode(&mut body);
                 }
-                // Without room it is left out; the peer is told again with the next tick.
+                // If it does not fit it is left out; the next tick sends it again.
                 if let Some(record) = monitor.and_then(|m| m.record_for(self.cfg.peer))
                     && NAMED_HEADER_LEN + body.len() + record.len() <= self.mtu
                 {

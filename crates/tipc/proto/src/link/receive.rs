@@ -1,4 +1,4 @@
-//! Sequenced packets from the peer: ordered and acknowledged, then made into messages.
+//! Handles sequenced packets from the peer: puts them in order and acknowledges them.
 
 use super::{Link, LinkEvent, LinkState};
 use crate::drops::{DropCounters, DropReason};
@@ -8,8 +8,8 @@ use crate::wire::View;
 use alloc::vec::Vec;
 
 impl Link {
-    /// Takes a sequenced packet. The flag says that its turn is now; packets that waited for it are appended. Each goes through
-    /// [`Link::reassembly`], unless it belongs to another link.
+    /// Handles a sequenced packet. Returns whether it is the next one in order; packets that waited for it are appended to
+    /// `behind`. The caller passes each through [`Link::reassembly`], unless it belongs to another link.
     pub(crate) fn handle_packet(
         &mut self,
         now: Nanos,
@@ -17,7 +17,7 @@ impl Link {
         behind: &mut Vec<Vec<u8>>,
         drops: &mut DropCounters,
     ) -> (Option<LinkEvent>, bool) {
-        // Data carries no session number, but it acknowledges: what was never sent in this session was received in an earlier one.
+        // Data carries no session number, but if it acknowledges a packet never sent in this session, it is from an earlier one.
         if view.ack().after(self.tx.next().prev()) {
             drops.count(DropReason::WrongSession);
             return (None, false);
@@ -28,7 +28,7 @@ impl Link {
                 drops.count(DropReason::LinkDown);
                 return (None, false);
             }
-            // The peer sends data, so it regards the link as up.
+            // The peer is sending data, so its end is up.
             LinkState::Establishing => event = Some(self.establish(now)),
             LinkState::Established => {}
         }
@@ -39,14 +39,14 @@ impl Link {
                 drops.count(reason);
                 if reason == DropReason::Duplicate {
                     self.stats.packets_duplicate += 1;
-                    // The peer sends it again because our acknowledgement was lost: repeat it.
+                    // The peer retransmitted it because our acknowledgement was lost: acknowledge again.
                     self.unacked = self.unacked.saturating_add(1);
                     self.acknowledge_sooner();
                 }
                 return (event, false);
             }
         };
-        // Only what belongs to the running sequence is a sign of life: a peer that lost the session sends duplicates.
+        // Only packets of the current sequence count as a sign of life: a peer that lost the session sends duplicates.
         self.heard();
         self.stats.count_received(view);
         self.handle_ack(now, view.ack());
@@ -54,7 +54,7 @@ impl Link {
         let early = self.rx.early_count();
         if advanced > 0 {
             self.unacked = self.unacked.saturating_add(advanced);
-            // More would be of no use, and would take longer to forget.
+            // Higher values would not help, and would take longer to decay.
             self.unacked_max = self.unacked_max.max(self.unacked).min(2 * ACK_EVERY_MAX);
             self.nack_wait = NACK_REPEAT;
             self.nack_at = (early > 0).then(|| now + self.nack_wait);
@@ -70,17 +70,17 @@ impl Link {
         (event, in_order)
     }
 
-    /// Whether the peer is to be told what came, by a packet that goes there anyway or by a STATE.
+    /// Whether the peer needs an acknowledgement, piggybacked on a packet or in a STATE.
     pub(super) fn is_ack_due(&self) -> bool {
         self.is_up() && self.unacked >= (self.unacked_max / 2).clamp(ACK_EVERY, ACK_EVERY_MAX)
     }
 
-    /// The peer's window may have become smaller than it was seen to be.
+    /// Halves the estimate of the peer's window, which may have shrunk.
     pub(super) const fn acknowledge_sooner(&mut self) {
         self.unacked_max /= 2;
     }
 
-    /// The gap stands: report it again, less and less often.
+    /// Reports a persisting gap again, at increasing intervals.
     pub(super) fn repeat_nack(&mut self, now: Nanos) {
         if self.rx.early_count() == 0 {
             self.nack_at = None;

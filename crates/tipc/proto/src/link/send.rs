@@ -1,4 +1,4 @@
-//! Packets to the peer: admitted, cut, merged, numbered when they are sent, kept until acknowledged.
+//! Sends packets to the peer: admits, splits, bundles and numbers them, and keeps them until acknowledged.
 
 use super::{BcastReport, Link};
 use crate::backlog::{Congested, SYSTEM, level_of, split};
@@ -12,10 +12,10 @@ use crate::wire::{
 use alloc::vec::Vec;
 
 impl Link {
-    /// Takes a whole message for the peer. The link must be up.
+    /// Queues a whole message for the peer. The link must be up.
     ///
     /// # Errors
-    /// [`Congested`] when the backlog of its importance is full; the message is handed back.
+    /// [`Congested`] if the backlog of its importance is full; the message is returned.
     pub(crate) fn send(&mut self, message: Vec<u8>) -> Result<(), (Congested, Vec<u8>)> {
         let level = View::parse(&message).map_or(SYSTEM, |view| level_of(&view));
         if let Err(congested) = self.backlog.admit(level, self.free()) {
@@ -26,7 +26,7 @@ impl Link {
         Ok(())
     }
 
-    /// Takes a message beyond all limits: the end of a stream that is being closed, of which there is at most a packet.
+    /// Queues a message regardless of the limits: the end of a stream being closed, which is at most one packet.
     pub(crate) fn send_unasked(&mut self, message: Vec<u8>) {
         let level = View::parse(&message).map_or(SYSTEM, |view| level_of(&view));
         self.queue(level, message);
@@ -44,27 +44,27 @@ impl Link {
         }
     }
 
-    /// Puts a packet behind all others. It leaves with the next [`Link::poll_transmit`], if the window allows; until then small
-    /// messages share it.
+    /// Appends a packet to the backlog. The next [`Link::poll_transmit`] sends it if the window allows; until then it may be bundled
+    /// with other small messages.
     pub(super) fn enqueue(&mut self, level: usize, packet: Vec<u8>) {
         let packet_max = self.packet_max();
         self.backlog.push(level, packet, packet_max);
     }
 
-    /// Packets that the window has room for.
+    /// Free slots in the send window.
     fn free(&self) -> usize {
         usize::from(self.window.size()).saturating_sub(self.tx.len())
     }
 
-    /// Whether a new packet may be sent and there is one.
+    /// Whether there is a new packet and it may be sent.
     fn may_send_new(&self) -> bool {
         !self.backlog.is_empty()
             && self.free() > 0
             && self.limit.is_none_or(|limit| self.tx.next().before(limit))
     }
 
-    /// The largest packet that is sent. A peer that cannot put cut packets together again must be able to get each whole through
-    /// another link, inside a packet of that.
+    /// The maximum size of a packet sent. If the peer cannot reassemble fragmented tunnel packets, each packet must also fit whole
+    /// into a tunnel packet on another link.
     pub(crate) fn packet_max(&self) -> usize {
         if self.cfg.common.has(Capabilities::TUNNEL_ENHANCED) {
             self.mtu
@@ -73,19 +73,19 @@ impl Link {
         }
     }
 
-    /// Packets of this level that may still enter; none before the backlog has drained to half.
+    /// Number of packets of this level that may still be queued; 0 until the backlog has drained to half.
     pub(crate) fn room(&self, level: usize) -> usize {
         self.backlog.room(level, self.free())
     }
 
-    /// Whether a message of this level would be taken now.
+    /// Whether a message of this level would be accepted now.
     pub(crate) fn has_room(&self, level: usize) -> bool {
         self.backlog.admit(level, self.free()).is_ok()
     }
 
-    /// The peer has everything up to `ack`.
+    /// Handles an acknowledgement of everything up to `ack`.
     pub(super) fn handle_ack(&mut self, now: Nanos, ack: Seq) {
-        // The window was in use, if only by what is about to be sent.
+        // The window counts as used even if only by packets about to be sent.
         let full = self.free() <= self.backlog.len();
         let released = self.tx.ack(ack).count;
         if released == 0 {
@@ -93,19 +93,19 @@ impl Link {
         }
         self.window.on_ack(released, self.tx.base(), full);
         self.probe_wait = self.tail_wait();
-        // Not later than for the last packet, had nothing been heard: it may be the one that is lost.
+        // Not later than the timer of the last packet would have fired: that packet may be the lost one.
         let by_now = now + self.probe_wait;
         let by_then = self.probe_at.unwrap_or(by_now);
         self.probe_at = (self.tx.len() > 0).then(|| by_then.min(by_now));
     }
 
-    /// The peer misses `gap` packets after `ack`, and what the runs leave out.
+    /// Retransmits the `gap` packets missing after `ack`, and those missing between the received runs.
     pub(super) fn handle_gaps(&mut self, now: Nanos, ack: Seq, gap: u16, runs: &[GapAck]) {
         if gap == 0 {
             return;
         }
         self.stats.gaps_received += 1;
-        // A quarter more than the round trip: a report that left just before the repetition arrived must not bring another.
+        // A quarter more than the round trip: a report sent just before a retransmission arrived must not trigger another.
         let holdoff = (self.round_trip.unwrap_or_default() * 5 / 4).max(RESEND_HOLDOFF);
         let mut resent = self.tx.resend(now, ack.next(), gap, holdoff);
         let mut run_start = ack.add(gap).next();
@@ -119,8 +119,8 @@ impl Link {
         }
     }
 
-    /// The next frame for the peer, appended to `out`: what controls the link first, then repairs, then new packets, which acknowledge
-    /// what came, and only without any an acknowledgement by itself.
+    /// Appends the next frame for the peer to `out`: control messages first, then retransmissions, then new packets, which carry
+    /// acknowledgements; a separate acknowledgement is sent only if there are none.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Nanos,
@@ -157,7 +157,7 @@ impl Link {
         true
     }
 
-    /// The acknowledgement that is due, for want of a packet that carries it.
+    /// Sends a pending acknowledgement if there is no packet to carry it.
     fn poll_ack(
         &mut self,
         now: Nanos,
@@ -175,7 +175,7 @@ impl Link {
         made
     }
 
-    /// Whether [`Link::poll_transmit`] has something.
+    /// Whether [`Link::poll_transmit`] has anything to send.
     pub(crate) fn has_output(&self) -> bool {
         self.due.is_some() || self.tx.has_resend() || self.may_send_new() || self.is_ack_due()
     }
@@ -184,7 +184,7 @@ impl Link {
         self.round_trip.map_or(PROBE_FIRST, |rtt| rtt + PROBE_MARGIN)
     }
 
-    /// Packets are under way and nothing was heard of them: ask, less and less often.
+    /// Probes for packets in flight that have not been acknowledged, at increasing intervals.
     pub(super) fn probe_tail(&mut self, now: Nanos) {
         if self.tx.len() == 0 {
             self.probe_at = None;
@@ -195,7 +195,7 @@ impl Link {
         self.probe_at = Some(now + self.probe_wait);
     }
 
-    /// The answer to a probe measures the round trip.
+    /// Measures the round trip when a probe is answered.
     pub(super) fn probe_answered(&mut self, now: Nanos) {
         if let Some(sent) = self.probe_sent.take() {
             let sample = now.since(sent);

@@ -1,36 +1,37 @@
-//! What an operator sets on a link while it runs; the peer's end is told and follows.
+//! Settings that an operator changes on a running link; the peer's end is notified and adopts them.
 
 use super::{Link, LinkStats};
 use crate::time::Nanos;
 use crate::wire::Capabilities;
 use core::time::Duration;
 
-/// STATE messages that carry a new setting: one may be lost, and nothing else would repeat it.
+/// Number of STATE messages that carry a new setting: one may be lost, and nothing else would
+/// repeat it.
 const TELLINGS: u8 = 3;
 
-/// What to set; `None` leaves it.
+/// Settings to change; `None` leaves a setting unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkSettings {
-    /// Silence after which the link fails; both ends have the same.
+    /// Silence after which the link fails; the same at both ends.
     pub tolerance: Option<Duration>,
-    /// Priority; both ends have the same. The peer answers a new one by resetting the link.
+    /// Priority; the same at both ends. The peer resets the link when it changes.
     pub priority: Option<u8>,
-    /// Largest send window of this end, in packets.
+    /// Maximum send window of this end, in packets.
     pub window_max: Option<u16>,
 }
 
 impl Link {
-    /// Begins the counters anew, but for how often the link came up.
+    /// Resets the statistics, except the number of times the link came up.
     pub(crate) fn reset_statistics(&mut self) {
         self.stats = LinkStats { ups: self.stats.ups, ..LinkStats::default() };
     }
 
-    /// What both ends understand from now on: the peer began a new life.
+    /// Sets the common capabilities when the peer has restarted.
     pub(crate) const fn set_common(&mut self, common: Capabilities) {
         self.cfg.common = common;
     }
 
-    /// Sets, and has the peer told.
+    /// Applies the settings and notifies the peer.
     pub(crate) fn set(&mut self, now: Nanos, settings: LinkSettings) {
         if let Some(max) = settings.window_max {
             self.cfg.window_max = max;
@@ -49,7 +50,8 @@ impl Link {
         }
     }
 
-    /// Tolerance in milliseconds and priority for the next STATE; 0 where there is nothing to tell.
+    /// Tolerance in milliseconds and priority for the next STATE; 0 if there is no change to
+    /// announce.
     pub(super) fn told_in_state(&mut self) -> (u16, u8) {
         if self.tellings == 0 {
             return (0, 0);

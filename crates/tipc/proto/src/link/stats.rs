@@ -1,43 +1,43 @@
-//! What a link counts.
+//! Link statistics.
 
 use crate::wire::{Bundle, Fragment, FragmentKind, User, View};
 
-/// Largest sizes of the classes of [`LinkStats::profile`], in octets; the last class has no bound of its own.
+/// Upper bounds of the size classes of [`LinkStats::profile`], in bytes; the last class has no upper bound.
 pub const PROFILE_BOUNDS: [usize; 6] = [64, 256, 1024, 4096, 16384, 32768];
 
-/// Counters of one link since it was created, or of the broadcast link, where acknowledgements and gaps are those that the links to the
-/// peers carried for it.
+/// Counters of one link since it was created. For the broadcast link, acknowledgements and gaps are those that the unicast links
+/// carried for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkStats {
-    /// Sequenced packets sent for the first time.
+    /// Sequenced packets sent, without retransmissions.
     pub packets_sent: u64,
-    /// Octets of all frames sent, headers of TIPC included.
+    /// Bytes of all frames sent, including TIPC headers.
     pub octets_sent: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub packets_resent: u64,
-    /// Of the packets sent: those that carry a part of a message.
+    /// Packets sent that carry a fragment.
     pub fragments_sent: u64,
-    /// Messages that were cut into these.
+    /// Messages sent in fragments.
     pub fragmented_sent: u64,
-    /// Of the packets sent: those that carry several messages.
+    /// Packets sent that carry a bundle.
     pub bundles_sent: u64,
-    /// Messages in these.
+    /// Messages sent in bundles.
     pub bundled_sent: u64,
     /// Sequenced packets accepted.
     pub packets_received: u64,
-    /// Octets of the accepted packets.
+    /// Bytes of the accepted packets.
     pub octets_received: u64,
-    /// Of the packets accepted: those that carry a part of a message.
+    /// Accepted packets that carry a fragment.
     pub fragments_received: u64,
-    /// Messages that had been cut into these.
+    /// Messages received in fragments.
     pub fragmented_received: u64,
-    /// Of the packets accepted: those that carry several messages.
+    /// Accepted packets that carry a bundle.
     pub bundles_received: u64,
-    /// Messages in these.
+    /// Messages received in bundles.
     pub bundled_received: u64,
-    /// Packets that came before their turn.
+    /// Packets received out of order, ahead of a missing one.
     pub packets_early: u64,
-    /// Packets that had come before.
+    /// Packets that had already been received.
     pub packets_duplicate: u64,
     /// STATE messages sent.
     pub states_sent: u64,
@@ -47,7 +47,7 @@ pub struct LinkStats {
     pub probes_sent: u64,
     /// Probes received.
     pub probes_received: u64,
-    /// STATE messages sent that neither probe nor report a gap.
+    /// STATE messages sent that are neither probes nor gap reports.
     pub acks_sent: u64,
     /// Gap reports sent.
     pub gaps_sent: u64,
@@ -55,21 +55,21 @@ pub struct LinkStats {
     pub gaps_received: u64,
     /// How often the link came up.
     pub ups: u64,
-    /// Messages taken for sending, by size: up to each of [`PROFILE_BOUNDS`], and larger.
+    /// Messages accepted for sending, by size: up to each of [`PROFILE_BOUNDS`], and above.
     pub profile: [u64; 7],
-    /// Octets of these messages, headers of TIPC included.
+    /// Bytes of these messages, including TIPC headers.
     pub profile_octets: u64,
-    /// How often a message was not taken because too many wait.
+    /// How often a message was refused because the backlog was full.
     pub congestions: u64,
-    /// Most packets that were not acknowledged at once.
+    /// Maximum number of unacknowledged packets.
     pub queue_max: u64,
-    /// Packets that were not acknowledged, summed over the looks at the link.
+    /// Number of unacknowledged packets, summed over the samples.
     pub queue_sum: u64,
-    /// Looks at the link: one in a tick while it is up; of the broadcast link, one at each packet.
+    /// Number of samples: one per tick while the link is up; for the broadcast link, one per packet.
     pub queue_looks: u64,
 }
 
-/// Messages in a packet that carries several.
+/// Number of messages in a bundle.
 fn bundled(view: &View<'_>) -> u64 {
     Bundle::decode(view).map_or(0, |bundle| bundle.count.into())
 }
@@ -79,7 +79,7 @@ fn is_fragment(view: &View<'_>, kind: FragmentKind) -> bool {
 }
 
 impl LinkStats {
-    /// A packet went out for the first time.
+    /// Counts a packet sent for the first time.
     pub(crate) fn count_sent(&mut self, packet: &[u8]) {
         self.packets_sent += 1;
         let Ok(view) = View::parse(packet) else { return };
@@ -96,7 +96,7 @@ impl LinkStats {
         }
     }
 
-    /// A packet was accepted.
+    /// Counts an accepted packet.
     pub(crate) fn count_received(&mut self, view: &View<'_>) {
         self.packets_received += 1;
         self.octets_received += view.size() as u64;
@@ -113,26 +113,26 @@ impl LinkStats {
         }
     }
 
-    /// A message of this length was taken for sending.
+    /// Counts a message of this length accepted for sending.
     pub(crate) fn count_message(&mut self, len: usize) {
         let class = PROFILE_BOUNDS.iter().position(|bound| len <= *bound);
         self.profile[class.unwrap_or(PROFILE_BOUNDS.len())] += 1;
         self.profile_octets += len as u64;
     }
 
-    /// So many packets are not acknowledged.
+    /// Samples the number of unacknowledged packets.
     pub(crate) fn look_at_queue(&mut self, packets: usize) {
         self.note_queue(packets);
         self.queue_sum += packets as u64;
         self.queue_looks += 1;
     }
 
-    /// So many packets are not acknowledged, between two looks.
+    /// Updates the maximum number of unacknowledged packets between two samples.
     pub(crate) fn note_queue(&mut self, packets: usize) {
         self.queue_max = self.queue_max.max(packets as u64);
     }
 
-    /// Packets that were not acknowledged, on average over the looks.
+    /// Average number of unacknowledged packets over the samples.
     pub const fn queue_average(&self) -> u64 {
         match self.queue_sum.checked_div(self.queue_looks) {
             Some(average) => average,

@@ -1,30 +1,30 @@
-//! The link's timers: one regular look at it, and those that repair losses early.
+//! The link's timers: the regular tick, and those that repair losses early.
 
 use super::{Due, Link, LinkDownReason, LinkEvent, LinkState};
 use crate::limits::{RESEND_TOLERANCES, RESETS_AT_ONCE, SILENT_TICKS_MAX, SUSPECT_PROBES};
 use crate::monitor::Watch;
 use crate::time::Nanos;
 
-/// Ticks without an answer after which an end that is establishing starts over, in case the session it answers to is over.
+/// Number of ticks without an answer after which an establishing end starts over, in case the session that it answers has ended.
 const ESTABLISHING_TICKS_MAX: u32 = 16;
 
-/// Probes within a tick while nothing is heard, in a cluster where only one end of a link probes: with one a tick, a fifth of all frames
-/// lost would now and then look like the loss of the peer.
+/// Number of probes per tick while nothing is heard, in a cluster where only one end of a link probes: with one probe per tick, losing a
+/// fifth of all frames would occasionally look like the loss of the peer.
 const INSISTENCE: u32 = 4;
 
-/// What the link does not know itself.
+/// State outside the link that affects supervision.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pending {
-    /// Broadcasts of the peer want an acknowledgement.
+    /// Received broadcasts await acknowledgement.
     pub(crate) bcast_ack: bool,
     /// The peer has not acknowledged all broadcasts.
     pub(crate) bcast_behind: bool,
-    /// Who looks after the link; `None` when everybody looks after everybody.
+    /// How the link is monitored; `None` if each node monitors all others.
     pub(crate) watch: Option<Watch>,
 }
 
 impl Link {
-    /// Runs the timers that are due.
+    /// Handles the timers that have expired.
     pub(crate) fn handle_timeout(&mut self, now: Nanos, pending: Pending) -> Option<LinkEvent> {
         if self.probe_at.is_some_and(|at| at <= now) {
             self.probe_tail(now);
@@ -77,8 +77,8 @@ impl Link {
         let next = self.tx.next();
         let idle = next == self.tick_next_sent;
         self.tick_next_sent = next;
-        // Another node watches the peer, unless something is under way: traffic watches by itself. A silence that has begun is looked
-        // into, whoever is to watch by now: roles change most when many are lost.
+        // Another node monitors the peer, unless packets are in flight: traffic itself reveals a loss. A silence that has begun is
+        // followed up even if another node is now responsible: roles change most when many nodes are lost.
         let at_rest = self.tx.len() == 0 && self.rx.early_count() == 0 && !pending.bcast_behind;
         let quiet = at_rest && self.silent_ticks == 0;
         let watched = pending.watch != Some(Watch::Indirect) || !quiet;
@@ -101,7 +101,7 @@ impl Link {
         None
     }
 
-    /// Frames may reach the peer again: a link that is down asks at once and often, as one that just went down.
+    /// Restarts the frequent RESETs of a link that is down, because frames may reach the peer again.
     pub(crate) fn ask_afresh(&mut self, now: Nanos) {
         if self.state == LinkState::Reset {
             (self.ticks, self.tick_at) = (0, now + self.tick_interval());
@@ -109,20 +109,20 @@ impl Link {
         }
     }
 
-    /// Another node has lost the peer: unless it answers soon, it is lost here too.
+    /// Another node has reported the peer lost: unless it answers soon, the link fails.
     pub(crate) fn suspect(&mut self, now: Nanos) {
         if self.is_up() && self.suspected.is_none() {
             (self.suspected, self.insist_at) = (Some(0), Some(now));
         }
     }
 
-    /// The peer gave a sign of life that belongs to the running session.
+    /// Records a sign of life from the peer in the current session.
     pub(super) const fn heard(&mut self) {
         self.silent_ticks = 0;
         (self.suspected, self.insist_at) = (None, None);
     }
 
-    /// Nothing is heard: asks again before the next tick.
+    /// Probes again before the next tick because nothing was heard.
     fn insist(&mut self, now: Nanos) -> Option<LinkEvent> {
         self.insist_at = None;
         if !self.is_up() {

@@ -1,4 +1,4 @@
-//! A link by itself, with a peer that the tests play.
+//! A link on its own; the tests act as the peer.
 
 use super::*;
 use crate::drops::{DropCounters, DropReason};
@@ -24,12 +24,12 @@ fn config(own: u32, peer: u32) -> LinkConfig {
     }
 }
 
-/// Two ends, not up yet.
+/// Two ends that are not up yet.
 fn ends() -> (Link, Link) {
     (Link::new(START, config(1, 2), 100), Link::new(START, config(2, 1), 200))
 }
 
-/// All that an end sends now.
+/// All frames that an end sends now.
 fn sent(link: &mut Link, now: Nanos) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     loop {
@@ -41,7 +41,7 @@ fn sent(link: &mut Link, now: Nanos) -> Vec<Vec<u8>> {
     }
 }
 
-/// Gives an end a frame. Returns what the link tells, and why the frame was not taken.
+/// Passes a frame to an end. Returns the link's event and the reason if the frame was dropped.
 fn give(link: &mut Link, now: Nanos, frame: &[u8]) -> (Option<LinkEvent>, Option<DropReason>) {
     let view = View::parse(frame).unwrap();
     if view.user() == Some(User::LinkProtocol) {
@@ -55,7 +55,7 @@ fn give(link: &mut Link, now: Nanos, frame: &[u8]) -> (Option<LinkEvent>, Option
     (event, drops.iter().find(|(_, count)| *count > 0).map(|(reason, _)| reason))
 }
 
-/// Lets both ends talk until they have nothing to say.
+/// Exchanges frames until neither end has anything to send.
 fn talk(a: &mut Link, b: &mut Link, now: Nanos) {
     loop {
         let (from_a, from_b) = (sent(a, now), sent(b, now));
@@ -67,7 +67,7 @@ fn talk(a: &mut Link, b: &mut Link, now: Nanos) {
     }
 }
 
-/// Two ends that are up and at rest.
+/// Two ends that are up and idle.
 fn up() -> (Link, Link) {
     let (mut a, mut b) = ends();
     talk(&mut a, &mut b, START);
@@ -75,7 +75,7 @@ fn up() -> (Link, Link) {
     (a, b)
 }
 
-/// A message that shares no packet: two fill more than one.
+/// A message too large to be bundled with another one.
 fn message(number: u8) -> Vec<u8> {
     let mut out = Vec::new();
     ConnManager { kind: ConnManagerKind::Probe, ..ConnManager::default() }
@@ -86,7 +86,7 @@ fn message(number: u8) -> Vec<u8> {
     out
 }
 
-/// Packets of data that an end sends now, with what is held back of its protocol.
+/// Data packets that an end sends now, without link protocol messages.
 fn data(link: &mut Link, now: Nanos) -> Vec<Vec<u8>> {
     let mut frames = sent(link, now);
     frames.retain(|f| View::parse(f).unwrap().user() != Some(User::LinkProtocol));
@@ -101,11 +101,12 @@ fn an_answer_to_an_earlier_session_brings_no_link_up() {
     let activate = sent(&mut b, START).remove(0);
     let decoded = LinkProtocol::decode(&View::parse(&activate).unwrap()).unwrap().kind;
     assert!(matches!(decoded, LinkProtocolKind::Activate(_, Some(100))), "{decoded:?}");
-    // The end that was answered has started over meanwhile.
+    // The end that is being answered has started over in the meantime.
     a.restart(START);
     assert_eq!(give(&mut a, START, &activate), (None, Some(DropReason::WrongSession)));
     assert_eq!(a.state(), LinkState::Reset);
-    // An answer to a later session than ours is none either, but we go past it: the peer would listen to nothing before.
+    // An answer to a session later than ours is not accepted either, but our next session goes beyond it: the peer would
+    // ignore an earlier one.
     let (mut early, _) = (Link::new(START, config(1, 2), 50), ());
     assert_eq!(give(&mut early, START, &activate), (None, Some(DropReason::WrongSession)));
     let next = sent(&mut early, START).remove(0);
@@ -123,7 +124,7 @@ fn a_packet_that_acknowledges_what_was_never_sent_is_of_an_earlier_life() {
     assert_eq!(View::parse(&late).unwrap().ack(), Seq(1));
     let (mut a, _b) = up();
     assert_eq!(give(&mut a, START, &late), (None, Some(DropReason::WrongSession)));
-    assert_eq!(a.acked(), Seq(0), "its number would have been the next");
+    assert_eq!(a.acked(), Seq(0), "it has the next expected number");
 }
 
 #[test]
@@ -135,12 +136,12 @@ fn who_repeats_what_arrived_is_told_so() {
         assert!(!b.has_output());
         give(&mut b, START, &packet);
     }
-    assert!(b.has_output(), "the acknowledgement of which the peer knows nothing goes out again");
+    assert!(b.has_output(), "the acknowledgement that the peer missed is sent again");
     talk(&mut a, &mut b, START);
     assert!(a.is_acked(Seq(1)));
 }
 
-/// Sends so many messages and returns the packets, one each.
+/// Sends this number of messages and returns the packets, one per message.
 fn send(link: &mut Link, messages: u16) -> Vec<Vec<u8>> {
     for number in 0..messages {
         link.send(message(number as u8)).unwrap();
@@ -154,7 +155,7 @@ fn numbers(packets: &[Vec<u8>]) -> Vec<u16> {
     packets.iter().map(|f| View::parse(f).unwrap().seq().0).collect()
 }
 
-/// What an end says of what it has.
+/// The STATE message with which an end reports what it has received.
 fn report(link: &mut Link) -> Vec<u8> {
     link.want_state(false, false);
     sent(link, START).remove(0)
@@ -169,7 +170,7 @@ fn what_is_reported_missing_goes_again_and_what_is_reported_arrived_does_not() {
         give(&mut b, START, packet);
     }
     assert_eq!(give(&mut a, START, &report(&mut b)), (None, None));
-    // Before they leave again, two arrive after all: they were only late.
+    // Before they are retransmitted, two arrive after all: they were only late.
     give(&mut b, START, &packets[3]);
     give(&mut b, START, &packets[4]);
     assert_eq!(give(&mut a, START, &report(&mut b)), (None, None));
@@ -206,7 +207,7 @@ fn a_packet_that_never_gets_through_ends_a_link_whose_peer_is_heard() {
         now = a.poll_timeout().min(b.poll_timeout());
         event = a.handle_timeout(now, Pending::default());
         assert_eq!(b.handle_timeout(now, Pending::default()), None);
-        // The medium takes everything but packets of that size.
+        // The medium loses only packets of that size.
         for frame in sent(&mut a, now).iter().filter(|f| f.len() < 1000) {
             give(&mut b, now, frame);
         }
@@ -215,7 +216,10 @@ fn a_packet_that_never_gets_through_ends_a_link_whose_peer_is_heard() {
         }
     }
     assert_eq!(event, Some(LinkEvent::Down(LinkDownReason::ResendFailed)));
-    assert!(now.since(START) > Duration::from_millis(1500) * RESEND_TOLERANCES, "and not earlier");
+    assert!(
+        now.since(START) > Duration::from_millis(1500) * RESEND_TOLERANCES,
+        "it must not fail earlier"
+    );
 }
 
 #[test]
@@ -236,7 +240,8 @@ fn a_peer_that_wants_another_priority_gets_the_link_anew_with_it() {
     let (mut a, mut b) = up();
     b.set(START, LinkSettings { priority: Some(20), ..LinkSettings::default() });
     let state = sent(&mut b, START).into_iter().next();
-    // Whoever changes tells, or starts over with it at once; either way the other end comes up with the same.
+    // An end that changes its priority either announces it or resets the link at once; in both cases the other end comes
+    // up with the same priority.
     if let Some(state) = state {
         give(&mut a, START, &state);
     }

@@ -1,4 +1,4 @@
-//! What a link does for another one to the same peer: wait for it at the start, carry its traffic at its end.
+//! Support for a second link to the same peer: synchronisation when one comes up, failover when one fails.
 
 use super::{Link, LinkState};
 use crate::addr::{BearerId, Importance, NodeAddr};
@@ -14,7 +14,7 @@ use crate::wire::{
 };
 use alloc::vec::Vec;
 
-/// What a link held when it went down.
+/// The queues of a link at the time it went down.
 #[derive(Clone, Debug)]
 pub(crate) struct Remains {
     pub(super) tx: SendQueue,
@@ -23,11 +23,11 @@ pub(crate) struct Remains {
     pub(super) reassembly: Reassembly,
 }
 
-/// A packet does not fit into a tunnel whose far end cannot put cut ones together.
+/// A packet does not fit into the tunnel, and the far end cannot reassemble fragments in tunnels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TooNarrow;
 
-/// A message for nobody: what a tunnel carries when there is nothing else, so that its end can be seen.
+/// A dummy message: sent through a tunnel when there is nothing else, so that the peer can detect the end.
 fn filler(own: NodeAddr, peer: NodeAddr, seq: Seq) -> Vec<u8> {
     let mut h = HeaderWords::new(User::Data(Importance::Low), 3, BASIC_HEADER_LEN);
     h.set(1, 25, 15, ErrorCode::NoPort.number());
@@ -39,7 +39,7 @@ fn filler(own: NodeAddr, peer: NodeAddr, seq: Seq) -> Vec<u8> {
 }
 
 impl Remains {
-    /// Of a link that never was up at this end.
+    /// The remains of a link that was never up at this end.
     pub(crate) fn none() -> Self {
         Self {
             tx: SendQueue::new(Seq(1)),
@@ -49,7 +49,7 @@ impl Remains {
         }
     }
 
-    /// Its receiving side, to go on with.
+    /// Removes and returns the receiving side, to continue it.
     pub(crate) fn take_receiver(&mut self) -> (ReceiveQueue, Reassembly) {
         let rx = core::mem::replace(&mut self.rx, ReceiveQueue::new(Seq(1)));
         (rx, core::mem::take(&mut self.reassembly))
@@ -57,49 +57,49 @@ impl Remains {
 }
 
 impl Link {
-    /// What the link held when it last went down; nothing when that was taken already.
+    /// The queues of the link at the time it last went down, unless already taken.
     pub(crate) fn take_remains(&mut self) -> Option<Remains> {
         self.remains.take().map(|remains| *remains)
     }
 
-    /// Falls silent until what it carried is through another link.
+    /// Becomes silent until its traffic has been transferred over another link.
     pub(crate) fn begin_failover(&mut self, now: Nanos) {
         self.reset(now);
         (self.state, self.due, self.remains) = (LinkState::FailingOver, None, None);
     }
 
-    /// May come up again.
+    /// Allows the link to come up again.
     pub(crate) fn end_failover(&mut self, now: Nanos) {
         if self.state == LinkState::FailingOver {
             self.reset(now);
         }
     }
 
-    /// Starts over with a new session and nothing in the queues, whatever the state.
+    /// Starts over with a new session and empty queues, whatever the state.
     pub(crate) fn restart(&mut self, now: Nanos) {
         self.reset(now);
         self.remains = None;
     }
 
-    /// The sequence of fragments that arrive in order.
+    /// The reassembly of fragments that arrive in order.
     pub(crate) const fn reassembly(&mut self) -> &mut Reassembly {
         &mut self.reassembly
     }
 
-    /// Number of the last packet that was accepted for sending, sent or not. Packets that wait are numbered in the order in which they
-    /// came and none goes between them, so that the number stands already, although more messages may come into the last of them.
+    /// Number of the last packet accepted for sending, sent or not. Queued packets are numbered in order of arrival and none is
+    /// inserted between them, so the number is already fixed, although further messages may be bundled into the last packet.
     pub(crate) fn last_queued(&self) -> Seq {
         self.tx.next().add(self.backlog.len() as u16).prev()
     }
 
-    /// Number of the last packet that the peer has acknowledged.
+    /// Number of the last packet acknowledged by the peer.
     pub(crate) fn last_acked(&self) -> Seq {
         self.tx.base().prev()
     }
 
-    /// Begins with the message that tells the peer how far another link is ahead: `acked` is the last packet that the peer has
-    /// acknowledged there, `point` the last that was accepted for sending. When they differ, nothing after that message is sent
-    /// until [`Link::open`], so that nothing sent here can overtake what is under way there.
+    /// Starts with the message that tells the peer how far ahead another link is: `acked` is the last packet that the peer has
+    /// acknowledged there, `point` the last one accepted for sending. If they differ, nothing after that message is sent until
+    /// [`Link::open`], so that nothing sent here can overtake packets in flight there.
     pub(crate) fn synchronize(
         &mut self,
         (acked, point): (Seq, Seq),
@@ -115,7 +115,7 @@ impl Link {
             fragments: 0,
             body: &[],
         };
-        // An older peer looks for the point in the first of the packets that are repeated here, and at their count.
+        // An older peer takes the synchronisation point from the first of the packets repeated here, and from their count.
         let first = filler(self.cfg.own, self.cfg.peer, acked.next());
         let latest = filler(self.cfg.own, self.cfg.peer, point);
         if !enhanced {
@@ -129,13 +129,14 @@ impl Link {
         self.limit = point.after(acked).then(|| self.last_queued().next());
     }
 
-    /// What waited since [`Link::synchronize`] may go.
+    /// Allows the packets held back since [`Link::synchronize`] to be sent.
     pub(crate) const fn open(&mut self) {
         self.limit = None;
     }
 
-    /// Carries what another link held, packet by packet in its own numbers. Ahead of what waits since [`Link::synchronize`], because
-    /// it is older; otherwise behind all others, because it may be younger. Returns this link's number of the last packet.
+    /// Transfers the queues of another link, packet by packet in their own numbering. They go ahead of packets held back since
+    /// [`Link::synchronize`] if `ahead` is set, because they are older, and otherwise after all queued packets, because they may be
+    /// newer. Returns this link's number of the last packet.
     pub(crate) fn carry(
         &mut self,
         remains: Remains,

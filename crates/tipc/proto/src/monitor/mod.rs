@@ -1,13 +1,15 @@
-//! The overlapping ring monitor of one medium: who watches whom in a large cluster.
+//! The overlapping ring monitor of one medium: decides which links a node probes itself in a large cluster.
 //!
-//! All nodes stand in a ring, ordered by their addresses. Each watches those that follow it, its domain, about as many as the root of the
-//! cluster's size, and tells everybody of them with its STATE messages. Behind the end of its own domain it also watches a head, whose
-//! domain covers the next ones, then the next head, and so on once around. Whoever a head says it sees needs no probes from here; whom
-//! a head no longer sees, or that lost its head, is probed at once and lost if it does not answer. So a node probes some two roots of the
-//! cluster's size instead of all of it, and nobody is lost because another node says so.
+//! All nodes form a ring, ordered by address. Each monitors the nodes that follow it, its domain, whose size is about the square root of
+//! the cluster's, and reports their state to all others in its STATE messages. After the end of its own domain, it also monitors a head,
+//! whose domain covers the next nodes, then the next head, and so on around the ring. Nodes that a head reports as up need no probes from
+//! here; a node that its head reports as lost, or whose head was lost, is probed immediately and considered lost if it does not answer.
+//! So a node probes about twice the square root of the cluster's size instead of all nodes, and no node is considered lost only because
+//! another one reports it.
 //!
-//! The rules of domains and heads are those of Linux's net/tipc/monitor.c, so that kernels and this node rely on each other. Different on
-//! purpose: a member that its head does not see but this node does is watched from here, and no number of reports replaces a probe.
+//! The rules for domains and heads are those of Linux's net/tipc/monitor.c, so that kernels and this node can rely on each other. There
+//! are two deliberate differences: a member that its head does not see but this node does is monitored from here, and no number of
+//! reports replaces a probe.
 
 mod ring;
 
@@ -20,19 +22,19 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Least time between two assignments of roles, unless somebody was lost: while a large cluster comes up, each change would cost one
-/// look at all nodes.
+/// Minimum time between two assignments of roles, unless a node was lost: while a large cluster comes up, each change would cost a pass
+/// over all nodes.
 const ROLES_KEPT: Duration = Duration::from_millis(50);
 
-/// How a link is to be looked after.
+/// How a link is monitored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Watch {
-    /// From here, as all links of a small cluster.
+    /// By this node, like all links of a small cluster.
     #[default]
     Direct,
     /// By another node.
     Indirect,
-    /// From here, and the peer does not have the record of this node's domain yet.
+    /// By this node, because the peer does not have the record of this node's domain yet.
     Telling,
 }
 
@@ -41,16 +43,16 @@ pub(crate) enum Watch {
 struct Member {
     addr: NodeAddr,
     up: bool,
-    /// What it said last of its domain.
+    /// The last record of its domain that it sent.
     record: Option<Box<DomainRecord>>,
-    /// Generation of its record that is acknowledged to it.
+    /// Generation of its record that has been acknowledged to it.
     heard: Option<Seq>,
-    /// Generation of the own record that it has.
+    /// Generation of this node's record that it has acknowledged.
     acked: Option<Seq>,
-    /// In the own domain.
+    /// In this node's domain.
     local: bool,
     head: bool,
-    /// Not covered by a head that sees it.
+    /// Not covered by a head that sees it as up.
     uncovered: bool,
 }
 
@@ -77,14 +79,14 @@ impl Member {
 #[derive(Clone, Debug)]
 pub(crate) struct Monitor {
     own: NodeAddr,
-    /// Ascending by address, this node among them.
+    /// In ascending order of address, including this node.
     ring: Vec<Member>,
-    /// The own domain.
+    /// This node's domain.
     domain: DomainRecord,
-    /// Nodes up to which everybody watches everybody.
+    /// Up to this number of nodes, each node monitors all others.
     pub(crate) threshold: usize,
     table_generation: u32,
-    /// Roles no longer fit what is known, and whether that cannot wait.
+    /// Set if the roles are out of date; true if they must be reassigned immediately.
     stale: Option<bool>,
     renewed: Nanos,
 }
@@ -93,7 +95,7 @@ impl Monitor {
     pub(crate) fn new(own: NodeAddr, threshold: usize) -> Self {
         let mut own_place = Member::new(own);
         (own_place.up, own_place.head) = (true, true);
-        // A peer that has heard nothing acknowledges 0.
+        // A peer that has received no record acknowledges 0.
         let domain = DomainRecord { generation: Seq(1), ..DomainRecord::default() };
         Self {
             own,
@@ -106,7 +108,7 @@ impl Monitor {
         }
     }
 
-    /// Nodes on the medium, this one included.
+    /// Number of nodes on the medium, including this one.
     pub(crate) fn cluster_size(&self) -> usize {
         self.ring.len()
     }
@@ -115,7 +117,7 @@ impl Monitor {
         self.cluster_size() > self.threshold
     }
 
-    /// A link to a node came up.
+    /// Records that a link to a node came up.
     pub(crate) fn peer_up(&mut self, addr: NodeAddr) {
         let index = match self.place(addr) {
             Ok(index) => index,
@@ -128,10 +130,10 @@ impl Monitor {
         self.changed(false);
     }
 
-    /// The link to a node is lost. Returns those that it watched: they may be gone with it.
+    /// Records that the link to a node is lost. Returns the nodes that it monitored, which may have been lost with it.
     pub(crate) fn peer_down(&mut self, addr: NodeAddr) -> Vec<NodeAddr> {
         let Ok(index) = self.place(addr) else { return Vec::new() };
-        // Whether or not it was a head by now: when neighbours go together, roles change with each that is lost.
+        // Whether or not it is a head at this moment: when neighbours fail together, roles change with each loss.
         let orphans = if self.is_active() {
             let covered = self.applied(index);
             let members = (1..=covered).map(|n| &self.ring[(index + n) % self.ring.len()]);
@@ -144,7 +146,7 @@ impl Monitor {
         orphans
     }
 
-    /// A node is forgotten.
+    /// Removes a node that has been forgotten.
     pub(crate) fn remove(&mut self, addr: NodeAddr) {
         if let Ok(index) = self.place(addr)
             && addr != self.own
@@ -163,14 +165,14 @@ impl Monitor {
         self.renew_domain();
     }
 
-    /// Takes the record of a peer. Returns the nodes that it has just lost and this one still sees.
+    /// Handles a peer's record. Returns the nodes that the peer has just lost and that are still up here.
     pub(crate) fn receive(&mut self, from: NodeAddr, record: DomainRecord) -> Vec<NodeAddr> {
         let Ok(index) = self.place(from) else { return Vec::new() };
         let member = &mut self.ring[index];
         if from == self.own || !member.up {
             return Vec::new();
         }
-        // The first one tells where the peer stands, later ones only how far it has come.
+        // The first record gives the peer's state; later ones may only advance it.
         if member.acked.is_none_or(|acked| record.acked.after(acked)) {
             member.acked = Some(record.acked);
         }
@@ -196,13 +198,13 @@ impl Monitor {
         lost
     }
 
-    /// Whether it is up here and not in the own domain, whose members are probed anyway.
+    /// Whether the node is up here and not in this node's domain, whose members are probed anyway.
     fn ring_has_up(&self, addr: NodeAddr) -> bool {
         let member = self.place(addr).map(|index| &self.ring[index]);
         addr != self.own && member.is_ok_and(|m| m.up && !m.local)
     }
 
-    /// How the link to a node is to be looked after.
+    /// How the link to a node is to be monitored.
     pub(crate) fn watch(&mut self, now: Nanos, addr: NodeAddr) -> Watch {
         if !self.is_active() {
             return Watch::Direct;
@@ -222,7 +224,7 @@ impl Monitor {
         }
     }
 
-    /// The record for a peer: the whole domain until it has acknowledged it. `None` in a small cluster.
+    /// The record for a peer: the whole domain until the peer has acknowledged it. `None` in a small cluster.
     pub(crate) fn record_for(&self, addr: NodeAddr) -> Option<DomainRecord> {
         if !self.is_active() {
             return None;
@@ -236,27 +238,27 @@ impl Monitor {
         Some(DomainRecord { acked, ..self.domain.clone() })
     }
 
-    /// Octets held for the records of peers.
+    /// Number of bytes held for the records of peers.
     pub(crate) fn octets(&self) -> usize {
         let records = self.ring.iter().filter(|m| m.record.is_some()).count();
         records * size_of::<DomainRecord>()
     }
 }
 
-/// How a node is watched, for an operator.
+/// How a node is monitored, for an operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MonitoredReport {
-    /// The node; the first is this one itself.
+    /// The node; the first report is about this node itself.
     pub addr: NodeAddr,
-    /// It is seen.
+    /// The node is up.
     pub up: bool,
-    /// It is probed from here: in the own domain, a head, or covered by no head.
+    /// The node is probed by this node: it is in the own domain, a head, or covered by no head.
     pub direct: bool,
-    /// Generation of its record; 0 without one.
+    /// Generation of its record; 0 if it has sent none.
     pub generation: u16,
-    /// Which members of its domain it sees, as far as they follow it in the ring as this node knows it.
+    /// State (up or not) of the members of its domain that follow it in the ring as this node knows it.
     pub applied: Vec<bool>,
-    /// The rest of its domain, which does not apply here.
+    /// The remaining members of its domain, which do not match this node's ring, with their state.
     pub unapplied: Vec<(NodeAddr, bool)>,
 }
 
@@ -265,7 +267,7 @@ impl Monitor {
         self.table_generation
     }
 
-    /// All nodes, this one first, in the order of the ring.
+    /// Reports on all nodes in ring order, this node first.
     pub(crate) fn reports(&self) -> Vec<MonitoredReport> {
         let own = self.place(self.own).unwrap_or(0);
         let all = (0..self.ring.len()).map(|n| (own + n) % self.ring.len());
@@ -290,7 +292,7 @@ impl Monitor {
     }
 }
 
-/// Members of the domain of each node in a cluster of this size.
+/// Number of members of each node's domain in a cluster of this size.
 pub(crate) fn domain_len(cluster: usize) -> usize {
     let root = (0..DOMAIN_MEMBERS_MAX).find(|n| n * n >= cluster);
     root.unwrap_or(DOMAIN_MEMBERS_MAX).saturating_sub(1)

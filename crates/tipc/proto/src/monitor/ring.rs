@@ -1,10 +1,11 @@
-//! Domains and heads: who covers whom.
+//! Assigns domains and heads.
 
 use super::{Monitor, domain_len};
 use crate::wire::DomainRecord;
 
 impl Monitor {
-    /// Members of the domain of the node at this place that really follow it, as far as they match without a gap.
+    /// Number of leading members in the domain of the node at this index that match the nodes that follow it in
+    /// the ring.
     pub(super) fn applied(&self, index: usize) -> usize {
         let member = &self.ring[index];
         let record =
@@ -14,7 +15,7 @@ impl Monitor {
         record.members.iter().zip(following).take_while(|(named, there)| *named == there).count()
     }
 
-    /// Makes the own domain anew after a change of the ring.
+    /// Recomputes this node's domain after a change of the ring.
     pub(super) fn renew_domain(&mut self) {
         let Ok(own) = self.place(self.own) else { return };
         let mut fresh = DomainRecord { generation: self.domain.generation, ..Default::default() };
@@ -29,12 +30,12 @@ impl Monitor {
         }
     }
 
-    /// Once around the ring: the own domain, then heads and what they cover.
+    /// Assigns the roles of all nodes around the ring: own domain, heads, and nodes covered by heads.
     pub(super) fn assign_roles(&mut self) {
         let Ok(own) = self.place(self.own) else { return };
         let count = self.ring.len();
         let mut left = self.domain.members.len();
-        // The head whose domain is being walked through; at first this node itself.
+        // The head whose domain is being processed; initially this node itself.
         let (mut head, mut member) = (own, 0);
         for n in 1..count {
             let index = (own + n) % count;

@@ -1,9 +1,10 @@
-//! The rules of the ring, without links: whom a node watches, whom it suspects, and that lies change nothing more.
+//! The rules of the ring, without links: which nodes a node monitors and suspects, and that false records change
+//! nothing else.
 
 use super::*;
 use std::collections::BTreeSet;
 
-/// A cluster in which everybody knows everybody and every record was told, without links.
+/// A cluster without links in which every node knows all others and all records have been exchanged.
 struct Cluster(Vec<Monitor>);
 
 impl Cluster {
@@ -21,7 +22,7 @@ impl Cluster {
         cluster
     }
 
-    /// Everybody tells everybody whom it sees. Returns who has grown suspicious of whom.
+    /// Every node sends its record to every other. Returns pairs of a node and a node that it now suspects.
     fn tell(&mut self) -> Vec<(NodeAddr, NodeAddr)> {
         let mut suspects = Vec::new();
         for _ in 0..2 {
@@ -77,7 +78,7 @@ fn a_node_watches_about_two_roots_of_the_cluster_and_everybody_is_watched() {
 fn what_a_head_loses_is_suspected_by_all_others_and_watched_until_it_is_gone() {
     let mut cluster = Cluster::new(49);
     let gone = NodeAddr(250);
-    // Those that have it in their domain notice, and say so.
+    // The nodes that have it in their domain notice the loss and report it.
     for monitor in cluster.0.iter_mut().filter(|m| (190..250).contains(&m.own.0)) {
         monitor.peer_down(gone);
     }
@@ -87,8 +88,8 @@ fn what_a_head_loses_is_suspected_by_all_others_and_watched_until_it_is_gone() {
         if own == gone || (190..250).contains(&own.0) {
             continue;
         }
-        assert!(suspects.contains(&(own, gone)), "{own} suspects nothing");
-        assert!(cluster.watched(n).contains(&gone), "{own} relies on a head that is blind");
+        assert!(suspects.contains(&(own, gone)), "{own} does not suspect it");
+        assert!(cluster.watched(n).contains(&gone), "{own} relies on a head that does not see it");
     }
 }
 
@@ -112,17 +113,17 @@ fn lies_only_make_somebody_watched() {
         ..DomainRecord::default()
     };
     let suspects = cluster.0[0].receive(liar, lie.clone());
-    assert!(!suspects.contains(&NodeAddr(10)), "this node is not to probe itself");
+    assert!(!suspects.contains(&NodeAddr(10)), "a node must not probe itself");
     assert_eq!(suspects.len(), 49 - 1 - 6, "all but this node and its domain");
     assert!(before.iter().all(|a| cluster.0[0].ring[cluster.0[0].place(*a).unwrap()].up));
-    // Said again it is no news; members that nobody knows mean nothing.
+    // A repeated report has no effect, and unknown members are ignored.
     lie.generation = Seq(1_001);
     assert_eq!(cluster.0[0].receive(liar, lie.clone()), []);
     lie.generation = Seq(1_002);
     lie.members = (1..=64).map(|n| NodeAddr(n * 7919)).collect();
     assert_eq!(cluster.0[0].receive(liar, lie), []);
-    assert!(cluster.watched(0).len() <= before.len() + 8, "its domain covers nobody any more");
-    assert_eq!(cluster.0[0].receive(NodeAddr(5), DomainRecord::default()), [], "a stranger");
+    assert!(cluster.watched(0).len() <= before.len() + 8, "its domain no longer covers anything");
+    assert_eq!(cluster.0[0].receive(NodeAddr(5), DomainRecord::default()), [], "an unknown node");
 }
 
 #[test]

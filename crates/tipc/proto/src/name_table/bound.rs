@@ -1,4 +1,4 @@
-//! The sockets bound to one exact range: one, or a crowd.
+//! The sockets bound to one exact range: a single one, or a crowd.
 
 use super::crowd::{Crowd, Crowds};
 use crate::addr::{NodeAddr, Port, Scope, SocketAddr};
@@ -13,16 +13,16 @@ pub(super) struct Member {
     pub(super) scope: Scope,
 }
 
-/// The members of a range. Nearly all ranges have one, which then stands in the tree itself.
+/// The members of a range. Nearly all ranges have one, which is stored in the tree itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Bound {
     One(u64, Member),
-    /// The number of their crowd.
+    /// Number of the crowd that holds the members.
     Many(u32),
 }
 
 impl Bound {
-    /// Adds a member; the number of the crowd that they are now.
+    /// Adds a member and returns the number of the crowd that now holds the members.
     pub(super) fn insert(&mut self, crowds: &mut Crowds, age: u64, member: Member) -> u32 {
         let id = match *self {
             Self::Many(id) => id,
@@ -39,7 +39,8 @@ impl Bound {
         id
     }
 
-    /// Removes a member, and says whether it was the last, with which the range is to go.
+    /// Removes a member. Also returns whether it was the last one, in which case the caller must remove the
+    /// range.
     pub(super) fn remove(&mut self, crowds: &mut Crowds, age: u64) -> Option<(Member, bool)> {
         match *self {
             Self::One(at, member) => (at == age).then_some((member, true)),
@@ -55,7 +56,7 @@ impl Bound {
         }
     }
 
-    /// The member whose turn it is, among those of one node if one is given.
+    /// The next member in round-robin order, optionally only among those of one node.
     #[inline]
     pub(super) fn next(&self, crowds: &mut Crowds, of: Option<NodeAddr>) -> Option<SocketAddr> {
         match self {
@@ -73,7 +74,7 @@ impl Bound {
         }
     }
 
-    /// The members and their ages, oldest first.
+    /// The members with their ages, oldest first.
     pub(super) fn iter<'a>(
         &'a self,
         crowds: &'a Crowds,
@@ -86,19 +87,19 @@ impl Bound {
     }
 }
 
-/// What one node has bound to a range.
+/// One node's bindings to a range.
 #[derive(Clone, Debug)]
 pub(super) enum Own {
     One((Port, u32), (u64, Scope)),
     Many(Box<Several>),
 }
 
-/// Boxed as a whole, so that the one binding that nearly all ranges have takes little room.
+/// Boxed as a whole to keep the common case, a single binding, small.
 #[derive(Clone, Debug)]
 pub(super) struct Several(BTreeMap<(Port, u32), (u64, Scope)>);
 
 impl Own {
-    /// False when it is there already.
+    /// Adds a binding. Returns false if it already exists.
     pub(super) fn insert(&mut self, id: (Port, u32), entry: (u64, Scope)) -> bool {
         match self {
             Self::One(there, first) => {
@@ -118,7 +119,8 @@ impl Own {
         }
     }
 
-    /// Removes a binding and gives its age, and says whether it was the last, with which the range is to go.
+    /// Removes a binding and returns its age, and whether it was the last one, in which case the caller must
+    /// remove the range.
     pub(super) fn remove(&mut self, id: (Port, u32)) -> Option<(u64, bool)> {
         match self {
             Self::One(there, (age, _)) => (*there == id).then_some((*age, true)),

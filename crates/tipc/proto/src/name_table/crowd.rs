@@ -1,8 +1,8 @@
-//! The sockets that share one exact range, and whose turn it is.
+//! The sockets that share one exact range, used in round-robin order.
 //!
-//! Nearly all crowds are small. Those keep their members in one piece and a hand of answers to the next lookups ready, so that a lookup
-//! waits for memory once, and of several only one reads the members, for a new hand that nobody waits for. Large ones are trees, in which
-//! no change walks over the members.
+//! Nearly all crowds are small. These keep their members in a contiguous vector and the answers to the next few lookups in the crowd itself,
+//! so that a lookup waits for memory only once; only one lookup in several reads the members, to refill those answers, and its result does
+//! not depend on that read. Large crowds are trees, in which no change visits all members.
 
 use super::bound::Member;
 use crate::addr::{NodeAddr, SocketAddr};
@@ -10,24 +10,23 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// Members of a small crowd.
+/// Maximum number of members of a small crowd.
 const SMALL_MAX: usize = 64;
 
-/// Answers that lie ready: as many as fit beside the rest in a cache line.
+/// Number of prepared answers: as many as fit into a cache line with the rest of the struct.
 const HAND: usize = 4;
 
-/// Members by age: the number each got when the table came to know it. One cache line, without what it points to.
+/// Members by age, the number that each got when it was added to the table. The struct itself fills one cache line.
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Crowd {
-    /// From `given` on, the sockets of the member whose turn it is and of those after it. Nothing of worth without members, and in a large
-    /// crowd.
+    /// From `given` on, the sockets of the next member and of those after it. Meaningless if there are no members, and in a large crowd.
     hand: [SocketAddr; HAND],
     members: Members,
-    /// Index of the member whose turn it is. That of none when the last one was removed: the turn is the next new one's, unless the
-    /// oldest is asked for before.
+    /// Index of the next member. After the last member was removed, it may equal the number of members: the next is then a newly added
+    /// member, or the oldest one if a lookup comes first.
     turn: u8,
-    /// How many of the hand were asked for; never all.
+    /// How many of the prepared answers have been used; never all of them.
     given: u8,
 }
 
@@ -44,9 +43,10 @@ impl Default for Members {
     }
 }
 
-/// Whose turn it is after the member of this index, of so many. After the youngest the oldest is next, even if a younger one comes meanwhile.
+/// Index of the member that follows `turn` among `len` members. The youngest is followed by the oldest, even if another member is added in
+/// the meantime.
 const fn after(turn: usize, len: usize) -> usize {
-    // The turn of none is the oldest one's when it is asked for.
+    // An index past the end stands for the oldest member.
     let after = if turn < len { turn + 1 } else { 1 };
     if after < len { after } else { 0 }
 }
@@ -55,7 +55,7 @@ const fn after(turn: usize, len: usize) -> usize {
 struct Large {
     members: BTreeMap<u64, Member>,
     of_node: BTreeSet<(NodeAddr, u64)>,
-    /// The first member of this age or later is next.
+    /// The first member of this age or above is next.
     turn: u64,
 }
 
@@ -78,7 +78,7 @@ impl Large {
                 onwards.next().or_else(first)?.1
             }
         };
-        // After the youngest the oldest is next, even if a younger one comes meanwhile.
+        // The youngest is followed by the oldest, even if another member is added in the meantime.
         let youngest = self.members.last_key_value().is_some_and(|(last, _)| *last == age);
         self.turn = if youngest { 0 } else { age + 1 };
         Some(self.members.get(&age)?.socket)
@@ -86,14 +86,14 @@ impl Large {
 }
 
 impl Crowd {
-    /// Members come with rising ages.
+    /// Adds a member. Ages must be ascending.
     pub(super) fn insert(&mut self, age: u64, member: Member) {
         let small = match &mut self.members {
             Members::Large(large) => return large.insert(age, member),
             Members::Small(small) => small,
         };
         if small.len() < SMALL_MAX {
-            // Exactly as much room as there are members would be copied for each; twice as much is wasted by most.
+            // Growing by exactly one would copy the members each time; doubling would waste memory in most crowds.
             if small.len() == small.capacity() {
                 small.reserve_exact(2 + small.len() / 2);
             }
@@ -101,7 +101,7 @@ impl Crowd {
             return self.pass_to(self.turn);
         }
         let mut large = Large {
-            // Ages below those of the members stand for the oldest one.
+            // An age below those of all members stands for the oldest one.
             turn: self.turn.checked_sub(1).map_or(0, |before| small[before as usize].0 + 1),
             ..Large::default()
         };
@@ -112,7 +112,7 @@ impl Crowd {
         self.members = Members::Large(Box::new(large));
     }
 
-    /// The turn of a small crowd is this member's; those after it follow.
+    /// Makes the member at this index the next one and prepares the answers from there on. Does nothing in a large crowd.
     #[inline]
     fn pass_to(&mut self, at: u8) {
         (self.turn, self.given) = (at, 0);
@@ -140,7 +140,7 @@ impl Crowd {
         Some(member)
     }
 
-    /// The member whose turn it is, among those of one node if one is given.
+    /// The next member in round-robin order, optionally only among those of one node.
     #[inline]
     pub(super) fn next(&mut self, of: Option<NodeAddr>) -> Option<SocketAddr> {
         let small = match &mut self.members {
@@ -173,7 +173,7 @@ impl Crowd {
         }
     }
 
-    /// The members and their ages, oldest first.
+    /// The members with their ages, oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Member)> {
         let (small, large) = match &self.members {
             Members::Small(small) => (&small[..], None),
@@ -184,7 +184,7 @@ impl Crowd {
     }
 }
 
-/// Crowds in a piece of memory that grows by one block.
+/// Number of crowds per block; memory grows by one block at a time.
 const BLOCK: usize = 64;
 
 /// All crowds of a table, by number.
@@ -195,7 +195,7 @@ pub(super) struct Crowds {
 }
 
 impl Crowds {
-    /// Takes one in; its number.
+    /// Adds a crowd and returns its number.
     pub(super) fn enter(&mut self, crowd: Crowd) -> u32 {
         if let Some(id) = self.free.pop()
             && let Some(place) = self.get_mut(id)
@@ -212,7 +212,7 @@ impl Crowds {
         (before + block.len() - 1) as u32
     }
 
-    /// One that has no members any more goes. When none is left, so does their memory.
+    /// Removes a crowd that has no members left. When the last one is removed, all memory is freed.
     pub(super) fn leave(&mut self, id: u32) {
         if let Some(place) = self.get_mut(id) {
             *place = Crowd::default();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     proptest! {
-        /// A large crowd's rules are the model; what is small follows them, and on the way from one to the other nobody loses the turn.
+        /// The rules of a large crowd are the model: a small one must behave the same, and the conversion must not change the order.
         #[test]
         fn small_and_large_crowds_take_the_same_turns(
             first in 0u32..90,

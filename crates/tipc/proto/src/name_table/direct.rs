@@ -1,8 +1,8 @@
-//! The short way to the sockets of a single name, which most lookups ask for.
+//! Direct access to the sockets of single-instance names, which most lookups ask for.
 //!
-//! A lookup among a million names costs what it waits for memory, so this way reads one cache line: the slot that the hash of the name
-//! points at holds the only socket itself, or the number of the crowd. It is split into shards, which grow one by one, so that no single binding has to wait until a
-//! million others were moved. The hash is keyed: peers choose the names.
+//! The cost of a lookup among a million names is waiting for memory, so this path reads a single cache line: the slot selected by the hash of the
+//! name holds the only socket itself, or the number of the crowd. The table is split into shards that grow separately, so that no single binding has
+//! to wait until a million others have been moved. The hash is keyed because peers choose the names.
 
 use crate::addr::{NodeAddr, Port, SocketAddr};
 use alloc::boxed::Box;
@@ -11,27 +11,27 @@ use alloc::vec::Vec;
 
 const SHARDS: usize = 64;
 
-/// Where a name leads.
+/// What a name resolves to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// To its only socket.
+    /// Its only socket.
     Socket(SocketAddr),
-    /// To the crowd of this number.
+    /// The crowd with this number.
     Crowd(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// [`FREE`] when nothing is here.
+    /// [`FREE`] if the slot is empty.
     point: u64,
-    /// With [`CROWD`] as its node: the port is the number of a crowd.
+    /// If its node is [`CROWD`], the port is the number of a crowd.
     socket: SocketAddr,
 }
 
-/// The address that no node of a direct socket has; one that should have it goes the long way.
+/// A node address that marks a crowd. A socket of a node that really has this address is only found through the tree.
 const CROWD: NodeAddr = NodeAddr(u32::MAX);
 
-/// Service type 2^32 - 1, instance 2^32 - 1: the one name that has to go the long way.
+/// Service type 2^32 - 1, instance 2^32 - 1: the only name that can only be found through the tree.
 const FREE: u64 = u64::MAX;
 
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,7 @@ pub(super) struct Direct {
     shards: Option<Box<[Shard; SHARDS]>>,
 }
 
-/// A keyed hash: a multiplication to twice the width, whose halves are folded.
+/// A keyed hash: two multiplications to 128 bits, each folded to 64.
 const fn hash(key: u64, point: u64) -> u64 {
     let product = (point ^ key) as u128 * (key.rotate_left(32) | 1) as u128;
     let folded = (product as u64) ^ (product >> 64) as u64;
@@ -60,7 +60,7 @@ const fn place(hash: u64, slots: usize) -> usize {
 }
 
 impl Shard {
-    /// Index of the slot that holds the name, or of the free one that ends the search.
+    /// Index of the slot that holds the name, or of the free slot that ends the search.
     fn find(&self, hash: u64, point: u64) -> usize {
         let mut at = place(hash, self.slots.len());
         while self.slots[at].point != point && self.slots[at].point != FREE {
@@ -79,7 +79,7 @@ impl Shard {
         }
     }
 
-    /// Frees a slot, and moves up those behind it that are not where they would be without it.
+    /// Frees a slot, and moves back the entries after it that would be stored earlier without it.
     fn free(&mut self, key: u64, mut hole: usize) {
         let mask = self.slots.len() - 1;
         let mut at = hole;
@@ -89,7 +89,7 @@ impl Shard {
                 break;
             }
             let wanted = place(hash(key, self.slots[at].point), self.slots.len());
-            // The hole lies between where it should be and where it is.
+            // Whether the hole lies between the entry's preferred slot and its actual one.
             if at.wrapping_sub(wanted) & mask >= at.wrapping_sub(hole) & mask {
                 self.slots[hole] = self.slots[at];
                 hole = at;
@@ -123,7 +123,7 @@ impl Direct {
         })
     }
 
-    /// Enters a name, or where it leads from now on.
+    /// Adds a name or replaces what it resolves to.
     pub(super) fn insert(&mut self, point: u64, way: Way) {
         let socket = match way {
             Way::Socket(SocketAddr { node: CROWD, .. }) => return self.remove(point),
@@ -135,7 +135,7 @@ impl Direct {
             Box::new([const { Shard { slots: Vec::new(), used: 0 } }; SHARDS])
         });
         let Some(shard) = self.shard(hash).filter(|_| point != FREE) else { return };
-        // At most three quarters full, so that a search ends within the line it began in, mostly.
+        // Keep the table at most three quarters full, so that most searches end within the cache line in which they began.
         if 4 * (shard.used + 1) > 3 * shard.slots.len() {
             shard.grow(key);
         }
@@ -190,7 +190,7 @@ mod tests {
             let mut direct = Direct::new(key);
             let mut model = std::collections::BTreeMap::new();
             for (n, (what, point)) in changes.into_iter().enumerate() {
-                // The highest one stands for "free".
+                // Point 59 stands for the reserved value.
                 let point = if point == 59 { FREE } else { point };
                 if what == 0 {
                     direct.remove(point);

@@ -1,4 +1,4 @@
-//! Turns, counts, losses, and what a walk over all bindings would find.
+//! Round robin, counts, loss of nodes, and comparison with a linear search over all bindings.
 
 use super::*;
 use crate::addr::Port;
@@ -119,7 +119,8 @@ proptest! {
         prop_assert_eq!(got, best);
     }
 
-    /// Of one node or of any, of ranges, of single names, and of names that ranges come before.
+    /// Lookups for one node or for any, of ranges, of single names, and of names overridden by
+    /// ranges.
     #[test]
     fn a_lookup_finds_the_lowest_range_and_all_of_its_sockets_in_turn(
         names in prop::collection::vec((0u32..12, 0u32..2, 0u32..4), 1..60),
@@ -140,7 +141,7 @@ proptest! {
             let gone = all.swap_remove(at.index(all.len()));
             prop_assert_eq!(table.remove(gone.range, gone.socket, gone.key), Some(gone));
         }
-        // The order of their coming, which is that of the ports.
+        // The order of insertion, which is that of the ports.
         all.sort_by_key(|b| b.socket.port);
         for (service, instance) in (0..2).flat_map(|service| (0..25).map(move |at| (service, at))) {
             for local in [None, Some(0), Some(1), Some(2), Some(3), Some(9)].map(|n| n.map(NodeAddr)) {

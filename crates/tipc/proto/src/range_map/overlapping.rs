@@ -1,15 +1,15 @@
-//! A walk over the entries that share a point with a range, past everything that cannot.
+//! Iterates over the entries that overlap a range, skipping subtrees that cannot.
 
 use super::{Bounds, Tree};
 use alloc::vec::Vec;
 
-/// The ranges that share a point with another one.
+/// Iterator over the ranges that overlap another one.
 pub(crate) struct Overlapping<'a, P, V> {
-    /// Tree nodes from the root down, each with the index of what comes next there.
+    /// Tree nodes from the root down, each with the index of its next entry.
     path: Vec<(&'a Tree<P, V>, usize)>,
     lower: P,
     upper: P,
-    /// Tree nodes entered so far.
+    /// Number of tree nodes entered so far.
     visited: usize,
 }
 
@@ -22,7 +22,7 @@ impl<'a, P, V> Overlapping<'a, P, V> {
         Self { path, lower, upper, visited: 0 }
     }
 
-    /// Tree nodes read so far, which is what a search costs.
+    /// Number of tree nodes read so far, which is the cost of a search.
     #[cfg(test)]
     pub(crate) const fn visited(&self) -> usize {
         self.visited
@@ -50,7 +50,7 @@ impl<'a, P: Copy + Ord, V> Iterator for Overlapping<'a, P, V> {
                         return Some(((leaf.lowers[n], leaf.uppers[n]), &leaf.values[n]));
                     }
                 }
-                // Nothing more here: everything that follows begins too high.
+                // Nothing more in this node: all following entries begin too high.
                 Tree::Inner(_) | Tree::Leaf(_) => {
                     self.path.pop();
                 }

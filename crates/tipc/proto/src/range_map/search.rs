@@ -1,23 +1,23 @@
 //! The search for the first range that contains a point.
 //!
-//! What it costs is waiting: for memory, and for the processor that guessed wrong where a scan ends. Where the highest bounds below a tree
-//! node rise, as they do for ranges that lie one behind the other or are equally long, the place is computed from the pace at which
-//! they do and only looked at; that reads one cache line and branches as foreseen. The less evenly the bounds lie, the further it is from
-//! there; a node whose bounds do not rise is scanned.
+//! The cost of a search is waiting for memory and for mispredicted branches at the end of a scan. Where the highest bounds in a tree node
+//! increase, as they do for ranges that are disjoint or equally long, the position is interpolated from their density and then only
+//! verified, which reads one cache line and has predictable branches. The less evenly the bounds are spaced, the further the entry is from
+//! there. A node whose bounds do not increase is scanned.
 
 use super::{Bounds, FAN_OUT, Leaf, RangeMap, Tree};
 use crate::addr::NodeAddr;
 use arrayvec::ArrayVec;
 
-/// A point on the line that ranges lie on.
+/// A point on the axis of the ranges.
 pub(crate) trait Point: Copy + Ord {
-    /// Whether ranges of such points are to be found by their place.
+    /// Whether positions may be interpolated for points of this type.
     const SPREADS: bool;
 
-    /// How many of `count` points that lie evenly behind `from` up to `to` come on a step of one.
+    /// Entries per unit of distance if `count` points are spaced evenly after `from` up to `to`.
     fn pace(count: usize, from: Self, to: Self) -> f32;
 
-    /// Which of such points is the first that is not below this one; a guess.
+    /// Estimated index of the first of these points that is not below this one.
     fn place(self, from: Self, pace: f32) -> usize;
 }
 
@@ -30,13 +30,13 @@ impl Point for u64 {
 
     #[inline]
     fn place(self, from: Self, pace: f32) -> usize {
-        // A hundredth less, so that a bound that lies exactly on its place is not missed.
+        // Subtract a hundredth, so that a bound exactly at its expected position is not missed.
         let place = self.wrapping_sub(from) as i64 as f32 * pace - 0.01;
         (place as i32).clamp(0, FAN_OUT as i32) as usize
     }
 }
 
-/// Ranges of a node are asked for rarely, by the others' standards.
+/// Ranges by node are searched comparatively rarely, so they are scanned.
 impl Point for (NodeAddr, u32, u32) {
     const SPREADS: bool = false;
 
@@ -49,7 +49,8 @@ impl Point for (NodeAddr, u32, u32) {
     }
 }
 
-/// The first of the highest bounds that is not below a point. They rise behind `from` at this pace; 0: they do not.
+/// Index of the first of the highest bounds that is not below `point`. The bounds increase from `from` with density `pace`; 0 means that
+/// they do not.
 #[inline]
 fn first_reaching<P: Point>(
     highest: &ArrayVec<P, FAN_OUT>,
@@ -71,11 +72,11 @@ fn first_reaching<P: Point>(
 }
 
 impl<P: Point, V> RangeMap<P, V> {
-    /// Where the first range stands that contains a point: the one with the lowest bounds.
+    /// Leaf and index of the first range that contains the point: the one with the lowest bounds.
     #[inline]
     fn search(&self, point: P) -> Option<(&Leaf<P, V>, usize)> {
         let mut tree = self.root.as_deref()?;
-        // What lies before the node reaches no further than this, which is below the point.
+        // No range before this tree node reaches beyond this bound, which is below the point.
         let mut from = tree.first().0;
         let mut pace = 0.0;
         loop {
@@ -96,12 +97,12 @@ impl<P: Point, V> RangeMap<P, V> {
         }
     }
 
-    /// Of the ranges that contain a point, the one with the lowest bounds.
+    /// The range with the lowest bounds among those that contain the point.
     pub(crate) fn first_containing(&self, point: P) -> Option<Bounds<P>> {
         self.search(point).map(|(leaf, at)| (leaf.lowers[at], leaf.uppers[at]))
     }
 
-    /// As [`RangeMap::first_containing`]: its value.
+    /// Like [`RangeMap::first_containing`], but returns the value.
     #[inline]
     pub(crate) fn first_containing_value(&self, point: P) -> Option<&V> {
         self.search(point).and_then(|(leaf, at)| leaf.values.get(at))

@@ -1,4 +1,5 @@
-//! Against a walk over all entries, and that no search reads more of the tree than it must.
+//! Compared with a scan of all entries; also checks that no search reads more of the tree than
+//! necessary.
 
 use super::*;
 use alloc::collections::BTreeMap;
@@ -14,7 +15,7 @@ fn filled(ranges: impl IntoIterator<Item = (u64, u64)>) -> RangeMap<u64, u64> {
     map
 }
 
-/// The levels that `count` entries take when no node is less than a quarter full.
+/// Height of a tree with `count` entries if no node is less than a quarter full.
 fn levels(count: usize) -> usize {
     (1..).find(|levels| (FAN_OUT / 4).pow(*levels) >= count).unwrap() as usize
 }
@@ -81,11 +82,11 @@ proptest! {
 #[test]
 fn rising_entries_fill_their_nodes() {
     let map = filled((0..100_000).map(|n| (n, n)));
-    assert_eq!(map.height(), 4, "32 to the fourth is above a million");
+    assert_eq!(map.height(), 4, "32 to the fourth power exceeds a million");
     assert_eq!(map.overlapping(0, u64::MAX).count(), 100_000);
 }
 
-/// Ranges that overlap in every way: nested, staggered, alike at one end.
+/// Ranges that overlap in every way: nested, staggered, with a common end.
 fn awkward(count: u64) -> Vec<Vec<(u64, u64)>> {
     vec![
         (0..count).map(|n| (n, n)).collect(),
@@ -108,7 +109,7 @@ fn a_search_reads_the_path_and_what_it_finds() {
             let matches = found.by_ref().count();
             let expected = ranges.iter().filter(|(l, u)| *l <= at && at <= *u).count();
             assert_eq!(matches, expected);
-            // A node on the way may hold a single match, and a last path may end in none.
+            // Every node on the path may hold a single match, and the last path may hold none.
             let most = (matches + 1) * map.height();
             assert!(found.visited() <= most, "{} nodes for {matches} matches", found.visited());
         }

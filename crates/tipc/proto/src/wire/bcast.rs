@@ -1,4 +1,4 @@
-//! `BCAST_PROTOCOL`: the first sequenced packet after a link came up. It tells the peer which broadcast to expect next.
+//! `BCAST_PROTOCOL`: the first sequenced packet after a link has come up. It tells the peer which broadcast to expect next.
 
 use super::frame::LinkFields;
 use super::header::{HeaderWords, View, WireError};
@@ -7,23 +7,23 @@ use crate::addr::NodeAddr;
 use crate::seq::Seq;
 use alloc::vec::Vec;
 
-/// Opens the addressee's broadcast receive link.
+/// Opens the broadcast receive link at the destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BcastInit {
-    /// The node it is for.
+    /// Destination node.
     pub dest: NodeAddr,
-    /// Last broadcast sent so far; the addressee expects the one after.
+    /// Last broadcast sent so far; the destination expects the one after it.
     pub last_bcast: Seq,
-    /// The acknowledgement of broadcasts in this packet means nothing yet.
+    /// The broadcast acknowledgement in this packet is not valid yet.
     pub bcast_ack_invalid: bool,
 }
 
 impl BcastInit {
-    /// Reads the message. The legacy negative acknowledgement of the same user is refused: peers that report gaps in STATE never
-    /// send it.
+    /// Decodes the message. The legacy negative acknowledgement with the same user is refused: peers that report gaps in STATE
+    /// never send it.
     ///
     /// # Errors
-    /// When the header is not 40 octets or the type is not STATE.
+    /// If the header is not 40 bytes long or the type is not STATE.
     pub fn decode(view: &View<'_>) -> Result<Self, WireError> {
         if view.header_len() != super::NAMED_HEADER_LEN {
             return Err(WireError::HeaderLen);
@@ -38,7 +38,7 @@ impl BcastInit {
         })
     }
 
-    /// Appends the message to `out`.
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, link: &LinkFields, out: &mut Vec<u8>) {
         let mut h = HeaderWords::new(User::BcastProtocol, 0, super::NAMED_HEADER_LEN);
         h.set(4, 16, 0xffff, self.last_bcast.0.into()).set(5, 14, 1, self.bcast_ack_invalid.into());

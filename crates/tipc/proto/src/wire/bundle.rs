@@ -1,4 +1,4 @@
-//! `MSG_BUNDLER`: several small messages in one packet, each starting at a multiple of 4 octets.
+//! `MSG_BUNDLER`: several small messages in one packet, each aligned to 4 bytes.
 
 use super::frame::LinkFields;
 use super::header::{HeaderWords, View, WireError};
@@ -6,24 +6,24 @@ use super::user::User;
 use crate::addr::NodeAddr;
 use alloc::vec::Vec;
 
-/// A bundle.
+/// A packet with several messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bundle<'a> {
-    /// The node it is for.
+    /// Destination node.
     pub dest: NodeAddr,
-    /// Importance that all of its messages share (the kernel also writes 4, "system", here).
+    /// Common importance of its messages (the kernel also uses 4, "system", here).
     pub importance: u8,
-    /// Number of messages.
+    /// Number of messages it contains.
     pub count: u16,
     /// The messages, with padding between them.
     pub body: &'a [u8],
 }
 
 impl<'a> Bundle<'a> {
-    /// Reads the bundle's own header; the messages are checked by [`Bundle::items`].
+    /// Decodes the bundle's own header; the messages are checked by [`Bundle::items`].
     ///
     /// # Errors
-    /// When the header is not 40 octets or the type is not 0.
+    /// If the header is not 40 bytes long or the type is not 0.
     pub fn decode(view: &View<'a>) -> Result<Self, WireError> {
         if view.header_len() != super::NAMED_HEADER_LEN {
             return Err(WireError::HeaderLen);
@@ -39,7 +39,7 @@ impl<'a> Bundle<'a> {
         })
     }
 
-    /// Appends the bundle to `out`.
+    /// Appends the encoded bundle to `out`.
     pub fn encode(&self, link: &LinkFields, out: &mut Vec<u8>) {
         self.header(link).write(&[self.body], out);
     }
@@ -52,7 +52,8 @@ impl<'a> Bundle<'a> {
         h
     }
 
-    /// The messages in order. Ends after `count` of them or at the first that is malformed, which is reported.
+    /// Iterates over the messages in order. Ends after `count` messages, or at the first malformed one, for which it
+    /// yields an error.
     pub fn items(&self) -> BundleItems<'a> {
         BundleItems { rest: self.body, left: self.count }
     }
@@ -71,7 +72,7 @@ impl<'a> Iterator for BundleItems<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
         let item = View::parse(self.rest).and_then(|view| match view.user() {
-            // A bundle of bundles or fragments does not exist; refusing it here also bounds the recursion.
+            // Bundles are never nested and contain no fragments; refusing them here also bounds the recursion.
             Some(User::Bundler | User::Fragmenter | User::Tunnel | User::BcastProtocol) | None => {
                 Err(WireError::User(view.user_number()))
             }
@@ -85,19 +86,20 @@ impl<'a> Iterator for BundleItems<'a> {
     }
 }
 
-/// Room that a bundle begins with: a packet of Ethernet's size.
+/// Initial capacity of a bundle, in bytes: an Ethernet-sized packet.
 const CAPACITY_FIRST: usize = 1_500;
 
-/// Collects messages into a bundle, in the packet that it will be.
+/// Collects messages into a bundle, directly in the buffer that becomes the packet.
 #[derive(Clone, Debug, Default)]
 pub struct BundleBuilder {
-    /// Empty, or room for the header and the messages behind it.
+    /// Empty, or space for the header followed by the messages.
     packet: Vec<u8>,
     count: u16,
 }
 
 impl BundleBuilder {
-    /// Adds a message if header, padding and message stay within `packet_max` octets; `false` leaves the bundle as it was.
+    /// Adds a message if header, padding and message stay within `packet_max` bytes; otherwise returns `false` and leaves
+    /// the bundle unchanged.
     pub fn try_push(&mut self, message: &[u8], packet_max: usize) -> bool {
         let start = self.packet.len().next_multiple_of(4).max(super::NAMED_HEADER_LEN);
         if start + message.len() > packet_max || self.count == u16::MAX {
@@ -112,18 +114,18 @@ impl BundleBuilder {
         true
     }
 
-    /// Octets of the bundle so far, header and padding included.
+    /// Current length of the bundle in bytes, header and padding included.
     pub const fn octets(&self) -> usize {
         self.packet.len()
     }
 
-    /// The bundle for this node.
+    /// The bundle, addressed to `dest`.
     pub fn bundle(&self, dest: NodeAddr, importance: u8) -> Bundle<'_> {
         let body = self.packet.get(super::NAMED_HEADER_LEN..).unwrap_or(&[]);
         Bundle { dest, importance, count: self.count, body }
     }
 
-    /// The packet for this node.
+    /// Converts the bundle into a packet for `dest`.
     pub fn into_packet(mut self, link: &LinkFields, dest: NodeAddr, importance: u8) -> Vec<u8> {
         let mut header = self.bundle(dest, importance).header(link);
         let len = self.packet.len().max(super::NAMED_HEADER_LEN);

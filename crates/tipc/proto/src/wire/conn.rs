@@ -7,43 +7,43 @@ use crate::addr::SocketAddr;
 use crate::addr::{NodeAddr, Port};
 use alloc::vec::Vec;
 
-/// What it says.
+/// Kind of a connection management message, with its fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ConnManagerKind {
-    /// "Are you still there?"
+    /// Asks whether the other end still exists.
     #[default]
     Probe,
-    /// "Yes."
+    /// Answer to a probe.
     ProbeReply,
-    /// Blocks read since the last acknowledgement.
+    /// Acknowledges blocks that have been read.
     Ack {
-        /// How many.
+        /// Number of 1 KiB blocks read since the last acknowledgement.
         blocks: u16,
-        /// The window from now on, in blocks.
+        /// New size of the window, in blocks.
         window: u16,
-        /// Answers a message that asked for an acknowledgement at once.
+        /// Set in the answer to a message that requested an immediate acknowledgement.
         nagle: bool,
     },
 }
 
-/// A message about a connection.
+/// A connection management message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConnManager {
-    /// What it says.
+    /// Kind of the message.
     pub kind: ConnManagerKind,
-    /// Set when it came back because the connection is gone.
+    /// Error code if the message was returned because the connection no longer exists.
     pub error: ErrorCode,
-    /// The sending end.
+    /// Socket at the sending end.
     pub orig: SocketAddr,
-    /// The receiving end.
+    /// Socket at the receiving end.
     pub dest: SocketAddr,
 }
 
 impl ConnManager {
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
-    /// When the header is not 40 octets, or type or error code do not exist.
+    /// If the header is not 40 bytes long, or the type or error code does not exist.
     pub fn decode(view: &View<'_>) -> Result<Self, WireError> {
         if view.header_len() != super::NAMED_HEADER_LEN {
             return Err(WireError::HeaderLen);
@@ -66,7 +66,7 @@ impl ConnManager {
         })
     }
 
-    /// Appends the message to `out`.
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, link: &LinkFields, out: &mut Vec<u8>) {
         let msg_type = match self.kind {
             ConnManagerKind::Probe => 0,

@@ -7,107 +7,108 @@ use crate::addr::{Importance, NodeAddr, Port, ServiceRange};
 use crate::seq::Seq;
 use alloc::vec::Vec;
 
-/// What a data message is addressed to.
+/// Destination of a data message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DataKind {
-    /// The other end of a connection; the link implies the nodes.
+    /// The other end of a connection; the nodes are those of the link.
     Conn,
-    /// A connection's message on its way back: the header grew by the nodes.
+    /// A returned connection message, with a header extended by the nodes.
     ConnReturned {
-        /// The node that returns it.
+        /// The node that returns the message.
         orig: NodeAddr,
-        /// The node that sent it.
+        /// The node that sent it originally.
         dest: NodeAddr,
     },
-    /// One port.
+    /// A single port.
     Direct {
-        /// Node of the sender.
+        /// Node of the sending port.
         orig: NodeAddr,
-        /// Node of the port.
+        /// Node of the destination port.
         dest: NodeAddr,
     },
-    /// One instance of a service; the sender already chose the port.
+    /// One instance of a service, for which the sender has already chosen the port.
     Named {
-        /// Node of the sender.
+        /// Node of the sending port.
         orig: NodeAddr,
         /// Node of the chosen port.
         dest: NodeAddr,
-        /// Service type.
+        /// Type of the service.
         service: u32,
-        /// Instance.
+        /// Instance of the service.
         instance: u32,
     },
-    /// Every binding that overlaps a range.
+    /// All bindings that overlap a range.
     Mcast {
-        /// Node of the sender.
+        /// Node of the sending port.
         orig: NodeAddr,
-        /// The node it is for when it is replicast, else 0.
+        /// Destination node of a replicast copy, otherwise 0.
         dest: NodeAddr,
-        /// The range as sent.
+        /// The service range addressed by the sender.
         range: ServiceRange,
     },
-    /// All members of a group, those of one instance, or one of them.
+    /// All members of a group, the members with one instance, or a single member.
     Group {
-        /// Which of the three.
+        /// Which of these three.
         cast: GroupCast,
-        /// Node of the sender.
+        /// Node of the sending member.
         orig: NodeAddr,
-        /// Node of the member, or 0.
+        /// Node of the destination member, or 0.
         dest: NodeAddr,
-        /// Group type.
+        /// Service type that identifies the group.
         group: u32,
-        /// Member instance.
+        /// Instance of the addressed members.
         instance: u32,
-        /// The sender's broadcast number (for unicast: of its next broadcast).
+        /// The sender's broadcast number (for unicast: the number of its next broadcast).
         number: Seq,
-        /// "Acknowledge this broadcast."
+        /// Requests an acknowledgement of this broadcast.
         ack_required: bool,
     },
 }
 
-/// Reach of a group message.
+/// Which members a group message addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupCast {
-    /// All members.
+    /// Every member of the group.
     Broadcast,
-    /// The members of one instance.
+    /// The members with one instance.
     Multicast,
-    /// One member.
+    /// A single member.
     Unicast,
 }
 
-/// A data message.
+/// An application's message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DataMessage<'a> {
-    /// Its importance.
+    /// Importance set by the sender.
     pub importance: Importance,
-    /// Never returned to the sender.
+    /// If set, the message is dropped rather than returned to the sender when it cannot be delivered.
     pub dest_droppable: bool,
-    /// Bit 18: the sender may drop it (datagrams), wants an acknowledgement at once (connections), or it is replicast (multicast).
+    /// Bit 18: the sender may drop it (datagrams), requests an immediate acknowledgement (connections), or it is a replicast copy
+    /// (multicast).
     pub flag18: bool,
-    /// First message of a connection, or of a multicast method.
+    /// First message of a connection, or after a change of the multicast method.
     pub syn: bool,
-    /// Why it came back.
+    /// Why the message was returned.
     pub error: ErrorCode,
-    /// How often it was forwarded to another binding.
+    /// How many times it has been forwarded to another binding.
     pub reroutes: u8,
-    /// Lookup scope: 2 cluster, 3 node, 0 where none applies.
+    /// Scope of the lookup: 2 cluster, 3 node, 0 if none applies.
     pub lookup_scope: u8,
-    /// The sending port.
+    /// Port of the sender.
     pub orig_port: Port,
-    /// The receiving port; 0 for multicast.
+    /// Port of the receiver; 0 for multicast.
     pub dest_port: Port,
-    /// The rest of the address.
+    /// Kind of destination, with the rest of the address.
     pub kind: DataKind,
-    /// What the application sent.
+    /// The application's payload.
     pub payload: &'a [u8],
 }
 
 impl<'a> DataMessage<'a> {
-    /// Reads a data message.
+    /// Decodes a data message.
     ///
     /// # Errors
-    /// When the header has not the length of its type, the type does not cross wires, or a field is illegal.
+    /// If the header length does not fit the type, the type is never sent between nodes, or a field is illegal.
     pub fn decode(view: &View<'a>, importance: Importance) -> Result<Self, WireError> {
         let (orig, dest) = (NodeAddr(view.word(6)), NodeAddr(view.word(7)));
         let group = |cast| DataKind::Group {
@@ -158,7 +159,7 @@ impl<'a> DataMessage<'a> {
         })
     }
 
-    /// Appends the message to `out`.
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, link: &LinkFields, out: &mut Vec<u8>) {
         let (msg_type, header_len) = match self.kind {
             DataKind::Conn => (0, super::SHORT_HEADER_LEN),

@@ -1,125 +1,126 @@
-//! `LINK_CONFIG`: how nodes find each other and settle their addresses. 60 octets of header and the 128-bit identity.
+//! `LINK_CONFIG`: neighbour discovery and address negotiation. A header of 60 bytes followed by the 128-bit identity.
 
 use super::header::{HeaderWords, View, WireError};
 use super::user::User;
 use crate::addr::{MediaAddr, NetworkId, NodeAddr, NodeId};
 use alloc::vec::Vec;
 
-/// What a node says it understands. A missing bit makes the peer use the older way.
+/// Optional protocol features that a node supports. If a peer lacks one, its older alternative is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub struct Capabilities(u16);
 
 impl Capabilities {
-    /// The SYN bit on the first message of a connection.
+    /// The SYN bit in the first message of a connection.
     pub const SYN: Self = Self(0x001);
-    /// The explicit message that opens a broadcast receive link.
+    /// An explicit message opens the broadcast receive link.
     pub const BCAST_SYNCH: Self = Self(0x002);
-    /// Gaps of the broadcast link reported in STATE messages.
+    /// Gaps in the broadcast link are reported in STATE messages.
     pub const BCAST_STATE_NACK: Self = Self(0x004);
-    /// Connection flow control in blocks of 1 KiB.
+    /// Connection flow control uses blocks of 1 KiB.
     pub const BLOCK_FLOWCTL: Self = Self(0x008);
-    /// Multicast as a series of unicasts.
+    /// Multicast can be sent as a series of unicasts.
     pub const BCAST_RCAST: Self = Self(0x010);
-    /// The 128-bit identity in discovery messages.
+    /// Discovery messages carry the 128-bit identity.
     pub const NODE_ID128: Self = Self(0x020);
-    /// Numbered STATE messages.
+    /// STATE messages are numbered.
     pub const LINK_PROTO_SEQNO: Self = Self(0x040);
-    /// Ordered switch between broadcast and replicast.
+    /// Messages stay in order when multicast switches between broadcast and replicast.
     pub const MCAST_RBCTL: Self = Self(0x080);
-    /// Selective acknowledgement in STATE messages.
+    /// STATE messages carry selective acknowledgements.
     pub const GAP_ACK_BLOCK: Self = Self(0x100);
-    /// SYNCH as one message, and fragments inside tunnels.
+    /// SYNCH is a single message, and tunnelled packets can be fragmented.
     pub const TUNNEL_ENHANCED: Self = Self(0x200);
-    /// The obligation to acknowledge at once when asked.
+    /// A message can request an immediate acknowledgement.
     pub const NAGLE: Self = Self(0x400);
-    /// Name updates over the broadcast link.
+    /// Name updates are sent over the broadcast link.
     pub const NAMED_BCAST: Self = Self(0x800);
-    /// Everything that Linux 6.1 announces.
+    /// All capabilities announced by Linux 6.1.
     pub const LINUX_6_1: Self = Self(0xfff);
 
-    /// From the 13 bits on the wire; unknown bits are kept.
+    /// Creates a set from the 13 bits on the wire; unknown bits are kept.
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits & 0x1fff)
     }
 
-    /// The 13 bits.
+    /// The 13 bits on the wire.
     pub const fn bits(self) -> u16 {
         self.0
     }
 
-    /// Whether all of `other` is present.
+    /// Whether all capabilities in `other` are present.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// These but for those.
+    /// These capabilities except those in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Both together.
+    /// The union of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What both understand.
+    /// The intersection of both sets.
     #[must_use]
     pub const fn common(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 }
 
-/// The four kinds of discovery message.
+/// The kinds of discovery message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiscoveryKind {
-    /// "I am here; who else?"
+    /// Announces the sender and asks other nodes to respond.
     Request,
-    /// Answer to a request.
+    /// Answers a request.
     Response,
-    /// "I would like to use this address."
+    /// Asks whether an address is free.
     Trial,
-    /// "That address is taken; use this one."
+    /// Refuses an address that is already in use and suggests another one.
     TrialFail {
-        /// A free address, as the refusing node sees it.
+        /// An address that is free as far as the refusing node knows.
         suggested: NodeAddr,
     },
 }
 
-/// One discovery message.
+/// A neighbour discovery message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Discovery {
-    /// What it says.
+    /// Kind of the message.
     pub kind: DiscoveryKind,
-    /// What the sender understands.
+    /// Capabilities of the sender.
     pub capabilities: Capabilities,
-    /// Random number of the sender's present life. Bit 15 always equals [`Capabilities::SYN`], because the two fields overlap.
+    /// Random number chosen when the sender started. Bit 15 always equals [`Capabilities::SYN`], because the two fields
+    /// overlap.
     pub signature: u16,
-    /// Whom it is for: 0 for anybody, else one node's address.
+    /// Destination: 0 for any node, otherwise one node's address.
     pub domain: NodeAddr,
-    /// The sender's address; its trial address during the trial.
+    /// The sender's address, or its trial address during the trial.
     pub sender: NodeAddr,
-    /// The cluster.
+    /// Network ID of the cluster.
     pub network: NetworkId,
-    /// Where to send unicast frames to.
+    /// Address for unicast frames to the sender.
     pub media: MediaAddr,
-    /// The kernel's mark of a network namespace. It matters only to kernels, among themselves.
+    /// The kernel's hash of a network namespace; only used between kernels.
     pub net_hash: u32,
-    /// The sender's identity.
+    /// Identity of the sender.
     pub id: NodeId,
 }
 
 impl Discovery {
-    /// The signature as it must be so that the overlapping capability bit stays right.
+    /// Adjusts a random signature so that the overlapping capability bit is correct.
     pub const fn legal_signature(random: u16, capabilities: Capabilities) -> u16 {
         random & 0x7fff | (capabilities.0 & 1) << 15
     }
 
-    /// Reads a discovery message.
+    /// Decodes a discovery message.
     ///
     /// # Errors
-    /// When the header is not 60 octets, the identity is missing, the type does not exist or the medium is not spoken.
+    /// If the header is not 60 bytes long, the identity is missing, the type does not exist or the medium is not supported.
     pub fn decode(view: &View<'_>) -> Result<Self, WireError> {
         if view.header_len() != super::DISCOVERY_HEADER_LEN {
             return Err(WireError::HeaderLen);
@@ -148,7 +149,7 @@ impl Discovery {
         })
     }
 
-    /// Appends the message to `out`.
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (msg_type, suggested) = match self.kind {
             DiscoveryKind::Request => (0, 0),

@@ -1,4 +1,4 @@
-//! `MSG_FRAGMENTER`: one packet's share of a message that is larger than a packet.
+//! `MSG_FRAGMENTER`: a part of a message that is too large for one packet.
 
 use super::frame::LinkFields;
 use super::header::{HeaderWords, View, WireError};
@@ -6,37 +6,37 @@ use super::user::User;
 use crate::addr::NodeAddr;
 use alloc::vec::Vec;
 
-/// Place of a fragment within its message.
+/// Position of a fragment within its message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FragmentKind {
-    /// Begins with the message's own header.
+    /// First fragment; begins with the message's own header.
     First,
-    /// Between first and last.
+    /// Neither the first nor the last fragment.
     Middle,
-    /// Completes the message.
+    /// Last fragment, which completes the message.
     Last,
 }
 
-/// A fragment. Those of one message follow each other on the link without anything between.
+/// A fragment. The fragments of a message are consecutive on the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fragment<'a> {
-    /// Its place.
+    /// Position within the message.
     pub kind: FragmentKind,
-    /// The node it is for; 0 on the broadcast link.
+    /// Destination node; 0 on the broadcast link.
     pub dest: NodeAddr,
-    /// Counts from 1 within the message.
+    /// Number of the fragment within the message, starting at 1.
     pub number: u16,
     /// Importance of the message.
     pub importance: u8,
-    /// The octets.
+    /// This fragment's part of the message.
     pub body: &'a [u8],
 }
 
 impl<'a> Fragment<'a> {
-    /// Reads a fragment.
+    /// Decodes a fragment.
     ///
     /// # Errors
-    /// When the header is not 40 octets, the type does not exist, or there is no body.
+    /// If the header is not 40 bytes long, the type does not exist, or there is no body.
     pub fn decode(view: &View<'a>) -> Result<Self, WireError> {
         if view.header_len() != super::NAMED_HEADER_LEN {
             return Err(WireError::HeaderLen);
@@ -59,7 +59,7 @@ impl<'a> Fragment<'a> {
         })
     }
 
-    /// Appends the fragment to `out`.
+    /// Appends the encoded fragment to `out`.
     pub fn encode(&self, link: &LinkFields, out: &mut Vec<u8>) {
         let msg_type = match self.kind {
             FragmentKind::First => 0,

@@ -1,4 +1,4 @@
-//! Whole frames: the link's own fields around any of the messages.
+//! Whole frames: any message together with the link's own fields.
 
 use super::{
     BcastInit, Bundle, ConnManager, DataMessage, Discovery, Fragment, GroupProtocol, HeaderWords,
@@ -8,23 +8,23 @@ use crate::addr::{NetworkId, NodeAddr};
 use crate::seq::Seq;
 use alloc::vec::Vec;
 
-/// What a link adds to a message: who sends it, its number, and what it acknowledges.
+/// The fields that a link adds to a message: sender, sequence number and acknowledgements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkFields {
-    /// The node at the sending end.
+    /// The sending node.
     pub sender: NodeAddr,
-    /// Number on the unicast link, or on the broadcast link when `broadcast` is set.
+    /// Sequence number on the unicast link, or on the broadcast link if `broadcast` is set.
     pub seq: Seq,
     /// Last in-sequence unicast packet received.
     pub ack: Seq,
-    /// Last in-sequence broadcast packet received from the addressee.
+    /// Last in-sequence broadcast received from the destination.
     pub bcast_ack: Seq,
-    /// Set on packets of the broadcast link; the network they belong to.
+    /// Network ID; set only in packets of the broadcast link.
     pub broadcast: Option<NetworkId>,
 }
 
 impl LinkFields {
-    /// Reads the fields of a sequenced packet.
+    /// Reads the fields from a sequenced packet.
     pub fn of(view: &View<'_>) -> Self {
         Self {
             sender: view.prev_node(),
@@ -45,8 +45,8 @@ impl LinkFields {
     }
 }
 
-/// Gives a finished packet its number, its acknowledgements and its sender: what a link does when it first sends the packet.
-/// Shorter input than a header is left alone.
+/// Sets the sequence number and the sender when a link sends a finished packet for the first time. Does nothing if the input
+/// is shorter than a header.
 pub fn set_sequence(packet: &mut [u8], sender: NodeAddr, seq: Seq) {
     if packet.len() >= super::SHORT_HEADER_LEN {
         packet[10..12].copy_from_slice(&seq.0.to_be_bytes());
@@ -54,8 +54,8 @@ pub fn set_sequence(packet: &mut [u8], sender: NodeAddr, seq: Seq) {
     }
 }
 
-/// Puts fresh acknowledgements into a packet that is about to be sent, for the first time or again.
-/// Shorter input than a header is left alone.
+/// Updates the acknowledgements in a packet that is about to be sent or retransmitted. Does nothing if the input is shorter
+/// than a header.
 pub fn refresh_link_fields(packet: &mut [u8], ack: Seq, bcast_ack: Seq) {
     if packet.len() >= super::SHORT_HEADER_LEN {
         packet[6..8].copy_from_slice(&bcast_ack.0.to_be_bytes());
@@ -63,32 +63,32 @@ pub fn refresh_link_fields(packet: &mut [u8], ack: Seq, bcast_ack: Seq) {
     }
 }
 
-/// Anything that travels in sequence, on a unicast link or on the broadcast link.
+/// Any message with a sequence number, on a unicast link or on the broadcast link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message<'a> {
     /// Application data.
     Data(DataMessage<'a>),
-    /// Opening of the broadcast link.
+    /// Opens the broadcast receive link.
     BcastInit(BcastInit),
-    /// Several messages.
+    /// Several messages in one packet.
     Bundle(Bundle<'a>),
-    /// Acknowledgement or probe of a connection.
+    /// Acknowledges data of a connection or probes it.
     Conn(ConnManager),
     /// Group membership and flow control.
     Group(GroupProtocol),
-    /// Traffic of another link to the same peer.
+    /// Synchronises with, or carries packets of, another link to the same peer.
     Tunnel(Tunnel<'a>),
-    /// Bindings.
+    /// Bindings and withdrawals.
     Names(NameMessage<'a>),
-    /// Part of a message.
+    /// Part of a large message.
     Fragment(Fragment<'a>),
 }
 
 impl<'a> Message<'a> {
-    /// Reads a message that is not discovery or link protocol.
+    /// Decodes a message that is neither discovery nor link protocol.
     ///
     /// # Errors
-    /// [`WireError`] says which rule is broken.
+    /// [`WireError`] tells which rule is violated.
     pub fn decode(view: &View<'a>) -> Result<Self, WireError> {
         Ok(match view.user() {
             Some(User::Data(importance)) => Self::Data(DataMessage::decode(view, importance)?),
@@ -105,7 +105,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Appends the message, with these link fields, to `out`.
+    /// Appends the message, with the given link fields, to `out`.
     pub fn encode(&self, link: &LinkFields, out: &mut Vec<u8>) {
         match self {
             Self::Data(m) => m.encode(link, out),
@@ -120,22 +120,22 @@ impl<'a> Message<'a> {
     }
 }
 
-/// One frame as a bearer carries it.
+/// A complete frame as carried by a bearer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Frame<'a> {
     /// Neighbour discovery.
     Discovery(Discovery),
-    /// Link set-up and supervision.
+    /// Link setup and supervision.
     Link(LinkProtocol<'a>),
-    /// Everything that has a sequence number.
+    /// Any message with a sequence number.
     Sequenced(LinkFields, Message<'a>),
 }
 
 impl<'a> Frame<'a> {
-    /// Reads a frame.
+    /// Decodes a frame.
     ///
     /// # Errors
-    /// [`WireError`] says which rule is broken.
+    /// [`WireError`] tells which rule is violated.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
         let view = View::parse(bytes)?;
         Ok(match view.user() {
@@ -145,7 +145,7 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Appends the frame to `out`.
+    /// Appends the encoded frame to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Discovery(m) => m.encode(out),

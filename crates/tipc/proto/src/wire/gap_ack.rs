@@ -1,4 +1,4 @@
-//! Gap-ack blocks: the selective acknowledgement in the body of STATE messages.
+//! Gap-ack blocks: the selective acknowledgements in the body of STATE messages.
 
 use super::header::WireError;
 use crate::limits::GAP_ACK_BLOCKS_MAX;
@@ -6,40 +6,40 @@ use crate::seq::Seq;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
-/// One block: a run of received packets and the hole after it.
+/// One block: a run of received packets and the gap after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GapAck {
     /// Last packet of the run.
     pub ack: Seq,
-    /// Packets missing after it; 0 in the last block.
+    /// Number of packets missing after it; 0 in the last block.
     pub gap: u16,
 }
 
-/// The record: blocks of the broadcast link and of the unicast link.
+/// The gap-ack record: blocks for the broadcast link and for the unicast link.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct GapAckBlocks {
-    /// Runs on the sender's broadcast link.
+    /// Runs received on the broadcast link.
     pub bcast: ArrayVec<GapAck, GAP_ACK_BLOCKS_MAX>,
-    /// Runs on this link.
+    /// Runs received on this unicast link.
     pub unicast: ArrayVec<GapAck, GAP_ACK_BLOCKS_MAX>,
 }
 
 impl GapAckBlocks {
-    /// Octets of the record.
+    /// Length of the encoded record in bytes.
     pub fn len(&self) -> usize {
         4 * (1 + self.bcast.len() + self.unicast.len())
     }
 
-    /// Whether it reports nothing. Such a record is still sent: a kernel needs to see one.
+    /// Whether there is nothing to report. Such a record is still sent: the kernel requires one.
     pub fn is_empty(&self) -> bool {
         self.bcast.is_empty() && self.unicast.is_empty()
     }
 
-    /// Reads the record at the start of a STATE body. Returns it with the octets it takes; a record whose counts do not match its
-    /// length is skipped, as the kernel does.
+    /// Decodes the record at the start of a STATE body. Returns it together with its length in bytes; a record whose counts do
+    /// not match its length is ignored, as in the kernel.
     ///
     /// # Errors
-    /// When the record is longer than the body, or shorter than its own first word.
+    /// If the record is longer than the body, or shorter than its own first word.
     pub fn decode(body: &[u8]) -> Result<(Self, usize), WireError> {
         let head: [u8; 4] =
             body.get(..4).and_then(|b| b.try_into().ok()).ok_or(WireError::Truncated)?;
@@ -65,7 +65,7 @@ impl GapAckBlocks {
         Ok((blocks, len))
     }
 
-    /// Appends the record.
+    /// Appends the encoded record to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.len() as u16).to_be_bytes());
         out.push(self.unicast.len() as u8);

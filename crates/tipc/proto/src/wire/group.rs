@@ -1,4 +1,4 @@
-//! `GROUP_PROTOCOL`: membership of communication groups and their flow control.
+//! `GROUP_PROTOCOL`: membership and flow control of communication groups.
 
 use super::frame::LinkFields;
 use super::header::{HeaderWords, View, WireError};
@@ -7,36 +7,36 @@ use crate::addr::{NodeAddr, Port, SocketAddr};
 use crate::seq::Seq;
 use alloc::vec::Vec;
 
-/// What it says. Windows are counted in blocks of 1 KiB.
+/// Kind of a group protocol message, with its fields. Windows are in blocks of 1 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupProtocolKind {
-    /// "I am a member."
+    /// Announces a member.
     Join {
         /// Number of the sender's next broadcast.
         sync: Seq,
-        /// Blocks granted.
+        /// Window granted, in blocks.
         window: u16,
     },
-    /// "I leave after this broadcast."
+    /// Announces that the sender leaves the group.
     Leave {
-        /// Number of the sender's next broadcast.
+        /// Number of the sender's next broadcast; it leaves after the one before.
         sync: Seq,
     },
-    /// More room.
+    /// Extends the window.
     Advertise {
-        /// Additional blocks granted.
+        /// Number of blocks granted in addition.
         window: u16,
     },
-    /// Broadcasts received.
+    /// Acknowledges broadcasts.
     Ack {
-        /// Next broadcast expected.
+        /// Number of the next expected broadcast.
         next: Seq,
     },
-    /// "Give back what you do not use."
+    /// Asks a member to return its unused window.
     Reclaim,
-    /// "This much I had left."
+    /// Returns unused window.
     Remit {
-        /// Blocks left.
+        /// Number of blocks returned.
         window: u16,
     },
 }
@@ -44,19 +44,19 @@ pub enum GroupProtocolKind {
 /// A message between two members of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupProtocol {
-    /// What it says.
+    /// Kind of the message.
     pub kind: GroupProtocolKind,
-    /// The sending member.
+    /// Socket of the sending member.
     pub orig: SocketAddr,
-    /// The receiving member.
+    /// Socket of the receiving member.
     pub dest: SocketAddr,
 }
 
 impl GroupProtocol {
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
-    /// When the header is not 40 octets or the type does not exist.
+    /// If the header is not 40 bytes long or the type does not exist.
     pub fn decode(view: &View<'_>) -> Result<Self, WireError> {
         if view.header_len() != super::NAMED_HEADER_LEN {
             return Err(WireError::HeaderLen);
@@ -78,7 +78,7 @@ impl GroupProtocol {
         })
     }
 
-    /// Appends the message to `out`.
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, link: &LinkFields, out: &mut Vec<u8>) {
         let (msg_type, high, low) = match self.kind {
             GroupProtocolKind::Join { sync, window } => (0, sync.0, window),
@@ -89,7 +89,7 @@ impl GroupProtocol {
             GroupProtocolKind::Remit { window } => (5, window, 0),
         };
         let mut h = HeaderWords::new(User::GroupProtocol, msg_type, super::NAMED_HEADER_LEN);
-        // Never returned: a member that is gone is noticed by its binding.
+        // Never returned to the sender: it learns of a member's end from the withdrawn binding.
         h.set(0, 19, 1, 1);
         h.set_word(4, self.orig.port.0).set_word(5, self.dest.port.0);
         h.set_word(6, self.orig.node.0).set_word(7, self.dest.node.0);

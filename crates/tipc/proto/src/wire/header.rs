@@ -1,4 +1,4 @@
-//! The header's words: a checked view for reading, an array of words for writing.
+//! Header words: a checked view for reading, and an array of words for writing.
 
 use super::user::{ErrorCode, User};
 use crate::addr::{NodeAddr, Port};
@@ -6,34 +6,34 @@ use crate::limits::WIRE_MESSAGE_LEN_MAX;
 use crate::seq::Seq;
 use alloc::vec::Vec;
 
-/// Why octets are not a legal message.
+/// Why data is not a legal message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum WireError {
-    /// Fewer octets than the header or the size field promises.
+    /// The input is shorter than the header or than the size field says.
     Truncated,
-    /// The version is not 2. 7 marks an encrypted message.
+    /// The version is not 2. Version 7 marks an encrypted message.
     Version(u8),
-    /// Header length outside 24..=60 or not one that this user has.
+    /// The header length is outside 24..=60 or not allowed for this user.
     HeaderLen,
-    /// Size field below the header length or beyond the largest message.
+    /// The size field is below the header length or above the largest message.
     Size,
-    /// A user that never crosses a wire, or that is not spoken here.
+    /// A user that is never sent between nodes, or that is not supported.
     User(u8),
-    /// A type that this user does not have.
+    /// A message type that this user does not have.
     Type(u8),
-    /// A field holds what no sender may put there; the name says which.
+    /// The named field holds an illegal value.
     Field(&'static str),
 }
 
 impl core::fmt::Display for WireError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Truncated => f.write_str("frame is shorter than its size field"),
+            Self::Truncated => f.write_str("frame is shorter than its size field says"),
             Self::Version(v) => write!(f, "version {v}, not 2"),
-            Self::HeaderLen => f.write_str("header length not legal for this message"),
-            Self::Size => f.write_str("size field not legal"),
-            Self::User(u) => write!(f, "user {u} is not spoken"),
-            Self::Type(t) => write!(f, "type {t} does not exist for this user"),
+            Self::HeaderLen => f.write_str("illegal header length for this message"),
+            Self::Size => f.write_str("illegal value in the size field"),
+            Self::User(u) => write!(f, "user {u} is not supported"),
+            Self::Type(t) => write!(f, "this user has no message type {t}"),
             Self::Field(name) => write!(f, "field {name} holds an illegal value"),
         }
     }
@@ -43,9 +43,9 @@ impl core::error::Error for WireError {}
 
 const VERSION: u32 = 2;
 
-/// Received octets that hold one whole message, cut to its size.
+/// A received message, checked and cut to its size.
 ///
-/// Words beyond the header read as 0, so every accessor is total; which of them mean something depends on user and type.
+/// Words beyond the header read as 0, so no accessor can fail; which words are meaningful depends on user and type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct View<'a> {
     bytes: &'a [u8],
@@ -53,10 +53,11 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Checks what every message must satisfy. Octets after the message's size (padding of short Ethernet frames) are cut off.
+    /// Checks the rules common to all messages. Bytes after the end of the message (padding of short Ethernet frames) are cut
+    /// off.
     ///
     /// # Errors
-    /// [`WireError`] says which rule is broken.
+    /// [`WireError`] tells which rule is violated.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         let first: [u8; 4] =
             bytes.get(..4).and_then(|b| b.try_into().ok()).ok_or(WireError::Truncated)?;
@@ -81,22 +82,22 @@ impl<'a> View<'a> {
         self.bytes
     }
 
-    /// Everything after the header.
+    /// The message body: everything after the header.
     pub fn data(&self) -> &'a [u8] {
         &self.bytes[self.header_len..]
     }
 
-    /// Header length in octets: 24 to 60.
+    /// Header length in bytes: 24 to 60.
     pub const fn header_len(&self) -> usize {
         self.header_len
     }
 
-    /// Size of the whole message in octets.
+    /// Size of the whole message in bytes.
     pub const fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Header word `n`; 0 when the header has no such word.
+    /// Header word `n`, or 0 if the header has no such word.
     pub fn word(&self, n: usize) -> u32 {
         match self.bytes[..self.header_len].chunks_exact(4).nth(n) {
             Some(c) => u32::from_be_bytes([c[0], c[1], c[2], c[3]]),
@@ -104,27 +105,27 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Bits of word `n`, moved down by `shift` and masked.
+    /// Bits of word `n`, shifted right by `shift` and masked.
     pub fn bits(&self, n: usize, shift: u32, mask: u32) -> u32 {
         self.word(n) >> shift & mask
     }
 
-    /// The user, when it is one that may cross a wire.
+    /// The user, or `None` if it is never sent between nodes.
     pub fn user(&self) -> Option<User> {
         User::from_number(self.bits(0, 25, 15))
     }
 
-    /// The user's number.
+    /// The user's number on the wire.
     pub fn user_number(&self) -> u8 {
         self.bits(0, 25, 15) as u8
     }
 
-    /// Sent on the broadcast link, or discovery: carries no unicast sequence number.
+    /// Whether the message is a broadcast or discovery and so has no unicast sequence number.
     pub fn is_non_seq(&self) -> bool {
         self.bits(0, 20, 1) != 0
     }
 
-    /// Bit 19 of word 0: "destination droppable" of data, "keepalive" of STATE.
+    /// Bit 19 of word 0: "destination droppable" in data, "keepalive" in STATE.
     pub fn bit19(&self) -> bool {
         self.bits(0, 19, 1) != 0
     }
@@ -134,7 +135,7 @@ impl<'a> View<'a> {
         self.bits(0, 18, 1) != 0
     }
 
-    /// Bit 17 of word 0: first message of a connection, or of a multicast method.
+    /// Bit 17 of word 0: first message of a connection, or after a change of the multicast method.
     pub fn is_syn(&self) -> bool {
         self.bits(0, 17, 1) != 0
     }
@@ -149,12 +150,12 @@ impl<'a> View<'a> {
         ErrorCode::from_number(self.bits(1, 25, 15))
     }
 
-    /// Acknowledges the addressee's broadcasts up to and including this number.
+    /// Acknowledges the destination's broadcasts up to and including this number.
     pub fn bcast_ack(&self) -> Seq {
         Seq(self.bits(1, 0, 0xffff) as u16)
     }
 
-    /// Acknowledges the addressee's unicast packets up to and including this number.
+    /// Acknowledges the destination's unicast packets up to and including this number.
     pub fn ack(&self) -> Seq {
         Seq(self.bits(2, 16, 0xffff) as u16)
     }
@@ -174,12 +175,12 @@ impl<'a> View<'a> {
         Port(self.word(4))
     }
 
-    /// The receiving port (not of broadcasts: there the word holds the network id).
+    /// The receiving port (not in broadcasts, where this word holds the network ID).
     pub fn dest_port(&self) -> Port {
         Port(self.word(5))
     }
 
-    /// The node where the message began: word 6, or the sender when the header is short.
+    /// The originating node: word 6, or the sender if the header is short.
     pub fn orig_node(&self) -> NodeAddr {
         if self.header_len > super::SHORT_HEADER_LEN {
             NodeAddr(self.word(6))
@@ -188,13 +189,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The node the message is for; `None` when the header is short and the link implies it.
+    /// The destination node; `None` if the header is short and the link implies it.
     pub fn dest_node(&self) -> Option<NodeAddr> {
         (self.header_len > super::SHORT_HEADER_LEN).then(|| NodeAddr(self.word(7)))
     }
 }
 
-/// A header under construction: words that are still 0 and setters that keep every field inside its bits.
+/// A header under construction. All words start as 0, and the setters keep every field within its bits.
 #[derive(Clone, Debug)]
 pub struct HeaderWords {
     words: [u32; 15],
@@ -202,7 +203,7 @@ pub struct HeaderWords {
 }
 
 impl HeaderWords {
-    /// A header of `header_len` octets (24 to 60) for this user and type.
+    /// A header of `header_len` bytes (24 to 60) for this user and type.
     pub fn new(user: User, msg_type: u32, header_len: usize) -> Self {
         let count = (header_len / 4).clamp(6, 15);
         let mut header = Self { words: [0; 15], count };
@@ -220,13 +221,14 @@ impl HeaderWords {
         self
     }
 
-    /// Replaces a whole word.
+    /// Replaces word `n`.
     pub fn set_word(&mut self, n: usize, value: u32) -> &mut Self {
         self.words[n] = value;
         self
     }
 
-    /// Writes the header over the beginning of a packet whose body is there already. Shorter input than the header is left alone.
+    /// Writes the header over the start of a packet that already has its body. Does nothing if the input is shorter than the
+    /// header.
     pub fn write_over(&mut self, packet: &mut [u8]) {
         self.set(0, 0, 0x1_ffff, packet.len() as u32);
         if packet.len() >= self.count * 4 {

@@ -1,4 +1,4 @@
-//! `LINK_PROTOCOL`: RESET and ACTIVATE bring a link up, STATE supervises it and reports what is missing.
+//! `LINK_PROTOCOL`: RESET and ACTIVATE bring a link up; STATE supervises it and reports missing packets.
 
 use super::gap_ack::GapAckBlocks;
 use super::header::{HeaderWords, View, WireError};
@@ -8,22 +8,22 @@ use crate::seq::Seq;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
-/// The name of the interface at one end of a link: up to 15 octets before a NUL.
+/// The name of the interface at one end of a link: up to 15 bytes, terminated by a NUL.
 ///
-/// Kernels leave old stack contents behind the NUL, so two fields are equal when the text before it is.
+/// Kernels leave old stack contents after the NUL, so two fields are equal if the text before it is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct InterfaceName(ArrayVec<u8, 15>);
 
 impl InterfaceName {
-    /// Octets of the field on the wire.
+    /// Length of the field on the wire, in bytes.
     pub const FIELD_LEN: usize = 16;
 
-    /// The first 15 octets of `text`, up to a NUL.
+    /// The first 15 bytes of `text`, up to a NUL.
     pub fn new(text: &str) -> Self {
         Self(text.bytes().take_while(|&b| b != 0).take(15).collect())
     }
 
-    /// The name's octets, without the padding.
+    /// The bytes of the name, without the padding.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -33,93 +33,94 @@ impl InterfaceName {
     }
 }
 
-/// What RESET and ACTIVATE announce.
+/// Fields of RESET and ACTIVATE.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reset {
-    /// Largest packet the sender accepts, in octets; a multiple of 4.
+    /// Largest packet that the sender accepts, in bytes; a multiple of 4.
     pub max_packet: usize,
-    /// The sender's interface. A kernel drops messages without one.
+    /// The sender's interface. The kernel drops messages without one.
     pub interface: InterfaceName,
 }
 
-/// What STATE reports.
+/// Fields of STATE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct State<'a> {
-    /// "Answer at once."
+    /// Requests an immediate answer.
     pub probe: bool,
-    /// Set on probes and on the answers to them.
+    /// Set in probes and in the answers to them.
     pub keepalive: bool,
-    /// Unicast packets missing after the acknowledged one (13 bits).
+    /// Number of unicast packets missing after the acknowledged one (13 bits).
     pub gap: u16,
-    /// Broadcast packets missing after the acknowledged one (10 bits).
+    /// Number of broadcast packets missing after the acknowledged one (10 bits).
     pub bcast_gap: u16,
-    /// The body: a gap-ack record when both sides announced it, then a monitor record or nothing.
+    /// The body: a gap-ack record if both sides support it, then an optional monitor record.
     pub body: &'a [u8],
 }
 
 impl State<'_> {
-    /// The gap-ack record at the start of the body.
+    /// Decodes the gap-ack record at the start of the body.
     ///
     /// # Errors
-    /// When the record is missing or longer than the body.
+    /// If the record is missing or longer than the body.
     pub fn gap_acks(&self) -> Result<GapAckBlocks, WireError> {
         GapAckBlocks::decode(self.body).map(|(blocks, _)| blocks)
     }
 }
 
-/// The three kinds.
+/// The kinds of link protocol message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LinkProtocolKind<'a> {
     /// Supervision of a link that is up.
     State(State<'a>),
-    /// "My end is down."
+    /// The sender's end is down.
     Reset(Reset),
-    /// "My end is ready"; carries the session it answers to.
+    /// The sender's end is ready; carries the session that it answers.
     Activate(Reset, Option<u16>),
 }
 
-/// One link protocol message.
+/// A link protocol message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkProtocol<'a> {
-    /// The node that sent it.
+    /// The sending node.
     pub sender: NodeAddr,
-    /// The node it is for.
+    /// The destination node.
     pub dest: NodeAddr,
-    /// The sender's session: random at first, one more at each reset.
+    /// The sender's session: initially random, incremented at each reset.
     pub session: u16,
     /// Last in-sequence packet received on the link.
     pub ack: Seq,
-    /// STATE: number of this message within the session. RESET and ACTIVATE: next packet plus 32767.
+    /// In STATE, the number of this message within the session; in RESET and ACTIVATE, the next packet plus 32767.
     pub seq: Seq,
-    /// Last in-sequence broadcast received from the addressee (not in ACTIVATE, where the session takes its place).
+    /// Last in-sequence broadcast received from the destination (not in ACTIVATE, where the session takes its
+    /// place).
     pub bcast_ack: Seq,
-    /// Number of the last broadcast that the sender sent.
+    /// Number of the last broadcast sent by the sender.
     pub last_bcast: Seq,
-    /// Number of the next packet on this link.
+    /// Sequence number of the next packet on this link.
     pub next_sent: Seq,
-    /// The broadcast acknowledgement means nothing yet.
+    /// The broadcast acknowledgement is not valid yet.
     pub bcast_ack_invalid: bool,
-    /// The sender's end goes down and stays down for now.
+    /// The sender's end is going down and stays down for now.
     pub peer_stopping: bool,
-    /// The sender has another working link to the addressee.
+    /// The sender has another working link to the destination.
     pub redundant_link: bool,
-    /// The sender's bearer.
+    /// Bearer at the sender's end.
     pub bearer: BearerId,
-    /// Link priority to impose; 0 leaves it.
+    /// Link priority that the peer is to adopt; 0 for no change.
     pub priority: u8,
-    /// Network plane: 0 is "A".
+    /// Network plane of the link: 0 is "A".
     pub plane: u8,
-    /// Tolerance to impose, in milliseconds; 0 leaves it.
+    /// Tolerance that the peer is to adopt, in milliseconds; 0 for no change.
     pub tolerance_ms: u16,
-    /// The rest.
+    /// Kind of the message, with its own fields.
     pub kind: LinkProtocolKind<'a>,
 }
 
 impl<'a> LinkProtocol<'a> {
-    /// Reads a link protocol message.
+    /// Decodes a link protocol message.
     ///
     /// # Errors
-    /// When the header is not 40 octets, the type does not exist, or RESET or ACTIVATE lack the interface name.
+    /// If the header is not 40 bytes long, the type does not exist, or RESET or ACTIVATE lacks the interface name.
     pub fn decode(view: &View<'a>) -> Result<Self, WireError> {
         if view.header_len() != super::NAMED_HEADER_LEN {
             return Err(WireError::HeaderLen);
@@ -164,7 +165,7 @@ impl<'a> LinkProtocol<'a> {
         })
     }
 
-    /// Appends the message to `out`.
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let msg_type = match self.kind {
             LinkProtocolKind::State(_) => 0,

@@ -1,10 +1,11 @@
-//! The octets of TIPC version 2, as Linux 6.1 sends and expects them.
+//! The wire format of TIPC version 2, as sent and expected by Linux 6.1.
 //!
-//! Two forms of every message. [`View`] looks at received octets through named accessors; it is total: any octets that pass
-//! [`View::parse`] can be asked for anything without a panic. The value forms ([`Discovery`], [`LinkProtocol`], [`Message`]...)
-//! hold only what is legal, so an illegal frame is refused once, at decoding, and an illegal frame cannot be encoded.
+//! Every message has two representations. [`View`] reads received bytes through named accessors; once [`View::parse`] accepts
+//! its input, no accessor can panic. The value types ([`Discovery`], [`LinkProtocol`], [`Message`]...) can only hold legal
+//! values, so an illegal frame is refused once, at decoding, and cannot be encoded.
 //!
-//! [`Frame::decode`] and [`Frame::encode`] join the two; the golden tests hold them to the kernel's own frames bit for bit.
+//! [`Frame::decode`] and [`Frame::encode`] convert between the two; the golden tests compare them with the kernel's own frames
+//! bit by bit.
 
 mod bcast;
 mod bundle;
@@ -38,13 +39,13 @@ pub use name::{NameItem, NameItems, NameMessage, NameSeries};
 pub use tunnel::{Tunnel, TunnelKind};
 pub use user::{ErrorCode, User};
 
-/// Length of the header of messages between connected sockets, in octets.
+/// Header length of messages between connected sockets, in bytes.
 pub const SHORT_HEADER_LEN: usize = 24;
-/// Length of the header of messages to a port, in octets.
+/// Header length of messages to a port, in bytes.
 pub const BASIC_HEADER_LEN: usize = 32;
-/// Length of the header of messages to a service and of nearly all internal users, in octets.
+/// Header length of messages to a service and of nearly all internal users, in bytes.
 pub const NAMED_HEADER_LEN: usize = 40;
-/// Length of the header of multicast and group messages, in octets.
+/// Header length of multicast and group messages, in bytes.
 pub const MCAST_HEADER_LEN: usize = 44;
-/// Length of the header of discovery messages, in octets.
+/// Header length of discovery messages, in bytes.
 pub const DISCOVERY_HEADER_LEN: usize = 60;

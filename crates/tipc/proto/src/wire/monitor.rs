@@ -1,5 +1,5 @@
-//! The record of the overlapping ring monitor: whom a node watches and whom of those it sees. It follows the gap-ack record in the body
-//! of STATE messages.
+//! The record of the overlapping ring monitor: which nodes a node monitors, and which of them are up. It follows the gap-ack record in
+//! the body of STATE messages.
 
 use super::header::WireError;
 use crate::addr::NodeAddr;
@@ -8,42 +8,42 @@ use crate::seq::Seq;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
-/// A node's domain: the nodes that follow it in the ring, which it watches.
+/// A node's domain: the nodes that follow it in the ring and that it monitors.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DomainRecord {
-    /// Counts the changes of the domain.
+    /// Incremented at each change of the domain.
     pub generation: Seq,
-    /// The addressee's domain that the sender knows.
+    /// Generation of the destination's domain that the sender has received.
     pub acked: Seq,
-    /// One bit for each member that the sender sees, the first member's the lowest.
+    /// One bit per member, set if the sender sees it as up; the first member's is the lowest.
     pub up: u64,
-    /// The members, in the order of the ring. None where the addressee knows them already.
+    /// The members in ring order. Empty if the destination already knows them.
     pub members: ArrayVec<NodeAddr, DOMAIN_MEMBERS_MAX>,
 }
 
 impl DomainRecord {
-    /// Octets of a record without members.
+    /// Length of a record without members, in bytes.
     pub const HEAD_LEN: usize = 16;
 
-    /// Octets of the record.
+    /// Length of the encoded record in bytes.
     pub fn len(&self) -> usize {
         Self::HEAD_LEN + 4 * self.members.len()
     }
 
-    /// Whether it names nobody.
+    /// Whether the record has no members.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// Whether the sender sees this member.
+    /// Whether the sender sees the member with this index as up.
     pub const fn sees(&self, member: usize) -> bool {
         member < 64 && self.up >> member & 1 == 1
     }
 
-    /// Reads a record that fills `body`.
+    /// Decodes a record that fills `body`.
     ///
     /// # Errors
-    /// When the length, the count and the body do not agree, or there are too many members.
+    /// If the length, the count and the body are inconsistent, or there are too many members.
     pub fn decode(body: &[u8]) -> Result<Self, WireError> {
         let (head, rest) = body.split_at_checked(Self::HEAD_LEN).ok_or(WireError::Truncated)?;
         let half = |n: usize| u16::from_be_bytes([head[n], head[n + 1]]);
@@ -65,7 +65,7 @@ impl DomainRecord {
         })
     }
 
-    /// Appends the record.
+    /// Appends the encoded record to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let halves =
             [self.len() as u16, self.generation.0, self.acked.0, self.members.len() as u16];
@@ -106,7 +106,7 @@ mod tests {
         DomainRecord { members: [NodeAddr(1)].into_iter().collect(), ..Default::default() }
             .encode(&mut good);
         for len in 0..good.len() {
-            assert!(DomainRecord::decode(&good[..len]).is_err(), "{len} octets");
+            assert!(DomainRecord::decode(&good[..len]).is_err(), "{len} bytes");
         }
         let long = [&good[..], &[0; 4]].concat();
         assert_eq!(DomainRecord::decode(&long), Err(WireError::Field("monitor length")));

@@ -1,4 +1,4 @@
-//! `NAME_DISTRIBUTOR`: bindings on their way to the other nodes.
+//! `NAME_DISTRIBUTOR`: distribution of bindings to the other nodes.
 
 use super::frame::LinkFields;
 use super::header::{HeaderWords, View, WireError};
@@ -7,22 +7,22 @@ use crate::addr::{NodeAddr, Port, ServiceRange};
 use crate::seq::Seq;
 use alloc::vec::Vec;
 
-/// One binding: a range, the port bound to it and a key that tells two bindings of that port apart.
+/// One binding: a range, the bound port and a key that distinguishes two bindings of that port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct NameItem {
-    /// The service range.
+    /// Range of the binding.
     pub range: ServiceRange,
-    /// The port on the node that distributes the binding; 0 for node states.
+    /// Port on the node that distributes the binding; 0 for node states.
     pub port: Port,
-    /// Unique per binding of that node.
+    /// Number that is unique among the node's bindings.
     pub key: u32,
 }
 
 impl NameItem {
-    /// Octets of an item.
+    /// Length of an item, in bytes.
     pub const LEN: usize = 20;
 
-    /// Appends the item.
+    /// Appends the encoded item to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let words = [self.range.service, self.range.lower, self.range.upper, self.port.0, self.key];
         for word in words {
@@ -34,41 +34,42 @@ impl NameItem {
 /// How a name message fits into the sequence of its node's updates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NameSeries {
-    /// Part of what a node tells a new neighbour; applied at once.
+    /// Part of the bulk that a node sends to a new neighbour; applied immediately.
     Bulk {
-        /// The final part: its number is that of the first update to come.
+        /// Set in the last part, whose number is that of the first update to follow.
         last: bool,
     },
-    /// A numbered update; applied in order.
+    /// A numbered update, applied in order.
     Update,
-    /// From nodes without [`NAMED_BCAST`](super::Capabilities::NAMED_BCAST); applied at once.
+    /// From nodes without [`NAMED_BCAST`](super::Capabilities::NAMED_BCAST); applied immediately.
     Legacy,
 }
 
-/// A message with bindings.
+/// A message that publishes or withdraws bindings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NameMessage<'a> {
-    /// Whether the bindings go (`true`) or come.
+    /// Whether the bindings are withdrawn (`true`) or published.
     pub withdrawal: bool,
-    /// Its place in the sequence.
+    /// Place in the sequence of updates.
     pub series: NameSeries,
-    /// Number of the update; see [`NameSeries`].
+    /// Sequence number of the update; see [`NameSeries`].
     pub number: Seq,
-    /// The node that owns the bindings.
+    /// The node that made the bindings.
     pub owner: NodeAddr,
-    /// The node it is for; 0 on the broadcast link.
+    /// Destination node; 0 on the broadcast link.
     pub dest: NodeAddr,
-    /// The acknowledgement of broadcasts in this packet means nothing yet.
+    /// The broadcast acknowledgement in this packet is not valid yet.
     pub bcast_ack_invalid: bool,
-    /// The items' octets: a multiple of [`NameItem::LEN`].
+    /// The encoded items; the length is a multiple of [`NameItem::LEN`].
     pub body: &'a [u8],
 }
 
 impl<'a> NameMessage<'a> {
-    /// Reads a name message. Trailing octets that make no whole item are cut off, as the kernel does.
+    /// Decodes a name message. Trailing bytes that do not form a whole item are cut off, as in the
+    /// kernel.
     ///
     /// # Errors
-    /// When the header is not 40 octets or the type does not exist.
+    /// If the header is not 40 bytes long or the type does not exist.
     pub fn decode(view: &View<'a>) -> Result<Self, WireError> {
         if view.header_len() != super::NAMED_HEADER_LEN {
             return Err(WireError::HeaderLen);
@@ -96,7 +97,7 @@ impl<'a> NameMessage<'a> {
         })
     }
 
-    /// Appends the message to `out`.
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, link: &LinkFields, out: &mut Vec<u8>) {
         let (bulk, last, modern) = match self.series {
             NameSeries::Bulk { last } => (1, u32::from(last), 1),
@@ -115,7 +116,7 @@ impl<'a> NameMessage<'a> {
         h.write(&[self.body], out);
     }
 
-    /// The bindings.
+    /// Iterates over the bindings.
     pub fn items(&self) -> NameItems<'a> {
         NameItems { rest: self.body }
     }

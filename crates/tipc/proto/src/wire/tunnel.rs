@@ -1,4 +1,4 @@
-//! `TUNNEL_PROTOCOL`: what keeps the order when a second link to a peer comes or goes.
+//! `TUNNEL_PROTOCOL`: keeps messages in order when a second link to a peer comes up or fails.
 
 use super::frame::LinkFields;
 use super::header::{HeaderWords, View, WireError};
@@ -6,39 +6,39 @@ use super::user::User;
 use crate::addr::{BearerId, NodeAddr};
 use alloc::vec::Vec;
 
-/// The two kinds.
+/// The kinds of tunnel message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TunnelKind {
-    /// On a new link: wait until the old one has delivered up to this point.
+    /// Sent on a new link: wait until the old one has delivered up to this point.
     Synch,
-    /// On the surviving link: a packet of the link that died.
+    /// Sent on the surviving link: a packet of the failed link.
     Failover,
 }
 
 /// A tunnel message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tunnel<'a> {
-    /// Which kind.
+    /// Kind of the message.
     pub kind: TunnelKind,
-    /// The node it is for.
+    /// Destination node.
     pub dest: NodeAddr,
-    /// The addressee's bearer of the link concerned.
+    /// The destination's bearer of the link concerned.
     pub bearer: BearerId,
     /// Synchronisation point, or number of tunnelled packets.
     pub count: u16,
-    /// Number of this piece of a packet that was cut, from 1.
+    /// Number of this fragment of a fragmented packet, starting at 1.
     pub fragment: u16,
-    /// Pieces of that packet; 0 when it was not cut.
+    /// Number of fragments of that packet; 0 if it was not fragmented.
     pub fragments: u16,
-    /// The tunnelled packet with its old header and number; empty when there is none.
+    /// The tunnelled packet with its original header and sequence number; may be empty.
     pub body: &'a [u8],
 }
 
 impl<'a> Tunnel<'a> {
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
-    /// When the header is not 40 octets or the type does not exist.
+    /// If the header is not 40 bytes long or the type does not exist.
     pub fn decode(view: &View<'a>) -> Result<Self, WireError> {
         if view.header_len() != super::NAMED_HEADER_LEN {
             return Err(WireError::HeaderLen);
@@ -59,7 +59,7 @@ impl<'a> Tunnel<'a> {
         })
     }
 
-    /// Appends the message to `out`.
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, link: &LinkFields, out: &mut Vec<u8>) {
         let msg_type = match self.kind {
             TunnelKind::Synch => 0,

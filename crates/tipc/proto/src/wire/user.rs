@@ -1,8 +1,8 @@
-//! The small fields that say what a message is.
+//! Small fields that identify a message: its user and its error code.
 
 use crate::addr::Importance;
 
-/// Who handles a message: an application (with an importance) or a part of the protocol.
+/// What handles a message: an application (with an importance) or a part of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum User {
     /// Application data. On the wire the user field *is* the importance.
@@ -11,13 +11,13 @@ pub enum User {
     BcastProtocol,
     /// `MSG_BUNDLER`: several messages in one packet.
     Bundler,
-    /// `LINK_PROTOCOL`: set-up and supervision of a link.
+    /// `LINK_PROTOCOL`: setup and supervision of a link.
     LinkProtocol,
     /// `CONN_MANAGER`: acknowledgement and probing of connections.
     ConnManager,
     /// `GROUP_PROTOCOL`: membership and flow control of communication groups.
     GroupProtocol,
-    /// `TUNNEL_PROTOCOL`: synchronisation and fail-over between two links to one peer.
+    /// `TUNNEL_PROTOCOL`: synchronisation and failover between two links to one peer.
     Tunnel,
     /// `NAME_DISTRIBUTOR`: bindings and withdrawals.
     NameDistributor,
@@ -25,12 +25,12 @@ pub enum User {
     Fragmenter,
     /// `LINK_CONFIG`: neighbour discovery.
     LinkConfig,
-    /// `MSG_CRYPTO`: key distribution; not spoken here.
+    /// `MSG_CRYPTO`: key distribution; not supported.
     Crypto,
 }
 
 impl User {
-    /// The user of a 4-bit number; `None` for numbers that never cross a wire.
+    /// The user with this 4-bit number; `None` for numbers that are never sent between nodes.
     pub const fn from_number(n: u32) -> Option<Self> {
         Some(match n {
             0..=3 => match Importance::from_number(n) {
@@ -51,7 +51,7 @@ impl User {
         })
     }
 
-    /// The 4-bit number.
+    /// The user's 4-bit number.
     pub const fn number(self) -> u32 {
         match self {
             Self::Data(importance) => importance as u32,
@@ -69,17 +69,17 @@ impl User {
     }
 }
 
-/// Why a message came back, or why a connection ended.
+/// Why a message was returned, or why a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub enum ErrorCode {
-    /// Not returned.
+    /// The message was not returned.
     #[default]
     Ok,
-    /// No binding of that name (`TIPC_ERR_NO_NAME`).
+    /// The name has no binding (`TIPC_ERR_NO_NAME`).
     NoName,
-    /// No such port, or one in the wrong state (`TIPC_ERR_NO_PORT`).
+    /// The port does not exist or is in the wrong state (`TIPC_ERR_NO_PORT`).
     NoPort,
-    /// The node is gone (`TIPC_ERR_NO_NODE`).
+    /// The node is unreachable (`TIPC_ERR_NO_NODE`).
     NoNode,
     /// The receiver's buffer is full (`TIPC_ERR_OVERLOAD`).
     Overload,
@@ -88,7 +88,7 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// The code of a number 0 to 5.
+    /// The error code with this number (0 to 5), or `None`.
     pub const fn from_number(n: u32) -> Option<Self> {
         Some(match n {
             0 => Self::Ok,
@@ -101,7 +101,7 @@ impl ErrorCode {
         })
     }
 
-    /// The number on the wire.
+    /// The error code's number on the wire.
     pub const fn number(self) -> u32 {
         self as u32
     }
