@@ -1,6 +1,6 @@
 "use strict";
-// Draws the charts from the data in the page, keeps them usable by keyboard, and fills the tables. Text from records reaches
-// the page through textContent only; what goes to plotly is escaped first, because plotly reads a little HTML.
+// Draws the charts from the data in the page, makes them usable by keyboard, and fills the tables. Text from records is only
+// inserted as textContent; text for plotly is escaped first, because plotly interprets some HTML.
 (() => {
   const P = window.Plotly || window.moduleName;
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -100,7 +100,7 @@
   } : undefined);
   const nameOf = (s) => (s.c === undefined ? s.name : who[s.c].label);
 
-  // Where the names of a scatter chart's markers go: the first of four sides on which no other name or marker is.
+  // Position of the names of a scatter chart's markers: the first of four sides that is free of other names and markers.
   function labelPlaces(series, node) {
     const places = new Map();
     const wide = Math.max(200, node.clientWidth - 110), high = 340;
@@ -213,7 +213,7 @@
     } else if (axis.scale === "log" || axis.scale === "linear") {
       out.type = axis.scale;
       if (axis.scale === "log") {
-        // Own ticks: plotly drops the unit of every tick but the ones at powers of ten.
+        // Make the ticks here: plotly drops the unit of every tick except those at powers of ten.
         const positive = values.filter((v) => v > 0);
         const low = Math.log10(Math.min(...positive)), high = Math.log10(Math.max(...positive));
         const digits = high - low > 2.6 ? [1] : high - low > 0.7 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9];
@@ -229,7 +229,7 @@
     }
     return out;
   }
-  // What the value axis spans: the data with some room, and limits that are near them.
+  // The range of the value axis: the data with a margin, and the limits near them.
   function rangeOf(values, levels, log) {
     const usable = values.filter((v) => Number.isFinite(v) && (v > 0 || !log));
     if (!usable.length) return undefined;
@@ -244,7 +244,7 @@
     const room = Math.max((high - low) * 0.07, log ? 0.08 : Math.abs(high) * 0.05 || 1);
     return [log || low < 0 ? low - room : low, high + room];
   }
-  // Gives a chart its height; on paper its width too, because the page has not been laid out for paper yet.
+  // Sets a chart's height; for printing also its width, because the page has not been laid out for paper yet.
   function resize(node, layout, height) {
     node.style.height = height ? height + "px" : printing ? PAPER.height + "px" : "";
     node.style.width = printing ? PAPER.width + "px" : "";
@@ -285,9 +285,9 @@
       const levels = view.levels || [];
       const ink = css("--soft");
       const xs = traces.flatMap((t) => t.x);
-      // The axis follows the data, their intervals included; a limit is drawn where it is near, and named at the edge where it is not.
+      // The axis follows the data and their intervals; a limit is drawn if it is near, and named at the edge if it is not.
       const middles = traces.flatMap((t) => t.y).filter((v) => v > 0);
-      // A wild interval must not flatten everything else: it may take half a decade more.
+      // A very wide interval must not flatten everything else: it may extend the axis by half a decade.
       const near = (v) => v >= Math.min(...middles) / 3 && v <= Math.max(...middles) * 3;
       const ys = traces.flatMap((t) => t.y.concat((t.series.lo || []).concat(t.series.hi || []).filter(near)));
       layout.xaxis = axisLayout(chart.x, xs.length ? xs : [1, 10]);
@@ -297,7 +297,7 @@
       if (range) layout.yaxis.range = range;
       const inRange = (v) => !range || ((log ? Math.log10(v) : v) >= range[0] && (log ? Math.log10(v) : v) <= range[1]);
       let above = 0, below = 0;
-      // Names of limits move up where another is already.
+      // Move the name of a limit up if another name is already there.
       const high = Math.max(120, node.clientHeight - 90);
       const pixel = (v) => (range ? (((log ? Math.log10(v) : v) - range[0]) / (range[1] - range[0])) * high : 0);
       const named = [];
@@ -332,7 +332,7 @@
     node.home = { xaxis: layout.xaxis.range, yaxis: layout.yaxis.range };
     return P.react(node, traces, layout, config);
   }
-  // Steps: a line up from the bottom, and its name where the names do not crowd.
+  // Steps: a line up from the bottom, with its name if the names do not crowd.
   function marks(view, layout, chart, log, traces) {
     const drawn = (view.marks || []).filter((m) => shown.has(m.c) && traces.some((t) => t.series && t.series.c === m.c));
     const at = (v) => (chart.x.scale === "linear" ? v : Math.log10(v));
@@ -342,7 +342,7 @@
       layout.annotations.push({ x: at(m.x), yref: "paper", y: 0.02 + 0.055 * (k % 5), xanchor: "left", xshift: 3, yanchor: "bottom", showarrow: false, text: plain(m.label), bgcolor: css("--card"), opacity: 0.85, borderpad: 1, font: { size: 10.5, color: colour(m.c) } });
     });
   }
-  // Names at the ends of the lines, moved apart where they would touch: nobody should have to match dashes to a legend.
+  // Names at the ends of the lines, moved apart where they would overlap, so that no reader has to match dashes to a legend.
   function directLabels(traces, layout, log, node) {
     const narrow = innerWidth < 640 && !printing;
     const short = (name) => (narrow && name.length > 16 ? name.slice(0, 15) + "…" : name);
@@ -365,7 +365,7 @@
     layout.margin.r = Math.min(narrow ? 116 : 200, 16 + longest * (narrow ? 6 : 7));
   }
 
-  // ---- the figures of a chart as a table ----
+  // ---- a chart's figures as a table ----
   function table(heads, rows) {
     const head = el("tr");
     for (const h of heads) head.append(el("th", { scope: "col", textContent: h }));
@@ -601,7 +601,7 @@
     };
     $("#raw-search").addEventListener("input", () => { limit = 100; fill(); });
     $("#raw-more").addEventListener("click", () => { limit += 500; fill(); });
-    // A text that begins like a formula would be run by a spreadsheet.
+    // A spreadsheet would run text that begins like a formula.
     const quote = (v) => {
       if (v === null) return "";
       const text = typeof v === "string" && /^[=+\-@\t\r]/.test(v) ? "'" + v : String(v);

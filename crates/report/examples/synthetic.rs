@@ -1,6 +1,6 @@
 //! Writes a SYNTHETIC run (no figure in it was measured) to a directory, to look at the report with:
-//! `cargo run -p crossway-report --example synthetic -- DIR [RECORDS]`. With a number, so many plain records instead of the
-//! rich run.
+//! `cargo run -p crossway-report --example synthetic -- DIR [RECORDS]`. With a number, it writes that many plain records instead
+//! of the run with data for every chart.
 
 #[path = "../tests/synthetic/mod.rs"]
 mod synthetic;

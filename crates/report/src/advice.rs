@@ -1,4 +1,4 @@
-//! The answer of `crossway advise` as a page: one file that works offline.
+//! The answer of `crossway advise` as a page: one HTML file that works offline.
 
 use crossway_lab::advise::judge::Figure;
 use crossway_lab::advise::{Advice, Compared, Flip};
@@ -30,7 +30,7 @@ struct Variation {
     bars: Vec<Bar>,
 }
 
-/// Where a bar ends, and its interval: percent of the width.
+/// The end of a bar and its interval, in per cent of the width.
 #[derive(Serialize)]
 struct Bar {
     candidate: String,
@@ -40,10 +40,10 @@ struct Bar {
     width: String,
 }
 
-/// The page of an answer.
+/// Returns the page of an answer.
 ///
 /// # Errors
-/// The template and its data do not fit, which is a defect of Crossway.
+/// Fails only if the template does not match its data, which is a defect of Crossway.
 pub fn page(advice: &Advice) -> Result<String, HtmlError> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -69,9 +69,9 @@ fn row(c: &Compared) -> Row {
         .iter()
         .map(|g| {
             let word = match g.met {
-                Some(true) => "kept",
+                Some(true) => "met",
                 Some(false) => "missed",
-                None => "not decided",
+                None => "undecided",
             };
             let measured =
                 g.measured.map_or(String::new(), |f| format!(", {}", three_digits(f.median)));
@@ -96,13 +96,13 @@ fn row(c: &Compared) -> Row {
 fn variation(flip: &Flip) -> Variation {
     let then = match (&flip.choice, flip.differs) {
         (Some(other), true) => format!("{other} is better"),
-        (None, true) => "no candidate keeps the goals".to_owned(),
+        (None, true) => "no candidate meets the goals".to_owned(),
         (_, false) => "no change".to_owned(),
     };
     Variation { title: format!("{}: {then}", flip.variation), bars: bars(&flip.costs_ns) }
 }
 
-/// A candidate's bar with its interval, on a logarithmic scale from a fifth of the least to the largest figure.
+/// The candidates' bars with their intervals, on a logarithmic scale from a fifth of the least to the largest figure.
 fn bars(costs: &[(String, Figure)]) -> Vec<Bar> {
     let low = costs.iter().map(|(_, f)| f.low).fold(f64::INFINITY, f64::min) / 5.0;
     let high = costs.iter().map(|(_, f)| f.high).fold(0.0, f64::max);

@@ -1,4 +1,4 @@
-//! The answer at a glance: best of each class by size.
+//! The summary table at the top of the page: the best mechanism of each class by message size.
 
 use serde::Serialize;
 
@@ -12,43 +12,43 @@ use crossway_lab::rank::WaitClass;
 /// Columns that belong together.
 #[derive(Clone, Debug, Serialize)]
 pub struct Group {
-    /// The class.
+    /// The class of waiting, as the heading of the group.
     pub name: &'static str,
-    /// What is best in it.
+    /// What the columns show the best mechanism of.
     pub columns: Vec<&'static str>,
 }
 
-/// One answer.
+/// The best mechanism for one size, class and figure.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Answer {
-    /// Column and class, for narrow pages.
+    /// Column and class, shown in the cell on narrow pages, which have no heads.
     pub label: String,
-    /// Who; empty where nothing was measured.
+    /// The best mechanism, or those tied for the best place; empty where nothing was measured.
     pub names: String,
-    /// The figure of the first of them.
+    /// The figure of the first one named.
     pub value: String,
-    /// Its interval and trials.
+    /// The interval and the number of trials of that figure.
     pub interval: Vec<String>,
 }
 
-/// The answers for one size.
+/// The row of one message size.
 #[derive(Clone, Debug, Serialize)]
 pub struct AnswerRow {
-    /// The size.
+    /// The message size, as text.
     pub size: String,
-    /// One per column.
+    /// One cell per column.
     pub cells: Vec<Answer>,
 }
 
-/// The table.
+/// The summary table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Answers {
-    /// The setting, as the rest of a sentence.
+    /// The setting in brackets, appended to the caption.
     #[serde(rename = "where")]
     pub place: String,
-    /// Its columns.
+    /// The column groups, one per class.
     pub groups: Vec<Group>,
-    /// Its rows.
+    /// The rows, one per message size.
     pub rows: Vec<AnswerRow>,
 }
 
@@ -58,11 +58,11 @@ const COLUMNS: [(&str, Metric); 3] = [
     ("Least CPU per message", Metric::CpuPerMessage),
 ];
 
-/// At most so many rows: the first screen is small.
+/// Maximum number of rows: the table must fit the first screen.
 const ROWS_MAX: usize = 4;
 
 impl Answers {
-    /// From the first setting.
+    /// Builds the table from the first setting.
     pub fn of(summary: &Summary) -> Answers {
         let has = |metric: Metric, class: WaitClass, size: u64| {
             Ranking::of(summary, metric, 0, size, class)
@@ -78,9 +78,9 @@ impl Answers {
         for class in WaitClass::ALL {
             let present: Vec<_> = COLUMNS
                 .iter()
-                // What a spinning end costs is its core; a column for it would only repeat the speed.
+                // A spinning end uses its whole core, so a CPU column would only repeat the speed.
                 .filter(|(_, m)| class != WaitClass::Spinning || *m != Metric::CpuPerMessage)
-                // The first screen is small, and a hybrid's point is its round trip.
+                // There is little room, and the round trip is the reason to choose a hybrid.
                 .filter(|(_, m)| class != WaitClass::Hybrid || *m == Metric::RoundTripP50)
                 .filter(|(_, m)| sizes.iter().any(|s| has(*m, class, *s).is_some()))
                 .collect();

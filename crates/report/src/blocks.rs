@@ -1,4 +1,4 @@
-//! The figures side by side: one block per setting and kind of workload, in it one table per message size or pace.
+//! The figures side by side: one block per setting and kind of workload, with one table per message size or pace.
 
 mod beside;
 
@@ -15,18 +15,18 @@ use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::{Case, LatencySummary, Pooled, Summary, workload_name};
 use crate::units::{self, Quantity, three_digits};
 
-/// What was measured in one setting by one kind of workload.
+/// The tables of one setting and one kind of workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Block {
-    /// The setting, and the workload where it is not the round trips and streams of every plan.
+    /// The setting, and the kind of workload unless it is the round trips and streams of every plan.
     pub title: String,
-    /// The setting as its index in the summary.
+    /// Index of the setting in the summary.
     pub setting: usize,
-    /// Its tables.
+    /// One table per message size or pace.
     pub sheets: Vec<Sheet>,
 }
 
-/// The columns of round trips and streams.
+/// The columns for round trips and streams.
 const COLUMNS: [(&str, Metric); 5] = [
     ("Round trip p50", Metric::RoundTripP50),
     ("p99", Metric::RoundTripP99),
@@ -34,14 +34,14 @@ const COLUMNS: [(&str, Metric); 5] = [
     ("Messages", Metric::MessageRate),
     ("CPU / message", Metric::CpuPerMessage),
 ];
-/// Where the largest round trip and the CPU time of a round trip stand among the columns.
+/// Heads of the columns for the largest round trip and the CPU time of a round trip.
 const MAX: &str = "max";
 const CPU_ROUND_TRIP: &str = "CPU / round trip";
 
-/// At most so many sizes get a table; with more, a spread over them.
+/// Maximum number of sizes that get a table; of more sizes, some spread over the range are picked.
 const SIZES_MAX: usize = 6;
 
-/// Of many sizes the ones that tables show: all if few, else the least, the greatest and a spread between.
+/// The sizes that get a table: all if there are few, else the least, the greatest and some spread between them.
 pub fn chosen_sizes(sizes: &[u64]) -> Vec<u64> {
     if sizes.len() <= SIZES_MAX {
         return sizes.to_vec();
@@ -57,7 +57,7 @@ pub fn chosen_sizes(sizes: &[u64]) -> Vec<u64> {
     spread
 }
 
-/// The blocks of the first settings, at most so many, and the number of settings that are left out: a sweep over all pairs of cores
+/// The blocks of the first settings, at most `at_most` of them, and the number of settings left out: a sweep over all pairs of cores
 /// has thousands.
 pub fn blocks(summary: &Summary, at_most: usize) -> (Vec<Block>, usize) {
     let mut blocks = Vec::new();
@@ -81,7 +81,7 @@ fn of_setting(summary: &Summary, setting: usize) -> Vec<Block> {
         ("messages at a fixed rate", paced as Tables),
         ("exchanges", exchanges),
         ("several roles", shared),
-        ("what ran beside", beside::sheets),
+        ("background workloads", beside::sheets),
     ] {
         let sheets = tables(summary, setting);
         if !sheets.is_empty() {
@@ -132,7 +132,7 @@ fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
         .collect()
 }
 
-/// What the marks in these rows mean.
+/// The notes that explain the marks in these rows.
 fn notes(rows: &[Row]) -> Vec<String> {
     let has = |mark| rows.iter().flat_map(|r| &r.cells).any(|c| c.text.ends_with(mark));
     [(POOLED, POOLED_MEANS), (BEYOND, BEYOND_MEANS)]
@@ -142,7 +142,7 @@ fn notes(rows: &[Row]) -> Vec<String> {
         .collect()
 }
 
-/// What a column of the comparison shows of a mechanism's cases, and whether these are degraded.
+/// The cell of a mechanism in a column of the comparison, and whether its cases are degraded.
 fn shown(head: &str, cases: &[&Case]) -> Option<(Cell, bool)> {
     let metric = match head {
         CPU_ROUND_TRIP => Metric::CpuPerRoundTrip,
@@ -165,16 +165,15 @@ fn shown(head: &str, cases: &[&Case]) -> Option<(Cell, bool)> {
     Some((Cell::figure(metric.quantity(), Some(figure)), degraded))
 }
 
-/// Behind a percentile of all trials' samples together.
+/// Mark after a percentile that was computed from the samples of all trials together.
 const POOLED: char = '°';
-const POOLED_MEANS: &str =
-    "over the samples of all trials together: one trial alone has too few for this percentile";
-/// Behind a figure that is better than the limit that binds it.
+const POOLED_MEANS: &str = "computed from the samples of all trials together, because a single trial has too few for this percentile";
+/// Mark after a figure that is better than its physical limit.
 const BEYOND: char = '†';
-const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials: doubt it, or look for what the mechanism avoids that \
-                            the limit counts (see the limits in the report)";
+const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials: either the figure is wrong, or the mechanism avoids a \
+                            cost that the limit includes (see the limits in the report)";
 
-/// A percentile of all trials' samples together.
+/// A cell with a percentile over the samples of all trials together.
 fn pooled(latency: &LatencySummary, get: fn(&Pooled) -> Option<u64>) -> Option<Cell> {
     let pooled = latency.pooled?;
     let mut cell = duration(get(&pooled)?);
@@ -282,7 +281,7 @@ fn text_figure(quantity: Quantity, value: Option<f64>) -> Cell {
     }
 }
 
-/// Open loop: one table per pace and size.
+/// Paced streams (open loop): one table per pace and size.
 fn paced(summary: &Summary, setting: usize) -> Vec<Sheet> {
     let heads = [
         "Offered",
@@ -306,7 +305,7 @@ fn paced(summary: &Summary, setting: usize) -> Vec<Sheet> {
         let estimate = |get: fn(&LatencySummary) -> Option<Estimate>| {
             Cell::figure(Quantity::Duration, latency.and_then(get))
         };
-        // Of the trials together where none has the percentile itself.
+        // The percentile over all trials together, if no trial has one of its own.
         let percentile = |own: fn(&LatencySummary) -> Option<Estimate>, of_all| {
             let all = latency.filter(|l| own(l).is_none()).and_then(|l| pooled(l, of_all));
             all.unwrap_or_else(|| estimate(own))
@@ -332,15 +331,15 @@ fn paced(summary: &Summary, setting: usize) -> Vec<Sheet> {
     by_workload(summary, setting, is_paced, &heads, row, order)
 }
 
-/// A payload rate as messages of the case's size.
+/// A payload rate converted to messages of the case's size.
 fn rate(case: &Case, bits_per_s: Option<f64>) -> Cell {
     let size_bits = (case.size_bytes.max(1) * 8) as f64;
     text_figure(Quantity::MessageRate, bits_per_s.map(|bits| bits / size_bits))
 }
 
-/// Connect, request, reply, close.
+/// Exchanges: connect, request, reply, close.
 fn exchanges(summary: &Summary, setting: usize) -> Vec<Sheet> {
-    let heads = ["Set-up p50", "Exchange p50", "Tear-down p50", "Whole", "CPU / exchange"];
+    let heads = ["Set-up p50", "Exchange p50", "Tear-down p50", "Total", "CPU / exchange"];
     let p50 = |case: &Case, span| case.latency(span).map(|l| l.p50);
     const SPANS: [Span; 3] = [Span::SetUp, Span::Exchange, Span::TearDown];
     let whole = move |case: &Case| -> Option<f64> {
@@ -357,7 +356,7 @@ fn exchanges(summary: &Summary, setting: usize) -> Vec<Sheet> {
     by_workload(summary, setting, |c| c.workload == Workload::Exchange, &heads, row, order)
 }
 
-/// Pairs, fan-in, fan-out.
+/// Workloads of several roles: pairs, fan-in, fan-out.
 fn shared(summary: &Summary, setting: usize) -> Vec<Sheet> {
     let heads = ["Throughput", "Messages", "Fairness", "Longest wait", "CPU / message"];
     let is_shared = |case: &Case| {
@@ -380,7 +379,7 @@ fn shared(summary: &Summary, setting: usize) -> Vec<Sheet> {
     by_workload(summary, setting, is_shared, &heads, row, order)
 }
 
-/// One table per workload and size of the cases that are wanted, a row per contender.
+/// One table per workload and size of the selected cases, with a row per contender.
 fn by_workload(
     summary: &Summary,
     setting: usize,

@@ -1,10 +1,10 @@
-//! What competes: a mechanism with a way to wait and a way to touch the payload; and how it is drawn.
+//! A contender: a mechanism with its way of waiting and of accessing the payload; and the style it is drawn in.
 
 use crossway_lab::inputs::{Access, Wait};
 use crossway_lab::rank::WaitClass;
 use serde::Serialize;
 
-/// A group of related mechanisms; one hue each.
+/// A group of related mechanisms, drawn in one hue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
@@ -14,19 +14,19 @@ pub enum Family {
     Unix,
     /// Pipes.
     Pipe,
-    /// Internet sockets and vsock.
+    /// IP sockets (TCP, UDP, MPTCP, SCTP) and vsock.
     Network,
     /// Message queues.
     Queue,
-    /// Through io_uring.
+    /// Mechanisms driven through io_uring.
     Uring,
     /// TIPC.
     Tipc,
-    /// Contenders that are libraries of messages.
+    /// Contenders that are messaging libraries.
     Library,
-    /// Contenders that are a language's own means.
+    /// Contenders that use a language's own facilities, such as Go channels.
     Language,
-    /// Everything else.
+    /// Mechanisms of no other family.
     Other,
 }
 
@@ -45,7 +45,7 @@ impl Family {
         Family::Other,
     ];
 
-    /// The family of a mechanism id.
+    /// Derives the family from a mechanism's id.
     pub fn of(mechanism: &str) -> Self {
         let has = |part: &str| mechanism.contains(part);
         if has("uring") {
@@ -67,7 +67,7 @@ impl Family {
         }
     }
 
-    /// The family that a contender's declaration names; those that this version does not know are `Other`.
+    /// The family that a contender's declaration names; `Other` for a name that this version does not know.
     pub fn declared(word: &str) -> Self {
         match word {
             "library" => Family::Library,
@@ -81,7 +81,7 @@ impl Family {
         }
     }
 
-    /// The family's name.
+    /// The family's name in legends and headings.
     pub fn name(self) -> &'static str {
         match self {
             Family::SharedMemory => "Shared memory",
@@ -116,40 +116,40 @@ impl Family {
     }
 }
 
-/// Markers within a family, in order; names as plotly knows them.
+/// Markers of a family's members, in order, by their plotly names.
 pub const MARKERS: [&str; 8] =
     ["circle", "square", "diamond", "triangle-up", "x", "triangle-down", "star", "cross"];
 
-/// Dashes within a family, in order; names as plotly knows them.
+/// Dash styles of a family's members, in order, by their plotly names.
 pub const DASHES: [&str; 5] = ["solid", "dash", "dot", "dashdot", "longdash"];
 
-/// A mechanism with a way to wait and a way to touch the payload.
+/// A mechanism with its way of waiting and of accessing the payload.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Contender {
-    /// The mechanism's id.
+    /// The mechanism's id, as in the records.
     pub mechanism: String,
     /// How its ends wait.
     pub wait: Wait,
-    /// Who writes where.
+    /// Whether the payload is copied or written and read in place.
     pub access: Access,
-    /// Its family, where its declaration names one.
+    /// The family, if a declaration file names one.
     pub declared: Option<Family>,
-    /// Host label where it is not this machine.
+    /// The host label if it did not run on this machine.
     pub host: Option<String>,
 }
 
 impl Contender {
-    /// The class it is ranked in.
+    /// The class of waiting within which it is ranked.
     pub fn discipline(&self) -> WaitClass {
         WaitClass::of(&self.wait)
     }
 
-    /// The family it is drawn with.
+    /// The declared family, or else the one derived from the mechanism's id.
     pub fn family(&self) -> Family {
         self.declared.unwrap_or_else(|| Family::of(&self.mechanism))
     }
 
-    /// The name in tables and legends: the mechanism's id, and what differs from a plain blocking copy.
+    /// The name in tables and legends: the mechanism's id, and how it differs from a plain blocking copy.
     pub fn label(&self) -> String {
         let mut label = self.mechanism.clone();
         match self.wait {
@@ -168,7 +168,7 @@ impl Contender {
         label
     }
 
-    /// What contenders are sorted by wherever no figure decides: family, then name, then waiting.
+    /// The sort key wherever no figure decides the order: family, then name, then waiting.
     pub fn sort_key(&self) -> (Family, WaitClass, String) {
         (self.family(), self.discipline(), self.label())
     }

@@ -1,9 +1,9 @@
-//! A figure over trials: median, interval, number of trials.
+//! A figure over trials: its median, interval and number of trials.
 
 use crossway_lab::stats::{TRIALS_AT_LEAST, median, median_interval};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-/// The median over trials with its 95 % interval.
+/// The median over trials, with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// Median over the trials.
@@ -12,12 +12,12 @@ pub struct Estimate {
     pub low: f64,
     /// Upper end of the interval.
     pub high: f64,
-    /// Trials.
+    /// Number of trials.
     pub n: usize,
 }
 
 impl Estimate {
-    /// From one value per trial; `None` without any.
+    /// Computes the estimate from one value per trial; `None` if there are no values.
     pub fn of(values: &[f64]) -> Option<Estimate> {
         let interval = median_interval(values, 0.95)?;
         Some(Estimate {
@@ -28,18 +28,18 @@ impl Estimate {
         })
     }
 
-    /// Whether there are trials enough for an interval: of fewer than five, `low` and `high` are the range that was seen and say
+    /// Whether there are enough trials for an interval. With fewer than five, `low` and `high` are only the range seen and say
     /// nothing about the next trial.
     pub fn has_interval(&self) -> bool {
         self.n >= TRIALS_AT_LEAST
     }
 
-    /// The interval; null with fewer than five trials.
+    /// The interval; `None` with fewer than five trials.
     pub fn interval(&self) -> Option<(f64, f64)> {
         self.has_interval().then_some((self.low, self.high))
     }
 
-    /// The ends of a chart's error bar: without an interval it has no length.
+    /// The ends of the error bar in a chart; without an interval the bar has no length.
     pub(crate) fn bar(&self) -> (f64, f64) {
         self.interval().unwrap_or((self.value, self.value))
     }
@@ -50,14 +50,14 @@ impl Estimate {
             .then(|| (self.high - self.low) / 2.0 / self.value.abs())
     }
 
-    /// Whether the two cannot be told apart: their intervals touch.
+    /// Whether the two are statistically tied, because their intervals touch.
     pub fn overlaps(&self, other: &Estimate) -> bool {
         self.low <= other.high && other.low <= self.high
     }
 }
 
 impl Serialize for Estimate {
-    /// `value`, `low`, `high`, `n`; no interval is null.
+    /// Serializes `value`, `low`, `high` and `n`; without an interval, `low` and `high` are null.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let interval = self.interval();
         let mut fields = serializer.serialize_struct("Estimate", 4)?;

@@ -1,21 +1,21 @@
-//! Flame graphs: stacks as boxes that stand on their callers, as wide as their samples are many. A picture without scripts; names
-//! and shares show when the pointer rests on a box.
+//! Flame graphs: each box is a function on top of its caller, with a width proportional to its number of samples. The picture has no
+//! scripts; hovering over a box shows its name and share.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Width of the picture, in its own units.
+/// Width of the picture, in SVG units.
 const WIDTH: f64 = 1200.0;
-/// Height of a box.
+/// Height of a box, in SVG units.
 const HEIGHT: f64 = 17.0;
-/// A letter's width.
+/// Width of a letter, in SVG units.
 const LETTER: f64 = 6.6;
-/// Boxes narrower than this are left out.
+/// Narrower boxes are left out, in SVG units.
 const LEAST: f64 = 0.6;
-/// How the names of the kernel's functions end in stacks.
+/// Suffix of the names of kernel functions in the stacks.
 const KERNEL: &str = "_[k]";
 
-/// A function called by the one that holds it.
+/// A function, with the functions that it calls.
 #[derive(Default)]
 struct Call<'a> {
     samples: u64,
@@ -38,7 +38,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The picture of stacks, each from the outermost function inwards and separated by `;`, with their samples; empty without samples.
+/// Draws a flame graph of stacks and their sample counts. The functions of a stack are separated by `;`, outermost first. Returns an empty string without samples.
 pub fn svg(stacks: &[(String, u64)], label: &str) -> String {
     let mut root = Call::default();
     for (stack, samples) in stacks {

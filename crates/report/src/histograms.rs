@@ -1,4 +1,4 @@
-//! Latency histograms beside the records, as percentile curves.
+//! Percentile curves from the latency histograms of a run.
 
 use std::path::{Path, PathBuf};
 
@@ -6,35 +6,35 @@ use crossway_lab::histogram::{empty, read_log, tag};
 use crossway_lab::record::Span;
 use hdrhistogram::Histogram;
 
-/// Most histogram files that are read for one report; with more, the recorded percentiles are drawn instead, so that a large
-/// run does not wait for the disk.
+/// Maximum number of histogram files read for a report. With more, the recorded percentiles are drawn instead, so that the report of
+/// a large run does not have to wait for the disk.
 const FILES_MAX: usize = 3000;
-/// Samples that must lie beyond a percentile for it to be drawn.
+/// Number of samples that must lie beyond a percentile for it to be drawn.
 const SAMPLES_BEYOND: f64 = 10.0;
-/// Points per factor of ten of samples beyond.
+/// Points of a curve per factor of ten in the number of samples beyond.
 const POINTS_PER_NINE: u32 = 8;
 
-/// Where the histograms of a run are.
+/// The location of a run's histograms.
 #[derive(Clone, Debug, Default)]
 pub struct Histograms {
     dir: Option<PathBuf>,
 }
 
 impl Histograms {
-    /// The histograms of a run's directory, of which the records name `files`.
+    /// The histograms in a run's directory; the records name `files` of them.
     pub fn of_run(dir: &Path, files: usize) -> Histograms {
         Histograms { dir: (files > 0 && files <= FILES_MAX).then(|| dir.to_owned()) }
     }
 
-    /// What a reader must know about the curves' source.
+    /// The sentence that says what the curves are drawn from.
     pub fn note(&self) -> &'static str {
         match self.dir {
             Some(_) => "Curves are drawn from the histograms of all trials together.",
-            None => "The markers are medians over trials of the recorded percentiles.",
+            None => "The markers are the recorded percentiles, as medians over trials.",
         }
     }
 
-    /// Quantiles with their latency in nanoseconds, of all trials together; `None` where a file cannot be read.
+    /// Quantiles with their latency in nanoseconds, over all trials together; `None` if a file cannot be read.
     pub fn curve(&self, span: Span, files: &[String]) -> Option<Vec<(f64, f64)>> {
         let all = self.pooled(span, files)?;
         let samples = all.len() as f64;
@@ -46,12 +46,12 @@ impl Histograms {
         Some(points.collect())
     }
 
-    /// The samples of all trials together; `None` where a file cannot be read, or there are none.
+    /// The samples of all trials together; `None` if there are none or a file cannot be read.
     pub fn pooled(&self, span: Span, files: &[String]) -> Option<Histogram<u64>> {
         let dir = self.dir.as_ref()?;
         let mut all = empty();
         for file in files {
-            // A record names files of its own run only.
+            // A record may only name files of its own run; anything else may be an attempt to read other files.
             let path = Path::new(file);
             if path.is_absolute() || path.components().any(|c| c.as_os_str() == "..") {
                 return None;

@@ -1,4 +1,4 @@
-//! The aggregated run as JSON, for programs: the verdict, every case with its figures, and what did not run.
+//! The aggregated run as JSON for programs: the verdict, every case with its figures, and what did not run.
 
 use serde_json::{Value, json};
 
@@ -9,10 +9,10 @@ use crate::steps::{Found, Shape, Shapes};
 use crate::studies;
 use crate::summary::{Case, LatencySummary};
 
-/// The version of the document's form.
+/// The version of the document's schema.
 pub const SCHEMA: u32 = 1;
 
-/// One document for the whole run. Units are in the names; intervals hold 95 %; null was not measured.
+/// Returns one document for the whole run. Names end in the unit, intervals are 95 % intervals, and null means not measured.
 pub fn document(run: &Run) -> Value {
     let summary = &run.summary;
     let verdict = run.verdict();

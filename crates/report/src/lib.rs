@@ -1,8 +1,8 @@
 //! Records to one self-contained HTML page, terminal tables and static charts.
 //!
-//! Everything here is a pure function of a run's directory: [`Run::read`] takes it in, [`html`], [`terminal`] and [`svg`]
-//! give it out. [`summary`] puts the trials of a case together, [`ranking`] and [`verdict`] conclude, [`charts`] says what is
-//! drawn. Spinning and blocking mechanisms never share a ranking, and no sentence claims more than the intervals allow.
+//! Everything here is a pure function of a run's directory: [`Run::read`] reads it; [`html`], [`terminal`] and [`svg`]
+//! render it. [`summary`] groups the trials by case, [`ranking`] and [`verdict`] draw conclusions, [`charts`] prepares the
+//! data to draw. Spinning and blocking mechanisms never share a ranking, and no sentence claims more than the intervals allow.
 
 pub mod advice;
 pub mod answers;

@@ -1,4 +1,4 @@
-//! The machine's physical limits: levels for charts, and what binds a contender's figure.
+//! The machine's physical limits: levels for charts, and the limit that bounds a contender's figure.
 
 use crossway_lab::limits::{CopyLimit, Limits as Measured, Spread};
 use crossway_lab::rank::WaitClass;
@@ -9,17 +9,17 @@ use crate::estimate::Estimate;
 use crate::ranking::Metric;
 use crate::summary::{Case, Summary};
 
-/// CPUs, and a figure by pair of them.
+/// A list of CPUs, and a figure for each pair of them.
 pub type CorePairs = (Vec<u32>, Vec<(u32, u32, Estimate)>);
 
-/// A level over message sizes: its name, and value by size in bytes.
+/// A level over message sizes: its name, and its values by size in bytes.
 pub type Level = (String, Vec<(f64, f64)>);
 
-/// What of the limits the report uses; empty where they were not measured.
+/// The limits that the report uses; empty if they were not measured.
 #[derive(Clone, Debug, Default)]
 pub struct Limits(pub Option<Measured>);
 
-/// The middle 80 % of the samples stand in for an interval: a yardstick's spread, not the error of its median.
+/// The middle 80 % of the samples in place of an interval: the spread of the limit's samples, not the error of its median.
 pub(crate) fn estimate(spread: &Spread) -> Estimate {
     Estimate { value: spread.median, low: spread.p10, high: spread.p90, n: spread.n }
 }
@@ -29,7 +29,7 @@ impl Limits {
     pub fn round_trip_levels(&self, summary: &Summary) -> Vec<(String, f64)> {
         let Some(limits) = &self.0 else { return Vec::new() };
         let mut levels = Vec::new();
-        // Where the cores move, one reading before the run may be several times what the trials met: theirs count.
+        // If a virtual machine's cores move, a reading before the run may be off by several times; the readings between the trials are used.
         let met: Vec<f64> =
             summary.cases.iter().filter_map(|c| c.cache_line_ns.map(|e| e.value)).collect();
         let least = || {
@@ -44,7 +44,7 @@ impl Limits {
         levels
     }
 
-    /// Levels for throughput charts, bytes per second.
+    /// Levels for throughput charts, in bytes per second.
     pub fn copy_levels(&self) -> Vec<Level> {
         [(1, "one copy between cores"), (2, "two copies")]
             .into_iter()
@@ -54,7 +54,7 @@ impl Limits {
                     .map(|c| (c.size_bytes as f64, c.bytes_per_s.median))
                     .collect();
                 points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
-                // Of several pairs of cores the best is the limit.
+                // Of several pairs of cores, the best gives the limit.
                 points.dedup_by_key(|p| p.0);
                 (points.len() > 1).then(|| (name.to_owned(), points))
             })
@@ -71,7 +71,7 @@ impl Limits {
         let mut cpus: Vec<u32> = lines.iter().flat_map(|p| [p.a, p.b]).collect();
         cpus.sort_unstable();
         cpus.dedup();
-        // Two cores are one figure: a table says that better than a map.
+        // With two cores there is a single figure, for which a table is better than a map.
         (cpus.len() > 2).then(|| {
             let both = lines.iter().flat_map(|p| {
                 let figure = estimate(&p.two_lines_ns);
@@ -81,7 +81,7 @@ impl Limits {
         })
     }
 
-    /// The limit that binds a round trip of a contender: name and nanoseconds, as it was between the trials.
+    /// The limit that bounds a contender's round trip, as measured between the trials: name and nanoseconds.
     pub(crate) fn round_trip_limit(
         &self,
         contender: &Contender,
@@ -90,7 +90,7 @@ impl Limits {
         if contender.discipline() == WaitClass::Blocking {
             return case.blocking_exchange_ns.map(|ns| (BLOCKING_EXCHANGE, ns));
         }
-        // The reading of the same run is nearer to the truth than one of an hour ago.
+        // A reading during the run describes the trials better than one from before it.
         let pair = || match (&self.0, case.cpus.as_slice()) {
             (Some(limits), [a, b, ..]) => limits.two_lines_ns(*a, *b).map(single),
             _ => None,
@@ -98,7 +98,7 @@ impl Limits {
         case.cache_line_ns.or_else(pair).map(|ns| ("cache-line round trip", ns))
     }
 
-    /// The limit that binds a contender's throughput: name and bytes per second, as it was between the trials.
+    /// The limit that bounds a contender's throughput, as measured between the trials: name and bytes per second.
     pub(crate) fn throughput_limit(
         &self,
         contender: &Contender,
@@ -112,8 +112,8 @@ impl Limits {
         case.copy_bytes_per_s[copies as usize - 1].or_else(before).map(|limit| (name, limit))
     }
 
-    /// The limit that a figure is beyond, by its whole interval: the measurement is to be doubted, or the mechanism avoids what the limit
-    /// counts.
+    /// The limit that a figure exceeds with its whole interval: either the measurement is wrong, or the mechanism avoids a cost that the
+    /// limit includes.
     pub(crate) fn beyond(
         &self,
         contender: &Contender,
@@ -136,12 +136,12 @@ impl Limits {
 
 const BLOCKING_EXCHANGE: &str = "bare blocking exchange";
 
-/// A reading of before the run: a level, whose change over the run is not known.
+/// A reading from before the run; how the limit changed during the run is unknown.
 fn single(value: f64) -> Estimate {
     Estimate { value, low: value, high: value, n: 1 }
 }
 
-/// How often a contender's payload is copied on its way: into shared memory and read there, or into the kernel and out again.
+/// How often a contender's payload is copied: once if it is written to shared memory and read there, twice if it goes through the kernel.
 fn copies_of(contender: &Contender) -> (u32, &'static str) {
     let once = contender.family() == Family::SharedMemory
         || ["cma", "vmsplice"].contains(&contender.mechanism.as_str());

@@ -1,4 +1,4 @@
-//! The machine in words.
+//! The description of the machine.
 
 use crossway_lab::env::Environment;
 use crossway_lab::record::Record;
@@ -7,10 +7,10 @@ use crate::section::{Block, Section};
 use crate::sheet::{Cell, Row, Sheet};
 use crate::units;
 
-/// What the page says of the machine; empty where the fingerprint is missing.
+/// What the page says about the machine; empty if there is no fingerprint.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
-    /// In one line.
+    /// A summary in one line.
     pub line: String,
     /// Sizes of the first CPU's data caches, innermost first, bytes.
     pub data_cache_bytes: Vec<u64>,
@@ -20,7 +20,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// From the run's fingerprint.
+    /// Builds the description from the run's fingerprint.
     pub fn of(environment: &Environment) -> Machine {
         let e = environment;
         let cpus = e.topology.cpus.len();
@@ -33,13 +33,13 @@ impl Machine {
             (Some(guest), Some(c)) => format!("{c} container on a {guest}"),
             (Some(guest), None) => guest,
             (None, Some(c)) => format!("{c} container"),
-            (None, None) => "no hypervisor seen".to_owned(),
+            (None, None) => "no hypervisor detected".to_owned(),
         };
         let kernel = format!("Linux {}", e.kernel.release);
         let line =
             format!("{model} · {} · {kernel} · {place}", crate::units::count(cpus, "CPU", "CPUs"));
 
-        let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "not said".to_owned());
+        let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
         let listed = |items: Vec<String>| {
             if items.is_empty() { "none".to_owned() } else { items.join(", ") }
         };
@@ -74,21 +74,21 @@ impl Machine {
             ("Idle driver", or_unknown(e.frequency.idle_driver.clone())),
             ("Virtualisation", place),
             (
-                "Steal since boot",
+                "Steal time since boot",
                 e.virtualisation
                     .steal_share
-                    .map_or("not said".to_owned(), |s| units::Quantity::Share.show(s)),
+                    .map_or("unknown".to_owned(), |s| units::Quantity::Share.show(s)),
             ),
             ("Kernel", format!("{kernel} {}", e.kernel.version)),
             ("Distribution", or_unknown(e.kernel.distribution.clone())),
             (
                 "Security modules",
-                e.kernel.security_modules.clone().map_or("not said".to_owned(), listed),
+                e.kernel.security_modules.clone().map_or("unknown".to_owned(), listed),
             ),
             ("Clock source", or_unknown(e.clock.source.clone())),
             (
                 "Memory",
-                e.memory.total_bytes.map_or("not said".to_owned(), |b| {
+                e.memory.total_bytes.map_or("unknown".to_owned(), |b| {
                     format!("{} GiB", units::three_digits(b as f64 / f64::from(1 << 30)))
                 }),
             ),
@@ -124,7 +124,7 @@ impl Machine {
         }
     }
 
-    /// The section, if there is a fingerprint.
+    /// Returns the section, or `None` without a fingerprint.
     pub fn section(&self) -> Option<Section> {
         if self.rows.is_empty() {
             return None;

@@ -13,10 +13,10 @@ use crate::units::Quantity;
 const TEMPLATE: &str = include_str!("../assets/profile.html");
 const STYLE: &str = include_str!("../assets/page.css");
 
-/// A part that makes less than this of the difference between two cases is not named.
+/// A part that accounts for less than this share of the difference between two cases is not named.
 const NAMED_SHARE: f64 = 0.1;
 
-/// Where the CPU time of a message goes, by part; two profiles stand side by side, with their difference. `None` without samples.
+/// Where the CPU time of a message goes, by part. Two profiles are shown side by side, with their difference. `None` without samples.
 pub fn parts(profiles: &[Profile]) -> Option<Sheet> {
     if profiles.iter().any(|p| p.roles.iter().all(|role| role.samples == 0)) {
         return None;
@@ -95,7 +95,7 @@ fn difference(a: Option<f64>, b: Option<f64>) -> Cell {
     Cell { text, sort: Some(b - a), ..Cell::default() }
 }
 
-/// What the kernel counted of each role, with or without samples.
+/// What the kernel counted for each role; available even if no samples could be taken.
 pub fn counted(profiles: &[Profile]) -> Sheet {
     let heads = [
         "Role",
@@ -103,8 +103,8 @@ pub fn counted(profiles: &[Profile]) -> Sheet {
         "User",
         "System",
         "Asleep or waiting for a CPU",
-        "Gave up the CPU",
-        "Lost the CPU",
+        "Voluntary switches",
+        "Involuntary switches",
         "Page faults",
     ];
     let mut rows = Vec::new();
@@ -144,7 +144,7 @@ pub fn counted(profiles: &[Profile]) -> Sheet {
     }
 }
 
-/// The hottest places of one profile.
+/// The source lines and functions of one profile that take the most CPU time.
 pub fn hot(profile: &Profile, at_most: usize) -> Sheet {
     let mut all: Vec<(&RoleProfile, &crossway_lab::profile::HotSpot)> =
         profile.roles.iter().flat_map(|role| role.hot.iter().map(move |h| (role, h))).collect();
@@ -168,8 +168,8 @@ pub fn hot(profile: &Profile, at_most: usize) -> Sheet {
         })
         .collect();
     Sheet {
-        title: format!("Hottest places of {}", profile.mechanism),
-        heads: ["Function", "Role", "Per message", "Part", "Of", "Line"]
+        title: format!("Hottest functions of {}", profile.mechanism),
+        heads: ["Function", "Role", "Per message", "Part", "Binary", "Line"]
             .map(str::to_owned)
             .to_vec(),
         rows,
@@ -178,16 +178,16 @@ pub fn hot(profile: &Profile, at_most: usize) -> Sheet {
     }
 }
 
-/// The answer in sentences: what costs most, and of two cases where their difference comes from.
+/// The answer in sentences: what costs most, and, for two cases, where their difference comes from.
 pub fn sentences(profiles: &[Profile]) -> Vec<String> {
     let mut said = Vec::new();
     for profile in profiles {
         if let Some(why) = &profile.sampling.missing {
             let remedy = profile.sampling.remedy.as_deref().unwrap_or_default();
             let then =
-                if remedy.is_empty() { String::new() } else { format!(" What helps: {remedy}.") };
+                if remedy.is_empty() { String::new() } else { format!(" Remedy: {remedy}.") };
             said.push(format!(
-                "No samples of {}: {why}. Below is what the kernel counts by itself.{then}",
+                "No samples of {}: {why}. The tables below show only what the kernel counts by itself.{then}",
                 profile.mechanism
             ));
         }
@@ -244,13 +244,13 @@ struct Flame {
     svg: String,
 }
 
-/// Hot places that a page shows of a case.
+/// Number of hot functions that the page shows per case.
 const HOT_PLACES: usize = 20;
 
-/// The page: one file that works offline.
+/// Returns the page: one HTML file that works offline.
 ///
 /// # Errors
-/// The template and its data do not fit, which is a defect of Crossway.
+/// Fails only if the template does not match its data, which is a defect of Crossway.
 pub fn page(profiles: &[Profile]) -> Result<String, HtmlError> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -284,7 +284,7 @@ fn samples(profile: &Profile) -> u64 {
     profile.roles.iter().map(|role| role.samples).sum()
 }
 
-/// What was profiled and how.
+/// What was profiled and how, in one line.
 pub fn case_line(profile: &Profile) -> String {
     let how = match &profile.sampling.event {
         Some(event) => {

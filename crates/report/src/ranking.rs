@@ -1,4 +1,4 @@
-//! Who is best at what: contenders ranked within one class of waiting, one setting and one size.
+//! Rankings of contenders by one figure, within one class of waiting, one setting and one message size.
 
 use crossway_lab::inputs::Workload;
 use crossway_lab::record::Span;
@@ -21,12 +21,12 @@ pub enum Metric {
     MessageRate,
     /// CPU-nanoseconds of both ends per round trip.
     CpuPerRoundTrip,
-    /// CPU-nanoseconds of both ends per message one way.
+    /// CPU-nanoseconds of both ends per one-way message.
     CpuPerMessage,
 }
 
 impl Metric {
-    /// The workload that yields it.
+    /// The workload that yields the figure.
     pub fn workload(self) -> Workload {
         match self {
             Metric::RoundTripP50 | Metric::RoundTripP99 | Metric::CpuPerRoundTrip => {
@@ -36,7 +36,7 @@ impl Metric {
         }
     }
 
-    /// The figure of a case, if the case yields it.
+    /// Returns the figure of a case, if its workload yields it.
     pub fn of(self, case: &Case) -> Option<Estimate> {
         if case.workload != self.workload() {
             return None;
@@ -50,7 +50,7 @@ impl Metric {
         }
     }
 
-    /// What it counts.
+    /// The quantity of the figure.
     pub fn quantity(self) -> Quantity {
         match self {
             Metric::ByteRate => Quantity::ByteRate,
@@ -59,34 +59,34 @@ impl Metric {
         }
     }
 
-    /// Whether more is better.
+    /// Whether a larger value is better.
     pub fn more_is_better(self) -> bool {
         matches!(self, Metric::ByteRate | Metric::MessageRate)
     }
 }
 
-/// One contender's place.
+/// One contender's place in a ranking.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
     /// Index into [`Summary::contenders`].
     pub contender: usize,
-    /// Its figure.
+    /// The contender's figure.
     pub figure: Estimate,
 }
 
-/// Contenders of one class, best first, of one metric, size and setting.
+/// The contenders of one class, best first, by one metric, for one size and setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranking {
-    /// The figure.
+    /// The figure they are ranked by.
     pub metric: Metric,
-    /// Best first; each of five trials or more.
+    /// The ranked contenders, best first; each has five trials or more.
     pub entries: Vec<Entry>,
-    /// Those of fewer than five trials, best first: they have no place.
+    /// Contenders with fewer than five trials, best first; they are not ranked.
     pub too_few: Vec<Entry>,
 }
 
 impl Ranking {
-    /// Ranks; `None` if no contender has the figure with trials enough. Degraded cases do not take part.
+    /// Ranks the contenders. Degraded cases do not take part. Returns `None` if no contender has the figure with enough trials.
     pub fn of(
         summary: &Summary,
         metric: Metric,
@@ -98,7 +98,7 @@ impl Ranking {
         (!ranking.entries.is_empty()).then_some(ranking)
     }
 
-    /// The same where there may be nothing but contenders of too few trials.
+    /// Like [`Ranking::of`], but also returns a ranking if all contenders have too few trials.
     pub fn of_any(
         summary: &Summary,
         metric: Metric,
@@ -122,21 +122,21 @@ impl Ranking {
         Ranking { metric, entries, too_few }
     }
 
-    /// The best and everyone who cannot be told apart from the best.
+    /// The best contender and all that are statistically tied with it.
     pub fn leaders(&self) -> &[Entry] {
         let first = self.entries[0].figure;
         let tied = self.entries.iter().take_while(|e| first.overlaps(&e.figure)).count();
         &self.entries[..tied.max(1)]
     }
 
-    /// The best of those who are clearly behind the leaders.
+    /// The best of the contenders that are clearly worse than the leaders.
     pub fn runner_up(&self) -> Option<&Entry> {
         self.entries.get(self.leaders().len())
     }
 }
 
-/// How many times better `better` is than `worse`, as what the two intervals allow: at least and at most. `None` where the
-/// intervals leave open who is better.
+/// The factor by which `better` is better than `worse`: the least and the greatest that the two intervals allow. `None` if the
+/// intervals leave open which of the two is better.
 pub fn advantage(metric: Metric, better: &Estimate, worse: &Estimate) -> Option<(f64, f64)> {
     let (least, most) = if metric.more_is_better() {
         (better.low / worse.high, better.high / worse.low)

@@ -1,4 +1,4 @@
-//! The records as a compact table for the page: columns, a dictionary of words, rows of numbers.
+//! The records as a compact table for the page: columns, a dictionary of strings, rows of numbers.
 
 use std::collections::HashMap;
 
@@ -10,30 +10,30 @@ use crate::run::Run;
 use crate::summary::{load_name, placement_name, workload_name};
 use crossway_lab::rank::WaitClass;
 
-/// Up to so many trials are embedded one by one; beyond, one row per case.
+/// Maximum number of trials embedded in the page as a row each; with more, the page has one row per case.
 pub const TRIALS_MAX: usize = 5000;
-/// At most so many cases are embedded.
+/// Maximum number of cases embedded in the page.
 pub const CASES_MAX: usize = 20_000;
 
-/// A column.
+/// A column of the raw data.
 #[derive(Clone, Debug, Serialize)]
 pub struct Column {
-    /// Its name, with the unit.
+    /// The name of the column, with the unit.
     pub name: &'static str,
-    /// Whether its cells are indices into the dictionary.
+    /// Whether the cells are indices into the dictionary.
     pub word: bool,
 }
 
-/// The table.
+/// The table of raw data.
 #[derive(Clone, Debug, Serialize)]
 pub struct Raw {
-    /// Its columns.
+    /// The columns of the table.
     pub columns: Vec<Column>,
-    /// Each distinct text once.
+    /// The dictionary: each distinct string once.
     pub words: Vec<String>,
-    /// Its rows.
+    /// The rows; the meaning of a cell depends on its column.
     pub rows: Vec<Vec<Value>>,
-    /// What is in it and what is not.
+    /// A sentence that says what the table contains and what it leaves out.
     #[serde(skip)]
     pub rule: String,
 }
@@ -57,14 +57,14 @@ impl Words {
 }
 
 impl Raw {
-    /// One row per trial, or per case where there are more than [`TRIALS_MAX`] trials.
+    /// Builds the table with one row per trial, or one per case if there are more than [`TRIALS_MAX`] trials.
     pub fn of(run: &Run) -> Raw {
         if run.records.len() <= TRIALS_MAX { trials(run) } else { cases(run) }
     }
 }
 
 fn number(value: Option<f64>) -> Value {
-    // Five digits are more than any figure here carries.
+    // Five digits are more than the precision of any figure here.
     value.map_or(Value::Null, |v| {
         if v.fract() == 0.0 && v.abs() < 1e15 {
             json!(v as i64)
@@ -137,8 +137,8 @@ fn trials(run: &Run) -> Raw {
         words: words.list,
         rows,
         rule: format!(
-            "Every one of the run's {} trials, one row each, to five digits. The complete records, one JSON object per line, are \
-             in results.jsonl of the run's directory; crossway rerun {}:CASE repeats the case of that name.",
+            "All {} trials of the run, one row each, to five digits. The complete records, one JSON object per line, are \
+             in results.jsonl in the run's directory; `crossway rerun {}:CASE` repeats the case of that name.",
             run.records.len(),
             run.dir.display()
         ),
@@ -177,8 +177,8 @@ fn cases(run: &Run) -> Raw {
         })
         .collect();
     let rule = format!(
-        "The run holds {} trials. Up to {TRIALS_MAX} are shown one by one; beyond that one row per case with its median and \
-         95 % interval, up to {CASES_MAX} cases: here {} of {}. Every trial is in results.jsonl of the run's directory; crossway rerun {}:CASE repeats a case.",
+        "The run has {} trials. Up to {TRIALS_MAX} are shown individually; with more, the table has one row per case with its median and \
+         95 % interval, for up to {CASES_MAX} cases: here {} of {}. All trials are in results.jsonl in the run's directory; `crossway rerun {}:CASE` repeats a case.",
         run.records.len(),
         rows.len(),
         summary.cases.len(),

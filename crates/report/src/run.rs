@@ -1,4 +1,4 @@
-//! A run as it lies in its directory.
+//! A run, read from its directory.
 
 use std::path::{Path, PathBuf};
 
@@ -16,43 +16,45 @@ use crate::summary::Summary;
 use crate::units::count;
 use crate::verdict::Verdict;
 
-/// The file of what would have spoiled the figures, found before the run.
+/// The file with the problems found before the run that could distort its figures.
 const PREFLIGHT: &str = "preflight.json";
 
-/// Everything the report is made of.
+/// Everything that the report is made from.
 #[derive(Debug, Default)]
 pub struct Run {
-    /// Its directory, as given.
+    /// The run's directory, as given.
     pub dir: PathBuf,
-    /// The trials.
+    /// The records of the trials.
     pub records: Vec<Record>,
-    /// The same, aggregated.
+    /// The records, aggregated by case.
     pub summary: Summary,
-    /// The machine.
+    /// The description of the machine.
     pub machine: Machine,
-    /// The machine's limits.
+    /// The machine's physical limits.
     pub limits: Limits,
-    /// The fault matrix, if it was taken.
+    /// The records of the fault matrix; empty if it was not measured.
     pub faults: Vec<FaultRecord>,
-    /// Latency histograms.
+    /// The latency histograms of the run.
     pub histograms: Histograms,
-    /// The plan's text.
+    /// The text of the plan file, if the directory has one.
     pub plan: Option<String>,
-    /// What a reader must know before the figures: a torn line, a missing fingerprint.
+    /// What a reader must know before looking at the figures, such as a torn line or a missing fingerprint.
     pub notices: Vec<String>,
 }
 
-/// Why there is nothing to report.
+/// Why a run cannot be reported.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The records cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// There is no such directory.
-    #[error("{0} is not there; `crossway measure` prints the directory that it wrote")]
+    /// There is no such file or directory.
+    #[error("{0} does not exist; `crossway measure` prints the directory that it writes")]
     NoDirectory(PathBuf),
     /// There are no records in it.
-    #[error("{0} holds no finished trial: nothing to report; start one with `crossway measure`")]
+    #[error(
+        "{0} holds no finished trial, so there is nothing to report; start a run with `crossway measure`"
+    )]
     Empty(PathBuf),
 }
 
@@ -75,7 +77,7 @@ impl Run {
         match records_io::read_beside::<Environment>(path, records_io::ENVIRONMENT) {
             Ok(Some(environment)) => run.machine = Machine::of(&environment),
             Ok(None) => run.notices.push(
-                "There is no env.json beside the records: the machine that these figures are of is unknown."
+                "There is no env.json beside the records: it is unknown on which machine they were measured."
                     .to_owned(),
             ),
             Err(error) => run.notices.push(error.to_string()),
@@ -112,13 +114,13 @@ impl Run {
         Ok(run)
     }
 
-    /// A run of records that are in memory.
+    /// Makes a run from records in memory.
     pub fn of_records(path: &Path, records: Vec<Record>) -> Run {
         let summary = Summary::of(&records);
         Run { dir: path.to_owned(), records, summary, ..Run::default() }
     }
 
-    /// What it says.
+    /// Draws the conclusions of the run.
     pub fn verdict(&self) -> Verdict {
         Verdict::of(&self.summary)
     }
@@ -128,7 +130,7 @@ impl Run {
         self.records.first().map_or("", |r| r.plan.as_str())
     }
 
-    /// When its first trial began.
+    /// The time at which the first trial began.
     pub fn started_unix_ms(&self) -> Option<u64> {
         self.records
             .iter()
@@ -138,10 +140,10 @@ impl Run {
             .filter(|ms| *ms > 0)
     }
 
-    /// The command that repeats the run, or what of it has these workloads.
+    /// The command that repeats the run, or only its cases with these workloads if any are given.
     pub fn command(&self, workloads: &[&str]) -> String {
         let plan = self.plan_name();
-        // A plan that the program does not bring along lies beside the records.
+        // A plan that is not built into the program is stored beside the records.
         let preset = PRESETS.iter().any(|(name, _)| *name == plan);
         let mut command = if preset || self.plan.is_none() {
             format!("crossway measure {plan}")
@@ -155,12 +157,12 @@ impl Run {
         command
     }
 
-    /// The directory, also where a file of records was given.
+    /// The directory of the run, even if a file of records was given.
     pub fn directory(&self) -> &Path {
         if self.dir.is_dir() { &self.dir } else { self.dir.parent().unwrap_or(Path::new("")) }
     }
 
-    /// What was asked, in one line.
+    /// What the run measured, in one line.
     pub fn asked(&self) -> String {
         use crate::units::utc_minute;
         let summary = &self.summary;

@@ -1,29 +1,29 @@
-//! A section of the page: words, tables, folded text.
+//! A section of the page: paragraphs, tables and collapsible text.
 
 use serde::Serialize;
 
 use crate::sheet::Sheet;
 
-/// Text that is folded away.
+/// Text that is collapsed until the reader opens it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Block {
-    /// Its heading.
+    /// The heading to click on.
     pub title: String,
-    /// The text.
+    /// The preformatted text.
     pub text: String,
 }
 
-/// A section.
+/// A section of the page without charts.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Section {
-    /// Anchor on the page.
+    /// The section's anchor on the page.
     pub id: &'static str,
-    /// Heading.
+    /// The heading of the section.
     pub title: &'static str,
-    /// Words.
+    /// Paragraphs before the tables.
     pub paragraphs: Vec<String>,
-    /// Tables.
+    /// Tables, in order.
     pub tables: Vec<Sheet>,
-    /// Folded text.
+    /// Collapsible text below the tables.
     pub blocks: Vec<Block>,
 }

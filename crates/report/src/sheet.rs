@@ -1,37 +1,37 @@
-//! Tables as data: what the page, the terminal and Markdown show alike.
+//! Tables as data, which the page, the terminal and the Markdown output all render.
 
 use serde::Serialize;
 
 use crate::estimate::Estimate;
 use crate::units::{self, Quantity};
 
-/// A cell.
+/// A cell of a table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Cell {
-    /// What it says.
+    /// The text of the cell.
     pub text: String,
-    /// Set smaller beside it.
+    /// A remark in smaller type next to the text.
     pub note: Option<String>,
     /// The number to sort by.
     pub sort: Option<f64>,
-    /// Whether it is the best of its class, or equal to the best.
+    /// Whether it is the best of its class, or statistically tied with the best.
     pub best: bool,
-    /// Whether it is something to type.
+    /// Whether the text is code, set in a fixed-width font.
     pub code: bool,
 }
 
 impl Cell {
-    /// Text only.
+    /// Makes a cell with text only.
     pub fn text(text: impl Into<String>) -> Cell {
         Cell { text: text.into(), ..Cell::default() }
     }
 
-    /// Something to type.
+    /// Makes a cell with code.
     pub fn code(text: impl Into<String>) -> Cell {
         Cell { text: text.into(), code: true, ..Cell::default() }
     }
 
-    /// A figure with its interval.
+    /// Makes a cell with a figure and its interval.
     pub fn figure(quantity: Quantity, figure: Option<Estimate>) -> Cell {
         let Some(f) = figure else { return Cell::text("–") };
         Cell {
@@ -43,7 +43,7 @@ impl Cell {
     }
 }
 
-/// `12.9–13.5 µs, n = 5`; of fewer than five trials only their number.
+/// `12.9–13.5 µs, n = 5`; with fewer than five trials, only their number.
 pub fn interval_note(quantity: Quantity, f: &Estimate) -> String {
     if !f.has_interval() {
         return units::count(f.n, "trial", "trials");
@@ -51,26 +51,26 @@ pub fn interval_note(quantity: Quantity, f: &Estimate) -> String {
     format!("{}, n = {}", quantity.show_interval(f.value, f.low, f.high), f.n)
 }
 
-/// A row.
+/// A row of a table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
-    /// How it is marked: the class of waiting.
+    /// The class of waiting, which the style sheet marks.
     pub class: Option<&'static str>,
-    /// Its cells.
+    /// One cell per column.
     pub cells: Vec<Cell>,
 }
 
-/// A table.
+/// A table with its title and notes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sheet {
-    /// Title.
+    /// The title of the table.
     pub title: String,
-    /// Column heads; none for a list of names and values.
+    /// Column heads; empty for a list of names and values.
     pub heads: Vec<String>,
-    /// Rows.
+    /// The rows, in order.
     pub rows: Vec<Row>,
-    /// Whether sorting it makes sense.
+    /// Whether the reader can sort the rows.
     pub sortable: bool,
-    /// What its marks mean, below it.
+    /// Footnotes below the table, which explain the marks in it.
     pub notes: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! A chart as a static SVG for documents: round trip, throughput or CPU time against message size, light or dark as the reader's
-//! system is.
+//! A chart as a static SVG for documents: round trip, throughput or CPU time against message size, in light or dark colours
+//! according to the reader's system.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,16 +12,16 @@ use crate::units::{Quantity, size};
 
 const WIDTH: f64 = 880.0;
 const HEIGHT: f64 = 470.0;
-/// Around the plot: left for the ticks, right for the names of the lines.
+/// Margins around the plot: the left one holds the ticks, the right one the names of the lines.
 const LEFT: f64 = 78.0;
 const RIGHT: f64 = 190.0;
 const TOP: f64 = 72.0;
 const BOTTOM: f64 = 48.0;
 
-/// Charts that can be had as SVG.
+/// Ids of the charts that are available as SVG.
 pub const CHARTS: [&str; 3] = ["round-trip", "throughput", "cpu"];
 
-/// The first view of the named chart, with the contenders that the page selects at first; `None` if the run has no such chart.
+/// Draws the first view of the named chart, with the contenders that the page selects at first; `None` if the run has no such chart.
 pub fn chart(run: &Run, id: &str) -> Option<String> {
     let mut charts = charts::all(&run.summary, &run.limits, &run.histograms);
     steps::mark(&mut charts, &run.summary, &Shapes::of(run));
@@ -60,7 +60,7 @@ pub fn chart(run: &Run, id: &str) -> Option<String> {
     Some(out)
 }
 
-/// From data to picture, both axes logarithmic.
+/// Maps data to the picture; both axes are logarithmic.
 struct Frame {
     x: (f64, f64),
     y: (f64, f64),
@@ -148,7 +148,7 @@ fn subtitle(view: &str, run: &Run) -> String {
     text.chars().take(FITS - 1).chain(['…']).collect()
 }
 
-/// A class name for a colour.
+/// The CSS class name of a colour.
 fn class_of(colour: &str) -> String {
     format!("c{}", colour.trim_start_matches('#'))
 }
@@ -198,7 +198,7 @@ fn tick(value: f64, unit: &str) -> String {
         "bit/s" => Quantity::BitRate.show(value),
         _ => Quantity::Number.show(value),
     };
-    // A tick is a round number: 10.0 µs is 10 µs.
+    // Ticks are round numbers: show 10.0 µs as 10 µs.
     match text.split_once(' ') {
         Some((number, unit)) if number.contains('.') => {
             format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
@@ -249,7 +249,7 @@ fn path(points: &[(f64, f64)]) -> String {
     })
 }
 
-/// A step or a knee: a short stroke from the axis, with its name.
+/// Draws a step or a knee as a short stroke from the axis, with its name.
 fn draw_mark(out: &mut String, frame: &Frame, mark: &Mark, how: &Drawn) {
     let (x, foot) = (frame.left(mark.x), HEIGHT - BOTTOM);
     let class = class_of(how.colours.0);
@@ -299,7 +299,7 @@ fn draw_line(out: &mut String, frame: &Frame, series: &Series, how: &Drawn) {
     }
 }
 
-/// The markers of the page, by plotly's names.
+/// The shapes of the page's markers, by plotly name.
 fn marker(name: &str) -> &'static str {
     match name {
         "square" => "M-3.5-3.5H3.5V3.5H-3.5Z",
@@ -313,7 +313,7 @@ fn marker(name: &str) -> &'static str {
     }
 }
 
-/// Names at the ends of the lines, moved apart where they would touch.
+/// Draws names at the ends of the lines, moved apart where they would overlap.
 fn names(out: &mut String, frame: &Frame, lines: &[(&Series, &Drawn)]) {
     const APART: f64 = 15.0;
     let mut ends: Vec<(f64, &Drawn)> =
@@ -324,7 +324,7 @@ fn names(out: &mut String, frame: &Frame, lines: &[(&Series, &Drawn)]) {
         end.0 = end.0.max(last + APART);
         last = end.0;
     }
-    // What was pushed below the plot is moved up again, together with what it then touches.
+    // Names pushed below the plot are moved up again, together with the names that they would then overlap.
     let mut limit = HEIGHT - BOTTOM;
     for end in ends.iter_mut().rev() {
         end.0 = end.0.min(limit);

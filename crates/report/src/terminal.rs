@@ -1,4 +1,4 @@
-//! The summary on a terminal and as Markdown.
+//! The summary of a run for a terminal and as Markdown.
 
 use std::fmt::Write as _;
 
@@ -17,11 +17,11 @@ use crate::units::count;
 use crate::verdict::list;
 use crossway_lab::rank::WaitClass;
 
-/// At most so many blocks are printed; the page has them all.
+/// Maximum number of blocks printed; the page has more.
 const BLOCKS_MAX: usize = 12;
 
-/// Columns by their heads in the sheet, with the shorter head that they get here. A narrow terminal gets the first ones that fit side by
-/// side, the others below.
+/// Columns by their head in the sheet, with the shorter head used here. On a narrow terminal, the columns that do not fit side by
+/// side are printed below.
 const HEADS: [(&str, &str); 22] = [
     ("Mechanism", "Mechanism"),
     ("Round trip p50", "RTT p50"),
@@ -34,7 +34,7 @@ const HEADS: [(&str, &str); 22] = [
     ("Set-up p50", "set-up"),
     ("Exchange p50", "exchange"),
     ("Tear-down p50", "tear-down"),
-    ("Whole", "whole"),
+    ("Total", "total"),
     ("CPU / exchange", "CPU"),
     ("CPU / message", "CPU/msg"),
     ("max", "max"),
@@ -47,7 +47,7 @@ const HEADS: [(&str, &str); 22] = [
     ("Messages", "messages"),
 ];
 
-/// For a terminal of that many columns; with colours if asked.
+/// Returns the summary for a terminal of `width` columns, with colours if `colours` is set.
 pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
     let mut out = String::new();
     let verdict = run.verdict();
@@ -65,12 +65,12 @@ pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
         let mut lines = studies::lines(studies);
         let heading = if lines.is_empty() { "" } else { "\nStudy says, measured here\n" };
         if leading.is_some() && studies.len() == 1 {
-            // The headline is that line.
+            // The headline already says this line.
             lines.remove(0);
         }
         lines.iter().fold(heading.to_owned(), |text, line| text + &wrap(line) + "\n")
     };
-    // The plan of a study was run for its findings: they come first.
+    // The plan of a study is run for its findings, so they come first.
     let headline = leading.as_ref().unwrap_or(&verdict.headline);
     let _ = writeln!(out, "\n{}", bold(wrap(headline)));
     if leading.is_some() {
@@ -79,7 +79,7 @@ pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
     }
     let goals = goals::calls(run);
     if let Some(text) = goals::headline(&goals) {
-        let _ = writeln!(out, "\n{}", bold(wrap(&format!("Required: {text}"))));
+        let _ = writeln!(out, "\n{}", bold(wrap(&format!("Goals: {text}"))));
         for line in goals::lines(&goals) {
             let _ = writeln!(out, "{}", wrap(&line));
         }
@@ -89,7 +89,7 @@ pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
     }
     let (blocks, more) = blocks(&run.summary, BLOCKS_MAX);
     if !blocks.is_empty() {
-        let rule = "* best of its class, or equal to it within the intervals";
+        let rule = "* best in its class, or statistically tied with it";
         let _ = writeln!(out, "\n{}", wrap(rule));
     }
     for block in &blocks {
@@ -124,7 +124,7 @@ pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
     out
 }
 
-/// As Markdown, for a README.
+/// Returns the summary as Markdown, for a README.
 pub fn markdown(run: &Run) -> String {
     let mut out = String::new();
     let verdict = run.verdict();
@@ -186,7 +186,7 @@ pub fn markdown(run: &Run) -> String {
     out
 }
 
-/// A whole sheet as a Markdown table, notes in brackets.
+/// A whole sheet as a Markdown table, with notes in brackets.
 fn whole(sheet: &Sheet) -> String {
     let mut out = format!(
         "| {} |\n|{}\n",
@@ -207,7 +207,7 @@ fn whole(sheet: &Sheet) -> String {
     out
 }
 
-/// Positions in the sheet and heads of its columns, in their order.
+/// Positions in the sheet and printed heads of the columns, in order.
 fn columns(sheet: &Sheet) -> Vec<(usize, &'static str)> {
     let mut found: Vec<(usize, &'static str)> = HEADS
         .iter()
@@ -217,10 +217,10 @@ fn columns(sheet: &Sheet) -> Vec<(usize, &'static str)> {
     found
 }
 
-/// Columns that are left out where they do not fit, and named instead: they follow from others, or say how far to trust them.
+/// Columns that may be left out and only named if they do not fit: they follow from others, or qualify them.
 const DISPENSABLE: [&str; 3] = ["Noise", "CPU / round trip", "Messages"];
 
-/// A table with as many columns, the most useful first, as fit the width side by side; below it one with those that did not.
+/// A table with as many columns as fit the width, the most useful first; the others follow in a second table below.
 fn table(sheet: &Sheet, colours: bool, width: u16) -> String {
     let texts: Vec<Vec<String>> = sheet.rows.iter().map(texts).collect();
     let priority = |at: usize| HEADS.iter().position(|(full, _)| sheet.heads[at] == *full);
@@ -246,7 +246,7 @@ fn table(sheet: &Sheet, colours: bool, width: u16) -> String {
     }
     let hidden: Vec<&str> = left.iter().skip(1).map(|(_, head)| *head).collect();
     if !hidden.is_empty() {
-        let text = format!("Not shown for want of room: {}.", hidden.join(", "));
+        let text = format!("Not shown (terminal too narrow): {}.", hidden.join(", "));
         parts.push(wrap(&text, width));
     }
     parts.join("\n\n")
@@ -276,7 +276,7 @@ fn drawn(sheet: &Sheet, texts: &[Vec<String>], columns: &[(usize, &str)], colour
         }));
     }
     for (at, column) in table.column_iter_mut().enumerate() {
-        // The mark of the best, or its place, is space enough.
+        // The mark of the best, or the blank in its place, separates the columns.
         column.set_padding((u16::from(at > 0), 0));
         if at > 0 {
             column.set_cell_alignment(CellAlignment::Right);
@@ -286,7 +286,7 @@ fn drawn(sheet: &Sheet, texts: &[Vec<String>], columns: &[(usize, &str)], colour
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// The cells of a row as they are shown: marked where best, the class beside the name where the name does not say it.
+/// The cells of a row as printed: the best is marked, and the class is added to the name unless the name contains it.
 fn texts(row: &Row) -> Vec<String> {
     let one = |(at, cell): (usize, &sheet::Cell)| {
         let mut text = clean(&cell.text);
@@ -322,9 +322,10 @@ fn left_out(summary: &Summary, width: u16) -> String {
         );
         let _ = writeln!(out, "\n{}", wrap(&text, width));
     }
-    for (status, what) in
-        [(Status::Failed, "failed"), (Status::Degraded, "kept but not averaged in (degraded)")]
-    {
+    for (status, what) in [
+        (Status::Failed, "failed"),
+        (Status::Degraded, "degraded: kept, but left out of the figures"),
+    ] {
         let n = summary.trials(status);
         if n > 0 {
             let _ = writeln!(out, "{} {what}.", count(n, "trial", "trials"));
@@ -333,7 +334,7 @@ fn left_out(summary: &Summary, width: u16) -> String {
     out
 }
 
-/// Broken at spaces so that no line is wider than that.
+/// Breaks text at spaces so that no line is wider than `columns`.
 fn wrap(text: &str, columns: u16) -> String {
     let mut out = String::new();
     let mut width = 0;
@@ -352,12 +353,12 @@ fn wrap(text: &str, columns: u16) -> String {
     out
 }
 
-/// Without control characters: a record must not be able to steer the terminal.
+/// Removes control characters, so that a record cannot send escape sequences to the terminal.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Text that Markdown takes as text.
+/// Escapes text so that Markdown shows it literally.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in clean(text).chars() {
@@ -389,14 +390,14 @@ mod tests {
         };
         let wide = table(&sheet, false, 200);
         assert_eq!(wide.matches("Mechanism 12.3").count(), 1, "{wide}");
-        assert!(!wide.contains("for want of room"), "{wide}");
+        assert!(!wide.contains("Not shown"), "{wide}");
         let narrow = table(&sheet, false, 50);
         assert!(narrow.lines().all(|line| line.chars().count() <= 50), "{narrow}");
-        // Every figure is there, each once, beside its mechanism.
+        // Every figure appears exactly once, with its mechanism.
         for head in ["Offered", "Achieved", "p50", "p99.9", "max"] {
             assert_eq!(narrow.matches(&format!("{head} 12.3")).count(), 1, "{head}: {narrow}");
         }
         assert!(narrow.matches("Mechanism 12.3").count() > 1, "{narrow}");
-        assert!(narrow.contains("\nNot shown for want of room: "), "{narrow}");
+        assert!(narrow.contains("\nNot shown (terminal too narrow): "), "{narrow}");
     }
 }

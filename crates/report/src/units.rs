@@ -1,8 +1,8 @@
-//! Quantities as people read them: three significant digits and a unit that keeps the number small.
+//! Quantities formatted for people: three significant digits and a unit that keeps the number small.
 
 use serde::Serialize;
 
-/// Three significant digits, without an exponent.
+/// Formats a value with three significant digits and no exponent.
 pub fn three_digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { "0".to_owned() } else { "–".to_owned() };
@@ -34,11 +34,11 @@ fn decimal_scale(value: f64, units: [&'static str; 4]) -> Scale {
     }
 }
 
-/// What a figure counts, which decides its unit.
+/// The physical quantity of a figure, which decides its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
-    /// Nanoseconds.
+    /// A time in nanoseconds.
     Duration,
     /// Bytes per second.
     ByteRate,
@@ -48,9 +48,9 @@ pub enum Quantity {
     BitRate,
     /// Bytes.
     Bytes,
-    /// A bare number: packets per message, Jain's index.
+    /// A dimensionless number: packets per message, Jain's index.
     Number,
-    /// A fraction shown in per cent.
+    /// A fraction, shown in per cent.
     Share,
 }
 
@@ -69,13 +69,13 @@ impl Quantity {
         }
     }
 
-    /// The value with its unit: `13.2 µs`.
+    /// Formats the value with its unit: `13.2 µs`.
     pub fn show(self, value: f64) -> String {
         let (divisor, unit) = self.scale(value);
         join(&three_digits(value / divisor), unit)
     }
 
-    /// An interval in the unit of its middle: `12.9–13.5 µs`.
+    /// Formats an interval in the unit of its middle value: `12.9–13.5 µs`.
     pub fn show_interval(self, middle: f64, low: f64, high: f64) -> String {
         let (divisor, unit) = self.scale(middle);
         let (low, high) = (three_digits(low / divisor), three_digits(high / divisor));
@@ -87,7 +87,7 @@ fn join(number: &str, unit: &str) -> String {
     if unit.is_empty() { number.to_owned() } else { format!("{number} {unit}") }
 }
 
-/// A size in bytes: binary units where they divide it exactly, else bytes.
+/// Formats a size: in a binary unit if it is a whole multiple of one, else in bytes.
 pub fn size(bytes: u64) -> String {
     const KIB: u64 = 1024;
     match bytes {
@@ -100,12 +100,12 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// A size as an adjective: `64-byte`, `4 KiB`.
+/// Formats a size as an adjective: `64-byte`, `4 KiB`.
 pub fn size_adjective(bytes: u64) -> String {
     if bytes < 1024 || !bytes.is_multiple_of(1024) { format!("{bytes}-byte") } else { size(bytes) }
 }
 
-/// An instant as UTC to the minute, from milliseconds since 1970.
+/// Formats milliseconds since 1970 as UTC, to the minute.
 pub fn utc_minute(unix_ms: u64) -> String {
     // Civil date from days since the epoch (Howard Hinnant's algorithm).
     let minutes = unix_ms / 60_000;
@@ -123,7 +123,7 @@ pub fn utc_minute(unix_ms: u64) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minute_of_day / 60, minute_of_day % 60)
 }
 
-/// A number with its noun: `1 trial`, `5 trials`.
+/// Formats a number with its noun: `1 trial`, `5 trials`.
 pub fn count(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }

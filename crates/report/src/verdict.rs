@@ -1,4 +1,4 @@
-//! The verdict in plain words. Every sentence is made from the figures, says no more than their intervals allow, and never
+//! The verdict in plain words. Every sentence is made from the figures, claims no more than their intervals allow, and never
 //! ranks a spinning contender against one that may block.
 
 use crossway_lab::record::Status;
@@ -9,17 +9,17 @@ use crate::summary::Summary;
 use crate::units::{self, three_digits};
 use crossway_lab::rank::WaitClass;
 
-/// What the run says.
+/// The conclusions of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// The most useful sentence.
     pub headline: String,
-    /// Further sentences, in order of use.
+    /// Further sentences, the most useful first.
     pub sentences: Vec<String>,
 }
 
 impl Verdict {
-    /// Concludes from the first setting (idle, most cases) and, where there is load, from the others.
+    /// Draws conclusions from the first setting (idle, most cases) and, if there is load, from the others.
     pub fn of(summary: &Summary) -> Verdict {
         let mut sentences = Vec::new();
         if summary.cases.is_empty() {
@@ -58,14 +58,14 @@ impl Verdict {
                 any.map(|_| NO_WINNER.to_owned())
             })
             .unwrap_or_else(|| {
-                "Figures were taken, but none by which mechanisms are ranked; the tables below show them."
+                "The figures of this run are not of a kind by which mechanisms are ranked; the tables below show them."
                     .to_owned()
             });
         Verdict { headline: with_setting(summary, headline), sentences }
     }
 }
 
-/// Says which setting a sentence speaks of, where there are several.
+/// Names the setting that a sentence is about, if there are several.
 fn with_setting(summary: &Summary, sentence: String) -> String {
     match &summary.settings[..] {
         [first, _, ..] => format!("In the setting “{}”: {sentence}", first.label()),
@@ -75,7 +75,7 @@ fn with_setting(summary: &Summary, sentence: String) -> String {
 
 const NO_WINNER: &str = "Too few trials to name a winner: five or more of each case are needed to tell mechanisms apart.";
 
-/// The contenders that have no place because they have fewer than five trials.
+/// A sentence on the contenders that are not ranked because they have fewer than five trials.
 fn too_few(summary: &Summary, sizes: &[u64], metric: Metric) -> Option<String> {
     let mut names: Vec<String> = Vec::new();
     for size in sizes {
@@ -97,7 +97,7 @@ fn too_few(summary: &Summary, sizes: &[u64], metric: Metric) -> Option<String> {
     };
     let have = plural(names.len(), "has", "have");
     Some(format!(
-        "By {what}, {} {have} fewer than five good trials of a case, so no rank and no interval there.",
+        "For {what}, {} {have} fewer than five good trials of a case, and so no rank and no interval.",
         list(names.into_iter())
     ))
 }
@@ -156,7 +156,7 @@ fn wording(metric: Metric) -> Wording {
     Wording { has, together, comparative }
 }
 
-/// The answer in one breath; the sentences below it carry the intervals.
+/// The headline: the answer in one sentence; the sentences below it give the intervals.
 fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
     let Some(blocking) = Ranking::of(summary, metric, 0, size, WaitClass::Blocking) else {
         let class = [WaitClass::Spinning, WaitClass::Hybrid]
@@ -166,7 +166,7 @@ fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
     };
     let leaders = blocking.leaders();
     let first = &blocking.entries[0];
-    // All that is said of the leaders, and of others against them, comes from this one interval.
+    // Everything said about the leaders, and about others relative to them, comes from this one interval.
     let together = together(leaders);
     let value = metric.quantity().show(first.figure.value);
     let interval = metric.quantity().show_interval(together.value, together.low, together.high);
@@ -211,12 +211,12 @@ fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
     Some(text)
 }
 
-/// Others were measured, too, where some have too few trials.
+/// `" often enough"` if other contenders were measured, too, but with too few trials.
 fn often_enough(ranking: &Ranking) -> &'static str {
     if ranking.too_few.is_empty() { "" } else { " often enough" }
 }
 
-/// What the leaders have in common: from the least to the largest end of their intervals.
+/// The interval that covers all leaders: from the least to the largest end of their intervals.
 fn together(leaders: &[Entry]) -> Estimate {
     let first = leaders[0].figure;
     leaders.iter().fold(first, |all, e| Estimate {
@@ -226,7 +226,7 @@ fn together(leaders: &[Entry]) -> Estimate {
     })
 }
 
-/// Who is best in one class, by how much, or that it cannot be told.
+/// Which contenders are best in one class, and by how much, or that the run cannot tell.
 fn best(summary: &Summary, metric: Metric, size: u64, class: WaitClass) -> Option<String> {
     let ranking = Ranking::of(summary, metric, 0, size, class)?;
     let words = wording(metric);
@@ -275,7 +275,7 @@ fn best(summary: &Summary, metric: Metric, size: u64, class: WaitClass) -> Optio
     Some(sentence)
 }
 
-/// What spinning buys, said beside its price. A statement about two classes, not a ranking of one against the other.
+/// What spinning gains, together with its price. This is a statement about two classes, not a ranking of one against the other.
 fn spinning_against_blocking(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
     let spinning = Ranking::of(summary, metric, 0, size, WaitClass::Spinning)?;
     let price = "each waiting end owns a core while it does";
@@ -327,7 +327,7 @@ fn not_measured(summary: &Summary) -> Option<String> {
     }
     if degraded > 0 {
         parts.push(format!(
-            "{degraded} {} kept but not averaged in, because something spoiled {}",
+            "{degraded} {} kept but left out of the figures, because something disturbed {}",
             plural(degraded, "trial was", "trials were"),
             plural(degraded, "it", "them")
         ));
@@ -353,7 +353,7 @@ fn figure(metric: Metric, entry: &Entry) -> String {
     )
 }
 
-/// `1.2 to 1.4`, or one figure where both ends read the same. Rounded outwards: never more than the intervals allow.
+/// `1.2 to 1.4`, or one figure if both ends read the same. Rounded outwards, so that it never claims more than the intervals allow.
 fn range(least: f64, most: f64) -> String {
     let (least, most) = (two_digits_down(least), two_digits_up(most));
     if least == most { least } else { format!("{least} to {most}") }
@@ -361,7 +361,7 @@ fn range(least: f64, most: f64) -> String {
 
 fn times(least: f64, most: f64) -> String {
     if most < 2.0 {
-        // Below twice, a percentage reads better and hides nothing.
+        // Below a factor of two, a percentage reads better and hides nothing.
         let (least, most) = (((least - 1.0) * 100.0).floor(), ((most - 1.0) * 100.0).ceil());
         return if least < 1.0 {
             format!("up to {most} %")
@@ -395,7 +395,7 @@ fn plural<'a>(n: usize, one: &'a str, many: &'a str) -> &'a str {
     if n == 1 { one } else { many }
 }
 
-/// `a`, `a and b`, `a, b and c`; beyond six the rest is counted.
+/// `a`, `a and b`, `a, b and c`; items after the sixth are only counted.
 pub(crate) fn list(items: impl Iterator<Item = String>) -> String {
     let mut items: Vec<String> = items.collect();
     if items.len() > 6 {

@@ -1,23 +1,23 @@
-//! What hosts and wires did over a case's trials: loads, packets one way against the other, what was sent again, packets over
+//! Load of the hosts and packets on the wire over a case's trials: packets in each direction, retransmissions, packets over
 //! time.
 
 use crossway_lab::record::{PacketSeries, Record};
 
 use crate::estimate::Estimate;
 
-/// A series is drawn with at most so many points.
+/// Maximum number of points of a series.
 const POINTS_AT_MOST: usize = 400;
 
-/// Of one case.
+/// Load and packets of one case.
 #[derive(Clone, Debug, Default)]
 pub struct Wire {
     /// Messages per forward packet.
     pub msgs_per_packet: Option<Estimate>,
     /// Backward packets per forward one.
     pub reverse_per_forward: Option<Estimate>,
-    /// Share of what the transport protocols sent that they sent again.
+    /// Share of retransmissions in what the transport protocols sent.
     pub again_share: Option<Estimate>,
-    /// Share of its CPUs that was busy, by host; the sender's or client's first.
+    /// Busy share of each host's CPUs; the sender's or client's host comes first.
     pub loads: Vec<(String, Estimate)>,
     /// Packets over time in the last trial.
     pub series: Vec<Flow>,
@@ -26,7 +26,7 @@ pub struct Wire {
 /// Packets of one interface over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// The host, and its interface.
+    /// The host and its interface, `host/interface`.
     pub place: String,
     /// End of each interval, seconds since the first sample.
     pub at_s: Vec<f64>,
@@ -37,7 +37,7 @@ pub struct Flow {
 }
 
 impl Wire {
-    /// Over the trials that count.
+    /// Aggregates the trials that count for the case.
     pub(crate) fn of(used: &[&Record]) -> Wire {
         let over = |get: &dyn Fn(&Record) -> Option<f64>| {
             let values: Vec<f64> = used.iter().filter_map(|r| get(r)).collect();

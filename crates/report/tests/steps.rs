@@ -1,4 +1,4 @@
-//! Steps, staircases and knees: found where they are, explained by what is known, and no others.
+//! Steps, staircases and knees: the report finds those that exist, explains them by known facts, and finds no others.
 
 #[path = "synthetic/mod.rs"]
 mod synthetic;
@@ -11,7 +11,7 @@ use crossway_report::steps::{Over, Shape, Shapes};
 use crossway_report::{Run, html, json, svg, terminal};
 use synthetic::{Ask, MADE, Noise};
 
-/// Five trials of one-way messages of a size that take so long, nanoseconds.
+/// Five trials of one-way messages of a size; `ns` gives the time per message, nanoseconds.
 fn trials(
     mechanism: &str,
     size: u64,
@@ -88,7 +88,7 @@ fn the_studies_step_is_found_explained_and_shown_everywhere() {
     assert!(terminal::terminal(&run, false, 100).replace('\n', " ").contains(line));
     let markdown = terminal::markdown(&run);
     assert!(markdown.contains("| step down | at 2953 B | throughput −"), "{markdown}");
-    assert!(markdown.contains("packets per message: 2.00 before, 3.00 behind"));
+    assert!(markdown.contains("packets per message: 2.00 before, 3.00 after"));
     let document = json::document(&run);
     assert_eq!(document["steps"][0]["shape"]["at_bytes"], 2953.0);
     let mut page = Vec::new();
@@ -125,7 +125,7 @@ fn steps_too_close_to_be_told_apart_are_a_staircase() {
     let (period, height_ns, cause) = staircase.expect("a staircase");
     assert_eq!(period, 1388.0);
     assert!((height_ns - 240.0).abs() < 80.0, "{height_ns}");
-    assert_eq!(cause.as_deref(), Some("one packet more for every 1388 bytes"));
+    assert_eq!(cause.as_deref(), Some("one more packet for every 1388 bytes"));
 }
 
 #[test]

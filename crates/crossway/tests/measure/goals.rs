@@ -19,7 +19,7 @@ fn run(require: &str, args: &[&str]) -> (Option<i32>, String, Value) {
     let report = place.command(&["report", "latest", "--json"]).output().unwrap();
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     let page = std::fs::read_to_string(place.run().join("report.html")).unwrap();
-    assert!(page.contains("Required: ") && page.contains("<section id=\"goals\""));
+    assert!(page.contains("Goals: ") && page.contains("<section id=\"goals\""));
     (output.status.code(), said, report["goals"].clone())
 }
 
@@ -33,7 +33,7 @@ fn goals_decide_the_exit_status_and_stand_in_the_report() {
 
     let (code, said, goals) = run("p50_us = 1e9, max_us = 1e-3", &[]);
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("Required: 1 goal met, 1 missed, 0 undecided."), "{said}");
+    assert!(said.contains("Goals: 1 goal met, 1 missed, 0 undecided."), "{said}");
     assert!(
         said.contains("- missed: x/pipe/ping-pong/64/block/unpinned: max_us at most 1"),
         "{said}"

@@ -1,4 +1,4 @@
-//! What ran beside the measured workloads: one table per workload beside and measured one, a row per contender.
+//! Background workloads: one table per background workload and measured workload, with a row per contender.
 
 use crossway_lab::inputs::Workload;
 
@@ -38,7 +38,7 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
             let heads = ["Mechanism"].iter().chain(speed).chain(&["p50", "p99", "max"]);
             sheets.push(Sheet {
                 title: format!(
-                    "{}, beside {}, {} messages",
+                    "{} in the background of {}, {} messages",
                     beside_name(beside),
                     workload_name(workload, size),
                     units::size(size)
@@ -47,7 +47,7 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
                 rows,
                 sortable: true,
                 notes: vec![
-                    "Mechanism: that of the measured workload. The figures are those of the workload beside it.".to_owned(),
+                    "Each row is a mechanism of the measured workload; its figures are those of the workload in the background.".to_owned(),
                 ],
             });
         }

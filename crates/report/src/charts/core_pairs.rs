@@ -28,7 +28,7 @@ pub(super) fn heat_map(summary: &Summary, limits: &Limits) -> Option<Chart> {
             matrix.set(row, column, &figure, 1e-9);
         }
         views.push(View {
-            label: "cache line, no mechanism (brackets: middle 80 %)".to_owned(),
+            label: "cache line, no mechanism (in brackets: middle 80 %)".to_owned(),
             matrix: Some(matrix),
             ..View::default()
         });
@@ -76,7 +76,7 @@ pub(super) fn heat_map(summary: &Summary, limits: &Limits) -> Option<Chart> {
         id: "core-pairs",
         title: "Round trip by pair of cores".to_owned(),
         findings: Vec::new(),
-        reading: "Row: CPU of the client, column: CPU of the server; the bar tells the colours' meaning. Blocks along the diagonal are cores that \
+        reading: "Row: CPU of the client; column: CPU of the server; the colour scale is on the right. Blocks along the diagonal are cores that \
                   share a cache, a die or a socket. An empty cell was not measured or cannot be (both ends spinning on one core)."
             .to_owned(),
         kind: ChartKind::Heat,

@@ -1,4 +1,4 @@
-//! CPU beside every speed.
+//! CPU time against speed.
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View, compact, lines_over_size, settings_with};
 use crate::ranking::Metric;
@@ -48,7 +48,7 @@ pub(super) fn trade_off(summary: &Summary) -> Option<Chart> {
         findings: Vec::new(),
         reading: "Each marker is one mechanism at one message size: how fast it is (vertical) and how much CPU time both ends \
                   together spend for one message or one round trip (horizontal). Further left is cheaper. A spinning mechanism \
-                  buys its speed with CPU: its marker is hollow."
+                  buys its speed with CPU time; its marker is hollow."
             .to_owned(),
         kind: ChartKind::Scatter,
         x: Axis::new("CPU time per message, both ends", Scale::Log, "s"),
@@ -92,7 +92,7 @@ pub(super) fn cpu_per_message(summary: &Summary) -> Option<Chart> {
         title: "CPU time against message size".to_owned(),
         findings: Vec::new(),
         reading: "User and system time of both ends for one message; lower is better. Work that the kernel does in soft \
-                  interrupts on behalf of a socket is charged to whoever was running, so network mechanisms may cost a little \
+                  interrupts on behalf of a socket is charged to the process that was running, so network mechanisms may cost a little \
                   more than shown."
             .to_owned(),
         kind: ChartKind::Lines,

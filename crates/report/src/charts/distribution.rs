@@ -13,7 +13,7 @@ pub(super) fn percentiles(summary: &Summary, histograms: &Histograms) -> Option<
         let sizes = summary.sizes(|c| c.latency(span).is_some());
         for setting in super::settings_with(summary, |c| c.latency(span).is_some()) {
             for &size in &sizes {
-                // Paced cases differ in rate: each rate is a view of its own.
+                // Paced cases differ in rate: each rate gets a view of its own.
                 let mut workloads: Vec<_> = summary
                     .cases
                     .iter()
@@ -52,8 +52,8 @@ pub(super) fn percentiles(summary: &Summary, histograms: &Histograms) -> Option<
         title: "Latency distributions".to_owned(),
         findings: Vec::new(),
         reading: format!(
-            "Of 100 messages 99 were at least as fast as the curve at 99 %. A flat curve is a steady mechanism; a curve that \
-             climbs to the right has a tail. A percentile is drawn only where at least ten samples lie beyond it. {}",
+            "Of 100 messages, 99 were at least as fast as the curve at 99 %. A flat curve means a steady latency; a curve that \
+             climbs to the right has a tail. A percentile is drawn only if at least ten samples lie beyond it. {}",
             histograms.note()
         ),
         kind: ChartKind::Lines,
@@ -65,7 +65,7 @@ pub(super) fn percentiles(summary: &Summary, histograms: &Histograms) -> Option<
     })
 }
 
-/// The percentile as its number of nines: 90 % is 1, 99 % is 2.
+/// Converts a percentile to its number of nines: 90 % is 1, 99 % is 2.
 fn nines(quantile: f64) -> f64 {
     -(1.0 - quantile).log10()
 }

@@ -1,4 +1,4 @@
-//! Connect, one exchange, close: the three parts apart (study item C4).
+//! Connect, exchange once, close: the three parts separately (study item C4).
 
 use crossway_lab::record::Span;
 
@@ -41,8 +41,8 @@ pub(super) fn parts(summary: &Summary) -> Option<Chart> {
         id: "exchange",
         title: "A connection for every exchange".to_owned(),
         findings: Vec::new(),
-        reading: "Medians of connecting, of one request and its reply, and of closing until the peer has closed too, put end to \
-                  end. Where set-up and tear-down outweigh the exchange, keeping the connection pays."
+        reading: "Median times to connect, to send one request and receive its reply, and to close until the peer has closed too, stacked. \
+                  If set-up and tear-down outweigh the exchange, it pays to keep the connection open."
             .to_owned(),
         kind: ChartKind::Bars,
         x: Axis::new("Time", Scale::Linear, "s"),

@@ -1,4 +1,4 @@
-//! Load against idle, and who changes places.
+//! Figures under load against idle, and the mechanisms whose order changes.
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View};
 use crate::ranking::Metric;
@@ -8,7 +8,7 @@ use crate::verdict::list;
 use crossway_lab::rank::{By, Reversal};
 
 pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
-    // An idle setting with the loaded ones that differ from it in nothing else.
+    // An idle setting, with the loaded settings that differ from it in nothing else.
     let groups: Vec<(usize, Vec<usize>)> = (0..summary.settings.len())
         .filter(|s| summary.settings[*s].load.is_idle())
         .map(|idle| {
@@ -81,26 +81,27 @@ pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
     if findings.len() > 5 {
         let rest = findings.len() - 4;
         findings.truncate(4);
-        findings.push(format!("{rest} further changes of place are in the chart's other views."));
+        findings.push(format!("{rest} further changes of order are in the chart's other views."));
     }
     if !faster.is_empty() {
         findings.push(format!(
-            "Faster under load than idle: {}. The records do not show why. It happens where idle cores must be woken or clocked up, \
-             and where something else ran during the idle trials: see what was found before the run.",
+            "Faster under load than idle: {}. The records do not show why. Possible causes are idle cores that must be woken or clocked up, \
+             and other work that ran during the idle trials: see the problems found before the run.",
             list(faster.into_iter())
         ));
     }
     if reversals == 0 {
-        findings
-            .push("No two mechanisms of one class clearly change places under load.".to_owned());
+        findings.push(
+            "No two mechanisms of one class clearly change their order under load.".to_owned(),
+        );
     }
     Some(Chart {
         id: "load",
         title: "Load against idle".to_owned(),
         findings,
-        reading: "Per mechanism the figure on an otherwise idle machine and with other work in the background. The further \
-                  apart the markers, the more the mechanism suffers. Where a figure gets better under load, look at the governor, \
-                  the idle states and what else ran before you trust the idle figure."
+        reading: "For each mechanism, the figure on an otherwise idle machine and with other work in the background. The further \
+                  apart the markers, the more the load affects the mechanism. If a figure is better under load, check the frequency governor, \
+                  the idle states and what else was running before you trust the idle figure."
             .to_owned(),
         kind: ChartKind::Dots,
         x: Axis::new("Median round trip", Scale::Log, "s"),
@@ -130,7 +131,7 @@ fn faster_under_load(metric: Metric, series: &[Series]) -> impl Iterator<Item = 
     })
 }
 
-/// Who is ahead of whom when idle and behind under load, in words; one sentence for each setting and leader.
+/// One sentence for each setting and leader: which contenders it is ahead of when idle and behind under load.
 fn in_words(reversals: &[Reversal]) -> Vec<String> {
     let mut groups: Vec<(&Reversal, Vec<String>)> = Vec::new();
     for reversal in reversals.iter().filter(|r| r.by == By::Speed) {

@@ -1,4 +1,4 @@
-//! Charts as data: what the page's script draws. Sections without data yield no chart.
+//! Charts as data, which the page's script draws. A section without data yields no chart.
 
 mod core_pairs;
 mod cost;
@@ -20,50 +20,50 @@ use crate::limits::Limits;
 use crate::summary::{Case, Summary};
 use crate::units;
 
-/// Most views offered for one chart; what goes beyond is in the data.
+/// Maximum number of views of a chart; figures of further views are only in the raw data.
 const VIEWS_MAX: usize = 60;
 
-/// The size that is shown first where a view is of one size: what most published figures are of.
+/// Message size shown first if a view shows one size, bytes; most published figures are for this size.
 const USUAL_SIZE: u64 = 64;
 
-/// How a chart is drawn.
+/// The type of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChartKind {
     /// Lines with markers over a numeric axis.
     Lines,
-    /// One point per contender, labelled.
+    /// One labelled point per contender.
     Scatter,
-    /// One row per contender, one marker per series.
+    /// One row per contender, with one marker per series.
     Dots,
-    /// One row per contender, bars put end to end.
+    /// One row per contender, with stacked bars.
     Bars,
-    /// A matrix.
+    /// A heat map of a matrix.
     Heat,
 }
 
-/// How an axis is laid out.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
-    /// Logarithmic, ticks at powers of two in bytes.
+    /// Logarithmic, with ticks at powers of two in bytes.
     Size,
-    /// Logarithmic.
+    /// Logarithmic, with ticks at decimal values.
     Log,
-    /// Linear.
+    /// Linear, including zero if it has a unit.
     Linear,
-    /// Percentiles by their number of nines.
+    /// Percentiles by their number of nines: 90 %, 99 %, 99.9 %.
     Nines,
-    /// Names.
+    /// Names in categories instead of numbers.
     Names,
 }
 
-/// An axis.
+/// An axis of a chart.
 #[derive(Clone, Debug, Serialize)]
 pub struct Axis {
-    /// Title.
+    /// The title of the axis.
     pub title: String,
-    /// Layout.
+    /// How values are mapped to positions.
     pub scale: Scale,
     /// SI unit of the values, to which the script adds the prefix: `s`, `B/s`, `msg/s`; empty for a bare number.
     pub unit: &'static str,
@@ -79,22 +79,22 @@ impl Axis {
     }
 }
 
-/// A line, or one kind of marker.
+/// A series of a chart: a line, or one kind of marker.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Series {
-    /// The contender that is drawn, by index; none where each point is a contender of its own.
+    /// Index of the contender that is drawn; `None` if each point is a contender of its own.
     #[serde(rename = "c", skip_serializing_if = "Option::is_none")]
     pub contender: Option<usize>,
-    /// Name where it is not a contender's.
+    /// Name of the series, if it is not a contender's.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Contender of each point, by index.
+    /// Index of each point's contender.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub who: Vec<usize>,
     /// Positions on the numeric axis.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub x: Vec<f64>,
-    /// Values, in the axis' unit.
+    /// Values, in the unit of the axis.
     pub y: Vec<f64>,
     /// Lower ends of the intervals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -102,16 +102,16 @@ pub struct Series {
     /// Upper ends of the intervals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hi: Vec<f64>,
-    /// Trials.
+    /// Number of trials of each point.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub n: Vec<usize>,
-    /// Intervals of `x`, where that is a figure too.
+    /// Lower ends of the intervals of `x`, if `x` is a figure too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub xlo: Vec<f64>,
     /// Upper ends of the intervals of `x`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub xhi: Vec<f64>,
-    /// Points that stand on degraded trials only, by position.
+    /// Indices of the points that have degraded trials only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub degraded: Vec<usize>,
 }
@@ -147,30 +147,30 @@ impl Series {
     }
 }
 
-/// A level drawn across a chart: a physical limit.
+/// A physical limit, drawn as a level across a chart.
 #[derive(Clone, Debug, Serialize)]
 pub struct Level {
-    /// What it is.
+    /// The name of the limit.
     pub name: String,
-    /// One value per position; a single one is a horizontal line.
+    /// Positions on the horizontal axis; empty or a single one for a horizontal line.
     pub x: Vec<f64>,
-    /// The values, in the axis' unit.
+    /// The values, in the unit of the axis.
     pub y: Vec<f64>,
 }
 
-/// A place on the horizontal axis at which a line of the view does something.
+/// A position on the horizontal axis at which a line of the view has a step or a knee.
 #[derive(Clone, Debug, Serialize)]
 pub struct Mark {
-    /// Whose line, by index.
+    /// Index of the line's contender.
     #[serde(rename = "c")]
     pub contender: usize,
-    /// Where.
+    /// Position on the horizontal axis.
     pub x: f64,
-    /// What.
+    /// Text of the mark.
     pub label: String,
 }
 
-/// A matrix with its labels.
+/// A matrix with its labels, for a heat map.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Matrix {
     /// Column labels.
@@ -183,7 +183,7 @@ pub struct Matrix {
     pub lo: Vec<Vec<Option<f64>>>,
     /// Upper ends of the intervals.
     pub hi: Vec<Vec<Option<f64>>>,
-    /// Trials.
+    /// Number of trials of each cell.
     pub n: Vec<Vec<usize>>,
 }
 
@@ -209,27 +209,27 @@ impl Matrix {
     }
 }
 
-/// One of several pictures of a chart, chosen by a menu.
+/// One of several views of a chart, which the reader selects in a menu.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct View {
-    /// Its name in the menu.
+    /// The name of the view in the menu.
     pub label: String,
-    /// The message size, where all of it is of one.
+    /// The message size in bytes, if the view shows only one.
     #[serde(skip)]
     pub size_bytes: Option<u64>,
-    /// The setting, by index, where all of it is of one.
+    /// Index of the setting, if the view shows only one.
     #[serde(skip)]
     pub setting: Option<usize>,
     /// Steps and knees of its lines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<Mark>,
-    /// Title of the value axis, where it differs from the chart's.
+    /// The value axis, if it differs from the chart's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value_axis: Option<Axis>,
-    /// What is drawn.
+    /// The series to draw.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Series>,
-    /// Levels drawn across.
+    /// The physical limits to draw as levels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<Level>,
     /// The matrix of a heat map.
@@ -238,7 +238,7 @@ pub struct View {
 }
 
 impl View {
-    /// What `name` showed of one size in one setting, if it showed anything.
+    /// Makes a view of one size in one setting; `None` if it has nothing to show.
     fn of_size(
         summary: &Summary,
         (name, axis): (&str, &Axis),
@@ -255,35 +255,35 @@ impl View {
     }
 }
 
-/// A chart with all that is said about it.
+/// A chart with its texts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Chart {
-    /// Anchor on the page.
+    /// Anchor of the chart on the page.
     pub id: &'static str,
-    /// Heading.
+    /// The heading above the chart.
     pub title: String,
-    /// What it shows in this run, in sentences; may be empty.
+    /// What the chart shows in this run, in sentences; may be empty.
     #[serde(skip)]
     pub findings: Vec<String>,
-    /// How to read it.
+    /// How to read the chart.
     #[serde(skip)]
     pub reading: String,
-    /// How it is drawn.
+    /// The type of the chart.
     pub kind: ChartKind,
-    /// Horizontal axis.
+    /// The horizontal axis.
     pub x: Axis,
-    /// Vertical axis; for rows of contenders, the names.
+    /// The vertical axis; in charts with a row per contender, the names.
     pub y: Axis,
-    /// The pictures; at least one.
+    /// The views; at least one.
     pub views: Vec<View>,
-    /// Which of them is shown first.
+    /// Index of the view that is shown first.
     pub initial: usize,
-    /// How the names of the workloads begin that yield it, as cases are named.
+    /// Prefixes of the names of the workloads that yield the chart, as used in case names.
     #[serde(skip)]
     pub workloads: &'static [&'static str],
 }
 
-/// Every chart for which there is data, in the order of the page.
+/// All charts for which there is data, in the order of the page.
 pub fn all(summary: &Summary, limits: &Limits, histograms: &Histograms) -> Vec<Chart> {
     let mut charts: Vec<Chart> = [
         speed::round_trip(summary, limits),
@@ -333,7 +333,7 @@ fn lines_over_size(
     series
 }
 
-/// The settings for which a chart over sizes is worth a view: those with the most cases; a sweep over core pairs or buffer
+/// The settings for which a chart over sizes has a view: those with the most cases. A sweep over core pairs or buffer
 /// sizes has charts of its own.
 fn settings_with(summary: &Summary, wanted: impl Fn(&Case) -> bool) -> Vec<usize> {
     let mut counts = vec![0usize; summary.settings.len()];
@@ -344,7 +344,7 @@ fn settings_with(summary: &Summary, wanted: impl Fn(&Case) -> bool) -> Vec<usize
     (0..counts.len()).filter(|s| counts[*s] > 0 && counts[*s] * 4 >= most).take(16).collect()
 }
 
-/// Five significant digits: more than any figure here carries, and a third of the bytes of all.
+/// Rounds to five significant digits: more than the precision of any figure here, in a third of the bytes of all digits.
 pub(crate) fn compact(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return 0.0;

@@ -1,4 +1,4 @@
-//! Paced streams: latency and CPU share by rate.
+//! Paced streams: latency and CPU share against the rate.
 
 use crossway_lab::inputs::Workload;
 use crossway_lab::record::Span;
@@ -17,7 +17,7 @@ fn rate(workload: Workload, size: u64) -> Option<f64> {
     }
 }
 
-/// The CPU share of the busiest kind of role.
+/// Returns the CPU share of the busiest kind of role.
 fn busiest(case: &Case) -> Option<Estimate> {
     case.role_shares.iter().map(|r| r.share).max_by(|a, b| a.value.total_cmp(&b.value))
 }
@@ -71,7 +71,7 @@ pub(super) fn by_rate(summary: &Summary) -> Option<Chart> {
                         line.push(compact(rate), &value, factor, case.degraded);
                     }
                 }
-                // One rate is a table, not a chart.
+                // A single rate needs a table, not a chart.
                 if !several_rates(&series) {
                     continue;
                 }
@@ -83,9 +83,9 @@ pub(super) fn by_rate(summary: &Summary) -> Option<Chart> {
         id: "pacing",
         title: "Paced streams".to_owned(),
         findings: Vec::new(),
-        reading: "Messages are due at fixed instants, whatever happened before; latency counts from the intended instant, so a \
-                  stall is seen by every message behind it. At low rates both ends sleep between messages, and what is measured \
-                  is mostly how long the machine takes to wake."
+        reading: "Messages are due at fixed instants, whatever happened before. Latency counts from the intended instant, so a \
+                  stall shows in every message after it. At low rates both ends sleep between messages, and the latency \
+                  is mostly the time the machine takes to wake them."
             .to_owned(),
         kind: ChartKind::Lines,
         x: Axis::new("Messages per second", Scale::Log, "msg/s"),

@@ -35,7 +35,7 @@ pub(super) fn per_message(summary: &Summary) -> Option<Chart> {
         findings: Vec::new(),
         reading: "Packets on the interface during the trial, divided by the messages received. Below one, the mechanism puts \
                   several messages into a packet; above one, it cuts them up or adds acknowledgements. On the loopback interface \
-                  every packet is both sent and received, and acknowledgements count as well."
+                  every packet is counted as sent and as received, and acknowledgements are included."
             .to_owned(),
         kind: ChartKind::Lines,
         x: Axis::size(),

@@ -7,7 +7,7 @@ use crate::estimate::Estimate;
 use crate::summary::{Case, Summary};
 use crate::units;
 
-/// The kind of a many-to-many workload and its number of roles.
+/// The kind of a workload with several roles, and their number.
 fn roles(workload: Workload) -> Option<(&'static str, u32)> {
     match workload {
         Workload::Pairs { pairs } => Some(("independent pairs", pairs)),
@@ -70,14 +70,14 @@ fn views(
 }
 
 pub(super) fn scaling(summary: &Summary) -> Option<Chart> {
-    let messages = Axis::new("Messages per second, all together", Scale::Log, "msg/s");
+    let messages = Axis::new("Messages per second, total", Scale::Log, "msg/s");
     let views = views(summary, None, "messages", 1.0, |c| c.msgs_per_s);
     (!views.is_empty()).then(|| Chart {
         id: "scaling",
         title: "Several senders, receivers, pairs".to_owned(),
         findings: Vec::new(),
-        reading: "Messages of all roles together by the number of roles. A level line shares one bottleneck; a falling one loses \
-                  to contention. With more roles than cores the scheduler is measured too."
+        reading: "Message rate of all roles together against the number of roles. A level line means that the roles share one bottleneck, a falling one \
+                  that contention costs throughput. With more roles than cores, the figure includes the scheduler."
             .to_owned(),
         kind: ChartKind::Lines,
         x: Axis::new("Roles", Scale::Linear, ""),
@@ -97,16 +97,17 @@ pub(super) fn fairness(summary: &Summary) -> Option<Chart> {
         let ns = c.fairness.as_ref()?.longest_wait_ns as f64;
         Some(Estimate { value: ns, low: ns, high: ns, n: c.fairness.as_ref()?.jain.n })
     }));
-    let wasted = Axis::new("Wake-ups in vain per message", Scale::Linear, "");
-    all.extend(views(summary, Some(&wasted), "wake-ups in vain", 1.0, |c| {
+    let wasted = Axis::new("Futile wake-ups per message", Scale::Linear, "");
+    all.extend(views(summary, Some(&wasted), "futile wake-ups", 1.0, |c| {
         c.fairness.as_ref()?.wasted_wakeups_per_msg
     }));
     (!all.is_empty()).then(|| Chart {
         id: "fairness",
         title: "Fairness".to_owned(),
         findings: unfair(summary).into_iter().collect(),
-        reading: "Jain's index is 1 when every role had the same share and one over their number when one had everything. The \
-                  longest wait is the worst of any role in any trial. Wake-ups in vain are the times a sender went to sleep beyond once per                   message that it sent: at least so often it was woken and found no room."
+        reading: "Jain's index is 1 if all roles had the same share, and 1/n if one of n roles had everything. The \
+                  longest wait is the worst of any role in any trial. Futile wake-ups are the sleeps of a sender beyond one per \
+                  message sent: a lower bound of the times it was woken and still found no room."
             .to_owned(),
         kind: ChartKind::Lines,
         x: Axis::new("Roles", Scale::Linear, ""),
@@ -117,7 +118,7 @@ pub(super) fn fairness(summary: &Summary) -> Option<Chart> {
     })
 }
 
-/// The case that shares worst, in words, if any is clearly short of equal shares.
+/// A sentence on the least fair case, if any is clearly short of equal shares.
 fn unfair(summary: &Summary) -> Option<String> {
     let worst = summary
         .cases

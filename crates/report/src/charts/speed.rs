@@ -35,7 +35,7 @@ pub(super) fn round_trip(summary: &Summary, limits: &Limits) -> Option<Chart> {
         title: "Round trip against message size".to_owned(),
         findings: Vec::new(),
         reading: "Time from sending a request to receiving a reply of the same size; lower is better. Each marker is the \
-                  median over trials, the bar through it the 95 % interval. Both axes are logarithmic: equal steps are equal \
+                  median over trials, the bar through it the 95 % interval. Both axes are logarithmic: equal distances are equal \
                   factors. A round trip is shown as measured, never halved."
             .to_owned(),
         kind: ChartKind::Lines,
@@ -82,7 +82,7 @@ pub(super) fn throughput(summary: &Summary, limits: &Limits) -> Option<Chart> {
         findings: Vec::new(),
         reading: "One end sends as fast as the other receives; the sender writes every byte and the receiver reads every byte. \
                   Higher is better. Markers are medians over trials with 95 % intervals. Small messages are bound by the cost \
-                  per message, large ones by the cost per byte: where a line bends, the one takes over from the other."
+                  per message, large ones by the cost per byte: a line bends where the second takes over from the first."
             .to_owned(),
         kind: ChartKind::Lines,
         x: Axis::size(),

@@ -43,11 +43,11 @@ pub(super) fn heat_map(summary: &Summary) -> Option<Chart> {
         id: "socket-buffer",
         title: "Message length and socket buffer".to_owned(),
         findings: Vec::new(),
-        reading: "Throughput by message length (rows) and the socket buffer asked for (columns); the bar tells the colours' meaning. The kernel \
-                  doubles what is asked and keeps it within its own limits. Knees are listed under steps and knees, with the value read back."
+        reading: "Throughput by message length (rows) and requested socket buffer (columns); the colour scale is on the right. The kernel \
+                  doubles the requested size and clamps it to its own limits. The section on steps and knees lists the knees, with the value read back."
             .to_owned(),
         kind: ChartKind::Heat,
-        x: Axis::new("Socket buffer asked for", Scale::Names, ""),
+        x: Axis::new("Requested socket buffer", Scale::Names, ""),
         y: Axis::new("Message length", Scale::Names, "B/s"),
         views,
         initial: 0,

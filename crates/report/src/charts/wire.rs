@@ -1,11 +1,11 @@
-//! Hosts and wires: packets over time, packets one way against the other, loads of the hosts.
+//! Hosts and the wire: packets over time, packets in each direction, load of the hosts.
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View, compact, lines_over_size, settings_with};
 use crate::estimate::Estimate;
 use crate::summary::{Case, Summary, workload_name};
 use crate::units;
 
-/// Packets per second of each interval, by interface and direction (study item T5).
+/// Packets per second in each interval, by interface and direction (study item T5).
 pub(super) fn over_time(summary: &Summary) -> Option<Chart> {
     let mut views: Vec<View> = Vec::new();
     for case in &summary.cases {
@@ -44,9 +44,9 @@ pub(super) fn over_time(summary: &Summary) -> Option<Chart> {
         id: "packets-over-time",
         title: "Packets over time".to_owned(),
         findings: Vec::new(),
-        reading: "Packets of each interval, per second, on one host's interface in the last trial of each case. It begins a little before the \
-                  measured part and ends a little after it. A protocol that puts several small messages into a packet runs lower than \
-                  one that does not; what the receiver sends are acknowledgements or replies."
+        reading: "Packets per second in each interval, on one host's interface in the last trial of each case. The series begins a little before the \
+                  measured part and ends a little after it. A protocol that puts several small messages into a packet stays below \
+                  one that does not. The packets that the receiver sends are acknowledgements or replies."
             .to_owned(),
         kind: ChartKind::Lines,
         x: Axis::new("Time", Scale::Linear, "s"),
@@ -57,13 +57,13 @@ pub(super) fn over_time(summary: &Summary) -> Option<Chart> {
     })
 }
 
-/// What packets carry and cost beside the messages, and how busy the hosts were.
+/// Messages per packet, packets in the reverse direction, retransmissions, and the load of the hosts.
 pub(super) fn hosts(summary: &Summary) -> Option<Chart> {
     type Figure = fn(&Case) -> Option<Estimate>;
     let figures: [(&str, &str, f64, Figure); 5] = [
         ("messages per packet", "", 1.0, |c| c.wire.msgs_per_packet),
         ("packets back per packet forward", "", 1.0, |c| c.wire.reverse_per_forward),
-        ("sent again", "%", 100.0, |c| c.wire.again_share),
+        ("retransmitted", "%", 100.0, |c| c.wire.again_share),
         ("load of the sender's host", "%", 100.0, |c| Some(c.wire.loads.first()?.1)),
         ("load of the receiver's host", "%", 100.0, |c| Some(c.wire.loads.last()?.1)),
     ];
@@ -76,7 +76,7 @@ pub(super) fn hosts(summary: &Summary) -> Option<Chart> {
     let mut views = Vec::new();
     for (what, unit, factor, figure) in figures {
         for &workload in &workloads {
-            // Within one host the figures say nothing that the other charts do not.
+            // Within one host these figures add nothing to the other charts.
             let of_it = |c: &Case| {
                 let two_hosts = c.wire.loads.len() > 1;
                 if c.workload == workload && two_hosts { figure(c) } else { None }
@@ -99,8 +99,8 @@ pub(super) fn hosts(summary: &Summary) -> Option<Chart> {
         id: "hosts",
         title: "Hosts and their packets".to_owned(),
         findings: Vec::new(),
-        reading: "Forward is the way of the messages or requests. Packets back are acknowledgements, and of round trips the replies. A host's load is \
-                  the busy share of its CPUs with interrupts; on a host that is not the trial's alone, strangers are in it."
+        reading: "Forward is the direction of the messages or requests. Packets back are acknowledgements and, for round trips, the replies. A host's load is \
+                  the busy share of its CPUs, including interrupts; on a host that runs other programs, their load is included."
             .to_owned(),
         kind: ChartKind::Lines,
         x: Axis::size(),

@@ -1,4 +1,4 @@
-//! What was asked of the run.
+//! What the run was asked to measure.
 
 use crossway_lab::record::Record;
 
@@ -73,7 +73,7 @@ pub(super) fn asked(run: &Run) -> Option<Section> {
     }));
     Some(Section {
         id: "asked",
-        title: "What was asked",
+        title: "What was requested",
         tables: vec![Sheet { rows, ..Sheet::default() }],
         blocks: run
             .plan

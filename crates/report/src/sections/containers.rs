@@ -1,4 +1,4 @@
-//! What passes between containers, and at what cost.
+//! Which mechanisms work between containers, and at what cost.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub(super) fn containers(run: &Run) -> Option<Section> {
             }
         }
     }
-    // The bare machine first, then as the plan has them.
+    // The bare machine first, then the containers in the order of the plan.
     places.sort_by_key(|name| {
         let spec = |record: &Record| record.inputs.testbed_spec.as_ref().map(|s| s.shares.len());
         here.iter().find(|(_, n)| n == name).map_or(0, |(r, _)| spec(r).map_or(0, |n| n + 1))
@@ -59,7 +59,9 @@ pub(super) fn containers(run: &Run) -> Option<Section> {
         id: "containers",
         title: "Between containers of one kernel",
         paragraphs: vec![format!(
-            "Each end runs in name spaces of its own for mounts, processes, IPC and network, but for what the containers share: {}.                  Descriptors are handed over on a socket that both ends were given, as a container engine can do. A figure means that                  the channel opened and every message was verified.",
+            "Each end runs in its own mount, PID, IPC and network namespaces, except for what the containers share: {}. \
+             Descriptors are passed over a socket that both ends were given, as a container engine can do. A figure means that \
+             the channel opened and every message was verified.",
             shares.join("; ")
         )],
         tables,
@@ -93,7 +95,7 @@ fn table(of: &[&(&Record, String)], places: &[String], workload: Workload, title
     Sheet { title: title.to_owned(), heads, rows, sortable: true, notes: Vec::new() }
 }
 
-/// By what the two ends find each other, as the offers of trials that passed say.
+/// How the two ends find each other, according to the offers of trials that passed.
 fn found_by(of: &[&&(&Record, String)]) -> String {
     let mut words = BTreeSet::new();
     for (record, _) in of.iter().map(|one| **one) {
@@ -140,7 +142,7 @@ fn cell(of: &[&Record], workload: Workload) -> Cell {
     let failed = of.iter().any(|r| r.status == Status::Failed);
     match why {
         Some(why) => Cell {
-            text: if failed { "failed" } else { "does not pass" }.to_owned(),
+            text: if failed { "failed" } else { "does not work" }.to_owned(),
             note: Some(why.rsplit(": ").next().unwrap_or(&why).to_owned()),
             ..Cell::default()
         },

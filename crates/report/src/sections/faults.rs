@@ -1,4 +1,4 @@
-//! The fault matrix: what an end sees when the other one breaks.
+//! The fault matrix: what one end of a channel sees when the other fails.
 
 use crossway_lab::faults::{Fault, FaultRecord, FaultSummary, Outcome, Remover, summaries};
 
@@ -7,7 +7,7 @@ use crate::section::Section;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::units::Quantity;
 
-/// The columns, after the mechanism.
+/// The columns after that of the mechanism, with the faults that each covers.
 const COLUMNS: [(&str, &[Fault]); 8] = [
     ("Killed", &[Fault::Kill]),
     ("Stopped", &[Fault::Stop]),
@@ -19,7 +19,7 @@ const COLUMNS: [(&str, &[Fault]); 8] = [
     ("No locked memory", &[Fault::LockedMemory]),
 ];
 
-/// An outcome in one word.
+/// The outcome as a word in a cell.
 pub(crate) fn outcome_name(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Unaffected => "unaffected",
@@ -49,7 +49,7 @@ pub(super) fn faults(run: &Run) -> Option<Section> {
                 .map(|l| format!("{:?} ({})", l.kind, remover(l.remover)))
                 .collect();
             cells.push(Cell::text(match (row.looked_for_leftovers, left.is_empty()) {
-                (false, _) => "not looked for".to_owned(),
+                (false, _) => "not checked".to_owned(),
                 (true, true) => "nothing".to_owned(),
                 (true, false) => left.join(", "),
             }));
@@ -58,12 +58,14 @@ pub(super) fn faults(run: &Run) -> Option<Section> {
         .collect();
     (!rows.is_empty()).then(|| Section {
         id: "faults",
-        title: "When an end breaks",
+        title: "When one end fails",
         paragraphs: vec![
-            "Real processes were killed, stopped, made to write random bytes over everything of the channel that they can reach, and left \
-             without room, descriptors, disk or locked memory; the other end was observed. Each cell gives the worst of all attempts, the median \
-             time from the fault to the survivor's error, messages that a send had accepted and nobody received (lost), messages \
-             received that nobody had sent, and the lines of faults.jsonl that it is made of."
+            "Real processes were killed, stopped, made to overwrite every part of the channel that they can reach with random bytes, and \
+             deprived of queue space, descriptors, disk space or locked memory, while the other end was observed. Each cell gives the worst outcome of all attempts, \
+             the median time from the fault to the survivor's error, the number of messages that a send accepted but that never arrived (lost), the number of messages \
+             received that were never sent, and the lines of faults.jsonl that hold the records. Outcomes from best to worst: unaffected; resumed (it waited, then \
+             continued without loss); told (a call returned an error that names the fault); unnoticed (no error, but messages were lost); hung (a call did not return); \
+             deceived (it received a message that was never sent); died."
                 .to_owned(),
         ],
         tables: vec![Sheet {
@@ -90,7 +92,7 @@ fn remover(remover: Remover) -> &'static str {
     }
 }
 
-/// Where in `faults.jsonl` the records of a mechanism and some faults are.
+/// The lines of `faults.jsonl` that hold the records of a mechanism and these faults.
 pub(crate) fn lines(records: &[FaultRecord], mechanism: &str, faults: &[Fault]) -> String {
     let at: Vec<usize> = records
         .iter()

@@ -1,4 +1,4 @@
-//! Start-up cost and bandwidth: time as a straight line over the size.
+//! Start-up cost and bandwidth: a straight line fitted to time over message size.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::section::Section;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::units::{self, Quantity, three_digits};
 
-/// Settings beyond the first get no fit: a sweep over core pairs would fill the page.
+/// Number of settings that get a fit; a fit for each setting of a sweep over core pairs would fill the page.
 const FIT_SETTINGS_MAX: usize = 1;
 
 pub(super) fn fits(run: &Run) -> Option<Section> {
@@ -51,7 +51,7 @@ pub(super) fn fits(run: &Run) -> Option<Section> {
         if tables.last().is_none_or(|t| t.title != title) {
             tables.push(Sheet {
                 title,
-                heads: ["Mechanism", "Start-up", "Per KiB", "Bandwidth", "Worst misfit"]
+                heads: ["Mechanism", "Start-up", "Per KiB", "Bandwidth", "Worst residual"]
                     .map(str::to_owned)
                     .to_vec(),
                 rows: Vec::new(),
@@ -104,9 +104,9 @@ pub(super) fn fits(run: &Run) -> Option<Section> {
         id: "fits",
         title: "Start-up cost and bandwidth",
         paragraphs: [Some(
-            "Time as a straight line over the message size: what a message costs before its first byte, and what each further byte \
-             costs. Small intervals hold 95 %. Where the worst misfit is above a quarter, a straight line is the wrong form (a \
-             cache ends, a buffer fills), and the chart tells more than the fit."
+            "A straight line fitted to time over message size: the fixed cost of a message, and the cost of each byte. \
+             The ranges in small print are 95 % intervals. Where the worst residual is above 25 %, a straight line does not describe \
+             the data (the messages outgrow a cache, a buffer fills), and the chart says more than the fit."
                 .to_owned()),
             rule,
         ]
@@ -118,12 +118,13 @@ pub(super) fn fits(run: &Run) -> Option<Section> {
     })
 }
 
-/// Sizes and trials that a fit is given at most: resampling a few hundred points a thousand times for every contender takes a
-/// second, thousands of points half a minute.
+/// Maximum number of sizes in a fit, and of trials per size: resampling a few hundred points a thousand times for every
+/// contender takes a second, thousands of points take half a minute.
 const FIT_SIZES_MAX: usize = 16;
 const FIT_TRIALS_MAX: usize = 8;
 
-/// At most so many of the sizes, spread evenly with the least and the greatest among them, and of the trials of each.
+/// Thins out the points: at most [`FIT_SIZES_MAX`] sizes, evenly spread and including the least and the greatest, and at most
+/// [`FIT_TRIALS_MAX`] trials of each.
 fn thinned(points: &[Point]) -> Vec<Point> {
     let mut by_size: BTreeMap<u64, Vec<Point>> = BTreeMap::new();
     for point in points {
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!(used.len(), FIT_SIZES_MAX * FIT_TRIALS_MAX);
         assert_eq!(used[0].size_bytes, 512.0);
         assert_eq!(used[used.len() - 1].size_bytes, 51_200.0);
-        // Few points are all used.
+        // A small number of points is used as it is.
         assert_eq!(thinned(&points[..40]).len(), 16);
         assert_eq!(thinned(&points[..5]), &points[..5]);
     }

@@ -1,4 +1,4 @@
-//! What the plan requires, case by case: met, missed, undecided.
+//! The plan's goals, case by case: met, missed or undecided.
 
 use crossway_lab::goals::{self, GoalCall, GoalFigure, GoalVerdict};
 
@@ -7,10 +7,10 @@ use crate::section::Section;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::units::{Quantity, count};
 
-/// Goals that were not met come first; of the met ones a terminal is shown at most so many.
+/// Maximum number of met goals that a terminal lists. Goals that were not met come first and are all listed.
 const MET_SHOWN: usize = 6;
 
-/// All goals of the run, judged; those that were not met first.
+/// The verdict on every goal of the run; goals that were not met come first.
 pub fn calls(run: &Run) -> Vec<GoalCall> {
     let mut calls = goals::judge(&run.records);
     let place = |call: &GoalCall| match call.verdict {
@@ -22,7 +22,7 @@ pub fn calls(run: &Run) -> Vec<GoalCall> {
     calls
 }
 
-/// `2 goals met, 1 missed, 1 undecided`; nothing where nothing is required.
+/// `2 goals met, 1 missed, 1 undecided`; `None` if the plan has no goals.
 pub fn headline(calls: &[GoalCall]) -> Option<String> {
     let of = |verdict| calls.iter().filter(|call| call.verdict == verdict).count();
     (!calls.is_empty()).then(|| {
@@ -86,9 +86,9 @@ pub(super) fn section(run: &Run) -> Option<Section> {
         title: "What the plan requires",
         paragraphs: vec![
             headline,
-            "A goal is met where the whole 95 % interval of the median over the good trials lies on its side, and missed where it lies \
-             on the other; the largest latency is judged by every good trial. Between the two, or with fewer than five good trials, it \
-             is undecided."
+            "A goal is met if the whole 95 % interval of the median over the good trials satisfies it, and missed if the whole interval \
+             violates it; a goal on the largest latency must hold in every good trial. If the interval includes the bound, or with fewer than five good \
+             trials, the goal is undecided."
                 .to_owned(),
         ],
         tables: vec![Sheet {
@@ -109,7 +109,7 @@ fn name(verdict: GoalVerdict) -> &'static str {
     }
 }
 
-/// The quantity of a figure, and what a value of its unit is in the quantity's own.
+/// The quantity of a figure, and the factor from the figure's unit to the quantity's base unit.
 fn quantity(figure: GoalFigure) -> (Quantity, f64) {
     match figure {
         GoalFigure::MsgsPerS => (Quantity::MessageRate, 1.0),

@@ -1,4 +1,4 @@
-//! Physical limits, and every figure beside the limit that binds it.
+//! The machine's physical limits, and each figure compared with the limit that bounds it.
 
 use crossway_lab::limits::{Limits as Measured, Spread, WakeKind};
 use crossway_lab::record::Span;
@@ -12,10 +12,10 @@ use crate::sheet::{Cell, Row, Sheet, interval_note};
 use crate::summary::Case;
 use crate::units::{self, Quantity, three_digits};
 
-/// With more pairs than this the heat map says it better than a list.
+/// With more pairs of CPUs than this, the heat map replaces the list.
 const PAIRS_SHOWN: usize = 6;
 
-/// The section of limits and of figures beside them.
+/// The section of the limits and of the figures compared with them.
 pub(super) fn limits(run: &Run) -> Option<Section> {
     let mut tables: Vec<Sheet> = beside(run).into_iter().collect();
     tables.extend(run.limits.0.iter().flat_map(measured));
@@ -23,11 +23,11 @@ pub(super) fn limits(run: &Run) -> Option<Section> {
         id: "limits",
         title: "Physical limits",
         paragraphs: vec![
-            "What bare loops do on this machine with nothing in the way, and every figure beside the limit that binds it: two threads \
-             on the same CPUs that wake each other, two cores that write in turn, one or two copies. The readings beside figures were \
-             taken between the trials, the others before the run. A ratio near 1 leaves nothing to gain; a large one is the price of \
-             what the mechanism does besides moving the message. A figure beyond its limit is marked: doubt it, or look for what the \
-             mechanism avoids that the limit counts. Small ranges of the other tables hold the middle 80 % of the samples."
+            "What bare loops achieve on this machine, and every figure compared with the limit that bounds it: two threads on the same \
+             CPUs that wake each other, two cores that write to a cache line in turn, one copy or two copies. The limits next to figures were \
+             measured between the trials, the others before the run. At a ratio near 1 there is nothing left to gain; a large ratio is the price of \
+             what the mechanism does besides moving the message. A figure beyond its limit is marked: either the figure is wrong, or the \
+             mechanism avoids a cost that the limit includes. Ranges in small print in the other tables hold the middle 80 % of the samples."
                 .to_owned(),
         ],
         tables,
@@ -99,7 +99,7 @@ fn beside(run: &Run) -> Option<Sheet> {
         .collect();
     let named = |size: Option<u64>| size.map(units::size).unwrap_or_default();
     (!rows.is_empty()).then(|| Sheet {
-        title: "Figures beside the limit that binds them".to_owned(),
+        title: "Figures compared with their limits".to_owned(),
         heads: vec![
             "Mechanism".to_owned(),
             format!("Round trip, {}", named(small)),
@@ -115,7 +115,7 @@ fn beside(run: &Run) -> Option<Sheet> {
     })
 }
 
-/// A limit with what it was between the trials.
+/// A cell with a limit and its range over the readings between the trials.
 fn bound(name: &str, quantity: Quantity, limit: &Estimate) -> Cell {
     let text = format!("{name}, {}", quantity.show(limit.value));
     let note = limit.has_interval().then(|| interval_note(quantity, limit));
@@ -209,7 +209,7 @@ fn measured(limits: &Measured) -> Vec<Sheet> {
     }
     if !limits.control.is_empty() {
         sheets.push(Sheet {
-            title: "Making, asking after and removing objects".to_owned(),
+            title: "Creating, querying and removing objects".to_owned(),
             heads: ["Object", "Operation", "Threads", "Per second, all threads"]
                 .map(str::to_owned)
                 .to_vec(),

@@ -1,4 +1,4 @@
-//! How the figures came about, with the warnings and gaps that they carry.
+//! How the figures were measured, with their warnings and what could not be measured.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use crate::units::count;
 
 pub(super) fn method(run: &Run) -> Section {
     let mut paragraphs: Vec<String> = [
-        "The two ends are processes of their own, pinned where the setting says, and share nothing but what the mechanism needs. \
+        "The two ends are separate processes, pinned where the setting says, and share nothing but what the mechanism needs. \
          The sender writes every byte of every message and the receiver reads every byte; number, order and content are checked, \
          and a trial that fails the check gives no figure.",
         "The unit of statistics is the trial, not the message. Trials of competing cases are interleaved in a seeded random \
-         order, so that a drift of the machine hits all alike. A figure is the median over trials; its interval is the 95 % \
+         order, so that a drift of the machine affects all of them equally. A figure is the median over trials; its interval is the 95 % \
          bootstrap interval of that median, which with five trials is their whole range. Two figures whose intervals touch are \
          not ranked against each other.",
         "Round trips are reported as round trips. Paced workloads count latency from the intended instant, so that a stall is not \
@@ -36,7 +36,7 @@ pub(super) fn method(run: &Run) -> Section {
         over(&|r| r.calibration.empty_loop_ns),
     ) {
         paragraphs.push(format!(
-            "The instruments here: reading the clock costs {}, its step is {}, the empty measuring loop costs {} per message.",
+            "Measurement overhead on this machine: reading the clock costs {}, its resolution is {}, the empty measuring loop costs {} per message.",
             Quantity::Duration.show(read),
             Quantity::Duration.show(step),
             Quantity::Duration.show(empty)
@@ -56,7 +56,7 @@ pub(super) fn method(run: &Run) -> Section {
     if !warning_rows.is_empty() {
         tables.push(Sheet {
             title: "Warnings".to_owned(),
-            heads: ["Warning", "Carried by"].map(str::to_owned).to_vec(),
+            heads: ["Warning", "Trials"].map(str::to_owned).to_vec(),
             rows: warning_rows,
             sortable: false,
             notes: Vec::new(),

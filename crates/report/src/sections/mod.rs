@@ -1,4 +1,4 @@
-//! The page's sections of words and tables: fits, machine, what was asked, what did not run, method.
+//! The page's sections of text and tables: fits, machine, what was requested, what did not run, method.
 
 mod asked;
 mod containers;
@@ -17,7 +17,7 @@ use crate::studies;
 pub(crate) use faults::lines as fault_lines;
 pub use troubles::status_name;
 
-/// All for which there is something to say, in the order of the page.
+/// All sections that have content for this run, in the order of the page.
 pub fn all(run: &Run, shapes: &Shapes) -> Vec<Section> {
     [
         goals::section(run),

@@ -1,4 +1,4 @@
-//! What did not run, or not well, and why.
+//! Trials that were skipped, failed or degraded, and why.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub(super) fn troubles(run: &Run) -> Option<Section> {
     let mut tables = Vec::new();
     for (status, title) in [
         (Status::Failed, "Failed"),
-        (Status::Degraded, "Degraded: kept, not averaged in where others are clean"),
+        (Status::Degraded, "Degraded: kept, but left out of the figures where clean trials exist"),
         (Status::Skipped, "Skipped"),
     ] {
         let rows = by_reason(&run.summary.troubles, status);
@@ -33,7 +33,7 @@ pub(super) fn troubles(run: &Run) -> Option<Section> {
         id: "troubles",
         title: "Skipped, failed, degraded",
         paragraphs: vec![
-            "A figure that is missing has a reason. `crossway doctor` checks the same things on this machine and prints what each \
+            "Why figures are missing, and the remedy. `crossway doctor` makes the same checks on this machine and prints what each mechanism \
              needs."
                 .to_owned(),
         ],
@@ -42,7 +42,7 @@ pub(super) fn troubles(run: &Run) -> Option<Section> {
     })
 }
 
-/// One row per reason, the most frequent first. Reasons that differ in their numbers only are one; the first of them is shown.
+/// One row per reason, the most frequent first. Reasons that differ only in their numbers share a row, which shows the first.
 fn by_reason(troubles: &[Trouble], status: Status) -> Vec<Row> {
     struct Group<'a> {
         first: &'a Trouble,
@@ -102,7 +102,7 @@ fn by_reason(troubles: &[Trouble], status: Status) -> Vec<Row> {
     groups.into_iter().map(row).collect()
 }
 
-/// A status in a word.
+/// The word for a status.
 pub fn status_name(status: Status) -> &'static str {
     match status {
         Status::Ok => "ok",

@@ -1,4 +1,4 @@
-//! What of a series' channel and machine makes steps expected.
+//! Facts about the channel and the machine that predict steps in a series.
 
 use crossway_lab::inputs::Ends;
 use crossway_lab::steps::{Cutting, Facts};
@@ -6,16 +6,16 @@ use crossway_lab::steps::{Cutting, Facts};
 use super::series::{Over, Series};
 use crate::run::Run;
 
-/// What moves data in pages: a pipe's buffer is a page.
+/// Mechanisms that move data in pages, because a pipe's buffers are pages.
 const BY_PAGES: [&str; 5] = ["pipe", "fifo", "vmsplice", "uring-pipe", "shm-pipe"];
-/// Page size of the architectures that Crossway runs on by default.
+/// Default page size of the architectures that Crossway runs on, bytes.
 const PAGE_BYTES: u64 = 4096;
-/// A connection's header in TIPC.
+/// Header of a TIPC message on a connection, bytes.
 const TIPC_HEADER: u32 = 24;
-/// IPv4 and TCP without options.
+/// Headers of IPv4 and TCP without options, bytes.
 const TCP_HEADER: u32 = 40;
 
-/// The facts of a series, from its records and the machine's fingerprint.
+/// Collects the facts of a series from its records and the machine's fingerprint.
 pub(super) fn of(run: &Run, series: &Series<'_>) -> Facts {
     let mechanism = run.summary.contenders[series.contender].mechanism.as_str();
     let first = series.places.iter().flat_map(|(_, trials)| trials).next();
@@ -45,7 +45,7 @@ pub(super) fn of(run: &Run, series: &Series<'_>) -> Facts {
     } else if mechanism == "udp" {
         facts.cuttings = mtu.map(Cutting::udp).into_iter().collect();
     } else if mechanism.contains("tcp") {
-        // A byte stream is cut into full packets again, whatever the messages are.
+        // A byte stream is cut into full packets regardless of message boundaries.
         facts.packet = mtu.map(|mtu| (mtu, TCP_HEADER));
         facts.recut = true;
     }

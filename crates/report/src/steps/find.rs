@@ -1,4 +1,4 @@
-//! Which steps, staircases and knees a run's series have, with a false alarm kept unlikely over the whole run.
+//! Finds the steps, staircases and knees in a run's series, with a low probability of a false alarm over the whole run.
 
 use std::collections::BTreeMap;
 
@@ -11,46 +11,46 @@ use super::facts;
 use super::series::{Over, Series, gather};
 use crate::run::Run;
 
-/// Least places of a series in which a step can be told from a slope; see [`steps::find_steps`].
+/// Minimum number of points at which a step can be distinguished from a slope; see [`steps::find_steps`].
 const PLACES_AT_LEAST: usize = 5;
 
-/// What a series does.
+/// A feature of a series.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
-    /// A jump between two places.
+    /// A jump between two points.
     Step {
-        /// Last place before it.
+        /// Last point before the jump.
         after_x: f64,
-        /// First place behind it.
+        /// First point after the jump.
         at_x: f64,
-        /// Change of the shown figure as a share: of the throughput one way, of the time else; of the throughput over a
-        /// buffer.
+        /// Relative change of the figure: of the throughput if messages go one way or the series runs over a buffer, else of the
+        /// time.
         change: f64,
-        /// Its standard error.
+        /// Standard error of the change.
         error: f64,
-        /// Packets per message before and behind, where the interface tells.
+        /// Packets per message before and after the jump, if the interface counts them.
         packets: Option<(f64, f64)>,
     },
-    /// Steps of one period, too close to be told apart.
+    /// Steps of one period, too close together to be distinguished.
     Staircase {
-        /// Bytes per tread.
+        /// Period of the steps, bytes.
         period: f64,
-        /// Time of one step, nanoseconds.
+        /// Increase of the time with each step, nanoseconds.
         height_ns: f64,
-        /// Its standard error.
+        /// Standard error of the height, nanoseconds.
         error_ns: f64,
     },
-    /// Where a rising throughput reaches nine tenths of its plateau.
+    /// The point at which a rising throughput reaches nine tenths of its plateau.
     Knee {
-        /// First place at or above nine tenths.
+        /// First point at or above nine tenths of the plateau.
         x: f64,
-        /// The place before.
+        /// The point before it.
         before_x: f64,
         /// The plateau, payload bytes per second.
         plateau: f64,
-        /// The first place's share of it.
+        /// Throughput at the first point as a share of the plateau.
         start: f64,
-        /// What the kernel made of the buffer asked for at `x`, bytes.
+        /// The buffer size read back from the kernel at `x`, bytes.
         read_back: Option<i64>,
     },
 }
@@ -62,31 +62,31 @@ pub struct Found {
     pub contender: usize,
     /// Index into [`crate::summary::Summary::settings`].
     pub setting: usize,
-    /// What was done.
+    /// The workload.
     pub workload: Workload,
-    /// What the series runs over.
+    /// The variable of the series.
     pub over: Over,
-    /// The message size, where that is not what differs.
+    /// The message size in bytes, unless it is the variable.
     pub size_bytes: Option<u64>,
-    /// What it is.
+    /// The feature found.
     pub shape: Shape,
-    /// Chance that noise alone gives such a one anywhere in the run.
+    /// Probability that noise alone produces such a feature anywhere in the run.
     pub p: f64,
-    /// Why, where the facts predict it.
+    /// The explanation, if the facts predict the feature.
     pub cause: Option<String>,
 }
 
-/// Everything found in a run.
+/// All features found in a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shapes {
-    /// By contender, workload and place.
+    /// The features, ordered by contender, workload and position.
     pub found: Vec<Found>,
-    /// Series that were looked at.
+    /// Number of series that were examined.
     pub series: usize,
 }
 
 impl Shapes {
-    /// Looks at every series of the run.
+    /// Examines every series of the run.
     pub fn of(run: &Run) -> Shapes {
         let series = gather(&run.records, &run.summary, PLACES_AT_LEAST);
         let looked_at = series.len();
@@ -99,7 +99,7 @@ fn in_series(run: &Run, series: &Series<'_>, looked_at: usize) -> Vec<Found> {
     let facts = facts::of(run, series);
     let mut found = Vec::new();
     let mut add = |shape: Shape, p: f64, cause: Option<String>| {
-        // Each series was tested by itself; the reader sees them all.
+        // Each series was tested separately, but the reader sees all of them: correct for the number of tests.
         let p = (p * looked_at as f64).min(1.0);
         if p < FALSE_ALARM {
             found.push(Found {
@@ -120,7 +120,7 @@ fn in_series(run: &Run, series: &Series<'_>, looked_at: usize) -> Vec<Found> {
     let predictions = predict(&facts, from, to);
     for step in steps::find_steps(&places) {
         let (change, error) = if rises {
-            // More time is less throughput.
+            // An increase in time is a decrease in throughput.
             let change = 1.0 / (1.0 + step.jump) - 1.0;
             (change, step.error * (1.0 + change))
         } else {
@@ -141,7 +141,7 @@ fn in_series(run: &Run, series: &Series<'_>, looked_at: usize) -> Vec<Found> {
         };
         add(shape, staircase.p, Some(cause));
     }
-    // Over the message size every cost per message makes throughput rise and flatten: smoothly, and the fits tell of it.
+    // Over the message size any fixed cost per message makes throughput rise and level off smoothly; the fits describe that.
     if series.over != Over::Size {
         let rates = series.rates();
         if let Some(knee) = steps::find_knee(&rates) {
@@ -163,22 +163,22 @@ fn in_series(run: &Run, series: &Series<'_>, looked_at: usize) -> Vec<Found> {
     found
 }
 
-/// Of the periods that the facts name, the one whose steps are the most certain; positive ones only.
+/// Of the periods that the facts predict, the one with the most significant steps; upward steps only.
 fn staircase(places: &[Place], facts: &Facts) -> Option<(steps::Staircase, String)> {
     let mut periods: Vec<(u64, String)> = Vec::new();
     for cutting in &facts.cuttings {
-        let why = format!("one packet more for every {} bytes", cutting.piece);
+        let why = format!("one more packet for every {} bytes", cutting.piece);
         periods.push((cutting.piece.into(), why));
     }
     if let (Some((mtu, header)), false) = (facts.packet, facts.recut) {
         let payload = mtu.saturating_sub(header);
         periods.push((
             payload.into(),
-            format!("one packet more for every {payload} bytes (MTU {mtu} - header {header})"),
+            format!("one more packet for every {payload} bytes (MTU {mtu} - header {header})"),
         ));
     }
     if let Some(page) = facts.page_bytes {
-        periods.push((page, format!("one page more for every {page} bytes")));
+        periods.push((page, format!("one more page for every {page} bytes")));
     }
     let tried = periods.len() as f64;
     let level = median(&places.iter().filter_map(|p| median(&p.figures)).collect::<Vec<_>>())?;
@@ -196,13 +196,13 @@ fn staircase(places: &[Place], facts: &Facts) -> Option<(steps::Staircase, Strin
         })
 }
 
-/// Chance that the place before the knee belongs to the plateau: otherwise noise on a flat curve would make knees.
+/// Probability that the point before the knee belongs to the plateau; without this test, noise on a flat curve would make knees.
 fn below_plateau(rates: &[Place], knee: &steps::Knee) -> f64 {
     let of = |wanted: &dyn Fn(f64) -> bool| -> Vec<f64> {
         rates.iter().filter(|p| wanted(p.x)).flat_map(|p| p.figures.iter().copied()).collect()
     };
     let (before, behind) = (of(&|x| x <= knee.before_x), of(&|x| x >= knee.x));
-    // Not only significantly, but by so much that it is a climb: the median of what lies before.
+    // The difference must not only be significant but also large enough to be a climb: compare the median of the points before.
     let climbs = median(&before).is_some_and(|m| m < knee.share * knee.plateau);
     if !climbs {
         return 1.0;
@@ -210,7 +210,7 @@ fn below_plateau(rates: &[Place], knee: &steps::Knee) -> f64 {
     mann_whitney(&before, &behind).map_or(1.0, |test| test.p * rates.len() as f64)
 }
 
-/// Packets per message, median over trials: those that the message's way and the way back need together.
+/// Packets per message in both directions together, as the median over trials.
 fn packets(trials: &[&Record]) -> Option<f64> {
     let per_message: Vec<f64> = trials
         .iter()

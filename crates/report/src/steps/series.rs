@@ -1,4 +1,4 @@
-//! The series of a run: what was measured at many sizes, or with many buffers, all else equal.
+//! The series of a run: measurements at many sizes, or with many buffers, all else being equal.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use crossway_lab::steps::Place;
 
 use crate::summary::{Summary, workload_rank};
 
-/// What differs from place to place.
+/// The variable along a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Over {
     /// Message size.
     Size,
-    /// Socket buffer asked for (the studies' W).
+    /// Requested socket buffer (the studies' W).
     SocketBuffer,
-    /// Capacity asked for, of a pipe, ring or queue.
+    /// Requested capacity of a pipe, ring or queue.
     Capacity,
 }
 
 impl Over {
-    /// The axis in words.
+    /// The name of the variable in words.
     pub fn name(self) -> &'static str {
         match self {
             Over::Size => "message size",
@@ -30,25 +30,25 @@ impl Over {
     }
 }
 
-/// Where a series was measured, as indices into the summary.
+/// A series, with indices into the summary.
 #[derive(Clone, Debug)]
 pub struct Series<'a> {
-    /// What differs along it.
+    /// The variable along the series.
     pub over: Over,
-    /// Who.
+    /// Index of the contender.
     pub contender: usize,
-    /// The setting of its first place; along [`Over::Size`] that of all.
+    /// Index of the setting at the first point; with [`Over::Size`], of all points.
     pub setting: usize,
-    /// What was done.
+    /// The workload.
     pub workload: Workload,
-    /// The message size, where that is not what differs.
+    /// The message size in bytes, unless it is the variable.
     pub size_bytes: Option<u64>,
-    /// The trials at each place, ascending.
+    /// The trials at each point, in ascending order of the variable.
     pub places: Vec<(u64, Vec<&'a Record>)>,
 }
 
 impl Series<'_> {
-    /// Time of each trial, nanoseconds: per message one way, else per round trip or exchange.
+    /// Time of each trial, nanoseconds: per message if messages go one way, else per round trip or exchange.
     pub fn times_ns(&self) -> Vec<Place> {
         self.figures(time_ns)
     }
@@ -69,20 +69,20 @@ impl Series<'_> {
             .collect()
     }
 
-    /// The trials at a place.
+    /// The trials at a point.
     pub fn at(&self, x: f64) -> &[&Record] {
         let found = self.places.iter().find(|(at, _)| *at as f64 == x);
         found.map_or(&[], |(_, trials)| trials)
     }
 
-    /// First and last place.
+    /// The first and the last point.
     pub fn range(&self) -> (f64, f64) {
         let end = |place: Option<&(u64, Vec<&Record>)>| place.map_or(0.0, |(x, _)| *x as f64);
         (end(self.places.first()), end(self.places.last()))
     }
 }
 
-/// What a trial took, nanoseconds.
+/// The time per message, round trip or exchange of a trial, nanoseconds.
 fn time_ns(record: &Record) -> Option<f64> {
     let p50 = |span: Span| {
         record.latency_ns.iter().find(|l| l.span == span).map(|latency| latency.p50 as f64)
@@ -95,8 +95,8 @@ fn time_ns(record: &Record) -> Option<f64> {
     }
 }
 
-/// Every series of at least `places_at_least` places. Groups of a plan are kept apart: each was designed as a series, and they
-/// may differ in how many messages a trial has.
+/// All series of at least `places_at_least` points. Groups of a plan are kept apart: each was designed as a series of its own, and
+/// the number of messages per trial may differ between them.
 pub fn gather<'a>(
     records: &'a [Record],
     summary: &Summary,

@@ -1,4 +1,4 @@
-//! What was found, as a table, as lines for a terminal, and as marks in the charts.
+//! Presents the features found: as a table, as lines on a terminal, and as marks in the charts.
 
 use crossway_lab::inputs::Workload;
 
@@ -11,29 +11,33 @@ use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::{Summary, workload_name};
 use crate::units::{self, Quantity, three_digits};
 
-/// More rows than a reader looks at; the strongest stay.
+/// Maximum number of rows of the table; the most significant features are kept.
 const ROWS_MAX: usize = 60;
-/// Lines on a terminal.
+/// Maximum number of lines on a terminal.
 const LINES_MAX: usize = 8;
 
-/// The section; none where no series was long enough to be looked at.
+/// The section; `None` if no series was long enough to examine.
 pub fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
     if shapes.series == 0 {
         return None;
     }
     let mut paragraphs = vec![format!(
-        "{} of this run have enough places to look for jumps that a smooth curve does not explain, for staircases of the periods \
-         that the facts of the machine name, and for the buffer from which on throughput stays at nine tenths of its plateau. Told is what noise alone would give with a chance below 1 % in the whole run; on smooth curves that is nothing.",
-        crate::units::count(shapes.series, "series", "series")
+        "{} of this run {} long enough to look for jumps that a smooth curve does not explain, for staircases with the periods \
+         that the machine's facts predict, and for the buffer size from which on throughput stays above nine tenths of its plateau. A feature is \
+         listed only if the probability that noise alone produces one anywhere in the run is below 1 %.",
+        crate::units::count(shapes.series, "series", "series"),
+        if shapes.series == 1 { "is" } else { "are" }
     )];
     if shapes.found.is_empty() {
         paragraphs.push(
-            "Nothing was found: as far as these trials tell, all curves are smooth.".to_owned(),
+            "Nothing was found: as far as these trials show, all curves are smooth.".to_owned(),
         );
     }
     let dropped = shapes.found.len().saturating_sub(ROWS_MAX);
     if dropped > 0 {
-        paragraphs.push(format!("The {ROWS_MAX} strongest are listed, {dropped} more are not."));
+        paragraphs.push(format!(
+            "The {ROWS_MAX} most significant are listed; {dropped} more were found."
+        ));
     }
     let table = sheet(&run.summary, shapes);
     Some(Section {
@@ -45,7 +49,7 @@ pub fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
     })
 }
 
-/// The table.
+/// The table of features.
 pub fn sheet(summary: &Summary, shapes: &Shapes) -> Sheet {
     let rows = strongest(shapes, ROWS_MAX)
         .into_iter()
@@ -53,16 +57,24 @@ pub fn sheet(summary: &Summary, shapes: &Shapes) -> Sheet {
         .collect();
     Sheet {
         title: String::new(),
-        heads: ["Mechanism", "Series", "What", "Where", "How much", "Chance of noise", "Why"]
-            .map(str::to_owned)
-            .to_vec(),
+        heads: [
+            "Mechanism",
+            "Series",
+            "Feature",
+            "Where",
+            "How much",
+            "Probability of noise",
+            "Cause",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
         rows,
         sortable: true,
         notes: Vec::new(),
     }
 }
 
-/// In their order, but no more than `most`, and of more the strongest.
+/// At most `most` features, the most significant ones, in their original order.
 fn strongest(shapes: &Shapes, most: usize) -> Vec<&Found> {
     let mut order: Vec<usize> = (0..shapes.found.len()).collect();
     order.sort_by(|a, b| shapes.found[*a].p.total_cmp(&shapes.found[*b].p));
@@ -78,7 +90,7 @@ fn cells(summary: &Summary, found: &Found) -> Vec<Cell> {
     } else {
         format!("{} %", three_digits(found.p * 100.0))
     };
-    let mut why = Cell::text(found.cause.clone().unwrap_or_else(|| "not explained".to_owned()));
+    let mut why = Cell::text(found.cause.clone().unwrap_or_else(|| "unexplained".to_owned()));
     why.note = packets_note(found);
     vec![
         Cell::text(summary.contenders[found.contender].label()),
@@ -111,7 +123,7 @@ fn series_name(summary: &Summary, found: &Found) -> String {
     }
 }
 
-/// What, where, how much.
+/// The kind of feature, where it is, and its size, in words.
 fn words(found: &Found) -> (&'static str, String, String) {
     let size = |x: f64| units::size(x as u64);
     match &found.shape {
@@ -145,7 +157,7 @@ fn words(found: &Found) -> (&'static str, String, String) {
             ),
         ),
         Shape::Knee { x, before_x, plateau, read_back, .. } => {
-            let mut place = format!("90 % from {} on, not yet at {}", size(*x), size(*before_x));
+            let mut place = format!("90 % from {} on, not at {}", size(*x), size(*before_x));
             if let Some(bytes) = read_back.and_then(|b| u64::try_from(b).ok()) {
                 place.push_str(&format!(" (read back: {})", units::size(bytes)));
             }
@@ -161,7 +173,7 @@ fn words(found: &Found) -> (&'static str, String, String) {
 fn packets_note(found: &Found) -> Option<String> {
     match &found.shape {
         Shape::Step { packets: Some((before, behind)), .. } => Some(format!(
-            "packets per message: {} before, {} behind",
+            "packets per message: {} before, {} after",
             three_digits(*before),
             three_digits(*behind)
         )),
@@ -169,7 +181,7 @@ fn packets_note(found: &Found) -> Option<String> {
     }
 }
 
-/// A sentence for each of the strongest.
+/// One sentence for each of the most significant features.
 pub fn lines(summary: &Summary, shapes: &Shapes) -> Vec<String> {
     let mut lines: Vec<String> =
         strongest(shapes, LINES_MAX).into_iter().map(|found| line(summary, found)).collect();
@@ -180,10 +192,10 @@ pub fn lines(summary: &Summary, shapes: &Shapes) -> Vec<String> {
     lines
 }
 
-/// One of them as a sentence.
+/// A feature as a sentence.
 fn line(summary: &Summary, found: &Found) -> String {
     let (what, place, amount) = words(found);
-    let why = found.cause.as_deref().unwrap_or("not explained by the facts known");
+    let why = found.cause.as_deref().unwrap_or("not explained by the known facts");
     format!(
         "{}, {}: {what} {place}, {amount} ({why}).",
         summary.contenders[found.contender].label(),
@@ -191,7 +203,7 @@ fn line(summary: &Summary, found: &Found) -> String {
     )
 }
 
-/// Draws steps over the message size into the charts that show their series, and tells what buffers do beside theirs.
+/// Marks steps over the message size in the charts that show their series, and adds features over buffer sizes as findings of theirs.
 pub fn mark(charts: &mut [Chart], summary: &Summary, shapes: &Shapes) {
     let over_buffers = shapes.found.iter().filter(|f| f.over == Over::SocketBuffer);
     for found in over_buffers.take(LINES_MAX) {

@@ -16,16 +16,16 @@ use crate::units::{Quantity, size, three_digits};
 
 const PLAN: &str = "cluster";
 const LINK_BITS_PER_S: u64 = 1_000_000_000;
-/// The study measured exchanges below this.
+/// The study measured exchanges of messages smaller than this, bytes.
 const SMALL: u64 = 4096;
 
-/// All of its findings.
+/// Returns all findings of the study.
 pub(super) fn study(evidence: &Evidence<'_>) -> Study {
     Study {
         plan: PLAN,
         title: "Sun, Jin and Yin: TIPC and TCP on a cluster",
         setup: "Blades with two Xeon E5410, 1000Base-T, Kerrighed 3.0.0 on Linux 2.6.30; iperf, and an exchange that connects, sends \
-                and receives once each, and closes.",
+                once, receives once and closes.",
         findings: vec![
             cost_model(evidence),
             buffers(evidence),
@@ -48,9 +48,9 @@ fn cost_model(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C1",
         title: "Cost of communication",
-        says: "Communication time is made of a start-up time, the packet size and the bandwidth.",
-        rule: "Time of an exchange as a straight line over its size, for TCP and TIPC. Confirmed: no size's median lies a quarter or more \
-               off the line. Not confirmed: one does, and the line does not pass through its interval.",
+        says: "Communication time is determined by a start-up time, the packet size and the bandwidth.",
+        rule: "A straight line fitted to the time of an exchange over its size, for TCP and TIPC. Confirmed: no size's median deviates from the line by 25 % or \
+               more. Not confirmed: one does, and the line does not pass through its interval.",
     };
     let Some(pair) = evidence.pair(LINK_BITS_PER_S, Ends::Between, exchange) else {
         return claim.without_records(evidence.missing("exchanges beside TCP's", PLAN));
@@ -84,12 +84,12 @@ fn cost_model(evidence: &Evidence<'_>) -> Finding {
             (fit.bandwidth_bytes_per_s, fit.bandwidth_interval_bytes_per_s)
         {
             figures.push(Figure::new(
-                format!("{who}: bandwidth behind the start-up"),
+                format!("{who}: bandwidth beyond the start-up"),
                 Quantity::ByteRate,
                 estimate(bandwidth, interval),
             ));
         }
-        // A size may lie off because its trials scatter: then the line may still be right.
+        // If a size deviates because its trials scatter, the line may still be right.
         let here: Vec<f64> = points
             .iter()
             .filter(|p| p.size_bytes == fit.worst_at_bytes)
@@ -106,15 +106,15 @@ fn cost_model(evidence: &Evidence<'_>) -> Finding {
     }
     let call = all(calls);
     let noise =
-        if matches!(call, Call::Open(_)) { ", but its trials scatter across it" } else { "" };
+        if matches!(call, Call::Open(_)) { ", but its trials lie on both sides of it" } else { "" };
     let why = format!(
-        "the size farthest from its line lies {} % off{noise}",
+        "the size farthest from its line deviates by {} %{noise}",
         three_digits(worst * 100.0)
     );
     claim.judged(pair.place, figures, call, why)
 }
 
-/// Throughput by socket buffer of one message length.
+/// Throughput of one message length, by socket buffer.
 type Curve = BTreeMap<u64, Vec<f64>>;
 
 /// C3.
@@ -124,9 +124,9 @@ fn buffers(evidence: &Evidence<'_>) -> Finding {
         title: "Message length L and socket buffer W",
         says: "TCP with iperf, L of 1 to 16 KiB, W from 2 KiB on: a larger W is better, and the curve jumps where W reaches L. Peak 937 \
                Mbit/s of 1000.",
-        rule: "For each L of which W was taken both below and from L on. Confirmed: at each the throughput at W = L is above that \
-               of the next smaller W by a tenth or more, beyond its interval, and reaches nine tenths of the plateau. Not confirmed: at one it \
-               certainly does not. W is what was asked for; the kernel doubles it, what it read back stands beside.",
+        rule: "Every L that was measured with W both below L and from L on. Confirmed: for each, the throughput at W = L exceeds that \
+               at the next smaller W by at least 10 %, beyond its interval, and reaches nine tenths of the plateau. Not confirmed: for one it \
+               certainly does not. W is the requested size; the kernel doubles it, and the value read back is shown next to it.",
     };
     let wanted = |r: &Record| one_way(r) && r.inputs.socket_buffer_bytes.is_some();
     let records = evidence.of("tcp", wanted);
@@ -163,13 +163,13 @@ fn buffers(evidence: &Evidence<'_>) -> Finding {
         if peak.is_none_or(|p| plateau.value > p.value) {
             peak = Some(plateau);
         }
-        // From where on it stays at nine tenths.
+        // The smallest W from which on the throughput stays above nine tenths of the plateau.
         let below = levels.iter().rposition(|(_, e)| e.value < 0.9 * plateau.value);
         if let Some((w, at)) = levels.get(below.map_or(0, |at| at + 1)) {
             let read = read_back.get(w).and_then(|b| u64::try_from(*b).ok());
             figures.push(Figure::new(
                 format!(
-                    "L {}: nine tenths of the plateau from W {}{} on, W/L {}; throughput there",
+                    "L {}: nine tenths of the plateau from W {}{} on, W/L {}; throughput at that W",
                     size(length),
                     size(*w),
                     read.map_or(String::new(), |b| format!(" (read back {})", size(b))),
@@ -191,8 +191,8 @@ fn buffers(evidence: &Evidence<'_>) -> Finding {
             high: interval.high,
             n: at.len().min(under.len()),
         };
-        // The plateau is the best of several medians and so lies a little too high; only what is certainly below nine
-        // tenths of the least it can be fails.
+        // The plateau is the best of several medians and so a little too high: the claim fails only if the throughput is certainly
+        // below nine tenths of the plateau's lower end.
         let here = Estimate::of(at).map_or(m, |e| e.high);
         let reaches = if m >= 0.9 * plateau.value {
             Call::Holds
@@ -226,13 +226,15 @@ fn buffers(evidence: &Evidence<'_>) -> Finding {
         ));
     }
     if calls.is_empty() {
-        let why = "no message length has buffers both below it and as large".to_owned();
+        let why =
+            "no message length was measured with a smaller buffer and with one of its own size"
+                .to_owned();
         return claim.judged(place(first), figures, Verdict::NotMeasurable, why);
     }
     claim.judged(place(first), figures, all(calls), told.join("; "))
 }
 
-/// Exchange bandwidth by size: payload over the time of connecting, exchanging and closing.
+/// Exchange bandwidth by size: payload divided by the time to connect, exchange and close.
 fn by_size(evidence: &Evidence<'_>, ends: Ends) -> Option<(String, Vec<(u64, Compared)>)> {
     let small = |r: &Record| exchange(r) && r.inputs.size_bytes <= SMALL;
     let pair = evidence.pair(LINK_BITS_PER_S, ends, small)?;
@@ -260,11 +262,11 @@ fn exchange_between(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C4",
         title: "Exchanges between nodes",
-        says: "Each exchange connects, sends and receives once, and closes; below 4 KiB. TIPC's bandwidth is at least 15 % wider, at best more \
+        says: "Each exchange connects, sends and receives once, and closes; below 4 KiB. TIPC's bandwidth is at least 15 % higher, at best more \
                than twice TCP's, and its lead is larger for smaller messages.",
         rule: "Exchanges per second, TIPC over TCP. Confirmed: at each size the interval lies above 1.15, at one above 2, and the ratio at the \
-               smallest size is above that at the largest. Not confirmed: at a size it lies below 1.15, at none its upper end reaches \
-               2, or the lead grows.",
+               smallest size is above that at the largest. Not confirmed: at one size it lies below 1.15, at no size does its upper end reach \
+               2, or the lead grows with the size.",
     };
     let Some((place, by_size)) = by_size(evidence, Ends::Between) else {
         return claim.without_records(evidence.missing("exchanges beside TCP's", PLAN));
@@ -291,10 +293,10 @@ fn exchange_between(evidence: &Evidence<'_>) -> Finding {
     let word = |call: Call| match call {
         Call::Holds => "yes",
         Call::Fails => "no",
-        Call::Open(_) => "the trials do not tell",
+        Call::Open(_) => "undecided",
     };
     let why = format!(
-        "at least 15 % wider: {}; at best twice: {}; lead larger for smaller messages: {}",
+        "at least 15 % higher: {}; at best more than twice: {}; lead larger for smaller messages: {}",
         word(mostly_or_all(&wider)),
         word(best),
         word(falls)
@@ -303,7 +305,7 @@ fn exchange_between(evidence: &Evidence<'_>) -> Finding {
     claim.judged(place, figures, all([mostly_or_all(&wider), best, falls]), why)
 }
 
-/// With few sizes each counts; with many, one in twenty may err.
+/// With few sizes every one must agree; with many, one in twenty may not.
 fn mostly_or_all(calls: &[Call]) -> Call {
     if calls.len() < 20 { all(calls.iter().copied()) } else { mostly(calls) }
 }
@@ -315,7 +317,7 @@ fn packets_per_exchange(evidence: &Evidence<'_>) -> Finding {
         title: "Packets of an exchange",
         says: "An exchange takes at least seven handshake packets with TCP and two with TIPC.",
         rule: "Packets of both hosts per exchange at the smallest size. Confirmed: TCP's interval lies at 7 or above, TIPC's at 2.5 or below \
-               beside the two of the messages themselves. Not confirmed: one of them lies wholly on the other side.",
+               not counting the two packets of the messages. Not confirmed: one of them lies wholly on the other side.",
     };
     let Some(pair) = evidence.pair(LINK_BITS_PER_S, Ends::Between, exchange) else {
         return claim.without_records(evidence.missing("exchanges beside TCP's", PLAN));
@@ -330,7 +332,7 @@ fn packets_per_exchange(evidence: &Evidence<'_>) -> Finding {
         Figure::new(what("TCP"), Quantity::Number, c.tcp),
         Figure::new(what("TIPC"), Quantity::Number, c.tipc),
     ];
-    // Strangers' packets (link supervision, neighbour discovery) are counted along: a tenth of a packet is given.
+    // Other packets (link supervision, neighbour discovery) are counted, too: allow a tenth of a packet for them.
     let tcp = if !enough(&c.tcp) {
         Call::Open(None)
     } else if c.tcp.low >= 6.9 {
@@ -350,7 +352,7 @@ fn packets_per_exchange(evidence: &Evidence<'_>) -> Finding {
         Call::Open(None)
     };
     let why = format!(
-        "TCP takes {} packets, TIPC {}, the two that carry the messages among them",
+        "TCP takes {} packets, TIPC {}, including the two that carry the messages",
         three_digits(c.tcp.value),
         three_digits(c.tipc.value)
     );

@@ -1,4 +1,4 @@
-//! What a run holds that bears on a study: trials of TCP and of TIPC at the same place, and how they compare.
+//! The evidence in a run that bears on a study: trials of TCP and of TIPC at the same place, and how they compare.
 
 use crossway_lab::inputs::{Ends, Workload};
 use crossway_lab::record::{Record, Status};
@@ -8,59 +8,59 @@ use crate::estimate::Estimate;
 use crate::run::Run;
 use crate::steps::Shapes;
 
-/// The studies' TIPC socket is SOCK_STREAM, because it equals TCP (T1); a user-space node stands in where no kernel has it.
+/// The studies used TIPC's SOCK_STREAM, because it corresponds to TCP (T1). The user-space node is used if no kernel has TIPC.
 const TIPC: [&str; 2] = ["tipc-kernel-stream", "tipc-node-stream"];
 const TCP: &str = "tcp";
-/// "Equal": a ratio within this factor either way, which is what two curves that lie on each other in a printed figure allow.
+/// "Equal" means a ratio within this factor in either direction: about what curves that coincide in a printed figure allow.
 const EQUAL_FACTOR: f64 = 1.25;
-/// More trials than this nobody takes of a case.
+/// Maximum number of trials per case that is still practical.
 const TRIALS_AT_MOST: f64 = 2000.0;
-/// A difference below this is none.
+/// A relative difference below this is negligible.
 const NEGLIGIBLE_FACTOR: f64 = 1.05;
 
-/// Everything to judge by.
+/// The data that findings are judged by.
 #[derive(Debug)]
 pub struct Evidence<'a> {
     /// The run.
     pub run: &'a Run,
-    /// Its steps.
+    /// The steps found in its series.
     pub shapes: &'a Shapes,
 }
 
 /// Trials of both protocols at one place.
 #[derive(Debug)]
 pub(super) struct Pair<'a> {
-    /// The place in words.
+    /// The place, in words.
     pub(super) place: String,
-    /// The TIPC mechanism.
+    /// Id of the TIPC mechanism.
     pub(super) tipc_id: &'a str,
     pub(super) tcp: Vec<&'a Record>,
     pub(super) tipc: Vec<&'a Record>,
 }
 
-/// TIPC against TCP in one figure.
+/// TIPC compared with TCP by one figure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compared {
     pub(super) tcp: Estimate,
     pub(super) tipc: Estimate,
-    /// TIPC over TCP: medians, 95 % bootstrap interval, trials of the side that has fewer.
+    /// TIPC over TCP: ratio of the medians, 95 % bootstrap interval, number of trials of the side with fewer.
     pub(super) ratio: Estimate,
 }
 
-/// What an interval says of a claim.
+/// What an interval says about a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
-    /// It holds.
+    /// The claim holds.
     Holds,
-    /// It does not.
+    /// The claim does not hold.
     Fails,
-    /// The trials do not decide it. So many trials a case would, by how fast intervals get narrower; null where that cannot be said.
+    /// The trials do not decide it. Holds the number of trials per case that would, estimated from how fast intervals narrow; `None` if it cannot be estimated.
     Open(Option<u32>),
 }
 
 impl Call {
-    /// Left open by an interval that holds one of `bounds`, the edges of the claim. An interval gets narrower with the square root of the
-    /// trials, so what decides is how far the median lies from the nearest bound that the interval reaches.
+    /// An open call, because the interval contains one of `bounds`, the edges of the claim. An interval narrows with the square root of the
+    /// number of trials, so the distance of the median from the nearest bound within the interval determines how many are needed.
     pub(super) fn open(figure: &Estimate, bounds: &[f64]) -> Call {
         if !enough(figure) {
             return Call::Open(Some(TRIALS_AT_LEAST as u32));
@@ -76,21 +76,21 @@ impl Call {
                 figure.n as f64 * (reach / distance).powi(2)
             });
         let needed = needed.fold(0.0f64, f64::max);
-        // One more than there are at the least, and beyond thousands "more trials" is no advice.
+        // Suggest at least one more trial than there are, and nothing beyond thousands, which is no practical advice.
         let decides = (1.0..=TRIALS_AT_MOST).contains(&needed);
         Call::Open(decides.then(|| (needed.ceil() as u32).max(figure.n as u32 + 1)))
     }
 }
 
 impl<'a> Evidence<'a> {
-    /// Trials that count with this mechanism.
+    /// Trials of this mechanism that count and satisfy `wanted`.
     pub(super) fn of(&self, mechanism: &str, wanted: impl Fn(&Record) -> bool) -> Vec<&'a Record> {
         let all = self.run.records.iter();
         all.filter(|r| r.status == Status::Ok && r.mechanism == mechanism && wanted(r)).collect()
     }
 
-    /// The place at which both protocols have trials that are wanted. Of several: the one whose link has the study's rate, then
-    /// the one with most trials.
+    /// A place at which both protocols have trials that satisfy `wanted`. Of several, the one whose link has the study's rate comes first, then
+    /// the one with the most trials.
     pub(super) fn pair(
         &self,
         study_bits_per_s: u64,
@@ -122,7 +122,7 @@ impl<'a> Evidence<'a> {
         pairs.into_iter().map(|(_, pair)| pair).next()
     }
 
-    /// Why there is no pair of trials, and what would give it.
+    /// Why there is no pair of trials, and which command would measure it.
     pub(super) fn missing(&self, what: &str, plan: &str) -> String {
         let told = self
             .run
@@ -138,13 +138,13 @@ impl<'a> Evidence<'a> {
                 trouble.reason,
                 trouble.remedy.as_ref().map_or(String::new(), |r| format!(" (remedy: {r})"))
             ),
-            None => format!("this run has no {what}; `crossway measure {plan}` takes them"),
+            None => format!("this run has no {what}; `crossway measure {plan}` measures them"),
         }
     }
 }
 
 impl<'a> Pair<'a> {
-    /// The sizes that both have, ascending.
+    /// The sizes that both protocols have, ascending.
     pub(super) fn sizes(&self) -> Vec<u64> {
         let of = |records: &[&Record]| {
             let mut sizes: Vec<u64> = records.iter().map(|r| r.inputs.size_bytes).collect();
@@ -156,7 +156,7 @@ impl<'a> Pair<'a> {
         of(&self.tipc).into_iter().filter(|s| tcp.contains(s)).collect()
     }
 
-    /// Both at one size; `None` where either has no such figure.
+    /// Compares both protocols at one size; `None` if either has no such figure.
     pub(super) fn at(
         &self,
         size: u64,
@@ -169,7 +169,7 @@ impl<'a> Pair<'a> {
         compared(&of(&self.tcp), &of(&self.tipc))
     }
 
-    /// Both at every size that has the figure.
+    /// Compares both protocols at every size that has the figure.
     pub(super) fn by_size(&self, figure: impl Fn(&Record) -> Option<f64>) -> Vec<(u64, Compared)> {
         self.sizes().into_iter().filter_map(|s| Some((s, self.at(s, &figure)?))).collect()
     }
@@ -179,7 +179,7 @@ fn compared(tcp: &[f64], tipc: &[f64]) -> Option<Compared> {
     Some(Compared { tcp: Estimate::of(tcp)?, tipc: Estimate::of(tipc)?, ratio: ratio(tipc, tcp)? })
 }
 
-/// The ratio of two medians with its interval.
+/// The ratio of two medians, with its interval.
 pub(super) fn ratio(over: &[f64], under: &[f64]) -> Option<Estimate> {
     let interval = ratio_interval(over, under, 0.95)?;
     Some(Estimate {
@@ -190,12 +190,12 @@ pub(super) fn ratio(over: &[f64], under: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// Of a ratio, the ratio the other way round.
+/// The inverse of a ratio.
 pub(super) fn inverse(ratio: &Estimate) -> Estimate {
     Estimate { value: 1.0 / ratio.value, low: 1.0 / ratio.high, high: 1.0 / ratio.low, n: ratio.n }
 }
 
-/// Where a trial ran, in words.
+/// The place where a trial ran, in words.
 pub(super) fn place(record: &Record) -> String {
     let Some(spec) = &record.inputs.testbed_spec else { return "this machine".to_owned() };
     let rate = spec.rate.map_or("unshaped".to_owned(), |rate| rate.to_string());
@@ -212,13 +212,13 @@ pub(super) fn place(record: &Record) -> String {
     )
 }
 
-/// Whether there are trials enough for an interval to mean anything.
+/// Whether there are enough trials for a meaningful interval.
 pub(super) fn enough(figure: &Estimate) -> bool {
     figure.n >= TRIALS_AT_LEAST
 }
 
-/// Claim: the ratio is above `bound`. It fails where the whole interval is not, or lies so close around the bound that there is
-/// nothing to speak of.
+/// Claim: the ratio is above `bound`. It fails if the whole interval is below the bound, or so close to the bound that the difference is
+/// negligible.
 pub(super) fn above(ratio: &Estimate, bound: f64) -> Call {
     if !enough(ratio) {
         Call::open(ratio, &[])
@@ -247,7 +247,7 @@ pub(super) fn equal(ratio: &Estimate) -> Call {
     }
 }
 
-/// All of several claims: fails with the first that fails, holds if all hold.
+/// Combines several claims: fails with the first that fails, holds if all hold.
 pub(super) fn all(calls: impl IntoIterator<Item = Call>) -> Call {
     let mut whole = Call::Holds;
     for call in calls {
@@ -260,7 +260,7 @@ pub(super) fn all(calls: impl IntoIterator<Item = Call>) -> Call {
     whole
 }
 
-/// Open as well, with the larger number of trials; one that cannot be said cannot be said for both.
+/// Combines two open calls: both need the larger number of trials; if one is unknown, so is the result.
 fn more_of(call: Call, needed: Option<u32>) -> Call {
     match call {
         Call::Open(before) => Call::Open(before.zip(needed).map(|(a, b)| a.max(b))),
@@ -268,11 +268,11 @@ fn more_of(call: Call, needed: Option<u32>) -> Call {
     }
 }
 
-/// One claim at many sizes: of the sizes that tell, at most one in twenty may say otherwise (a 95 % interval errs that often).
+/// One claim at many sizes: at most one in twenty of the decided sizes may contradict it (a 95 % interval errs that often).
 pub(super) fn mostly(calls: &[Call]) -> Call {
     let count = |wanted: Call| calls.iter().filter(|c| **c == wanted).count();
     let (holds, fails) = (count(Call::Holds), count(Call::Fails));
-    // The median of what the open ones need would decide half of them, and that would do.
+    // The median of what the open sizes need would decide half of them, which is enough.
     let mut needed: Vec<u32> = calls
         .iter()
         .filter_map(|c| if let Call::Open(needed) = c { *needed } else { None })
@@ -282,7 +282,7 @@ pub(super) fn mostly(calls: &[Call]) -> Call {
     if holds == 0 && fails == 0 {
         open
     } else if fails * 20 <= holds + fails {
-        // Sizes that do not tell must not be the most.
+        // The undecided sizes must not be the majority.
         if holds * 2 >= calls.len() { Call::Holds } else { open }
     } else {
         Call::Fails
@@ -296,8 +296,8 @@ pub(super) fn rate(record: &Record) -> Option<f64> {
     record.throughput.map(|t| t.bytes_per_s).filter(|b| *b > 0.0)
 }
 
-/// Busy share of the CPUs of the host that a role is on, soft interrupts included (T9), where the host's counter tells; else the
-/// role's own CPU time over the wall time, which leaves the kernel's protocol work in soft interrupts out.
+/// Busy share of the CPUs of a role's host, soft interrupts included (T9), if the host's counters were read; else the
+/// role's own CPU time over the wall time, which leaves out the kernel's protocol work in soft interrupts.
 pub(super) fn load(record: &Record, role: &str) -> Option<f64> {
     let wall = record.throughput.map(|t| t.wall_ns as f64).filter(|w| *w > 0.0)?;
     let meters = record.roles.iter().find(|r| r.role == role || r.role.starts_with(role))?;
@@ -308,11 +308,11 @@ pub(super) fn load(record: &Record, role: &str) -> Option<f64> {
         }
         None => (meters.user_ns + meters.system_ns) as f64 / wall,
     };
-    // Below a hair the clock of CPU time has seen nothing; a ratio of it would be noise.
+    // A value near zero is below the resolution of the CPU clock; a ratio with it would be noise.
     (share > 1e-4).then_some(share)
 }
 
-/// Packets sent by the host of the sender (or client), and by the other, per message; loopback left out where there are two hosts.
+/// Packets per message sent by the host of the sender (or client), and by the other host; without loopback if there are two hosts.
 pub(super) fn packets_each_way(record: &Record) -> Option<(f64, f64)> {
     let messages = record.counts.map(|c| c.received as f64).filter(|n| *n > 0.0)?;
     let (first, last) = (record.roles.first()?, record.roles.last()?);
@@ -336,7 +336,7 @@ pub(super) fn efficiency(record: &Record) -> Option<f64> {
     (sent > 0.0).then_some(payload / sent)
 }
 
-/// Is it a one-way trial?
+/// Whether it is a one-way trial.
 pub(super) fn one_way(record: &Record) -> bool {
     record.inputs.workload == Workload::Throughput
 }
@@ -351,11 +351,11 @@ mod tests {
 
     #[test]
     fn what_is_open_says_how_many_trials_would_decide() {
-        // The interval reaches 0.4 down and must reach less than 0.2: twice as narrow, four times the trials.
+        // The interval reaches down by 0.4 and must reach less than 0.2: half the width needs four times the trials.
         let call = above(&ratio(1.2, 0.8, 1.6, 5), 1.0);
         assert_eq!(call, Call::Open(Some(20)));
         assert_eq!(above(&ratio(1.2, 0.8, 1.6, 4), 1.0), Call::Open(Some(5)));
-        // A median on the bound itself is never decided by more trials.
+        // If the median lies on the bound itself, no number of trials decides.
         assert_eq!(above(&ratio(1.0, 0.5, 1.5, 5), 1.0), Call::Open(None));
         assert_eq!(all([call, Call::Open(Some(7)), Call::Holds]), Call::Open(Some(20)));
         assert_eq!(all([call, Call::Open(None)]), Call::Open(None));

@@ -1,10 +1,10 @@
-//! "Study says / measured here": the findings of the source studies held against a run's records.
+//! "Study says / measured here": the findings of the source studies, compared with a run's records.
 //!
-//! Each finding is judged by a rule that is stated with it. A claim is *confirmed* where the 95 % bootstrap interval over trials lies
-//! wholly on its side (of at least five trials), *not confirmed* where the interval lies wholly on the other or so near to the bound that there is nothing to speak of, and
-//! *undecided* where the trials leave it open, with the number of trials that would decide, and
-//! *not measurable here* where there are none. Where today's kernel disagrees with a study, that is
-//! a result; no figure is bent towards one.
+//! Each finding is judged by a rule that is stated with it. A claim is *confirmed* if the 95 % bootstrap interval over at least five
+//! trials lies wholly on the claim's side of the bound; *not confirmed* if the interval lies wholly on the other side, or so close to
+//! the bound that the difference is negligible; *undecided* if the trials leave it open, with the number of trials that would decide
+//! it; and *not measurable here* if there are no trials. If today's kernel disagrees with a study, that is a result; no figure is
+//! adjusted towards a study.
 
 mod cluster;
 pub(crate) mod enea;
@@ -24,22 +24,22 @@ pub use show::{headline, json, lines, markdown, section};
 
 use evidence::Call;
 
-/// What came of a finding.
+/// The verdict on a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The records say what the study says.
+    /// The records agree with the study.
     Confirmed,
-    /// They say something else.
+    /// The records disagree with the study.
     NotConfirmed,
-    /// There are records, and their trials leave it open.
+    /// There are records, but too few trials or too much noise to decide.
     Undecided,
-    /// There are no records of it.
+    /// There are no records that bear on it.
     NotMeasurable,
 }
 
 impl Verdict {
-    /// In words.
+    /// Returns the verdict in words.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Confirmed => "confirmed",
@@ -63,11 +63,11 @@ impl From<Call> for Verdict {
 /// A measured figure that bears on a finding.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// What it is.
+    /// Name of the figure.
     pub what: String,
-    /// Its unit.
+    /// The quantity, which decides the unit.
     pub quantity: Quantity,
-    /// Median over trials with its interval.
+    /// Median over trials, with its interval.
     pub value: Estimate,
 }
 
@@ -77,30 +77,30 @@ impl Figure {
     }
 }
 
-/// A finding of a study and what became of it here.
+/// A finding of a study, with its verdict on this run.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Its number in the list of the studies' items: `T4`.
+    /// Number in the list of the studies' items: `T4`.
     pub id: &'static str,
-    /// What it is about.
+    /// Subject of the finding.
     pub title: &'static str,
-    /// What the study says, with its figure.
+    /// What the study says, with its figures.
     pub says: &'static str,
-    /// Where it was measured here; empty where it was not.
+    /// Where it was measured here; empty if it was not.
     pub place: String,
-    /// The figures.
+    /// The measured figures that bear on it.
     pub figures: Vec<Figure>,
-    /// What came of it.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Of an undecided one: about how many trials a case would decide it; null where that cannot be said.
+    /// If undecided, about how many trials per case would decide it; `None` if that cannot be estimated.
     pub trials_needed: Option<u32>,
-    /// Why.
+    /// The reason for the verdict.
     pub why: String,
-    /// By which rule.
+    /// The rule by which it was judged.
     pub rule: &'static str,
 }
 
-/// A verdict with what an undecided one lacks.
+/// A verdict, with the number of trials that an undecided one needs.
 struct Outcome {
     verdict: Verdict,
     trials_needed: Option<u32>,
@@ -155,21 +155,21 @@ impl Claim {
     }
 }
 
-/// A study with its findings.
+/// A study and its findings.
 #[derive(Clone, Debug)]
 pub struct Study {
-    /// Anchor and the plan that measures it.
+    /// Name of the plan that repeats the study; also the anchor on the page.
     pub plan: &'static str,
-    /// What it is.
+    /// Title of the study.
     pub title: &'static str,
-    /// What was measured there, and on what.
+    /// What the study measured, and on which hardware and software.
     pub setup: &'static str,
-    /// Its findings, in the order of their numbers.
+    /// The findings, in the order of their numbers.
     pub findings: Vec<Finding>,
 }
 
-/// The studies that this run bears on: the one whose plan it ran; for any other plan those of which it decides a finding, with what it
-/// can say of them and no more.
+/// The studies that this run bears on: the one whose plan it ran or, for any other plan, those of which it decides a finding, with
+/// only these findings.
 pub fn all(run: &Run, shapes: &Shapes) -> Vec<Study> {
     let evidence = Evidence { run, shapes };
     let studies = [toshiba::study(&evidence), cluster::study(&evidence), enea::study(&evidence)];

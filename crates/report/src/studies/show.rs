@@ -9,7 +9,7 @@ use super::{Figure, Finding, Study, Verdict};
 use crate::run::Run;
 use crate::sheet::interval_note;
 
-/// How a plan's counts stand to the study's.
+/// A sentence that compares the plan's numbers of messages with the study's.
 fn scale(run: &Run) -> Option<String> {
     let mut scales: Vec<(u64, u64)> = run
         .records
@@ -23,16 +23,18 @@ fn scale(run: &Run) -> Option<String> {
     }
     let told: Vec<String> = scales
         .iter()
-        .map(|(here, study)| format!("{} for the study's {}", grouped(*here), grouped(*study)))
+        .map(|(here, study)| {
+            format!("{} instead of the study's {}", grouped(*here), grouped(*study))
+        })
         .collect();
     Some(format!(
-        "Messages per trial: {}; elsewhere as many as fit into the time. With --scale 1, or scale = 1 in the plan, the study's own \
-         numbers are taken.",
+        "Messages per trial: {}; in other groups, as many as fit into the time. `--scale 1`, or `scale = 1` in the plan, uses the study's own \
+         numbers.",
         told.join(", ")
     ))
 }
 
-/// With commas between thousands.
+/// Formats a number with commas between thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -45,7 +47,7 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// As a sentence: a capital first, unless it begins with a mechanism's id, and a full stop last.
+/// Makes a sentence: a capital first, unless the text begins with a mechanism's id, and a full stop at the end.
 fn sentence(text: &str) -> String {
     let text = text.trim_end_matches('.');
     if text.split(' ').next().is_some_and(|word| word.contains('-')) {
@@ -59,32 +61,32 @@ fn sentence(text: &str) -> String {
 /// A finding as the page shows it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Card {
-    /// Its number and title.
+    /// Number and title of the finding.
     pub head: String,
     /// What the study says.
     pub says: &'static str,
-    /// Where it was measured.
+    /// Where it was measured here; empty if it was not.
     pub place: String,
-    /// What was measured: name, value, interval.
+    /// The measured figures: name, value, interval.
     pub measured: Vec<(String, String, String)>,
-    /// In words, and as a class of the style sheet.
+    /// The verdict in words, and as a class of the style sheet.
     pub verdict: (&'static str, &'static str),
-    /// Why.
+    /// The reason for the verdict.
     pub why: String,
-    /// By which rule.
+    /// The rule by which it was judged.
     pub rule: &'static str,
 }
 
 /// A study as the page shows it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Section {
-    /// Anchor.
+    /// Anchor on the page.
     pub id: String,
-    /// Title.
+    /// Title of the study.
     pub title: &'static str,
-    /// Words before the findings.
+    /// Paragraphs before the findings.
     pub paragraphs: Vec<String>,
-    /// The findings.
+    /// The findings, one card each.
     pub cards: Vec<Card>,
 }
 
@@ -96,16 +98,16 @@ fn shown(figure: &Figure) -> (String, String, String) {
     )
 }
 
-/// Why, and what would decide what is undecided.
+/// The reason for the verdict and, for an undecided one, what would decide it.
 fn why(study: &Study, finding: &Finding) -> String {
     let why = sentence(&finding.why);
     match (finding.verdict, finding.trials_needed) {
         (Verdict::Undecided, Some(n)) => format!(
-            "{why} About {n} trials a case would decide: crossway measure {} --trials {n}",
+            "{why} About {n} trials per case would decide it: crossway measure {} --trials {n}",
             study.plan
         ),
         (Verdict::Undecided, None) => format!(
-            "{why} The median lies so near to the bound that no usual number of trials decides it."
+            "{why} The median lies so close to the bound that no practical number of trials would decide it."
         ),
         _ => why,
     }
@@ -119,7 +121,7 @@ fn class(verdict: Verdict) -> &'static str {
     }
 }
 
-/// How many findings have which verdict; verdicts that none has are left out.
+/// The number of findings with each verdict; verdicts without findings are left out.
 fn counts(study: &Study) -> String {
     let verdicts =
         [Verdict::Confirmed, Verdict::NotConfirmed, Verdict::Undecided, Verdict::NotMeasurable];
@@ -130,7 +132,7 @@ fn counts(study: &Study) -> String {
     counted.collect::<Vec<_>>().join(", ")
 }
 
-/// The sections of the page.
+/// Returns the sections of the page, one per study.
 pub fn section(run: &Run, studies: &[Study]) -> Vec<Section> {
     let card = |study: &Study, finding: &Finding| Card {
         head: format!("{}: {}", finding.id, finding.title),
@@ -147,11 +149,11 @@ pub fn section(run: &Run, studies: &[Study]) -> Vec<Section> {
             id: format!("study-{}", study.plan),
             title: study.title,
             paragraphs: [
-                Some(format!("{} Of its findings: {}.", study.setup, counts(study))),
+                Some(format!("{} Findings: {}.", study.setup, counts(study))),
                 Some(
-                    "A claim is confirmed where the 95 % interval over trials lies wholly on its side, not confirmed where it lies on the other, \
-                     undecided where the trials leave it open or are fewer than five a case, and not measurable here where there are none. Hardware and kernels are not the \
-                     study's: where they disagree with it, that is the result."
+                    "A claim is confirmed if the 95 % interval over trials lies wholly on its side, not confirmed if the interval lies wholly on the other side, \
+                     undecided if the trials leave it open or a case has fewer than five of them, and not measurable here if there are no trials. Hardware and kernel are not the \
+                     study's: a disagreement is a result, not an error."
                         .to_owned(),
                 ),
                 scale(run),
@@ -164,13 +166,13 @@ pub fn section(run: &Run, studies: &[Study]) -> Vec<Section> {
         .collect()
 }
 
-/// What the run says of the study whose plan it ran; `None` for other plans.
+/// A headline on the study whose plan the run measured; `None` for other plans.
 pub fn headline(run: &Run, studies: &[Study]) -> Option<String> {
     let study = studies.iter().find(|study| study.plan == run.plan_name())?;
-    Some(format!("{}: of its findings {}.", study.title.trim_end_matches('.'), counts(study)))
+    Some(format!("{}. Findings: {}.", study.title.trim_end_matches('.'), counts(study)))
 }
 
-/// One line per finding.
+/// Returns one line per finding, after a heading per study.
 pub fn lines(studies: &[Study]) -> Vec<String> {
     let mut lines = Vec::new();
     for study in studies {
@@ -184,7 +186,7 @@ pub fn lines(studies: &[Study]) -> Vec<String> {
     lines
 }
 
-/// As a Markdown table; `escape` makes text safe in it.
+/// Returns the findings as Markdown tables; `escape` makes text safe in them.
 pub fn markdown(studies: &[Study], escape: impl Fn(&str) -> String) -> String {
     let mut out = String::new();
     for study in studies {
@@ -215,7 +217,7 @@ pub fn markdown(studies: &[Study], escape: impl Fn(&str) -> String) -> String {
     out
 }
 
-/// As JSON.
+/// Returns the studies and findings as JSON.
 pub fn json(studies: &[Study]) -> Value {
     let figure = |figure: &Figure| {
         value!({

@@ -14,7 +14,7 @@ use crate::units::{Quantity, size, three_digits};
 
 const PLAN: &str = "toshiba";
 const LINK_BITS_PER_S: u64 = 100_000_000;
-/// All of its findings.
+/// Returns all findings of the study.
 pub(super) fn study(evidence: &Evidence<'_>) -> Study {
     let mut findings = vec![
         crossover(evidence),
@@ -39,12 +39,12 @@ fn pair<'a>(evidence: &Evidence<'a>, wanted: impl Fn(&Record) -> bool) -> Option
     evidence.pair(LINK_BITS_PER_S, Ends::Between, wanted)
 }
 
-/// Sizes of the study's sweep: 512 n.
+/// Sizes of the study's sweep: multiples of 512 bytes.
 fn of_sweep(record: &Record) -> bool {
     one_way(record) && record.inputs.size_bytes.is_multiple_of(512)
 }
 
-/// Both protocols at the least, a middle and the greatest size.
+/// Figures of both protocols at the smallest, a middle and the largest size.
 fn spread(by_size: &[(u64, Compared)], quantity: Quantity, what: &str) -> Vec<Figure> {
     let mut at = vec![0, by_size.len() / 2, by_size.len().saturating_sub(1)];
     at.dedup();
@@ -65,9 +65,9 @@ fn crossover(evidence: &Evidence<'_>) -> Finding {
         id: "T3",
         title: "Throughput over message size",
         says: "512 to 40448 bytes one way: TIPC is faster than TCP above a size, TCP is faster below it.",
-        rule: "At each size the interval of TIPC's throughput over TCP's lies above 1, below 1, or holds it. Confirmed: a size \
-               parts the sizes so that TCP is ahead at some below and TIPC at some above, with at most one in twenty of the sizes \
-               that tell on the wrong side. Not confirmed: the sizes that tell do not part so. Not measurable: fewer than a quarter of the sizes tell.",
+        rule: "At each size the interval of TIPC's throughput over TCP's lies above 1, below 1, or contains 1 (undecided). Confirmed: there is a size \
+               below which TCP leads at some sizes and above which TIPC leads at some, with at most one in twenty of the decided sizes \
+               on the wrong side. Not confirmed: there is no such size. Undecided: fewer than a quarter of the sizes are decided.",
     };
     let Some(pair) = pair(evidence, of_sweep) else {
         return claim.without_records(evidence.missing("one-way trials beside TCP's", PLAN));
@@ -84,13 +84,13 @@ fn crossover(evidence: &Evidence<'_>) -> Finding {
     let behind = signs.len() - ahead;
     if signs.len() * 4 < by_size.len() {
         let why = format!(
-            "at {} of {} sizes do the trials tell which is faster",
+            "the trials do not show which is faster: {} of {} sizes are decided",
             if signs.is_empty() { "none".to_owned() } else { format!("only {}", signs.len()) },
             by_size.len()
         );
         return claim.judged(pair.place, figures, Verdict::Undecided, why);
     }
-    // The size from which on TIPC is ahead, with the fewest exceptions.
+    // The size from which on TIPC leads, with the fewest exceptions.
     let wrong =
         |from: u64| signs.iter().filter(|(bytes, sign)| (*bytes >= from) != (*sign > 0)).count();
     let best = signs.iter().map(|(bytes, _)| *bytes).min_by_key(|bytes| wrong(*bytes));
@@ -101,7 +101,7 @@ fn crossover(evidence: &Evidence<'_>) -> Finding {
         wrong(*from) * 20 <= signs.len() && right(1, true) && right(-1, false)
     });
     let counts = format!(
-        "of {} sizes TIPC is ahead at {ahead}, TCP at {behind}, {} do not tell",
+        "of {} sizes TIPC leads at {ahead}, TCP at {behind}, {} are undecided",
         by_size.len(),
         by_size.len() - signs.len()
     );
@@ -118,13 +118,13 @@ fn crossover(evidence: &Evidence<'_>) -> Finding {
             pair.place,
             figures,
             Verdict::Confirmed,
-            format!("TIPC is ahead from {} on: {counts}", size(from)),
+            format!("TIPC leads from {} on: {counts}", size(from)),
         ),
         None => claim.judged(
             pair.place,
             figures,
             Verdict::NotConfirmed,
-            format!("no size parts the two: {counts}"),
+            format!("there is no size above which TIPC leads and below which TCP does: {counts}"),
         ),
     }
 }
@@ -135,8 +135,8 @@ fn cpu_load(evidence: &Evidence<'_>) -> Finding {
         id: "T3 CPU",
         title: "CPU load at full speed",
         says: "TIPC's CPU load is lower than TCP's on the sending and on the receiving side.",
-        rule: "Host CPU per payload byte, soft interrupts included, at sizes from 8 KiB on. Confirmed: on both sides the interval of TIPC over \
-               TCP lies below 1 at the sizes that tell, but for one in twenty.",
+        rule: "Host CPU time per payload byte, soft interrupts included, at sizes from 8 KiB on. Confirmed: on both sides the interval of TIPC over \
+               TCP lies below 1 at all decided sizes, with one exception in twenty allowed.",
     };
     let Some(pair) = pair(evidence, |r| of_sweep(r) && r.inputs.size_bytes >= 8192) else {
         return claim.without_records(
@@ -146,9 +146,9 @@ fn cpu_load(evidence: &Evidence<'_>) -> Finding {
     let mut figures = Vec::new();
     let mut calls = Vec::new();
     for role in ["sender", "receiver"] {
-        // Per byte, because the faster protocol may work more in the same time.
+        // Per byte, because the faster protocol does more work in the same time.
         let by_size = pair.by_size(|r| Some(load(r, role)? / rate(r)? * 1e9));
-        // The claim is TIPC < TCP: its inverse is above 1.
+        // The claim is TIPC < TCP, so the inverse ratio is above 1.
         let of: Vec<Call> = by_size.iter().map(|(_, c)| above(&inverse(&c.ratio), 1.0)).collect();
         calls.push(mostly(&of));
         if let Some((bytes, c)) = by_size.get(by_size.len() / 2) {
@@ -161,7 +161,7 @@ fn cpu_load(evidence: &Evidence<'_>) -> Finding {
     let side = |call: Call| match call {
         Call::Holds => "lower",
         Call::Fails => "not lower",
-        Call::Open(_) => "not told apart",
+        Call::Open(_) => "undecided",
     };
     let why = format!(
         "TIPC's load per byte is {} at the sender and {} at the receiver",
@@ -177,8 +177,8 @@ fn latency(evidence: &Evidence<'_>) -> Finding {
         id: "T7",
         title: "Latency",
         says: "Ping-pong: the round trips of TCP and TIPC are nearly equal at all sizes.",
-        rule: "Confirmed: at each size the interval of TIPC's median round trip over TCP's lies within 0.8 to 1.25, one size in twenty \
-               excepted. Not confirmed: it lies wholly outside at more of them.",
+        rule: "Confirmed: at each size the interval of TIPC's median round trip over TCP's lies within 0.8 to 1.25; one exception in twenty \
+               sizes is allowed. Not confirmed: it lies wholly outside at more of them.",
     };
     let Some(pair) = pair(evidence, |r| r.inputs.workload == Workload::PingPong) else {
         return claim.without_records(evidence.missing("ping-pong trials beside TCP's", PLAN));
@@ -192,7 +192,7 @@ fn latency(evidence: &Evidence<'_>) -> Finding {
         far(&a.1).total_cmp(&far(&b.1))
     });
     let mut why = format!(
-        "equal within a quarter at {} of {} sizes",
+        "equal within 25 % at {} of {} sizes",
         calls.iter().filter(|c| **c == Call::Holds).count(),
         calls.len()
     );
@@ -219,7 +219,7 @@ fn streaming(evidence: &Evidence<'_>) -> Finding {
         says: "256 KiB every 80 ms (26.2 Mbit/s): the sender's CPU is busy 9.16 % with TCP and 5.18 % with TIPC, the receiver's \
                19.25 % and 10.25 %.",
         rule: "Busy share of each host's CPU, soft interrupts included. Confirmed: on both sides the interval of TIPC over TCP lies \
-               below 1. Not confirmed: on one side it lies above 1, or within 5 % around it.",
+               below 1. Not confirmed: on one side it lies above 1, or within 5 % of 1.",
     };
     let stream = Workload::Paced { burst_bytes: 262_144, period_us: 80_000 };
     let Some(pair) = pair(evidence, |r| r.inputs.workload == stream) else {
@@ -227,7 +227,8 @@ fn streaming(evidence: &Evidence<'_>) -> Finding {
             .without_records(evidence.missing("trials of 256 KiB every 80 ms beside TCP's", PLAN));
     };
     let Some(bytes) = pair.sizes().last().copied() else {
-        return claim.without_records("the two were measured with different writes".to_owned());
+        return claim
+            .without_records("the two were measured with writes of different sizes".to_owned());
     };
     let mut figures = Vec::new();
     let mut calls = Vec::new();
@@ -246,7 +247,7 @@ fn streaming(evidence: &Evidence<'_>) -> Finding {
     claim.judged(pair.place, figures, all(calls), why)
 }
 
-/// T14: what the study concludes from the rest.
+/// T14: the study's conclusions from its other findings.
 fn conclusions(findings: &[Finding]) -> Finding {
     let claim = Claim {
         id: "T14",
@@ -299,7 +300,7 @@ fn headers(evidence: &Evidence<'_>) -> Finding {
         figures.push(Figure::new("TCP: throughput", Quantity::ByteRate, speed.tcp));
         figures.push(Figure::new("TIPC: throughput", Quantity::ByteRate, speed.tipc));
     }
-    // Counted bytes have no noise to speak of: a thousandth is a difference.
+    // Counted bytes have almost no noise: a thousandth is a real difference.
     let call = if c.ratio.low > 1.0 { Call::Holds } else { Call::Fails };
     let why = format!(
         "a full packet can carry: TCP 1460/1514 = {} % (1448 with timestamps: {} %), TIPC of the study 1476/1514 = {} %, TIPC since \

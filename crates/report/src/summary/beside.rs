@@ -1,30 +1,30 @@
-//! A workload that ran beside a case, over its trials.
+//! The figures of a background workload that ran at the same time as a case, over the case's trials.
 
 use crossway_lab::record::{BesideFigures, Record};
 
 use crate::estimate::Estimate;
 
-/// The figures of a workload beside, over the trials of the measured one.
+/// The figures of a background workload, over the trials of the measured one.
 #[derive(Clone, Debug)]
 pub struct BesideSummary {
     /// Messages received per second.
     pub msgs_per_s: Option<Estimate>,
     /// Payload bytes received per second.
     pub bytes_per_s: Option<Estimate>,
-    /// Rate offered, payload bits per second; of a paced stream.
+    /// Rate offered, payload bits per second; paced streams only.
     pub intended_bits_per_s: Option<f64>,
-    /// Rate achieved over rate offered; of a paced stream.
+    /// Rate achieved over rate offered; paced streams only.
     pub reached_share: Option<Estimate>,
-    /// Median latency, nanoseconds: round trips, or one way of a paced stream.
+    /// Median latency, nanoseconds: of round trips, or one-way for a paced stream.
     pub p50: Option<Estimate>,
-    /// 99th percentile, where every trial has it.
+    /// 99th percentile of the latency, nanoseconds; `None` unless every trial has it.
     pub p99: Option<Estimate>,
-    /// Largest of any trial.
+    /// Largest latency of any trial, nanoseconds.
     pub max: Option<u64>,
 }
 
 impl BesideSummary {
-    /// Of each workload beside, in the order of the inputs.
+    /// One per background workload, in the order of the inputs.
     pub(super) fn all(trials: &[&Record]) -> Vec<BesideSummary> {
         let count = trials.iter().map(|r| r.beside.len()).max().unwrap_or(0);
         (0..count).map(|at| BesideSummary::of(trials, at)).collect()
@@ -35,7 +35,7 @@ impl BesideSummary {
         let over = |get: &dyn Fn(&BesideFigures) -> Option<f64>| {
             Estimate::of(&those.iter().filter_map(|b| get(b)).collect::<Vec<_>>())
         };
-        // A percentile that a trial does not have is left out for all: the others would stand for it.
+        // Left out unless every trial has the percentile: a median over some of the trials would be biased.
         let p99s: Option<Vec<f64>> =
             those.iter().map(|b| b.latency_ns.first()?.p99.map(|ns| ns as f64)).collect();
         BesideSummary {

@@ -1,4 +1,4 @@
-//! A case: all trials of the same inputs, each figure with its interval.
+//! A case: all trials with the same inputs, each figure with its interval.
 
 use std::collections::BTreeMap;
 
@@ -9,41 +9,41 @@ use super::{BesideSummary, Key};
 use crate::estimate::Estimate;
 use crate::wire::Wire;
 
-/// A latency's percentiles over trials, nanoseconds.
+/// Percentiles of a latency over trials, nanoseconds.
 #[derive(Clone, Debug)]
 pub struct LatencySummary {
-    /// What is timed.
+    /// The span that is timed, such as a round trip.
     pub span: Span,
-    /// Samples of all trials.
+    /// Number of samples of all trials.
     pub samples: u64,
-    /// Least of all.
+    /// Smallest sample of all trials.
     pub min: u64,
-    /// Median.
+    /// Median of a trial, over the trials.
     pub p50: Estimate,
-    /// 90th percentile.
+    /// 90th percentile of a trial, over the trials.
     pub p90: Estimate,
-    /// 99th percentile, where every trial has it.
+    /// 99th percentile; `None` unless every trial has it.
     pub p99: Option<Estimate>,
-    /// 99.9th percentile, where every trial has it.
+    /// 99.9th percentile; `None` unless every trial has it.
     pub p999: Option<Estimate>,
-    /// 99.99th percentile, where every trial has it.
+    /// 99.99th percentile; `None` unless every trial has it.
     pub p9999: Option<Estimate>,
-    /// Largest of all.
+    /// Largest sample of all trials.
     pub max: u64,
     /// Histogram files, relative to the run directory.
     pub histograms: Vec<String>,
-    /// The samples of all trials together, where a trial alone has too few for its 99th percentile; see [`Summary::pool`](super::Summary::pool).
+    /// Percentiles of all trials' samples together, where a single trial has too few for its 99th percentile; see [`Summary::pool`](super::Summary::pool).
     pub pooled: Option<Pooled>,
 }
 
-/// Percentiles of the samples of all trials of a case together. They have no interval: what varies from trial to trial is not in them.
+/// Percentiles of the samples of all trials of a case together. They have no interval, because the variation between trials is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pooled {
-    /// Samples.
+    /// Number of samples.
     pub n: u64,
     /// 99th percentile, nanoseconds; null where fewer than ten samples lie beyond it.
     pub p99: Option<u64>,
-    /// 99.9th percentile.
+    /// 99.9th percentile, nanoseconds; null where fewer than ten samples lie beyond it.
     pub p999: Option<u64>,
 }
 
@@ -73,7 +73,7 @@ impl LatencySummary {
 /// CPU use of the roles of one kind, as a share of one CPU.
 #[derive(Clone, Debug)]
 pub struct RoleShare {
-    /// `sender`, `receiver`, `client`, `server`.
+    /// Kind of role: `sender`, `receiver`, `client` or `server`.
     pub role: String,
     /// CPU time over wall time.
     pub share: Estimate,
@@ -82,7 +82,7 @@ pub struct RoleShare {
 /// Packets of the interfaces that carried a case, per message.
 #[derive(Clone, Debug)]
 pub struct Packets {
-    /// Interface.
+    /// Name of the interface.
     pub interface: String,
     /// Packets sent per message.
     pub tx_per_msg: Estimate,
@@ -92,80 +92,80 @@ pub struct Packets {
     pub bytes_per_payload_byte: Estimate,
 }
 
-/// Pacing over trials.
+/// How a paced stream kept its pace, over the trials.
 #[derive(Clone, Debug)]
 pub struct PacingSummary {
     /// Rate offered, payload bits per second.
     pub intended_bits_per_s: f64,
     /// Rate achieved, payload bits per second.
     pub reached_bits_per_s: Estimate,
-    /// How late the sender itself began its bursts, median, nanoseconds; a part of the one-way latency.
+    /// Median delay with which the sender itself began its bursts, nanoseconds; it is part of the one-way latency.
     pub lateness_p50_ns: Option<Estimate>,
-    /// The largest of that in any trial, nanoseconds.
+    /// Largest such delay in any trial, nanoseconds.
     pub lateness_max_ns: Option<u64>,
     /// Share of bursts that began late.
     pub late_share: Estimate,
-    /// Rate reached over rate intended.
+    /// Rate achieved over rate offered.
     pub reached_share: Estimate,
 }
 
-/// Sharing between several roles over trials.
+/// How evenly several roles shared the throughput, over the trials.
 #[derive(Clone, Debug)]
 pub struct FairnessSummary {
-    /// Jain's index.
+    /// Jain's fairness index, from 1/n to 1.
     pub jain: Estimate,
     /// Mean share of each role.
     pub shares: Vec<f64>,
     /// Longest wait of any role in any trial, nanoseconds.
     pub longest_wait_ns: u64,
-    /// Wake-ups of the senders that were in vain, at least, per message.
+    /// Lower bound of the senders' futile wake-ups, per message.
     pub wasted_wakeups_per_msg: Option<Estimate>,
 }
 
-/// All trials of the same inputs.
+/// All trials with the same inputs.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// Index into [`Summary::contenders`](super::Summary::contenders).
     pub contender: usize,
     /// Index into [`Summary::settings`](super::Summary::settings).
     pub setting: usize,
-    /// What was done.
+    /// The workload.
     pub workload: Workload,
-    /// Message size.
+    /// Message size, bytes.
     pub size_bytes: u64,
-    /// The case's name in the records, by which it can be repeated.
+    /// The case's name in the records; `crossway rerun` repeats a case by this name.
     pub name: String,
-    /// Whether every figure stands on degraded trials only; such a case is shown and marked, never ranked.
+    /// Whether all trials are degraded; such a case is shown and marked, but never ranked.
     pub degraded: bool,
     /// Messages per second.
     pub msgs_per_s: Option<Estimate>,
     /// Payload bytes per second.
     pub bytes_per_s: Option<Estimate>,
-    /// Latencies by span.
+    /// Latencies, one per span.
     pub latencies: Vec<LatencySummary>,
     /// CPU-nanoseconds of all roles per message.
     pub cpu_ns_per_msg: Option<Estimate>,
     /// Payload bits per CPU-second.
     pub bits_per_cpu_s: Option<Estimate>,
-    /// CPU share by role.
+    /// CPU share by kind of role.
     pub role_shares: Vec<RoleShare>,
     /// Voluntary context switches of all roles per message.
     pub switches_per_msg: Option<Estimate>,
-    /// Packets by interface.
+    /// Packets per message, by interface.
     pub packets: Vec<Packets>,
-    /// Hosts and wires.
+    /// Load of the hosts and packets on the wire.
     pub wire: Wire,
-    /// Pacing.
+    /// How the pace was kept; paced streams only.
     pub pacing: Option<PacingSummary>,
-    /// Sharing.
+    /// How evenly the roles shared; workloads with several senders or receivers only.
     pub fairness: Option<FairnessSummary>,
-    /// What ran beside it, in the order of the setting.
+    /// Figures of the background workloads, in the order of the setting.
     pub beside: Vec<BesideSummary>,
     /// Cache-line round trip between the roles' cores before the trials, nanoseconds.
     pub cache_line_ns: Option<Estimate>,
-    /// The bare blocking exchange between the roles' CPUs, taken between the trials, nanoseconds.
+    /// The bare blocking exchange between the roles' CPUs, measured between the trials, nanoseconds.
     pub blocking_exchange_ns: Option<Estimate>,
-    /// What one copy and two copies carry between the roles' CPUs, taken between the trials, bytes per second.
+    /// Throughput of one copy and of two copies between the roles' CPUs, measured between the trials, bytes per second.
     pub copy_bytes_per_s: [Option<Estimate>; 2],
     /// Logical CPU of each role in the last trial.
     pub cpus: Vec<u32>,
@@ -174,7 +174,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// The latency of a span.
+    /// Returns the latency of a span, if it was timed.
     pub fn latency(&self, span: Span) -> Option<&LatencySummary> {
         self.latencies.iter().find(|l| l.span == span)
     }
@@ -182,7 +182,7 @@ impl Case {
 
 pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Record]) -> Case {
     let degraded = trials.iter().all(|r| r.status == Status::Degraded);
-    // Degraded trials are kept and listed, but averaged in only where there is nothing else to show.
+    // Degraded trials are kept and listed, but used for figures only if there are no others.
     let used: Vec<&Record> =
         trials.iter().copied().filter(|r| degraded || r.status == Status::Ok).collect();
     let over = |get: &dyn Fn(&Record) -> Option<f64>| {
@@ -303,10 +303,10 @@ pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Recor
 }
 
 fn role_shares(used: &[&Record]) -> Vec<RoleShare> {
-    // `sender-0`, `sender-1` ... are one kind; their CPU time is summed.
+    // `sender-0`, `sender-1` ... are one kind of role; their CPU time is summed.
     let kind = |role: &str| role.split('-').next().unwrap_or(role).to_owned();
     let mut by_kind: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    // Without a cost the roles' CPU time is too coarse to tell anything.
+    // A record without a CPU cost had too coarse a CPU clock for this figure.
     for record in used.iter().filter(|r| r.cost.is_some()) {
         let Some(wall) = record.throughput.map(|t| t.wall_ns as f64).filter(|w| *w > 0.0) else {
             continue;

@@ -1,4 +1,4 @@
-//! Records to cases: trials of the same inputs together, each figure with its interval.
+//! Groups records by case: trials with the same inputs together, each figure with its interval.
 
 mod beside;
 mod case;
@@ -22,37 +22,37 @@ pub use setting::{Setting, beside_name, load_name, placement_name};
 pub use workload::workload_name;
 pub(crate) use workload::workload_rank;
 
-/// What did not give a figure, trials of the same cause together.
+/// Trials without a figure, or with a degraded one, grouped by cause.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Trouble {
-    /// How it ended.
+    /// Status of the trials.
     pub status: Status,
-    /// The mechanism.
+    /// Id of the mechanism.
     pub mechanism: String,
-    /// Why.
+    /// The reason, as recorded.
     pub reason: String,
-    /// What mends it.
+    /// Remedy: the command or step that fixes it.
     pub remedy: Option<String>,
-    /// Cases concerned.
+    /// Names of the cases affected.
     pub cases: Vec<String>,
-    /// Trials concerned.
+    /// Number of trials affected.
     pub trials: usize,
 }
 
-/// All a run's records, aggregated.
+/// All records of a run, aggregated.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Who competed, by family and name.
+    /// The contenders, by family and name.
     pub contenders: Vec<Contender>,
-    /// Where and under what, the one with most cases first.
+    /// The settings, the one with the most cases first.
     pub settings: Vec<Setting>,
     /// The cases, in the order of contenders, workloads, sizes, settings.
     pub cases: Vec<Case>,
-    /// Skipped, failed and degraded.
+    /// Causes of skipped, failed and degraded trials.
     pub troubles: Vec<Trouble>,
     /// Warnings with the number of trials that carry them, most frequent first.
     pub warnings: Vec<(String, usize)>,
-    /// Mechanisms that change places under load.
+    /// Pairs of mechanisms whose order is reversed under load.
     pub reversals: Vec<Reversal>,
     /// Trials by status: ok, degraded, failed, skipped.
     pub trials_by_status: BTreeMap<Status, usize>,
@@ -67,7 +67,7 @@ struct Key {
 }
 
 impl Summary {
-    /// Aggregates. Linear in the number of records.
+    /// Aggregates records, in time linear in their number.
     pub fn of(records: &[Record]) -> Summary {
         let mut groups: HashMap<Key, Vec<&Record>> = HashMap::new();
         type Cause<'a> = (Status, &'a str, &'a str, Option<&'a str>);
@@ -140,13 +140,13 @@ impl Summary {
         let mut warnings: Vec<(String, usize)> =
             warnings.into_iter().map(|(w, n)| (w.to_owned(), n)).collect();
         warnings.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        // Ranking all records again is worth it only where there is load to compare with.
+        // Ranking all records again is worth the time only if there is load to compare with.
         let loaded = settings.iter().any(|s| !s.load.is_idle());
         let reversals = if loaded { rank(records).reversals } else { Vec::new() };
         Summary { contenders, settings, cases, troubles, warnings, reversals, trials_by_status }
     }
 
-    /// Pools the samples of all trials where a trial alone has too few for its 99th percentile: short plans would have none.
+    /// Pools the samples of all trials where a single trial has too few for its 99th percentile; short plans would otherwise have none.
     pub fn pool(&mut self, histograms: &Histograms) {
         for latency in self.cases.iter_mut().flat_map(|c| &mut c.latencies) {
             if latency.p99.is_none() && latency.histograms.len() > 1 {
@@ -158,7 +158,7 @@ impl Summary {
         }
     }
 
-    /// Indices of the contender and the setting of a record that gave a figure.
+    /// Returns the indices of the contender and the setting of a record that has a figure.
     pub fn place_of(&self, record: &Record) -> Option<(usize, usize)> {
         let key = key(record);
         let contender = self.contenders.iter().position(|c| *c == key.contender)?;
@@ -166,12 +166,12 @@ impl Summary {
         Some((contender, setting))
     }
 
-    /// Trials that ended so.
+    /// Returns the number of trials with this status.
     pub fn trials(&self, status: Status) -> usize {
         self.trials_by_status.get(&status).copied().unwrap_or(0)
     }
 
-    /// Mechanisms that gave no figure at all and were skipped.
+    /// Returns the mechanisms that were skipped and have no figure at all.
     pub fn skipped_mechanisms(&self) -> Vec<&str> {
         let mut ids: Vec<&str> = self
             .troubles
@@ -184,7 +184,7 @@ impl Summary {
         ids
     }
 
-    /// The message sizes of cases that satisfy `wanted`, ascending.
+    /// Returns the message sizes of the cases that satisfy `wanted`, in ascending order.
     pub fn sizes(&self, wanted: impl Fn(&Case) -> bool) -> Vec<u64> {
         let mut sizes: Vec<u64> =
             self.cases.iter().filter(|c| wanted(c)).map(|c| c.size_bytes).collect();
@@ -201,7 +201,7 @@ fn key(record: &Record) -> Key {
             wait: record.inputs.wait,
             access: record.inputs.access,
             declared: record.contender.as_ref().map(|c| Family::declared(&c.family)),
-            // On a testbed the hosts belong to the setting: what competes, competes between the same hosts.
+            // On a testbed the hosts belong to the setting: contenders are compared only between the same hosts.
             host: (record.host != LOCAL && record.inputs.testbed.is_none())
                 .then(|| record.host.clone()),
         },

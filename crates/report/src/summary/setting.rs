@@ -1,4 +1,4 @@
-//! Where and under what a case ran, and its words.
+//! The setting of a case: where it ran and what ran at the same time, and how it is worded.
 
 use crossway_lab::inputs::{Beside, Ends, Load, Placement, Wait};
 use crossway_lab::record::Record;
@@ -6,22 +6,22 @@ use crossway_lab::record::Record;
 use super::workload_name;
 use crate::units;
 
-/// Where and under what a case ran: what is held equal when contenders are compared.
+/// Where a case ran and what ran at the same time: everything that must be equal when contenders are compared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Setting {
-    /// Testbed and hosts, in words; `None`: this machine.
+    /// Testbed and hosts, in words; `None` for this machine.
     pub place: Option<String>,
-    /// Where the roles ran.
+    /// Placement of the roles on CPUs.
     pub placement: Placement,
-    /// Background work.
+    /// Background load.
     pub load: Load,
-    /// Workloads that ran beside.
+    /// Background workloads that were measured along with the case.
     pub beside: Vec<Beside>,
-    /// Size of replies, where it differs from the requests'.
+    /// Size of the replies, if it differs from that of the requests.
     pub reply_bytes: Option<u64>,
-    /// Socket buffer asked for.
+    /// Socket buffer requested, bytes.
     pub socket_buffer_bytes: Option<u64>,
-    /// Capacity asked for.
+    /// Capacity requested for the pipe, ring or queue, bytes.
     pub capacity_bytes: Option<u64>,
 }
 
@@ -42,12 +42,12 @@ impl Setting {
         }
     }
 
-    /// The same, without the background work.
+    /// Returns the same setting without the background load.
     pub fn idle(&self) -> Setting {
         Setting { load: Load::default(), ..self.clone() }
     }
 
-    /// The setting in words.
+    /// Returns the setting in words.
     pub fn label(&self) -> String {
         let mut parts: Vec<String> = self.place.iter().cloned().collect();
         parts.extend([placement_name(self.placement), load_name(self.load)]);
@@ -78,7 +78,7 @@ pub fn placement_name(placement: Placement) -> String {
     }
 }
 
-/// A workload that ran beside in words: `one way by pipe, 64 KiB`.
+/// A background workload in words: `one way by pipe, 64 KiB`.
 pub fn beside_name(beside: &Beside) -> String {
     let Beside { mechanism, workload, size_bytes, wait, .. } = beside;
     let wait = match wait {
@@ -93,7 +93,7 @@ pub fn beside_name(beside: &Beside) -> String {
     )
 }
 
-/// Background work in words.
+/// The background load in words.
 pub fn load_name(load: Load) -> String {
     if load.is_idle() {
         return "idle".to_owned();

@@ -1,10 +1,10 @@
-//! Workloads in words, and their order.
+//! The wording and the order of workloads.
 
 use crossway_lab::inputs::Workload;
 
 use crate::units;
 
-/// A workload in words.
+/// Returns the name of a workload for people.
 pub fn workload_name(workload: Workload, size: u64) -> String {
     match workload {
         Workload::Throughput => "one way".to_owned(),
@@ -16,7 +16,7 @@ pub fn workload_name(workload: Workload, size: u64) -> String {
         Workload::Pairs { pairs } => format!("{pairs} pairs"),
         Workload::FanIn { senders, receiver_us: 0 } => format!("{senders} senders to one"),
         Workload::FanIn { senders, receiver_us } => {
-            format!("{senders} senders to one that takes {receiver_us} µs a message")
+            format!("{senders} senders to one that takes {receiver_us} µs per message")
         }
         Workload::FanOut { receivers } => format!("one to {receivers} receivers"),
         Workload::Paced { burst_bytes, period_us } => {
@@ -30,7 +30,7 @@ pub fn workload_name(workload: Workload, size: u64) -> String {
     }
 }
 
-/// The order in which workloads are shown, and their parameters.
+/// The sort key that orders workloads: by kind, then by parameters.
 pub(crate) fn workload_rank(workload: Workload) -> (u8, u64, u64) {
     match workload {
         Workload::PingPong => (0, 0, 0),

@@ -1,4 +1,4 @@
-//! One block per setting and workload, paced ones too, within the columns that there are.
+//! There is one block per setting and workload, paced ones included, no wider than the terminal.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ fn every_setting_and_workload_has_its_block() {
     );
     let text = terminal::terminal(&run, false, 100);
     assert!(titles.iter().all(|title| text.contains(title)), "{text}");
-    // With several settings the headline says which it speaks of.
+    // With several settings, the headline names the one it is about.
     assert!(run.verdict().headline.contains("“two cores, shared cache, idle”"), "{text}");
 }
 
@@ -53,7 +53,7 @@ fn a_paced_plan_shows_rates_percentiles_and_late_bursts() {
         assert!(text.contains(word), "{word}: {text}");
     }
     assert!(text.contains("1.00 k msg/s"), "{text}");
-    // One rate is a table, not a chart.
+    // A single rate needs a table, not a chart.
     let charts = crossway_report::charts::all(&run.summary, &run.limits, &run.histograms);
     assert!(charts.iter().all(|chart| chart.id != "pacing"));
 }
@@ -84,7 +84,7 @@ fn the_summary_fits_whatever_width_there_is() {
             assert!(line.chars().count() <= usize::from(width), "{width}: {line}");
         }
     }
-    // More room shows more columns.
+    // A wider terminal shows more columns.
     let columns = |width| {
         let text = terminal::terminal(&run, false, width);
         text.lines().find(|line| line.contains("RTT p50")).unwrap().split_whitespace().count()

@@ -1,4 +1,4 @@
-//! From records to words, tables and the page.
+//! The sentences, tables and the page that the report makes from records.
 
 mod blocks;
 mod page;
@@ -19,7 +19,7 @@ use crossway_report::{Run, RunError, charts, html, json, sections, svg, terminal
 use page::page;
 use synthetic::{Ask, MADE, Noise};
 
-/// Trials of a mechanism with these round trips.
+/// Trials of a mechanism with these round trips, nanoseconds.
 fn round_trips(mechanism: &str, wait: Wait, p50s_ns: &[u64]) -> Vec<Record> {
     let ask = Ask::idle(Workload::PingPong, 64);
     let trial = |(at, p50): (usize, &u64)| {
@@ -128,7 +128,7 @@ fn degraded_trials_are_kept_but_not_averaged_in() {
     let p50 = pipe.expect("the case is there").latency(Span::RoundTrip).expect("timed").p50;
     assert_eq!((p50.n, p50.high), (5, 10_100.0));
     assert_eq!(run.summary.trials(Status::Degraded), 1);
-    // A mechanism with nothing but degraded trials is shown and marked, but never wins.
+    // A mechanism with degraded trials only is shown and marked, but never wins.
     spoiled[0].latency_ns[0].p50 = 1;
     let run = run_of(vec![spoiled, round_trips("fifo", Wait::Block, &SLOW)]);
     assert!(
@@ -201,13 +201,13 @@ fn figures_stand_beside_the_limit_that_binds_them() {
         let row = beside.rows.iter().find(|r| r.cells[0].text == mechanism).expect("a row");
         (row.cells[2].text.clone(), row.cells[3].text.clone())
     };
-    // A spinning end waits for a cache line there and one back; a blocking one for being woken, and the other end for its turn.
+    // A spinning end waits for a cache line in each direction; a blocking one for its own wake-up and the other end's.
     assert_eq!(
         ratio("shm-spin"),
         ("cache-line round trip, 96.0 ns".to_owned(), "2.00 ×".to_owned())
     );
     assert_eq!(ratio("pipe"), ("bare blocking exchange, 8.60 µs".to_owned(), "2.00 ×".to_owned()));
-    // The nearest pair of these limits has 64 ns: what the trials met stands in the chart, or they would seem to beat it.
+    // The fastest pair in limits.json has 64 ns; the chart shows the reading between the trials, or they would seem to beat the limit.
     let level = &run.limits.round_trip_levels(&run.summary)[0];
     assert_eq!(*level, ("cache-line round trip".to_owned(), 96.0));
     assert!(run.machine.line.starts_with("SYNTHETIC processor"), "{}", run.machine.line);
@@ -267,7 +267,7 @@ fn fewer_than_five_trials_have_no_winner_no_interval_and_no_noise() {
             }
         }
     }
-    // One contender of too few trials takes the place from no other, and is named.
+    // A contender with too few trials does not prevent a ranking of the others, and is named.
     let run = run_of(vec![
         round_trips("pipe", Wait::Block, &SLOW),
         round_trips("shm-futex", Wait::Block, &FAST[..4]),
@@ -358,7 +358,7 @@ fn unreadable_runs_give_one_clear_line() {
     assert!(error.contains("schema 99 is newer") && !error.contains('\n'), "{error}");
 }
 
-/// Trials between two hosts, with everything that is metered there.
+/// Trials between two hosts, with everything that is measured there.
 fn between_hosts() -> Vec<Record> {
     let mut records = round_trips("tcp", Wait::Block, &FAST);
     for record in &mut records {
@@ -409,7 +409,7 @@ fn what_hosts_and_their_packets_did_is_drawn() {
     assert_eq!(values("packets-over-time", "sent at a/eth0, round trip"), [1000.0, 3000.0]);
     assert_eq!(values("packets-over-time", "received at a/eth0"), [500.0, 500.0]);
     assert_eq!(values("hosts", "packets back per packet forward, round trip"), [0.5]);
-    assert_eq!(values("hosts", "sent again"), [10.0]);
+    assert_eq!(values("hosts", "retransmitted"), [10.0]);
     assert_eq!(values("hosts", "load of the sender's host"), [50.0]);
     assert_eq!(values("hosts", "load of the receiver's host"), [25.0]);
     let page = page(&run);

@@ -1,4 +1,4 @@
-//! What stands on the page, and what does not.
+//! What the page contains, and what it must not contain.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn hostile_text_stays_text() {
     for raw in ["<script>alert", "<img", "<base", "</pre></script>"] {
         assert!(!page.contains(raw), "{raw} reached the page");
     }
-    // Three scripts are the page's own: the data, plotly and the page's.
+    // The page has three scripts of its own: the data, plotly and page.js.
     assert_eq!(page.matches("</script>").count(), 3);
     assert!(page.contains("default-src &#x27;none&#x27;; script-src &#x27;sha256-"));
     assert!(!terminal::terminal(&run, false, 100).contains('\x1b'));
@@ -60,7 +60,7 @@ fn latency_curves_come_from_the_histograms_of_all_trials() {
     let (last, _) = curve[curve.len() - 1];
     assert!(2000.0 * (1.0 - last) >= 9.9, "ten of 2000 samples lie beyond {last}");
     let at_90 = curve.iter().find(|(q, _)| (q - 0.9).abs() < 1e-9).expect("90 % is a point").1;
-    // Of both trials together a tenth lies above 160 µs: the upper fifth of the slower trial.
+    // In both trials together a tenth of the samples lies above 160 µs: the upper fifth of the slower trial.
     assert!((at_90 - 160_000.0).abs() < 1_000.0, "{at_90}");
     for outside in ["/etc/hostname", "../x.hlog"] {
         assert_eq!(histograms.curve(Span::RoundTrip, &[outside.to_owned()]), None);
@@ -85,7 +85,7 @@ fn trials_too_short_for_a_p99_show_that_of_all_their_samples() {
     let text = terminal::terminal(&Run::read(dir.path()).expect("written above"), false, 100);
     // 1500 samples of 1 to 300 us: the 99th percentile is 297 us, the largest 300.
     assert!(text.contains("297 µs °") && text.contains("300 µs"), "{text}");
-    assert!(text.contains("° over the samples of all trials together"), "{text}");
+    assert!(text.contains("° computed from the samples of all trials together"), "{text}");
 }
 
 #[test]

@@ -17,13 +17,13 @@ fn c1_fits_a_line() {
     judged("C1", Confirmed, "farthest from its line", |m| {
         exchanges(m, Ends::Between, &SMALL, |b| (line(b), line(b)));
     });
-    judged("C1", NotConfirmed, "% off", |m| {
+    judged("C1", NotConfirmed, "from its line deviates by", |m| {
         let bent = |b: u64| Does { ns: if b == 1024 { 400_000.0 } else { line(b).ns }, ..DOES };
         exchanges(m, Ends::Between, &SMALL, |b| (line(b), bent(b)));
     });
-    judged("C1", Undecided, "scatter across it", |m| {
+    judged("C1", Undecided, "its trials lie on both sides of it", |m| {
         exchanges(m, Ends::Between, &SMALL, |b| (line(b), line(b)));
-        // One size's median lies a third off, but its trials lie on both sides of the line.
+        // The median of one size is a third off the line, but its trials lie on both sides of it.
         let wild = m.records.iter_mut().filter(|r| r.inputs.size_bytes == 1024);
         for (r, factor) in wild.zip([0.6, 0.62, 0.65, 1.3, 1.4].into_iter().cycle()) {
             let throughput = r.throughput.as_mut().expect("timed");
@@ -80,13 +80,13 @@ fn faster(by: impl Fn(u64) -> f64, scatter: f64) -> impl Fn(u64) -> (Does, Does)
 #[test]
 fn c4_asks_for_the_lead_its_best_and_its_fall() {
     let falling = |bytes: u64| 2.6 - bytes as f64 / 4096.0;
-    judged("C4", Confirmed, "at best twice: yes", |m| {
+    judged("C4", Confirmed, "at best more than twice: yes", |m| {
         exchanges(m, Ends::Between, &SMALL, faster(falling, 0.02));
     });
-    judged("C4", NotConfirmed, "at least 15 % wider: no", |m| {
+    judged("C4", NotConfirmed, "at least 15 % higher: no", |m| {
         exchanges(m, Ends::Between, &SMALL, faster(|_| 0.9, 0.02));
     });
-    judged("C4", Undecided, "do not tell", |m| {
+    judged("C4", Undecided, "undecided", |m| {
         exchanges(m, Ends::Between, &SMALL, faster(|_| 2.0, 0.3));
     });
     without_records("C4", "cluster");
@@ -142,7 +142,7 @@ fn c7_needs_both_sides_of_tipcs_limit() {
         m.records.push(refused(66_000));
     });
     without_records("C7 TIPC", "cluster");
-    // A skip for another reason is no refusal, and the reason is told.
+    // A skip for another reason is not a refusal; the reason is shown.
     judged("C7 TIPC", NotMeasurable, "no guest kernel", |m| {
         let mut r = synthetic::skipped(
             "tipc-kernel-stream",
@@ -161,9 +161,9 @@ fn c7_looks_whether_tcps_bandwidth_goes_on_rising() {
             m.add("tcp", Workload::Exchange, Ends::Between, bytes, Does { ns, scatter, ..DOES });
         }
     };
-    judged("C7 TCP", Confirmed, "rises no more", |m| rising(m, 0.9, 0.02));
-    judged("C7 TCP", NotConfirmed, "goes on rising", |m| rising(m, 1.8, 0.02));
-    judged("C7 TCP", Undecided, "do not tell", |m| rising(m, 1.1, 0.6));
+    judged("C7 TCP", Confirmed, "no longer rises", |m| rising(m, 0.9, 0.02));
+    judged("C7 TCP", NotConfirmed, "still rises", |m| rising(m, 1.8, 0.02));
+    judged("C7 TCP", Undecided, "do not decide", |m| rising(m, 1.1, 0.6));
     without_records("C7 TCP", "cluster");
 }
 
@@ -178,7 +178,7 @@ fn c8_wants_twice_within_a_node() {
     judged("C8", Undecided, "TIPC makes", |m| {
         exchanges(m, Ends::Within, &SMALL, faster(|_| 2.0, 0.5));
     });
-    // Exchanges between hosts say nothing of one.
+    // Exchanges between hosts say nothing about exchanges within one.
     judged("C8", NotMeasurable, "crossway measure cluster", |m| {
         exchanges(m, Ends::Between, &SMALL, faster(|_| 2.6, 0.02));
     });

@@ -38,7 +38,7 @@ impl Local {
         self
     }
 
-    /// One way between two cores, idle and loaded.
+    /// Adds one-way trials between two cores, idle and loaded.
     fn one_way(&mut self, id: &str, bytes: u64, idle_ns: f64, loaded_ns: f64) -> &mut Local {
         let ask = Ask { placement: Placement::OtherCore, ..Ask::idle(Workload::Throughput, bytes) };
         self.add(id, &ask, idle_ns);
@@ -100,7 +100,7 @@ fn every_finding_is_listed_and_names_the_plan_that_takes_it() {
         assert_eq!(finding.verdict, NotMeasurable, "{finding:?}");
         assert!(finding.why.contains("crossway measure enea"), "{finding:?}");
     }
-    // LINX mechanisms may be absent, and Table 3 empty.
+    // There may be no LINX mechanisms, and Table 3 may be empty.
     assert_eq!(finding(&run, "E19").verdict, NotMeasurable);
     assert_eq!(finding(&run, "E23").verdict, NotMeasurable);
 }
@@ -112,7 +112,7 @@ fn the_pipes_drop_is_looked_for_on_both_sides_of_its_buffer() {
         made.one_way("pipe", 57_344, below, below).one_way("pipe", 66_560, above, above);
         finding(&made.run(), "E11 drop")
     };
-    // Nanoseconds a message; rates are bytes.
+    // Times in nanoseconds per message; rates are in bytes.
     assert_eq!(with(10_000.0, 20_000.0).verdict, Confirmed);
     assert_eq!(with(10_000.0, 11_600.0).verdict, NotConfirmed);
 }
@@ -136,7 +136,10 @@ fn ranks_reversed_by_load_are_found_and_told() {
     let mut page = Vec::new();
     html::write(&reversed, &mut page).expect("the page can be made");
     let page = String::from_utf8(page).expect("text");
-    assert!(page.contains("Places that load reverses"), "the table of reversals is missing");
+    assert!(
+        page.contains("Ranks reversed by load, with certainty"),
+        "the table of reversals is missing"
+    );
 }
 
 #[test]
@@ -145,11 +148,11 @@ fn faster_under_load_is_said_without_a_made_up_reason() {
     made.trips("shm-spin", (0, 1), 500.0, 200.0).trips("tcp", (0, 1), 26_000.0, 19_000.0);
     let found = finding(&made.run(), "E18 faster");
     assert_eq!(found.verdict, Confirmed, "{found:?}");
-    assert!(found.why.starts_with("no reason is given"), "{found:?}");
+    assert!(found.why.starts_with("the reason is unknown"), "{found:?}");
     let mut page = Vec::new();
     html::write(&made.run(), &mut page).expect("the page can be made");
     let page = String::from_utf8(page).expect("text");
-    // The study's own figures stand beside.
+    // The study's own figures are shown beside ours.
     assert!(page.contains("study 2-3, two threads of one core"), "Table 2 is missing");
 }
 
@@ -191,10 +194,10 @@ fn table_3_is_computed_and_its_thresholds_can_be_changed() {
     };
     let usual = page(&run);
     for cell in [
-        "destroyed 4 messages that were sent before",
-        "1 messages received that nobody sent",
-        "nothing altered and nothing made up",
-        "not told of 1 deaths of 1",
+        "stray writes destroyed 4 messages sent before",
+        "1 message received that was never sent",
+        "nothing altered and nothing invented",
+        "no error after 1 of 1 deaths",
         "faults.jsonl lines 1 to 2",
         "yellow (study: yellow)",
     ] {
@@ -202,7 +205,7 @@ fn table_3_is_computed_and_its_thresholds_can_be_changed() {
     }
     assert_ne!(finding(&run, "E23").verdict, NotMeasurable);
     let said = |page: &str| {
-        page.contains("red where a death was not told, green where it was told within 0.1 ms")
+        page.contains("red if a survivor got no error, green if it got one within 0.1 ms")
     };
     assert!(!said(&usual));
     std::fs::write(dir.path().join("thresholds.json"), r#"{"told_green_ms": 0.1}"#).expect("room");

@@ -20,7 +20,7 @@ use Verdict::{Confirmed, NotConfirmed, NotMeasurable, Undecided};
 
 const STREAM: Workload = Workload::Paced { burst_bytes: 262_144, period_us: 80_000 };
 
-/// How one protocol does with one size.
+/// Performance of one protocol at one size.
 #[derive(Clone, Copy)]
 struct Does {
     /// Nanoseconds per message, round trip or exchange.
@@ -38,7 +38,7 @@ struct Does {
 const DOES: Does =
     Does { ns: 100_000.0, packets: (1.0, 0.5), load: (0.2, 0.2), overhead: 1.05, scatter: 0.01 };
 
-/// Five trials of each of the two on a testbed.
+/// Five trials of each of the two protocols on a testbed.
 struct Made {
     records: Vec<Record>,
     noise: Noise,
@@ -135,7 +135,7 @@ impl Made {
         if records.is_empty() {
             records.push(synthetic::skipped("cma", "not asked for", "nothing"));
         }
-        // The plan's name makes a study shown even where nothing of it is decided.
+        // With the plan's name the study is shown even if none of its findings is decided.
         let plan = if id.starts_with('T') { "toshiba" } else { "cluster" };
         records.iter_mut().for_each(|r| r.plan = plan.to_owned());
         let run = Run::of_records(Path::new("run"), records);
@@ -145,7 +145,7 @@ impl Made {
     }
 }
 
-/// The verdict on what was made, and a word that its reason must hold.
+/// Asserts the verdict on the records made, and a part of its reason.
 fn judged(id: &str, verdict: Verdict, word: &str, make: impl FnOnce(&mut Made)) {
     let mut made = Made::new();
     make(&mut made);
@@ -185,8 +185,8 @@ fn findings_are_in_every_form_and_only_where_they_belong() {
     html::write(&run, &mut page).expect("the page can be made");
     let page = String::from_utf8(page).expect("text");
     assert!(page.contains("id=\"study-toshiba\"") && !page.contains("id=\"study-cluster\""));
-    assert!(page.contains("200 for the study&#x27;s 10,000"), "the factor is shown");
-    // A run that has nothing to do with the studies has no such section.
+    assert!(page.contains("200 instead of the study&#x27;s 10,000"), "the factor is shown");
+    // A run unrelated to the studies has no such section.
     let run =
         Run::of_records(Path::new("run"), vec![synthetic::skipped("vsock", "none", "modprobe")]);
     assert_eq!(studies::all(&run, &Shapes::of(&run)).len(), 0);
@@ -201,12 +201,12 @@ fn the_report_of_a_studys_own_plan_leads_with_its_verdicts() {
     }
     let run = Run::of_records(Path::new("run"), made.records);
     let text = terminal::terminal(&run, false, 100);
-    let (headline, finding) = (text.find("of its findings 1 confirmed"), text.find("- T7 Latency"));
+    let (headline, finding) = (text.find("Findings: 1 confirmed"), text.find("- T7 Latency"));
     assert!(headline.is_some() && headline < finding && finding < text.find("RTT p50"), "{text}");
     let mut page = Vec::new();
     html::write(&run, &mut page).expect("the page can be made");
     let page = String::from_utf8(page).expect("text");
     let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what}"));
-    assert!(at("of its findings 1 confirmed") < at("<section id=\"study-toshiba\""));
+    assert!(at("Findings: 1 confirmed") < at("<section id=\"study-toshiba\""));
     assert!(at("<section id=\"study-toshiba\"") < at("<section id=\"comparison\""));
 }

@@ -14,9 +14,9 @@ fn t3_a_size_parts_tcp_and_tipc_or_none_does() {
     let flat = |_| DOES;
     let crossing =
         |bytes: u64| Does { ns: if bytes < 4096 { 130_000.0 } else { 80_000.0 }, ..DOES };
-    judged("T3", Confirmed, "ahead from 4 KiB on", |m| sweep(m, flat, crossing));
+    judged("T3", Confirmed, "leads from 4 KiB on", |m| sweep(m, flat, crossing));
     judged("T3", NotConfirmed, "TCP at 40", |m| sweep(m, flat, |_| Does { ns: 150_000.0, ..DOES }));
-    judged("T3", Undecided, "of 40 sizes do the trials tell", |m| {
+    judged("T3", Undecided, "of 40 sizes are decided", |m| {
         sweep(m, |_| Does { scatter: 0.6, ..DOES }, |_| Does { scatter: 0.6, ..DOES });
     });
     without_records("T3", "toshiba");
@@ -31,7 +31,7 @@ fn t3_cpu_is_judged_on_both_sides() {
     judged("T3 CPU", NotConfirmed, "not lower at the receiver", |m| {
         sweep(m, load(0.4, 0.4), load(0.2, 0.6));
     });
-    judged("T3 CPU", Undecided, "not told apart", |m| {
+    judged("T3 CPU", Undecided, "is undecided at the sender", |m| {
         sweep(m, |_| Does { scatter: 0.7, ..DOES }, |_| Does { scatter: 0.7, ..DOES });
     });
     without_records("T3 CPU", "toshiba");
@@ -57,7 +57,7 @@ fn one_trial_decides_nothing_but_counts() {
     assert_eq!(made.finding("T4").verdict, NotConfirmed, "packets were counted");
 }
 
-/// Sizes around the study's edge with so many packets at each; a packet costs a tenth of the whole.
+/// Sizes around the study's step with these numbers of packets; a packet costs a tenth of the total.
 fn zoom(made: &mut Made, tipc: impl Fn(u64) -> f64) {
     for bytes in 2940..=2966 {
         let packets = tipc(bytes);
@@ -74,11 +74,11 @@ fn zoom(made: &mut Made, tipc: impl Fn(u64) -> f64) {
 
 #[test]
 fn t4_counts_the_packet_and_looks_for_the_step() {
-    judged("T4", Confirmed, "with one packet more", |m| {
+    judged("T4", Confirmed, "with one more packet", |m| {
         zoom(m, |b| if b > 2952 { 3.0 } else { 2.0 })
     });
-    judged("T4", NotConfirmed, "no packet more is sent at 2953", |m| zoom(m, |_| 3.0));
-    // A packet more that costs nothing makes no step.
+    judged("T4", NotConfirmed, "no additional packet is sent at 2953", |m| zoom(m, |_| 3.0));
+    // One more packet that costs no time makes no step.
     judged("T4", NotConfirmed, "no step of 1.5 %", |m| {
         for bytes in 2940..=2966 {
             let packets = if bytes > 2952 { 3.0 } else { 2.0 };
@@ -86,7 +86,7 @@ fn t4_counts_the_packet_and_looks_for_the_step() {
             m.both(Workload::Throughput, Ends::Between, bytes, DOES, tipc);
         }
     });
-    judged("T4", Undecided, "neither none nor one", |m| {
+    judged("T4", Undecided, "neither zero nor one", |m| {
         zoom(m, |b| if b > 2952 { 2.5 } else { 2.0 })
     });
     without_records("T4", "toshiba");
@@ -101,8 +101,8 @@ fn small(made: &mut Made, tcp: f64, tipc: f64, scatter: f64) {
 fn t5_tells_who_puts_messages_together() {
     judged("T5", Confirmed, "TIPC one", |m| small(m, 0.07, 1.0, 0.01));
     judged("T5", NotConfirmed, "Nagle", |m| small(m, 0.07, 0.1, 0.01));
-    judged("T5", NotConfirmed, "TCP sends a packet", |m| small(m, 1.0, 1.0, 0.01));
-    judged("T5", Undecided, "do not tell", |m| {
+    judged("T5", NotConfirmed, "TCP sends at least one packet", |m| small(m, 1.0, 1.0, 0.01));
+    judged("T5", Undecided, "do not decide", |m| {
         // The trials lie on both sides of the bound.
         for (at, packets) in [0.2, 0.9, 0.3, 0.8, 0.45].into_iter().enumerate() {
             let trials = m.add(
@@ -156,7 +156,7 @@ pub(super) fn round_trips(made: &mut Made, factor: f64, scatter: f64) {
 fn t7_calls_round_trips_equal_within_a_quarter() {
     judged("T7", Confirmed, "at 4 of 4 sizes", |m| round_trips(m, 1.08, 0.02));
     judged("T7", NotConfirmed, "1.6", |m| round_trips(m, 1.65, 0.02));
-    judged("T7", Undecided, "equal within a quarter at", |m| round_trips(m, 1.24, 0.3));
+    judged("T7", Undecided, "equal within 25 % at", |m| round_trips(m, 1.24, 0.3));
     without_records("T7", "toshiba");
 }
 

@@ -1,4 +1,4 @@
-//! SYNTHETIC records: made up from a formula and seeded noise, for tests and for looking at the report. No figure in them was
+//! SYNTHETIC records, computed from a formula and seeded noise, for tests and for looking at the report. No figure in them was
 //! measured, and none says anything about any mechanism.
 
 #![allow(dead_code)]
@@ -16,11 +16,11 @@ use crossway_lab::record::{Record, Status};
 pub(crate) use limits::limits;
 pub(crate) use trial::trial;
 
-/// Noise that is the same in every run.
+/// Pseudo-random noise that is the same in every run.
 pub(crate) struct Noise(u64);
 
 impl Noise {
-    /// From a seed.
+    /// Makes noise from a seed.
     pub(crate) fn new(seed: u64) -> Noise {
         Noise(seed | 1)
     }
@@ -33,15 +33,15 @@ impl Noise {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Around 1, give or take `share`.
+    /// Returns a factor between 1 - `share` and 1 + `share`.
     pub(crate) fn around(&mut self, share: f64) -> f64 {
         1.0 + share * (self.next() + self.next() - 1.0)
     }
 }
 
-/// A made-up mechanism: round trip and one-way cost of an empty message, and of a byte; nanoseconds.
+/// An invented mechanism: round-trip and one-way cost of an empty message, and of each byte, nanoseconds.
 pub(crate) struct Made {
-    /// Its id.
+    /// Id of the mechanism.
     pub(crate) id: &'static str,
     wait: Wait,
     round_trip_ns: f64,
@@ -61,7 +61,7 @@ const fn made(
     Made { id, wait, round_trip_ns, message_ns, byte_ns, suffers }
 }
 
-/// The made-up mechanisms.
+/// The invented mechanisms.
 pub(crate) const MADE: [Made; 26] = [
     made("pipe", Wait::Block, 13_000.0, 900.0, 0.22, 1.4),
     made("fifo", Wait::Block, 13_200.0, 910.0, 0.22, 1.4),
@@ -91,23 +91,23 @@ pub(crate) const MADE: [Made; 26] = [
     made("pipe", Wait::Spin, 3_600.0, 940.0, 0.22, 3.4),
 ];
 
-/// What one trial asks for.
+/// The inputs of one trial.
 #[derive(Clone)]
 pub(crate) struct Ask {
-    /// What is done.
+    /// The workload.
     pub(crate) workload: Workload,
-    /// Message size.
+    /// Message size, bytes.
     pub(crate) size_bytes: u64,
-    /// Where.
+    /// Placement of the roles.
     pub(crate) placement: Placement,
-    /// Beside what.
+    /// Background load.
     pub(crate) load: Load,
-    /// Socket buffer.
+    /// Socket buffer, bytes.
     pub(crate) socket_buffer_bytes: Option<u64>,
 }
 
 impl Ask {
-    /// On two idle cores.
+    /// Makes inputs for two idle cores.
     pub(crate) fn idle(workload: Workload, size_bytes: u64) -> Ask {
         Ask {
             workload,
@@ -118,7 +118,7 @@ impl Ask {
         }
     }
 
-    /// What tells it from every other question.
+    /// A key that distinguishes it from all other inputs.
     fn name(&self) -> String {
         let mut name = format!("{:?}/{}", self.workload, self.size_bytes);
         if self.placement != Placement::SharedCache {
@@ -151,7 +151,7 @@ pub(crate) fn skipped(mechanism: &str, reason: &str, remedy: &str) -> Record {
     record
 }
 
-/// All trials of these mechanisms and questions.
+/// All trials of these mechanisms with these inputs.
 pub(crate) fn run(made: &[Made], asks: &[Ask], trials: u32, seed: u64) -> Vec<Record> {
     let mut noise = Noise::new(seed);
     let mut records = Vec::new();
@@ -166,7 +166,7 @@ pub(crate) fn run(made: &[Made], asks: &[Ask], trials: u32, seed: u64) -> Vec<Re
     records
 }
 
-/// A run that has something for every chart: 26 contenders, sizes, load, core pairs, buffers, pacing, exchanges, many roles.
+/// A run with data for every chart: 26 contenders, sizes, load, core pairs, buffers, pacing, exchanges, many roles.
 pub(crate) fn rich() -> Vec<Record> {
     let sizes = [16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20];
     let loaded = Load { cpu: 2, memory: 1, io: 1 };
@@ -223,7 +223,7 @@ pub(crate) fn rich() -> Vec<Record> {
     records
 }
 
-/// The records as a run's directory.
+/// Writes the records to a run's directory.
 pub(crate) fn write(dir: &Path, records: &[Record]) {
     std::fs::create_dir_all(dir).expect("the directory can be made");
     let file = std::fs::File::create(dir.join("results.jsonl")).expect("the file can be made");
@@ -235,7 +235,7 @@ pub(crate) fn write(dir: &Path, records: &[Record]) {
     out.flush().expect("the disk has room");
 }
 
-/// Writes what lies beside the records: made-up limits, and a fingerprint that says that it is made up.
+/// Writes the other files of a run: invented limits, and a fingerprint that says that it is invented.
 pub(crate) fn write_surroundings(dir: &Path) {
     let limits = serde_json::to_vec(&limits()).expect("limits are JSON");
     std::fs::write(dir.join("limits.json"), limits).expect("the disk has room");

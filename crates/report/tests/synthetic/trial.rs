@@ -1,4 +1,4 @@
-//! One trial of a made-up mechanism.
+//! One trial of an invented mechanism.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ fn latency(span: Span, p50: f64, n: u64, noise: &mut Noise) -> Latency {
     }
 }
 
-/// The record of it.
+/// Returns the record of a trial.
 pub(crate) fn trial(
     made: &Made,
     ask: &Ask,

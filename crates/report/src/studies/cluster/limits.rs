@@ -1,4 +1,4 @@
-//! How much goes in one call: what one receive gives (C6), TIPC's largest message and TCP's large ones (C7).
+//! Sizes of single calls: the largest receive of TCP (C6), TIPC's largest message and TCP's large ones (C7).
 
 use crossway_lab::inputs::Ends;
 use crossway_lab::record::{Record, Status};
@@ -14,16 +14,16 @@ use crate::units::Quantity;
 pub(super) fn one_receive(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C6",
-        title: "What one recv() gives",
-        says: "recv() gave at most 4344 bytes stably (3 x 1448, three segments), so larger messages need a loop.",
-        rule: "The largest single receive of TCP between two hosts, messages of 8 KiB and more. Confirmed: no trial saw more than 4344 bytes. Not confirmed: one \
+        title: "Bytes returned by one recv()",
+        says: "recv() reliably returned at most 4344 bytes (3 x 1448, three segments), so larger messages need a loop.",
+        rule: "The largest single receive of TCP between two hosts, with messages of 8 KiB and more. Confirmed: no trial saw more than 4344 bytes. Not confirmed: one \
                did.",
     };
     let wanted = |r: &Record| {
         r.inputs.testbed.is_some()
             && r.inputs.ends == Ends::Between
             && r.inputs.size_bytes >= 8192
-            // A small buffer would bound what a receive can give.
+            // A small buffer would limit what a receive can return.
             && r.inputs.socket_buffer_bytes.is_none()
             && r.facts.contains_key("largest_recv_bytes")
     };
@@ -35,15 +35,18 @@ pub(super) fn one_receive(evidence: &Evidence<'_>) -> Finding {
         .collect();
     let (Some(first), Some(value)) = (records.first(), Estimate::of(&largest)) else {
         return claim.without_records(
-            evidence.missing("TCP trials that counted what one recv() gave", PLAN),
+            evidence.missing("TCP trials that recorded the largest recv()", PLAN),
         );
     };
     let most = largest.iter().copied().fold(0.0, f64::max);
-    let figures =
-        vec![Figure::new("TCP: most bytes that one recv() gave, by trial", Quantity::Bytes, value)];
+    let figures = vec![Figure::new(
+        "TCP: most bytes returned by one recv(), by trial",
+        Quantity::Bytes,
+        value,
+    )];
     let call = if most <= 4344.0 { Call::Holds } else { Call::Fails };
     let why = format!(
-        "one recv() gave up to {most} bytes; a loop on its return value is needed all the same, since it may give fewer"
+        "one recv() returned up to {most} bytes; a loop on its return value is still needed, because it may return fewer"
     );
     claim.judged(place(first), figures, call, why)
 }
@@ -54,7 +57,7 @@ pub(super) fn one_call(evidence: &Evidence<'_>) -> Finding {
         id: "C7 TIPC",
         title: "Largest TIPC message",
         says: "TIPC takes at most 66,000 bytes in one call.",
-        rule: "A socket that keeps messages apart. Confirmed: 66,000 bytes were carried and 66,001 were refused for their size. Not confirmed: \
+        rule: "A socket that preserves message boundaries. Confirmed: 66,000 bytes were carried and 66,001 were refused because of their size. Not confirmed: \
                66,001 were carried, or 66,000 refused.",
     };
     let messages: Vec<&Record> = evidence
@@ -88,7 +91,7 @@ pub(super) fn one_call(evidence: &Evidence<'_>) -> Finding {
             Vec::new(),
             Verdict::Confirmed,
             format!(
-                "{} carried 66,000 bytes in one call; 66,001 are refused before the kernel is asked, which has the same bound \
+                "{} carried 66,000 bytes in one call; 66,001 are refused before the call to the kernel, which has the same limit \
                  (TIPC_MAX_USER_MSG_SIZE): {}",
                 ok.mechanism,
                 no.reason.as_deref().unwrap_or_default()
@@ -103,7 +106,7 @@ pub(super) fn large_tcp(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C7 TCP",
         title: "TCP messages above 16 KiB",
-        says: "TCP messages above 16 KB are split and put together again: bandwidth stops rising or falls.",
+        says: "TCP messages above 16 KB are split and reassembled: bandwidth stops rising or falls.",
         rule: "Bandwidth of exchanges, 64 KiB over 16 KiB. Confirmed: the interval lies at 1.05 or below. Not confirmed: it lies above.",
     };
     let between = |r: &Record| exchange(r) && r.inputs.ends == Ends::Between;
@@ -141,9 +144,9 @@ pub(super) fn large_tcp(evidence: &Evidence<'_>) -> Finding {
         Call::open(&ratio, &[1.05])
     };
     let word = match call {
-        Call::Holds => "bandwidth rises no more",
-        Call::Fails => "bandwidth goes on rising",
-        Call::Open(_) => "the trials do not tell",
+        Call::Holds => "bandwidth no longer rises",
+        Call::Fails => "bandwidth still rises",
+        Call::Open(_) => "the trials do not decide",
     };
     claim.judged(place(first), figures, call, word)
 }

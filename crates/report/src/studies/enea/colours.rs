@@ -1,4 +1,4 @@
-//! Table 3 (E23): the study's subjective colours, and ours, computed by thresholds that stand beside them.
+//! Table 3 (E23): the study's subjective colours, and ours, computed by thresholds that are shown with them.
 
 use crossway_lab::faults::{Fault, Outcome};
 use crossway_lab::inputs::{Placement, Workload};
@@ -14,26 +14,26 @@ use crate::sections::fault_lines;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::units::three_digits;
 
-/// The file beside a run's records that changes the thresholds.
+/// The file beside a run's records that overrides the thresholds.
 pub(crate) const THRESHOLDS: &str = "thresholds.json";
 
-/// Where green ends and where red begins; every figure is a factor, 1 the best, but the last.
+/// Limits of green and red. All are factors relative to the best (1), except the last.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Thresholds {
-    /// How many times the best one's round trip is still green.
+    /// A round trip up to this many times the shortest is green.
     pub(crate) latency_green: f64,
-    /// From how many times on it is red.
+    /// A round trip above this many times the shortest is red.
     pub(crate) latency_red: f64,
-    /// How many times less than the best one's throughput is still green.
+    /// A throughput down to the best divided by this is green.
     pub(crate) throughput_green: f64,
-    /// From how many times on it is red.
+    /// A throughput below the best divided by this is red.
     pub(crate) throughput_red: f64,
-    /// How many times slower under load is still green.
+    /// A figure that is up to this many times worse under load is green.
     pub(crate) load_green: f64,
-    /// From how many times on it is red.
+    /// A figure that is more than this many times worse under load is red.
     pub(crate) load_red: f64,
-    /// The longest median time until a survivor is told of a death that is still green, milliseconds.
+    /// Longest median time from a peer's death to the survivor's error that is green, milliseconds.
     pub(crate) told_green_ms: f64,
 }
 
@@ -86,7 +86,7 @@ const COLUMNS: [(&str, &str, &str); 4] = [
     ("TCP", "tcp", "tcp"),
 ];
 
-/// What a row is computed from.
+/// The figures that a row is computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Property {
     Latency { one_core: bool },
@@ -124,7 +124,7 @@ const ROWS: [(&str, Property, [Colour; 4]); 8] = [
 const SMALL: u64 = 64;
 const LARGE: u64 = 65_536;
 
-/// A computed cell: colour, the figure behind it, and where its records are.
+/// A computed cell: the colour, the figure it is based on, and where the records are.
 struct Computed {
     colour: Colour,
     why: String,
@@ -142,7 +142,7 @@ fn trials<'a>(
     run.records.iter().enumerate().filter(counted)
 }
 
-/// The median figure of the trials that are wanted, and how many lines of the records hold them.
+/// The median figure of the trials that satisfy `wanted`, and the lines of the records that hold them.
 fn figure(run: &Run, id: &str, of: Of, wanted: impl Fn(&Record) -> bool) -> Option<(f64, String)> {
     let (lines, values): (Vec<usize>, Vec<f64>) =
         trials(run, id, wanted).filter_map(|(at, r)| Some((at + 1, of(r)?))).unzip();
@@ -190,7 +190,7 @@ fn computed(run: &Run, property: Property, column: usize, t: &Thresholds) -> Opt
     };
     match property {
         Property::Latency { one_core } => {
-            // Spinning ends on one core are refused, so the ends that sleep are taken there.
+            // Spinning ends on one core are refused, so sleeping ends are used there.
             let ids = if one_core { usuals } else { spinnings };
             let found = against_best(round_trip, ids, false, &|r| trip(r, one_core, false))?;
             Some(graded(found, t.latency_green, t.latency_red, "the shortest round trip"))
@@ -215,8 +215,8 @@ fn computed(run: &Run, property: Property, column: usize, t: &Thresholds) -> Opt
     }
 }
 
-/// From garbage and deaths: red where what a send had accepted was altered or lost, or the survivor died; yellow where it was given bytes that
-/// nobody sent as a message; green where neither.
+/// From garbage and deaths: red if a message that a send had accepted was altered or lost, or the survivor died; yellow if the survivor received
+/// a message that was never sent; green otherwise.
 fn integrity(run: &Run, id: &str) -> Option<Computed> {
     let faults = [Fault::Kill, Fault::Garbage];
     let ok: Vec<_> = run
@@ -232,14 +232,27 @@ fn integrity(run: &Run, id: &str) -> Option<Computed> {
     let died = ok.iter().any(|r| r.outcome == Some(Outcome::Died));
     let not_sent: u64 = ok.iter().filter_map(|r| r.received_not_sent).sum();
     let (colour, why) = if died || altered > 0 {
-        (Red, format!("a peer's stray writes destroyed {altered} messages that were sent before"))
+        let destroyed = crate::units::count(
+            usize::try_from(altered).unwrap_or(usize::MAX),
+            "message",
+            "messages",
+        );
+        (Red, format!("a peer's stray writes destroyed {destroyed} sent before"))
     } else if not_sent > 0 {
         (
             Yellow,
-            format!("{not_sent} messages received that nobody sent; none sent before was altered"),
+            format!(
+                "{} received that {} never sent; none sent before was altered",
+                crate::units::count(
+                    usize::try_from(not_sent).unwrap_or(usize::MAX),
+                    "message",
+                    "messages"
+                ),
+                if not_sent == 1 { "was" } else { "were" }
+            ),
         )
     } else {
-        (Green, "nothing altered and nothing made up".to_owned())
+        (Green, "nothing altered and nothing invented".to_owned())
     };
     Some(Computed {
         colour,
@@ -248,7 +261,7 @@ fn integrity(run: &Run, id: &str) -> Option<Computed> {
     })
 }
 
-/// From deaths: red where a survivor hung or was never told, green where the median time until it was told is short.
+/// From deaths: red if a survivor hung or got no error, green if the median time to its error is short.
 fn monitoring(run: &Run, id: &str, t: &Thresholds) -> Option<Computed> {
     let kills: Vec<_> = run
         .faults
@@ -263,13 +276,13 @@ fn monitoring(run: &Run, id: &str, t: &Thresholds) -> Option<Computed> {
         Some(ms) if untold == 0 => (
             if ms <= t.told_green_ms { Green } else { Yellow },
             format!(
-                "told of {} deaths of {}, after {} ms",
+                "an error after {} of {} deaths, after {} ms",
                 kills.len(),
                 kills.len(),
                 three_digits(ms)
             ),
         ),
-        _ => (Red, format!("not told of {untold} deaths of {}", kills.len())),
+        _ => (Red, format!("no error after {untold} of {} deaths", kills.len())),
     };
     Some(Computed {
         colour,
@@ -282,7 +295,7 @@ fn thresholds(run: &Run) -> Thresholds {
     crossway_lab::records_io::read_beside(&run.dir, THRESHOLDS).ok().flatten().unwrap_or_default()
 }
 
-/// Cells that have a colour here, and those of them that have the study's.
+/// The number of cells that have a colour here, and of those that have the study's.
 fn agreement(run: &Run) -> (usize, usize) {
     let t = thresholds(run);
     let cells = ROWS.iter().flat_map(|(_, property, theirs)| {
@@ -305,7 +318,7 @@ pub(super) fn finding(run: &Run) -> Finding {
     let (measured, same) = agreement(run);
     if measured == 0 {
         return claim.without_records(
-            "nothing of Table 3 was measured; crossway measure enea takes it".to_owned(),
+            "nothing of Table 3 was measured; `crossway measure enea` measures it".to_owned(),
         );
     }
     let verdict = match () {
@@ -318,7 +331,7 @@ pub(super) fn finding(run: &Run) -> Finding {
     claim.judged("this machine", Vec::new(), verdict, why)
 }
 
-/// The table itself, and the words to it.
+/// The table, and the paragraph that explains it.
 pub(super) fn sheet(run: &Run) -> Option<(Sheet, String)> {
     let (measured, same) = agreement(run);
     if measured == 0 {
@@ -345,11 +358,11 @@ pub(super) fn sheet(run: &Run) -> Option<(Sheet, String)> {
         })
         .collect();
     let words = format!(
-        "Table 3: {same} of {measured} measured cells agree with the study's subjective colours; those that agree are marked. Green and red: round trips up to {} and \
-         above {} times the best, throughput down to the best divided by {} and below it divided by {} ({SMALL} and {LARGE} bytes), under load up to {} and above {} \
-         times slower. Data integrity: red where a peer's stray writes destroyed what was sent before, yellow where bytes that nobody sent came as a message. \
-         Monitoring: red where a death was not told, green where it was told within {} ms (median). Other thresholds: a file {THRESHOLDS} beside the records, e.g. \
-         {{\"latency_green\": 2.0}}; its keys: latency_green, latency_red, throughput_green, throughput_red, load_green, load_red, told_green_ms. The lines are those of \
+        "Table 3: {same} of {measured} measured cells agree with the study's subjective colours; those that agree are marked. Limits of green and red: round trips up to {} and \
+         above {} times the best, throughput down to the best divided by {} and below the best divided by {} ({SMALL} and {LARGE} bytes), under load up to {} and above {} \
+         times slower. Data integrity: red if a peer's stray writes destroyed messages sent before, yellow if a message was received that was never sent. \
+         Monitoring: red if a survivor got no error, green if it got one within {} ms (median). To change the thresholds, put a file {THRESHOLDS} beside the records, e.g. \
+         {{\"latency_green\": 2.0}}; its keys: latency_green, latency_red, throughput_green, throughput_red, load_green, load_red, told_green_ms. Line numbers refer to \
          results.jsonl and faults.jsonl.",
         t.latency_green,
         t.latency_red,

@@ -22,7 +22,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     ]
 }
 
-/// The pairs that were asked for.
+/// The pairs of CPUs that the run requested.
 pub(super) fn pairs(records: &[Record]) -> Vec<(u32, u32)> {
     let mut pairs: Vec<(u32, u32)> = records
         .iter()
@@ -53,7 +53,7 @@ pub(super) fn trips(
     evidence.of(id, wanted).into_iter().filter_map(round_trip).collect()
 }
 
-/// All pairs together, with one CPU or with two.
+/// The ratio over all pairs together, with both ends on one CPU or on two.
 fn over_pairs(evidence: &Evidence<'_>, id: &str, one_cpu: bool, loaded: bool) -> Vec<f64> {
     let pairs = pairs(&evidence.run.records);
     let wanted = pairs.into_iter().filter(|(a, b)| (a == b) == one_cpu);
@@ -68,15 +68,15 @@ fn one_core(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E16",
         title: "Pairs of cores",
-        says: "Latency through a flag in shared memory is checkered by NUMA node, and far larger with both ends on one core (Figure 12).",
-        rule: "Round trips through shared memory, both ends on one CPU over those on two, where the ends sleep; spinning ends on one CPU are refused. Confirmed: \
+        says: "Latency through a flag in shared memory shows a checkerboard of NUMA nodes, and is far larger with both ends on one core (Figure 12).",
+        rule: "Round trips through shared memory with sleeping ends: both ends on one CPU over those on two; spinning ends on one CPU are refused. Confirmed: \
                the interval lies above 2.",
     };
     let of = |one_cpu| over_pairs(evidence, "shm-futex", one_cpu, false);
     let Some(r) = ratio(&of(true), &of(false)) else { return missing(claim, evidence) };
     let figures = vec![Figure::new("shm-futex: one CPU over two", Quantity::Number, r)];
-    let why = "the study's ends spin, and wait for each other's time slice on one core; an end that sleeps gives its core to the peer. NUMA nodes and clusters are \
-               in the heat map";
+    let why = "the study's ends spin, so on one core each waits for the other's time slice to end; an end that sleeps yields its core to the peer. The heat map shows \
+               NUMA nodes and clusters";
     claim.judged(PLACE, figures, above(&r, 2.0), why)
 }
 
@@ -85,7 +85,7 @@ fn shortest(evidence: &Evidence<'_>) -> Finding {
         id: "E17 shm",
         title: "Shortest round trip",
         says: "Shared memory (spinning) has the shortest round trips: 0.13 to 0.58 us against 4.8 to 36 us (Table 1).",
-        rule: "Pairs of two CPUs. Confirmed: the interval of each other way over shm-spin lies above 1.",
+        rule: "Pairs of two CPUs. Confirmed: the interval of each other mechanism over shm-spin lies above 1.",
     };
     let shm = over_pairs(evidence, "shm-spin", false, false);
     let mut figures = Vec::new();
@@ -102,7 +102,7 @@ fn shortest(evidence: &Evidence<'_>) -> Finding {
         PLACE,
         figures,
         all(calls),
-        "the study's figures stand beside ours in Table 1 below",
+        "the study's figures are shown beside ours in Table 1 below",
     )
 }
 
@@ -142,7 +142,7 @@ fn least_sensitive(evidence: &Evidence<'_>) -> Finding {
         id: "E18",
         title: "Round trips under load",
         says: "Shared memory is least sensitive to load; pipe and unix show values up to 110 and 116 us, tcp does not (Table 2).",
-        rule: "Pairs of two CPUs, loaded over idle. Confirmed: the interval of each other way lies above that of shm-spin.",
+        rule: "Pairs of two CPUs, loaded over idle. Confirmed: the interval of each other mechanism lies above that of shm-spin.",
     };
     let Some(shm) = slowed(evidence, "shm-spin", false) else { return missing(claim, evidence) };
     let mut figures = vec![Figure::new("shm-spin: loaded over idle", Quantity::Number, shm)];
@@ -175,7 +175,7 @@ fn one_core_under_load(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E18 one core",
         title: "One core under load",
-        says: "With both ends on one core the sensitivity to load tends to be low, for pipe, tcp and unix (Tables 1 and 2).",
+        says: "With both ends on one core the sensitivity to load tends to be low for pipe, tcp and unix (Tables 1 and 2).",
         rule: "Confirmed: the interval of loaded over idle lies within 0.8 to 1.25 for each of the three.",
     };
     let mut figures = Vec::new();
@@ -210,7 +210,7 @@ fn faster_under_load(evidence: &Evidence<'_>) -> Finding {
     }
     let faster = calls.contains(&Call::Holds);
     let why = if faster {
-        "no reason is given: neither the processor's frequency nor its idle states were recorded with these trials"
+        "the reason is unknown: neither the processor's frequency nor its idle states were recorded with these trials"
     } else {
         "nothing was faster under load, so there is nothing to explain"
     };

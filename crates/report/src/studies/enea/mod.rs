@@ -20,7 +20,7 @@ pub(crate) use tables::section;
 
 const PLAN: &str = "enea";
 
-/// The study's names of mechanisms, and what stands for them here.
+/// The study's names of mechanisms, and the corresponding mechanisms here.
 const WAYS: [(&str, &str); 6] = [
     ("mempipe", "shm-futex"),
     ("mempipe_spin", "shm-spin"),
@@ -30,7 +30,7 @@ const WAYS: [(&str, &str); 6] = [
     ("unix", "uds-stream"),
 ];
 
-/// All of its findings.
+/// Returns all findings of the study.
 pub(super) fn study(evidence: &Evidence<'_>) -> Study {
     let mut findings = vec![control_plane(evidence)];
     findings.extend(throughput::findings(evidence));
@@ -41,13 +41,13 @@ pub(super) fn study(evidence: &Evidence<'_>) -> Study {
     Study {
         plan: PLAN,
         title: "Enea, 2014: IPC mechanisms within one machine",
-        setup: "Intel Core i5-3320M at 2.6 GHz, two cores of two hardware threads; ipc-bench. The values of its figures are lost, those of its tables \
-                stand beside ours below. mempipe is here shm-futex, mempipe_spin shm-spin, shmem_pipe shm-pipe, unix uds-stream.",
+        setup: "Intel Core i5-3320M at 2.6 GHz, two cores of two hardware threads; ipc-bench. The values of its figures are lost; those of its tables \
+                are shown beside ours below. Here mempipe is shm-futex, mempipe_spin is shm-spin, shmem_pipe is shm-pipe and unix is uds-stream.",
         findings,
     }
 }
 
-/// How a figure of two sets of trials stands.
+/// Compares a figure of two sets of trials.
 type Of = fn(&Record) -> Option<f64>;
 
 fn bits_per_cpu_s(record: &Record) -> Option<f64> {
@@ -59,7 +59,7 @@ fn round_trip(record: &Record) -> Option<f64> {
     Some(span.p50 as f64)
 }
 
-/// One way on this machine, with the waiting and the capacity that are the mechanism's own.
+/// Whether a trial is one-way on this machine, with the mechanism's default waiting and capacity.
 fn plain(record: &Record) -> bool {
     let i = &record.inputs;
     let spins = record.mechanism == "shm-spin";
@@ -81,7 +81,7 @@ fn one_way(record: &Record, size: u64, placement: Placement) -> bool {
         && plain(record)
 }
 
-/// The figures of the trials of the study's `way` that are wanted.
+/// The figures of those trials of the study's mechanism `way` that satisfy `wanted`.
 fn figures(
     evidence: &Evidence<'_>,
     way: &str,
@@ -108,7 +108,7 @@ fn sizes_of(evidence: &Evidence<'_>, placement: Placement) -> Vec<u64> {
     sizes
 }
 
-/// Claim: the first ratio is the larger one of two independent ones.
+/// Claim: the first of two independent ratios is the larger one.
 fn larger(a: &Estimate, b: &Estimate) -> Call {
     if !enough(a) || !enough(b) {
         Call::Open(None)
@@ -121,7 +121,7 @@ fn larger(a: &Estimate, b: &Estimate) -> Call {
     }
 }
 
-/// What a way keeps of its figure under load.
+/// The share of its idle figure that a mechanism retains under load.
 fn kept(evidence: &Evidence<'_>, way: &str, of: Of, size: u64) -> Option<Estimate> {
     ratio(&at(evidence, way, of, size, true), &at(evidence, way, of, size, false))
 }
@@ -132,7 +132,7 @@ fn control_plane(evidence: &Evidence<'_>) -> Finding {
         id: "E5",
         title: "The control plane",
         says: "A patch halved the time of a million IPC_STAT calls on System V shared memory by four threads.",
-        rule: "Calls per second of four threads over those of one, each on a segment of its own; the kernel of before the patch is not here to compare with, so \
+        rule: "Calls per second of four threads over those of one, each on a segment of its own. There is no kernel from before the patch to compare with, so \
                this is not judged.",
     };
     let limits = evidence.run.limits.0.as_ref();
@@ -146,11 +146,10 @@ fn control_plane(evidence: &Evidence<'_>) -> Finding {
         })
         .collect();
     if figures.is_empty() {
-        let why =
-            "limits.json beside the records has no such rates; crossway measure enea takes them";
+        let why = "limits.json beside the records has no such rates; `crossway measure enea` measures them";
         return claim.without_records(why.to_owned());
     }
-    let why = "today's kernels have the patch; the other rates stand under Physical limits";
+    let why = "today's kernels have the patch; the other rates are listed under Physical limits";
     claim.judged("this machine", figures, Verdict::NotMeasurable, why)
 }
 
@@ -160,9 +159,9 @@ fn layers(evidence: &Evidence<'_>) -> Finding {
         id: "E19",
         title: "What the LINX API costs",
         says: "The LINX API on FIFOs and on UNIX sockets costs throughput with small messages; with larger ones the overhead shrinks. At the largest \
-               size the one on sockets beats LINX for Linux.",
-        rule: "Throughput of each linx-* mechanism over that of the mechanism that it uses, at the smallest and the largest size. Confirmed: below 1 at \
-               the smallest, and larger at the largest size.",
+               size, LINX on sockets is faster than LINX for Linux.",
+        rule: "Throughput of each linx-* mechanism over that of the mechanism that it uses, at the smallest and the largest size. Confirmed: the ratio is below 1 at \
+               the smallest size, and larger at the largest size.",
     };
     let sizes = sizes_of(evidence, Placement::OtherCore);
     let has =

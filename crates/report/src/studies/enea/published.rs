@@ -1,9 +1,9 @@
-//! What the study printed: Tables 1 and 2, microseconds, and the colours of Table 3.
+//! The figures that the study printed: Tables 1 and 2, in microseconds.
 
 /// One line of Tables 1 and 2: the pair of CPUs, then mempipe (none on one core), pipe, tcp, unix.
 pub(super) type Line = ((u32, u32), [Option<f64>; 4]);
 
-/// The columns of both tables, with what stands for them here. In the latency measurements mempipe spins.
+/// The columns of both tables, with the corresponding mechanisms here. In the latency measurements mempipe spins.
 pub(super) const COLUMNS: [(&str, &str); 4] =
     [("mempipe", "shm-spin"), ("pipe", "pipe"), ("tcp", "tcp"), ("unix", "uds-stream")];
 
@@ -51,7 +51,7 @@ pub(super) const TABLE_2: [Line; 16] = [
     line(3, 3, None, 4.0, 12.0, 8.9),
 ];
 
-/// Where the study's two CPUs of a pair are to each other: CPUs 0 and 1 share a core, 2 and 3 another.
+/// How the study's two CPUs of a pair are related: CPUs 0 and 1 share a core, 2 and 3 share another.
 pub(super) fn relation((a, b): (u32, u32)) -> &'static str {
     match () {
         () if a == b => "same core",

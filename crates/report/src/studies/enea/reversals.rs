@@ -1,22 +1,23 @@
-//! Pairs of mechanisms that change places under load (E9), with how certain that is.
+//! Pairs of mechanisms whose order is reversed under load (E9), and how certain that is.
 
 use crossway_lab::rank::{By, Reversal, rank};
 use crossway_lab::record::Record;
 
 use crate::sheet::{Cell, Row, Sheet};
 
-/// With more than this the table says it.
+/// Maximum number of reversals in the sentence; the table lists all.
 const TOLD_MAX: usize = 3;
 
 fn found(records: &[Record]) -> Vec<Reversal> {
     rank(records.iter().filter(|r| r.inputs.testbed.is_none())).reversals
 }
 
-/// In one sentence.
+/// The reversals in one sentence.
 pub(super) fn in_words(records: &[Record]) -> String {
     let found = found(records);
     if found.is_empty() {
-        return "in no case do two mechanisms change places with both intervals apart".to_owned();
+        return "in no case is the order of two mechanisms reversed with both intervals apart"
+            .to_owned();
     }
     let told: Vec<String> = found
         .iter()
@@ -25,10 +26,10 @@ pub(super) fn in_words(records: &[Record]) -> String {
         .collect();
     let more = found.len() - told.len();
     let rest = if more > 0 { format!(", and {more} more") } else { String::new() };
-    format!("changes of place with both intervals apart: {}{rest}", told.join("; "))
+    format!("reversals with both intervals apart: {}{rest}", told.join("; "))
 }
 
-/// All of them.
+/// The table of all reversals.
 pub(super) fn sheet(records: &[Record]) -> Option<Sheet> {
     let rows: Vec<Row> = found(records)
         .into_iter()
@@ -42,12 +43,12 @@ pub(super) fn sheet(records: &[Record]) -> Option<Sheet> {
                 }),
                 Cell::text(r.better_idle),
                 Cell::text(r.better_loaded),
-                Cell::text("95 % intervals apart, idle and loaded"),
+                Cell::text("95 % intervals do not overlap, idle or loaded"),
             ],
         })
         .collect();
     (!rows.is_empty()).then(|| Sheet {
-        title: "Places that load reverses".to_owned(),
+        title: "Ranks reversed by load, with certainty".to_owned(),
         heads: ["Where", "By", "Better idle", "Better loaded", "Certainty"]
             .map(str::to_owned)
             .to_vec(),

@@ -12,9 +12,9 @@ use crate::estimate::Estimate;
 use crate::units::{Quantity, size};
 
 const PLACE: &str = "this machine, two cores";
-/// From here on messages are large (Figure 9 ends here).
+/// Messages of at least this many bytes are large (Figure 9 ends here).
 const LARGE: u64 = 16_000;
-/// A drop of less than this is none: throughput between two sizes that are near to each other.
+/// A smaller ratio of the throughputs at two neighbouring sizes does not count as a drop.
 const DROP: f64 = 1.1;
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
@@ -32,12 +32,12 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     ]
 }
 
-/// One way's throughput at one size over that at another.
+/// A mechanism's throughput at one size over that at another.
 fn step(evidence: &Evidence<'_>, way: &str, from: u64, to: u64, loaded: bool) -> Option<Estimate> {
     ratio(&at(evidence, way, rate, from, loaded), &at(evidence, way, rate, to, loaded))
 }
 
-/// One way over another.
+/// The throughput of one mechanism over that of another.
 fn pair(evidence: &Evidence<'_>, a: &str, b: &str, bytes: u64, loaded: bool) -> Option<Estimate> {
     ratio(&at(evidence, a, rate, bytes, loaded), &at(evidence, b, rate, bytes, loaded))
 }
@@ -47,7 +47,7 @@ fn shape(evidence: &Evidence<'_>) -> Finding {
         id: "E11 shape",
         title: "Throughput over message size",
         says: "Throughput rises with the size of small messages and is more stationary with large ones (Figure 7).",
-        rule: "Each way: 4000 over 64 bytes above 1, and 256 KiB over 64 KiB within 0.5 to 2. Confirmed: all of it but one in twenty.",
+        rule: "For each mechanism: 4000 over 64 bytes above 1, and 256 KiB over 64 KiB within 0.5 to 2. Confirmed: at most one in twenty of these claims fails.",
     };
     let mut figures = Vec::new();
     let mut calls = Vec::new();
@@ -65,16 +65,21 @@ fn shape(evidence: &Evidence<'_>) -> Finding {
     if calls.is_empty() {
         return claim.without_records(evidence.missing("one-way trials over the size", PLAN));
     }
-    claim.judged(PLACE, figures, mostly(&calls), "small messages, then large ones, way by way")
+    claim.judged(
+        PLACE,
+        figures,
+        mostly(&calls),
+        "for each mechanism, small messages, then large ones",
+    )
 }
 
 fn order(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E11 order",
         title: "Order with large messages",
-        says: "With larger messages the pipe is slower than tcp, tcp than unix, unix than the three ways through shared memory (Figure 7).",
-        rule: "Sizes from 16,000 bytes on: the intervals of tcp over pipe, unix over tcp and mempipe over unix. Confirmed: each lies above 1 at all sizes \
-               that tell but one in twenty.",
+        says: "With larger messages the pipe is slower than tcp, tcp is slower than unix, and unix is slower than the three mechanisms that use shared memory (Figure 7).",
+        rule: "Sizes from 16,000 bytes on: the intervals of tcp over pipe, unix over tcp and mempipe over unix. Confirmed: each lies above 1 at all but one in \
+               twenty of the decided sizes.",
     };
     let mut figures = Vec::new();
     let mut calls = Vec::new();
@@ -113,8 +118,8 @@ fn pipe_drop(evidence: &Evidence<'_>, loaded: bool) -> Finding {
         } else {
             "The pipe's throughput drops abruptly near 64 KiB, the size of its buffer (Figure 7)."
         },
-        rule: "Throughput with messages of 56 KiB over that with 65 KiB. Confirmed: the interval lies above 1.1. Not confirmed: it does not, or lies around it \
-               within 5 %.",
+        rule: "Throughput with messages of 56 KiB over that with 65 KiB. Confirmed: the interval lies above 1.1. Not confirmed: it lies below 1.1, or within 5 % \
+               of it.",
     };
     let Some(drop) = step(evidence, "pipe", 57_344, 66_560, loaded) else {
         return claim
@@ -133,7 +138,7 @@ fn pipe_size(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E11 F_SETPIPE_SZ",
         title: "The pipe's drop and its buffer",
-        says: "The drop is there because the pipe's buffer has 64 KiB; so it must move with the buffer.",
+        says: "The cause of the drop is that the pipe's buffer holds 64 KiB, so the drop must move with the buffer size.",
         rule: "With a buffer of 16 KiB and of 256 KiB: throughput with messages of the buffer's size over that with 4 KiB more. Confirmed: both intervals lie \
                above 1.1. Not confirmed: one does not.",
     };
@@ -168,7 +173,7 @@ fn pipe_at_100k(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E11 100K",
         title: "The pipe's second drop",
-        says: "The pipe's throughput decreases again around 100 KB; profiling would be needed to say why (Figure 7).",
+        says: "The pipe's throughput decreases again around 100 KB; profiling would be needed to find out why (Figure 7).",
         rule: "Throughput with messages of 96 KiB over that with 104 KiB. Confirmed: the interval lies above 1.1.",
     };
     let Some(drop) = step(evidence, "pipe", 98_304, 106_496, false) else {
@@ -180,7 +185,7 @@ fn pipe_at_100k(evidence: &Evidence<'_>) -> Finding {
         PLACE,
         figures,
         above(&drop, DROP),
-        "messages of more than the buffer are written in parts",
+        "messages larger than the buffer are written in parts",
     )
 }
 
@@ -188,8 +193,8 @@ fn closer(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E12",
         title: "Large messages under load",
-        says: "Load affects the pipe less than the others, most so with large messages; tcp and unix come closer to each other (Figure 8).",
-        rule: "At 64 KiB, loaded over idle: the pipe's interval lies above that of each other way; unix over tcp, as a factor either way, is smaller under load.",
+        says: "Load affects the pipe less than the others, particularly with large messages; tcp and unix come closer to each other (Figure 8).",
+        rule: "At 64 KiB, loaded over idle. Confirmed: the pipe's interval lies above that of each other mechanism, and the factor between unix and tcp is smaller under load.",
     };
     const BYTES: u64 = 65_536;
     let Some(pipe) = kept(evidence, "pipe", rate, BYTES) else {
@@ -218,7 +223,7 @@ fn closer(evidence: &Evidence<'_>) -> Finding {
     claim.judged(PLACE, figures, verdict, why)
 }
 
-/// Two ways over each other at all sizes of Figures 9 to 11 in a placement.
+/// The ratio of two mechanisms at all sizes of Figures 9 to 11, in a placement.
 fn alike(evidence: &Evidence<'_>, a: &str, b: &str, placement: Placement) -> Vec<(u64, Estimate)> {
     let of = |way: &str, bytes: u64| {
         figures(evidence, way, rate, |r| one_way(r, bytes, placement) && idle(r))
@@ -249,7 +254,7 @@ fn as_socket(evidence: &Evidence<'_>) -> Finding {
     }
     let calls: Vec<Call> = ratios.iter().map(|(_, r)| equal(r)).collect();
     let near = calls.iter().filter(|c| **c == Call::Holds).count();
-    let why = format!("within a quarter at {near} of {} sizes", calls.len());
+    let why = format!("within 25 % at {near} of {} sizes", calls.len());
     claim.judged(PLACE, shown("pipe over unix", &ratios), mostly(&calls), why)
 }
 
@@ -258,7 +263,7 @@ fn siblings(evidence: &Evidence<'_>) -> Finding {
         id: "E14",
         title: "Two threads of one core",
         says: "Throughput is lower between two hardware threads of one core than between two cores, and the pipe is comparable to tcp (Figure 10).",
-        rule: "Confirmed: the interval of pipe over tcp lies within 0.8 to 1.25, and each way's throughput over that between two cores below 1, at all sizes but \
+        rule: "Confirmed: the interval of pipe over tcp lies within 0.8 to 1.25, and each mechanism's throughput over that between two cores lies below 1, at all sizes but \
                one in twenty.",
     };
     let ratios = alike(evidence, "pipe", "tcp", Placement::SmtSibling);
@@ -306,7 +311,7 @@ fn same_core(evidence: &Evidence<'_>) -> Finding {
         .and_then(|r| r.reason.clone())
         .map_or(String::new(), |why| format!("; mempipe_spin is refused: {why}"));
     let why = format!(
-        "shmem_pipe ahead of mempipe at {} of {} sizes, pipe within a quarter of tcp at {} of {}{spin}",
+        "shmem_pipe ahead of mempipe at {} of {} sizes, pipe within 25 % of tcp at {} of {}{spin}",
         first.iter().filter(|c| **c == Call::Holds).count(),
         first.len(),
         second.iter().filter(|c| **c == Call::Holds).count(),

@@ -1,4 +1,4 @@
-//! Enea's tables beside ours: Tables 1 and 2 by pair of CPUs, every mechanism by pair, Table 3, and the places that load
+//! Enea's tables beside ours: Tables 1 and 2 by pair of CPUs, every mechanism by pair, Table 3, and the ranks that load
 //! reverses.
 
 use crossway_lab::inputs::{Placement, Workload};
@@ -14,10 +14,10 @@ use crate::sheet::{Cell, Row, Sheet};
 use crate::steps::Shapes;
 use crate::units::{Quantity, three_digits};
 
-/// With more pairs than this the heat map says it.
+/// With more pairs than this, the heat map replaces the table.
 const PAIRS_MAX: usize = 64;
 
-/// The section, for runs of the study's plan.
+/// The section; only for runs of the study's plan.
 pub(crate) fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
     if run.plan_name() != PLAN {
         return None;
@@ -34,7 +34,7 @@ pub(crate) fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
     }
     if !tables.is_empty() {
         paragraphs.push(
-            "The study's CPUs 0 and 1 are threads of one core, 2 and 3 of another; its mempipe spins in these tables and stands beside shm-spin. Its figures are single \
+            "The study's CPUs 0 and 1 are threads of one core, 2 and 3 of another; its mempipe spins in these tables and is compared with shm-spin. Its figures are single \
              values in microseconds; ours are medians over trials."
                 .to_owned(),
         );
@@ -53,7 +53,7 @@ pub(crate) fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
     })
 }
 
-/// Ours, then the study's.
+/// A table with our rows first, then the study's.
 fn beside(evidence: &Evidence<'_>, title: &str, table: &[Line], loaded: bool) -> Option<Sheet> {
     let pairs = latency::pairs(&evidence.run.records);
     let mut rows = Vec::new();
@@ -87,7 +87,7 @@ fn beside(evidence: &Evidence<'_>, title: &str, table: &[Line], loaded: bool) ->
     })
 }
 
-/// Our median in microseconds, or why there is none.
+/// A cell with our median in microseconds, or the reason why there is none.
 fn cell(evidence: &Evidence<'_>, id: &str, pair: (u32, u32), loaded: bool) -> Cell {
     if let Some(ns) = median(&latency::trips(evidence, id, pair, loaded)) {
         return Cell { text: three_digits(ns / 1e3), sort: Some(ns), ..Cell::default() };
@@ -102,12 +102,12 @@ fn cell(evidence: &Evidence<'_>, id: &str, pair: (u32, u32), loaded: bool) -> Ce
     let why = refused.and_then(|r| r.reason.clone());
     Cell {
         text: "–".to_owned(),
-        note: Some(why.unwrap_or_else(|| "not asked for".to_owned())),
+        note: Some(why.unwrap_or_else(|| "not requested".to_owned())),
         ..Cell::default()
     }
 }
 
-/// All mechanisms by pair, shortest first.
+/// All mechanisms by pair of CPUs, shortest round trip first.
 fn every_mechanism(evidence: &Evidence<'_>, loaded: bool) -> Option<Sheet> {
     let pairs = latency::pairs(&evidence.run.records);
     if pairs.len() > 16 {

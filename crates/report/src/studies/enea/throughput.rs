@@ -7,7 +7,7 @@ use super::{
 };
 use crate::units::{Quantity, size};
 
-/// The sizes of Figure 4; the study names the last.
+/// The sizes of Figure 4, bytes; the study states only the last.
 const SIZES: [u64; 3] = [128, 1024, 8192];
 const LARGEST: u64 = 8192;
 const PLACE: &str = "this machine, two cores";
@@ -28,7 +28,7 @@ fn lower_under_load(evidence: &Evidence<'_>) -> Finding {
         id: "E9 load",
         title: "Throughput under load",
         says: "With CPU, memory and I/O load all throughputs are lower, by different amounts (Figures 4 and 5).",
-        rule: "Each way at each of three sizes, loaded over idle. Confirmed: the interval lies below 1 in all but one in twenty of those that tell.",
+        rule: "Each mechanism at each of three sizes, loaded over idle. Confirmed: the interval lies below 1 in all but one in twenty of the decided cases.",
     };
     let mut figures = Vec::new();
     let mut calls = Vec::new();
@@ -47,7 +47,10 @@ fn lower_under_load(evidence: &Evidence<'_>) -> Finding {
             .without_records(evidence.missing("one-way trials with and without load", PLAN));
     }
     let lower = calls.iter().filter(|c| **c == Call::Holds).count();
-    let why = format!("lower under load in {lower} of {} cases that both have", calls.len());
+    let why = format!(
+        "lower under load in {lower} of {} cases measured both idle and loaded",
+        calls.len()
+    );
     claim.judged(PLACE, figures, mostly(&calls), why)
 }
 
@@ -57,8 +60,8 @@ fn reversed(evidence: &Evidence<'_>) -> Finding {
         id: "E9 ranks",
         title: "Ranks reversed by load",
         says: "At 8192 bytes load reverses the ranks of mempipe_spin and shmem_pipe, and of tcp and unix.",
-        rule: "The ratio of the two throughputs, idle and loaded. Confirmed: for both pairs one interval lies above 1 and the other below. Not confirmed: for \
-               one pair both lie on the same side.",
+        rule: "The ratio of the two throughputs, idle and loaded. Confirmed: for both pairs, one interval lies above 1 and the other below. Not confirmed: for \
+               one pair, both lie on the same side.",
     };
     let mut figures = Vec::new();
     let mut calls = Vec::new();
@@ -95,7 +98,7 @@ fn pipe_keeps_most(evidence: &Evidence<'_>) -> Finding {
         id: "E9 pipe",
         title: "The pipe under load",
         says: "At the largest size the pipe is less sensitive to load than the others.",
-        rule: "Throughput loaded over idle at 8192 bytes. Confirmed: the pipe's interval lies above that of each other way. Not confirmed: it lies below one.",
+        rule: "Throughput loaded over idle at 8192 bytes. Confirmed: the pipe's interval lies above that of each other mechanism. Not confirmed: it lies below that of one.",
     };
     let Some(pipe) = kept(evidence, "pipe", rate, LARGEST) else {
         return claim
@@ -109,7 +112,7 @@ fn pipe_keeps_most(evidence: &Evidence<'_>) -> Finding {
         calls.push(larger(&pipe, &other));
     }
     let why = format!(
-        "the pipe keeps more than {} of {} others",
+        "the pipe retains a larger share of its throughput than {} of {} others",
         calls.iter().filter(|c| **c == Call::Holds).count(),
         calls.len()
     );
@@ -122,7 +125,7 @@ fn spinning_costs(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E10 spin",
         title: "Bits per CPU-second of spinning",
-        says: "Under load mempipe carries more bits per CPU-second than mempipe_spin at the two largest sizes: its throughput costs CPU time (Figure 6).",
+        says: "Under load mempipe carries more bits per CPU-second than mempipe_spin at the two largest sizes: the throughput of spinning costs CPU time (Figure 6).",
         rule: "Payload bits per CPU-second of both roles, under load, at 1024 and 8192 bytes. Confirmed: the interval of mempipe over mempipe_spin lies above \
                1 at both.",
     };
@@ -155,7 +158,7 @@ fn most_efficient(evidence: &Evidence<'_>) -> Finding {
         id: "E10 best",
         title: "Most bits per CPU-second",
         says: "Under load shmem_pipe carries the most bits per CPU-second at 8192 bytes (Figure 6).",
-        rule: "Confirmed: the interval of shmem_pipe over each other way lies above 1. Not confirmed: one of them does not.",
+        rule: "Confirmed: the interval of shmem_pipe over each other mechanism lies above 1. Not confirmed: one of them does not.",
     };
     let of = |way: &str| at(evidence, way, bits_per_cpu_s, LARGEST, true);
     let best = of("shmem_pipe");

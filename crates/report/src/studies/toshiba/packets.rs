@@ -1,4 +1,4 @@
-//! What a message becomes on the wire: the packet more (T4), packets of small messages (T5), acknowledgements (T6).
+//! Packets on the wire: the additional packet (T4), packets of small messages (T5), acknowledgements (T6).
 
 use crossway_lab::inputs::Workload;
 use crossway_lab::record::Record;
@@ -11,19 +11,19 @@ use crate::estimate::Estimate;
 use crate::steps::{Over, Shape};
 use crate::units::{Quantity, size, three_digits};
 
-/// The group of the plan that goes byte by byte; others have other sizes.
+/// The group of the plan that increases the size byte by byte; other groups have other sizes.
 const EDGE: (u64, u64) = (2952, 2953);
 
 /// T4.
 pub(super) fn step(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T4",
-        title: "A step where a message needs one packet more",
-        says: "Between 2952 and 2953 bytes TIPC's throughput drops: 2 x (1500 - 24) = 2952, one byte more needs a third packet. TCP has no \
-               such step, because the stream is cut into full packets again.",
-        rule: "Packets are counted: confirmed if at 2953 bytes TIPC sends at least 0.9 packets per message more than at 2952, its \
-               throughput has a significant step there and TCP's has none. Not confirmed if the packets per message differ by less than \
-               0.1, or if there is no step of at least 1.5 %.",
+        title: "A step where a message needs one more packet",
+        says: "Between 2952 and 2953 bytes TIPC's throughput drops: 2 x (1500 - 24) = 2952, so one more byte needs a third packet. TCP has no \
+               such step, because it cuts the stream into full packets.",
+        rule: "Packets are counted. Confirmed: at 2953 bytes TIPC sends at least 0.9 packets per message more than at 2952, its \
+               throughput has a significant step there and TCP's has none. Not confirmed: the packets per message differ by less than \
+               0.1, or there is no step of at least 1.5 %.",
     };
     let zoomed = |r: &Record| one_way(r) && r.inputs.size_bytes.abs_diff(EDGE.0) <= 300;
     let Some(pair) = pair(evidence, zoomed) else {
@@ -85,24 +85,24 @@ pub(super) fn step(evidence: &Evidence<'_>) -> Finding {
     match (at_edge(&tipc), at_edge(&tcp)) {
         _ if more.abs() < 0.1 => {
             let expected = if today.packets(EDGE.0) == today.packets(EDGE.1) {
-                "; since Linux 5.5 a TIPC packet keeps room for a tunnel's header and encryption, so that messages are cut at \
+                "; since Linux 5.5 a TIPC packet reserves room for a tunnel header and encryption, so messages are split at \
                  1404, 2752, 4140 ... bytes instead"
             } else {
                 ""
             };
-            let why = format!("no packet more is sent at 2953 bytes{elsewhere}{expected}");
+            let why = format!("no additional packet is sent at 2953 bytes{elsewhere}{expected}");
             claim.judged(pair.place, figures, Verdict::NotConfirmed, why)
         }
         (Some(change), None) if more >= 0.9 => {
             let why = format!(
-                "{} % throughput at 2953 bytes with one packet more, and none in TCP",
+                "TIPC's throughput changes by {} % at 2953 bytes with one more packet; TCP's has no step there",
                 three_digits(change * 100.0)
             );
             claim.judged(pair.place, figures, Verdict::Confirmed, why)
         }
         (None, _) if more >= 0.9 => {
             let why = format!(
-                "a packet more is sent at 2953 bytes, but no step of 1.5 % or more is seen in the throughput{elsewhere}"
+                "one more packet is sent at 2953 bytes, but the throughput has no step of 1.5 % or more there{elsewhere}"
             );
             claim.judged(pair.place, figures, Verdict::NotConfirmed, why)
         }
@@ -114,7 +114,7 @@ pub(super) fn step(evidence: &Evidence<'_>) -> Finding {
             figures,
             Verdict::Undecided,
             format!(
-                "packets per message differ by {}, which is neither none nor one",
+                "packets per message differ by {}, which is neither zero nor one",
                 three_digits(more)
             ),
         ),
@@ -127,7 +127,7 @@ pub(super) fn coalescing(evidence: &Evidence<'_>) -> Finding {
         id: "T5",
         title: "Packets of small messages",
         says: "16-byte messages: in 5 s TIPC sends about 280,000 packets, TCP about 20,000, because TCP puts several messages into \
-               one packet and TIPC sends one packet a message.",
+               one packet and TIPC sends one packet per message.",
         rule: "Packets from the sender per message at the smallest size up to 512 bytes. Confirmed: TCP's interval lies below 0.5, TIPC's above \
                0.9. Not confirmed: one of them lies wholly on the other side.",
     };
@@ -178,12 +178,12 @@ pub(super) fn coalescing(evidence: &Evidence<'_>) -> Finding {
             "TCP puts several messages into a packet, TIPC one".to_owned()
         }
         (Call::Holds, Call::Fails) => format!(
-            "TIPC puts several messages into a packet, too ({}): Linux 5.5 and later collect small messages of a stream as Nagle's \
+            "TIPC puts several messages into a packet, too ({}): Linux 5.5 and later combine small messages of a stream as Nagle's \
              algorithm does",
             three_digits(1.0 / least.tipc.value)
         ),
-        (Call::Fails, _) => "TCP sends a packet or more for every two messages".to_owned(),
-        _ => "the trials do not tell".to_owned(),
+        (Call::Fails, _) => "TCP sends at least one packet for every two messages".to_owned(),
+        _ => "the trials do not decide".to_owned(),
     };
     why.push('.');
     why.push_str(&in_five);
@@ -217,7 +217,7 @@ pub(super) fn acknowledgements(evidence: &Evidence<'_>) -> Finding {
         return claim
             .without_records(evidence.missing("one-way trials of 4096 bytes beside TCP's", PLAN));
     };
-    // Nothing at all sent back is a ratio of 0, of which no ratio can be taken: a hair stands for it.
+    // If nothing is sent back the ratio is 0, by which nothing can be divided: use a tiny value instead.
     let back = |r: &Record| packets_each_way(r).map(|(there, back)| (back / there).max(1e-6));
     let Some(ratios) = pair.at(4096, back) else {
         return claim.without_records("no packets were counted".to_owned());
