@@ -1,10 +1,10 @@
-//! Compiles the library that carries extended CPU state for guests (`src/xstate_relay.c`) with the compiler that also links Rust
-//! programs. Where that cannot compile C the library is empty, and guests take the path without it.
+//! Compiles the library that moves extended CPU state for guests (`src/xstate_relay.c`), with the C compiler that Rust uses
+//! as its linker. If that compiler cannot compile C, the library is an empty file and guests run without it.
 
 use std::path::Path;
 use std::process::Command;
 
-/// The state of a CPU with tile registers (AMX), in bytes; tests emulate it.
+/// Size in bytes of the state of a CPU with tile registers (AMX); tests emulate it.
 const EMULATED_BYTES: u32 = 11008;
 
 fn main() {

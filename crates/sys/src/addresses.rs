@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::OsError;
 
-/// The addresses of all interfaces that are up, best first for who wants to be reached: IPv4, then IPv6, loopback last.
-/// Link-local addresses of IPv6 are left out: they mean nothing without an interface.
+/// The addresses of all interfaces that are up, most reachable first: IPv4, then IPv6, then loopback. IPv6 link-local
+/// addresses are left out, because they are ambiguous without an interface.
 pub fn own_addresses() -> Result<Vec<IpAddr>, OsError> {
     let mut addresses = Vec::new();
     for_each_up(|_, address| addresses.push(address))?;
@@ -16,7 +16,7 @@ pub fn own_addresses() -> Result<Vec<IpAddr>, OsError> {
     Ok(addresses)
 }
 
-/// The interface that has this address and is up; of several the first.
+/// The name of the first interface that is up and has this address.
 pub fn interface_of(wanted: IpAddr) -> Result<Option<String>, OsError> {
     let mut found = None;
     for_each_up(|name, address| {
@@ -27,7 +27,7 @@ pub fn interface_of(wanted: IpAddr) -> Result<Option<String>, OsError> {
     Ok(found)
 }
 
-/// Interfaces that are up, by name, with each of their addresses.
+/// Calls `take` with the name and each address of every interface that is up.
 fn for_each_up(mut take: impl FnMut(&CStr, IpAddr)) -> Result<(), OsError> {
     let mut first = std::ptr::null_mut();
     // SAFETY: getifaddrs writes a list's head to the pointer that it is given, or fails.

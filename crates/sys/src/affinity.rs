@@ -1,4 +1,4 @@
-//! On which logical CPUs a thread may run.
+//! CPU affinity: the logical CPUs on which a thread may run.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -16,7 +16,8 @@ pub fn pin(cpu: u32) -> Result<(), OsError> {
 /// Pins a child, its threads and its children to one logical CPU before its program begins.
 ///
 /// # Errors
-/// The number is beyond what the kernel's set holds; a CPU that cannot be used fails when the child is started.
+/// `cpu` is above the largest number that the kernel's CPU set can hold. A CPU that is offline or not allowed
+/// makes the start of the child fail.
 pub fn pin_child(command: &mut Command, cpu: u32) -> Result<(), OsError> {
     let set = set_of(cpu)?;
     // SAFETY: between fork and exec only one system call is made; nothing is allocated, no lock is taken.
@@ -29,14 +30,14 @@ pub fn pin_child(command: &mut Command, cpu: u32) -> Result<(), OsError> {
 fn set_of(cpu: u32) -> Result<CpuSet, OsError> {
     let mut set = CpuSet::new();
     if cpu as usize >= CpuSet::MAX_CPU {
-        let why = format!("numbers end at {}", CpuSet::MAX_CPU - 1);
+        let why = format!("the highest CPU number is {}", CpuSet::MAX_CPU - 1);
         return Err(OsError::new("sched_setaffinity", cpu, std::io::Error::other(why)));
     }
     set.set(cpu as usize);
     Ok(set)
 }
 
-/// The logical CPUs on which the calling thread may run, ascending (cgroups and taskset have a say in it).
+/// The logical CPUs on which the calling thread may run, in ascending order (limited by cgroups and taskset).
 pub fn allowed() -> Result<Vec<u32>, OsError> {
     let set = sched_getaffinity(None).map_err(|e| OsError::new("sched_getaffinity", "", e))?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).map(|cpu| cpu as u32).collect())

@@ -1,4 +1,5 @@
-//! What the first process of a machine does: file systems, modules, a raw line, children nobody else waits for.
+//! What the init process of a machine does: mounts file systems, loads modules, sets up a raw serial line and reaps
+//! orphaned processes.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -31,7 +32,7 @@ pub fn move_mount(from: &Path, to: &Path) -> Result<(), OsError> {
         .map_err(|e| OsError::new("mount", format!("{} to {}", from.display(), to.display()), e))
 }
 
-/// Makes `new` the root of every process; the old one appears below `old`, a folder in `new`.
+/// Makes `new` the root of every process; the old root appears at `old`, a folder inside `new`.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -41,7 +42,7 @@ pub fn change_root(new: &Path, old: &Path) -> Result<(), OsError> {
     rustix::process::chdir("/").map_err(|e| OsError::new("chdir", "/", e))
 }
 
-/// Loads a kernel module from its file. One that is loaded already is fine.
+/// Loads a kernel module from its file. Succeeds if it is already loaded.
 ///
 /// # Errors
 /// The file cannot be read or the kernel refuses.
@@ -53,7 +54,7 @@ pub fn load_module(file: &Path) -> Result<(), OsError> {
     }
 }
 
-/// Names this machine.
+/// Sets the host name of this machine.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -61,15 +62,15 @@ pub fn set_host_name(name: &str) -> Result<(), OsError> {
     rustix::system::sethostname(name.as_bytes()).map_err(|e| OsError::new("sethostname", name, e))
 }
 
-/// Release of the running kernel, e.g. `6.1.0`.
+/// The release of the running kernel, e.g. `6.1.0`.
 pub fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// Makes a terminal line carry all bytes as they are: no echo, no signals, no flow control, no translation.
+/// Sets a terminal line to raw mode: no echo, signals, flow control or translation of bytes.
 ///
 /// # Errors
-/// It is no terminal.
+/// It is not a terminal.
 pub fn make_line_raw(line: impl AsFd) -> Result<(), OsError> {
     let failed = |e| OsError::new("tcsetattr", "the line", e);
     let mut settings = rustix::termios::tcgetattr(&line).map_err(failed)?;
@@ -77,7 +78,8 @@ pub fn make_line_raw(line: impl AsFd) -> Result<(), OsError> {
     rustix::termios::tcsetattr(&line, OptionalActions::Flush, &settings).map_err(failed)
 }
 
-/// Waits for any child, also for those that were left to this process; returns its id, `None` if there is none.
+/// Waits for any child, including orphans that this process adopted; returns its process id, or `None` if there are
+/// no children.
 pub fn reap_any() -> Option<u32> {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
@@ -88,8 +90,8 @@ pub fn reap_any() -> Option<u32> {
     }
 }
 
-/// Writes out what is cached and switches this machine off. Returns only if the kernel refuses: without privilege, or
-/// called by a process that is not of this machine's first namespace.
+/// Flushes file systems and switches this machine off. Returns only if the kernel refuses: the process has no
+/// privilege, or is not in this machine's first PID namespace.
 pub fn power_off() -> OsError {
     rustix::fs::sync();
     match rustix::system::reboot(RebootCommand::PowerOff) {

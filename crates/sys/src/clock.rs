@@ -1,5 +1,5 @@
-//! Clocks: CLOCK_MONOTONIC for instants that several processes compare, the processor's time stamp counter for what is
-//! timed in a loop, absolute sleep for pacing.
+//! Clocks: CLOCK_MONOTONIC for instants that several processes compare, the processor's time stamp counter for timing in a
+//! loop, and absolute sleeps for pacing.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::OsError;
 
-/// Nanoseconds on CLOCK_MONOTONIC: the same in all processes of a host.
+/// Nanoseconds on CLOCK_MONOTONIC, which is the same for all processes of a host.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     read_ns(ClockId::Monotonic)
 }
 
-/// Milliseconds since 1970 UTC.
+/// Milliseconds since 1970-01-01 UTC.
 pub fn unix_ms() -> u64 {
     read_ns(ClockId::Realtime) / 1_000_000
 }
@@ -26,7 +26,7 @@ fn read_ns(id: ClockId) -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// Sleeps until an instant on CLOCK_MONOTONIC (clock_nanosleep, absolute), through signals.
+/// Sleeps until an instant on CLOCK_MONOTONIC (clock_nanosleep, absolute); signals do not end the sleep.
 pub fn sleep_until_ns(instant_ns: u64) {
     let request = libc::timespec {
         tv_sec: (instant_ns / 1_000_000_000) as i64,
@@ -48,18 +48,18 @@ pub fn sleep_until_ns(instant_ns: u64) {
     }
 }
 
-/// Tells the kernel how late it may end the calling thread's sleeps: the timer slack, in nanoseconds (at least 1), which is
-/// 50,000 by default and lets the kernel gather timers. It is added to every sleep of an ordinary thread; see
-/// PR_SET_TIMERSLACK in prctl(2).
+/// Sets how late, in nanoseconds, the kernel may end the calling thread's sleeps: the timer slack, 50,000 by default, which
+/// lets the kernel group timers. It is added to every sleep of a thread that is not real-time; see PR_SET_TIMERSLACK in
+/// prctl(2).
 ///
 /// # Errors
-/// The kernel refuses (a seccomp filter does).
+/// The kernel refuses (for example because of a seccomp filter).
 pub fn set_timer_slack_ns(slack_ns: NonZeroU64) -> Result<(), OsError> {
     rustix::thread::set_current_timer_slack(Some(slack_ns))
         .map_err(|e| OsError::new("prctl(PR_SET_TIMERSLACK)", slack_ns, e))
 }
 
-/// The calling thread's timer slack, nanoseconds.
+/// The calling thread's timer slack in nanoseconds.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -68,7 +68,7 @@ pub fn timer_slack_ns() -> Result<u64, OsError> {
         .map_err(|e| OsError::new("prctl(PR_GET_TIMERSLACK)", "", e))
 }
 
-/// The instant of [`std::time::Instant`] that lies `ns` after CLOCK_MONOTONIC's zero: both are the same clock on Linux.
+/// The [`std::time::Instant`] that lies `ns` after zero on CLOCK_MONOTONIC: on Linux both are the same clock.
 pub fn instant_at(ns: u64) -> Instant {
     let (now, now_ns) = (Instant::now(), monotonic_ns());
     if ns >= now_ns {
@@ -78,11 +78,11 @@ pub fn instant_at(ns: u64) -> Instant {
     }
 }
 
-/// What a timed loop reads.
+/// The clock that timed loops read.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "source")]
 pub enum Ticker {
-    /// The time stamp counter: one instruction.
+    /// The time stamp counter, read by one instruction.
     Tsc {
         /// Nanoseconds per tick.
         ns_per_tick: f64,
@@ -92,8 +92,8 @@ pub enum Ticker {
 }
 
 impl Ticker {
-    /// The time stamp counter where it is constant and never stops, calibrated for `calibration` against
-    /// CLOCK_MONOTONIC_RAW; else CLOCK_MONOTONIC.
+    /// The time stamp counter where it runs at a constant rate and never stops, calibrated against CLOCK_MONOTONIC_RAW for
+    /// `calibration`; otherwise CLOCK_MONOTONIC.
     pub fn calibrate(calibration: Duration) -> Ticker {
         if !tsc_is_steady() {
             return Ticker::Monotonic;
@@ -107,7 +107,7 @@ impl Ticker {
         Ticker::Tsc { ns_per_tick: (raw_end - raw_start) as f64 / (tsc_end - tsc_start) as f64 }
     }
 
-    /// Ticks now.
+    /// The current reading in ticks.
     #[inline(always)]
     pub fn now(&self) -> u64 {
         match self {
@@ -116,7 +116,7 @@ impl Ticker {
         }
     }
 
-    /// Nanoseconds of so many ticks.
+    /// Converts ticks to nanoseconds.
     #[inline]
     pub fn ns(&self, ticks: u64) -> u64 {
         match self {
@@ -125,7 +125,7 @@ impl Ticker {
         }
     }
 
-    /// Nanoseconds of one tick.
+    /// The length of one tick in nanoseconds.
     pub fn ns_per_tick(&self) -> f64 {
         match self {
             Ticker::Tsc { ns_per_tick } => *ns_per_tick,
@@ -134,7 +134,7 @@ impl Ticker {
     }
 }
 
-/// A pair of readings taken together: of several tries the one with the shortest distance between two counter reads.
+/// Reads both clocks together: of several attempts, returns the one with the shortest interval between two counter reads.
 fn raw_and_tsc() -> (u64, u64) {
     (0..16)
         .map(|_| {
@@ -160,8 +160,8 @@ fn tsc() -> u64 {
     monotonic_ns()
 }
 
-/// Whether /proc/cpuinfo promises a counter of constant rate that never stops, and the kernel itself keeps time by it
-/// or at least has not called it unstable.
+/// Whether /proc/cpuinfo reports a counter of constant rate that never stops, and the kernel uses it as its clock source or
+/// at least has not marked it unstable.
 fn tsc_is_steady() -> bool {
     if !cfg!(target_arch = "x86_64") {
         return false;
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn ticks_agree_with_the_monotonic_clock() {
         let ticker = Ticker::calibrate(Duration::from_millis(20));
-        // The scheduler may tear the reads apart: the clock is read before and after the ticks.
+        // The scheduler may run between the reads, so the clock is read before and after the ticks.
         let read = || (monotonic_ns(), ticker.now(), monotonic_ns());
         let begin = read();
         std::thread::sleep(Duration::from_millis(30));

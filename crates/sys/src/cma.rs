@@ -7,11 +7,11 @@ use rustix::process::Pid;
 
 use crate::error::last_errno;
 
-/// Reads each piece from its address in process `pid`; how many bytes in all. Less than asked for: the rest is not mapped
-/// there.
+/// Reads each piece from its address in process `pid` and returns the total number of bytes read. The total is less than
+/// requested if the rest is not mapped there.
 ///
-/// Errors: `ESRCH` no such process; `EPERM` no permission to trace it ([`let_others_read`]); `EFAULT` nothing is
-/// mapped there.
+/// Errors: `ESRCH` no such process; `EPERM` no permission to trace it ([`let_others_read`]); `EFAULT` nothing is mapped at
+/// the address.
 #[inline]
 pub fn read<const N: usize>(pid: u32, pieces: [(u64, &mut [u8]); N]) -> Result<usize, Errno> {
     let remote: [libc::iovec; N] = std::array::from_fn(|i| libc::iovec {
@@ -36,11 +36,11 @@ pub fn read<const N: usize>(pid: u32, pieces: [(u64, &mut [u8]); N]) -> Result<u
     usize::try_from(read).map_err(|_| last_errno())
 }
 
-/// Octets of this process's memory that can be looked at in one go.
+/// The largest range, in bytes, that [`check_own`] can check in one call.
 pub const MAX_CHECKED_BYTES: usize = 256;
 
-/// Whether so many octets of this process's own memory, at most [`MAX_CHECKED_BYTES`], are there to be read, and also to be written if asked for: what is
-/// there is then written once more. Where the system forbids such calls, nothing is known and nothing said.
+/// Checks that `len` bytes of this process's own memory, at most [`MAX_CHECKED_BYTES`], are readable and, if `written` is
+/// set, writable (by writing their current content back). Succeeds without a check where the system forbids the calls.
 ///
 /// Errors: `EFAULT`.
 pub fn check_own(address: u64, len: usize, written: bool) -> Result<(), Errno> {
@@ -65,8 +65,8 @@ fn write_own(address: u64, octets: &[u8]) -> Result<usize, Errno> {
     let local = libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: octets.len() };
     let pid = libc::pid_t::try_from(std::process::id()).map_err(|_| Errno::SRCH)?;
-    // SAFETY: the local vector describes octets that are borrowed until we return, and are read only; the remote one is an address that the kernel
-    // checks, where the same octets are that it writes.
+    // SAFETY: the local vector describes bytes that are borrowed until we return and are only read; the remote one is an
+    // address that the kernel checks, and the kernel writes to it the bytes it already holds.
     let written =
         unsafe { libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0) };
     usize::try_from(written).map_err(|_| last_errno())
@@ -77,20 +77,20 @@ pub fn yama_scope() -> Option<u32> {
     std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
 }
 
-/// Lets processes of the same user read this one's memory where Yama would allow that only to its ancestors
-/// (`ptrace_scope` 1). Elsewhere nothing needs to be allowed, and nothing is done.
+/// Lets processes of the same user read this one's memory where Yama would allow that only to its ancestors (`ptrace_scope`
+/// 1). Does nothing where no permission is needed.
 ///
-/// Any process, because a process can name one only and may have several peers; user and dumpability are still
-/// checked.
+/// Permits any process, because PR_SET_PTRACER can name only one and there may be several peers. The kernel still checks
+/// user and dumpability.
 pub fn let_others_read() {
     if yama_scope() == Some(1) {
-        // A refusal shows when the peer reads.
+        // A refusal becomes visible when the peer reads.
         let _ = rustix::process::set_ptracer(rustix::process::PTracer::Any);
     }
 }
 
-/// Tries it: a child reads this process's memory, as an unrelated process would. `EPERM`: not allowed; `ENOSYS`: the kernel
-/// has it not.
+/// Tests whether it works here: a child reads this process's memory, as an unrelated process would. `EPERM`: not permitted;
+/// `ENOSYS`: the kernel does not support it.
 pub fn try_here() -> Result<(), Errno> {
     static TRIED: AtomicU64 = AtomicU64::new(0);
     const WORD: u64 = 0x6372_6f73_7377_6179;
@@ -110,7 +110,7 @@ pub fn try_here() -> Result<(), Errno> {
             Ok(_) => Errno::FAULT.raw_os_error(),
             Err(errno) => errno.raw_os_error(),
         };
-        // SAFETY: ends the child at once, running nothing of the parent's.
+        // SAFETY: ends the child immediately without running any of the parent's code.
         unsafe { libc::_exit(code) };
     }
     let child = Pid::from_raw(child).ok_or(Errno::CHILD)?;
@@ -174,7 +174,7 @@ mod tests {
             assert_eq!(check_own(8, 8, written), Err(Errno::FAULT));
             assert_eq!(check_own(8, 0, written), Ok(()));
         }
-        // Constants can be read and not written.
+        // Constants are readable but not writable.
         let constant = b"constant".as_ptr() as u64;
         assert_eq!(check_own(constant, 8, false), Ok(()));
         assert_eq!(check_own(constant, 8, true), Err(Errno::FAULT));

@@ -17,32 +17,32 @@ use crate::{OsError, seccomp};
 /// How a child is confined.
 #[derive(Debug)]
 pub struct Confinement<'a> {
-    /// An empty folder over which the child gets a memory file system of its own: the only place it can write to.
+    /// An empty folder over which the child gets its own tmpfs: the only place it can write to.
     pub writable: &'a Path,
-    /// Whether the extended CPU state is hidden from it ([`seccomp::hide_extended_state`]).
+    /// Whether to hide the extended CPU state from the child ([`seccomp::hide_extended_state`]).
     pub hide_extended_state: bool,
     /// A library that the child loads before all others.
     pub preload: Option<OwnedFd>,
-    /// A descriptor that the child finds under [`CHANNEL`].
+    /// A descriptor that the child inherits as number [`CHANNEL`].
     pub channel: OwnedFd,
 }
 
-/// The number under which a confined child finds its channel.
+/// The descriptor number of a confined child's channel.
 pub const CHANNEL: i32 = 3;
-/// The number under which a confined child finds the library that it preloads: high, since the descriptors that this process has
-/// open are in the child's way until it has begun.
+/// The descriptor number under which a confined child finds the library that it preloads. It is high, because the parent's
+/// open descriptors occupy low numbers in the child until exec.
 const PRELOAD: i32 = 200;
 
-/// Closes every descriptor beyond the standard three that this process was started with. For a process that outlives its
-/// starter, as its first act: whoever waits for the end of a pipe must not wait for it. Descriptors that are closed on exec
-/// were opened by this process itself and stay.
+/// Closes every descriptor beyond the standard three that this process inherited. A process that outlives its parent calls
+/// this first, so that a process reading a pipe to its end does not also wait for it. Descriptors marked close-on-exec were
+/// opened by this process itself and stay open.
 pub fn close_inherited() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers: Vec<i32> =
         entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
     for number in numbers.into_iter().filter(|n| *n > 2) {
-        // SAFETY: both calls take a number and no memory. A descriptor without close-on-exec is none of std's or rustix's, which
-        // always set it, so no owner of this process will use it or close it again.
+        // SAFETY: both calls take a number and no memory. std and rustix always set close-on-exec, so a descriptor without
+        // it belongs to neither, and no owner in this process will use it or close it again.
         unsafe {
             let flags = libc::fcntl(number, libc::F_GETFD);
             if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
@@ -52,8 +52,8 @@ pub fn close_inherited() {
     }
 }
 
-/// From now on children of the calling thread are each the first process of a process namespace of their own: when one
-/// dies, everything it started dies with it. The thread must not start threads afterwards, and only its first child counts.
+/// From now on, each child of the calling thread is the first process of its own PID namespace: when it dies, everything it
+/// started dies with it. The thread must not start threads afterwards, and only its first child works as described.
 ///
 /// # Errors
 /// Not privileged.
@@ -63,11 +63,11 @@ pub fn give_children_a_process_namespace() -> Result<(), OsError> {
         .map_err(|e| OsError::new("unshare", "CLONE_NEWPID", e))
 }
 
-/// Confines the child that `command` will start: every file system read-only for it, `writable` apart; killed when the
-/// calling thread ends.
+/// Confines the child that `command` will start: every file system is read-only for it except `writable`, and it is killed
+/// when the calling thread ends.
 ///
 /// # Errors
-/// The folder's name holds a zero byte. What the kernel refuses becomes the error of `spawn`.
+/// The folder's path contains a NUL byte. Errors of the kernel's calls appear as the error of `spawn`.
 pub fn confine(command: &mut Command, confinement: Confinement<'_>) -> Result<(), OsError> {
     let Confinement { writable, hide_extended_state, preload, channel } = confinement;
     if preload.is_some() {
@@ -80,8 +80,8 @@ pub fn confine(command: &mut Command, confinement: Confinement<'_>) -> Result<()
     unsafe {
         command.pre_exec(move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;
-            // In a process namespace of its own a parent outside reads as none; a parent that died meanwhile reads as
-            // none, too, but then the channel's other end is closed and the child ends by that.
+            // In its own PID namespace the child sees a parent outside as 0. A parent that has died meanwhile looks the
+            // same, but then the other end of the channel is closed, which ends the child.
             let _ = getppid();
             rustix::thread::unshare_unsafe(UnshareFlags::NEWNS)?;
             let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
@@ -97,7 +97,7 @@ pub fn confine(command: &mut Command, confinement: Confinement<'_>) -> Result<()
             {
                 return Err(io::Error::last_os_error());
             }
-            // dup2 clears close-on-exec, unless both are the same.
+            // dup2 clears close-on-exec, unless both numbers are the same.
             if channel.as_raw_fd() == CHANNEL {
                 rustix::io::fcntl_setfd(&channel, rustix::io::FdFlags::empty())?;
             } else if libc::dup2(channel.as_raw_fd(), CHANNEL) < 0 {
@@ -109,7 +109,7 @@ pub fn confine(command: &mut Command, confinement: Confinement<'_>) -> Result<()
     Ok(())
 }
 
-/// Sets every mount of the calling process's mount namespace read-only, devices stay usable.
+/// Makes every mount of the calling process's mount namespace read-only; device nodes stay usable.
 fn make_all_read_only() -> io::Result<()> {
     let attributes = libc::mount_attr {
         attr_set: libc::MOUNT_ATTR_RDONLY,
@@ -178,7 +178,11 @@ mod tests {
             near.read_to_string(&mut said).unwrap();
             assert!(child.wait().unwrap().success());
             assert_eq!(said, "bytes\nrefused\n1\n");
-            assert_eq!(fs::read_dir(&writable).unwrap().count(), 0, "its writes were to its own");
+            assert_eq!(
+                fs::read_dir(&writable).unwrap().count(),
+                0,
+                "it wrote only to its own tmpfs"
+            );
         })
         .join()
         .unwrap();

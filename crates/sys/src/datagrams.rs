@@ -1,4 +1,5 @@
-//! Many datagrams by one call, and runs of them as one message that the system cuts (UDP_SEGMENT) and joins (UDP_GRO), udp(7).
+//! Sends many datagrams by one call, and runs of datagrams as one message that the kernel splits (UDP_SEGMENT) and joins
+//! (UDP_GRO), see udp(7).
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
@@ -9,17 +10,17 @@ use crate::OsError;
 use crate::records::{MOST_SENT, send_headers};
 use crate::socket::{Address, set_raw};
 
-/// The most segments of a run, UDP_MAX_SEGMENTS of the oldest kernels that know it.
+/// Maximum number of segments in a run: UDP_MAX_SEGMENTS of the oldest kernels that have the option.
 const SEGMENTS_MOST: usize = 64;
 
-/// The most octets of a run: with its headers it still is a packet of IP.
+/// Maximum length of a run in bytes, so that it still fits an IP packet with its headers.
 const RUN_OCTETS_MOST: usize = 65_000;
 
-/// One integer and its header.
+/// Space for one control message with an integer.
 // SAFETY: CMSG_SPACE only calculates.
 const CONTROL_LEN: usize = unsafe { libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) } as usize;
 
-/// Room for the one control message of a datagram: the length of a run's segments.
+/// Buffer for the one control message of a datagram: the length of a run's segments.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub(crate) struct Control([u8; CONTROL_LEN]);
@@ -28,7 +29,7 @@ impl Control {
     pub(crate) const EMPTY: Self = Self([0; CONTROL_LEN]);
     pub(crate) const LEN: usize = CONTROL_LEN;
 
-    /// Has the system cut a message into pieces of so many octets.
+    /// Asks the kernel to split a message into pieces of `len` bytes.
     fn cut(len: u16) -> Self {
         let mut control = Self::EMPTY;
         let header: *mut libc::cmsghdr = control.0.as_mut_ptr().cast();
@@ -42,11 +43,12 @@ impl Control {
         control
     }
 
-    /// The length of the segments that the system joined, from the `len` octets of control messages that came; `None`: it joined none.
+    /// The length of the segments that the kernel joined, from the `len` bytes of control messages received; `None` if it
+    /// joined none.
     pub(crate) fn joined(&self, len: usize) -> Option<usize> {
         let header: *const libc::cmsghdr = self.0.as_ptr().cast();
-        // SAFETY: CMSG_LEN only calculates; the header is read only where the octets that came hold it and its value, which are
-        // aligned and lie in the room.
+        // SAFETY: CMSG_LEN only calculates; the header is read only if the received bytes contain it and its value, which
+        // are aligned and lie within the buffer.
         let segment = unsafe {
             let full = libc::CMSG_LEN(size_of::<libc::c_int>() as u32) as usize;
             if len < full || (*header).cmsg_len < full {
@@ -61,29 +63,30 @@ impl Control {
     }
 }
 
-/// Has the system join datagrams of a run that came together; whoever receives takes them apart ([`crate::records::Inbox::of_runs`]).
+/// Asks the kernel to join datagrams that arrive together as a run; the receiver splits them
+/// ([`crate::records::Inbox::of_runs`]).
 ///
 /// # Errors
-/// A kernel before 5.0 does not know it.
+/// Kernels before 5.0 do not know the option.
 pub fn join_runs(fd: impl AsFd) -> Result<(), OsError> {
     set_raw(fd, libc::SOL_UDP, libc::UDP_GRO, Some(&1_u32.to_ne_bytes()))
         .map_err(|e| OsError::new("setsockopt(UDP_GRO)", "", e))
 }
 
-/// What one call sent.
+/// What a call to [`send_many_to`] sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Datagrams.
+    /// Number of datagrams.
     pub datagrams: usize,
-    /// Messages of more than one of them.
+    /// Number of messages that carried more than one datagram.
     pub runs: usize,
 }
 
-/// Neighbours that go as one message.
+/// Consecutive datagrams that are sent as one message.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     to: &'a Address,
-    /// Length of all but the last, which may be shorter.
+    /// Length in bytes of all datagrams but the last, which may be shorter.
     segment: usize,
     last: usize,
     octets: usize,
@@ -102,12 +105,13 @@ impl Run<'_> {
     }
 }
 
-/// Sends many datagrams to an address each, at most [`MOST_SENT`], without waiting. Neighbours to one address of one length up to
-/// `segment_max` octets, the last may be shorter, go as one message that the system cuts; 0: none do.
+/// Sends up to [`MOST_SENT`] datagrams, each to its own address, without waiting. Consecutive datagrams to one address with
+/// equal lengths of up to `segment_max` bytes (the last may be shorter) are sent as one message that the kernel splits; with
+/// a `segment_max` of 0, none are.
 ///
 /// # Errors
-/// That of the first message; one that befalls a later message ends the call before it, and comes with the next call. Of a run EIO,
-/// EINVAL, EMSGSIZE and others may mean that the system cannot cut on the way to that address.
+/// The error of the first message. An error of a later message ends the call before that message and is returned by the next
+/// call. For a run, EIO, EINVAL, EMSGSIZE and others may mean that the route to that address does not support splitting.
 pub fn send_many_to<'a>(
     fd: impl AsFd,
     datagrams: impl Iterator<Item = (&'a Address, &'a [u8])>,
@@ -148,11 +152,13 @@ pub fn send_many_to<'a>(
             header.msg_hdr.msg_control = (&raw mut *control).cast();
             header.msg_hdr.msg_controllen = Control::LEN as _;
         }
-        // SAFETY: the runs' counts add up to the number of parts that were written, so this stays within the array or at its end.
+        // SAFETY: the counts of the runs add up to the number of parts written, so the pointer stays within the array or at
+        // its end.
         part = unsafe { part.add(run.count) };
     }
-    // SAFETY: the first `count` headers are initialised; each leads to as many iovecs as its run has datagrams, these to octets that
-    // are borrowed for 'a, as are the addresses, whose length is the one beside the pointer; a control message is that of its header.
+    // SAFETY: the first `count` headers are initialised; each points to as many iovecs as its run has datagrams, and those
+    // to bytes that are borrowed for 'a, as are the addresses, whose lengths stand next to the pointers; each control
+    // message belongs to its header.
     let sent = unsafe { send_headers(fd, &mut headers, count)? };
     let gone = || runs[..sent].iter().flatten();
     Ok(Sent {
@@ -195,7 +201,7 @@ mod tests {
     #[test]
     fn runs_go_as_one_message_and_come_as_one_or_each_by_itself() {
         let (a, b, to) = pair();
-        // Two runs, the first ended by its shorter last segment, and one that is alone for its length.
+        // Two runs, the first ended by its shorter last segment, and one datagram that is alone because of its length.
         let octets: Vec<Vec<u8>> =
             [900, 900, 400, 500, 500, 1200].iter().map(|len| vec![*len as u8; *len]).collect();
         let all = || octets.iter().map(|octets| (&to, &octets[..]));
@@ -209,7 +215,7 @@ mod tests {
         assert_eq!(lens, [vec![900, 900, 400], vec![500, 500], vec![1200]]);
         let second = inbox.segments_mut(0).unwrap().nth(1).unwrap();
         assert_eq!(*second, octets[1]);
-        // Segments beyond the limit go each by itself.
+        // Segments beyond the limit are sent individually.
         assert_eq!(send_many_to(&a, all(), 499), Ok(Sent { datagrams: 6, runs: 0 }));
         assert_eq!(inbox.receive(&b), Ok(6));
     }
@@ -226,7 +232,7 @@ mod tests {
         let all = std::iter::repeat_n((&to, &large[..]), 10);
         let sent = send_many_to(&a, all, 9000);
         assert_eq!(sent, Ok(Sent { datagrams: 10, runs: 2 }), "seven of 9,000 octets and three");
-        // A datagram without octets is one, and ends no run as its last segment.
+        // An empty datagram is sent too, and does not end a run as its last segment.
         let empty = [&[1_u8; 10][..], &[], &[2; 10]];
         let sent = send_many_to(&a, empty.iter().map(|octets| (&to, *octets)), 1000);
         assert_eq!(sent, Ok(Sent { datagrams: 3, runs: 0 }));

@@ -1,4 +1,4 @@
-//! Readiness of many descriptors at once, edge by edge.
+//! Waits for the readiness of many descriptors at once (epoll(7)).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -9,20 +9,21 @@ use rustix::io::Errno;
 
 use crate::OsError;
 
-/// What happened to a descriptor since it was last reported.
+/// The state changes of a descriptor since it was last reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// The number that [`Epoll::add`] was given for it.
+    /// The token that was passed to [`Epoll::add`].
     pub token: u64,
-    /// Something came, or the end.
+    /// There is data to read, or the end of the stream.
     pub readable: bool,
-    /// There is room.
+    /// There is room to write.
     pub writable: bool,
-    /// The other side sends no more; what it sent before may still be there.
+    /// The peer has shut down its sending side; data it sent before may still be unread.
     pub ended: bool,
 }
 
-// SAFETY: the pointers in `events` are rustix's view of what the kernel gives back; they hold the numbers of `Epoll::add` and lead nowhere.
+// SAFETY: the pointers in `events` are rustix's view of the kernel's output; they hold the tokens of `Epoll::add` and are
+// never dereferenced.
 unsafe impl Send for Epoll {}
 
 impl AsFd for Epoll {
@@ -34,11 +35,11 @@ impl AsFd for Epoll {
 /// When a descriptor is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// As long as it is readable.
+    /// As long as it is readable (level-triggered).
     WhileReadable,
-    /// Once each time that something comes, read or not.
+    /// Once for each arrival of data, whether or not earlier data was read.
     Arrivals,
-    /// Once each time that something comes or room appears: whoever is told works until EAGAIN.
+    /// Once for each arrival of data or of room to write (edge-triggered): the caller must read or write until EAGAIN.
     Changes,
 }
 
@@ -63,7 +64,7 @@ fn flags(report: Report) -> EventFlags {
 }
 
 impl Epoll {
-    /// Reports at most `batch` descriptors at a time.
+    /// Creates an instance whose waits report at most `batch` descriptors.
     ///
     /// # Errors
     /// [`OsError`] of epoll_create1.
@@ -73,7 +74,7 @@ impl Epoll {
         Ok(Self { fd, events: Vec::with_capacity(batch) })
     }
 
-    /// Watches a descriptor. Closing it ends that, if no copy of it is open.
+    /// Starts watching a descriptor. Closing it ends the watch if no duplicate of it is open.
     ///
     /// # Errors
     /// [`OsError`] of epoll_ctl.
@@ -82,7 +83,7 @@ impl Epoll {
             .map_err(|e| OsError::new("epoll_ctl(EPOLL_CTL_ADD)", token, e))
     }
 
-    /// Reports a descriptor that is watched otherwise from now on. What holds already is reported once more.
+    /// Changes how a watched descriptor is reported. A condition that already holds is reported once more.
     ///
     /// # Errors
     /// [`OsError`] of epoll_ctl.
@@ -91,7 +92,7 @@ impl Epoll {
             .map_err(|e| OsError::new("epoll_ctl(EPOLL_CTL_MOD)", token, e))
     }
 
-    /// Watches a descriptor no longer.
+    /// Stops watching a descriptor.
     ///
     /// # Errors
     /// [`OsError`] of epoll_ctl.
@@ -99,7 +100,7 @@ impl Epoll {
         epoll::delete(&self.fd, fd).map_err(|e| OsError::new("epoll_ctl(EPOLL_CTL_DEL)", "", e))
     }
 
-    /// Sleeps until something is ready, or the instant has come; `None` waits for ever. A signal ends the wait, too.
+    /// Sleeps until a descriptor is ready or `until` has passed; `None` waits for ever. A signal ends the wait, too.
     ///
     /// # Errors
     /// The errno of epoll_wait.
@@ -111,7 +112,7 @@ impl Epoll {
         self.wait_for(left)
     }
 
-    /// As [`Epoll::wait`], with a time from now.
+    /// As [`Epoll::wait`], with a time limit relative to now.
     ///
     /// # Errors
     /// The errno of epoll_wait.
@@ -168,7 +169,7 @@ mod tests {
         assert!(Instant::now() >= until);
     }
 
-    /// What a tipcd waits for when a program asks before it has received its last answer.
+    /// tipcd waits for this when a program sends a request before it has received its last answer.
     #[test]
     fn that_the_other_end_has_received_is_told_as_a_change() {
         use crate::socket::{self, Kind};

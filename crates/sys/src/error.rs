@@ -1,4 +1,4 @@
-//! The one error of this crate.
+//! The error type of this crate.
 
 use std::fmt;
 use std::io;
@@ -17,17 +17,17 @@ pub struct OsError {
 }
 
 impl OsError {
-    /// From anything that converts to an [`io::Error`], e.g. a rustix errno.
+    /// Creates an error from anything that converts to an [`io::Error`], e.g. a rustix errno.
     pub fn new(call: &'static str, object: impl ToString, source: impl Into<io::Error>) -> Self {
         OsError { call, object: object.to_string(), source: source.into() }
     }
 
-    /// From the thread's errno, for calls made through libc.
+    /// Creates an error from the thread's errno, for calls made through libc.
     pub fn last(call: &'static str, object: impl ToString) -> Self {
         Self::new(call, object, io::Error::last_os_error())
     }
 
-    /// The raw errno, 0 if there was none.
+    /// The raw errno, or 0 if there is none.
     pub fn errno(&self) -> i32 {
         self.source.raw_os_error().unwrap_or(0)
     }

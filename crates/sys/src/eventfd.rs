@@ -7,12 +7,13 @@ use rustix::io::Errno;
 
 use crate::OsError;
 
-/// A counter that polls readable while it is not zero. No call sleeps, unless it was made to.
+/// A counter that polls readable while it is not zero. Its calls do not block, except
+/// [`EventFd::clear`] on one made by [`EventFd::blocking`].
 #[derive(Debug)]
 pub struct EventFd(OwnedFd);
 
 impl EventFd {
-    /// A counter of zero.
+    /// Creates a counter with value zero.
     pub fn new() -> Result<EventFd, OsError> {
         rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map(EventFd)
@@ -26,17 +27,18 @@ impl EventFd {
             .map_err(|e| OsError::new("eventfd", "", e))
     }
 
-    /// Takes over a descriptor, as received.
+    /// Takes ownership of a received descriptor.
     pub fn from_fd(fd: OwnedFd) -> EventFd {
         EventFd(fd)
     }
 
-    /// A second descriptor of the same counter, for the peer.
+    /// Duplicates the descriptor, for the peer.
     pub fn duplicate(&self) -> Result<OwnedFd, OsError> {
         self.0.try_clone().map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "eventfd", e))
     }
 
-    /// Adds one. A counter at its maximum is readable anyway, so that is no error.
+    /// Adds one to the counter. A counter at its maximum is readable anyway, so that is not an
+    /// error.
     pub fn signal(&self) -> Result<(), OsError> {
         match rustix::io::write(&self.0, &1u64.to_ne_bytes()) {
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
@@ -44,7 +46,7 @@ impl EventFd {
         }
     }
 
-    /// Sets it to zero; returns whether it was not.
+    /// Sets the counter to zero; returns whether it was above zero.
     pub fn clear(&self) -> Result<bool, OsError> {
         let mut count = [0; 8];
         match rustix::io::read(&self.0, &mut count) {

@@ -1,24 +1,25 @@
-//! Doing without what newer kernels have, where it is there: tests so walk the paths for older kernels on every kernel.
+//! Switches off features of newer kernels on request, so that tests exercise the code paths for older kernels on every
+//! kernel.
 //!
-//! Only programs built with debug assertions look at the variable: in a release build it could spoil figures, and nothing
-//! would say so.
+//! Only programs built with debug assertions read the variable: in a release build it could silently distort
+//! measurements.
 
 use std::sync::LazyLock;
 
-/// The environment variable that names what to do without, separated by commas.
+/// The environment variable that lists the features to do without, separated by commas.
 pub const VARIABLE: &str = "CROSSWAY_WITHOUT";
 
-/// Something that the kernels of supported distributions do not all have.
+/// A feature that not every kernel of a supported distribution has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Newer {
-    /// Pipes take `RWF_NOWAIT`: since Linux 6.4.
+    /// `RWF_NOWAIT` on pipes: since Linux 6.4.
     PipeNowait,
 }
 
 impl Newer {
     const ALL: [Newer; 1] = [Newer::PipeNowait];
 
-    /// Its name in the variable.
+    /// The feature's name in [`VARIABLE`].
     pub const fn name(self) -> &'static str {
         match self {
             Newer::PipeNowait => "pipe-nowait",
@@ -26,10 +27,11 @@ impl Newer {
     }
 }
 
-/// Whether this process is to do without it.
+/// Whether this process must do without the feature.
 ///
 /// # Panics
-/// With debug assertions, when the variable holds a name that is none: a test would else walk the wrong path.
+/// With debug assertions, if the variable contains an unknown name: otherwise a test would silently exercise the wrong
+/// path.
 pub fn does_without(newer: Newer) -> bool {
     static WITHOUT: LazyLock<Vec<Newer>> = LazyLock::new(|| {
         let text = std::env::var(VARIABLE).unwrap_or_default();
@@ -44,7 +46,7 @@ fn parse(text: &str) -> Result<Vec<Newer>, String> {
         .map(|name| {
             Newer::ALL.into_iter().find(|newer| newer.name() == name).ok_or_else(|| {
                 let known = Newer::ALL.map(Newer::name).join(", ");
-                format!("nothing is called '{name}'; known: {known}")
+                format!("unknown feature '{name}'; known: {known}")
             })
         })
         .collect()

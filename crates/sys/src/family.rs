@@ -1,8 +1,9 @@
-//! A program with all the processes that it starts: found even when they run away, and ended together.
+//! A program with all processes it has started, directly or indirectly: finds them even if they detach, and kills them
+//! together.
 //!
-//! Two ways, because neither alone is enough. While the starter lives it adopts what its descendants leave behind
-//! ([`adopt_orphans`]), so that [`descendants`] finds every one. Should the starter be killed, a variable in the
-//! environment ([`MARK`]), which children inherit, still tells them.
+//! It uses two methods, because neither is sufficient by itself. While the starter lives, it adopts the orphans of its
+//! descendants ([`adopt_orphans`]), so that [`descendants`] finds all of them. If the starter is killed, a variable in the
+//! environment ([`MARK`]), which children inherit, still identifies them.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -11,22 +12,22 @@ use rustix::process::set_child_subreaper;
 
 use crate::{OsError, proc};
 
-/// The variable in the environment of every process of a family; its value is the family's own.
+/// The environment variable that every process of a family has; its value identifies the family.
 pub const MARK: &str = "CROSSWAY_FAMILY";
 
-/// How long a family may go on starting processes while it is being killed.
+/// How long [`kill_marked`] keeps trying while a family starts new processes.
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 
 /// Makes this process the parent of its descendants whose own parent ends (PR_SET_CHILD_SUBREAPER).
 ///
 /// # Errors
-/// None on kernels since 3.4.
+/// None on Linux 3.4 and later.
 pub fn adopt_orphans() -> Result<(), OsError> {
     set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|e| OsError::new("prctl", "PR_SET_CHILD_SUBREAPER", e))
 }
 
-/// The processes that `pid` or one of its descendants started and that still run, without `pid` itself.
+/// The ids of all running descendants of process `pid`, without `pid` itself.
 pub fn descendants(pid: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> =
         processes().filter_map(|pid| Some((pid, parent_of(pid)?))).collect();
@@ -41,7 +42,7 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// Kills every process of this user that carries the mark, also those that are started meanwhile; returns how many there were.
+/// Kills every process of this user that carries the mark, including those started meanwhile; returns how many there were.
 pub fn kill_marked(mark: &str) -> usize {
     let variable = format!("{MARK}={mark}");
     kill_until_none(|| {
@@ -57,10 +58,10 @@ fn kill_until_none(find: impl Fn() -> Vec<u32>) -> usize {
     let until = Instant::now() + KILL_LIMIT;
     let (mut killed, mut passes_without) = (0, 0);
     loop {
-        // A zombie has no start; it is dead already, whoever waits for it.
+        // A zombie has no start time: it is dead already, even if its parent has not waited for it.
         let alive: Vec<_> =
             find().into_iter().filter_map(|pid| Some((pid, proc::started_ticks(pid)?))).collect();
-        // One that forks and ends may hide its child from a single pass over /proc.
+        // A process that forks and exits may hide its child from a single pass over /proc.
         passes_without = if alive.is_empty() { passes_without + 1 } else { 0 };
         if passes_without == 2 || Instant::now() > until {
             return killed;
@@ -102,7 +103,7 @@ mod tests {
         let (mut family, mut other) = (start(&mark), start("another"));
         let until = Instant::now() + Duration::from_secs(60);
         while descendants(family.id()).len() < 2 || descendants(other.id()).len() < 2 {
-            assert!(Instant::now() < until, "the children never came");
+            assert!(Instant::now() < until, "the children did not start");
             std::thread::yield_now();
         }
         let children = descendants(family.id());

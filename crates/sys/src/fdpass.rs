@@ -1,4 +1,4 @@
-//! Descriptors over a UNIX socket (SCM_RIGHTS), together with bytes.
+//! Passes descriptors over a UNIX socket (SCM_RIGHTS), together with bytes.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,11 +13,11 @@ use rustix::net::{
 use crate::OsError;
 use crate::socket::{recv_flags, send_flags};
 
-/// The most descriptors that travel with one call; the kernel's SCM_MAX_FD is 253.
+/// Maximum number of descriptors passed by one call; the kernel's SCM_MAX_FD is 253.
 pub const MAX_FDS: usize = 64;
 
-/// Sends bytes, with descriptors attached to the first of them; returns how many bytes went. The descriptors stay open
-/// here. At least one byte must be sent for descriptors to travel.
+/// Sends bytes with descriptors attached to the first of them; returns how many bytes were sent. The caller's
+/// descriptors stay open. At least one byte must be sent for descriptors to be passed.
 pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<usize, OsError> {
     if fds.len() > MAX_FDS {
         let why = format!("{} descriptors at once, at most {MAX_FDS}", fds.len());
@@ -26,7 +26,7 @@ pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<u
     transmit(socket, bytes, fds, false).map_err(|e| OsError::new("sendmsg", "", e))
 }
 
-/// As [`send`], without waiting: EAGAIN when there is no room, EINVAL for too many descriptors.
+/// As [`send`], without waiting: EAGAIN when there is no room, EINVAL when there are too many descriptors.
 pub fn try_send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<usize, Errno> {
     if fds.len() > MAX_FDS { Err(Errno::INVAL) } else { transmit(socket, bytes, fds, true) }
 }
@@ -46,7 +46,8 @@ fn transmit(
     retry_on_intr(|| sendmsg(socket.as_fd(), &parts, &mut control, flags))
 }
 
-/// Receives bytes and the descriptors that came with them (closed on exec); returns how many bytes came, 0 at the end.
+/// Receives bytes and the descriptors attached to them (set to close on exec); returns the number of bytes, 0 at the
+/// end of the stream.
 pub fn recv(socket: impl AsFd, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, OsError> {
     receive(socket, bytes, fds, false).map_err(|e| OsError::new("recvmsg", "", e))
 }

@@ -1,10 +1,11 @@
-//! What a program's file gives to whoever runs it.
+//! File capabilities of programs.
 
 use std::path::Path;
 
-/// Whether a program's file has capabilities (setcap), so that the loader trusts the environment of an ordinary user no more.
+/// Whether a program's file has capabilities (setcap). The dynamic loader then ignores LD_PRELOAD and similar variables of
+/// an unprivileged user.
 pub fn has_capabilities(path: &Path) -> bool {
-    // Their longest form has 24 octets.
+    // The longest form of the attribute has 24 bytes.
     let mut value = [0; 64];
     rustix::fs::getxattr(path, "security.capability", &mut value[..]).is_ok()
 }

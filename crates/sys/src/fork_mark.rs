@@ -1,4 +1,4 @@
-//! Words that are 0 again in a child of fork: how a library notices a fork that nobody told it of.
+//! Words that become 0 in the child of a fork, by which a library detects forks that it did not make itself.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,11 +7,11 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::OsError;
 
-/// How many words there are.
+/// The number of words.
 pub const WORDS: usize = 8;
 
-/// Makes such words, all 0, for as long as the process lives. A child that shares the parent's memory (vfork) shares them, too; one that
-/// has a copy of it finds zeros, however it was made.
+/// Allocates the words, all 0, for the lifetime of the process. A child that shares the parent's memory (vfork) shares them;
+/// one with a copy of the memory finds zeros, whichever call created it.
 ///
 /// # Errors
 /// [`OsError`] of mmap or madvise (MADV_WIPEONFORK, since Linux 4.14).
@@ -33,13 +33,13 @@ pub fn words() -> Result<&'static [AtomicU32; WORDS], OsError> {
         let _ = unsafe { rustix::mm::munmap(start, len) };
         return Err(OsError::new("madvise(MADV_WIPEONFORK)", "", errno));
     }
-    // SAFETY: a page is large enough, aligned, initialised by the kernel to 0, of which AtomicU32 is made, and never unmapped. The kernel
-    // clears it in a new process only, before anything runs there.
+    // SAFETY: the page is large enough, aligned, initialised by the kernel to 0, which is a valid AtomicU32, and never
+    // unmapped. The kernel clears it only in a new process, before anything runs there.
     Ok(unsafe { &*start.cast() })
 }
 
-/// A number, never 0, that this process has in common with none of its parents; so what was noted by it in memory that a fork copied is known to be a
-/// parent's. `None` where the system cannot tell a child from its parent.
+/// A number, never 0, that differs from that of every ancestor process, so that data tagged with it in memory copied by a
+/// fork can be recognised as the parent's. `None` where the system cannot tell a child from its parent.
 #[inline]
 pub fn process() -> Option<u32> {
     static MARK: LazyLock<Option<&'static [AtomicU32; WORDS]>> = LazyLock::new(|| words().ok());
@@ -47,7 +47,7 @@ pub fn process() -> Option<u32> {
     let [mark, ..] = (*MARK)?;
     match mark.load(Ordering::Relaxed) {
         0 => {
-            // The count goes on in a child where it was in its parent.
+            // A child continues its parent's count.
             let new = NEXT.fetch_add(1, Ordering::Relaxed);
             match mark.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => Some(new),
@@ -66,7 +66,7 @@ mod tests {
     fn a_child_has_a_number_of_its_own() {
         let mine = process().unwrap();
         assert_eq!(process(), Some(mine));
-        // SAFETY: the child looks at its own number, and leaves without running anything of its parent's.
+        // SAFETY: the child compares its own number and exits without running any of its parent's code.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let same = process() == Some(mine) || process() != process();
@@ -83,7 +83,7 @@ mod tests {
     fn a_child_finds_zeros() {
         let words = words().unwrap();
         words[3].store(7, Ordering::Relaxed);
-        // SAFETY: the child only loads, and leaves without running anything of its parent's.
+        // SAFETY: the child only loads, and exits without running any of its parent's code.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let found = words[3].load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Futexes on shared memory, and the asymmetric fence that lets a waker do without a fence of its own.
+//! Futexes on shared memory, and the asymmetric fence that saves the waking side a fence of its own.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use rustix::thread::{MembarrierCommand, MembarrierQuery};
 
 use crate::OsError;
 
-/// Sleeps while `word` holds `expected`, until woken, interrupted by a signal, or `timeout` has passed. Returns without
-/// telling which: the caller looks at its condition again in any case.
+/// Sleeps while `word` holds `expected`, until woken, interrupted by a signal, or `timeout` has passed. Does not return
+/// which of these happened: the caller must check its condition again in any case.
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Result<(), OsError> {
     let timeout = timeout.map(|t| Timespec {
         tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
@@ -30,16 +30,16 @@ pub fn wake(word: &AtomicU32) -> Result<bool, OsError> {
         .map_err(|e| OsError::new("futex(FUTEX_WAKE)", "", e))
 }
 
-/// Makes this process take part in [`heavy_fence`]s of others; returns false where the kernel has none (before Linux
-/// 4.16, or forbidden by a sandbox).
+/// Registers this process for the [`heavy_fence`]s of other processes; returns false where the kernel has none (before
+/// Linux 4.16, or forbidden by a sandbox).
 pub fn register_heavy_fence() -> bool {
     rustix::thread::membarrier_query()
         .contains(MembarrierQuery::GLOBAL_EXPEDITED | MembarrierQuery::REGISTER_GLOBAL_EXPEDITED)
         && rustix::thread::membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
 }
 
-/// A full memory fence on every running thread of every registered process. Costs an inter-processor interrupt, so it
-/// stands on the side that is about to sleep anyway; the other side then needs a compiler fence only.
+/// A full memory fence on every running thread of every registered process. It costs an inter-processor interrupt, so
+/// it is used on the side that is about to sleep anyway; the other side then needs only a compiler fence.
 pub fn heavy_fence() -> Result<(), OsError> {
     rustix::thread::membarrier(MembarrierCommand::GlobalExpedited)
         .map_err(|e| OsError::new("membarrier(GLOBAL_EXPEDITED)", "", e))

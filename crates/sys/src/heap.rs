@@ -1,10 +1,10 @@
-//! How the process's allocator treats memory that was freed, and how calls write behind what a vector has.
+//! How the process's allocator treats freed memory, and how calls write into the spare capacity of a vector.
 
 use std::mem::MaybeUninit;
 
 use rustix::io::Errno;
 
-/// Has `read` write into at most `most` bytes of the room behind a vector's contents, and adds as many as it says to them.
+/// Lets `read` write at most `most` bytes into a vector's spare capacity, and appends as many of them as it reports.
 #[inline]
 pub(crate) fn append(
     buf: &mut Vec<u8>,
@@ -20,14 +20,14 @@ pub(crate) fn append(
     Ok(got)
 }
 
-/// Has the allocator keep up to so many octets that were freed at the end of its heap, and take from the kernel as much at a time as
-/// `step` says. By default glibc gives back whatever exceeds 128 KiB, so that a process that takes and frees buffers of half that size has
-/// the kernel clear their pages again and again. Does nothing with another C library.
+/// Makes the allocator keep up to `octets` freed bytes at the end of its heap, and grow the heap by `step` bytes at a time.
+/// By default glibc returns whatever exceeds 128 KiB, so that a process that allocates and frees buffers of half that size
+/// makes the kernel clear their pages again and again. Does nothing with another C library.
 pub fn keep_freed(octets: u32, step: u32) {
     #[cfg(target_env = "gnu")]
     for (parameter, value) in [(libc::M_TRIM_THRESHOLD, octets), (libc::M_TOP_PAD, step)] {
         let value = i32::try_from(value).unwrap_or(i32::MAX);
-        // SAFETY: the call changes two numbers of the allocator's, under its own lock. It refuses nothing that is not negative.
+        // SAFETY: the call changes two numbers of the allocator, under its own lock. It accepts every non-negative value.
         let _ = unsafe { libc::mallopt(parameter, value) };
     }
     #[cfg(not(target_env = "gnu"))]
@@ -38,7 +38,7 @@ pub fn keep_freed(octets: u32, step: u32) {
 mod tests {
     use super::*;
 
-    /// Of this thread.
+    /// Minor page faults of this thread.
     fn page_faults() -> u64 {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         let (_, fields) = stat.rsplit_once(") ").unwrap();

@@ -1,8 +1,8 @@
-//! Ends a blocking system call at an instant, for calls that take no time limit (`msgsnd`, `msgrcv`).
+//! Ends a blocking system call at an instant, for calls that take no timeout (`msgsnd`, `msgrcv`).
 //!
 //! A POSIX timer of the calling thread raises a real-time signal whose handler does nothing; the call returns `EINTR`.
-//! A signal that comes just before the call begins would be lost, so the timer repeats each millisecond until it is
-//! disarmed: the call ends at the latest one millisecond late.
+//! A signal that arrives just before the call begins would be lost, so the timer repeats every millisecond until it is
+//! disarmed: the call ends at most one millisecond late.
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
@@ -16,18 +16,18 @@ use crate::error::last_errno;
 /// The period at which an expired timer repeats.
 const REPEAT: Duration = Duration::from_millis(1);
 
-/// Runs `call`, during which this thread is interrupted at `deadline` and each millisecond after it. `call` should
-/// make one system call and treat `EINTR` as "look at the clock".
+/// Runs `call`, during which this thread is interrupted at `deadline` and every millisecond after it. `call` should
+/// make one system call and check the time on `EINTR`.
 ///
-/// The cost is two system calls (arming and disarming); the timer itself is made once per thread.
-/// Errors: `ENOENT` when the program uses every real-time signal itself; `EAGAIN` when the user may queue no more
-/// signals (`ulimit -i`).
+/// The cost is two system calls (arming and disarming); the timer itself is created once per thread. Errors: `ENOENT`
+/// when the program uses every real-time signal itself; `EAGAIN` when the user has reached the limit of queued signals
+/// (`ulimit -i`).
 pub fn interrupted_at<R>(deadline: Instant, call: impl FnOnce() -> R) -> Result<R, Errno> {
     thread_local! {
         static TIMER: RefCell<Option<ThreadTimer>> = const { RefCell::new(None) };
     }
     TIMER.with_borrow_mut(|slot| {
-        // A forked child inherits this slot but not the timer in it.
+        // A forked child inherits this variable but not the timer in it.
         if slot.as_ref().is_some_and(|timer| timer.process != std::process::id()) {
             std::mem::forget(slot.take());
         }
@@ -74,7 +74,7 @@ impl ThreadTimer {
             tv_nsec: d.subsec_nanos().into(),
         };
         let spec = libc::itimerspec { it_interval: timespec(period), it_value: timespec(first) };
-        // SAFETY: the timer lives as long as `self`; `spec` outlives the call; the old value is not asked for.
+        // SAFETY: the timer lives as long as `self`; `spec` outlives the call; the old value is not requested.
         if unsafe { libc::timer_settime(self.id, 0, &raw const spec, std::ptr::null_mut()) } < 0 {
             return Err(last_errno());
         }
@@ -91,7 +91,7 @@ impl Drop for ThreadTimer {
 
 extern "C" fn do_nothing(_signal: libc::c_int) {}
 
-/// The signal that this process uses, chosen at the first call: the highest real-time signal that nobody handles.
+/// The signal that this process uses, chosen at the first call: the highest real-time signal that has no handler.
 fn signal() -> Result<libc::c_int, Errno> {
     static SIGNAL: OnceLock<Option<libc::c_int>> = OnceLock::new();
     SIGNAL.get_or_init(claim_signal).ok_or(Errno::NOENT)
@@ -101,7 +101,7 @@ fn claim_signal() -> Option<libc::c_int> {
     (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(|&signal| {
         // SAFETY: sigaction consists of integers and pointers that may be null; all zeroes is a value of it.
         let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
-        // SAFETY: asks for the present action only; `action` outlives the call.
+        // SAFETY: only queries the current action; `action` outlives the call.
         let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
         if asked < 0 || action.sa_sigaction != libc::SIG_DFL {
             return false;
@@ -131,7 +131,7 @@ fn unblock(signal: libc::c_int) -> Result<(), Errno> {
 mod tests {
     use super::*;
 
-    /// A read from a pipe that nobody writes to.
+    /// Reads from a pipe that nothing writes to.
     fn blocked_read() -> libc::c_int {
         let (end, _writer) = rustix::pipe::pipe().unwrap();
         match rustix::io::read(&end, &mut [0_u8; 1]) {

@@ -1,6 +1,6 @@
-//! Which kernel this is.
+//! The version of the running kernel.
 
-/// Its release, e.g. `6.1.0-18-amd64`.
+/// The kernel's release, e.g. `6.1.0-18-amd64`.
 pub fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }

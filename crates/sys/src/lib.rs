@@ -1,7 +1,7 @@
-//! Operating system calls, safely wrapped. Knows nothing of the rest of Crossway.
+//! Safe wrappers of operating-system calls. Does not depend on the rest of Crossway.
 //!
-//! The only home of OS calls and, with the rings, of `unsafe`. Every failing call returns an [`OsError`] that names the
-//! call, the object and the errno.
+//! All OS calls are made here and, apart from the rings, so is all `unsafe`. Every failing call returns an [`OsError`]
+//! that names the call, the object and the errno.
 
 pub mod addresses;
 pub mod affinity;

@@ -1,5 +1,5 @@
-//! How a process learns at once and reliably that another one has ended: two ends of a socket pair over which nothing
-//! is ever sent. The kernel closes a dead process's end, whatever killed it.
+//! Detects immediately and reliably that another process has ended: a socket pair over which nothing is ever sent. The
+//! kernel closes a dead process's end, whatever killed it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -14,31 +14,31 @@ use crate::OsError;
 #[derive(Debug)]
 pub struct Lifeline(OwnedFd);
 
-/// What ended a [`Lifeline::wait_readable`].
+/// Why [`Lifeline::wait_readable`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wakeup {
     /// The descriptor became readable.
     Readable,
     /// The peer's end is closed, and the descriptor is not readable.
     PeerClosed,
-    /// The time passed, or a signal came.
+    /// The time limit passed, or a signal arrived.
     Timeout,
 }
 
 impl Lifeline {
-    /// Both ends; the second is for the peer.
+    /// Creates both ends; the second one is for the peer.
     pub fn pair() -> Result<(Lifeline, OwnedFd), OsError> {
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map(|(a, b)| (Lifeline(a), b))
             .map_err(|e| OsError::new("socketpair", "lifeline", e))
     }
 
-    /// Takes over the peer's end, as received.
+    /// Takes ownership of an end received from the peer.
     pub fn from_fd(fd: OwnedFd) -> Lifeline {
         Lifeline(fd)
     }
 
-    /// Whether every copy of the peer's end is closed. One system call; does not block.
+    /// Whether every copy of the peer's end is closed. Makes one system call; does not block.
     pub fn peer_gone(&self) -> Result<bool, OsError> {
         crate::poll::is_hung_up(&self.0).map_err(|e| OsError::new("poll", "lifeline", e))
     }
@@ -54,7 +54,7 @@ impl Lifeline {
         Ok(if fds[0].revents().contains(PollFlags::IN) {
             Wakeup::Readable
         } else if !fds[1].revents().is_empty() || !fds[0].revents().is_empty() {
-            // A hang-up on `fd` itself says the same.
+            // A hang-up of `fd` itself also means that the peer has closed.
             Wakeup::PeerClosed
         } else {
             Wakeup::Timeout

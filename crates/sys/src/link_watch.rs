@@ -1,4 +1,5 @@
-//! Whether a network interface carries frames, told when it changes (rtnetlink(7)): it went down, lost its carrier, was deleted, or is back.
+//! Reports when a network interface stops or starts carrying frames (rtnetlink(7)): it went down, lost its carrier, was
+//! deleted, or is up again.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -10,22 +11,22 @@ use crate::OsError;
 use crate::netns::interface_runs;
 use crate::socket::recv;
 
-/// What happened to an interface.
+/// A change of an interface's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkChange {
-    /// It carries nothing from now on.
+    /// It no longer carries frames.
     Lost,
     /// It carries frames again.
     Back,
 }
 
-/// Octets at the beginning of a message that tell all that is wanted: a `nlmsghdr` and an `ifinfomsg`.
+/// The bytes at the beginning of a message that contain everything needed: a `nlmsghdr` and an `ifinfomsg`.
 const HEAD: usize = 16 + 16;
 
-/// Flags of an interface that carries frames.
+/// Flags that an interface has when it carries frames.
 const CARRIES: u32 = (libc::IFF_UP | libc::IFF_RUNNING | libc::IFF_LOWER_UP) as u32;
 
-/// Tells of the changes of one interface of the network namespace it was opened in.
+/// Reports state changes of one interface in the network namespace where the watch was opened.
 #[derive(Debug)]
 pub struct LinkWatch {
     fd: OwnedFd,
@@ -35,29 +36,30 @@ pub struct LinkWatch {
 }
 
 impl LinkWatch {
-    /// Watches the interface of this name and number. No privilege is needed.
+    /// Watches the interface with this name and index. Needs no privilege.
     ///
     /// # Errors
-    /// The system has no rtnetlink for this process, or there is no such interface.
+    /// The process cannot use rtnetlink, or there is no such interface.
     pub fn open(name: &str, index: u32) -> Result<Self, OsError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let fd = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)
             .map_err(|e| OsError::new("socket(AF_NETLINK)", name, e))?;
         rustix::net::bind(&fd, &SocketAddrNetlink::new(0, libc::RTMGRP_LINK as u32))
             .map_err(|e| OsError::new("bind(RTMGRP_LINK)", name, e))?;
-        // Asked only now, so that no change falls between the question and the first message.
+        // Read only after the socket is bound, so that no change is missed between the two.
         let carries = interface_runs(name)?;
         Ok(Self { fd, name: name.to_owned(), index, carries })
     }
 
-    /// The next change, without waiting; `None` when there is none yet. A loss that was followed by a return is told, too.
+    /// The next change, without waiting; `None` if there is none yet. A loss that was followed by a recovery is reported,
+    /// too.
     pub fn next_change(&mut self) -> Option<LinkChange> {
-        // The rest of a longer message is cut off.
+        // A longer message is truncated; the rest is not needed.
         let mut octets = [0; HEAD];
         loop {
             let carries = match recv(&self.fd, &mut octets, true) {
                 Ok(len) => self.told(&octets[..len]),
-                // Messages were lost.
+                // Messages were lost: read the state itself.
                 Err(Errno::NOBUFS) => Some(interface_runs(&self.name).unwrap_or(false)),
                 Err(_) => return None,
             };
@@ -68,7 +70,8 @@ impl LinkWatch {
         }
     }
 
-    /// What a message says of the interface, if it is about that. Only the kernel can send one here.
+    /// Whether the interface carries frames according to a message; `None` if the message is about something else. Only the
+    /// kernel can send messages here.
     fn told(&self, message: &[u8]) -> Option<bool> {
         let word = |at: usize| {
             let octets = message.get(at..at + 4)?;
@@ -76,7 +79,7 @@ impl LinkWatch {
         };
         let half = message.get(4..6)?;
         let kind = u16::from_ne_bytes(half.try_into().ok()?);
-        // A bridge tells of its ports in messages of another family.
+        // A bridge reports its ports in messages of another family.
         let of_interface = *message.get(16)? == libc::AF_UNSPEC as u8 && word(20)? == self.index;
         match kind {
             libc::RTM_NEWLINK if of_interface => Some(word(24)? & CARRIES == CARRIES),
@@ -139,7 +142,7 @@ mod tests {
         out.is_ok_and(|out| out.status.success())
     }
 
-    /// Ends with this value.
+    /// Deletes the veth pair when dropped.
     struct Veth(String);
 
     impl Drop for Veth {
@@ -166,7 +169,7 @@ mod tests {
                     return change;
                 }
                 let ready = poll::any_readable(&[watch.as_fd()], Some(until)).unwrap();
-                assert_eq!(ready, [true], "nothing is told of {line}");
+                assert_eq!(ready, [true], "no message after {line}");
             }
         };
         assert!(ip(&format!("link set {near} up")) && ip(&format!("link set {far} up")));

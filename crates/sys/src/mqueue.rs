@@ -1,8 +1,8 @@
 //! POSIX message queues (`mq_open(3)`, `mq_overview(7)`).
 //!
 //! On Linux a queue descriptor is a file descriptor: it can be polled, passed by `SCM_RIGHTS` and closed by `close`, and
-//! a queue whose name was unlinked lives until its last descriptor is closed. [`MessageQueue::create_unnamed`]
-//! uses that: nothing is seen in `/dev/mqueue` for longer than two system calls.
+//! a queue whose name was unlinked lives until its last descriptor is closed. [`MessageQueue::create_unnamed`] uses
+//! that, so a queue is visible in `/dev/mqueue` only between two system calls.
 //!
 //! Calls on the measured path return the bare [`Errno`].
 
@@ -16,28 +16,28 @@ use rustix::io::Errno;
 use crate::OsError;
 use crate::patience::Patience;
 
-/// What a queue was made for and what it holds now (`mq_getattr`).
+/// The limits of a queue and its current fill level (`mq_getattr`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// Most messages in the queue.
+    /// Maximum number of messages in the queue.
     pub messages: usize,
     /// Largest message in bytes.
     pub message_bytes: usize,
-    /// Messages in the queue now.
+    /// Current number of messages in the queue.
     pub queued: usize,
 }
 
-/// What an unprivileged process may ask for (`/proc/sys/fs/mqueue`).
+/// The limits for unprivileged processes (`/proc/sys/fs/mqueue`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// `msg_max`: most messages of a queue.
+    /// `msg_max`: maximum number of messages in a queue.
     pub messages: usize,
     /// `msgsize_max`: largest message in bytes.
     pub message_bytes: usize,
 }
 
 impl Limits {
-    /// Reads them; `None` when the kernel has no POSIX message queues.
+    /// Reads the limits; `None` when the kernel has no POSIX message queues.
     pub fn read() -> Option<Limits> {
         let value = |name: &str| -> Option<usize> {
             std::fs::read_to_string(format!("/proc/sys/fs/mqueue/{name}")).ok()?.trim().parse().ok()
@@ -49,7 +49,7 @@ impl Limits {
 /// The kernel's HARD_MSGSIZEMAX: the largest message, in bytes, for a process with `CAP_SYS_RESOURCE`.
 const HARD_MESSAGE_BYTES: usize = 16 << 20;
 
-/// The largest message in bytes that this process may ask for.
+/// The largest message in bytes that this process may request for a queue.
 pub fn largest_message_bytes() -> usize {
     use rustix::thread::{CapabilitySet, capabilities};
     let privileged =
@@ -67,8 +67,8 @@ pub struct MessageQueue {
 }
 
 impl MessageQueue {
-    /// Makes a queue for `messages` messages of at most `message_bytes` under `name`, which begins with a slash, and
-    /// unlinks the name at once. Hold a lease on the name: the process could be killed between the two calls.
+    /// Creates a queue for `messages` messages of at most `message_bytes` under `name`, which begins with a slash, and
+    /// immediately unlinks the name. Hold a lease on the name: the process could be killed between the two calls.
     ///
     /// Errors: `EINVAL` when the attributes are beyond [`Limits`] (or the hard limits for a process with
     /// `CAP_SYS_RESOURCE`), `EMFILE` when beyond `RLIMIT_MSGQUEUE`, `ENOSYS` when the kernel has no queues.
@@ -102,14 +102,14 @@ impl MessageQueue {
         error.map_or(Ok(queue), Err)
     }
 
-    /// Takes over a queue's descriptor that another process handed over. Errors: `EBADF` when it is none.
+    /// Takes ownership of a queue descriptor received from another process. Errors: `EBADF` when it is not a queue.
     pub fn from_fd(fd: OwnedFd) -> Result<Self, OsError> {
         let queue = MessageQueue { fd };
         queue.attributes()?;
         Ok(queue)
     }
 
-    /// Reads the attributes back.
+    /// Reads the queue's attributes.
     pub fn attributes(&self) -> Result<Attributes, OsError> {
         let mut a = zeroed_attributes();
         // SAFETY: the descriptor is open as long as `self` lives and `a` outlives the call.
@@ -125,10 +125,11 @@ impl MessageQueue {
         })
     }
 
-    /// Sends; whether there was room in time. Messages of a higher priority overtake those of a lower.
+    /// Sends a message; returns whether there was room in time. Messages of higher priority overtake those of lower
+    /// priority.
     ///
-    /// A deadline is turned into the wall clock that `mq_timedsend` takes; should that clock be set while we wait, the
-    /// wait ends early or late by as much, and if early we wait again.
+    /// A deadline is converted to the wall clock that `mq_timedsend` takes. If that clock is set while we wait, the wait
+    /// ends early or late by the same amount; if early, we wait again.
     pub fn send(&self, message: &[u8], priority: u32, patience: Patience) -> Result<bool, Errno> {
         loop {
             let until = wall_clock(patience);
@@ -157,8 +158,9 @@ impl MessageQueue {
         }
     }
 
-    /// Receives the oldest message of the highest priority; its length and priority, or `None` when none came in
-    /// time. `buffer` must hold the largest message of the queue, or the kernel refuses with `EMSGSIZE`.
+    /// Receives the oldest message of the highest priority; returns its length and priority, or `None` when no message
+    /// arrived in time. `buffer` must be as large as the queue's largest message, otherwise the kernel fails with
+    /// `EMSGSIZE`.
     pub fn receive(
         &self,
         buffer: &mut [u8],
@@ -168,7 +170,7 @@ impl MessageQueue {
             let until = wall_clock(patience);
             let until_ptr = until.as_ref().map_or(std::ptr::null(), |t| t as *const libc::timespec);
             let mut priority = 0;
-            // SAFETY: pointer and length describe `buffer`, which is exclusively ours; `until_ptr` as in `send`;
+            // SAFETY: pointer and length describe `buffer`, which is borrowed exclusively; `until_ptr` as in `send`;
             // `priority` outlives the call.
             let received = unsafe {
                 libc::mq_timedreceive(
@@ -210,8 +212,8 @@ fn zeroed_attributes() -> libc::mq_attr {
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// The absolute CLOCK_REALTIME at which to give up. The epoch itself, long past, means "do not wait": the kernel
-/// returns before it sleeps, and the descriptor needs no O_NONBLOCK, which its other holders would share.
+/// The absolute CLOCK_REALTIME at which to give up. The epoch itself, long past, means "do not wait": the kernel returns
+/// before it sleeps, and the descriptor does not need O_NONBLOCK, which would also affect the other holders of it.
 fn wall_clock(patience: Patience) -> Option<libc::timespec> {
     let at = match patience {
         Patience::Forever => return None,
@@ -221,7 +223,7 @@ fn wall_clock(patience: Patience) -> Option<libc::timespec> {
             now.saturating_add(patience.left().unwrap_or_default())
         }
     };
-    // An instant beyond what time_t holds is for ever.
+    // An instant beyond the range of time_t means for ever.
     let tv_sec = libc::time_t::try_from(at.as_secs()).ok()?;
     Some(libc::timespec { tv_sec, tv_nsec: at.subsec_nanos().into() })
 }
@@ -255,7 +257,7 @@ mod tests {
         assert_eq!(q.receive(&mut buf, Patience::Now).unwrap(), Some((3, 1)));
         assert_eq!(&buf[..3], b"one");
         assert_eq!(q.receive(&mut buf, Patience::Forever).unwrap(), Some((0, 1)));
-        // The name of the queue is what /proc shows of the descriptor, marked as deleted.
+        // /proc shows the queue's name for the descriptor, marked as deleted.
         let link = std::fs::read_link(format!("/proc/self/fd/{}", q.fd.as_raw_fd())).unwrap();
         assert!(link.to_string_lossy().ends_with("(deleted)"), "{link:?}");
     }

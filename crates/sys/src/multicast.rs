@@ -7,12 +7,12 @@ use rustix::net::{netdevice, sockopt};
 
 use crate::OsError;
 
-/// The interface through which a group is joined and sent to.
+/// The interface through which a group is joined and addressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Through {
-    /// The one that owns this IPv4 address.
+    /// The interface that owns this IPv4 address.
     V4(Ipv4Addr),
-    /// The one of this index; 0 lets the kernel choose.
+    /// The interface with this index; 0 lets the kernel choose.
     V6(u32),
 }
 
@@ -21,9 +21,11 @@ pub fn interface_index(fd: impl AsFd, name: &str) -> Result<u32, OsError> {
     netdevice::name_to_index(fd, name).map_err(|e| OsError::new("ioctl(SIOCGIFINDEX)", name, e))
 }
 
-/// Joins a group, sends to groups through the same interface, and does not hear its own datagrams.
+/// Joins a group, sends to groups through the same interface, and disables loopback of its own
+/// datagrams.
 ///
-/// Errors: the errno of the option that failed; `EINVAL` when group and interface are of two families.
+/// Errors: the errno of the option that failed; `EINVAL` when group and interface belong to different
+/// address families.
 pub fn join(fd: impl AsFd, group: IpAddr, through: Through) -> Result<(), OsError> {
     let os = |call: &'static str| move |e| OsError::new(call, group, e);
     match (group, through) {

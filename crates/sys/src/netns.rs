@@ -1,4 +1,4 @@
-//! Network namespaces by path: working inside one, and finding who lives there.
+//! Network namespaces by path: running code inside one, and listing its processes.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd};
@@ -27,8 +27,8 @@ pub fn inside<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> Result<T
     })
 }
 
-/// Whether the interface is up and has its carrier: packets sent now are transmitted, not dropped. Of the caller's own
-/// network namespace; use it [`inside`] another.
+/// Whether the interface is up and has its carrier, so that packets sent now are transmitted, not dropped. Applies to
+/// the caller's own network namespace; for another one, call it within [`inside`].
 ///
 /// # Errors
 /// There is no such interface.
@@ -39,7 +39,7 @@ pub fn interface_runs(name: &str) -> Result<bool, OsError> {
     Ok(flags & libc::IFF_RUNNING != 0)
 }
 
-/// The largest packet that the interface takes, in octets. Of the caller's own network namespace.
+/// The interface's MTU in bytes. Applies to the caller's own network namespace.
 ///
 /// # Errors
 /// There is no such interface.
@@ -50,7 +50,7 @@ pub fn interface_mtu(name: &str) -> Result<usize, OsError> {
     Ok(usize::try_from(mtu).unwrap_or_default())
 }
 
-/// `request` is one that takes an interface's name and fills in the union.
+/// Makes an ioctl that takes an interface's name and fills in the union.
 fn ask_of_interface(
     request: libc::Ioctl,
     call: &'static str,
@@ -104,7 +104,7 @@ mod tests {
     fn an_interface_runs_or_is_unknown() {
         assert!(interface_runs("no-such-one").unwrap_err().to_string().contains("no-such-one"));
         assert!(interface_runs("a-name-longer-than-any").is_err());
-        // `lo` is there in every namespace, up or not.
+        // Every namespace has `lo`, up or not.
         interface_runs("lo").unwrap();
         assert!(interface_mtu("lo").unwrap() >= 1500);
     }

@@ -8,22 +8,22 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice};
 use crate::OsError;
 use crate::socket::{self, Address};
 
-/// A socket for the frames of one EtherType, and what it is attached to. Frames pass with their Ethernet header.
+/// A pair of sockets for the frames of one EtherType on one interface. Frames include their Ethernet header.
 #[derive(Debug)]
 pub struct EtherSocket {
-    /// Where frames come; bound to the interface.
+    /// The receiving socket, bound to the interface.
     pub fd: OwnedFd,
-    /// Through which they are sent. It receives nothing: whoever waits at a socket is woken for every frame of its own that has gone
-    /// out, and at this one nobody waits.
+    /// The sending socket. It receives nothing: a socket is woken each time a frame sent through it has left, so a socket
+    /// that is not waited on avoids these wake-ups.
     pub sender: OwnedFd,
     /// The interface's hardware address.
     pub mac: [u8; 6],
-    /// The interface's number.
+    /// The interface's index.
     pub index: u32,
     ether_type: u16,
 }
 
-/// Octets of an Ethernet header: two addresses and the type.
+/// Length of an Ethernet header in bytes: two addresses and the type.
 pub const ETHERNET_HEADER_LEN: usize = 14;
 
 struct LinkLayer(libc::sockaddr_ll);
@@ -53,9 +53,10 @@ fn link_layer(interface: u32, ether_type: u16) -> Address {
 }
 
 impl EtherSocket {
-    /// Opens the frames of `ether_type` on the interface of this name.
+    /// Opens sockets for frames of `ether_type` on the named interface.
     pub fn open(interface: &str, ether_type: u16) -> Result<Self, OsError> {
-        // Without a type nothing comes before they are bound, neither from other interfaces nor to be waited for when that ends.
+        // Without a protocol the sockets receive nothing before they are bound, neither from other interfaces nor anything
+        // that closing would have to wait for.
         let socket = || {
             let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
             rustix::net::socket_with(family, SocketType::RAW, flags, None)
@@ -65,7 +66,7 @@ impl EtherSocket {
         let index = netdevice::name_to_index(&fd, interface)
             .map_err(|e| OsError::new("ioctl(SIOCGIFINDEX)", interface, e))?;
         bind_to_interface(&fd, index, ether_type, interface)?;
-        // Without a type of its own nothing is received.
+        // Bound without a protocol, it receives nothing.
         bind_to_interface(&sender, index, 0, interface)?;
         let mac = hardware_address(&socket::local_address(&fd)?).ok_or_else(|| {
             OsError::new("getsockname(AF_PACKET)", interface, rustix::io::Errno::AFNOSUPPORT)
@@ -73,8 +74,8 @@ impl EtherSocket {
         Ok(Self { fd, sender, mac, index, ether_type })
     }
 
-    /// What stands before a frame to a station. With it every frame says itself where it goes, and the kernel need not look up and check
-    /// an address for each.
+    /// The Ethernet header for frames to a station. With the header in the frame, the kernel need not check and look up an
+    /// address for each send.
     pub fn header_to(&self, station: [u8; 6]) -> [u8; ETHERNET_HEADER_LEN] {
         let mut header = [0; ETHERNET_HEADER_LEN];
         header[..6].copy_from_slice(&station);
@@ -84,7 +85,7 @@ impl EtherSocket {
     }
 }
 
-/// Attaches a packet socket to one interface and one EtherType.
+/// Binds a packet socket to one interface and one EtherType.
 pub(crate) fn bind_to_interface(
     fd: &OwnedFd,
     index: u32,
@@ -94,7 +95,7 @@ pub(crate) fn bind_to_interface(
     socket::bind(fd, &link_layer(index, ether_type), name)
 }
 
-/// The hardware address in an AF_PACKET address; `None` for another family or another length than Ethernet's.
+/// The hardware address in an AF_PACKET address; `None` if the family or the length is not that of Ethernet.
 pub fn hardware_address(address: &Address) -> Option<[u8; 6]> {
     let len = address.addr_len() as usize;
     if address.address_family() != AddressFamily::PACKET || len < size_of::<libc::sockaddr_ll>() - 2

@@ -1,5 +1,5 @@
-//! The receive ring of a packet socket (packet(7), PACKET_RX_RING in version 2): frames are read where the kernel put them, without a
-//! call for each or a copy of each.
+//! The receive ring of a packet socket (packet(7), PACKET_RX_RING version 2): frames are read where the kernel put them,
+//! without a call or a copy for each.
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::shm::Mapping;
 use crate::{OsError, socket};
 
-/// What the kernel puts before a frame's own octets: its record, the sender's address and the hardware header.
+/// Space that the kernel needs before each frame: its record, the sender's address and the hardware header.
 const BEFORE_FRAME: usize = 96;
 
-/// Least octets of one piece of the ring's memory; a frame never crosses from one piece into the next.
+/// Minimum size in bytes of one block of the ring's memory; a frame never crosses a block boundary.
 const BLOCK_OCTETS: usize = 64 << 10;
 
-/// A ring of frames that came and were not read yet. When it is full the kernel drops what comes.
+/// A ring of received frames that were not read yet. When it is full, the kernel drops further frames.
 #[derive(Debug)]
 pub struct PacketRing {
     mapping: Mapping,
@@ -25,7 +25,7 @@ pub struct PacketRing {
     next: usize,
 }
 
-/// A frame in its ring; the kernel gets the place back when this is dropped.
+/// A frame in the ring; its slot is returned to the kernel when this is dropped.
 #[derive(Debug)]
 pub struct RingFrame<'a> {
     slot: NonNull<u8>,
@@ -33,11 +33,11 @@ pub struct RingFrame<'a> {
 }
 
 impl PacketRing {
-    /// Gives a packet socket a ring of about `octets` for frames of up to `largest` octets without hardware header. From then on the
-    /// socket's frames come through it alone.
+    /// Gives a packet socket a ring of about `octets` bytes for frames of up to `largest` bytes without the hardware header.
+    /// From then on the socket's frames are received only through the ring.
     ///
     /// # Errors
-    /// [`OsError`]: there is not so much memory (ENOMEM), or this is no packet socket.
+    /// [`OsError`]: there is not enough memory (ENOMEM), or this is not a packet socket.
     pub fn attach(fd: &OwnedFd, largest: usize, octets: usize) -> Result<Self, OsError> {
         let slot_octets = (BEFORE_FRAME + largest).next_multiple_of(64);
         let block_octets = BLOCK_OCTETS.max(slot_octets.next_power_of_two());
@@ -47,7 +47,7 @@ impl PacketRing {
         let version = (libc::tpacket_versions::TPACKET_V2 as i32).to_ne_bytes();
         socket::set_raw(fd, libc::SOL_PACKET, libc::PACKET_VERSION, Some(&version))
             .map_err(|e| OsError::new("setsockopt(PACKET_VERSION)", "version 2", e))?;
-        // A tpacket_req: octets of a block, blocks, octets of a slot, slots.
+        // A tpacket_req: bytes per block, number of blocks, bytes per slot, number of slots.
         let mut request = [0; size_of::<libc::tpacket_req>()];
         for (field, value) in
             request.chunks_exact_mut(4).zip([block_octets, blocks, slot_octets, slots])
@@ -67,7 +67,8 @@ impl PacketRing {
         Ok(Self { mapping, block_octets, slot_octets, slots_per_block, slots, next: 0 })
     }
 
-    /// The oldest frame that came, without its hardware header; `None` when there is none. One longer than the ring's largest is skipped.
+    /// The oldest received frame, without its hardware header; `None` when there is none. Frames longer than the ring's
+    /// maximum are skipped.
     pub fn take(&mut self) -> Option<RingFrame<'_>> {
         loop {
             let (block, place) =
@@ -79,8 +80,8 @@ impl PacketRing {
                 return None;
             }
             self.next = (self.next + 1) % self.slots;
-            // SAFETY: slots are aligned to 16 octets and begin with this record, which the kernel wrote before it set the status that
-            // was just read, and does not touch until the status is set back.
+            // SAFETY: slots are aligned to 16 bytes and begin with this record, which the kernel wrote before it set the
+            // status that was just read, and does not touch until the status is set back.
             let record = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
             let (from, hardware) = (usize::from(record.tp_net), usize::from(record.tp_mac));
             let until = hardware + record.tp_snaplen as usize;
@@ -88,8 +89,9 @@ impl PacketRing {
                 status(&slot).store(libc::TP_STATUS_KERNEL, Ordering::Release);
                 continue;
             }
-            // SAFETY: within the slot, as just checked, and behind the status word; only this process touches it until the
-            // `RingFrame` that holds the slice sets the status back, and no other can be made before that, since it borrows the ring.
+            // SAFETY: within the slot, as just checked, and after the status word; only this process touches it until the
+            // `RingFrame` that holds the slice sets the status back, and no other can be created before that, since it
+            // borrows the ring.
             let octets =
                 unsafe { std::slice::from_raw_parts_mut(slot.add(from).as_ptr(), until - from) };
             return Some(RingFrame { slot, octets });
@@ -98,7 +100,7 @@ impl PacketRing {
 }
 
 impl RingFrame<'_> {
-    /// The frame.
+    /// The bytes of the frame.
     pub const fn octets(&mut self) -> &mut [u8] {
         self.octets
     }
@@ -110,9 +112,9 @@ impl Drop for RingFrame<'_> {
     }
 }
 
-/// Whose turn a slot is.
+/// The status word, which says whether a slot belongs to the kernel or to this process.
 const fn status(slot: &NonNull<u8>) -> &AtomicU32 {
-    // SAFETY: every slot begins with this word, aligned to 16 octets; both sides only access it as a whole. The mapping outlives the
+    // SAFETY: every slot begins with this word, aligned to 16 bytes; both sides only access it as a whole. The mapping outlives the
     // borrow, which is that of a pointer made within `PacketRing::take` or kept by a `RingFrame` that borrows the ring.
     unsafe { slot.cast::<AtomicU32>().as_ref() }
 }
@@ -126,8 +128,8 @@ mod tests {
     use std::os::fd::AsFd;
     use std::time::{Duration, Instant};
 
-    /// The two types for experiments (IEEE 802), so that nobody else's frames come in between: one for each test, since both
-    /// run at once on one interface.
+    /// The two EtherTypes for experiments (IEEE 802), so that no other frames interfere: one for each test, since both run
+    /// at the same time on one interface.
     const ETHER_TYPES: [u16; 2] = [0x88b5, 0x88b6];
 
     fn on_loopback(ether_type: u16) -> Option<EtherSocket> {
@@ -182,7 +184,7 @@ mod tests {
             let mut frame = ring.take().unwrap();
             assert_eq!(frame.octets()[0], n as u8);
         }
-        assert!(ring.take().is_none(), "there was no place for more");
+        assert!(ring.take().is_none(), "the ring was full");
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! The send ring of a packet socket (packet(7), PACKET_TX_RING in version 2): many frames by one call, without a message header, a
-//! check and a look-up of the socket for each.
+//! The send ring of a packet socket (packet(7), PACKET_TX_RING version 2): sends many frames by one call, without a message
+//! header, a check and a socket look-up for each.
 //!
-//! The kernel would usually send a ring's pages themselves and say that a place is free as soon as the device let go of it. Here it copies
-//! every frame whole: each begins with a header for PACKET_VNET_HDR (struct virtio_net_hdr) that declares all of the frame to be headers,
-//! and these the kernel copies. So a place may be written again whatever becomes of the frame on its way.
+//! By default the kernel would transmit the ring's pages themselves and mark a slot as free only when the device has
+//! released it. Here it copies every frame whole: each begins with a header for PACKET_VNET_HDR (struct virtio_net_hdr) that
+//! declares the entire frame to be headers, and the kernel copies headers. So a slot can be reused regardless of what
+//! happens to the frame later.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
@@ -12,22 +13,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::shm::Mapping;
 use crate::{Errno, OsError, socket};
 
-/// Octets of the record before a frame; a tpacket2_hdr is aligned to 16.
+/// Length in bytes of the record before a frame; a tpacket2_hdr is aligned to 16.
 const RECORD_OCTETS: usize = size_of::<libc::tpacket2_hdr>().next_multiple_of(16);
 
-/// Octets of a virtio_net_hdr.
+/// Length in bytes of a virtio_net_hdr.
 const VNET_OCTETS: usize = 10;
 
-/// Where a virtio_net_hdr says how many octets are headers, two octets.
+/// Offset of the two-byte field in a virtio_net_hdr that holds the length of the headers.
 const VNET_HEADERS: usize = 2;
 
-/// Least octets of one piece of the ring's memory; a frame never crosses from one piece into the next.
+/// Minimum size in bytes of one block of the ring's memory; a frame never crosses a block boundary.
 const BLOCK_OCTETS: usize = 64 << 10;
 
-/// Frames beyond this gain nothing from a ring, and their length would soon not fit the field that has them copied.
+/// Longer frames gain nothing from a ring, and their length would soon exceed the field that makes the kernel copy them.
 const FRAME_OCTETS_MOST: usize = 16 << 10;
 
-/// A ring of frames on their way out.
+/// A ring of frames to be sent.
 #[derive(Debug)]
 pub struct SendRing {
     mapping: Mapping,
@@ -36,18 +37,20 @@ pub struct SendRing {
     slots_per_block: usize,
     slots: usize,
     next: usize,
-    /// Frames from `next` on that the kernel was not shown yet.
+    /// Number of frames, starting at `next`, that were put but not yet launched.
     put: usize,
 }
 
 impl SendRing {
-    /// Gives a packet socket (SOCK_RAW) a ring of about `octets` for frames of up to `largest` octets, hardware header included.
+    /// Gives a packet socket (SOCK_RAW) a ring of about `octets` bytes for frames of up to `largest` bytes, hardware header
+    /// included.
     ///
     /// # Errors
-    /// [`OsError`]: frames so long are not sent this way (EMSGSIZE), there is not so much memory (ENOMEM), or this is no packet socket.
+    /// [`OsError`]: frames of this length are not supported (EMSGSIZE), there is not enough memory (ENOMEM), or this is not
+    /// a packet socket.
     pub fn attach(fd: &OwnedFd, largest: usize, octets: usize) -> Result<Self, OsError> {
         if largest > FRAME_OCTETS_MOST {
-            let what = format!("frames of {largest} octets");
+            let what = format!("frames of {largest} bytes");
             return Err(OsError::new("setsockopt(PACKET_TX_RING)", what, Errno::MSGSIZE));
         }
         let slot_octets = (RECORD_OCTETS + VNET_OCTETS + largest).next_multiple_of(64);
@@ -60,7 +63,7 @@ impl SendRing {
             .map_err(|e| OsError::new("setsockopt(PACKET_VERSION)", "version 2", e))?;
         socket::set_raw(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, Some(&number(1)))
             .map_err(|e| OsError::new("setsockopt(PACKET_VNET_HDR)", "", e))?;
-        // A tpacket_req: octets of a block, blocks, octets of a slot, slots.
+        // A tpacket_req: bytes per block, number of blocks, bytes per slot, number of slots.
         let mut request = [0; size_of::<libc::tpacket_req>()];
         for (field, value) in
             request.chunks_exact_mut(4).zip([BLOCK_OCTETS, blocks, slot_octets, slots])
@@ -74,7 +77,7 @@ impl SendRing {
             });
         let mapping = made.and_then(|()| Mapping::lazily(fd, blocks * BLOCK_OCTETS, true));
         let mapping = mapping.inspect_err(|_| {
-            // Messages are sent as before: a ring of no slots is none, and they have no such header.
+            // Falls back to ordinary messages: a ring of zero slots removes the ring, and messages have no such header.
             let none = [0; size_of::<libc::tpacket_req>()];
             let _ = socket::set_raw(fd, libc::SOL_PACKET, libc::PACKET_TX_RING, Some(&none));
             let off = number(0);
@@ -91,11 +94,12 @@ impl SendRing {
         })
     }
 
-    /// Sends frames of two parts each by one call, without waiting, through the socket that the ring is attached to; tells how many went.
+    /// Sends frames of two parts each by one call, without waiting, through the socket that the ring is attached to; returns
+    /// how many were sent.
     ///
     /// # Errors
-    /// That of the first frame: EAGAIN and ENOBUFS mean no room for now, EMSGSIZE that it is longer than the ring's largest. One that befalls
-    /// a later frame ends the call before it, and comes with the next call.
+    /// The error of the first frame: EAGAIN and ENOBUFS mean no room for now, EMSGSIZE that the frame is longer than the
+    /// ring's maximum. An error of a later frame ends the call before that frame and is returned by the next call.
     pub fn send<'a, H: AsRef<[u8]> + 'a>(
         &mut self,
         fd: impl AsFd,
@@ -114,10 +118,10 @@ impl SendRing {
         }
     }
 
-    /// Puts a frame of two parts behind the others; [`SendRing::launch`] sends them.
+    /// Appends a frame of two parts to the ring; [`SendRing::launch`] sends it.
     ///
     /// # Errors
-    /// EAGAIN: no place is free; EMSGSIZE: it is longer than the ring's largest.
+    /// EAGAIN: no slot is free; EMSGSIZE: the frame is longer than the ring's maximum.
     pub fn put(&mut self, header: &[u8], body: &[u8]) -> Result<(), Errno> {
         if self.put == self.slots {
             return Err(Errno::AGAIN);
@@ -127,11 +131,11 @@ impl SendRing {
         Ok(())
     }
 
-    /// Sends what was put there by one call, without waiting; tells how many went. What the kernel did not take is not kept, but handed back
-    /// in its order.
+    /// Sends the frames that were put into the ring, by one call and without waiting; returns how many were sent. Frames
+    /// that the kernel did not take are removed from the ring and passed to `back` in order.
     ///
     /// # Errors
-    /// That of the first frame, as [`SendRing::send`].
+    /// The error of the first frame, as with [`SendRing::send`].
     pub fn launch(&mut self, fd: impl AsFd, mut back: impl FnMut(&[u8])) -> Result<usize, Errno> {
         let put = std::mem::take(&mut self.put);
         if put == 0 {
@@ -139,11 +143,11 @@ impl SendRing {
         }
         let first = self.next;
         let outcome = socket::send(fd, &[], true);
-        // The kernel begins again where it stopped, and so does `next`.
+        // The kernel resumes where it stopped, and so does `next`.
         let untaken = libc::TP_STATUS_SEND_REQUEST | libc::TP_STATUS_WRONG_FORMAT;
         let slot = |n| (first + n) % self.slots;
         let taken = |n: &usize| self.status(slot(*n)).load(Ordering::Acquire) & untaken == 0;
-        // Mostly all of them went, and the last one tells.
+        // Usually all frames were sent, which the last one's status shows.
         let gone = if taken(&(put - 1)) { put } else { (0..put).take_while(taken).count() };
         for n in gone..put {
             back(self.frame(slot(n)));
@@ -157,25 +161,25 @@ impl SendRing {
         }
     }
 
-    /// Where a slot begins.
+    /// The start of a slot.
     fn slot(&self, slot: usize) -> NonNull<u8> {
         let (block, place) = (slot / self.slots_per_block, slot % self.slots_per_block);
         // SAFETY: callers pass numbers below `slots`, so that the whole slot lies within the mapping.
         unsafe { self.mapping.start().add(block * self.block_octets + place * self.slot_octets) }
     }
 
-    /// Whose turn a slot is.
+    /// The status word, which says whether a slot belongs to the kernel or to this process.
     fn status(&self, slot: usize) -> &AtomicU32 {
-        // SAFETY: every slot begins with this word, aligned to 64 octets; both sides only access it as a whole. The mapping outlives the
+        // SAFETY: every slot begins with this word, aligned to 64 bytes; both sides only access it as a whole. The mapping outlives the
         // borrow, which is that of `self`.
         unsafe { self.slot(slot).cast::<AtomicU32>().as_ref() }
     }
 
-    /// The frame in a slot that was filled and not taken.
+    /// The frame in a slot that was filled but not taken by the kernel.
     fn frame(&self, slot: usize) -> &[u8] {
         let start = self.slot(slot).as_ptr();
-        // SAFETY: `fill` wrote this record, whose length covers the octets behind it that it wrote too, all within the slot; the kernel
-        // does not touch a slot that it has not taken outside of the call that takes it.
+        // SAFETY: `fill` wrote this record, whose length covers the bytes after it that it wrote too, all within the slot;
+        // the kernel touches a slot that it has not taken only during the call that takes it.
         unsafe {
             let len = (&raw const (*start.cast::<libc::tpacket2_hdr>()).tp_len).read() as usize;
             let octets = start.add(RECORD_OCTETS + VNET_OCTETS);
@@ -183,23 +187,24 @@ impl SendRing {
         }
     }
 
-    /// Fills a slot.
+    /// Writes a frame into a slot.
     fn fill(&self, slot: usize, header: &[u8], body: &[u8]) -> Result<(), Errno> {
         let len = header.len() + body.len();
         if RECORD_OCTETS + VNET_OCTETS + len > self.slot_octets {
             return Err(Errno::MSGSIZE);
         }
-        // Still with the device, or with a queue before it.
+        // Still held by the device or by a queue in front of it.
         let busy = libc::TP_STATUS_SEND_REQUEST | libc::TP_STATUS_SENDING;
         if self.status(slot).load(Ordering::Acquire) & busy != 0 {
             return Err(Errno::AGAIN);
         }
         let mut vnet = [0; VNET_OCTETS];
-        // Below FRAME_OCTETS_MOST, rounded up to a slot's octets.
+        // Below FRAME_OCTETS_MOST, rounded up to the slot size.
         vnet[VNET_HEADERS..VNET_HEADERS + 2].copy_from_slice(&(len as u16).to_ne_bytes());
         let start = self.slot(slot).as_ptr();
-        // SAFETY: the slot holds the record and so many octets behind it, as was just checked, and the kernel does not touch it before
-        // the status says so, which it does last. The record's fields lie at the places that its type gives them.
+        // SAFETY: the slot holds the record and this many bytes after it, as was just checked, and the kernel does not touch
+        // it before the status, which is written last, says so. The record's fields are at the offsets that its type
+        // defines.
         unsafe {
             let record: *mut libc::tpacket2_hdr = start.cast();
             (&raw mut (*record).tp_len).write((VNET_OCTETS + len) as u32);
@@ -221,7 +226,7 @@ mod tests {
     use crate::packet_ring::PacketRing;
     use rustix::thread::UnshareFlags;
 
-    /// The types for experiments (IEEE 802) are those of the tests of the receive ring; this one is nobody's.
+    /// The EtherTypes for experiments (IEEE 802) are used by the tests of the receive ring; this one is unassigned.
     const ETHER_TYPE: u16 = 0x88b7;
 
     fn on_loopback() -> Option<EtherSocket> {
@@ -248,7 +253,7 @@ mod tests {
             let bodies: Vec<_> = (sent..count.min(sent + 50)).map(body).collect();
             sent += out.send(&socket.sender, bodies.iter().map(|b| (&header, &b[..]))).unwrap();
         }
-        // Every place of the ring has been written three times by now, and nothing was received yet.
+        // By now every slot of the ring has been written three times, and nothing was received yet.
         for n in 0..count {
             let mut frame = inward.take().unwrap_or_else(|| panic!("frame {n} of {count}"));
             assert_eq!(frame.octets(), body(n), "frame {n}");
@@ -270,7 +275,7 @@ mod tests {
         assert_eq!(out.send(&socket.sender, all().skip(3)), Ok(1));
         assert_eq!(out.put(&header, &long), Err(Errno::MSGSIZE));
         assert_eq!(out.launch(&socket.sender, |_| panic!("none was put")), Ok(0));
-        // A socket that gets no ring still sends messages.
+        // A socket without a ring still sends messages.
         let Some(other) = on_loopback() else { return };
         assert!(SendRing::attach(&other.sender, 60_000, 1).is_err());
         assert!(SendRing::attach(&other.sender, 1_000, 1 << 45).is_err());
@@ -281,7 +286,7 @@ mod tests {
     #[test]
     fn what_the_kernel_refuses_is_taken_back_and_its_place_is_free() {
         let outcome = std::thread::spawn(|| {
-            // SAFETY: only this thread leaves, and it has no descriptors of a network that anybody relies on.
+            // SAFETY: only this thread enters the new namespace, and it owns no network descriptors that anything relies on.
             unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
                 .map_err(|e| OsError::new("unshare", "CLONE_NEWNET", e))?;
             // The loopback device of a new namespace is down.

@@ -1,7 +1,7 @@
-//! Page-aligned memory of a sender, from which the kernel or another process takes messages.
+//! Page-aligned memory of a sender, from which the kernel or another process reads messages.
 //!
-//! It is a sealed memfd, mapped shared: a fork does not copy its pages away under those who hold references to them, and its
-//! content can be read by descriptor when its owner is gone.
+//! It is a sealed memfd, mapped shared: a fork does not replace pages that others hold references to, and its content can be
+//! read through the descriptor after its owner has ended.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,11 +12,11 @@ use rustix::mm::{MapFlags, ProtFlags};
 use crate::OsError;
 use crate::shm::{Mapping, create_sealed, is_sealed, page_len};
 
-/// Pages that this process writes and others read.
+/// Pages that this process writes and other processes read.
 ///
-/// Who hands a range out (to a pipe, to a process) must not write to it again until it was taken: the type cannot
-/// know when that is, a channel's protocol does. A breach garbles a message and nothing else: the readers are the kernel
-/// and other processes, which copy bytes.
+/// Once a range was handed out (to a pipe, to a process), it must not be written to until it was consumed. The type cannot
+/// know when that is; the channel's protocol does. A violation corrupts a message and nothing else: the readers are the
+/// kernel and other processes, which copy bytes.
 #[derive(Debug)]
 pub struct Pages {
     fd: OwnedFd,
@@ -24,13 +24,13 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// At least `bytes`, rounded up to whole pages, zeroed and faulted in.
+    /// Allocates at least `bytes`, rounded up to whole pages, zeroed and faulted in.
     pub fn new(label: &str, bytes: usize) -> Result<Self, OsError> {
         let fd = create_sealed(label, bytes.max(1).next_multiple_of(page_len()))?;
         Self::of_memfd(fd)
     }
 
-    /// Maps memory that [`create_sealed`] made. Errors: `EINVAL` when it is none.
+    /// Maps memory that [`create_sealed`] made. Errors: `EINVAL` when it is not sealed.
     pub fn of_memfd(fd: OwnedFd) -> Result<Self, OsError> {
         let len = rustix::fs::fstat(&fd).map_err(|e| OsError::new("fstat", "memfd", e))?.st_size;
         let len = usize::try_from(len).unwrap_or(0);
@@ -42,18 +42,18 @@ impl Pages {
         Ok(Pages { fd, mapping })
     }
 
-    /// Its length in bytes, whole pages.
+    /// The length in bytes, a multiple of the page size.
     #[allow(clippy::len_without_is_empty)] // never empty
     pub fn len(&self) -> usize {
         self.mapping.len()
     }
 
-    /// Where it is in this process's memory.
+    /// The start address in this process's memory.
     pub fn address(&self) -> u64 {
         self.mapping.start().as_ptr() as u64
     }
 
-    /// A range of bytes. Panics when it is not within the memory.
+    /// Borrows a range of bytes. Panics if it is not within the memory.
     #[inline]
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         let start = self.check(&range);
@@ -62,12 +62,12 @@ impl Pages {
         unsafe { std::slice::from_raw_parts(start.as_ptr(), range.len()) }
     }
 
-    /// A range of bytes, to be written. Panics when it is not within the memory.
+    /// Borrows a range of bytes for writing. Panics if it is not within the memory.
     #[inline]
     pub fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         let start = self.check(&range);
-        // SAFETY: as above, and `self` is borrowed exclusively. Others only read, through mappings or references of
-        // their own, and what they see of a write under way is theirs to distrust.
+        // SAFETY: as above, and `self` is borrowed exclusively. Others only read, through mappings or references of their
+        // own, and must not trust what they see during a write.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), range.len()) }
     }
 
@@ -95,7 +95,8 @@ pub struct View {
 impl View {
     /// Maps the first `len` bytes of `fd`, a memfd of `size` bytes.
     ///
-    /// Errors: `EINVAL` when it has not that size, sealed: its owner could shrink it and kill us with `SIGBUS`.
+    /// Errors: `EINVAL` when it does not have that size or is not sealed: its owner could shrink it and kill us with
+    /// `SIGBUS`.
     pub fn new(fd: BorrowedFd<'_>, size: usize, len: usize) -> Result<View, OsError> {
         let error = |e| OsError::new("mmap", format!("a memfd of {size} bytes, sealed"), e);
         if len > size || !is_sealed(fd, size)? {
@@ -120,7 +121,8 @@ impl View {
         })
     }
 
-    /// What is in it. The owner must not write to it while it is shown; one that does garbles what is read.
+    /// The mapped bytes. The owner must not write to them while they are borrowed; if it does, the content read is
+    /// corrupted.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping holds `len` initialised bytes and lives as long as `self`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
@@ -134,7 +136,7 @@ impl Drop for View {
     }
 }
 
-/// Reads from a memfd at an offset; how many bytes.
+/// Reads from a memfd at an offset; returns the number of bytes.
 pub fn read_at(fd: BorrowedFd<'_>, buf: &mut [u8], offset: u64) -> Result<usize, OsError> {
     rustix::io::pread(fd, buf, offset).map_err(|e| OsError::new("pread", "memfd", e))
 }

@@ -5,21 +5,21 @@ use std::time::{Duration, Instant};
 /// How long a call may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// Not at all.
+    /// Do not wait.
     Now,
-    /// Until this instant.
+    /// Wait until this instant.
     Until(Instant),
-    /// For ever, with the plain system call.
+    /// Wait for ever, with the plain system call.
     Forever,
 }
 
 impl Patience {
-    /// From a deadline of which `None` means for ever.
+    /// Converts a deadline, where `None` means for ever.
     pub fn from_deadline(deadline: Option<Instant>) -> Self {
         deadline.map_or(Patience::Forever, Patience::Until)
     }
 
-    /// The time left; `None` when there is no end to it.
+    /// The remaining time; `None` if there is no limit.
     pub fn left(self) -> Option<Duration> {
         match self {
             Patience::Now => Some(Duration::ZERO),
@@ -28,7 +28,7 @@ impl Patience {
         }
     }
 
-    /// Whether nothing is left of it.
+    /// Whether the time has run out.
     pub fn is_over(self) -> bool {
         self.left() == Some(Duration::ZERO)
     }

@@ -1,8 +1,8 @@
-//! A thread that sleeps on a lifeline, for channels whose blocking calls cannot wait for two things at once.
+//! A thread that waits on a lifeline, for channels whose blocking calls cannot wait for two things at once.
 //!
 //! Each end of the channel holds one socket of a pair. When an end closes, or its process dies in any way, the kernel
-//! hangs the other socket up. The calls that carry messages stay the plain blocking ones: the thread costs nothing until
-//! the peer ends, and then does what wakes those who wait.
+//! hangs up the other socket. The calls that carry messages stay plain blocking calls: the thread costs nothing until
+//! the peer ends, and then wakes the blocked callers.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -14,13 +14,13 @@ use std::thread::JoinHandle;
 
 use crate::OsError;
 
-/// Makes the two ends of a lifeline.
+/// Creates the two ends of a lifeline.
 pub fn pair() -> Result<(OwnedFd, OwnedFd), OsError> {
     let (a, b) = UnixStream::pair().map_err(|e| OsError::new("socketpair", "lifeline", e))?;
     Ok((a.into(), b.into()))
 }
 
-/// What an end is told by its lifeline.
+/// An event that a lifeline reports to one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerEvent {
     /// The peer called [`PeerWatch::confirm`].
@@ -29,7 +29,7 @@ pub enum PeerEvent {
     Ended,
 }
 
-/// One end, watched. Dropping it tells the peer.
+/// One watched end. Dropping it notifies the peer.
 #[derive(Debug)]
 pub struct PeerWatch {
     socket: Arc<UnixStream>,
@@ -39,8 +39,8 @@ pub struct PeerWatch {
 }
 
 impl PeerWatch {
-    /// Watches `end`. `on_event` runs in the watching thread and must not block; [`PeerWatch::peer_has_ended`] is true
-    /// before it is told of [`PeerEvent::Ended`], which comes at most once and last.
+    /// Watches `end`. `on_event` runs in the watching thread and must not block. [`PeerWatch::peer_has_ended`] is true
+    /// before [`PeerEvent::Ended`] is reported, which happens at most once and last.
     pub fn watch(
         end: OwnedFd,
         mut on_event: impl FnMut(PeerEvent) + Send + 'static,
@@ -62,7 +62,7 @@ impl PeerWatch {
                             _ => break,
                         }
                     }
-                    // Our own shutdown ends the read as the peer's does.
+                    // Our own shutdown ends the read just as the peer's does.
                     if !closing.load(Ordering::Acquire) {
                         ended.store(true, Ordering::Release);
                         on_event(PeerEvent::Ended);
@@ -73,9 +73,9 @@ impl PeerWatch {
         Ok(PeerWatch { socket, closing, ended, watcher: Some(watcher) })
     }
 
-    /// Tells the peer that this end has taken over what it must.
+    /// Confirms to the peer that this end has taken over its resources.
     pub fn confirm(&self) {
-        // Fails only when the peer has ended, of which the watcher knows.
+        // Fails only if the peer has ended, which the watching thread reports.
         let _ = (&*self.socket).write(&[1]);
     }
 
@@ -84,8 +84,8 @@ impl PeerWatch {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Tells the peer that this end is closed and leaves the watching thread to itself: it is told of a later
-    /// confirmation, and ends with the peer.
+    /// Notifies the peer that this end is closed and detaches the watching thread, which still reports a later
+    /// confirmation and ends with the peer.
     pub fn leave_watching(mut self) {
         let _ = self.socket.shutdown(Shutdown::Write);
         self.watcher = None;
@@ -127,7 +127,7 @@ mod tests {
         drop(b);
         assert_eq!(told_a.recv_timeout(WATCHDOG), Ok(PeerEvent::Ended));
         assert!(a.peer_has_ended());
-        // Who closes is not told of it.
+        // The end that closes gets no event.
         assert!(told_b.recv_timeout(WATCHDOG).is_err());
         a.confirm();
     }

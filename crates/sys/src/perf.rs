@@ -1,6 +1,6 @@
 //! Performance counters of a process by perf_event_open: cycles, instructions, cache misses.
 //!
-//! Many virtual machines have none. What is missing is told with its reason; nothing is ever 0 for want of a counter.
+//! Many virtual machines have none. A missing counter is reported with its reason and never as a count of 0.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use serde::{Deserialize, Serialize};
 
-/// What is counted.
+/// An event that can be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CounterEvent {
@@ -16,14 +16,14 @@ pub enum CounterEvent {
     Cycles,
     /// Instructions retired.
     Instructions,
-    /// Misses of the last level of cache, as the processor defines them.
+    /// Misses of the last-level cache, as the processor defines them.
     CacheMisses,
-    /// Time on a CPU in nanoseconds, counted by the kernel itself: there even where the hardware counts nothing.
+    /// Time on a CPU in nanoseconds, counted by the kernel itself, so it is available even without hardware counters.
     TaskClock,
 }
 
 impl CounterEvent {
-    /// The kernel's type and config (include/uapi/linux/perf_event.h).
+    /// The event's `type` and `config` for the kernel (include/uapi/linux/perf_event.h).
     fn code(self) -> (u32, u64) {
         const HARDWARE: u32 = 0;
         const SOFTWARE: u32 = 1;
@@ -36,14 +36,14 @@ impl CounterEvent {
     }
 }
 
-/// Why there is no counter.
+/// Why a counter is unavailable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unavailable {
-    /// The processor, as this kernel sees it, does not count this.
+    /// The processor, as this kernel sees it, cannot count this event.
     NoHardware,
-    /// The kernel forbids it; its `kernel.perf_event_paranoid`.
+    /// The kernel forbids it; the value is its `kernel.perf_event_paranoid`, if readable.
     Forbidden(Option<i32>),
-    /// The kernel was built without it, or a sandbox hides it.
+    /// The kernel was built without perf events, or a sandbox hides them.
     NotSupported,
     /// Another error.
     Other(String),
@@ -71,7 +71,7 @@ impl std::fmt::Display for Unavailable {
 impl std::error::Error for Unavailable {}
 
 impl Unavailable {
-    /// The next step.
+    /// What the user can do about it.
     pub fn remedy(&self) -> &'static str {
         match self {
             Unavailable::NoHardware => {
@@ -86,8 +86,8 @@ impl Unavailable {
     }
 }
 
-/// One running counter of the calling process and of the threads and children it starts later. Those it has already are
-/// not counted: open it before they start.
+/// One running counter of the calling process and of the threads and children it starts later. Threads that already run
+/// are not counted: open the counter before they start.
 #[derive(Debug)]
 pub struct Counter {
     file: File,
@@ -98,11 +98,11 @@ pub struct Counter {
 pub struct Reading {
     /// The count, scaled up where the kernel had to share the hardware among too many counters.
     pub count: u64,
-    /// Share of the time in which the hardware really counted, per mille; below 1000 the count is an estimate.
+    /// Share of the time, per mille, in which the hardware really counted; below 1000 the count is an estimate.
     pub counted_per_mille: u32,
 }
 
-/// `struct perf_event_attr` as of its first published size; the kernel takes what follows as 0.
+/// `struct perf_event_attr` in its first published size; the kernel treats the later fields as 0.
 #[repr(C)]
 #[derive(Default)]
 struct Attr {
@@ -130,7 +130,7 @@ const FLAG_EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 
 impl Counter {
-    /// Starts counting. Kernel code is counted where the kernel allows it, else user code alone.
+    /// Starts counting. Includes kernel code where the kernel allows it, otherwise user code alone.
     ///
     /// # Errors
     /// Why this event cannot be counted here.
@@ -145,7 +145,7 @@ impl Counter {
         .map_err(|e| reason(&e))
     }
 
-    /// Reads it; it goes on counting.
+    /// Reads the counter, which continues to count.
     ///
     /// # Errors
     /// The kernel's error.
@@ -157,10 +157,11 @@ impl Counter {
     }
 }
 
-/// The kernel rotates counters when there are more than the hardware has; the count stands for the time it ran.
+/// Scales a count: the kernel rotates counters when there are more than the hardware supports, so each counts only part
+/// of the time.
 fn scaled(count: u64, enabled: u64, running: u64) -> Reading {
     if running == 0 || running >= enabled {
-        // Never ran: nothing was executed, or nothing was counted yet; both are a count as it stands.
+        // Never ran: nothing was executed, or nothing was counted yet; in both cases the count is returned as it is.
         let counted_per_mille = if running == 0 && enabled > 0 { 0 } else { 1000 };
         return Reading { count, counted_per_mille };
     }
@@ -184,7 +185,7 @@ fn open(event: CounterEvent, flags: u64) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a fresh descriptor that nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
 }
 
@@ -201,10 +202,10 @@ fn paranoid() -> Option<i32> {
     std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?.trim().parse().ok()
 }
 
-/// Whether the hardware counts here.
+/// Checks whether the hardware counters work here.
 ///
 /// # Errors
-/// Why it does not.
+/// Why they do not.
 pub fn probe() -> Result<(), Unavailable> {
     Counter::start(CounterEvent::Cycles).map(drop)
 }
@@ -217,21 +218,21 @@ pub struct Counters {
     cache_misses: Counter,
 }
 
-/// What [`Counters`] counted.
+/// The readings of [`Counters`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// CPU cycles.
+    /// CPU cycles, of user and kernel code where the kernel allows both.
     pub cycles: u64,
-    /// Instructions.
+    /// Instructions retired.
     pub instructions: u64,
-    /// Cache misses.
+    /// Misses of the last-level cache.
     pub cache_misses: u64,
     /// Below 1000 the counts are estimates; see [`Reading`].
     pub counted_per_mille: u32,
 }
 
 impl Counters {
-    /// Starts all three.
+    /// Starts all three counters.
     ///
     /// # Errors
     /// Why one of them cannot be counted here.
@@ -243,7 +244,7 @@ impl Counters {
         })
     }
 
-    /// Reads all three; they go on counting.
+    /// Reads all three counters, which continue to count.
     ///
     /// # Errors
     /// The kernel's error.

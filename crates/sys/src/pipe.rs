@@ -10,13 +10,13 @@ use rustix::pipe::PipeFlags;
 
 use crate::OsError;
 
-/// The largest write that a pipe takes whole or not at all, whoever else writes (POSIX PIPE_BUF).
+/// The largest write that is atomic, in bytes, even with other writers (POSIX PIPE_BUF).
 pub const ATOMIC_BYTES: usize = rustix::pipe::PIPE_BUF;
 
 /// One end of a pipe or FIFO.
 ///
-/// Whether a call blocks is a property of the open file, not of the call; this type switches it only when the wish
-/// changes, so that an end that always blocks pays for no other call than read or write.
+/// Whether a call blocks is a property of the open file, not of the call. This type changes it only when a call
+/// needs the other mode, so an end that always blocks makes no system calls other than read and write.
 #[derive(Debug)]
 pub struct PipeEnd {
     fd: OwnedFd,
@@ -24,14 +24,14 @@ pub struct PipeEnd {
 }
 
 impl PipeEnd {
-    /// Takes an open end over. The file description must be this process's alone (a pipe's ends are two
-    /// descriptions), because its blocking mode is changed.
+    /// Takes ownership of an open end. The file description must belong to this process alone (the two ends of a
+    /// pipe are separate descriptions), because its blocking mode is changed.
     pub fn new(fd: OwnedFd) -> Result<Self, OsError> {
         let flags = rustix::fs::fcntl_getfl(&fd).map_err(|e| OsError::new("fcntl", "pipe", e))?;
         Ok(PipeEnd { fd, nonblocking: flags.contains(OFlags::NONBLOCK) })
     }
 
-    /// Makes the end one that never blocks until a call asks for blocking: what io_uring wants of a pipe
+    /// Makes the end non-blocking until a call asks for blocking, as io_uring requires for pipes
     /// ([`crate::uring::Ring::read`]).
     pub fn set_nonblocking(&mut self) -> Result<(), OsError> {
         self.set_mode(true).map_err(|e| OsError::new("fcntl(F_SETFL)", "pipe", e))
@@ -47,21 +47,22 @@ impl PipeEnd {
         Ok(())
     }
 
-    /// Writes a part or all of `bytes`; EAGAIN only if `nonblocking`, EPIPE when no reader is left.
+    /// Writes part or all of `bytes`; EAGAIN only if `nonblocking`, EPIPE when there are no readers.
     #[inline]
     pub fn write(&mut self, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno> {
         self.set_mode(nonblocking)?;
         retry_on_intr(|| rustix::io::write(&self.fd, bytes))
     }
 
-    /// Reads what is there, at most `buf`; EAGAIN only if `nonblocking`, 0 when no writer is left.
+    /// Reads available bytes, at most as many as `buf` holds; EAGAIN only if `nonblocking`, returns 0 when there
+    /// are no writers.
     #[inline]
     pub fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
         self.set_mode(nonblocking)?;
         retry_on_intr(|| rustix::io::read(&self.fd, &mut *buf))
     }
 
-    /// As [`PipeEnd::write`], from several places.
+    /// As [`PipeEnd::write`], from several buffers.
     #[inline]
     pub fn write_parts(
         &mut self,
@@ -72,7 +73,7 @@ impl PipeEnd {
         retry_on_intr(|| rustix::io::writev(&self.fd, parts))
     }
 
-    /// As [`PipeEnd::read`], appending at most `most` bytes to what a vector has, within its capacity.
+    /// As [`PipeEnd::read`], but appends at most `most` bytes to a vector, within its capacity.
     #[inline]
     pub fn read_behind(
         &mut self,
@@ -92,8 +93,8 @@ impl PipeEnd {
             .map_err(|e| OsError::new("fcntl(F_GETPIPE_SZ)", "pipe", e))
     }
 
-    /// Asks for a capacity; the kernel rounds it up to a power of two pages. Returns what it became.
-    /// EPERM: larger than /proc/sys/fs/pipe-max-size, for the unprivileged.
+    /// Requests a capacity, which the kernel rounds up to a power of two of pages; returns the resulting capacity.
+    /// EPERM: larger than /proc/sys/fs/pipe-max-size, without privilege.
     pub fn set_capacity_bytes(&self, bytes: usize) -> Result<usize, OsError> {
         rustix::pipe::fcntl_setpipe_size(&self.fd, bytes)
             .map_err(|e| OsError::new("fcntl(F_SETPIPE_SZ)", format!("pipe to {bytes} bytes"), e))
@@ -106,12 +107,12 @@ impl AsFd for PipeEnd {
     }
 }
 
-/// Makes a pipe: the end to read and the end to write, closed on exec.
+/// Creates a pipe and returns its read end and its write end, both closed on exec.
 pub fn pipe() -> Result<(OwnedFd, OwnedFd), OsError> {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| OsError::new("pipe2", "", e))
 }
 
-/// Makes a FIFO that only this user can open.
+/// Creates a FIFO that only this user can open.
 pub fn make_fifo(path: &Path) -> Result<(), OsError> {
     rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -123,16 +124,16 @@ pub fn make_fifo(path: &Path) -> Result<(), OsError> {
     .map_err(|e| OsError::new("mkfifo", path.display(), e))
 }
 
-/// Which end of a FIFO to open.
+/// The end of a FIFO to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FifoSide {
-    /// The end to read; opens though nobody writes.
+    /// The read end; opens even without a writer.
     Read,
-    /// The end to write; ENXIO while nobody reads.
+    /// The write end; ENXIO while there is no reader.
     Write,
 }
 
-/// Opens one end without waiting for the other; the end does not block until told otherwise.
+/// Opens one end without waiting for the other; the end is non-blocking until changed.
 pub fn open_fifo(path: &Path, side: FifoSide) -> Result<OwnedFd, OsError> {
     let access = match side {
         FifoSide::Read => OFlags::RDONLY,
@@ -143,7 +144,8 @@ pub fn open_fifo(path: &Path, side: FifoSide) -> Result<OwnedFd, OsError> {
 }
 
 /// Makes a write to a pipe without readers fail with EPIPE instead of killing the process, unless the program has
-/// a handler of its own. Sockets are told by MSG_NOSIGNAL; for pipes the process-wide disposition is the only way.
+/// a handler of its own. Sockets have MSG_NOSIGNAL for this; for pipes the process-wide disposition is the only
+/// way.
 pub fn ignore_sigpipe() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

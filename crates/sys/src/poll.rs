@@ -1,4 +1,4 @@
-//! Waiting for a descriptor with a deadline.
+//! Waits for descriptors with a deadline.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-/// What to wait for.
+/// The condition to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Something to read, or the end of it.
+    /// There is data to read, or the end of the stream.
     Readable,
-    /// Room to write, or nobody left to read it.
+    /// There is room to write, or there are no readers left.
     Writable,
 }
 
-/// Sleeps until `fd` is ready (also: hung up, or in error) or the deadline has passed; tells whether it is ready. `None` waits
-/// for ever. Signals that interrupt the sleep do not end it.
+/// Sleeps until `fd` is ready (also: hung up, or in error) or the deadline has passed; returns whether it is ready. `None`
+/// waits for ever. Signals do not end the wait.
 pub fn wait_ready(
     fd: impl AsFd,
     interest: Interest,
@@ -39,7 +39,7 @@ pub fn wait_ready(
 }
 
 /// Sleeps until one of several descriptors is readable (also: hung up, or in error) or the deadline has passed. Returns one
-/// flag per descriptor; none is set when the time is up. `None` waits for ever.
+/// flag per descriptor; none is set if the time ran out. `None` waits for ever.
 pub fn any_readable(fds: &[BorrowedFd<'_>], until: Option<Instant>) -> Result<Vec<bool>, Errno> {
     let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
     loop {
@@ -53,8 +53,8 @@ pub fn any_readable(fds: &[BorrowedFd<'_>], until: Option<Instant>) -> Result<Ve
     }
 }
 
-/// Sleeps until one of several descriptors is ready for what is awaited of it (also: hung up, or in error) or the deadline has passed; tells
-/// whether one is. `None` waits for ever. A signal ends the sleep, too.
+/// Sleeps until one of several descriptors meets its condition (also: hung up, or in error) or the deadline has passed;
+/// returns whether one does. `None` waits for ever. A signal ends the wait, too.
 pub fn any_ready(
     fds: &[(BorrowedFd<'_>, Interest)],
     until: Option<Instant>,
@@ -72,7 +72,7 @@ pub fn any_ready(
     }
 }
 
-/// Whether the peer has shut its sending side, now.
+/// Whether the peer has already shut down its sending side.
 pub fn is_hung_up(fd: impl AsFd) -> Result<bool, Errno> {
     let mut fds = [PollFd::new(&fd, PollFlags::RDHUP)];
     loop {
@@ -87,7 +87,7 @@ pub fn is_hung_up(fd: impl AsFd) -> Result<bool, Errno> {
     }
 }
 
-/// A relative time for the kernel; centuries are cut to what its seconds hold.
+/// Converts a relative time for the kernel, capped at the range of its seconds.
 fn timespec(left: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),

@@ -1,7 +1,7 @@
 //! All frames of one interface, raw, in batches (AF_PACKET): the port of a switch in user space. Needs CAP_NET_RAW.
 //!
-//! Each frame comes with the kernel's `virtio_net_hdr`, which says what checksum and segmentation work is still to be done,
-//! and goes out with it. So frames pass unchanged, segmentation offload included.
+//! Each frame arrives with the kernel's `virtio_net_hdr`, which describes the remaining checksum and segmentation work, and
+//! leaves with it. So frames pass unchanged, segmentation offload included.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -18,7 +18,7 @@ const EVERY_PROTOCOL: u16 = libc::ETH_P_ALL as u16;
 /// Longest frame with its header: 64 KiB of segmentation offload, link-layer header and `virtio_net_hdr`.
 const MAX_FRAME_BYTES: usize = 65536 + 64;
 
-/// Asked of the kernel for queues; it takes what it can.
+/// Queue size in bytes that is requested from the kernel, which may grant less.
 const QUEUE_BYTES: usize = 16 << 20;
 
 /// A raw socket on one interface. Non-blocking.
@@ -28,7 +28,7 @@ pub struct Port {
     name: String,
 }
 
-/// Room for the frames of one receive call.
+/// Buffers for the frames of one receive call.
 #[derive(Debug)]
 pub struct Batch {
     frames: Vec<Vec<u8>>,
@@ -36,34 +36,35 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Room for so many.
+    /// Creates buffers for `frames` frames.
     pub fn new(frames: usize) -> Batch {
         Batch { frames: vec![vec![0; MAX_FRAME_BYTES]; frames], lengths: Vec::new() }
     }
 
-    /// What the last receive call brought, each with its `virtio_net_hdr` in front.
+    /// The frames of the last receive call, each preceded by its `virtio_net_hdr`.
     pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
         self.frames.iter().zip(&self.lengths).map(|(frame, length)| &frame[..*length])
     }
 }
 
 impl Port {
-    /// Bytes of `virtio_net_hdr` in front of each frame.
+    /// Length in bytes of the `virtio_net_hdr` before each frame.
     pub const HEADER_BYTES: usize = 10;
 
-    /// Opens every frame that arrives on an interface of the caller's network namespace; not those that leave by it.
+    /// Opens a socket for every frame that arrives on an interface of the caller's network namespace, but not for those that
+    /// leave by it.
     ///
     /// # Errors
-    /// No such interface, or not privileged.
+    /// There is no such interface, or the caller has no privilege.
     pub fn open(interface: &str) -> Result<Port, OsError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // Without a protocol it takes no frame of any interface before it is bound to this one.
+        // Without a protocol the socket receives no frames before it is bound to this interface.
         let fd = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
             .map_err(|e| OsError::new("socket(AF_PACKET)", interface, e))?;
         let port = Port { fd, name: interface.to_owned() };
         port.switch_on(libc::PACKET_VNET_HDR, "PACKET_VNET_HDR")?;
         port.switch_on(libc::PACKET_IGNORE_OUTGOING, "PACKET_IGNORE_OUTGOING")?;
-        // Queues of the shaper behind this socket, not of the socket, should fill: they are what is modelled.
+        // The queues that fill up should be those of the traffic shaper being modelled, not those of this socket.
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&port.fd, QUEUE_BYTES);
         let _ = rustix::net::sockopt::set_socket_send_buffer_size_force(&port.fd, QUEUE_BYTES);
         let index = netdevice::name_to_index(&port.fd, interface)
@@ -78,10 +79,10 @@ impl Port {
             .map_err(|e| OsError::new("setsockopt", format!("{name} on {}", self.name), e))
     }
 
-    /// Takes the frames that lie ready, as many as fit; returns how many. 0: none.
+    /// Receives the frames that are ready, as many as fit; returns how many, possibly 0.
     ///
     /// # Errors
-    /// `ENETDOWN` once when the interface goes down; what else the kernel says.
+    /// `ENETDOWN` once when the interface goes down, and other errors of the kernel.
     pub fn receive(&self, batch: &mut Batch) -> Result<usize, Errno> {
         batch.lengths.clear();
         let mut parts: Vec<libc::iovec> = batch
@@ -114,8 +115,8 @@ impl Port {
         Ok(count)
     }
 
-    /// Sends frames (each with its `virtio_net_hdr`) in order; returns how many the interface did not take because a queue is
-    /// full or it is down: these are lost, as on a switch.
+    /// Sends frames (each with its `virtio_net_hdr`) in order. Returns how many the interface did not take because a queue
+    /// is full or it is down: these are lost, as on a switch.
     pub fn send(&self, frames: &[Vec<u8>]) -> usize {
         let mut parts: Vec<libc::iovec> = frames
             .iter()
@@ -137,7 +138,7 @@ impl Port {
             match usize::try_from(count) {
                 Ok(count) if count > 0 => at += count,
                 _ if last_errno() == Errno::INTR => {}
-                // The first of the rest was refused; the next may be smaller.
+                // The next frame was refused; a later one may be smaller.
                 _ => {
                     at += 1;
                     lost += 1;
@@ -174,7 +175,7 @@ mod tests {
     #[test]
     fn an_unknown_interface_is_named_in_the_error() {
         let error = Port::open("no-such-if0").unwrap_err().to_string();
-        // Without privilege the socket itself is refused.
+        // Without privilege, opening the socket itself fails.
         assert!(error.contains("no-such-if0"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Processes: death together with the parent, ids that cannot be mistaken, killing.
+//! Processes: ending together with the parent, identifying processes unambiguously, and killing them.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -24,7 +24,7 @@ pub fn is_unix_socket(fd: impl AsFd) -> bool {
     rustix::net::sockopt::socket_domain(fd) == Ok(rustix::net::AddressFamily::UNIX)
 }
 
-/// How long a killed process may take to go.
+/// How long, in seconds, a killed process may take to end.
 const DEATH_LIMIT_S: i64 = 5;
 
 /// Makes the child die by `SIGKILL` when the thread that starts it ends (PR_SET_PDEATHSIG): start it from a thread that
@@ -33,7 +33,7 @@ pub fn die_with_parent(command: &mut Command) {
     signal_with_parent(command, Signal::KILL);
 }
 
-/// As [`die_with_parent`], by `SIGTERM`: for programs that have something to clean up.
+/// As [`die_with_parent`], but with `SIGTERM`, for programs that must clean up.
 pub fn terminate_with_parent(command: &mut Command) {
     signal_with_parent(command, Signal::TERM);
 }
@@ -53,8 +53,8 @@ fn signal_with_parent(command: &mut Command, signal: Signal) {
     }
 }
 
-/// Gives the child a session of its own (setsid): it has no terminal, so Ctrl-C there does not reach it, and it cannot ask
-/// for a password instead of failing.
+/// Gives the child its own session (setsid): it has no terminal, so Ctrl-C does not reach it, and it fails instead of
+/// prompting for a password.
 pub fn own_session(command: &mut Command) {
     // SAFETY: between fork and exec only one system call is made; nothing is allocated, no lock is taken.
     unsafe {
@@ -65,11 +65,11 @@ pub fn own_session(command: &mut Command) {
     }
 }
 
-/// When a process started, in clock ticks after boot; `None` if there is no such process. With the pid it names a process
-/// for good.
+/// When a process started, in clock ticks after boot; `None` if there is no such process. Together with the pid this
+/// identifies a process uniquely.
 pub fn started_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the command in parentheses and may hold anything; fields are counted after its last ')'.
+    // The second field is the command in parentheses and may contain anything, so fields are counted after its last ')'.
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
     let state = fields.next()?;
     if state == "Z" || state == "X" {
@@ -78,8 +78,8 @@ pub fn started_ticks(pid: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// Kills the process that has this pid and this start, if it still runs, and waits until it is dead. Never another one:
-/// the descriptor holds the process while its start is compared.
+/// Kills the process that has this pid and this start time, if it still runs, and waits until it is dead. It never kills
+/// another process: the descriptor pins the process while its start time is compared.
 pub fn kill_exactly(pid: u32, started: u64) {
     let Some(process) = open_exactly(pid, started) else { return };
     if pidfd_send_signal(&process, Signal::KILL).is_err() {
@@ -89,20 +89,20 @@ pub fn kill_exactly(pid: u32, started: u64) {
     let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit));
 }
 
-/// Waits until the process that has this pid and this start has ended; returns at once if there is none.
+/// Waits until the process that has this pid and this start time has ended; returns immediately if there is none.
 pub fn await_end(pid: u32, started: u64) {
     let Some(process) = open_exactly(pid, started) else { return };
     while poll(&mut [PollFd::new(&process, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
 }
 
-/// A descriptor of the running process that has this pid and this start.
+/// A descriptor of the running process that has this pid and this start time.
 fn open_exactly(pid: u32, started: u64) -> Option<OwnedFd> {
     let id = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
     let process = pidfd_open(id, PidfdFlags::empty()).ok()?;
     (started_ticks(pid) == Some(started)).then_some(process)
 }
 
-/// Lets a child inherit `fd` under its number. The caller keeps it open until the child is started.
+/// Lets a child inherit `fd` under the same number. The caller keeps it open until the child is started.
 pub fn inherit(command: &mut Command, fd: impl AsFd) {
     let fd = fd.as_fd().as_raw_fd();
     // SAFETY: between fork and exec only one system call is made, on the child's own copy of the descriptor table, which holds
@@ -117,7 +117,7 @@ pub fn inherit(command: &mut Command, fd: impl AsFd) {
 }
 
 /// A descriptor that polls readable once the process has ended. The process must be a child that was not waited for yet, so
-/// that its number cannot have become another's.
+/// that its pid cannot have been reused.
 ///
 /// # Errors
 /// There is no such process, or no descriptor is free.
@@ -128,22 +128,21 @@ pub fn watch_end(pid: u32) -> Result<OwnedFd, OsError> {
     pidfd_open(id, PidfdFlags::empty()).map_err(|e| OsError::new("pidfd_open", pid, e))
 }
 
-/// Asks a child to end (`SIGTERM`). It must not have been waited for yet, so that its number cannot have become somebody
-/// else's.
+/// Asks a child to end (`SIGTERM`). It must not have been waited for yet, so that its pid cannot have been reused.
 pub fn terminate(child: u32) {
     if let Some(child) = i32::try_from(child).ok().and_then(Pid::from_raw) {
         let _ = rustix::process::kill_process(child, Signal::TERM);
     }
 }
 
-/// Stops a child (`SIGSTOP`), under the condition of [`terminate`].
+/// Stops a child (`SIGSTOP`), with the same precondition as [`terminate`].
 pub fn stop(child: u32) {
     if let Some(child) = i32::try_from(child).ok().and_then(Pid::from_raw) {
         let _ = rustix::process::kill_process(child, Signal::STOP);
     }
 }
 
-/// Continues a stopped child (`SIGCONT`), under the condition of [`terminate`].
+/// Continues a stopped child (`SIGCONT`), with the same precondition as [`terminate`].
 pub fn resume(child: u32) {
     if let Some(child) = i32::try_from(child).ok().and_then(Pid::from_raw) {
         let _ = rustix::process::kill_process(child, Signal::CONT);
@@ -159,7 +158,7 @@ pub enum Limited {
     LockedMemory,
 }
 
-/// Sets the soft limit of another process of this user (prlimit), at most to its hard limit without privilege.
+/// Sets the soft limit of another process of this user (prlimit). Without privilege, `to` can be at most its hard limit.
 pub fn set_limit(pid: u32, what: Limited, to: u64) -> Result<(), OsError> {
     let resource = match what {
         Limited::Descriptors => Resource::Nofile,
@@ -172,7 +171,7 @@ pub fn set_limit(pid: u32, what: Limited, to: u64) -> Result<(), OsError> {
     prlimit(id, resource, limit).map(drop).map_err(failed)
 }
 
-/// A duplicate of another process's descriptor (pidfd_getfd, kernel 5.6), for who may trace that process.
+/// Duplicates a descriptor of another process (pidfd_getfd, Linux 5.6). The caller needs permission to trace that process.
 pub fn descriptor_of(pid: u32, fd: RawFd) -> Result<OwnedFd, OsError> {
     let failed = |e| OsError::new("pidfd_getfd", format!("descriptor {fd} of process {pid}"), e);
     let id = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| {
@@ -182,20 +181,20 @@ pub fn descriptor_of(pid: u32, fd: RawFd) -> Result<OwnedFd, OsError> {
     pidfd_getfd(process, fd, PidfdGetfdFlags::empty()).map_err(failed)
 }
 
-/// Kills every process of the group that `leader` leads. The leader must be a child that was not waited for yet, so that
-/// its number cannot have become somebody else's.
+/// Kills every process of the group that `leader` leads. The leader must be a child that was not waited for yet, so that its
+/// pid cannot have been reused.
 pub fn kill_group(leader: u32) {
     if let Some(group) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
     }
 }
 
-/// Locks all memory, present and future, as it is touched: what was prefaulted stays, so that no page fault stands in a
-/// measured loop.
+/// Locks all present and future memory once it is touched, so that prefaulted pages stay resident and no page fault occurs
+/// in a measured loop.
 ///
 /// # Errors
-/// The limit of locked memory (RLIMIT_MEMLOCK) is too low, for what is there or for what may come: nothing is locked then, since
-/// every allocation beyond the limit would fail from now on.
+/// The limit of locked memory (RLIMIT_MEMLOCK) is too low for current or future memory. Nothing is locked then, because
+/// otherwise every allocation beyond the limit would fail.
 pub fn lock_memory() -> Result<(), OsError> {
     use rustix::mm::{MlockAllFlags, mlockall, munlockall};
     let failed = |e| OsError::new("mlockall", "", e);
@@ -209,26 +208,27 @@ pub fn lock_memory() -> Result<(), OsError> {
     Err(failed(rustix::io::Errno::AGAIN))
 }
 
-/// Whether so many bytes of memory are to be had.
+/// Whether this many bytes of memory can be mapped.
 fn can_be_mapped(bytes: usize) -> bool {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
     let (bytes, flags) = (bytes.max(1), MapFlags::PRIVATE | MapFlags::NORESERVE);
     let readable = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new private mapping, at an address that the kernel chooses, touches nothing that is there.
     match unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, readable, flags) } {
-        // SAFETY: it is the mapping made above, which nobody knows.
+        // SAFETY: it is the mapping made above, to which nothing else refers.
         Ok(start) => unsafe { munmap(start, bytes) }.is_ok(),
         Err(_) => false,
     }
 }
 
-/// Raises the limit of open descriptors (RLIMIT_NOFILE) as far as it goes without privilege; returns it.
+/// Raises the limit of open descriptors (RLIMIT_NOFILE) as far as is possible without privilege; returns the new limit.
 pub fn raise_descriptor_limit() -> u64 {
     raise_limit(Resource::Nofile)
 }
 
-/// Raises the limit of a file's octets (RLIMIT_FSIZE), anonymous shared memory included, as far as it goes without privilege; returns it. Beyond it
-/// SIGXFSZ comes, or EFBIG to who has a handler for that.
+/// Raises the limit of file sizes in bytes (RLIMIT_FSIZE), which also applies to anonymous shared memory, as far as is
+/// possible without privilege; returns the new limit. Beyond it the process receives SIGXFSZ, or EFBIG if it handles or
+/// ignores that signal.
 pub fn raise_file_size_limit() -> u64 {
     raise_limit(Resource::Fsize)
 }
@@ -236,24 +236,24 @@ pub fn raise_file_size_limit() -> u64 {
 fn raise_limit(resource: Resource) -> u64 {
     let limit = getrlimit(resource);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    // What cannot be raised stays as it is.
+    // If the limit cannot be raised, it stays as it is.
     let _ = setrlimit(resource, raised);
     getrlimit(resource).current.unwrap_or(u64::MAX)
 }
 
-/// How many descriptors this process may have (RLIMIT_NOFILE). As many of a user's may be on their way between sockets, unless he is privileged
-/// (unix(7), ETOOMANYREFS).
+/// The maximum number of descriptors this process may have (RLIMIT_NOFILE). The same number limits a user's descriptors in
+/// flight over sockets, except for privileged users (unix(7), ETOOMANYREFS).
 pub fn descriptor_limit() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
 
-/// Whether this process acts as root.
+/// Whether the effective user of this process is root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The user in whose name this process acts.
+/// The effective user id of this process.
 pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }

@@ -1,4 +1,4 @@
-//! What `/proc` and the cgroup files tell about time, traffic and limits.
+//! Reads time, traffic and limits from `/proc` and the cgroup files.
 //!
 //! `/proc/stat` counts in clock ticks (10 ms on most kernels), so a difference over a few ticks is coarse;
 //! `schedstat` counts nanoseconds. Field meanings are from proc(5) and the kernel's
@@ -15,34 +15,34 @@ use crate::OsError;
 /// Where a CPU's time went, nanoseconds since boot or between two snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTimes {
-    /// User code, niced code included (guests' time is in here too).
+    /// User code, including niced code and guests' time.
     pub user_ns: u64,
     /// Kernel code on behalf of processes.
     pub system_ns: u64,
-    /// Nothing to do.
+    /// Idle.
     pub idle_ns: u64,
-    /// Nothing to do, with I/O under way.
+    /// Idle with I/O pending.
     pub iowait_ns: u64,
     /// Hard interrupts.
     pub irq_ns: u64,
     /// Soft interrupts.
     pub softirq_ns: u64,
-    /// Ready to run, but the hypervisor ran somebody else.
+    /// Runnable, but the hypervisor ran another guest.
     pub steal_ns: u64,
 }
 
 impl CpuTimes {
-    /// Everything but idle, I/O wait and steal.
+    /// All time except idle, I/O wait and steal.
     pub fn busy_ns(&self) -> u64 {
         self.user_ns + self.system_ns + self.irq_ns + self.softirq_ns
     }
 
-    /// All of it.
+    /// The sum of all times.
     pub fn total_ns(&self) -> u64 {
         self.busy_ns() + self.idle_ns + self.iowait_ns + self.steal_ns
     }
 
-    /// What passed since `earlier`. The kernel lets `iowait` step back at times; that reads as 0.
+    /// The difference from `earlier`. The kernel's `iowait` decreases at times; that yields 0.
     pub fn since(&self, earlier: &CpuTimes) -> CpuTimes {
         CpuTimes {
             user_ns: self.user_ns.saturating_sub(earlier.user_ns),
@@ -77,7 +77,7 @@ impl HostCpu {
         })
     }
 
-    /// What passed since `earlier`.
+    /// The difference from `earlier`.
     pub fn since(&self, earlier: &HostCpu) -> HostCpu {
         let zero = CpuTimes::default();
         HostCpu {
@@ -91,7 +91,7 @@ impl HostCpu {
     }
 }
 
-/// Reads the text of `/proc/stat`; `ticks_per_s` is the unit (`sysconf(_SC_CLK_TCK)`).
+/// Parses the text of `/proc/stat`; `ticks_per_s` is its unit (`sysconf(_SC_CLK_TCK)`).
 pub fn parse_stat(text: &str, ticks_per_s: u64) -> Option<HostCpu> {
     let tick_ns = 1_000_000_000 / ticks_per_s.max(1);
     let mut host = HostCpu::default();
@@ -99,7 +99,7 @@ pub fn parse_stat(text: &str, ticks_per_s: u64) -> Option<HostCpu> {
     for line in text.lines() {
         let Some(rest) = line.strip_prefix("cpu") else { continue };
         let (name, fields) = rest.split_once(' ')?;
-        // Kernels before 2.6.11 end before `steal`; a missing field is 0 by definition of the file.
+        // Kernels before 2.6.11 have no `steal` field; a missing field is 0 by definition of the file.
         let f: Vec<u64> =
             fields.split_whitespace().map(|t| t.parse().unwrap_or(0) * tick_ns).collect();
         let at = |i: usize| f.get(i).copied().unwrap_or(0);
@@ -135,12 +135,12 @@ pub struct InterfaceCounters {
     pub tx_bytes: u64,
     /// Packets sent; a segmentation-offloaded packet counts as one.
     pub tx_packets: u64,
-    /// Packets to be sent and dropped.
+    /// Packets dropped instead of sent.
     pub tx_dropped: u64,
 }
 
 impl InterfaceCounters {
-    /// What passed since `earlier`.
+    /// The difference from `earlier`.
     pub fn since(&self, earlier: &InterfaceCounters) -> InterfaceCounters {
         InterfaceCounters {
             rx_bytes: self.rx_bytes.saturating_sub(earlier.rx_bytes),
@@ -158,15 +158,16 @@ impl InterfaceCounters {
 /// # Errors
 /// The file cannot be read.
 pub fn interfaces() -> Result<BTreeMap<String, InterfaceCounters>, OsError> {
-    // `/proc/net` follows the process's first thread; a thread may have entered another namespace.
+    // `/proc/net` refers to the namespace of the process's first thread; this thread may have entered
+    // another one.
     Ok(parse_net_dev(&read("/proc/thread-self/net/dev")?))
 }
 
-/// Reads the text of `/proc/net/dev`.
+/// Parses the text of `/proc/net/dev`.
 pub fn parse_net_dev(text: &str) -> BTreeMap<String, InterfaceCounters> {
     let mut found = BTreeMap::new();
     for line in text.lines() {
-        // The two heading lines have `|` where counters stand.
+        // The two heading lines contain `|` instead of counters.
         let Some((name, fields)) = line.rsplit_once(':') else { continue };
         let f: Vec<u64> = fields.split_whitespace().map_while(|t| t.parse().ok()).collect();
         if f.len() < 16 {
@@ -201,7 +202,7 @@ pub struct LoadAverage {
 /// Reads `/proc/loadavg`.
 ///
 /// # Errors
-/// The file cannot be read or understood.
+/// The file cannot be read or parsed.
 pub fn load_average() -> Result<LoadAverage, OsError> {
     let text = read("/proc/loadavg")?;
     parse_loadavg(&text).ok_or_else(|| {
@@ -209,7 +210,7 @@ pub fn load_average() -> Result<LoadAverage, OsError> {
     })
 }
 
-/// Reads the text of `/proc/loadavg`.
+/// Parses the text of `/proc/loadavg`.
 pub fn parse_loadavg(text: &str) -> Option<LoadAverage> {
     let mut parts = text.split_whitespace();
     let mut next = || parts.next();
@@ -228,14 +229,14 @@ pub struct TaskSchedule {
     pub run_ns: u64,
     /// Runnable but waiting for a CPU, nanoseconds.
     pub wait_ns: u64,
-    /// Times it was given a CPU.
+    /// Number of times it was given a CPU.
     pub slices: u64,
 }
 
 /// Reads `/proc/<pid>/task/<tid>/schedstat`, or the calling thread's with `None`.
 ///
 /// # Errors
-/// The task is gone, or the kernel was built without `CONFIG_SCHED_INFO`.
+/// The task has ended, or the kernel was built without `CONFIG_SCHED_INFO`.
 pub fn task_schedule(task: Option<(u32, u32)>) -> Result<TaskSchedule, OsError> {
     let path = match task {
         Some((pid, tid)) => format!("/proc/{pid}/task/{tid}/schedstat"),
@@ -249,10 +250,10 @@ pub fn task_schedule(task: Option<(u32, u32)>) -> Result<TaskSchedule, OsError> 
     }
 }
 
-/// What the cgroups this process is in allow; the tightest of all levels up to the root.
+/// The limits of this process's cgroups; each is the tightest of all levels up to the root.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CgroupLimits {
-    /// CPUs' worth of time per second; `None`: no quota.
+    /// CPU time per second of wall-clock time, in CPUs; `None`: no quota.
     pub cpu_quota: Option<f64>,
     /// Bytes of memory; `None`: no limit.
     pub memory_max_bytes: Option<u64>,
@@ -304,14 +305,15 @@ pub fn cgroup_limits_at(own: &str, mountinfo: &str) -> CgroupLimits {
     limits
 }
 
-/// Reads the text of `cpu.max`: `max 100000` or `quota period`; the CPUs' worth, `None` for no quota.
+/// Parses the text of `cpu.max`: `max 100000` or `quota period`; returns the quota in CPUs, `None` for no
+/// quota.
 pub fn parse_cpu_max(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period) = (quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?);
     (period > 0.0).then(|| quota / period)
 }
 
-/// Mount point and mounted root of the hierarchy that has `controllers` (version 2 where empty).
+/// Mount point and mounted root of the hierarchy that has `controllers` (version 2 if empty).
 fn cgroup_mount(mountinfo: &str, controllers: &str) -> Option<(String, String)> {
     mountinfo.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;

@@ -1,4 +1,4 @@
-//! Texts as kernels write them, and this machine's own files.
+//! Tests with texts as kernels write them, and with this machine's own files.
 
 use super::*;
 
@@ -107,11 +107,11 @@ fn this_machine_can_be_read() {
     assert!(interfaces().expect("/proc/net/dev").values().all(|c| c.tx_packets <= c.tx_bytes));
     let begin = std::time::Instant::now();
     loop {
-        // The kernel brings the figures up to date when the task leaves the CPU.
+        // The kernel updates the figures when the task leaves the CPU.
         std::thread::sleep(std::time::Duration::from_millis(1));
         match task_schedule(None) {
             Ok(own) if own.run_ns > 0 && own.slices > 0 => break,
-            // Some kernels count by ticks: be there when one comes.
+            // Some kernels count by ticks, so run until one occurs.
             Ok(own) => assert!(begin.elapsed().as_secs() < 120, "{own:?}"),
             Err(e) => {
                 eprintln!("SKIP task_schedule: {e}; needs a kernel with CONFIG_SCHED_INFO");

@@ -1,4 +1,4 @@
-//! What the protocols of the calling thread's network namespace count: `/proc/net/snmp` and `/proc/net/sctp/snmp`.
+//! Protocol counters of the calling thread's network namespace: `/proc/net/snmp` and `/proc/net/sctp/snmp`.
 //!
 //! Names are the kernel's (proc(5), RFC 1213, RFC 3873).
 
@@ -7,13 +7,13 @@ use std::fs;
 
 use crate::OsError;
 
-/// Counters by their name.
+/// Counters by name.
 pub type Counters = BTreeMap<String, u64>;
 
 /// TCP's counters: `OutSegs`, `RetransSegs` ... The kernel leaves retransmitted segments out of `OutSegs`.
 ///
 /// # Errors
-/// The file cannot be read or does not speak of TCP.
+/// The file cannot be read or has no counters of TCP.
 pub fn tcp() -> Result<Counters, OsError> {
     const PATH: &str = "/proc/thread-self/net/snmp";
     let text = fs::read_to_string(PATH).map_err(|e| OsError::new("read", PATH, e))?;
@@ -32,7 +32,7 @@ pub fn sctp() -> Result<Counters, OsError> {
     Ok(parse_list(&text))
 }
 
-/// Reads `PROTOCOL: NAME ...` and the line of values below it. A value below zero (no limit) is left out.
+/// Parses `PROTOCOL: NAME ...` and the line of values below it. Negative values (no limit) are left out.
 pub fn parse_snmp(text: &str, protocol: &str) -> Option<Counters> {
     let mut lines = text.lines().filter_map(|line| {
         let (name, rest) = line.split_once(':')?;
@@ -43,7 +43,7 @@ pub fn parse_snmp(text: &str, protocol: &str) -> Option<Counters> {
     Some(pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect())
 }
 
-/// Reads a name and a value a line.
+/// Parses lines of a name and a value.
 pub fn parse_list(text: &str) -> Counters {
     text.lines()
         .filter_map(|line| {

@@ -1,4 +1,4 @@
-//! Random numbers that nobody can guess.
+//! Unpredictable random numbers.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -11,7 +11,7 @@ use crate::OsError;
 pub fn unguessable() -> Result<u64, OsError> {
     let mut octets = [0; 8];
     loop {
-        // Up to 256 octets come whole, or not at all.
+        // Requests of up to 256 bytes are served completely or fail.
         getrandom(&mut octets[..], GetRandomFlags::empty())
             .map_err(|e| OsError::new("getrandom", "", e))?;
         let number = u64::from_ne_bytes(octets);

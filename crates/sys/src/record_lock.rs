@@ -1,7 +1,9 @@
-//! Record locks of a process on a file (fcntl, F_SETLK): a sign of life that the kernel takes back when the process is gone.
+//! Record locks of a process on a file (fcntl, F_SETLK), used as a proof of life that the kernel withdraws when the process
+//! ends.
 //!
-//! Others ask whether an octet of a file is claimed. Unlike a process's number, a claim cannot be taken over by a later process, means the same in all PID
-//! namespaces, and is not inherited by a child of fork. A process loses its claims on a file when it closes any of its descriptors of it.
+//! Other processes check whether a byte of a file is claimed. Unlike a pid, a claim cannot pass to a later process, means
+//! the same in all PID namespaces, and is not inherited by a forked child. A process loses its claims on a file when it
+//! closes any of its descriptors of that file.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -19,8 +21,8 @@ fn record(kind: i32, at: u64) -> Result<libc::flock, Errno> {
     Ok(record)
 }
 
-/// Claims one octet of a file, which need not be there, for this process's life. EAGAIN or EACCES when another process has it, EBADF when the file is not open
-/// for writing, ENOLCK when the system has no room.
+/// Claims one byte of a file, possibly beyond its end, for the lifetime of this process. EAGAIN or EACCES when another
+/// process has it, EBADF when the file is not open for writing, ENOLCK when the system has no more locks.
 pub fn claim(fd: impl AsFd, at: u64) -> Result<(), Errno> {
     let record = record(libc::F_WRLCK, at)?;
     // SAFETY: F_SETLK reads the record, which outlives the call.
@@ -31,7 +33,7 @@ pub fn claim(fd: impl AsFd, at: u64) -> Result<(), Errno> {
     }
 }
 
-/// Whether another process than this one claims the octet.
+/// Whether a process other than this one claims the byte.
 pub fn is_claimed(fd: impl AsFd, at: u64) -> Result<bool, Errno> {
     let mut record = record(libc::F_WRLCK, at)?;
     // SAFETY: F_GETLK reads and writes the record, which outlives the call.
@@ -53,9 +55,9 @@ mod tests {
     fn a_claim_lasts_as_long_as_its_process() {
         let fd = create_sealed("crossway-test", 4096).unwrap();
         claim(&fd, 3).unwrap();
-        assert_eq!(is_claimed(&fd, 3), Ok(false), "one's own is no other's");
+        assert_eq!(is_claimed(&fd, 3), Ok(false), "its own claim does not count");
         let (mut ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        // SAFETY: the child makes system calls only, and leaves without running anything of its parent's.
+        // SAFETY: the child only makes system calls and exits without running any of its parent's code.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let inherited = is_claimed(&fd, 3) != Ok(true);

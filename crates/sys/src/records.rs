@@ -1,4 +1,4 @@
-//! Messages of a header and a body over sockets that keep boundaries, one at a time and many at once.
+//! Messages of a header and a body over sockets that preserve message boundaries, one or many per call.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,10 +13,11 @@ use crate::datagrams::Control;
 use crate::error::last_errno;
 use crate::socket::{recv_flags, send_flags};
 
-/// The most messages that one call receives.
+/// Maximum number of messages received by one call.
 pub const MOST: usize = 64;
 
-/// The most messages that one call sends: what two messages of 64 KiB are on a medium of 1500 octets fits into one.
+/// Maximum number of messages sent by one call: two messages of 64 KiB, fragmented for an MTU of 1500 bytes, fit into one
+/// call.
 pub const MOST_SENT: usize = 128;
 
 /// Sends one message of two parts; never raises SIGPIPE.
@@ -25,7 +26,7 @@ pub fn send(fd: impl AsFd, header: &[u8], body: &[u8], nonblocking: bool) -> Res
     send_parts(fd, &[IoSlice::new(header), IoSlice::new(body)], nonblocking)
 }
 
-/// Sends octets from several places; never raises SIGPIPE.
+/// Sends bytes from several buffers; never raises SIGPIPE.
 #[inline]
 pub fn send_parts(fd: impl AsFd, parts: &[IoSlice<'_>], nonblocking: bool) -> Result<usize, Errno> {
     retry_on_intr(|| {
@@ -34,12 +35,12 @@ pub fn send_parts(fd: impl AsFd, parts: &[IoSlice<'_>], nonblocking: bool) -> Re
     })
 }
 
-/// What one receiving call found.
+/// The result of one receiving call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Came {
-    /// Octets of header and body that were there, also those that did not fit; 0 at the end.
+    /// Length in bytes of header and body, including bytes that did not fit; 0 at the end of the stream.
     pub len: usize,
-    /// The body did not fit; the rest is lost, unless the message was only looked at.
+    /// The body did not fit; the rest is lost, unless the message was only peeked at.
     pub truncated: bool,
 }
 
@@ -76,9 +77,9 @@ pub struct Inbox {
     octets: Vec<u8>,
     stride: usize,
     lens: [(usize, bool); MOST],
-    /// Where the system says what it joined, if it was asked to.
+    /// Where the kernel reports the segment length of joined datagrams, if joining is enabled.
     controls: Option<Box<[Control; MOST]>>,
-    /// Octets of each message's segments, all but the last; 0: it is whole.
+    /// Length in bytes of each message's segments, all but the last; 0: the message was not joined.
     segments: [usize; MOST],
 }
 
@@ -89,9 +90,10 @@ impl std::fmt::Debug for Inbox {
 }
 
 impl Inbox {
-    /// For messages of up to so many octets.
+    /// Creates buffers for messages of up to `largest` bytes.
     pub fn new(largest: usize) -> Self {
-        // An odd number of cache lines apart, so that the beginnings do not compete for the same few places of a cache.
+        // Buffers are an odd number of cache lines apart, so that their beginnings do not compete for the same few cache
+        // sets.
         let stride = (largest.div_ceil(64) | 1) * 64;
         Self {
             octets: vec![0; stride * MOST],
@@ -102,18 +104,18 @@ impl Inbox {
         }
     }
 
-    /// The same for a socket that joins datagrams ([`crate::datagrams::join_runs`]): up to so many octets in all.
+    /// As [`Inbox::new`], for a socket that joins datagrams ([`crate::datagrams::join_runs`]): `largest` bytes in all.
     pub fn of_runs(largest: usize) -> Self {
         Self { controls: Some(Box::new([Control::EMPTY; MOST])), ..Self::new(largest) }
     }
 
-    /// Takes what is there, at most [`MOST`] messages, without waiting; tells how many. At the end of the data comes a message
-    /// of length 0. Fewer than [`MOST`] means that the queue was empty then.
+    /// Receives the messages that are available, at most [`MOST`], without waiting; returns how many. The end of the stream
+    /// is a message of length 0. Fewer than [`MOST`] means that the queue was empty at that moment.
     pub fn receive(&mut self, fd: impl AsFd) -> Result<usize, Errno> {
         self.receive_up_to(fd, MOST)
     }
 
-    /// The same for at most `most` messages, which takes the place of [`MOST`].
+    /// As [`Inbox::receive`], for at most `most` messages.
     pub fn receive_up_to(&mut self, fd: impl AsFd, most: usize) -> Result<usize, Errno> {
         let most = most.min(MOST);
         let mut parts: [MaybeUninit<libc::iovec>; MOST] = [const { MaybeUninit::uninit() }; MOST];
@@ -132,8 +134,8 @@ impl Inbox {
             }
         }
         let count = loop {
-            // SAFETY: all headers are initialised; each leads to one iovec, and that to a chunk of its own of the length
-            // beside it, as does the control message's pointer where there is one; all of them live until the call returns.
+            // SAFETY: all headers are initialised; each leads to one iovec, and that to a separate chunk of the length next
+            // to it, as does the control message's pointer where there is one; all of them live until the call returns.
             let count = unsafe {
                 libc::recvmmsg(
                     fd.as_fd().as_raw_fd(),
@@ -161,7 +163,7 @@ impl Inbox {
         Ok(count)
     }
 
-    /// Message `n` of those that the last call took; `None` if it was longer than the buffers.
+    /// Message `n` of those received by the last call; `None` if it was longer than the buffers.
     pub fn get(&self, n: usize) -> Option<&[u8]> {
         let (len, truncated) = self.lens[n];
         (!truncated).then(|| &self.octets[n * self.stride..][..len])
@@ -173,8 +175,8 @@ impl Inbox {
         (!truncated).then(|| &mut self.octets[n * self.stride..][..len])
     }
 
-    /// The datagrams that message `n` was joined from; one where it was not. A length of segments that does not fit the octets yields
-    /// segments that nobody sent, never others' octets.
+    /// The datagrams that message `n` was joined from; one if it was not joined. A segment length that does not match the
+    /// message yields segments that nobody sent, but never bytes of other messages.
     pub fn segments_mut(&mut self, n: usize) -> Option<impl Iterator<Item = &mut [u8]>> {
         let segment = self.segments[n];
         let octets = self.get_mut(n)?;
@@ -184,8 +186,8 @@ impl Inbox {
     }
 }
 
-/// Sends many messages of two parts each, at most [`MOST_SENT`], without waiting; tells how many went. EAGAIN when not even the first
-/// did.
+/// Sends up to [`MOST_SENT`] messages of two parts each, without waiting; returns how many were sent. EAGAIN when not even
+/// the first was.
 pub fn send_many<'a, H: AsRef<[u8]> + 'a>(
     fd: impl AsFd,
     messages: impl Iterator<Item = (&'a H, &'a [u8])>,
@@ -207,7 +209,7 @@ pub fn send_many<'a, H: AsRef<[u8]> + 'a>(
         header.msg_hdr.msg_iovlen = 2;
         count = n + 1;
     }
-    // SAFETY: the first `count` headers are initialised; each leads to two iovecs, and those to octets that are borrowed for 'a.
+    // SAFETY: the first `count` headers are initialised; each leads to two iovecs, and those to bytes that are borrowed for 'a.
     unsafe { send_headers(fd, &mut headers, count) }
 }
 
@@ -257,7 +259,7 @@ mod tests {
         assert_eq!(send(&a, b"", &[7; 300], true), Ok(300));
         drop(a);
         let mut inbox = Inbox::new(256);
-        // After the end every further slot is filled with it, too.
+        // After the end of the stream every further slot reports the end, too.
         assert_eq!(inbox.receive(&b), Ok(MOST));
         assert_eq!(inbox.get(0), Some(&b"1one"[..]));
         assert_eq!(inbox.get(1), Some(&b"2"[..]));
@@ -296,6 +298,6 @@ mod tests {
         }
         drop(a);
         assert_eq!(inbox.receive(&b), Ok(MOST));
-        assert_eq!(inbox.segments_mut(0).unwrap().count(), 1, "one without octets is still one");
+        assert_eq!(inbox.segments_mut(0).unwrap().count(), 1, "an empty message is one segment");
     }
 }

@@ -1,4 +1,4 @@
-//! A system-call filter that hides from a program that `ptrace` can move extended CPU state.
+//! A seccomp filter that makes a program believe `ptrace` cannot transfer extended CPU state.
 
 use rustix::io::Errno;
 
@@ -14,16 +14,16 @@ const ARGUMENT_0: u32 = 16;
 const ARGUMENT_2: u32 = 32;
 
 /// Makes `ptrace(PTRACE_GETREGSET, .., NT_X86_XSTATE, ..)` fail with `EIO` in the calling thread and in everything it
-/// starts, for good. A program that asks for the extended state (AVX and beyond) then takes the legacy one, as on a CPU
-/// that has no more.
+/// starts, irrevocably. A program that asks for the extended state (AVX and beyond) then falls back to the legacy state, as
+/// on a CPU that has no more.
 ///
-/// Makes only system calls and allocates nothing: it may run between fork and exec.
+/// Only makes system calls and allocates nothing: it may run between fork and exec.
 ///
 /// # Errors
 /// The kernel has no seccomp filters (CONFIG_SECCOMP_FILTER).
 pub fn hide_extended_state() -> Result<(), Errno> {
     let load = |offset| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset);
-    // Each test skips to the "allow" at the end where it fails.
+    // Each test that does not match jumps to the "allow" at the end.
     let mut filter = [
         load(NUMBER),
         unless_equal(libc::SYS_ptrace as u32, 5),
@@ -60,10 +60,10 @@ fn unless_equal(k: u32, skip: u8) -> libc::sock_filter {
 mod tests {
     use super::*;
 
-    /// What the kernel says to a question about a process that is not traced.
+    /// The errno of a request about a process that is not traced.
     fn errno_of(request: u32, kind: u32) -> i32 {
         let mut empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        // SAFETY: process 1 is no tracee of this thread, so the kernel refuses before it touches the vector, which is valid.
+        // SAFETY: this thread does not trace process 1, so the kernel refuses before it touches the vector, which is valid.
         let result = unsafe { libc::ptrace(request, 1, kind as usize, &raw mut empty) };
         assert_eq!(result, -1);
         std::io::Error::last_os_error().raw_os_error().unwrap()
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(
             errno_of(PTRACE_GETREGSET, NT_X86_XSTATE),
             libc::ESRCH,
-            "other threads are free"
+            "other threads are not filtered"
         );
     }
 }

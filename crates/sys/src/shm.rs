@@ -1,7 +1,7 @@
 //! Anonymous shared memory, sealed and mapped.
 //!
-//! A `memfd` has no name: nothing can stay behind in `/dev/shm`, whatever kills the processes. It is sealed against
-//! shrinking and growing, so that a peer cannot turn our accesses into `SIGBUS`.
+//! A `memfd` has no name: nothing can remain in `/dev/shm`, whatever kills the processes. It is sealed against
+//! shrinking and growing, so that a peer cannot make our accesses raise `SIGBUS`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -14,19 +14,19 @@ use crate::OsError;
 /// The seals without which a mapping of foreign memory is not safe from `SIGBUS`.
 pub(crate) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// The granularity of mappings in bytes.
+/// The page size in bytes.
 pub fn page_len() -> usize {
     rustix::param::page_size()
 }
 
-/// Makes zeroed anonymous shared memory of `len` bytes, sealed in size. `label` shows in `/proc/<pid>/maps`.
+/// Creates zeroed anonymous shared memory of `len` bytes, sealed in size. `label` appears in `/proc/<pid>/maps`.
 pub fn create_sealed(label: &str, len: usize) -> Result<OwnedFd, OsError> {
     let fd = create_sealable(label, len)?;
     seal(&fd, SEALS)?;
     Ok(fd)
 }
 
-/// As [`create_sealed`], not sealed yet.
+/// As [`create_sealed`], but not sealed yet.
 pub(crate) fn create_sealable(label: &str, len: usize) -> Result<OwnedFd, OsError> {
     let fd = rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
         .map_err(|e| OsError::new("memfd_create", label, e))?;
@@ -46,7 +46,7 @@ pub fn is_sealed(fd: BorrowedFd<'_>, len: usize) -> Result<bool, OsError> {
         rustix::fs::fstat(fd).map_err(|e| OsError::new("fstat", "shared memory", e))?.st_size;
     let seals = match rustix::fs::fcntl_get_seals(fd) {
         Ok(seals) => seals,
-        // Not a memfd at all.
+        // It is not a memfd.
         Err(rustix::io::Errno::INVAL) => return Ok(false),
         Err(e) => return Err(OsError::new("fcntl(F_GET_SEALS)", "shared memory", e)),
     };
@@ -60,8 +60,8 @@ pub struct Mapping {
     len: usize,
 }
 
-// SAFETY: a mapping is an address range that belongs to the process, not to a thread; what is done through the
-// pointer is the business of who does it.
+// SAFETY: a mapping is an address range that belongs to the process, not to a thread; accesses through the pointer are
+// the responsibility of the code that makes them.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; the methods only read two immutable fields.
 unsafe impl Sync for Mapping {}
@@ -72,8 +72,8 @@ impl Mapping {
         Self::of_pieces(fd, &[(0, len)])
     }
 
-    /// Maps pieces of `fd`, each given as offset and length in whole pages, one behind the other, and faults them in. A
-    /// piece may appear twice in a row: what is written past the end of the first then shows at its start.
+    /// Maps pieces of `fd`, each given as offset and length in whole pages, one after the other, and faults them in. A
+    /// piece may appear twice in a row: what is written past the end of the first then appears at its start.
     pub fn of_pieces(fd: impl AsFd, pieces: &[(usize, usize)]) -> Result<Mapping, OsError> {
         let mapping = Self::in_order(fd, pieces, MapFlags::POPULATE)?;
         mapping.populate();
@@ -94,7 +94,7 @@ impl Mapping {
         let mut at = mapping.start.as_ptr();
         let flags = MapFlags::SHARED | MapFlags::FIXED | more;
         for &(offset, len) in pieces {
-            // SAFETY: the target lies within the range reserved above, which nobody else knows of.
+            // SAFETY: the target lies within the range reserved above, which nothing else uses.
             unsafe {
                 let prot = ProtFlags::READ | ProtFlags::WRITE;
                 rustix::mm::mmap(at.cast(), len, prot, flags, &fd, offset as u64).map_err(|e| {
@@ -117,7 +117,7 @@ impl Mapping {
         Ok(Mapping { start, len })
     }
 
-    /// Sets an address range aside, without access; pieces are put into it.
+    /// Reserves an address range without access; pieces are mapped into it later.
     pub(crate) fn reserve(len: usize) -> Result<Mapping, OsError> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: the address is left to the kernel, so no existing mapping is replaced.
@@ -129,7 +129,7 @@ impl Mapping {
         Ok(Mapping { start, len })
     }
 
-    /// Faults all pages in for writing. A favour: kernels before 5.14 refuse, and nothing is lost.
+    /// Faults all pages in for writing. This is only an optimisation: kernels before 5.14 refuse, which is ignored.
     pub(crate) fn populate(&self) {
         // SAFETY: the range is this mapping's; the advice does not change its content.
         let _ = unsafe {
@@ -137,13 +137,13 @@ impl Mapping {
         };
     }
 
-    /// Its first byte. Another process may write to the memory at any time: access it through atomics, or under a
-    /// protocol that says who may touch what when.
+    /// The address of the first byte. Another process may write to the memory at any time: access it through atomics,
+    /// or under a protocol that defines who may touch what and when.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     #[allow(clippy::len_without_is_empty)] // never empty: mmap refuses that
     pub fn len(&self) -> usize {
         self.len
@@ -152,7 +152,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly the range that `new` mapped, and the only owner of it.
+        // SAFETY: exactly the range that `new` mapped, and this is its only owner.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
@@ -168,7 +168,7 @@ mod tests {
         assert!(!is_sealed(fd.as_fd(), 4096).unwrap());
         let a = Mapping::new(&fd, 8192).unwrap();
         let b = Mapping::new(&fd, 8192).unwrap();
-        // SAFETY: in range, and nobody else has the descriptor.
+        // SAFETY: in range, and nothing else has the descriptor.
         unsafe {
             assert_eq!(b.start().as_ptr().add(8191).read(), 0);
             a.start().as_ptr().add(8191).write(7);
@@ -181,7 +181,7 @@ mod tests {
         let fd = create_sealed("crossway-test", 3 * 4096).unwrap();
         let m = Mapping::of_pieces(&fd, &[(0, 4096), (4096, 8192), (4096, 8192)]).unwrap();
         assert_eq!(m.len(), 5 * 4096);
-        // SAFETY: in range, and nobody else has the descriptor.
+        // SAFETY: in range, and nothing else has the descriptor.
         unsafe {
             m.start().as_ptr().add(4096 + 8192 + 5).write(9);
             assert_eq!(m.start().as_ptr().add(4096 + 5).read(), 9);

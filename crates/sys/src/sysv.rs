@@ -9,7 +9,7 @@ use crate::OsError;
 use crate::error::last_errno;
 use crate::shm::Mapping;
 
-/// A shared-memory segment by its id. It lives until it is removed and nobody has it attached.
+/// A shared-memory segment by its id. It exists until it has been removed and every process has detached it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     id: i32,
@@ -17,7 +17,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Makes a zeroed segment of `len` bytes that only this user can attach; `EEXIST` if the key is taken.
+    /// Creates a zeroed segment of `len` bytes that only this user can attach; `EEXIST` if the key is taken.
     pub fn create(key: i32, len: usize) -> Result<Segment, OsError> {
         // SAFETY: touches no memory of this process.
         let id = unsafe { libc::shmget(key, len, libc::IPC_CREAT | libc::IPC_EXCL | 0o600) };
@@ -27,8 +27,8 @@ impl Segment {
         Ok(Segment { id, len })
     }
 
-    /// The segment with this id, which must be `len` bytes long. Linux lets a removed segment be attached by its id as
-    /// long as somebody else has it attached.
+    /// The segment with this id, which must be `len` bytes long. Linux allows attaching a removed segment by its id while
+    /// any process still has it attached.
     pub fn open(id: i32, len: usize) -> Result<Segment, OsError> {
         let object = || format!("segment {id}");
         // SAFETY: all-zero is a valid value of the plain struct that the kernel fills.
@@ -44,19 +44,19 @@ impl Segment {
         Ok(Segment { id, len })
     }
 
-    /// Its id, by which another process opens it.
+    /// The id, by which another process opens the segment.
     pub fn id(&self) -> i32 {
         self.id
     }
 
-    /// Attaches segments one behind the other and faults them in. Their lengths must be whole pages; a segment may
-    /// appear several times.
+    /// Attaches segments one after the other and faults them in. Their lengths must be multiples of the page size; a
+    /// segment may appear several times.
     pub fn attach_in_a_row(segments: &[Segment]) -> Result<Mapping, OsError> {
         let mapping = Mapping::reserve(segments.iter().map(|s| s.len).sum())?;
         let mut at = mapping.start().as_ptr();
         for segment in segments {
-            // SAFETY: the target lies within the range just reserved, which nobody else knows of; `open` and
-            // `create` made sure of the segment's length, which cannot change.
+            // SAFETY: the target lies within the range just reserved, which nothing else uses; `open` and `create` checked
+            // the segment's length, which cannot change.
             unsafe {
                 let got = libc::shmat(segment.id, at.cast(), libc::SHM_REMAP);
                 if got as isize == -1 {
@@ -70,14 +70,14 @@ impl Segment {
     }
 }
 
-/// A set of semaphores by its id. It lives until it is removed, which wakes all who wait on it.
+/// A set of semaphores by its id. It exists until it is removed, which wakes all waiters.
 #[derive(Debug)]
 pub struct Semaphores {
     id: i32,
 }
 
 impl Semaphores {
-    /// Makes `count` semaphores of value zero for this user only; `EEXIST` if the key is taken.
+    /// Creates `count` semaphores of value zero for this user only; `EEXIST` if the key is taken.
     pub fn create(key: i32, count: u16) -> Result<Semaphores, OsError> {
         let flags = libc::IPC_CREAT | libc::IPC_EXCL | 0o600;
         // SAFETY: touches no memory of this process.
@@ -93,13 +93,13 @@ impl Semaphores {
         Semaphores { id }
     }
 
-    /// Its id, by which another process opens it.
+    /// The id, by which another process opens the set.
     pub fn id(&self) -> i32 {
         self.id
     }
 
-    /// Adds one to the `nth`. A semaphore at its maximum wakes anybody as well, so that is no error. `EIDRM` or
-    /// `EINVAL`: the set was removed.
+    /// Increments the `nth` semaphore. A semaphore at its maximum wakes waiters as well, so that is not an error. `EIDRM`
+    /// or `EINVAL`: the set was removed.
     pub fn post(&self, nth: u16) -> Result<(), Errno> {
         let mut op = libc::sembuf { sem_num: nth, sem_op: 1, sem_flg: 0 };
         // SAFETY: one operation, valid for the length of the call.
@@ -112,8 +112,8 @@ impl Semaphores {
         }
     }
 
-    /// Sleeps until the `nth` is above zero and takes one; returns early, without telling, after `timeout` or when a signal
-    /// comes. `EIDRM` or `EINVAL`: the set was removed.
+    /// Sleeps until the `nth` semaphore is above zero and decrements it. Also returns, without an indication, after
+    /// `timeout` or when a signal arrives. `EIDRM` or `EINVAL`: the set was removed.
     pub fn wait(&self, nth: u16, timeout: Duration) -> Result<(), Errno> {
         let mut op = libc::sembuf { sem_num: nth, sem_op: -1, sem_flg: 0 };
         let timeout = libc::timespec {
@@ -133,7 +133,7 @@ impl Semaphores {
         }
     }
 
-    /// Removes the set; that it is gone already is fine.
+    /// Removes the set. Succeeds if it is already removed.
     pub fn remove(&self) {
         // SAFETY: IPC_RMID reads no fourth argument and touches no memory of this process.
         unsafe { libc::semctl(self.id, 0, libc::IPC_RMID) };
@@ -155,7 +155,7 @@ mod tests {
         let again = Segment::open(segment.id(), 8192).unwrap();
         assert!(Segment::open(segment.id(), 8193).is_err());
         let b = Segment::attach_in_a_row(&[again]).unwrap();
-        // SAFETY: in range, and nobody else has the segment.
+        // SAFETY: in range, and nothing else has the segment.
         unsafe {
             a.start().as_ptr().add(8192 + 3).write(5);
             assert_eq!(a.start().as_ptr().add(3).read(), 5);

@@ -1,7 +1,7 @@
 //! System V message queues (`msgget(2)`, `msgop(2)`, `msgctl(2)`).
 //!
-//! A queue has an id and no descriptor; it lives until somebody removes it (`IPC_RMID`), which wakes all who wait
-//! on it with `EIDRM`. Calls on the measured path return the bare [`Errno`].
+//! A queue has an id and no descriptor. It exists until it is removed (`IPC_RMID`), which wakes all waiters with
+//! `EIDRM`. Calls on the measured path return the bare [`Errno`].
 
 use std::mem::MaybeUninit;
 
@@ -17,14 +17,14 @@ use crate::patience::Patience;
 pub struct Limits {
     /// `msgmax`: largest message in bytes.
     pub message_bytes: usize,
-    /// `msgmnb`: the room of a new queue in bytes, and the most that an unprivileged process may ask for.
+    /// `msgmnb`: the capacity of a new queue in bytes, and the maximum that an unprivileged process may set.
     pub queue_bytes: usize,
-    /// `msgmni`: most queues.
+    /// `msgmni`: maximum number of queues.
     pub queues: usize,
 }
 
 impl Limits {
-    /// Reads them; `None` when the kernel has no System V queues.
+    /// Reads the limits; `None` when the kernel has no System V queues.
     pub fn read() -> Option<Limits> {
         let value = |name: &str| -> Option<usize> {
             std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?.trim().parse().ok()
@@ -37,19 +37,19 @@ impl Limits {
     }
 }
 
-/// What a queue holds (`IPC_STAT`).
+/// The capacity and fill level of a queue (`IPC_STAT`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Room in bytes.
+    /// Capacity in bytes.
     pub queue_bytes: usize,
-    /// Messages in it now.
+    /// Current number of messages.
     pub queued: usize,
 }
 
-/// A message with room for its type in front, as the kernel wants it.
+/// A message buffer with space for the type in front of the text, as the kernel requires.
 #[derive(Debug)]
 pub struct Envelope {
-    // Words, so that the type in the first is aligned.
+    // Words, so that the type, the first word, is aligned.
     words: Vec<libc::c_long>,
     room: usize,
 }
@@ -57,17 +57,17 @@ pub struct Envelope {
 const WORD: usize = size_of::<libc::c_long>();
 
 impl Envelope {
-    /// An envelope for texts of up to `room` bytes.
+    /// Creates an envelope for texts of up to `room` bytes.
     pub fn with_room(room: usize) -> Self {
         Envelope { words: vec![0; 1 + room.div_ceil(WORD)], room }
     }
 
-    /// Bytes of text that it can hold.
+    /// The capacity for text in bytes.
     pub fn room(&self) -> usize {
         self.room
     }
 
-    /// The first `len` bytes of the text. Panics when there is no such room.
+    /// The first `len` bytes of the text. Panics if the envelope is smaller.
     pub fn text(&self, len: usize) -> &[u8] {
         assert!(len <= self.room, "text of {len} bytes in an envelope for {}", self.room);
         let text = self.words[1..].as_ptr().cast::<u8>();
@@ -76,7 +76,7 @@ impl Envelope {
         unsafe { std::slice::from_raw_parts(text, len) }
     }
 
-    /// The first `len` bytes of the text, to be written. Panics when there is no such room.
+    /// The first `len` bytes of the text, for writing. Panics if the envelope is smaller.
     pub fn text_mut(&mut self, len: usize) -> &mut [u8] {
         assert!(len <= self.room, "text of {len} bytes in an envelope for {}", self.room);
         let text = self.words[1..].as_mut_ptr().cast::<u8>();
@@ -85,30 +85,30 @@ impl Envelope {
     }
 }
 
-/// What came of [`SysvQueue::send`].
+/// The outcome of [`SysvQueue::send`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It is in the queue.
+    /// The message is in the queue.
     Done,
     /// There was no room in time.
     NoRoom,
-    /// The queue is removed.
+    /// The queue was removed.
     Removed,
 }
 
-/// What came of [`SysvQueue::receive`].
+/// The outcome of [`SysvQueue::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// A message.
+    /// A message was received.
     Message {
-        /// Its type.
+        /// The message's type.
         kind: libc::c_long,
-        /// Bytes of its text.
+        /// The length of its text in bytes.
         len: usize,
     },
-    /// None came in time.
+    /// No message arrived in time.
     Nothing,
-    /// The queue is removed.
+    /// The queue was removed.
     Removed,
 }
 
@@ -119,7 +119,7 @@ pub struct SysvQueue {
 }
 
 impl SysvQueue {
-    /// Makes a queue that only this user may open. Hold a lease on the key. Errors: `EEXIST` when another has the key,
+    /// Creates a queue that only this user may open. Hold a lease on the key. Errors: `EEXIST` when the key is taken,
     /// `ENOSPC` when there are `msgmni` queues already.
     pub fn create(key: i32) -> Result<Self, OsError> {
         let flags = libc::IPC_CREAT | libc::IPC_EXCL | 0o600;
@@ -131,7 +131,7 @@ impl SysvQueue {
         Ok(SysvQueue { id })
     }
 
-    /// The queue with this id; whether there is one is told by [`SysvQueue::status`] and by every use.
+    /// The queue with this id. Does not check whether it exists: [`SysvQueue::status`] and every other call do.
     pub fn from_id(id: i32) -> Self {
         SysvQueue { id }
     }
@@ -141,7 +141,7 @@ impl SysvQueue {
         self.id
     }
 
-    /// Sets the room in bytes. Errors: `EPERM` when above `msgmnb` and without `CAP_SYS_RESOURCE`.
+    /// Sets the capacity in bytes. Errors: `EPERM` when above `msgmnb` and without `CAP_SYS_RESOURCE`.
     pub fn set_queue_bytes(self, bytes: usize) -> Result<(), OsError> {
         let mut ds = self.stat()?;
         ds.msg_qbytes = bytes as libc::msglen_t;
@@ -152,18 +152,18 @@ impl SysvQueue {
         Ok(())
     }
 
-    /// Reads back what the queue is.
+    /// Reads the capacity and the fill level.
     pub fn status(self) -> Result<Status, OsError> {
         let ds = self.stat()?;
         Ok(Status { queue_bytes: ds.msg_qbytes as usize, queued: ds.msg_qnum as usize })
     }
 
-    /// Removes the queue and what it holds; whoever waits on it wakes up. A queue that is gone is no error.
+    /// Removes the queue and its messages and wakes all waiters. A queue that no longer exists is not an error.
     pub fn remove(self) -> Result<(), OsError> {
         // SAFETY: IPC_RMID reads no buffer.
         if unsafe { libc::msgctl(self.id, libc::IPC_RMID, std::ptr::null_mut()) } < 0 {
             let error = self.error("msgctl(IPC_RMID)");
-            // Gone already; one that is there but not ours gives EPERM.
+            // Removed already; a queue that exists but belongs to another user gives EPERM.
             if !matches!(error.errno(), libc::EIDRM | libc::EINVAL) {
                 return Err(error);
             }
@@ -227,8 +227,8 @@ impl SysvQueue {
         OsError::last(call, format_args!("System V message queue {}", self.id))
     }
 
-    /// Makes the call as often as `patience` asks: once without waiting, once waiting for ever, or, with a deadline,
-    /// once without waiting and then interrupted at the deadline.
+    /// Makes the call as `patience` requires: without waiting; waiting for ever; or, with a deadline, first without
+    /// waiting and then interrupted at the deadline.
     fn wait<T>(
         self,
         patience: Patience,
@@ -261,12 +261,12 @@ impl SysvQueue {
         }
     }
 
-    /// Whether a failure means that the queue was removed, while we waited or before. An id once valid means that when
-    /// it is not any more: ids hold a sequence number and come again only after many queues.
+    /// Whether a failure means that the queue was removed, before or during the wait. An id that was once valid
+    /// becomes invalid only by removal: ids contain a sequence number and are reused only after many queues.
     fn is_removed(self, errno: Errno) -> bool {
         match errno {
             Errno::IDRM => true,
-            // Also the errno of a message above msgmax.
+            // Also returned for a message above msgmax.
             Errno::INVAL => self.stat().is_err(),
             _ => false,
         }

@@ -1,4 +1,4 @@
-//! A timer that polls readable when it is over.
+//! A timer that polls readable when it has expired.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -11,12 +11,12 @@ use rustix::time::{
 
 use crate::OsError;
 
-/// A timer on the monotonic clock; no call sleeps.
+/// A timer on the monotonic clock; its calls do not block.
 #[derive(Debug)]
 pub struct TimerFd(OwnedFd);
 
 impl TimerFd {
-    /// A timer that is not set.
+    /// Creates a timer that is not armed.
     ///
     /// # Errors
     /// [`OsError`] of timerfd_create.
@@ -27,12 +27,13 @@ impl TimerFd {
             .map_err(|e| OsError::new("timerfd_create", "", e))
     }
 
-    /// Sets it to so much time from now, or takes the setting back. It polls readable from then on until it is set again.
+    /// Arms the timer to expire after `left`, or disarms it if `None`. Once expired, it polls readable until it is set
+    /// again.
     ///
     /// # Errors
     /// [`OsError`] of timerfd_settime.
     pub fn set(&self, left: Option<Duration>) -> Result<(), OsError> {
-        // Zero would take the setting back.
+        // Zero would disarm it.
         let left = left.map_or(Duration::ZERO, |left| left.max(Duration::from_nanos(1)));
         let spec = Itimerspec {
             it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },

@@ -1,6 +1,6 @@
-//! AF_TIPC, the kernel's implementation: addresses, options, and a receive call that tells of returned messages.
+//! AF_TIPC as implemented by the kernel: addresses, options, and a receive call that reports returned messages.
 //!
-//! Numbers are those of linux/tipc.h.
+//! The numbers are from linux/tipc.h.
 
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd};
@@ -16,7 +16,7 @@ pub use crate::tipc_raw::FAMILY;
 use crate::tipc_raw::{ADDRESS_LEN, ERRINFO, Raw, SOL_TIPC};
 use crate::{OsError, socket, tipc_raw};
 
-/// The largest message of every type but stream (TIPC_MAX_USER_MSG_SIZE).
+/// Largest message in bytes for every socket type except streams (TIPC_MAX_USER_MSG_SIZE).
 pub const MAX_MESSAGE_BYTES: usize = 66_000;
 
 const DEST_DROPPABLE: u32 = 129;
@@ -26,19 +26,19 @@ const SERVICE_ADDR: u8 = 2;
 const SOCKET_ADDR: u8 = 3;
 const CLUSTER_SCOPE: u8 = 2;
 
-/// Where a message goes.
+/// The destination of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TipcAddress {
     /// Any one socket that is bound to this name, anywhere in the cluster.
     Service {
-        /// Which service; below 64 are the protocol's own.
+        /// The service type; those below 64 are reserved for the protocol itself.
         kind: u32,
-        /// Which of its instances.
+        /// The instance of the service.
         instance: u32,
     },
-    /// Every socket that is bound to any of these names: a message goes to all of them.
+    /// Every socket that is bound to any of these names: each receives the message.
     Range {
-        /// Which service.
+        /// The service type.
         kind: u32,
         /// The first instance.
         lower: u32,
@@ -47,15 +47,15 @@ pub enum TipcAddress {
     },
     /// One socket.
     Socket {
-        /// Its number on its node.
+        /// The socket's port number on its node.
         port: u32,
-        /// Its node; 0 where the node has no address.
+        /// The node address; 0 where the node has none.
         node: u32,
     },
 }
 
 impl TipcAddress {
-    /// The socket's own address; every socket has one from the beginning.
+    /// The socket's own address, which it has from its creation.
     pub fn of(fd: impl AsFd) -> Result<Self, OsError> {
         let any = rustix::net::getsockname(fd).map_err(|e| OsError::new("getsockname", "", e))?;
         TipcAddress::from_any(&any).ok_or_else(|| {
@@ -63,7 +63,7 @@ impl TipcAddress {
         })
     }
 
-    /// The AF_TIPC address in `any`.
+    /// Decodes the AF_TIPC address in `any`; `None` for another family.
     pub fn from_any(any: &SocketAddrAny) -> Option<Self> {
         let raw = tipc_raw::octets(any).ok()?;
         let word = |at: usize| u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
@@ -77,7 +77,7 @@ impl TipcAddress {
         }
     }
 
-    /// struct sockaddr_tipc: family, kind of address, scope, and three words.
+    /// Encodes a struct sockaddr_tipc: family, address type, scope, and three words.
     fn encode(self) -> [u8; ADDRESS_LEN] {
         let (kind, a, b, c) = match self {
             TipcAddress::Service { kind, instance } => (SERVICE_ADDR, kind, instance, 0),
@@ -111,7 +111,7 @@ impl fmt::Display for TipcAddress {
     }
 }
 
-/// What does not read as an address.
+/// The text is not a TIPC address.
 #[derive(Debug, thiserror::Error)]
 #[error("not service:TYPE:INSTANCE, range:TYPE:LOWER:UPPER nor socket:PORT:NODE")]
 pub struct BadTipcAddress;
@@ -141,32 +141,32 @@ fn set_option(fd: impl AsFd, name: u32, value: u32) -> Result<(), OsError> {
         .map_err(|e| OsError::new("setsockopt(SOL_TIPC)", name, e))
 }
 
-/// Has messages that cannot be delivered come back to their sender instead of vanishing.
+/// Makes undeliverable messages return to this socket instead of being dropped.
 pub fn return_undeliverable(fd: impl AsFd) -> Result<(), OsError> {
     set_option(fd, DEST_DROPPABLE, 0)
 }
 
-/// How long connect waits for the other side's accept; the kernel counts milliseconds in 16 bits.
+/// Sets how long connect waits for the peer's accept; the kernel stores milliseconds in 16 bits.
 pub fn set_connect_timeout(fd: impl AsFd, limit: std::time::Duration) -> Result<(), OsError> {
     let ms = limit.as_millis().clamp(1, u16::MAX.into()) as u32;
     set_option(fd, CONN_TIMEOUT, ms)
 }
 
-/// Waits until some socket of the cluster is bound to a service, as this node knows; false if there is none until then. Asks
-/// the node's topology service, which every TIPC node has (service 1, instance 1).
+/// Waits until this node knows of a socket in the cluster that is bound to a service; returns false if there is none by
+/// `until`. Asks the node's topology service, which every TIPC node has (service 1, instance 1).
 pub fn await_service(service: TipcAddress, until: Instant) -> Result<bool, OsError> {
     const TOPOLOGY: TipcAddress = TipcAddress::Service { kind: 1, instance: 1 };
     const FOREVER: u32 = u32::MAX;
     const ONCE_PER_SERVICE: u32 = 2;
     const PUBLISHED: u32 = 1;
     let TipcAddress::Service { kind, instance } = service else {
-        let why = std::io::Error::other("only services are announced");
+        let why = std::io::Error::other("only services can be waited for");
         return Err(OsError::new("tipc topology", service, why));
     };
     let failed = |call| move |errno: Errno| OsError::new(call, "topology service", errno);
     let fd = socket::of_family(FAMILY, socket::Kind::Seqpacket, "AF_TIPC")?;
     socket::connect(&fd, &TOPOLOGY.into()).map_err(failed("connect"))?;
-    // struct tipc_subscr: the range, a time limit, what to tell, and eight bytes of the asker's own.
+    // struct tipc_subscr: the range, a time limit, an event filter, and eight bytes for the subscriber's own use.
     let mut subscription = [0; 28];
     for (at, word) in [kind, instance, instance, FOREVER, ONCE_PER_SERVICE].into_iter().enumerate()
     {
@@ -174,7 +174,7 @@ pub fn await_service(service: TipcAddress, until: Instant) -> Result<bool, OsErr
     }
     socket::send(&fd, &subscription, false).map_err(failed("send"))?;
     while wait_ready(&fd, Interest::Readable, Some(until)).map_err(failed("poll"))? {
-        // struct tipc_event begins with what happened.
+        // struct tipc_event begins with the type of event.
         let mut event = [0; 48];
         match socket::recv(&fd, &mut event, true) {
             Ok(len) if len >= 4 => {
@@ -191,22 +191,23 @@ pub fn await_service(service: TipcAddress, until: Instant) -> Result<bool, OsErr
     Ok(false)
 }
 
-/// What came.
+/// The result of [`recv`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TipcMessage {
-    /// So many bytes, those beyond the buffer included.
+    /// A message of this many bytes, including those that did not fit the buffer.
     Data(usize),
-    /// A message that this socket had sent and that could not be delivered, with the protocol's reason.
+    /// A message sent by this socket that could not be delivered, with the protocol's reason.
     Returned(u32),
 }
 
 /// The reason of a returned message: the receiver had no room (TIPC_ERR_OVERLOAD).
 pub const REASON_OVERLOAD: u32 = 4;
 
-/// Receives one message. The kernel cuts what is larger than `buf` and does not tell its length; `overflow` takes the rest,
-/// so that the length is known; a reader with room for all passes none. EAGAIN if there is none.
+/// Receives one message. The kernel truncates a message larger than `buf` without reporting its length, so `overflow` takes
+/// the rest to make the length known; a caller whose buffer is always large enough passes none. EAGAIN if there is no
+/// message.
 ///
-/// On a connection nothing comes back: its end is ECONNRESET.
+/// On a connection no messages are returned: ECONNRESET reports its end.
 pub fn recv(
     fd: impl AsFd,
     buf: &mut [u8],
@@ -231,7 +232,7 @@ pub fn recv(
             header.msg_controllen = control.0.len() as _;
         }
         let flags = if nonblocking { libc::MSG_DONTWAIT } else { 0 };
-        // SAFETY: every pointer in the header leads to a live buffer of the length beside it.
+        // SAFETY: every pointer in the header points to a live buffer of the length next to it.
         let len = unsafe { libc::recvmsg(fd.as_fd().as_raw_fd(), &mut header, flags) };
         if len < 0 {
             match Errno::from_io_error(&std::io::Error::last_os_error()) {
@@ -247,7 +248,7 @@ pub fn recv(
                 let reason = unsafe { libc::CMSG_DATA(cmsg).cast::<u32>().read_unaligned() };
                 TipcMessage::Returned(reason)
             }
-            // More than even the overflow takes: the length is not known, but that it is larger.
+            // Larger than even the overflow buffer: the exact length is unknown.
             _ if header.msg_flags & libc::MSG_TRUNC != 0 => TipcMessage::Data(len as usize + 1),
             _ => TipcMessage::Data(len as usize),
         });

@@ -1,4 +1,4 @@
-//! AF_TIPC with addresses as octets (struct sockaddr_tipc) and everything that a receive call can tell.
+//! AF_TIPC with addresses as bytes (struct sockaddr_tipc) and everything that a receive call can report.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -10,10 +10,10 @@ use crate::OsError;
 use crate::error::last_errno;
 use crate::socket::{self, Kind};
 
-/// AF_TIPC.
+/// The address family AF_TIPC.
 pub const FAMILY: u16 = 30;
 
-/// Octets of struct sockaddr_tipc.
+/// Length in bytes of struct sockaddr_tipc.
 pub const ADDRESS_LEN: usize = 16;
 
 pub(crate) const SOL_TIPC: i32 = 271;
@@ -21,11 +21,11 @@ pub(crate) const ERRINFO: i32 = 1;
 const RETDATA: i32 = 2;
 const DESTNAME: i32 = 3;
 
-/// struct sockaddr_tipc, or none at all (a length of 0).
+/// A struct sockaddr_tipc, or no address (a length of 0).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw(pub(crate) [u8; ADDRESS_LEN], pub(crate) bool);
 
-// SAFETY: the closure gets 16 initialised bytes that live until it returns, or is told that there are none.
+// SAFETY: the closure gets 16 initialised bytes that live until it returns, or a length of 0.
 unsafe impl SocketAddrArg for Raw {
     unsafe fn with_sockaddr<R>(
         &self,
@@ -43,15 +43,15 @@ pub(crate) fn octets(any: &SocketAddrAny) -> Result<[u8; ADDRESS_LEN], Errno> {
     Ok(unsafe { any.as_ptr().cast::<[u8; ADDRESS_LEN]>().read() })
 }
 
-/// A socket of AF_TIPC.
+/// Creates an AF_TIPC socket.
 ///
 /// # Errors
-/// EAFNOSUPPORT where the kernel has none.
+/// EAFNOSUPPORT where the kernel does not support TIPC.
 pub fn open(kind: Kind) -> Result<OwnedFd, OsError> {
     socket::of_family(FAMILY, kind, "AF_TIPC")
 }
 
-/// bind; `None` takes back all bindings.
+/// Calls bind; `None` removes all bindings.
 ///
 /// # Errors
 /// The errno of the call.
@@ -60,18 +60,18 @@ pub fn bind(fd: impl AsFd, address: Option<&[u8; ADDRESS_LEN]>) -> Result<(), Er
     rustix::net::bind(fd, &raw)
 }
 
-/// connect; `None` forgets the default destination of a socket without connections (AF_UNSPEC).
+/// Calls connect; `None` clears the default destination of a connectionless socket (AF_UNSPEC).
 ///
 /// # Errors
-/// The errno of the call; EINPROGRESS on a descriptor that does not wait.
+/// The errno of the call; EINPROGRESS on a non-blocking descriptor.
 pub fn connect(fd: impl AsFd, address: Option<&[u8; ADDRESS_LEN]>) -> Result<(), Errno> {
     rustix::net::connect(fd, &Raw(address.copied().unwrap_or_default(), true))
 }
 
-/// Takes the next connection and tells who asked, if there is one and the descriptor does not wait.
+/// Accepts the next connection and returns its socket and the peer's address.
 ///
 /// # Errors
-/// The errno of the call.
+/// The errno of the call; EAGAIN when a non-blocking descriptor has no connection waiting.
 pub fn accept(fd: impl AsFd) -> Result<(OwnedFd, [u8; ADDRESS_LEN]), Errno> {
     let (new, from) = rustix::net::acceptfrom_with(fd, SocketFlags::CLOEXEC)?;
     let from = from.as_ref().map_or(Err(Errno::AFNOSUPPORT), octets)?;
@@ -81,7 +81,7 @@ pub fn accept(fd: impl AsFd) -> Result<(OwnedFd, [u8; ADDRESS_LEN]), Errno> {
 /// Shuts the connection down.
 ///
 /// # Errors
-/// ENOTCONN.
+/// ENOTCONN: the socket is not connected.
 pub fn shutdown(fd: impl AsFd) -> Result<(), Errno> {
     rustix::net::shutdown(fd, Shutdown::Both)
 }
@@ -94,15 +94,15 @@ pub fn local_address(fd: impl AsFd) -> Result<[u8; ADDRESS_LEN], Errno> {
     octets(&rustix::net::getsockname(fd)?)
 }
 
-/// The other end of the connection.
+/// The address of the connection's other end.
 ///
 /// # Errors
-/// ENOTCONN.
+/// ENOTCONN: the socket is not connected.
 pub fn peer_address(fd: impl AsFd) -> Result<[u8; ADDRESS_LEN], Errno> {
     rustix::net::getpeername(fd)?.as_ref().map_or(Err(Errno::NOTCONN), octets)
 }
 
-/// sendto, or send.
+/// Calls sendto, or send if there is no address.
 ///
 /// # Errors
 /// The errno of the call.
@@ -118,20 +118,20 @@ pub fn send(
     retry_on_intr(|| rustix::net::sendto(&fd, bytes, flags, &to))
 }
 
-/// What a receive call found.
+/// The result of a receive call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// Octets in the buffer; of a returned message, those of it that fit.
+    /// Number of bytes in the buffer; for a returned message, the part of it that fitted.
     pub len: usize,
     /// The buffer was too small (MSG_TRUNC).
     pub truncated: bool,
-    /// A member came to the group, or went if `last` is set (MSG_OOB).
+    /// A member joined the group, or left if `last` is set (MSG_OOB).
     pub member_event: bool,
-    /// MSG_EOR.
+    /// The end of a record (MSG_EOR).
     pub last: bool,
-    /// The sender.
+    /// The sender's socket address.
     pub from: Option<[u8; ADDRESS_LEN]>,
-    /// Its name in the group.
+    /// The sender's service address in the group.
     pub member: Option<[u8; ADDRESS_LEN]>,
     /// TIPC's error code of a returned message or an ended connection.
     pub error: Option<u32>,
@@ -139,7 +139,7 @@ pub struct Arrival {
     pub destination: Option<[u32; 3]>,
 }
 
-/// recvmsg with room for all that TIPC says beside the payload. `peek` leaves the message in the queue.
+/// Calls recvmsg with space for all of TIPC's control data. `peek` leaves the message in the queue.
 ///
 /// # Errors
 /// The errno of the call.
@@ -167,7 +167,7 @@ pub fn recv_message(
         header.msg_iovlen = 1;
         header.msg_control = control.0.as_mut_ptr().cast();
         header.msg_controllen = control.0.len() as _;
-        // SAFETY: every pointer in the header leads to a live buffer of the length beside it.
+        // SAFETY: every pointer in the header points to a live buffer of the length next to it.
         let len = unsafe { libc::recvmsg(fd.as_fd().as_raw_fd(), &mut header, flags) };
         match usize::try_from(len) {
             Ok(len) => break len,
@@ -220,7 +220,7 @@ pub fn recv_message(
     Ok(arrival)
 }
 
-/// Sets an option of level SOL_TIPC; `None` for those that take no value.
+/// Sets an option of level SOL_TIPC; `None` for options without a value.
 ///
 /// # Errors
 /// The errno of the call.

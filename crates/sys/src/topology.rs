@@ -1,7 +1,7 @@
-//! Logical CPUs and what they share, as `/sys/devices/system` tells it.
+//! Logical CPUs and the resources they share, as `/sys/devices/system` describes them.
 //!
-//! Virtual machines and containers leave files out; what is missing is told in [`Topology::gaps`] and answered
-//! with `None`, never guessed. Facts are from the kernel's `Documentation/admin-guide/cputopology.rst` and
+//! Virtual machines and containers lack some of the files. Missing information is listed in [`Topology::gaps`] and
+//! returned as `None`, never guessed. Facts are from the kernel's `Documentation/admin-guide/cputopology.rst` and
 //! `Documentation/ABI/testing/sysfs-devices-system-cpu`.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::OsError;
 
-/// What a cache holds.
+/// The content of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheKind {
@@ -20,20 +20,20 @@ pub enum CacheKind {
     Data,
     /// Instructions only.
     Instruction,
-    /// Both.
+    /// Data and instructions.
     Unified,
 }
 
-/// One cache, listed once however many CPUs share it.
+/// One cache, listed once regardless of how many CPUs share it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cache {
-    /// 1 is nearest to the core.
+    /// Its level; 1 is nearest to the core.
     pub level: u8,
-    /// What it holds.
+    /// The kind of content.
     pub kind: CacheKind,
-    /// Its size; `None` where the system does not say.
+    /// Its size in bytes; `None` if unknown.
     pub size_bytes: Option<u64>,
-    /// Its line; `None` where the system does not say.
+    /// The size of a cache line in bytes; `None` if unknown.
     pub line_bytes: Option<u32>,
     /// The logical CPUs that share it, ascending.
     pub cpus: Vec<u32>,
@@ -42,34 +42,34 @@ pub struct Cache {
 /// One logical CPU that is online.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// Its number.
+    /// Its number in the kernel.
     pub id: u32,
     /// Whether this process may run on it (affinity and cgroup cpuset).
     pub allowed: bool,
-    /// The socket (`physical_package_id`).
+    /// The number of its socket (`physical_package_id`).
     pub socket: Option<u32>,
     /// The core's number, unique within its socket only.
     pub core: Option<u32>,
-    /// The hardware threads of its core, itself included; itself alone where the system does not say.
+    /// The hardware threads of its core, including itself; only itself if the system does not list them.
     pub siblings: Vec<u32>,
-    /// The NUMA node.
+    /// The number of its NUMA node.
     pub node: Option<u32>,
 }
 
-/// How near two logical CPUs are. `None` means that the system does not say.
+/// How close two logical CPUs are. `None` means unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relation {
-    /// They are one and the same.
+    /// They are the same CPU.
     pub same_cpu: bool,
-    /// They are hardware threads of one core, or the same.
+    /// They are the same CPU or hardware threads of one core.
     pub same_core: Option<bool>,
-    /// The level of the nearest data cache they share; `Some(0)`: they share none.
+    /// The level of the nearest data cache they share; `Some(0)` if they share none.
     pub shared_cache_level: Option<u8>,
-    /// They share the last level of cache.
+    /// They share the last-level cache.
     pub shares_last_level: Option<bool>,
-    /// They sit in one socket.
+    /// They are in the same socket.
     pub same_socket: Option<bool>,
-    /// They sit in one NUMA node.
+    /// They are in the same NUMA node.
     pub same_node: Option<bool>,
 }
 
@@ -78,27 +78,27 @@ pub struct Relation {
 pub struct Topology {
     /// CPUs online, ascending.
     pub cpus: Vec<Cpu>,
-    /// All caches, by level, kind and first CPU; empty where the system lists none.
+    /// All caches, ordered by level, kind and first CPU; empty if the system lists none.
     pub caches: Vec<Cache>,
-    /// NUMA nodes online.
+    /// The NUMA nodes that are online.
     pub nodes: Vec<u32>,
-    /// What the system does not say, in sentences.
+    /// One sentence for each piece of information that the system does not provide.
     pub gaps: Vec<String>,
 }
 
-/// Reads the kernel's list form, e.g. `0-3,8,10-11`. An empty text is an empty list.
+/// Parses the kernel's list format, e.g. `0-3,8,10-11`. An empty text is an empty list.
 ///
 /// # Errors
-/// Names the part that cannot be read.
+/// Names the part that cannot be parsed.
 pub fn parse_cpu_list(text: &str) -> Result<Vec<u32>, String> {
-    /// More CPUs than any kernel is built for (`CONFIG_NR_CPUS` ends at 8192 on x86): a larger number is damage.
+    /// More CPUs than any kernel supports (`CONFIG_NR_CPUS` is at most 8192 on x86): a larger number is an error.
     const CPUS_MAX: u32 = 1 << 16;
     let mut cpus = BTreeSet::new();
     for part in text.trim().split(',').map(str::trim).filter(|p| !p.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let number = |t: &str| {
             t.trim().parse::<u32>().ok().filter(|n| *n < CPUS_MAX).ok_or_else(|| {
-                format!("'{part}' in the CPU list '{}' is no CPU or range", text.trim())
+                format!("'{part}' in the CPU list '{}' is neither a CPU nor a range", text.trim())
             })
         };
         let (first, last) = (number(first)?, number(last)?);
@@ -110,7 +110,7 @@ pub fn parse_cpu_list(text: &str) -> Result<Vec<u32>, String> {
     Ok(cpus.into_iter().collect())
 }
 
-/// Writes the kernel's list form.
+/// Formats a list of CPUs in the kernel's list format.
 pub fn format_cpu_list(cpus: &[u32]) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
     for &cpu in cpus {
@@ -123,7 +123,7 @@ pub fn format_cpu_list(cpus: &[u32]) -> String {
     parts.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
-/// Reads a size as sysfs writes cache sizes: `32K`, `8M`, or plain bytes.
+/// Parses a cache size as in sysfs: `32K`, `8M`, or plain bytes.
 pub fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim();
     let (digits, unit) = match text.as_bytes().last()? {
@@ -143,7 +143,7 @@ fn number<T: std::str::FromStr>(path: &Path) -> Option<T> {
     text(path)?.parse().ok()
 }
 
-/// Some hypervisors write -1 for "unknown"; that reads as `None`.
+/// Reads an id; some hypervisors write -1 for "unknown", which yields `None`.
 fn id(path: &Path) -> Option<u32> {
     number::<i64>(path).and_then(|n| u32::try_from(n).ok())
 }
@@ -163,10 +163,10 @@ fn numbered_entries(dir: &Path, prefix: &str) -> Vec<u32> {
 }
 
 impl Topology {
-    /// Reads this machine's, with the CPUs the calling thread may use.
+    /// Reads the topology of this machine, with the CPUs that the calling thread may use.
     ///
     /// # Errors
-    /// `/proc/self/status` cannot be read, or neither it nor `/sys` names any CPU.
+    /// `/proc/self/status` cannot be read, or neither it nor `/sys` lists any CPU.
     pub fn read() -> Result<Topology, OsError> {
         let status = fs::read_to_string("/proc/thread-self/status")
             .map_err(|e| OsError::new("read", "/proc/thread-self/status", e))?;
@@ -177,25 +177,25 @@ impl Topology {
         let topology =
             Self::read_at(Path::new("/sys/devices/system"), allowed.as_deref().unwrap_or(&[]));
         if topology.cpus.is_empty() {
-            let why = std::io::Error::other("names no CPU; is /proc mounted?");
+            let why = std::io::Error::other("no CPU is listed; is /proc mounted?");
             return Err(OsError::new("read", "/proc/thread-self/status", why));
         }
         Ok(topology)
     }
 
-    /// Reads the tree below `root`, which looks like `/sys/devices/system`; `allowed` are the CPUs this process may
-    /// use, empty for "not known" (then all that are online are).
+    /// Reads the tree below `root`, which has the layout of `/sys/devices/system`; `allowed` lists the CPUs this
+    /// process may use; if it is empty (unknown), all online CPUs count as allowed.
     pub fn read_at(root: &Path, allowed: &[u32]) -> Topology {
         let mut gaps = Vec::new();
         let cpu_root = root.join("cpu");
         let mut online = list(&cpu_root.join("online")).unwrap_or_default();
         if online.is_empty() {
             online = numbered_entries(&cpu_root, "cpu");
-            gaps.push("cpu/online is missing: CPUs are taken from the directories".to_owned());
+            gaps.push("cpu/online is missing: CPUs are derived from the directories".to_owned());
         }
         if online.is_empty() {
             online = allowed.to_vec();
-            gaps.push("no CPU is listed: CPUs are taken from the affinity mask".to_owned());
+            gaps.push("no CPU is listed: CPUs are derived from the affinity mask".to_owned());
         }
         let mut nodes = list(&root.join("node/online")).unwrap_or_default();
         if nodes.is_empty() {
@@ -212,7 +212,7 @@ impl Topology {
         for &cpu in &online {
             let dir = cpu_root.join(format!("cpu{cpu}"));
             let topology = dir.join("topology");
-            // `core_cpus_list` is the name since Linux 5.3; the other is kept for older kernels.
+            // Since Linux 5.3 the name is `core_cpus_list`; the other one is for older kernels.
             let siblings = list(&topology.join("core_cpus_list"))
                 .or_else(|| list(&topology.join("thread_siblings_list")));
             if siblings.is_none() {
@@ -246,22 +246,22 @@ impl Topology {
         Topology { cpus, caches: caches.into_iter().collect(), nodes, gaps }
     }
 
-    /// The CPUs this process may run on, ascending.
+    /// The CPUs this process may run on, in ascending order.
     pub fn allowed(&self) -> Vec<u32> {
         self.cpus.iter().filter(|c| c.allowed).map(|c| c.id).collect()
     }
 
-    /// A CPU by its number.
+    /// The CPU with this number, if it is online.
     pub fn cpu(&self, id: u32) -> Option<&Cpu> {
         self.cpus.iter().find(|c| c.id == id)
     }
 
-    /// Number of sockets; `None` where the system does not say.
+    /// The number of sockets; `None` if unknown.
     pub fn sockets(&self) -> Option<usize> {
         self.cpus.iter().map(|c| c.socket).collect::<Option<BTreeSet<_>>>().map(|s| s.len())
     }
 
-    /// Number of cores, hardware threads of one counted once.
+    /// The number of cores; the hardware threads of a core count once.
     pub fn cores(&self) -> usize {
         self.cpus.iter().map(|c| c.siblings.first().copied()).collect::<BTreeSet<_>>().len()
     }
@@ -271,14 +271,14 @@ impl Topology {
         self.cpus.iter().any(|c| c.siblings.iter().filter(|s| self.cpu(**s).is_some()).count() > 1)
     }
 
-    /// The data caches (data or unified) of a CPU, nearest first.
+    /// The data or unified caches of a CPU, nearest first.
     pub fn data_caches(&self, cpu: u32) -> impl Iterator<Item = &Cache> {
         self.caches
             .iter()
             .filter(move |c| c.kind != CacheKind::Instruction && c.cpus.contains(&cpu))
     }
 
-    /// Bytes of the largest data cache that no other core shares; `None` where caches are not listed.
+    /// The size in bytes of the largest data cache that no other core shares; `None` if no caches are listed.
     pub fn private_cache_bytes(&self, cpu: u32) -> Option<u64> {
         let siblings = &self.cpu(cpu)?.siblings;
         self.data_caches(cpu)
@@ -287,12 +287,12 @@ impl Topology {
             .max()
     }
 
-    /// Bytes of the last level of cache; `None` where caches are not listed.
+    /// The size in bytes of the last-level cache; `None` if no caches are listed.
     pub fn last_level_bytes(&self, cpu: u32) -> Option<u64> {
         self.data_caches(cpu).max_by_key(|c| c.level).and_then(|c| c.size_bytes)
     }
 
-    /// How near two CPUs are; `None` when one is not online.
+    /// How close two CPUs are; `None` if one of them is offline.
     pub fn relation(&self, a: u32, b: u32) -> Option<Relation> {
         let (cpu_a, cpu_b) = (self.cpu(a)?, self.cpu(b)?);
         let known = |gap: &str| !self.gaps.iter().any(|g| g.contains(gap));
@@ -314,7 +314,7 @@ impl Topology {
         })
     }
 
-    /// Every pair of CPUs this process may run on, first less than second: the rows of the core-pair matrix.
+    /// Every pair of CPUs this process may run on, lower number first: the rows of the core-pair matrix.
     pub fn pairs(&self) -> Vec<(u32, u32)> {
         let allowed = self.allowed();
         let mut pairs = Vec::with_capacity(allowed.len() * allowed.len().saturating_sub(1) / 2);
@@ -324,7 +324,7 @@ impl Topology {
         pairs
     }
 
-    /// The first pair of CPUs of two different cores of which `wanted` holds.
+    /// The first pair of CPUs in two different cores for which `wanted` returns true.
     pub fn find_pair(&self, wanted: impl Fn(&Relation) -> bool) -> Option<(u32, u32)> {
         self.pairs().into_iter().find(|(a, b)| self.relation(*a, *b).is_some_and(|r| wanted(&r)))
     }

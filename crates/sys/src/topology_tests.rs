@@ -1,4 +1,4 @@
-//! Topologies read from trees written like those of real machines.
+//! Tests with trees of files like those of real machines.
 
 use super::*;
 
@@ -45,7 +45,7 @@ impl Tree {
     }
 }
 
-/// Two cores of a virtual machine whose hypervisor shows no caches and no sockets.
+/// Two cores of a virtual machine whose hypervisor reports neither caches nor sockets.
 fn bare_vm() -> Tree {
     let tree = Tree::new();
     tree.write("cpu/online", "0-1");
@@ -71,7 +71,8 @@ fn laptop() -> Tree {
     tree
 }
 
-/// Two sockets, 64 cores without hardware threads, four NUMA nodes of 16, a last level per 8 cores.
+/// Two sockets, 64 cores without hardware threads, four NUMA nodes of 16 cores, a last-level cache per 8
+/// cores.
 fn server() -> Tree {
     let tree = Tree::new();
     tree.write("cpu/online", "0-63").write("node/online", "0-3");

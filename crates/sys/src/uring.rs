@@ -1,8 +1,8 @@
 //! io_uring: one request at a time, on buffers that are borrowed for as long as the kernel may touch them.
 //!
 //! A [`Ring`] never returns while its request is in flight: at a deadline the request is cancelled and its completion
-//! waited for. So a buffer is the caller's again when the call returns, whatever came of it, and no descriptor stays
-//! open in the ring.
+//! awaited. So the buffer belongs to the caller again when the call returns, whatever the result, and the ring keeps no
+//! descriptor open.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
@@ -16,24 +16,24 @@ use crate::OsError;
 use crate::fallback::{Newer, does_without};
 use crate::patience::Patience;
 
-/// One request and its cancellation.
+/// Enough for one request and its cancellation.
 const ENTRIES: u32 = 4;
 
-/// Completions of requests carry this, those of cancellations the other.
+/// The user data of requests; cancellations have a different value.
 const REQUEST: u64 = 1;
 const CANCELLATION: u64 = 2;
 
-/// Looks at the completion queue between two looks at the clock.
+/// How often the completion queue is polled between two reads of the clock.
 const LOOKS_PER_CLOCK: u32 = 64;
 
 /// How to wait for a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// In `io_uring_enter`: one system call submits and waits.
+    /// Sleep in `io_uring_enter`: one system call submits and waits.
     Asleep(Patience),
-    /// Reading the completion queue in a loop: one system call submits, none waits.
+    /// Poll the completion queue in a loop: one system call submits, none waits.
     Awake(Patience),
-    /// The second for so long, then the first: one more system call waits.
+    /// Poll for this long, then sleep: one more system call waits.
     AwakeFirst(Duration, Patience),
 }
 
@@ -50,10 +50,10 @@ impl Waiting {
 /// A submission and a completion queue, for one request at a time.
 pub struct Ring {
     ring: IoUring,
-    /// The kernel would not take a request: it is still in the submission queue, and so is its buffer's address. Nothing
-    /// is submitted any more.
+    /// The kernel did not take a request: it is still in the submission queue, with its buffer's address. Nothing more is
+    /// submitted.
     broken: bool,
-    /// Files are asked to end at once by RWF_NOWAIT, until one says that it does not know it.
+    /// Whether RWF_NOWAIT is used for requests that must not wait; cleared once a file does not support it.
     nowait: bool,
 }
 
@@ -64,8 +64,8 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// Makes a ring. Errors: `EPERM` when `kernel.io_uring_disabled` or a seccomp filter forbids it, `ENOSYS` when the
-    /// kernel has none.
+    /// Creates a ring. Errors: `EPERM` when `kernel.io_uring_disabled` or a seccomp filter forbids it, `ENOSYS` when the
+    /// kernel does not support io_uring.
     pub fn new() -> Result<Self, OsError> {
         let ring = IoUring::new(ENTRIES).map_err(|e| OsError::new("io_uring_setup", "", e))?;
         if !ring.params().is_feature_ext_arg() {
@@ -74,10 +74,10 @@ impl Ring {
         Ok(Ring { ring, broken: false, nowait: !does_without(Newer::PipeNowait) })
     }
 
-    /// Reads from a pipe or file: how many bytes, 0 at the end, `None` when nothing came in time.
+    /// Reads from a pipe or file; returns the number of bytes, 0 at the end, or `None` when nothing arrived in time.
     ///
-    /// A pipe should be O_NONBLOCK, which ends no request early: before Linux 6.4 the kernel else makes no attempt of its
-    /// own but leaves the request to a worker thread, and a read that may not wait would miss what is there.
+    /// A pipe should be O_NONBLOCK, which does not make requests end early: otherwise, before Linux 6.4, the kernel does
+    /// not try the read itself but hands it to a worker thread, and a read that may not wait would miss available data.
     #[inline]
     pub fn read(
         &mut self,
@@ -94,8 +94,8 @@ impl Ring {
         })
     }
 
-    /// Writes to a pipe or file a part or all: how many bytes, `None` when there was no room in time. A pipe should be
-    /// O_NONBLOCK, as for [`Ring::read`].
+    /// Writes part or all of the bytes to a pipe or file; returns the number of bytes, or `None` when there was no room
+    /// in time. A pipe should be O_NONBLOCK, as for [`Ring::read`].
     #[inline]
     pub fn write(
         &mut self,
@@ -112,8 +112,8 @@ impl Ring {
         })
     }
 
-    /// Receives from a stream socket until `buf` is full (MSG_WAITALL) or patience ends: how many bytes, 0 at the end,
-    /// `None` when nothing came in time.
+    /// Receives from a stream socket until `buf` is full (MSG_WAITALL) or the time limit has passed; returns the number
+    /// of bytes, 0 at the end, or `None` when nothing arrived in time.
     #[inline]
     pub fn recv(
         &mut self,
@@ -129,8 +129,8 @@ impl Ring {
         })
     }
 
-    /// Sends on a stream socket until all of `bytes` is taken (MSG_WAITALL) or patience ends: how many bytes went, `None`
-    /// when there was no room in time. Never raises SIGPIPE.
+    /// Sends on a stream socket until all of `bytes` is accepted (MSG_WAITALL) or the time limit has passed; returns the
+    /// number of bytes sent, or `None` when there was no room in time. Never raises SIGPIPE.
     #[inline]
     pub fn send(
         &mut self,
@@ -161,15 +161,15 @@ impl Ring {
                     done => return done,
                 }
             }
-            // The kernel tries it once, in the call that submits; then it is taken back.
+            // The kernel tries once, in the call that submits; then the request is cancelled.
             let over = Waiting::Asleep(Patience::Until(Instant::now()));
             return self.perform(over, |_| build(0));
         }
         self.perform(waiting, |_| build(0))
     }
 
-    /// Carries out the request that `build` makes, to which it is told whether it must end at once. The request may
-    /// point to memory that the caller holds for the length of this call.
+    /// Performs the request that `build` creates; the argument of `build` says whether the request must not wait. The
+    /// request may point to memory that the caller holds for the length of this call.
     #[inline]
     fn perform(
         &mut self,
@@ -191,7 +191,7 @@ impl Ring {
         }
     }
 
-    /// Submits one request and returns when it is complete, cancelled if patience ended before.
+    /// Submits one request and returns when it is complete, or cancelled because the time limit has passed.
     #[inline]
     fn complete(&mut self, request: Entry, waiting: Waiting) -> Result<usize, Errno> {
         if self.broken {
@@ -202,7 +202,7 @@ impl Ring {
         // other way out of this function, and nothing in it unwinds.
         let pushed = unsafe { self.ring.submission().push(&request.user_data(REQUEST)) };
         if pushed.is_err() {
-            // Cannot be: the queue is empty between calls.
+            // Cannot happen: the queue is empty between calls.
             return Err(Errno::BUSY);
         }
         let patience = waiting.patience();
@@ -226,7 +226,7 @@ impl Ring {
                 std::hint::spin_loop();
                 continue;
             }
-            // A request that must end at once does so by itself.
+            // A request that must not wait ends by itself.
             if !cancelled && patience != Patience::Now && patience.is_over() {
                 let cancel = opcode::AsyncCancel::new(REQUEST).build().user_data(CANCELLATION);
                 // SAFETY: a cancellation points to nothing. The queue has room: the request was taken out of it.
@@ -244,7 +244,7 @@ impl Ring {
         }
     }
 
-    /// Submits what is queued and waits for `want` completions, no longer than `limit`. An error means that the
+    /// Submits the queued entries and waits for `want` completions, no longer than `limit`. An error means that the
     /// request was not submitted, and never will be.
     #[inline]
     fn enter(&mut self, want: usize, limit: Option<Duration>) -> Result<(), Errno> {
@@ -258,10 +258,10 @@ impl Ring {
         let Err(error) = result else { return Ok(()) };
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
         match errno {
-            // Nothing is wrong; who called looks and enters again.
+            // Not a failure; the caller checks for completions and enters again.
             Errno::INTR | Errno::TIME | Errno::AGAIN | Errno::BUSY => Ok(()),
             _ if self.ring.submission().is_empty() => {
-                // In flight: it must be waited for, even awake.
+                // The request is in flight and must be waited for, even when polling.
                 std::thread::yield_now();
                 Ok(())
             }
@@ -272,12 +272,12 @@ impl Ring {
         }
     }
 
-    /// The request's completion, if it is there.
+    /// The request's completion, if it has arrived.
     #[inline]
     fn reap(&mut self) -> Option<Result<usize, Errno>> {
         self.ring
             .completion()
-            // What a cancellation came to is of no interest: the request's completion says it.
+            // The result of a cancellation is ignored: the request's own completion has the outcome.
             .find(|entry: &cqueue::Entry| entry.user_data() == REQUEST)
             .map(|entry| {
                 usize::try_from(entry.result())
@@ -286,12 +286,12 @@ impl Ring {
     }
 }
 
-/// A length as requests hold it; the kernel moves no more than this at once anyway.
+/// Caps a length to what requests can hold; the kernel transfers no more than this at a time anyway.
 fn most(len: usize) -> u32 {
     len.min(0x7fff_f000) as u32
 }
 
-/// Why there is no io_uring here and what mends it, from the error of [`Ring::new`].
+/// Why io_uring is unavailable and what to do about it, from the error of [`Ring::new`].
 pub fn why_missing(error: &OsError) -> (String, &'static str) {
     let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
         .ok()
@@ -299,7 +299,7 @@ pub fn why_missing(error: &OsError) -> (String, &'static str) {
         .unwrap_or(0);
     match disabled {
         2 => (
-            "kernel.io_uring_disabled = 2 forbids io_uring to all".to_owned(),
+            "kernel.io_uring_disabled = 2 disables io_uring for all processes".to_owned(),
             "run as root: sysctl -w kernel.io_uring_disabled=0",
         ),
         1 if error.errno() == libc::EPERM => (
@@ -307,7 +307,7 @@ pub fn why_missing(error: &OsError) -> (String, &'static str) {
             "run as root: sysctl -w kernel.io_uring_disabled=0, or join the group",
         ),
         _ if error.errno() == libc::ENOSYS => {
-            (error.to_string(), "a kernel of 5.11 or later with CONFIG_IO_URING")
+            (error.to_string(), "use Linux 5.11 or later with CONFIG_IO_URING")
         }
         _ => (
             error.to_string(),

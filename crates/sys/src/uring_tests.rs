@@ -1,4 +1,5 @@
-//! What a ring gives and leaves: now, until a deadline, for ever, and after a cancellation.
+//! Tests of a ring's results and leftovers: without waiting, with a deadline, without a limit, and
+//! after a cancellation.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,4 @@
-//! What a process has used so far; two snapshots give what it used between them.
+//! Resource usage of a process; the difference of two snapshots is the usage in between.
 
 use std::time::{Duration, Instant};
 
@@ -7,22 +7,22 @@ use rustix::time::{ClockId, clock_gettime};
 /// Resources used by the whole process since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// CPU time, nanoseconds (CLOCK_PROCESS_CPUTIME_ID): exact, or in the steps that [`cpu_clock_step_ns`] finds.
+    /// CPU time in nanoseconds (CLOCK_PROCESS_CPUTIME_ID): exact, or a multiple of [`cpu_clock_step_ns`].
     pub cpu_ns: u64,
-    /// Its part spent in the kernel, nanoseconds (getrusage; split by sampling on most kernels).
+    /// The part of it spent in the kernel, in nanoseconds (getrusage; split by sampling on most kernels).
     pub system_ns: u64,
     /// Voluntary context switches.
     pub switches_voluntary: u64,
     /// Involuntary context switches.
     pub switches_involuntary: u64,
-    /// Page faults served without input or output.
+    /// Page faults resolved without I/O.
     pub faults_minor: u64,
-    /// Page faults that waited for input.
+    /// Page faults that waited for I/O.
     pub faults_major: u64,
 }
 
 impl Usage {
-    /// Now. Two system calls; keep it outside of timed loops.
+    /// The current usage of this process. Makes two system calls; call it outside of timed loops.
     pub fn now() -> Usage {
         // SAFETY: an all-zero rusage is valid, and getrusage fills it.
         let usage = unsafe {
@@ -41,14 +41,14 @@ impl Usage {
         }
     }
 
-    /// Another process's, all its threads together, its children not; `None` when there is no such process.
+    /// The usage of another process: all its threads together, without its children; `None` when there is no such process.
     ///
-    /// CPU time is as exact as a process's own. Its split comes from `/proc/PID/stat` in clock ticks (10 ms on most
-    /// kernels); context switches are those of the threads that still run.
+    /// CPU time is as exact as for the own process. The kernel's part comes from `/proc/PID/stat` in clock ticks (10 ms on
+    /// most kernels); context switches are those of the threads that still run.
     pub fn of_process(pid: u32) -> Option<Usage> {
         let cpu_ns = process_cpu_ns(pid)?;
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // Fields are counted after the command's last parenthesis; proc(5) numbers the state as 3.
+        // Fields are counted after the command's last parenthesis; in proc(5) the state is field 3.
         let fields: Vec<u64> = stat[stat.rfind(')')? + 1..]
             .split_ascii_whitespace()
             .map(|field| field.parse().unwrap_or(0))
@@ -75,7 +75,7 @@ impl Usage {
         Some(usage)
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn plus(&self, other: &Usage) -> Usage {
         Usage {
             cpu_ns: self.cpu_ns + other.cpu_ns,
@@ -87,7 +87,7 @@ impl Usage {
         }
     }
 
-    /// What was used since `earlier`. The kernel's part never exceeds the whole.
+    /// The usage since `earlier`. The kernel's part never exceeds the total.
     pub fn since(&self, earlier: &Usage) -> Usage {
         let cpu_ns = self.cpu_ns.saturating_sub(earlier.cpu_ns);
         Usage {
@@ -102,7 +102,7 @@ impl Usage {
         }
     }
 
-    /// CPU time in user mode, nanoseconds.
+    /// CPU time in user mode, in nanoseconds.
     pub fn user_ns(&self) -> u64 {
         self.cpu_ns - self.system_ns.min(self.cpu_ns)
     }
@@ -112,7 +112,7 @@ fn cpu_ns() -> u64 {
     nanoseconds_of(ClockId::ProcessCPUTime)
 }
 
-/// CPU time of the calling thread since its start, nanoseconds.
+/// CPU time of the calling thread since its start, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
     nanoseconds_of(ClockId::ThreadCPUTime)
 }
@@ -122,15 +122,16 @@ fn nanoseconds_of(clock: ClockId) -> u64 {
     cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64
 }
 
-/// CPU time of another process since its start, nanoseconds, all its threads together; `None` when there is no such process.
+/// CPU time of another process since its start, in nanoseconds, all its threads together; `None` when there is no such
+/// process.
 ///
-/// Every process may read it: `clock_getcpuclockid` asks for no permission.
+/// Needs no permission: any process may call `clock_getcpuclockid`.
 pub fn process_cpu_ns(pid: u32) -> Option<u64> {
-    // PID_MAX_LIMIT: a clock's number has no room for more, and 0 means the caller.
+    // PID_MAX_LIMIT: a clock id has no space for a larger pid, and 0 means the caller.
     let pid = libc::pid_t::try_from(pid).ok().filter(|pid| (1..=1 << 22).contains(pid))?;
     let mut clock: libc::clockid_t = 0;
     let mut cpu = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both calls write to locals that live beyond them; a clock whose process has gone meanwhile is an error.
+    // SAFETY: both calls write to locals that outlive them; a clock whose process has ended meanwhile is an error.
     let known = unsafe {
         libc::clock_getcpuclockid(pid, &mut clock) == 0 && libc::clock_gettime(clock, &mut cpu) == 0
     };
@@ -148,10 +149,10 @@ pub fn thread_switches() -> (u64, u64) {
     (usage.ru_nvcsw as u64, usage.ru_nivcsw as u64)
 }
 
-/// The least by which this process's CPU time was seen to grow, nanoseconds. A kernel without a fast clock counts whole ticks,
-/// whatever `clock_getres` says; elsewhere it is what reading the clock costs.
+/// The smallest increase observed in this process's CPU time, in nanoseconds. A kernel without a fast clock counts whole
+/// ticks, whatever `clock_getres` reports; elsewhere the value is the cost of reading the clock.
 ///
-/// Uses four steps of CPU time; `None` where they did not come within ten seconds.
+/// Uses four steps of CPU time; `None` if they did not occur within ten seconds.
 pub fn cpu_clock_step_ns() -> Option<u64> {
     let begin = Instant::now();
     let mut last = cpu_ns();
@@ -166,7 +167,7 @@ pub fn cpu_clock_step_ns() -> Option<u64> {
             }
         }
     };
-    // The first may have begun before.
+    // The first step may have begun earlier.
     next_step()?;
     let steps = [next_step()?, next_step()?, next_step()?];
     steps.into_iter().min()
@@ -179,7 +180,8 @@ mod tests {
     #[test]
     fn a_sleeping_thread_is_seen_to_switch_and_to_use_little() {
         let limit = 10_000_000.max(cpu_clock_step_ns().unwrap_or(0));
-        // The machine may make a thread wait besides, for a page above all, and charge it with what it did not do; not each time.
+        // Sometimes the kernel makes a thread wait in addition, above all for a page, and charges it for time it did not
+        // use; hence several attempts.
         let seen = (0..10).map(|_| {
             let (cpu, (voluntary, _)) = (thread_cpu_ns(), thread_switches());
             std::thread::sleep(Duration::from_millis(20));

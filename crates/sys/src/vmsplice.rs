@@ -1,4 +1,4 @@
-//! Pages put into a pipe without a copy (`vmsplice(2)`).
+//! References to pages put into a pipe without a copy (`vmsplice(2)`).
 
 use rustix::io::Errno;
 use rustix::pipe::{IoSliceRaw, SpliceFlags};
@@ -7,13 +7,13 @@ use std::os::fd::AsFd;
 
 use crate::pages::Pages;
 
-/// Puts references to the pages of `range` into the pipe: how many bytes. EAGAIN only if `nonblocking`, EPIPE when no
-/// reader is left.
+/// Puts references to the pages of `range` into the pipe; returns the number of bytes. EAGAIN only if `nonblocking`, EPIPE
+/// when there are no readers.
 ///
-/// Every page, or part of one, takes one of the pipe's slots, however few bytes it holds; a pipe has its capacity divided by
-/// the size of a page of them. The reader copies out of the pages, so that `range` must not be written to before as
-/// many further pages were spliced as the pipe has slots: what is not in the pipe any more was read. The pages are
-/// not gifted (SPLICE_F_GIFT promises never to touch them again, and these are used again).
+/// Every page, or part of one, takes one of the pipe's slots, however few bytes it holds; the number of slots is the pipe's
+/// capacity divided by the page size. The reader copies out of the pages, so `range` must not be written to until as many
+/// further pages have been spliced as the pipe has slots: data that is no longer in the pipe has been read. The pages are
+/// not gifted (SPLICE_F_GIFT promises never to touch them again, and these are reused).
 #[inline]
 pub fn splice(
     pipe: impl AsFd,
@@ -24,8 +24,8 @@ pub fn splice(
     let flags = if nonblocking { SpliceFlags::NONBLOCK } else { SpliceFlags::empty() };
     let bytes = [IoSliceRaw::from_slice(pages.bytes(range))];
     loop {
-        // SAFETY: the kernel reads the bytes now and the pages later, by references that keep them alive beyond the
-        // mapping; nothing is written.
+        // SAFETY: the kernel reads the bytes now and the pages later, through references that keep them alive beyond the
+        // mapping; it writes nothing.
         match unsafe { rustix::pipe::vmsplice(&pipe, &bytes, flags) } {
             Err(Errno::INTR) => {}
             done => return done,
@@ -43,7 +43,7 @@ mod tests {
         let (r, w) = rustix::pipe::pipe().unwrap();
         pages.bytes_mut(0..5).copy_from_slice(b"first");
         assert_eq!(splice(&w, &pages, 0..5, false), Ok(5));
-        // Still the same page: a write after the splice shows, which a copy would not.
+        // Still the same page: a write after the splice is visible, which it would not be in a copy.
         pages.bytes_mut(0..5).copy_from_slice(b"later");
         let mut buf = [0; 8];
         assert_eq!(rustix::io::read(&r, &mut buf), Ok(5));

@@ -7,20 +7,20 @@ use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 
 use crate::OsError;
 
-/// AF_VSOCK.
+/// The address family AF_VSOCK.
 pub const FAMILY: u16 = libc::AF_VSOCK as u16;
 
-/// A context (machine) and a port in it.
+/// A context id (machine) and a port on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VsockAddress {
-    /// The machine.
+    /// The context id of the machine.
     pub cid: u32,
-    /// The port.
+    /// The port number.
     pub port: u32,
 }
 
 impl VsockAddress {
-    /// This machine; binding to it lets the kernel choose the port.
+    /// This machine; binding to this address lets the kernel choose the port.
     pub const LOCAL_ANY_PORT: Self =
         VsockAddress { cid: libc::VMADDR_CID_LOCAL, port: libc::VMADDR_PORT_ANY };
 

@@ -8,7 +8,7 @@ use rustix::fs::SealFlags;
 use crate::OsError;
 use crate::shm::{self, Mapping};
 
-/// Octets of so many words, in whole pages.
+/// The size of `words` words in bytes, rounded up to whole pages.
 const fn octets(words: usize) -> usize {
     (words * 8).div_ceil(4096) * 4096
 }
@@ -17,7 +17,7 @@ fn descriptor(label: &str, words: usize) -> Result<OwnedFd, OsError> {
     shm::create_sealable(label, octets(words))
 }
 
-/// Words that both sides may change. What the other side wrote is not to be trusted.
+/// Words that both sides may change. Values written by the other side are untrusted.
 #[derive(Debug)]
 pub struct SharedWords {
     mapping: Mapping,
@@ -25,7 +25,7 @@ pub struct SharedWords {
 }
 
 impl SharedWords {
-    /// Makes so many words, all 0, and the descriptor from which another process maps them.
+    /// Creates `words` words, all 0, and the descriptor from which another process maps them.
     ///
     /// # Errors
     /// [`OsError`] of the call that failed.
@@ -35,14 +35,14 @@ impl SharedWords {
         Ok((Self { mapping: Mapping::lazily(&fd, octets(words), true)?, words }, fd))
     }
 
-    /// Makes words that whoever maps the descriptor later can only read.
+    /// Creates words that are read-only for processes that map the descriptor later.
     ///
     /// # Errors
     /// [`OsError`] of the call that failed.
     pub fn create_for_readers(label: &str, words: usize) -> Result<(Self, OwnedFd), OsError> {
         let fd = descriptor(label, words)?;
         let mapping = Mapping::lazily(&fd, octets(words), true)?;
-        // This mapping is older than the seal and stays writable.
+        // This mapping was made before the seal and stays writable.
         shm::seal(&fd, shm::SEALS | SealFlags::FUTURE_WRITE)?;
         Ok((Self { mapping, words }, fd))
     }
@@ -56,19 +56,19 @@ impl SharedWords {
         Ok(Self { mapping: Mapping::lazily(fd, octets(words), true)?, words })
     }
 
-    /// Whether there is a word of this number.
+    /// Whether there is a word with this index.
     pub const fn has(&self, index: usize) -> bool {
         index < self.words
     }
 
-    /// One word. Panics when there are not so many.
+    /// The word with this index. Panics if there is none.
     #[inline]
     pub fn word(&self, index: usize) -> &AtomicU64 {
         at(&self.mapping, self.words, index)
     }
 }
 
-/// Words that only the other side changes.
+/// Words that only the other side can change.
 #[derive(Debug)]
 pub struct WatchedWords {
     mapping: Mapping,
@@ -85,7 +85,7 @@ impl WatchedWords {
         Ok(Self { mapping: Mapping::lazily(fd, octets(words), false)?, words })
     }
 
-    /// The value of a word. Panics when there are not so many.
+    /// The value of the word with this index. Panics if there is none.
     #[inline]
     pub fn load(&self, index: usize) -> u64 {
         at(&self.mapping, self.words, index).load(Ordering::Acquire)
@@ -96,7 +96,8 @@ fn checked(fd: &impl AsFd, words: usize) -> Result<(), OsError> {
     if shm::is_sealed(fd.as_fd(), octets(words))? {
         return Ok(());
     }
-    let why = std::io::Error::other(format!("not {words} sealed words"));
+    let why =
+        std::io::Error::other(format!("the memory does not hold {words} words or is not sealed"));
     Err(OsError::new("mmap", "shared words", why))
 }
 

@@ -1,5 +1,5 @@
-//! Extended CPU state (AVX and beyond) of programs that another program runs by `ptrace`: whether that can move it, and whether
-//! it survives.
+//! Extended CPU state (AVX and beyond) of programs that run under another program's `ptrace`: whether the tracer can save
+//! and restore it, and whether it survives.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,26 +10,26 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::{OsError, shm};
 
-/// The library that completes what a tracer writes back, see `xstate_relay.c`; empty where the build had no C compiler.
+/// The library that completes the state a tracer sets, see `xstate_relay.c`; empty if the build had no C compiler.
 const RELAY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xstate_relay.so"));
-/// The same for tests: behaves as on a CPU with [`EMULATED_BYTES`] of state.
+/// The variant for tests, which behaves as on a CPU with [`EMULATED_BYTES`] of state.
 const RELAY_EMULATED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xstate_relay_emulated.so"));
 
-/// Which CPU the library runs on.
+/// The CPU for which the relay library is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayKind {
-    /// This one.
+    /// The CPU it runs on.
     Real,
-    /// One with tile registers, emulated for tests.
+    /// A CPU with tile registers, emulated for tests.
     Emulated,
 }
 
-/// Whether this build has the library.
+/// Whether this build contains the library.
 pub fn has_relay() -> bool {
     !RELAY.is_empty() && !RELAY_EMULATED.is_empty()
 }
 
-/// The library in anonymous memory, for `LD_PRELOAD` by its descriptor: folders may be mounted without permission to execute.
+/// The library in anonymous memory, for `LD_PRELOAD` through its descriptor, because folders may be mounted noexec.
 ///
 /// # Errors
 /// [`OsError`] of memfd_create or write.
@@ -42,8 +42,9 @@ pub fn relay(kind: RelayKind) -> Result<OwnedFd, OsError> {
     Ok(file.into())
 }
 
-/// Bytes of extended state that this CPU has switched on and that `ptrace` therefore moves at once: CPUID leaf 0xD,
-/// sub-leaf 0, EBX (Intel's manual, volume 1, chapter 13). 0 on a machine without XSAVE or of another kind.
+/// Size in bytes of the extended state that is enabled on this CPU and that `ptrace` therefore transfers in one call: CPUID
+/// leaf 0xD, sub-leaf 0, EBX (Intel's manual, volume 1, chapter 13). 0 on a machine without XSAVE or of another
+/// architecture.
 pub fn extended_state_bytes() -> usize {
     #[cfg(target_arch = "x86_64")]
     {
@@ -56,22 +57,23 @@ pub fn extended_state_bytes() -> usize {
     0
 }
 
-/// Pages of the text that [`check_string_functions`] searches.
+/// Number of pages of the text that [`check_string_functions`] searches.
 const PAGES: usize = 6;
-/// What it searches for, and what surrounds that.
+/// The byte it searches for; the other bytes are different.
 const NEEDLE: u8 = b'q';
 const HAY: u8 = b'-';
 
-/// Whether the C library's string functions tell the truth in this process. They take the widest registers that the CPU has, and a
-/// kernel that does not keep those of its programs shows when a page fault comes in the midst: each function runs over pages
+/// Whether the C library's string functions return correct results in this process. They use the widest registers that the
+/// CPU has, and a kernel that does not preserve those of its programs is exposed when a page fault occurs in the middle of a
+/// function, so each function runs over untouched pages.
 /// that were not touched before.
 ///
-/// # Errors
+/// The first wrong result, or a failed memory allocation.
 /// The first wrong answer, or that memory could not be had.
 pub fn check_string_functions() -> Result<(), String> {
     let page = shm::page_len();
     let len = PAGES * page;
-    // Each half and quarter of a wide register, in the second and in the last page.
+    // One offset in each half and quarter of a wide register, in the second and in the last page.
     let lanes = [0, 7, 15, 16, 24, 31, 32, 40, 48, 63];
     let places = lanes.iter().flat_map(|lane| [page + lane, (PAGES - 1) * page + lane]);
     for at in places {
@@ -83,7 +85,7 @@ pub fn check_string_functions() -> Result<(), String> {
             if offset == at && !result.is_null() {
                 Ok(())
             } else {
-                Err(format!("{what} finds a byte {said} that is at {at}"))
+                Err(format!("{what} finds a byte {said} instead of at {at}"))
             }
         };
         let (start, map) = fresh()?;
@@ -111,7 +113,8 @@ pub fn check_string_functions() -> Result<(), String> {
         // SAFETY: the target has `len` bytes, is writable and apart from the source.
         unsafe { libc::memcpy(to.cast(), from.cast(), len) };
         for n in 0..len {
-            // SAFETY: `n` is less than both lengths. Volatile, so that the loop does not become one of the functions in question.
+            // SAFETY: `n` is less than both lengths. Volatile, so that the compiler does not turn the loop into one of the
+            // functions under test.
             let (is, should) = unsafe { (to.add(n).read_volatile(), from.add(n).read_volatile()) };
             if is != should {
                 return Err(format!("memcpy copies byte {n} wrongly"));
@@ -121,7 +124,7 @@ pub fn check_string_functions() -> Result<(), String> {
     Ok(())
 }
 
-/// A text in a file, so that each mapping of it begins without pages.
+/// A text in a file, so that each new mapping of it starts without resident pages.
 struct Text {
     file: OwnedFd,
     len: usize,
@@ -145,7 +148,7 @@ impl Text {
     }
 
     fn map(&self) -> Result<Map, String> {
-        // SAFETY: a new mapping at a place of the kernel's choice; the file keeps its length.
+        // SAFETY: a new mapping at an address that the kernel chooses; the file keeps its length.
         let start = unsafe {
             let flags = MapFlags::PRIVATE;
             rustix::mm::mmap(std::ptr::null_mut(), self.len, ProtFlags::READ, flags, &self.file, 0)
@@ -156,7 +159,7 @@ impl Text {
 
     fn zeroed(len: usize) -> Result<Map, String> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: new anonymous memory at a place of the kernel's choice.
+        // SAFETY: new anonymous memory at an address that the kernel chooses.
         let start = unsafe {
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, access, MapFlags::PRIVATE)
         };
@@ -182,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_extended_state_holds_at_least_the_legacy_one() {
-        // 512 bytes of FXSAVE and the 64 of the XSAVE header.
+        // 512 bytes of FXSAVE and the 64 bytes of the XSAVE header.
         let bytes = extended_state_bytes();
         assert!(bytes == 0 || bytes >= 576, "{bytes}");
     }

@@ -21,7 +21,7 @@
 enum { PEEKTEXT = 1, PEEKUSER = 3, GETREGSET = 0x4204, SETREGSET = 0x4205 };
 enum { XSTATE_BV = 512, FIRST_EXTENDED = 2, COMPONENTS = 63, MOST_BYTES = 32768 };
 
-/* The state as it is set. Not on the stack, which is small where this library is used; that program has one thread. */
+/* The state to be set. Not on the stack, which is small where this library is used; that program has one thread. */
 static unsigned char whole[MOST_BYTES] __attribute__((aligned(64)));
 static size_t whole_bytes;
 

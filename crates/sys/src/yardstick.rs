@@ -1,8 +1,8 @@
-//! The bare loops behind `crossway limits`: what this machine can do with nothing in the way.
+//! The bare loops behind `crossway limits`: the best this machine can do with no other overhead.
 //!
-//! They live here because they need shared memory without locks, and because this crate is optimised in every build.
-//! Each measures one thing between threads pinned to two CPUs, with the layout that suits the hardware best, and hands back
-//! raw times; statistics are made elsewhere. No loop can hang: each gives up after [`GIVE_UP_AFTER`].
+//! They are in this crate because they need shared memory without locks, and because it is optimised in every build. Each
+//! measures one thing between threads pinned to two CPUs, with the layout that suits the hardware best, and returns raw
+//! times; statistics are computed elsewhere. No loop can hang: each gives up after [`GIVE_UP_AFTER`].
 
 mod cache_line;
 mod calls;
@@ -21,15 +21,15 @@ pub use wake::{WakeKind, wake_times};
 
 use crate::{OsError, affinity};
 
-/// A pair of loops that did not get on for so long is given up: one CPU is taken by something else.
+/// A pair of loops that made no progress for this long gives up: something else occupies one of the CPUs.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(20);
 
-/// Keeps what two threads write apart: prefetchers fetch lines in pairs, some in fours.
+/// Separates data written by different threads: prefetchers fetch lines in pairs, some in fours.
 #[repr(align(256))]
 #[derive(Debug, Default)]
 struct Apart<T>(T);
 
-/// How two loops stop waiting for each other.
+/// Detects that two loops should stop waiting for each other.
 struct Patience {
     given_up: AtomicBool,
     deadline: Instant,
@@ -44,7 +44,7 @@ impl Patience {
     #[inline(always)]
     fn spin_until(&self, mut done: impl FnMut() -> bool) -> bool {
         loop {
-            // The clock is read so seldom that it does not show.
+            // The clock is read so rarely that it does not affect the measurement.
             for _ in 0..1 << 14 {
                 if done() {
                     return true;
@@ -57,7 +57,7 @@ impl Patience {
                 self.give_up();
                 return false;
             }
-            // So long without an answer means that the other side lost its CPU: let others on ours as well.
+            // The other side has not answered for so long that it must have lost its CPU: yield ours, too.
             std::thread::yield_now();
         }
     }
@@ -67,8 +67,7 @@ impl Patience {
     }
 }
 
-/// Runs `a` and `b` on two CPUs at the same time and returns what both return; `None` from either means that it gave
-/// up.
+/// Runs `a` and `b` on two CPUs at the same time and returns both results; `None` from either means that it gave up.
 fn on_two_cpus<A: Send, B: Send>(
     (cpu_a, cpu_b): (u32, u32),
     a: impl FnOnce(&Patience) -> Option<A> + Send,
@@ -82,7 +81,7 @@ fn on_two_cpus<A: Send, B: Send>(
             patience.give_up();
         }
         ready.fetch_add(1, Ordering::AcqRel);
-        // The two start together, or the first one's waiting would be measured.
+        // Both must start together, otherwise the first one's waiting would be measured.
         let met = patience.spin_until(|| {
             if ready.load(Ordering::Acquire) < 2 {
                 std::thread::yield_now();
@@ -98,7 +97,7 @@ fn on_two_cpus<A: Send, B: Send>(
             Ok(false) => Ok(None),
             Err(e) => Err(e),
         });
-        // A thread of its own for the first as well: the caller's affinity stays as it is.
+        // The first one also gets its own thread, so that the caller's affinity does not change.
         let first = scope.spawn(|| match start(cpu_a) {
             Ok(true) => Ok(a(&patience)),
             Ok(false) => Ok(None),
@@ -109,7 +108,10 @@ fn on_two_cpus<A: Send, B: Send>(
         first.zip(second).ok_or_else(|| {
             let why = std::io::Error::new(
                 std::io::ErrorKind::TimedOut,
-                format!("no end within {} s; is a CPU taken?", GIVE_UP_AFTER.as_secs()),
+                format!(
+                    "not finished within {} s; is another process using one of the CPUs?",
+                    GIVE_UP_AFTER.as_secs()
+                ),
             );
             OsError::new("measure between", format!("cpu {cpu_a} and cpu {cpu_b}"), why)
         })

@@ -1,5 +1,5 @@
 //! Where leases are kept: one directory per run below `$XDG_RUNTIME_DIR/crossway` or `/tmp/crossway-UID`, named after its
-//! owner's pid and start, so that a dead owner is recognised even when its pid was given away again.
+//! owner's pid and start time, so that a dead owner is recognised even if its pid was reused.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use super::Resource;
 use crate::{OsError, proc};
 
-/// A socket address holds 108 bytes; the run's and the object's names take about 50.
+/// A socket address holds 108 bytes; the names of the run and the object take about 50.
 const LONGEST_ROOT: usize = 50;
 
-/// Where this process's own directory is, made or not.
+/// The path of this process's own directory, whether it exists or not.
 pub(super) fn own_path() -> Result<PathBuf, OsError> {
     let root = root()?;
     let pid = std::process::id();
@@ -34,7 +34,7 @@ fn no_proc() -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::NotFound, "no such file; mount /proc")
 }
 
-/// The user's directory, private to the user: a stranger's directory in /tmp must not be trusted.
+/// The user's directory, private to the user, because a directory of another user in /tmp must not be trusted.
 fn root() -> Result<PathBuf, OsError> {
     let uid = rustix::process::getuid().as_raw();
     let root = std::env::var_os("XDG_RUNTIME_DIR")
@@ -50,7 +50,7 @@ fn root() -> Result<PathBuf, OsError> {
     }
     let meta = fs::symlink_metadata(&root).map_err(|e| OsError::new("stat", root.display(), e))?;
     if !meta.is_dir() || meta.uid() != uid || meta.mode() & 0o022 != 0 {
-        let why = "not a directory of this user's alone; remove it or set XDG_RUNTIME_DIR";
+        let why = "not a private directory of this user; remove it or set XDG_RUNTIME_DIR";
         return Err(OsError::new("use", root.display(), std::io::Error::other(why)));
     }
     Ok(root)
@@ -68,13 +68,14 @@ pub(super) fn dead_runs() -> Result<Vec<PathBuf>, OsError> {
         .collect())
 }
 
-/// The process that owns a directory, from its name: pid and start in clock ticks.
+/// The pid and start time (in clock ticks) of the process that owns a directory, from its name.
 pub(super) fn owner(dir: &Path) -> Option<(u32, u64)> {
     let (pid, started) = dir.file_name()?.to_str()?.split_once('-')?;
     Some((pid.parse().ok()?, started.parse().ok()?))
 }
 
-/// Kills the run's processes, then removes its objects, then its directory. In this order: a living role might make more.
+/// Kills the run's processes, then removes its objects, then its directory. In this order, because a living role might
+/// create more.
 pub(super) fn reap(dir: &Path) {
     for (_, resource) in leases(dir) {
         if matches!(resource, Some(Resource::Process { .. } | Resource::Family { .. })) {
@@ -88,7 +89,7 @@ pub(super) fn reap(dir: &Path) {
     let _ = fs::remove_dir_all(dir);
 }
 
-/// Directories of a run in which roles of containers keep their leases.
+/// The subdirectories of a run in which roles in containers keep their leases.
 fn rooms(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
     entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()).collect()
@@ -104,8 +105,8 @@ pub(super) fn remove_leases(dir: &Path, chosen: impl Fn(&str) -> bool) {
     }
 }
 
-/// The leases of a directory. A file that cannot be read was being written when its writer died; the object was not
-/// made then.
+/// The leases in a directory. A file that cannot be read was being written when its writer died; the object was not
+/// created in that case.
 fn leases(dir: &Path) -> Vec<(PathBuf, Option<Resource>)> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     entries

@@ -1,13 +1,13 @@
-//! Leases on kernel objects that have a name and so outlive the process that made them: paths, POSIX shared memory and
+//! Leases on kernel objects that have a name and so outlive the process that created them: paths, POSIX shared memory and
 //! message queues, System V ids, child processes.
 //!
-//! A lease is a small file in the run's directory, written *before* the object is made. It is removed with the object:
-//! by [`Lease`]'s `Drop` as a rule; by the run's owner when a role was killed; by the run's reaper process
-//! ([`Reaper`]) when the owner itself was killed; by the end of another run or the start of the next ([`Run::begin`]) when
-//! even the reaper was. So nothing stays behind, whichever process dies first.
+//! A lease is a small file in the run's directory, written *before* the object is created. It is removed together with the
+//! object: normally by `Drop` of [`Lease`]; by the run's owner if a role was killed; by the run's reaper process
+//! ([`Reaper`]) if the owner itself was killed; by the end of another run or the start of the next ([`Run::begin`]) if even
+//! the reaper was killed. So nothing remains, whichever process dies first.
 //!
-//! A mechanism uses it like this: `let lease = hold(Resource::PosixShm { name })?`, then make the object (if that fails
-//! because it exists already: [`Lease::cancel`]), keep the lease beside it; dropping the lease removes the object.
+//! A mechanism uses it like this: `let lease = hold(Resource::PosixShm { name })?`, then creates the object (if that fails
+//! because it exists already: [`Lease::cancel`]) and stores the lease next to it; dropping the lease removes the object.
 
 mod directory;
 mod resource;
@@ -24,8 +24,8 @@ pub use resource::Resource;
 
 use crate::{OsError, proc};
 
-/// The directory of leases that this process writes to. A role joins its controller's; any other process makes its own
-/// at the first [`hold`].
+/// The directory to which this process writes its leases. A role joins its controller's directory; any other process creates
+/// its own at the first [`hold`].
 static DIRECTORY: Mutex<Option<Directory>> = Mutex::new(None);
 
 #[derive(Clone)]
@@ -35,7 +35,7 @@ enum Directory {
 }
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
-/// A held name. Dropping it removes the object and the lease.
+/// A leased name. Dropping it removes the object and the lease.
 #[derive(Debug)]
 pub struct Lease {
     resource: Resource,
@@ -44,10 +44,10 @@ pub struct Lease {
     armed: bool,
 }
 
-/// Writes a lease; call it before the object is made.
+/// Writes a lease; call it before creating the object.
 ///
 /// # Errors
-/// When the directory of leases cannot be written; the object must then not be made.
+/// The directory of leases cannot be written; the object must not be created in that case.
 pub fn hold(resource: Resource) -> Result<Lease, OsError> {
     let dir = current_directory()?;
     let holder = std::process::id();
@@ -64,15 +64,15 @@ pub fn hold(resource: Resource) -> Result<Lease, OsError> {
 }
 
 impl Lease {
-    /// What is held.
+    /// The leased object.
     pub fn resource(&self) -> &Resource {
         &self.resource
     }
 
-    /// Removes the object now, as soon as its name is of no more use (e.g. both ends have it open).
+    /// Removes the object now, as soon as its name is no longer needed (e.g. both ends have opened it).
     pub fn release(self) {}
 
-    /// Gives the lease up without touching the object: it was never made, or belongs to somebody else.
+    /// Gives up the lease without touching the object: it was never created, or belongs to another process.
     pub fn cancel(mut self) {
         self.armed = false;
         let _ = fs::remove_file(&self.file);
@@ -81,7 +81,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // A forked child holds a copy of its parent's leases; only the parent may act on them.
+        // A forked child has a copy of its parent's leases; only the parent may act on them.
         if self.armed && self.holder == std::process::id() {
             self.resource.remove();
             let _ = fs::remove_file(&self.file);
@@ -89,17 +89,17 @@ impl Drop for Lease {
     }
 }
 
-/// A name that nothing on this host has: `crossway-KIND-PID-RANDOM`.
+/// A name that is unused on this host: `crossway-KIND-PID-RANDOM`.
 pub fn fresh_name(kind: &str) -> String {
     format!("crossway-{kind}-{}-{:08x}", std::process::id(), random_number() as u32)
 }
 
-/// A positive System V key by chance; make the object with `IPC_CREAT | IPC_EXCL` and take another on `EEXIST`.
+/// A random positive System V key; create the object with `IPC_CREAT | IPC_EXCL` and take another key on `EEXIST`.
 pub fn fresh_key() -> i32 {
     ((random_number() as u32) >> 1).max(1) as i32
 }
 
-/// A path that nothing has, in this run's directory; short enough for a socket address.
+/// An unused path in this run's directory, short enough for a socket address.
 pub fn fresh_path(kind: &str) -> Result<PathBuf, OsError> {
     Ok(current_directory()?.join(format!("{kind}-{:08x}", random_number() as u32)))
 }
@@ -108,14 +108,14 @@ pub fn fresh_path(kind: &str) -> Result<PathBuf, OsError> {
 pub fn random_number() -> u64 {
     let mut bytes = [0; 8];
     if rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) != Ok(8) {
-        // The names are made exclusively, so chance only saves retries: time and counter do as well.
+        // Names are created exclusively, so randomness only saves retries: time and counter are sufficient.
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         return (now.tv_nsec as u64) << 20 ^ COUNTER.fetch_add(1, Ordering::Relaxed);
     }
     u64::from_ne_bytes(bytes)
 }
 
-/// Makes this process write its leases to a run's directory; roles call it with what their controller tells them.
+/// Makes this process write its leases to a run's directory; roles call it with the path from their controller.
 pub fn join(dir: &Path) {
     *lock() = Some(Directory::Joined(dir.to_owned()));
 }
@@ -123,7 +123,8 @@ pub fn join(dir: &Path) {
 fn current_directory() -> Result<PathBuf, OsError> {
     let mut current = lock();
     match &*current {
-        // Once the run is over its directory is missing, and leases are refused: nothing would remove what is made then.
+        // Once the run has ended, its directory is missing and leases are refused, because nothing would remove objects
+        // created then.
         Some(Directory::Joined(dir)) => return Ok(dir.clone()),
         Some(Directory::Own(dir)) if dir.exists() => return Ok(dir.clone()),
         _ => {}
@@ -137,19 +138,19 @@ fn lock() -> std::sync::MutexGuard<'static, Option<Directory>> {
     DIRECTORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The command that runs a reaper: `program args.. DIR` must end in [`reap_after_owner`].
+/// The command that runs a reaper: `program args.. DIR` must end up in [`reap_after_owner`].
 #[derive(Clone, Copy, Debug)]
 pub struct Reaper<'a> {
-    /// The program.
+    /// The program to run.
     pub program: &'a Path,
     /// Its arguments before the directory.
     pub args: &'a [&'a str],
 }
 
 impl Reaper<'_> {
-    /// Starts the reaper of `dir`. It notices this process's end, `kill -9` included, because its standard input closes
-    /// then. A process group of its own keeps it alive through Ctrl-C. It shares this process's standard error, so that a
-    /// process that waits for the end of that pipe also waits for the reaper.
+    /// Starts the reaper of `dir`. It notices the end of this process, `kill -9` included, because its standard input closes
+    /// then. Its own process group keeps it alive through Ctrl-C. It shares this process's standard error, so a process that
+    /// waits for the end of that pipe also waits for the reaper.
     fn start(&self, dir: &Path) -> Result<Child, OsError> {
         Command::new(self.program)
             .args(self.args)
@@ -162,10 +163,10 @@ impl Reaper<'_> {
     }
 }
 
-/// What an owner writes to its reaper when it has cleaned up itself.
+/// The message with which an owner tells its reaper that it has cleaned up itself.
 const CLEANED_UP: &[u8] = b"clean\n";
 
-/// One run's directory of leases, owned by the controller. Dropping it removes whatever is left.
+/// One run's directory of leases, owned by the controller. Dropping it removes everything that remains.
 #[derive(Debug)]
 pub struct Run {
     dir: PathBuf,
@@ -174,34 +175,34 @@ pub struct Run {
 }
 
 impl Run {
-    /// Removes what dead runs of this user left, then makes this process's own directory. Without a reaper a killed owner
-    /// leaves its leases to the next run.
+    /// Removes the remains of this user's dead runs, then creates this process's own directory. Without a reaper, the leases
+    /// of a killed owner remain until the next run.
     ///
     /// # Errors
     /// The runtime directory cannot be used, or the reaper cannot be started.
     pub fn begin(reaper: Option<Reaper<'_>>) -> Result<Run, OsError> {
         sweep_dead_runs()?;
-        // The reaper is started first: at whatever instant this process is killed, a directory that exists has a reaper.
+        // The reaper is started first, so that a directory never exists without a reaper, whenever this process is killed.
         let dir = directory::own_path()?;
         let reaper = reaper.map(|reaper| reaper.start(&dir)).transpose()?;
         Ok(Run { dir: current_directory()?, owner: std::process::id(), reaper })
     }
 
-    /// Where the leases are; roles [`join`] it.
+    /// The directory of the leases; roles [`join`] it.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Removes what the process `pid` of this run left; call it after that process was waited for.
+    /// Removes the remains of process `pid` of this run; call it after waiting for that process.
     pub fn remove_leases_of(&self, pid: u32) {
         let prefix = format!("{pid}-");
         directory::remove_leases(&self.dir, |name| name.starts_with(&prefix));
     }
 
-    /// A directory of the run's for leases of a process that has name spaces of its own, where its number says nothing.
+    /// Creates a subdirectory for the leases of a process in its own PID namespace, whose pid means nothing here.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub fn room(&self, name: &str) -> Result<PathBuf, OsError> {
         let room = self.dir.join(name);
         match fs::create_dir(&room) {
@@ -212,7 +213,7 @@ impl Run {
         }
     }
 
-    /// Removes what is leased in such a directory, and the directory.
+    /// Removes the objects leased in such a subdirectory, and the subdirectory itself.
     pub fn clear_room(&self, room: &Path) {
         directory::remove_leases(room, |_| true);
         let _ = fs::remove_dir_all(room);
@@ -232,21 +233,21 @@ impl Drop for Run {
             let _ = reaper.wait();
         }
         *lock() = None;
-        // Agents of this run that were killed, and their reapers with them, have left directories of their own.
+        // Agents of this run that were killed together with their reapers have left directories of their own.
         let _ = sweep_dead_runs();
     }
 }
 
-/// Runs as the reaper of `dir`: waits for the end of its owner, kills the processes that are left of the run and removes its
-/// objects. Returns whether there was anything to do: an owner that ended in order has cleaned up itself.
+/// Runs as the reaper of `dir`: waits for its owner to end, kills the remaining processes of the run and removes its
+/// objects. Returns whether there was anything to do: an owner that ended normally has cleaned up itself.
 pub fn reap_after_owner(dir: &Path) -> bool {
     let mut word = Vec::new();
     let _ = std::io::stdin().lock().read_to_end(&mut word);
     if word == CLEANED_UP {
         return false;
     }
-    // A process that is killed closes its files first and is dead only later. Until then its children live, and other
-    // programs take it for alive.
+    // A killed process closes its files first and is dead only later. Until then its children live, and other programs take
+    // it to be alive.
     if let Some((pid, started)) = directory::owner(dir) {
         proc::await_end(pid, started);
     }
@@ -254,7 +255,7 @@ pub fn reap_after_owner(dir: &Path) -> bool {
     true
 }
 
-/// Removes what runs whose owner is dead have left; returns how many runs there were.
+/// Removes the remains of runs whose owner is dead; returns the number of such runs.
 pub fn sweep_dead_runs() -> Result<usize, OsError> {
     let dead = directory::dead_runs()?;
     dead.iter().for_each(|dir| directory::reap(dir));

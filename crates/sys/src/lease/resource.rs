@@ -1,4 +1,4 @@
-//! What can be leased, and how each is removed.
+//! The kinds of objects that can be leased, and how each is removed.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -7,69 +7,72 @@ use serde::{Deserialize, Serialize};
 
 use crate::{family, proc};
 
-/// Where the C library keeps what `shm_open` names.
+/// The directory in which the C library keeps the objects of `shm_open`.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// A kernel object that outlives its maker.
+/// A kernel object that outlives the process that created it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Resource {
     /// A file, fifo or socket.
     Path {
-        /// Absolute.
+        /// The absolute path.
         path: PathBuf,
     },
-    /// A directory with all that is in it.
+    /// A directory with everything in it.
     Directory {
-        /// Absolute.
+        /// The absolute path.
         path: PathBuf,
     },
-    /// Every file and directory in `/dev/shm` whose name begins so: what libraries make there under names of their own.
+    /// Every file and directory in `/dev/shm` whose name has a prefix: objects that libraries create there under their
+    /// own names.
     SharedMemory {
-        /// Not empty, without a slash.
+        /// The prefix; not empty, without a slash.
         prefix: String,
     },
-    /// Processes whose environment says so ([`crate::family::MARK`]), whoever started them; removing kills them.
+    /// Processes whose environment has a mark ([`crate::family::MARK`]), whichever process started them; removal kills
+    /// them.
     Family {
-        /// The value that marks them.
+        /// The value of the mark.
         mark: String,
     },
-    /// `shm_open`'s.
+    /// Shared memory made by `shm_open`.
     PosixShm {
-        /// With its leading slash.
+        /// Its name, with the leading slash.
         name: String,
     },
-    /// `mq_open`'s.
+    /// A message queue made by `mq_open`.
     PosixMq {
-        /// With its leading slash.
+        /// Its name, with the leading slash.
         name: String,
     },
-    /// `shmget`'s.
+    /// Shared memory made by `shmget`.
     SysvShm {
-        /// The key, from [`super::fresh_key`]; an id is known too late.
+        /// The key, from [`super::fresh_key`]; the id is known only after creation, which is too late.
         key: i32,
     },
-    /// `semget`'s.
+    /// Semaphores made by `semget`.
     SysvSem {
-        /// The key.
+        /// The key, from [`super::fresh_key`].
         key: i32,
     },
-    /// `msgget`'s.
+    /// A message queue made by `msgget`.
     SysvMsg {
-        /// The key.
+        /// The key, from [`super::fresh_key`].
         key: i32,
     },
-    /// A child process; removing it kills it.
+    /// A child process; removal kills it.
     Process {
-        /// Its id.
+        /// Its process id.
         pid: u32,
-        /// Its start in clock ticks after boot (`/proc/PID/stat`), so that a reused id is never killed.
+        /// Its start time in clock ticks after boot (`/proc/PID/stat`), so that a process that reuses the pid is never
+        /// killed.
         started_ticks: u64,
     },
 }
 
 impl Resource {
-    /// Removes the object; that it is gone already is fine.
+    /// Removes the object. Succeeds if it no longer exists.
     pub fn remove(&self) {
         match self {
             Resource::Path { path } => {
@@ -91,7 +94,7 @@ impl Resource {
                     unsafe { libc::mq_unlink(name.as_ptr()) };
                 }
             }
-            // SAFETY: looking an id up and removing it touches no memory of this process.
+            // SAFETY: looking up an id and removing it touches no memory of this process.
             Resource::SysvShm { key } => unsafe {
                 let id = libc::shmget(*key, 0, 0);
                 if id >= 0 {

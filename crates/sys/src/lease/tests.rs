@@ -1,4 +1,4 @@
-//! What is leased is gone when its holder is.
+//! Tests that leased objects disappear with their holder.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn reaping_a_directory_removes_every_kind_and_kills_processes() {
     let run = dir.path().join("run");
     fs::create_dir(&run).unwrap();
     let key = fresh_key();
-    // SAFETY: makes System V objects; no memory is touched.
+    // SAFETY: creates System V objects; no memory is touched.
     unsafe {
         assert!(libc::shmget(key, 4096, libc::IPC_CREAT | libc::IPC_EXCL | 0o600) >= 0);
         assert!(libc::semget(key, 1, libc::IPC_CREAT | libc::IPC_EXCL | 0o600) >= 0);

@@ -1,6 +1,6 @@
-//! Sockets of every kind used here: making, naming, sending, receiving, options.
+//! Sockets of every kind used here: creating, naming, sending, receiving, options.
 //!
-//! Calls on the measured path return the bare [`Errno`]: EAGAIN is an everyday answer there and must cost nothing.
+//! Calls on the measured path return the bare [`Errno`]: EAGAIN is common there and must be cheap.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,7 +23,7 @@ pub use transfer::*;
 /// A socket address of any family.
 pub type Address = SocketAddrAny;
 
-/// What one socket type promises.
+/// The type of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// SOCK_STREAM.
@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// Which protocol of the Internet family.
+/// The protocol of an Internet socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inet {
     /// IPPROTO_TCP.
@@ -70,18 +70,18 @@ fn make(
         .map_err(|e| OsError::new("socket", object, e))
 }
 
-/// An AF_UNIX socket.
+/// Creates an AF_UNIX socket.
 pub fn unix(kind: Kind) -> Result<OwnedFd, OsError> {
     make(AddressFamily::UNIX, kind, None, "AF_UNIX")
 }
 
-/// Two AF_UNIX sockets that are connected to each other.
+/// Creates two AF_UNIX sockets that are connected to each other.
 pub fn unix_pair(kind: Kind) -> Result<(OwnedFd, OwnedFd), OsError> {
     rustix::net::socketpair(AddressFamily::UNIX, kind.raw(), SocketFlags::CLOEXEC, None)
         .map_err(|e| OsError::new("socketpair", "AF_UNIX", e))
 }
 
-/// An AF_INET or AF_INET6 socket, after the family of `address`.
+/// Creates an AF_INET or AF_INET6 socket, according to the family of `address`.
 pub fn inet(protocol: Inet, address: SocketAddr) -> Result<OwnedFd, OsError> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let (kind, number, name) = match protocol {
@@ -93,12 +93,12 @@ pub fn inet(protocol: Inet, address: SocketAddr) -> Result<OwnedFd, OsError> {
     make(family, kind, Some(number), name)
 }
 
-/// A socket of a family that is known by its number only; the protocol is 0.
+/// Creates a socket of a family given by its number; the protocol is 0.
 pub fn of_family(family: u16, kind: Kind, object: &str) -> Result<OwnedFd, OsError> {
     make(AddressFamily::from_raw(family), kind, None, object)
 }
 
-/// An abstract AF_UNIX address; its name vanishes with the last socket that is bound to it.
+/// An abstract AF_UNIX address; the name disappears with the last socket that is bound to it.
 pub fn abstract_address(name: &[u8]) -> Result<Address, OsError> {
     SocketAddrUnix::new_abstract_name(name)
         .map(Into::into)
@@ -116,14 +116,14 @@ pub fn abstract_name(address: &Address) -> Option<Vec<u8>> {
     unix.abstract_name().map(<[u8]>::to_vec)
 }
 
-/// An AF_UNIX address in the file system; at most 107 octets.
+/// An AF_UNIX address in the file system; the path has at most 107 bytes.
 pub fn path_address(path: &std::path::Path) -> Result<Address, OsError> {
     SocketAddrUnix::new(path)
         .map(Into::into)
         .map_err(|e| OsError::new("sockaddr_un", path.display(), e))
 }
 
-/// An Internet address as the calls here take it.
+/// Converts an Internet address to the type used here.
 pub fn inet_address(address: SocketAddr) -> Address {
     address.into()
 }
@@ -133,7 +133,7 @@ pub fn as_inet(address: &Address) -> Option<SocketAddr> {
     SocketAddr::try_from(address.clone()).ok()
 }
 
-/// Gives the socket its own address.
+/// Binds the socket to an address.
 pub fn bind(fd: impl AsFd, address: &Address, object: &str) -> Result<(), OsError> {
     rustix::net::bind(fd, address).map_err(|e| OsError::new("bind", object, e))
 }
@@ -143,10 +143,11 @@ pub fn local_address(fd: impl AsFd) -> Result<Address, OsError> {
     rustix::net::getsockname(fd).map_err(|e| OsError::new("getsockname", "", e))
 }
 
-/// Connects. A timeout set with [`set_send_timeout`] bounds it: EINPROGRESS or EAGAIN then.
+/// Connects. A timeout set with [`set_send_timeout`] limits the time; the error is then EINPROGRESS or EAGAIN.
 pub fn connect(fd: impl AsFd, address: &Address) -> Result<(), Errno> {
     match rustix::net::connect(&fd, address) {
-        // The handshake goes on after a signal; calling connect again would answer EALREADY, so wait for its end.
+        // The handshake continues after a signal. Calling connect again would return EALREADY, so wait for its
+        // end.
         Err(Errno::INTR) => {
             crate::poll::wait_ready(&fd, crate::poll::Interest::Writable, None)?;
             sockopt::socket_error(&fd)?
@@ -155,23 +156,23 @@ pub fn connect(fd: impl AsFd, address: &Address) -> Result<(), Errno> {
     }
 }
 
-/// Waits for connections, so many of them at once.
+/// Starts to listen for connections, with a queue of at most `backlog`.
 pub fn listen(fd: impl AsFd, backlog: i32) -> Result<(), OsError> {
     rustix::net::listen(fd, backlog).map_err(|e| OsError::new("listen", "", e))
 }
 
-/// Takes the next connection, waiting for it.
+/// Accepts the next connection, waiting for it.
 pub fn accept(fd: impl AsFd) -> Result<OwnedFd, Errno> {
     loop {
         match rustix::net::accept_with(&fd, SocketFlags::CLOEXEC) {
-            // ECONNABORTED: that one gave up before it was taken; the next may come.
+            // ECONNABORTED: that client gave up before it was accepted; wait for the next one.
             Err(Errno::INTR | Errno::CONNABORTED) => {}
             done => return done,
         }
     }
 }
 
-/// Takes the next connection of a socket that does not wait ([`set_nonblocking`]).
+/// Accepts the next connection of a non-blocking socket ([`set_nonblocking`]).
 pub fn try_accept(fd: impl AsFd) -> Result<OwnedFd, Errno> {
     loop {
         match rustix::net::accept_with(&fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
@@ -181,12 +182,12 @@ pub fn try_accept(fd: impl AsFd) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Says that nothing more will be sent. Errors are of no interest: the peer may be gone.
+/// Shuts down sending. Errors are ignored: the peer may already have closed.
 pub fn shutdown_send(fd: impl AsFd) {
     let _ = rustix::net::shutdown(fd, Shutdown::Write);
 }
 
-/// Says that nothing more will be received. AF_UNIX tells the peer, TCP does not.
+/// Shuts down receiving. With AF_UNIX the peer notices, with TCP it does not.
 pub fn shutdown_recv(fd: impl AsFd) {
     let _ = rustix::net::shutdown(fd, Shutdown::Read);
 }

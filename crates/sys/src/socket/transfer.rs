@@ -1,4 +1,4 @@
-//! Sending and receiving.
+//! Sending and receiving on sockets.
 
 use std::io::IoSliceMut;
 use std::os::fd::AsFd;
@@ -8,13 +8,13 @@ use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendFlags};
 
 use super::Address;
 
-/// Waits or not, and never raises SIGPIPE.
+/// The flags of a send: waiting or not, and without SIGPIPE.
 #[inline]
 pub(crate) fn send_flags(nonblocking: bool) -> SendFlags {
     if nonblocking { SendFlags::NOSIGNAL | SendFlags::DONTWAIT } else { SendFlags::NOSIGNAL }
 }
 
-/// Waits or not.
+/// The flags of a receive: waiting or not.
 #[inline]
 pub(crate) fn recv_flags(nonblocking: bool) -> RecvFlags {
     if nonblocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() }
@@ -37,14 +37,14 @@ pub fn send_to(
     retry_on_intr(|| rustix::net::sendto(&fd, bytes, send_flags(nonblocking), to))
 }
 
-/// Receives what is there of a stream, at most `buf`; 0 at its end.
+/// Receives available bytes of a stream, at most as many as `buf` holds; returns 0 at the end.
 #[inline]
 pub fn recv(fd: impl AsFd, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
     let (_, len) = retry_on_intr(|| rustix::net::recv(&fd, &mut *buf, recv_flags(nonblocking)))?;
     Ok(len)
 }
 
-/// As [`recv`], appending at most `most` bytes to what a vector has, within its capacity.
+/// As [`recv`], but appends at most `most` bytes to a vector, within its capacity.
 #[inline]
 pub fn recv_behind(
     fd: impl AsFd,
@@ -58,8 +58,9 @@ pub fn recv_behind(
     })
 }
 
-/// Receives a piece of a message, at most `buf`, and whether it is the last one (MSG_EOR); a length of 0 is the end of the
-/// connection. For protocols that keep messages apart and hand large ones over in pieces.
+/// Receives a piece of a message, at most as many bytes as `buf` holds; returns its length and whether it is the last
+/// piece (MSG_EOR). A length of 0 is the end of the connection. For protocols that preserve message boundaries and deliver
+/// large messages in pieces.
 #[inline]
 pub fn recv_piece(
     fd: impl AsFd,
@@ -75,7 +76,7 @@ pub fn recv_piece(
     Ok((got.0, got.1.contains(ReturnFlags::EOR)))
 }
 
-/// Receives one message and tells its full length, which is larger than `buf` if it was cut (MSG_TRUNC).
+/// Receives one message and returns its full length, which is larger than `buf` if it was truncated (MSG_TRUNC).
 #[inline]
 pub fn recv_message(fd: impl AsFd, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
     let flags = recv_flags(nonblocking) | RecvFlags::TRUNC;
@@ -83,7 +84,7 @@ pub fn recv_message(fd: impl AsFd, buf: &mut [u8], nonblocking: bool) -> Result<
     Ok(len)
 }
 
-/// As [`recv_message`], and tells who sent it; `None` where the sender has no address or there was no message.
+/// As [`recv_message`], and returns the sender's address; `None` where the sender has no address or there was no message.
 #[inline]
 pub fn recv_message_from(
     fd: impl AsFd,
@@ -95,7 +96,8 @@ pub fn recv_message_from(
     Ok((len, from))
 }
 
-/// Whether there is a message to receive, be it empty; told by its sender's address, which the end of the data has not.
+/// Whether a message, possibly an empty one, is waiting. It is recognised by its sender's address, which the end of the
+/// stream does not have.
 pub fn has_message(fd: impl AsFd) -> Result<bool, Errno> {
     match rustix::net::recvfrom(&fd, &mut [0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Ok((_, len, from)) => Ok(len > 0 || from.is_some()),

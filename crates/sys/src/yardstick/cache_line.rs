@@ -1,4 +1,4 @@
-//! How long it takes to tell another core something and to be told back.
+//! How long it takes to pass a signal to another core and get one back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,19 +6,20 @@ use super::{Apart, on_two_cpus};
 use crate::OsError;
 use crate::clock::monotonic_ns;
 
-/// What the two cores share.
+/// The cache lines that the two cores share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
-    /// One line that both write in turn.
+    /// One line that both cores write alternately.
     One,
-    /// Two lines, each written by one core and read by the other: what a request and a reply through memory need.
+    /// Two lines, each written by one core and read by the other, as for a request and a reply through memory.
     Two,
 }
 
-/// Round trips between two CPUs, `rounds` at a time: nanoseconds per round trip of each of the `batches`.
+/// Measures round trips between two CPUs: nanoseconds per round trip for each of `batches` batches of `rounds` round
+/// trips.
 ///
 /// # Errors
-/// A CPU cannot be used, or one of them is taken by something else for seconds.
+/// A CPU cannot be used, or something else occupied one of them for seconds.
 pub fn cache_line_round_trips(
     cpus: (u32, u32),
     lines: Lines,
@@ -28,7 +29,8 @@ pub fn cache_line_round_trips(
     let request = Apart(AtomicU64::new(0));
     let reply = Apart(AtomicU64::new(0));
     let total = (batches * rounds) as u64;
-    // With one line the asker writes odd numbers and the answerer even ones; with two both write the round's number.
+    // With one line the requester writes odd numbers and the responder even ones; with two lines both write the
+    // number of the round.
     let ask = |patience: &super::Patience| {
         let mut times = Vec::with_capacity(batches);
         let mut round = 0u64;

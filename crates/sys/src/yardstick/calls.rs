@@ -1,22 +1,22 @@
-//! What one CPU pays: for a system call, for reading a clock, for copying.
+//! The costs of a single CPU: of a system call, of reading a clock, of copying.
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use crate::clock::{Ticker, monotonic_ns};
 
-/// What is called.
+/// The call to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
-    /// getppid: a system call that does next to nothing.
+    /// getppid: a system call that does almost nothing.
     SystemCall,
     /// CLOCK_MONOTONIC, through the vDSO where the clock source allows.
     ClockRead,
-    /// The time stamp counter; on machines without a steady one the same as [`CallKind::ClockRead`].
+    /// The time stamp counter; the same as [`CallKind::ClockRead`] on machines without a steady counter.
     CounterRead,
 }
 
-/// Nanoseconds per call of each of the `batches` of `rounds` calls, on the CPU the caller runs on.
+/// Measures nanoseconds per call for each of `batches` batches of `rounds` calls, on the CPU the caller runs on.
 pub fn call_times(kind: CallKind, batches: usize, rounds: usize) -> Vec<f64> {
     let ticker = Ticker::calibrate(Duration::from_millis(5));
     let batch = |call: &mut dyn FnMut()| {
@@ -45,8 +45,8 @@ pub fn call_times(kind: CallKind, batches: usize, rounds: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Nanoseconds per copy of `bytes`, of each of the `batches`: always from the same place to the same place, so that what
-/// fits a cache stays in it. Two words of the copy are read back, so that no copy can be left out.
+/// Measures nanoseconds per copy of `bytes` for each of `batches` batches. Source and target stay the same, so that data
+/// that fits a cache stays in it. Two words of the copy are read back, so that the compiler cannot omit any copy.
 pub fn memcpy_times(bytes: usize, batches: usize, rounds: usize) -> Vec<f64> {
     let from = vec![1u8; bytes];
     let mut to = vec![0u8; bytes];

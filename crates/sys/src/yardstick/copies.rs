@@ -1,8 +1,8 @@
-//! What one copy and two copies between two cores can carry when the payload is really written and really read.
+//! Measures the throughput of one copy and of two copies between two cores when the payload is really written and read.
 //!
-//! The sender copies messages out of a working set larger than its private caches into a ring; the receiver adds up every
-//! word of them, in the ring (one copy) or after copying them out (two copies). The sum is checked. A message is handed over
-//! whole; small ones several at a time, as a streaming ring would.
+//! The sender copies messages from a working set larger than its private caches into a ring; the receiver adds up every word
+//! of them, in the ring (one copy) or after copying them out (two copies). The sum is checked. Messages are published whole,
+//! small ones several at a time, as a streaming ring would do.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -12,7 +12,7 @@ use super::{Apart, Patience, on_two_cpus};
 use crate::OsError;
 use crate::clock::monotonic_ns;
 
-/// How often the payload is copied on its way.
+/// How often the payload is copied on its way to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
     /// Into the ring, where the receiver reads it.
@@ -21,30 +21,30 @@ pub enum Copies {
     Two,
 }
 
-/// One run.
+/// The parameters of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyPlan {
-    /// Copies.
+    /// How often the payload is copied.
     pub copies: Copies,
-    /// Size of a message: a multiple of 64, at least 64.
+    /// Size of a message in bytes: a multiple of 64, at least 64.
     pub message_bytes: usize,
-    /// Room of the ring: rounded down to whole messages, at least two.
+    /// Capacity of the ring in bytes: rounded down to whole messages, at least two.
     pub ring_bytes: usize,
-    /// Messages are handed over when so many bytes are ready (one message at least).
+    /// Messages are published when this many bytes are ready (at least one message).
     pub hand_over_bytes: usize,
-    /// What the sender sends from; should be larger than its private caches.
+    /// Size in bytes of the memory that the sender sends from; it should be larger than its private caches.
     pub working_set_bytes: usize,
-    /// Messages measured, after a tenth as many to warm up.
+    /// Number of messages measured, after a tenth as many for warm-up.
     pub messages: usize,
 }
 
-/// Memory aligned to pages and zeroed, so that it is there before the clock runs.
+/// Memory aligned to pages and zeroed, so that its pages are resident before the clock starts.
 struct Pages {
     start: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: Pages is plain memory; who may touch which part when is settled by the ring's protocol.
+// SAFETY: Pages is plain memory; the ring's protocol defines who may touch which part when.
 unsafe impl Sync for Pages {}
 
 impl Pages {
@@ -55,7 +55,7 @@ impl Pages {
         let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
         for page in (0..bytes).step_by(4096) {
-            // SAFETY: inside the allocation. Written, because zeroed pages need not exist until then.
+            // SAFETY: inside the allocation. Written to, because zeroed pages may not be allocated before.
             unsafe { start.as_ptr().add(page).write_volatile(1) };
         }
         Pages { start, layout }
@@ -103,7 +103,7 @@ fn add_up_avx2(words: &[[u64; 8]]) -> u64 {
     add_up(words)
 }
 
-/// With the widest registers there are: the limit shall be the machine's, not the compiler's base line's.
+/// Uses the widest available registers: the limit should be that of the machine, not of the compiler's baseline.
 fn adder() -> fn(&[[u64; 8]]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
@@ -113,28 +113,28 @@ fn adder() -> fn(&[[u64; 8]]) -> u64 {
     |words| add_up(words)
 }
 
-/// Lines of 64 bytes at `start`.
+/// The 64-byte lines that start at `start`.
 ///
 /// # Safety
 /// `bytes` from `start`, a multiple of 64 and aligned to 8, are readable and not written while the slice lives.
 unsafe fn lines<'a>(start: *const u8, bytes: usize) -> &'a [[u64; 8]] {
-    // SAFETY: the caller's promise; every bit pattern is a u64.
+    // SAFETY: guaranteed by the caller; every bit pattern is a u64.
     unsafe { std::slice::from_raw_parts(start.cast(), bytes / 64) }
 }
 
-/// What a run took, at the receiver.
+/// The duration of a run, measured by the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyTime {
-    /// Nanoseconds.
+    /// Duration in nanoseconds.
     pub wall_ns: u64,
-    /// Messages received in them.
+    /// Number of messages received in that time.
     pub messages: u64,
 }
 
 /// Runs the plan once.
 ///
 /// # Errors
-/// A CPU cannot be used, or one of them is taken by something else for seconds, or memory was damaged on its way.
+/// A CPU cannot be used, something else occupied one of them for seconds, or the payload was corrupted.
 pub fn copy_run(cpus: (u32, u32), plan: &CopyPlan) -> Result<CopyTime, OsError> {
     let size = plan.message_bytes.max(64) / 64 * 64;
     let slots = (plan.ring_bytes / size).max(2) as u64;
@@ -158,7 +158,7 @@ pub fn copy_run(cpus: (u32, u32), plan: &CopyPlan) -> Result<CopyTime, OsError> 
     let warm_up = (plan.messages / 10) as u64;
     let total = warm_up + plan.messages as u64;
     let expected = (0..total).fold(0u64, |s, m| s.wrapping_add(sums[m as usize % sources]));
-    // Half of the ring at most, or the two sides would take turns instead of working at the same time.
+    // At most half of the ring, otherwise the two sides would take turns instead of working at the same time.
     let batch = (plan.hand_over_bytes / size).clamp(1, (slots as usize / 2).max(1)) as u64;
 
     let send = |patience: &Patience| {
@@ -210,7 +210,7 @@ pub fn copy_run(cpus: (u32, u32), plan: &CopyPlan) -> Result<CopyTime, OsError> 
                 sum = sum.wrapping_add(match plan.copies {
                     Copies::One => add_up(shared),
                     Copies::Two => {
-                        // SAFETY: both are `size` bytes, and `own` is nobody else's.
+                        // SAFETY: both are `size` bytes, and `own` is not shared.
                         unsafe { copy(shared.as_ptr().cast(), own.as_mut_ptr().cast(), size) };
                         add_up(std::hint::black_box(&own))
                     }
@@ -234,7 +234,7 @@ pub fn copy_run(cpus: (u32, u32), plan: &CopyPlan) -> Result<CopyTime, OsError> 
     };
     let ((), (time, sum)) = on_two_cpus(cpus, send, receive)?;
     if sum != expected {
-        let why = std::io::Error::other("the receiver's sum is not the sender's");
+        let why = std::io::Error::other("the receiver's checksum differs from the sender's");
         return Err(OsError::new(
             "copy between",
             format!("cpu {} and cpu {}", cpus.0, cpus.1),
@@ -244,13 +244,13 @@ pub fn copy_run(cpus: (u32, u32), plan: &CopyPlan) -> Result<CopyTime, OsError> 
     Ok(time)
 }
 
-/// Copies `bytes`, small sizes without a call.
+/// Copies `bytes`; small sizes without a call.
 ///
 /// # Safety
 /// As [`std::ptr::copy_nonoverlapping`].
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match bytes {
             64 => std::ptr::copy_nonoverlapping(from, to, 64),
@@ -265,7 +265,7 @@ unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
 mod tests {
     use super::*;
 
-    /// Every run compares the receiver's sum with the sender's: a message that is lost, doubled or torn is an error.
+    /// Every run compares the receiver's sum with the sender's: a lost, duplicated or torn message is an error.
     #[test]
     fn every_byte_arrives_once_for_all_layouts() {
         let allowed = crate::affinity::allowed().expect("affinity");

@@ -1,5 +1,5 @@
-//! The bare exchange of two threads that sleep while they wait: what a blocking request and its reply cost with nothing else in
-//! the way.
+//! The bare exchange between two threads that sleep while they wait: the cost of a blocking request and its reply without
+//! other overhead.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -11,18 +11,18 @@ use super::{Apart, Patience, on_two_cpus};
 use crate::clock::monotonic_ns;
 use crate::{OsError, futex, pipe};
 
-/// By what the two wake each other.
+/// How the two threads wake each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeKind {
     /// FUTEX_WAKE and FUTEX_WAIT on two words.
     Futex,
-    /// One byte through a pipe each way. Its wake-up tells the scheduler that the waker is about to sleep, a futex's does not: on one
-    /// CPU, and on some machines between two, it is the cheaper one.
+    /// One byte through a pipe each way. A pipe's wake-up tells the scheduler that the waker is about to sleep, a futex's
+    /// does not: on one CPU, and on some machines between two, the pipe is cheaper.
     Pipe,
 }
 
-/// Nanoseconds of each round trip between threads on two CPUs, or on one and the same: at most `samples`, and as many as begin within
-/// `span` once `warmup` has passed.
+/// Measures the nanoseconds of each round trip between threads on two CPUs, or on the same CPU: at most `samples` round
+/// trips, limited to those that begin within `span` after `warmup`.
 ///
 /// # Errors
 /// A CPU cannot be used, or a call fails.
@@ -86,7 +86,7 @@ struct Wires {
     reply: Apart<AtomicU32>,
     /// Set before the last request.
     over: AtomicBool,
-    /// A call of one side failed: the other must not sleep on.
+    /// A call of one side failed: the other must stop sleeping.
     failed: AtomicBool,
     there: (OwnedFd, OwnedFd),
     back: (OwnedFd, OwnedFd),
@@ -137,7 +137,8 @@ impl Wires {
     fn fail(&self) -> Option<()> {
         self.failed.store(true, Ordering::Release);
         for word in [&self.request.0, &self.reply.0] {
-            // Another value than the sleeper expects, or it could fall asleep right after being woken.
+            // The value must differ from the one that the sleeper expects, or it could fall asleep again right after being
+            // woken.
             word.fetch_add(1 << 31, Ordering::AcqRel);
             let _ = futex::wake(word);
         }
@@ -180,7 +181,7 @@ mod tests {
                 let times = exchange(Duration::ZERO, long, 20);
                 assert_eq!(times.len(), 20);
                 assert!(times.iter().all(|t| *t > 0.0));
-                // The shortest exchanges: the end meets the two at every point of a round.
+                // The shortest possible exchanges, so that the end arrives at every point of a round.
                 for _ in 0..300 {
                     assert!(exchange(Duration::ZERO, Duration::ZERO, 20).is_empty());
                     assert_eq!(exchange(Duration::ZERO, long, 1).len(), 1);

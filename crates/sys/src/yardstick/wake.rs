@@ -1,4 +1,4 @@
-//! How long a sleeping thread on another core takes to run again after it was woken.
+//! How long a thread that sleeps on another core takes to run again after it is woken.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,22 +8,22 @@ use crate::clock::{monotonic_ns, sleep_until_ns};
 use crate::eventfd::EventFd;
 use crate::{OsError, futex};
 
-/// What wakes it.
+/// How the thread is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeKind {
     /// FUTEX_WAKE.
     Futex,
-    /// A write to an eventfd in whose read it sleeps.
+    /// A write to an eventfd on which it sleeps in read.
     EventFd,
 }
 
-/// A pause up to here is spun through, as a busy program would be busy; beyond it both sides sleep.
+/// Pauses up to this length are spent spinning, like a busy program; during longer ones both sides sleep.
 const SPIN_UP_TO: Duration = Duration::from_micros(200);
-/// A sleeper that never wakes (it cannot happen with correct calls) looks around this often.
+/// How often a sleeper checks for a failure, should it never be woken (which cannot happen with correct calls).
 const LOOK_AROUND: Duration = Duration::from_millis(500);
 
-/// Nanoseconds from before the waking call to the sleeper's first instruction, of each of `samples` wake-ups. The sleeper
-/// sleeps on `cpus.1` for `idle` before each; the waker is on `cpus.0`.
+/// Measures the nanoseconds from before the waking call to the sleeper's first instruction, for each of `samples`
+/// wake-ups. The sleeper sleeps on `cpus.1` for `idle` before each; the waker runs on `cpus.0`.
 ///
 /// # Errors
 /// A CPU cannot be used, or a call fails.
@@ -43,7 +43,7 @@ pub fn wake_times(
     let wake = |patience: &Patience| {
         let mut times = Vec::with_capacity(samples);
         for sample in 1..=samples as u32 {
-            // The sleeper says that it is about to sleep; the pause gives it time to do so.
+            // The sleeper reports that it is about to sleep; the pause gives it time to do so.
             if !patience.spin_until(|| asleep.load(Ordering::Acquire) == sample) {
                 break;
             }
@@ -73,7 +73,7 @@ pub fn wake_times(
             times.push((end - start) as f64);
         }
         if times.len() < samples {
-            // The sleeper must not sleep on.
+            // The sleeper must stop sleeping.
             failed.store(true, Ordering::Release);
             word.store(u32::MAX, Ordering::Release);
             let _ = (futex::wake(&word), event.signal());
