@@ -1,4 +1,4 @@
-//! How one end sleeps and the other wakes it: the only thing in which the ring mechanisms differ.
+//! How one end of a ring sleeps and the other wakes it: the only difference between the ring mechanisms.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -7,49 +7,50 @@ use crossway_sys::OsError;
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// The longest sleep of a bell that cannot hear the peer die while it sleeps.
+/// The longest sleep of a bell that cannot detect the peer's death while it sleeps.
 pub const SLICE: Duration = Duration::from_millis(50);
 
-/// One end's means to sleep and to wake the other end.
+/// How one end sleeps and wakes the other end.
 pub trait Bell: Send + 'static {
-    /// Stands between a publication and the look at the other end's state word. Pairs with [`Bell::heavy_fence`].
+    /// The fence between a publication and the check of the other end's state word. Pairs with [`Bell::heavy_fence`].
     fn light_fence(&self);
 
-    /// Stands between setting one's own state word to asleep and the last look.
+    /// The fence between setting one's own state word to asleep and the last check for work.
     fn heavy_fence(&self) -> Result<(), OsError>;
 
-    /// Sleeps while `own_state` is asleep, at most for `limit`; may return early for no reason. Bells that hear of the
-    /// peer's death only between sleeps return after [`SLICE`] at the latest.
+    /// Sleeps while `own_state` is asleep, at most for `limit`; spurious returns are allowed. Bells that detect the peer's
+    /// death only between sleeps return after [`SLICE`] at the latest.
     fn sleep(&self, own_state: &AtomicU32, limit: Option<Duration>) -> Result<(), OsError>;
 
     /// Wakes the other end, whose state word has just been changed from asleep to awake.
     fn ring(&self, other_state: &AtomicU32) -> Result<(), OsError>;
 
-    /// Whether the peer's process is gone.
+    /// Whether the peer's process has ended.
     fn peer_gone(&self) -> Result<bool, OsError>;
 
-    /// This end has nothing to do and is about to say so in its state word: what rang before is heard. For bells that
-    /// are polled by descriptor.
+    /// Called when this end has nothing to do and is about to say so in its state word: clears earlier wake-ups. For bells
+    /// that are polled by descriptor.
     fn rearm(&self) -> Result<(), OsError> {
         Ok(())
     }
 
-    /// This end was asleep and found work by itself, while more may follow: a descriptor that others poll must stay
-    /// readable.
+    /// Called when this end was asleep and found work by itself, while more may follow: a descriptor that others poll must
+    /// stay readable.
     fn ring_self(&self) -> Result<(), OsError> {
         Ok(())
     }
 
-    /// A descriptor that polls readable while this end has something to do.
+    /// A descriptor that polls readable while this end has something to do, if the bell has one.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Whether the end's state must show asleep whenever it has nothing to do, because others poll its descriptor.
+    /// Whether the state must be asleep whenever this end has nothing to do, because others poll its descriptor.
     const ARMED_WHEN_IDLE: bool = false;
 }
 
-/// A ring's bell where something else wakes and is waited for: a socket's descriptor, say, which also tells that the peer is gone.
+/// A bell that does nothing, for rings whose users sleep and wake by other means, such as a socket's descriptor that also
+/// reports the end of the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Silent;
 

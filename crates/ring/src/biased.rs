@@ -1,8 +1,8 @@
-//! A value that one thread uses all the time and another one now and then.
+//! A value that one thread uses all the time and another one occasionally.
 //!
-//! The owner comes in with a store and a load and leaves with a store: no atomic read-modify-write and, where the kernel has `membarrier`, no
-//! fence. A visitor comes in only while the owner is out; it pays for both sides with the heavy fence. The same word that tells the
-//! owner of a visitor carries flags, so that looking for both costs one load.
+//! The owner enters with a store and a load and leaves with a store: no atomic read-modify-write and, where the kernel has
+//! `membarrier`, no fence. A visitor enters only while the owner is outside and pays for both sides with the heavy fence.
+//! The word that informs the owner of a visitor also carries flags, so that checking for both costs one load.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crossway_sys::futex;
 
 use crate::sync::{AtomicU32, Mutex, Ordering, UnsafeCell, fence};
 
-/// A visitor is in, or about to be.
+/// A visitor is inside, or about to enter.
 const VISITED: u32 = 1 << 31;
 
 #[derive(Debug)]
@@ -19,16 +19,16 @@ struct Shared<T> {
     /// [`VISITED`] and the flags.
     word: AtomicU32,
     asymmetric: bool,
-    /// One visitor at a time; an owner that must wait for a visitor waits for this.
+    /// Admits one visitor at a time; an owner that must wait for a visitor waits for this lock.
     visits: Mutex<()>,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached by the owner while it is inside, or by the visitor that holds `visits` while the owner is not: never by two
-// threads at a time, so that it only has to be Send.
+// SAFETY: the value is accessed by the owner while it is inside, or by the visitor that holds `visits` while the owner is
+// outside: never by two threads at a time, so that it only has to be Send.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
-/// The favoured side; there is one.
+/// The favoured side, of which there is one.
 #[derive(Debug)]
 pub struct Owner<T>(Arc<Shared<T>>);
 
@@ -42,24 +42,24 @@ impl<T> Clone for Visitor<T> {
     }
 }
 
-/// The flags that are raised for the owner.
+/// The flags that visitors have raised for the owner.
 #[derive(Clone, Copy, Debug)]
 pub struct Flags<'a>(&'a AtomicU32);
 
 impl Flags<'_> {
-    /// Those raised now.
+    /// The flags that are raised now.
     #[inline]
     pub fn raised(self) -> u32 {
         self.0.load(Ordering::Acquire) & !VISITED
     }
 
-    /// Lowers some.
+    /// Lowers some of the flags.
     pub fn lower(self, flags: u32) {
         self.0.fetch_and(!(flags & !VISITED), Ordering::AcqRel);
     }
 }
 
-/// Both sides of a value.
+/// Creates the two handles of a shared value.
 pub fn biased<T>(value: T) -> (Owner<T>, Visitor<T>) {
     let shared = Arc::new(Shared {
         owner_inside: AtomicU32::new(0),
@@ -71,7 +71,7 @@ pub fn biased<T>(value: T) -> (Owner<T>, Visitor<T>) {
     (Owner(Arc::clone(&shared)), Visitor(shared))
 }
 
-/// The owner is out when this is dropped, after a panic too.
+/// Marks the owner as outside when dropped, also after a panic.
 struct Inside<'a>(&'a AtomicU32);
 
 impl Drop for Inside<'_> {
@@ -82,7 +82,7 @@ impl Drop for Inside<'_> {
 }
 
 impl<T> Owner<T> {
-    /// Uses the value; waits for a visitor to leave first.
+    /// Uses the value, after waiting for a visitor to leave.
     #[inline]
     pub fn with<R>(&mut self, work: impl FnOnce(&mut T, Flags<'_>) -> R) -> R {
         let shared = &*self.0;
@@ -99,7 +99,8 @@ impl<T> Owner<T> {
             }
             shared.give_way();
         };
-        // SAFETY: the owner is one and borrowed mutably; a visitor finds `owner_inside` set from here until `inside` is dropped.
+        // SAFETY: there is one owner, borrowed mutably; a visitor finds `owner_inside` set from here until `inside` is
+        // dropped.
         let result =
             shared.value.with_mut(|value| work(unsafe { &mut *value }, Flags(&shared.word)));
         drop(inside);
@@ -115,7 +116,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// The visitor is out when this is dropped, after a panic too.
+/// Marks the visitor as outside when dropped, also after a panic.
 struct Visiting<'a>(&'a AtomicU32);
 
 impl Drop for Visiting<'_> {
@@ -125,12 +126,12 @@ impl Drop for Visiting<'_> {
 }
 
 impl<T> Visitor<T> {
-    /// Uses the value if the owner is out; `None` if it is in.
+    /// Uses the value if the owner is outside; returns `None` if it is inside.
     pub fn try_visit<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let shared = &*self.0;
         let _turn = match shared.visits.lock() {
             Ok(turn) => turn,
-            // What a panicking visitor left is a value all the same.
+            // The value stays usable even if a visitor panicked.
             Err(poisoned) => poisoned.into_inner(),
         };
         shared.word.fetch_or(VISITED, Ordering::SeqCst);
@@ -143,13 +144,14 @@ impl<T> Visitor<T> {
         if shared.owner_inside.load(Ordering::Acquire) != 0 {
             return None;
         }
-        // SAFETY: the owner was out after VISITED was set, and it does not come in while it is; other visitors wait for `visits`.
+        // SAFETY: the owner was outside after VISITED was set, and it does not enter while that is set; other visitors wait
+        // for `visits`.
         let result = shared.value.with_mut(|value| work(unsafe { &mut *value }));
         drop(visiting);
         Some(result)
     }
 
-    /// Raises flags, which the owner sees when it comes in next.
+    /// Raises flags, which the owner sees when it enters next.
     pub fn raise(&self, flags: u32) {
         self.0.word.fetch_or(flags & !VISITED, Ordering::AcqRel);
     }
@@ -159,12 +161,12 @@ impl<T> Visitor<T> {
         self.0.word.fetch_and(!(flags & !VISITED), Ordering::AcqRel);
     }
 
-    /// The flags raised now.
+    /// The flags that are raised now.
     pub fn raised(&self) -> u32 {
         self.0.word.load(Ordering::Acquire) & !VISITED
     }
 
-    /// Whether the owner is dropped and no other visitor is left.
+    /// Whether the owner was dropped and there is no other visitor.
     pub fn is_alone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

@@ -9,8 +9,8 @@ use crate::pace::{Budget, Pace};
 use crate::sync::Ordering;
 use crate::{Deadline, RecvError, Wait};
 
-/// A receiver that looks without waiting asks the kernel whether the peer lives at the first look in vain and at every
-/// one of so many after it.
+/// A receiver that polls without waiting asks the kernel whether the peer is alive at the first unsuccessful poll and at
+/// every 64th one after it.
 const ASK_EVERY: u32 = 64;
 
 /// A published message that has not been freed yet.
@@ -29,19 +29,19 @@ pub struct RingRx<M: RingMemory, B: Bell> {
     /// Position and offset of the next record.
     head: u64,
     head_offset: usize,
-    /// Records taken.
+    /// Number of records taken.
     sequence: u64,
     capacity: usize,
     max_message: usize,
     peer_gone: bool,
-    /// Looks in vain since the last message.
+    /// Unsuccessful polls since the last message.
     empties: u32,
     sleeps: u64,
     wakes: u64,
 }
 
 impl<M: RingMemory, B: Bell> RingRx<M, B> {
-    /// The receiving end of a fresh ring.
+    /// Creates the receiving end of a new ring.
     pub fn new(memory: M, bell: B, wait: Wait) -> Self {
         let (capacity, max_message) = (memory.capacity(), memory.max_message());
         RingRx {
@@ -60,22 +60,22 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         }
     }
 
-    /// Times this end announced a sleep, and system calls it made to wake the other.
+    /// How often this end announced a sleep, and how many system calls it made to wake the other end.
     pub fn sleeps_and_wakes(&self) -> (u64, u64) {
         (self.sleeps, self.wakes)
     }
 
-    /// What wakes and sleeps.
+    /// The bell of this end.
     pub fn bell(&self) -> &B {
         &self.bell
     }
 
-    /// The memory.
+    /// The memory of the ring.
     pub fn memory(&self) -> &M {
         &self.memory
     }
 
-    /// Shows the next message to `read`, if there is one now. A message longer than `room` stays where it is.
+    /// Passes the next message to `read`, if there is one now. A message longer than `room` stays in the ring.
     #[inline]
     pub fn try_recv_with<R>(
         &mut self,
@@ -88,19 +88,19 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         };
         let result = self.take(record, room, read)?;
         if B::ARMED_WHEN_IDLE {
-            // Who polls the descriptor must not find it readable after the last message.
+            // The descriptor must not poll readable after the last message was taken.
             self.arm_if_empty()?;
         }
         Ok(result)
     }
 
-    /// For who sleeps by other means: announces a sleep, and looks once more. If that says false, nothing is there, and the next message
-    /// resets this end's state word and rings.
+    /// For callers that sleep by other means: announces a sleep and checks once more. If the result is false, there is no
+    /// message, and the next one resets this end's state word and rings.
     pub fn announce_sleep(&mut self) -> Result<bool, RecvError> {
         Ok(self.arm()?.is_some())
     }
 
-    /// As [`RingRx::try_recv_with`], waiting until the deadline.
+    /// As [`RingRx::try_recv_with`], but waits until the deadline.
     #[inline]
     pub fn recv_with<R>(
         &mut self,
@@ -118,7 +118,7 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         self.take(record, room, read)
     }
 
-    /// The next message, if it is published.
+    /// The next message, if one is published.
     #[inline]
     fn peek(&mut self) -> Result<Option<Record>, RecvError> {
         let at = self.head_offset;
@@ -144,7 +144,7 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         )))
     }
 
-    /// Reads a message and frees its room.
+    /// Reads a message and frees its space.
     #[inline]
     fn take<R>(
         &mut self,
@@ -170,11 +170,12 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         Ok(result)
     }
 
-    /// Wakes a producer that waits for room, once there is as much as it wants.
+    /// Wakes a producer that waits for room, once as much room is free as it wants.
     #[cold]
     fn wake_producer(&mut self) -> Result<(), OsError> {
         let state = self.memory.producer_state();
-        // Pairs with the producer's release store of its state, so that the mark is the one that belongs to this sleep.
+        // Pairs with the producer's release store of its state, so that `head_wanted` is the value that belongs to this
+        // sleep.
         if state.load(Ordering::Acquire) == ASLEEP
             && self.head >= self.memory.head_wanted().load(Ordering::Relaxed)
             && state.compare_exchange(ASLEEP, AWAKE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -185,13 +186,13 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         Ok(())
     }
 
-    /// Whether the peer has closed its end in order. What it published before is visible afterwards.
+    /// Whether the peer has closed its end properly. What it published before is visible afterwards.
     #[inline]
     fn peer_closed(&self) -> bool {
         self.memory.producer_state().load(Ordering::Acquire) == CLOSED
     }
 
-    /// The ring is empty: tells why nothing will come, or returns what has come in the meantime.
+    /// The ring is empty: returns the error that says why, or a message that has arrived in the meantime.
     #[cold]
     fn nothing_now(&mut self) -> Result<Record, RecvError> {
         if B::ARMED_WHEN_IDLE
@@ -199,18 +200,18 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         {
             return Ok(record);
         }
-        // Who looks again and again shall not pay for a system call each time.
+        // A caller that polls in a loop should not pay for a system call each time.
         let ask = self.empties.is_multiple_of(ASK_EVERY);
         self.empties = self.empties.wrapping_add(1);
         if self.peer_closed() || self.peer_gone || (ask && self.bell.peer_gone()?) {
-            // It may have sent something just before.
+            // The peer may have sent something just before it ended.
             self.peer_gone = true;
             return self.peek()?.ok_or(RecvError::PeerClosed);
         }
         Err(RecvError::Empty)
     }
 
-    /// Sets the state to asleep, so that the next message rings, unless one is there already.
+    /// Sets the state to asleep, so that the next message rings, unless a message is there already.
     fn arm(&mut self) -> Result<Option<Record>, RecvError> {
         if self.memory.consumer_state().load(Ordering::Relaxed) != ASLEEP {
             self.bell.rearm()?;
@@ -227,7 +228,7 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         }
     }
 
-    /// Back to awake, by itself.
+    /// Sets the state back to awake without being woken.
     fn disarm(&mut self) -> Result<(), RecvError> {
         if self.memory.consumer_state().swap(AWAKE, Ordering::AcqRel) == ASLEEP {
             self.bell.ring_self()?;
@@ -236,7 +237,7 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
     }
 
     fn arm_if_empty(&mut self) -> Result<(), RecvError> {
-        // Damage found here is told by the next call.
+        // Corruption found here is reported by the next call.
         if let Ok(None) = self.peek() {
             self.arm()?;
         }
@@ -253,7 +254,7 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
             }
             loop {
                 if !amid_stream {
-                    // A small message's second line then comes along with its first.
+                    // The second line of a small message is then fetched together with its first.
                     self.memory.expect_next_line(self.head_offset);
                 }
                 match budget.spin() {
@@ -284,7 +285,7 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
             let now_gone = self.peer_gone || self.peer_closed();
             let late = until.is_some_and(|t| t <= std::time::Instant::now());
             if now_gone || late {
-                // It may have sent something just before it closed.
+                // The peer may have sent something just before it closed.
                 let last = self.peek()?;
                 if !B::ARMED_WHEN_IDLE || last.is_some() {
                     self.disarm()?;
@@ -307,7 +308,7 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
                 return Ok(record);
             }
             if self.memory.consumer_state().load(Ordering::Relaxed) == ASLEEP {
-                // Nobody woke us: a slice has passed.
+                // Not woken: a slice has passed.
                 self.peer_gone = self.bell.peer_gone()?;
             }
         }

@@ -1,4 +1,4 @@
-//! How long an end waits, and why a message did not pass.
+//! How long an end waits, and why sending or receiving failed.
 
 use std::time::Instant;
 
@@ -7,36 +7,36 @@ use serde::{Deserialize, Serialize};
 /// The instant at which a blocking call gives up; `None` waits for ever, with the plain system call.
 pub type Deadline = Option<Instant>;
 
-/// How an end waits when it cannot go on.
+/// How an end waits when it cannot make progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wait {
     /// Sleep in the kernel until there is something to do.
     Block,
-    /// Never sleep: try again at once. Owns a core.
+    /// Never sleep: try again immediately. Occupies a core.
     Spin,
-    /// Try for so many microseconds, then sleep.
+    /// Spin for some microseconds, then sleep.
     Hybrid {
-        /// The spin budget.
+        /// How long to spin, in microseconds.
         spin_us: u32,
     },
 }
 
-/// Why a message was not sent. Nothing of it was sent, unless stated.
+/// Why a message was not sent. None of it was sent, unless stated otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// No room now (`try_send` only).
+    /// There is no room now (`try_send` only).
     #[error("no room")]
     Full,
-    /// No room until the deadline; nothing of the message was taken.
+    /// There was no room until the deadline; none of the message was sent.
     #[error("no room until the deadline")]
     TimedOut,
-    /// Larger than the channel carries.
+    /// The message is larger than the channel supports.
     #[error("message of {len} bytes is larger than the limit of {max} bytes")]
     TooLarge {
-        /// The message's length.
+        /// The message's length in bytes.
         len: usize,
-        /// What the channel carries.
+        /// The maximum length in bytes.
         max: usize,
     },
     /// The peer closed its end or died.
@@ -50,24 +50,25 @@ pub enum SendError {
 /// Why no message was received.
 #[derive(Debug, thiserror::Error)]
 pub enum RecvError {
-    /// Nothing there now (`try_recv` only).
+    /// There is no message now (`try_recv` only).
     #[error("nothing to receive")]
     Empty,
-    /// Nothing until the deadline.
+    /// No message arrived until the deadline.
     #[error("nothing to receive until the deadline")]
     TimedOut,
-    /// The message is larger than the buffer. Where the kernel cuts messages, the rest of it is lost.
+    /// The message is larger than the buffer. Where the kernel truncates messages, the rest of it is
+    /// lost.
     #[error("message of {need} bytes does not fit the buffer of {have} bytes")]
     TooSmall {
-        /// Its length.
+        /// The message's length in bytes.
         need: usize,
-        /// The buffer's.
+        /// The buffer's length in bytes.
         have: usize,
     },
     /// The peer closed its end or died, and everything it had sent has been received.
     #[error("the peer closed its end or died")]
     PeerClosed,
-    /// The shared state is damaged: the peer wrote what no correct peer writes.
+    /// The shared state is corrupted: the peer wrote something that no correct peer writes.
     #[error("damaged channel: {0}")]
     Damaged(String),
     /// A system call failed.

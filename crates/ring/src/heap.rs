@@ -1,4 +1,4 @@
-//! A ring-shaped heap in shared memory, for a mechanism that tells by other means where a message is.
+//! A ring-shaped heap in shared memory, for mechanisms that announce by other means where a message is.
 
 use crate::layout::{ASLEEP, AWAKE, LINE};
 use crate::memory::RingMemory;
@@ -9,12 +9,12 @@ use crate::sync::{Ordering, fence};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamagedHead;
 
-/// Bytes that a message takes: whole lines, so that no two messages share one.
+/// The space that a message takes in bytes: whole cache lines, so that no two messages share one.
 fn room_for(len: usize) -> u64 {
     len.next_multiple_of(LINE) as u64
 }
 
-/// The end that takes room and writes.
+/// The end that allocates space and writes.
 pub struct HeapWriter {
     ring: SharedRing,
     tail: u64,
@@ -22,17 +22,17 @@ pub struct HeapWriter {
 }
 
 impl HeapWriter {
-    /// The writing end of a fresh ring.
+    /// Creates the writing end of a new ring.
     pub fn new(ring: SharedRing) -> Self {
         HeapWriter { ring, tail: 0, head_seen: 0 }
     }
 
-    /// The memory.
+    /// The shared memory.
     pub fn ring(&self) -> &SharedRing {
         &self.ring
     }
 
-    /// Where the next message goes: its position since the heap was made.
+    /// The position of the next message, counted since the heap was created.
     pub fn position(&self) -> u64 {
         self.tail
     }
@@ -43,7 +43,7 @@ impl HeapWriter {
         (self.tail + room_for(len)).saturating_sub(self.ring.capacity() as u64)
     }
 
-    /// Whether the reader's head has come to `wanted`.
+    /// Whether the reader's head has reached `wanted`.
     #[inline]
     pub fn head_reaches(&mut self, wanted: u64) -> Result<bool, DamagedHead> {
         if self.head_seen < wanted {
@@ -56,8 +56,8 @@ impl HeapWriter {
         Ok(self.head_seen >= wanted)
     }
 
-    /// Announces that this end is about to sleep until the head has come to `wanted`, and looks once more. If that says
-    /// false, the reader will wake it.
+    /// Announces that this end is about to sleep until the head has reached `wanted`, and checks once more. If the result
+    /// is false, the reader will wake it.
     pub fn announce_sleep(&mut self, wanted: u64) -> Result<bool, DamagedHead> {
         self.ring.head_wanted().store(wanted, Ordering::Relaxed);
         self.ring.producer_state().store(ASLEEP, Ordering::Release);
@@ -73,7 +73,7 @@ impl HeapWriter {
     /// Lets `fill` write the next message.
     ///
     /// # Panics
-    /// If there is no room, as [`HeapWriter::head_reaches`] would have told.
+    /// If there is no room; check with [`HeapWriter::head_reaches`] first.
     #[inline]
     pub fn write(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
         assert!(
@@ -81,42 +81,42 @@ impl HeapWriter {
             "no room for the message"
         );
         let at = (self.tail % self.ring.capacity() as u64) as usize;
-        // SAFETY: the reader has freed all up to one capacity before the message's end, as just asserted, and is not told
-        // of the message before it is written.
+        // SAFETY: the reader has freed everything up to one capacity before the message's end, as just asserted, and is
+        // not informed of the message before it is written.
         unsafe { self.ring.with_mut(at, len, fill) };
     }
 
-    /// The reader has been told of a message of `len` bytes.
+    /// Moves past a message of `len` bytes once the reader has been informed of it.
     #[inline]
     pub fn advance(&mut self, len: usize) {
         self.tail += room_for(len);
     }
 }
 
-/// The end that reads and frees.
+/// The end that reads and frees space.
 pub struct HeapReader {
     ring: SharedRing,
     head: u64,
 }
 
 impl HeapReader {
-    /// The reading end of a fresh ring.
+    /// Creates the reading end of a new ring.
     pub fn new(ring: SharedRing) -> Self {
         HeapReader { ring, head: 0 }
     }
 
-    /// The memory.
+    /// The shared memory.
     pub fn ring(&self) -> &SharedRing {
         &self.ring
     }
 
-    /// Where the next message is.
+    /// The position of the next message.
     pub fn position(&self) -> u64 {
         self.head
     }
 
-    /// Shows the next message, which the writer says is there and has `len` bytes, and frees its room. Also tells
-    /// whether the writer sleeps and is to be woken.
+    /// Passes the next message, of whose existence and length `len` the writer has informed us, to `read`, and frees its
+    /// space. Also returns whether the writer sleeps and must be woken.
     ///
     /// # Panics
     /// If it is longer than the longest message.
@@ -124,8 +124,8 @@ impl HeapReader {
     pub fn read<R>(&mut self, len: usize, read: impl FnOnce(&[u8]) -> R) -> (R, bool) {
         assert!(len <= self.ring.max_message(), "no message is that long");
         let at = (self.head % self.ring.capacity() as u64) as usize;
-        // SAFETY: the capacity has room for the longest message. A correct writer told of the message after it was
-        // written, and does not touch it before the head is stored below.
+        // SAFETY: the capacity has room for the longest message. A correct writer announced the message after writing it,
+        // and does not touch it before the head is stored below.
         let result = unsafe { self.ring.with(at, len, read) };
         self.head += room_for(len);
         self.ring.head().store(self.head, Ordering::Release);

@@ -1,26 +1,26 @@
-//! Where things lie in a ring, and what a header word says.
+//! The layout of a ring and the meaning of a header word.
 
 /// An end is running, or spinning.
 pub const AWAKE: u32 = 0;
-/// An end sleeps, or is about to; who changes this to [`AWAKE`] must wake it.
+/// An end sleeps, or is about to; whichever end changes this to [`AWAKE`] must wake it.
 pub const ASLEEP: u32 = 1;
-/// An end is closed, for good.
+/// An end is closed permanently.
 pub const CLOSED: u32 = 2;
 
-/// Bytes of a header word.
+/// Size of a header word in bytes.
 pub const HEADER: usize = 8;
-/// Records from this payload length on end one header before a line, so that in a stream of large messages each payload
-/// starts on a line; smaller ones are packed densely, since fewer lines then move.
+/// Records with at least this payload length in bytes end one header before a cache line, so that in a stream of large
+/// messages each payload starts on a line; smaller ones are packed densely, which moves fewer lines.
 pub const ALIGN_FROM: usize = 512;
-/// A cache line.
+/// Size of a cache line in bytes.
 pub const LINE: usize = 64;
-/// Longest payload that a header can state.
+/// Longest payload in bytes that a header can hold.
 pub const MAX_PAYLOAD: usize = 1 << 30;
 
 const VALID: u64 = 1 << 63;
 const SEQUENCE_BITS: u64 = 31;
 
-/// Bytes from the start of a record at `offset` to the start of the next.
+/// The distance in bytes from the start of a record at `offset` to the start of the next one.
 #[inline]
 pub fn record_len(offset: usize, payload: usize) -> usize {
     let len = HEADER + payload;
@@ -31,26 +31,27 @@ pub fn record_len(offset: usize, payload: usize) -> usize {
     }
 }
 
-/// The smallest capacity in which a message of `max_message` bytes always finds room once the ring is empty: its record
-/// and the next header. A multiple of the page size, since the ring is mapped twice.
+/// The smallest capacity in which a message of `max_message` bytes always fits once the ring is empty: its record and
+/// the next header. A multiple of the page size, since the ring is mapped twice.
 pub fn least_capacity(max_message: usize, page: usize) -> usize {
     (HEADER + max_message + LINE + HEADER).next_multiple_of(page)
 }
 
-/// The header word of the `sequence`-th record. Never 0: that says that nothing is published.
+/// The header word of the `sequence`-th record. Never 0, which means that nothing is published.
 #[inline]
 pub fn header(sequence: u64, payload: usize) -> u64 {
     VALID | (sequence & ((1 << SEQUENCE_BITS) - 1)) << 32 | payload as u64
 }
 
-/// The payload length that the header word of the `sequence`-th record states; `None` if it is not that.
+/// The payload length in the header word of the `sequence`-th record; `None` if the word is not a header of that
+/// record.
 #[inline]
 pub fn payload_len(word: u64, sequence: u64) -> Option<usize> {
     let payload = (word & 0xffff_ffff) as usize;
     (word == header(sequence, payload)).then_some(payload)
 }
 
-/// The payload length that a header word states, whichever record's it is; `None` if it is no header.
+/// The payload length in a header word of any record; `None` if the word is not a header.
 #[inline]
 pub fn stated_len(word: u64) -> Option<usize> {
     (word & VALID != 0).then_some((word & 0xffff_ffff) as usize)

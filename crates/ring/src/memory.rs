@@ -1,4 +1,4 @@
-//! What the ring's algorithm needs of memory; real shared memory and loom's model both provide it.
+//! The memory interface of the ring's algorithm, implemented by real shared memory and by loom's model.
 
 use crate::sync::{AtomicU32, AtomicU64};
 
@@ -6,15 +6,15 @@ use crate::sync::{AtomicU32, AtomicU64};
 ///
 /// # Safety
 ///
-/// Both ends must see the same memory, zeroed at first, and the sizes must be what they say and never change; `header` and the payload at the same offset must be the same
-/// bytes; all references must stay valid as long as the value lives.
+/// Both ends must see the same memory, initially zeroed. The sizes must be correct and never change; `header` and the
+/// payload at the same offset must be the same bytes; all references must stay valid as long as the value lives.
 pub unsafe trait RingMemory: Send + 'static {
-    /// Bytes of records; a multiple of [`LINE`](crate::layout::LINE), and at least
+    /// Space for records in bytes; a multiple of [`LINE`](crate::layout::LINE), and at least
     /// [`least_capacity`](crate::layout::least_capacity) of the longest message.
     fn capacity(&self) -> usize;
-    /// Longest message.
+    /// Longest message in bytes.
     fn max_message(&self) -> usize;
-    /// Position up to which the consumer has freed the room. Written by the consumer.
+    /// Position up to which the consumer has freed space. Written by the consumer.
     fn head(&self) -> &AtomicU64;
     /// The head that a sleeping producer waits for. Written by the producer.
     fn head_wanted(&self) -> &AtomicU64;
@@ -25,14 +25,14 @@ pub unsafe trait RingMemory: Send + 'static {
     /// The header word at `offset`, a multiple of 8 below the capacity.
     fn header(&self, offset: usize) -> &AtomicU64;
 
-    /// Shows `len` bytes at `offset` to `read`.
+    /// Passes `len` bytes at `offset` to `read`.
     ///
     /// # Safety
-    /// The offset must lie within the capacity, the length too (the range may pass the end and go on at the start), and the
+    /// Both `offset` and `len` must be at most the capacity (the range may cross the end and continue at the start), and the
     /// range must belong to the consumer: published, and not yet freed.
     unsafe fn with<R>(&self, offset: usize, len: usize, read: impl FnOnce(&[u8]) -> R) -> R;
 
-    /// Gives `len` bytes at `offset` to `write`.
+    /// Passes `len` bytes at `offset` to `write` for writing.
     ///
     /// # Safety
     /// As [`RingMemory::with`], and the range must belong to the producer: freed, and not yet published.
@@ -43,7 +43,7 @@ pub unsafe trait RingMemory: Send + 'static {
         write: impl FnOnce(&mut [u8]) -> R,
     ) -> R;
 
-    /// The consumer will soon read the line after the one at `offset`. A hint.
+    /// Hints that the consumer will soon read the line after the one at `offset`.
     #[inline]
     fn expect_next_line(&self, offset: usize) {
         let _ = offset;

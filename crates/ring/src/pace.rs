@@ -1,63 +1,63 @@
-//! How long an end tries again before it sleeps.
+//! How long an end retries before it sleeps.
 
 use std::time::{Duration, Instant};
 
 use crate::{Deadline, Wait};
 
-/// Looks at the clock every so many spins.
+/// The clock is read after every 128 spins.
 const CLOCK_EVERY: u32 = 1 << 7;
-/// Asks the kernel whether the peer lives every so many spins.
+/// The kernel is asked after every 65,536 spins whether the peer is alive.
 const LIFELINE_EVERY: u32 = 1 << 16;
-/// A blocking end tries for so long before it sleeps, but only while messages flow (see [`Pace`]).
+/// How long a blocking end spins before it sleeps, but only while messages flow (see [`Pace`]).
 const FLOW: Duration = Duration::from_micros(5);
-/// A waiting end tries so often at full speed, for the answer that comes at once; then it relaxes the processor between
-/// tries.
+/// How many times a waiting end retries at full speed, for answers that arrive immediately; after that it relaxes the
+/// processor between attempts.
 const HOT_SPINS: u32 = 200;
-/// How often a receiver that ran dry amid a stream relaxes before it looks again.
+/// How many times a receiver that ran empty during a stream relaxes before it checks again.
 const GATHER_SPINS: u32 = 64;
-/// So many messages without waiting count as a flow.
+/// This many messages without waiting count as a flow.
 const FLOW_MESSAGES: u32 = 8;
-/// A spinning sender that found the ring full waits for so long for a good part of it.
+/// How long a spinning sender that found the ring full waits for a good part of it to become free.
 const PATIENCE: Duration = Duration::from_micros(50);
 
-/// One end's habit of waiting.
+/// The waiting strategy of one end, which adapts to the flow of messages.
 #[derive(Debug)]
 pub struct Pace {
     wait: Wait,
-    /// Messages since this end last had nothing to do.
+    /// Number of messages since this end last had nothing to do.
     burst: u32,
-    /// The end was amid a stream when it last ran dry. A blocking end then looks again for some microseconds before it
-    /// sleeps: the next message is expected sooner than a sleep takes. With single messages and their answers it sleeps at
-    /// once, as any program that blocks in `read`.
+    /// Whether the end was receiving or sending a stream when it last ran out of work. A blocking end then spins for some
+    /// microseconds before it sleeps: the next message is expected sooner than a sleep takes. With single messages and
+    /// their answers it sleeps immediately, as any program that blocks in `read`.
     flows: bool,
 }
 
 impl Pace {
-    /// As the spec asks.
+    /// Creates the strategy for a [`Wait`].
     pub fn new(wait: Wait) -> Self {
         Pace { wait, burst: 0, flows: false }
     }
 
-    /// A message was there without waiting.
+    /// Records that a message was available without waiting.
     #[inline]
     pub fn went_on(&mut self) {
         self.burst = self.burst.saturating_add(1);
     }
 
-    /// Whether messages came without waiting for them until this end ran dry.
+    /// Whether messages arrived without waiting until this end ran out of work.
     pub fn amid_stream(&self) -> bool {
         self.burst >= FLOW_MESSAGES
     }
 
-    /// Lets the sender get ahead by some messages, about a microsecond's worth: each look at the line it is writing
-    /// costs it that line, and so a good part of its rate.
+    /// Lets the sender get ahead by some messages, about a microsecond's worth: each read of the line that the sender is
+    /// writing takes that line away from it, which costs it a good part of its rate.
     pub fn let_some_gather(&self) {
         for _ in 0..GATHER_SPINS {
             crate::sync::relax();
         }
     }
 
-    /// The end has nothing to do: how long it may spin; `None`: it sleeps at once.
+    /// Called when the end has nothing to do: returns how long it may spin, or `None` if it must sleep immediately.
     pub fn budget(&mut self, until: Deadline) -> Option<SpinBudget> {
         if self.amid_stream() {
             self.flows = true;
@@ -66,30 +66,30 @@ impl Pace {
         let limit = match self.wait {
             Wait::Spin => None,
             Wait::Hybrid { spin_us } => Some(Duration::from_micros(spin_us.into())),
-            // The model checker has no clock, and a spin loop without one would never end.
+            // The model checker has no clock, and a spin loop without a clock would never end.
             Wait::Block if self.flows && !cfg!(loom) => Some(FLOW),
             Wait::Block => return None,
         };
         Some(SpinBudget { limit, until, spins: 0, start: None })
     }
 
-    /// The budget was spent in vain: the stream has stopped.
+    /// Records that the budget was spent without success: the stream has stopped.
     pub fn slept(&mut self) {
         self.flows = false;
     }
 
-    /// How long a sender holds out for plenty of room while it spins.
+    /// How long a spinning sender waits for a large part of the ring to become free.
     pub fn patience(&self) -> Patience {
         Patience { spins: 0, start: None }
     }
 }
 
-/// What a spinning end does next.
+/// The next step of a spinning end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
     /// Try again.
     Left,
-    /// Try again, and ask whether the peer lives.
+    /// Try again, and ask whether the peer is alive.
     LookAround,
     /// The deadline has passed.
     TimedOut,
@@ -97,7 +97,7 @@ pub enum Budget {
     Spent,
 }
 
-/// The spinning of one wait.
+/// The state of one spinning wait.
 #[derive(Debug)]
 pub struct SpinBudget {
     limit: Option<Duration>,
@@ -107,13 +107,13 @@ pub struct SpinBudget {
 }
 
 impl SpinBudget {
-    /// Without the first tries at full speed: for who must not keep taking a line that the other end writes to.
+    /// Omits the first attempts at full speed, for an end that must not keep taking a line that the other end writes to.
     pub fn relaxed(mut self) -> Self {
         self.spins = HOT_SPINS;
         self
     }
 
-    /// Counts one try, relaxes the processor after the first ones, and says how to go on.
+    /// Counts one attempt, relaxes the processor after the first ones, and returns the next step.
     #[inline]
     pub fn spin(&mut self) -> Budget {
         self.spins = self.spins.wrapping_add(1);
@@ -139,7 +139,7 @@ impl SpinBudget {
     }
 }
 
-/// See [`Pace::patience`].
+/// A time limit, see [`Pace::patience`].
 #[derive(Debug)]
 pub struct Patience {
     spins: u32,
@@ -147,7 +147,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Whether it is used up.
+    /// Whether the time limit has passed.
     #[inline]
     pub fn is_over(&mut self) -> bool {
         self.spins = self.spins.wrapping_add(1);

@@ -1,13 +1,13 @@
-//! Copying messages into and out of their places in a ring.
+//! Copies messages into and out of a ring.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::layout::LINE;
 
-/// Messages up to this length are copied in with the line of the header last.
+/// Messages up to this length in bytes are copied so that the line with the header is written last.
 const SMALL: usize = 256;
 
-/// Copies a message into its place. The consumer watches the line in which the record starts; if the copy began there, the
+/// Copies a message into the ring. The consumer watches the line in which the record starts; if the copy began there, the
 /// line would travel to the consumer and back before the header is stored.
 #[inline]
 pub fn copy_in(to: &mut [u8], msg: &[u8]) {
@@ -22,10 +22,10 @@ pub fn copy_in(to: &mut [u8], msg: &[u8]) {
     }
 }
 
-/// Copies a message out of its place. Returns its length.
+/// Copies a message out of the ring. Returns its length in bytes.
 ///
 /// # Panics
-/// If it is longer than the buffer.
+/// If the message is longer than the buffer.
 #[inline]
 pub fn copy_out(from: &[u8], to: &mut [u8]) -> usize {
     to[..from.len()].copy_from_slice(from);

@@ -1,8 +1,9 @@
-//! A lock in shared memory among threads of several processes, of which one may be killed while it holds it.
+//! A lock in shared memory for threads of several processes, any of which may be killed while it holds the lock.
 //!
-//! A robust mutex of the C library would do the same with pointers of each process in the shared memory, where another process could change them. Here the lock word
-//! names its holder by a number, and a process that has such a number claims the octet of that number in the memory's file
-//! ([`crossway_sys::record_lock`]). Who waits long asks the kernel whether the holder's claim still stands, and takes the lock over if it does not.
+//! A robust mutex of the C library would keep each process's pointers in the shared memory, where another process could
+//! change them. Here the lock word contains the holder's number, and a process with such a number claims the byte of that
+//! number in the memory's file ([`crossway_sys::record_lock`]). A process that waits for long asks the kernel whether the
+//! holder's claim still exists, and takes over the lock if it does not.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -10,20 +11,20 @@ use std::time::Duration;
 
 use crossway_sys::{Errno, OsError, fork_mark, futex, record_lock};
 
-/// Somebody sleeps until the lock is free.
+/// At least one thread sleeps until the lock is free.
 const WAITERS: u32 = 1 << 31;
 
-/// Looks before sleeping: a turn is short.
+/// Number of attempts before sleeping, since the lock is held only briefly.
 const SPINS: u32 = 100;
 
-/// How often who waits asks whether the holder lives.
+/// How often a waiting thread checks whether the holder is alive.
 const GLANCE: Duration = Duration::from_millis(5);
 
 /// The words of a lock, in the shared memory.
 pub trait LockWords {
-    /// 0, or the holder's number.
+    /// The holder's number, or 0 if the lock is free.
     fn holder(&self) -> &AtomicU32;
-    /// Numbers given so far.
+    /// The number of numbers assigned so far.
     fn numbers(&self) -> &AtomicU32;
 }
 
@@ -33,14 +34,15 @@ pub struct ProcessLock<W: LockWords> {
     words: W,
     /// The memory's file, which carries the claims.
     file: OwnedFd,
-    /// The number that this process has, behind the mark of the process that has it: a child of fork needs one of its own.
+    /// This process's number, together with the mark of the process that it belongs to, because a forked child needs its own
+    /// number.
     member: AtomicU64,
 }
 
-/// A lock that is held.
+/// A lock that is held, released on drop.
 pub struct Held<'a> {
     word: &'a AtomicU32,
-    /// The last holder died with it.
+    /// The previous holder died while holding it.
     pub orphaned: bool,
 }
 
@@ -49,17 +51,18 @@ fn errno_of(error: &OsError) -> Errno {
 }
 
 impl<W: LockWords> ProcessLock<W> {
-    /// Takes part in the lock whose words lie in the memory of this file. The process must not close another descriptor of the file while it uses the lock.
+    /// Joins the lock whose words are in the memory of this file. The process must not close another descriptor of the file
+    /// while it uses the lock.
     ///
     /// # Errors
-    /// Why the system gives no claim on the file (ENOLCK), or cannot mark what a fork makes.
+    /// The errno if the system grants no claim on the file (ENOLCK), or cannot mark forked children.
     pub fn join(words: W, file: OwnedFd) -> Result<Self, Errno> {
         let lock = Self { words, file, member: AtomicU64::new(0) };
         lock.member()?;
         Ok(lock)
     }
 
-    /// Claims this process's number once more, after a descriptor of the file was closed.
+    /// Claims this process's number again, after a descriptor of the file was closed.
     ///
     /// # Errors
     /// As [`ProcessLock::join`].
@@ -67,7 +70,7 @@ impl<W: LockWords> ProcessLock<W> {
         record_lock::claim(&self.file, self.member()?.into())
     }
 
-    /// The words.
+    /// The words of the lock.
     pub const fn words(&self) -> &W {
         &self.words
     }
@@ -90,17 +93,17 @@ impl<W: LockWords> ProcessLock<W> {
         };
         record_lock::claim(&self.file, number.into())?;
         let fresh = u64::from(mark) << 32 | u64::from(number);
-        // Of two threads one wins: a process must know its own number, since it cannot see its own claims.
+        // One of several threads wins: a process must know its own number, since it cannot see its own claims.
         match self.member.compare_exchange(seen, fresh, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => Ok(number),
             Err(other) => Ok(other as u32),
         }
     }
 
-    /// Waits until nobody else has the lock.
+    /// Waits for the lock and takes it.
     ///
     /// # Errors
-    /// Why a child of fork cannot take part (ENOLCK), or the system does not let it sleep.
+    /// The errno if a forked child cannot join (ENOLCK), or the system does not permit sleeping.
     #[inline]
     pub fn hold(&self) -> Result<Held<'_>, Errno> {
         let me = self.member()?;
@@ -123,7 +126,7 @@ impl<W: LockWords> ProcessLock<W> {
             std::hint::spin_loop();
         }
         loop {
-            // There may be others that sleep: who comes from here leaves the sign that somebody does.
+            // There may be other sleepers, so a thread that takes the lock after sleeping keeps the flag set.
             let seen = word.load(Ordering::Relaxed);
             let then = if seen == 0 { me | WAITERS } else { seen | WAITERS };
             if seen != then
@@ -153,7 +156,7 @@ impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.word.swap(0, Ordering::Release) & WAITERS != 0 {
-            // Who is not woken looks by itself, later.
+            // A sleeper that is not woken checks again by itself later.
             let _ = futex::wake(self.word);
         }
     }
@@ -173,12 +176,12 @@ mod tests {
     use crate::receiver::Receiver;
     use crate::shared_rx::ReceiverWords;
 
-    /// Names the memory's file to this program when it is to be another holder.
+    /// Passes the path of the memory's file to this program when it runs as another holder.
     const VARIABLE: &str = "CROSSWAY_TEST_LOCK";
     const WATCHDOG: Duration = Duration::from_secs(30);
-    /// Long enough for who waits to ask several times whether the holder lives.
+    /// Long enough for a waiting thread to check several times whether the holder is alive.
     const WHILE: Duration = Duration::from_millis(40);
-    /// Written by the holder before it lets go.
+    /// Written by the holder before it releases the lock.
     const DONE: u32 = 7;
 
     type Lock = ProcessLock<Receiver>;
@@ -192,7 +195,7 @@ mod tests {
         lock(shm::create_sealed("crossway-test", shm::page_len()).unwrap())
     }
 
-    /// Another process that has the lock now, and lets go when it reads a line.
+    /// Starts another process that holds the lock, and releases it when it reads a line.
     fn holder(of: &Lock) -> Child {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([
@@ -222,7 +225,8 @@ mod tests {
         drop(held);
     }
 
-    /// A thread that waits for the lock: whether it is told of a holder that died, and what the last one had written.
+    /// Starts a thread that waits for the lock and reports whether the holder had died, and what the last holder had
+    /// written.
     fn waiter(lock: &Arc<Lock>) -> mpsc::Receiver<(bool, u32)> {
         let (lock, (told, outcome)) = (lock.clone(), mpsc::channel());
         std::thread::spawn(move || {

@@ -11,11 +11,11 @@ use crate::pace::{Budget, Pace};
 use crate::sync::{Ordering, fence};
 use crate::{Deadline, SendError, Wait};
 
-/// How long a sender that sleeps for room holds out for a good part of the ring, so that it is woken once per batch;
-/// after that it takes what there is.
+/// How long a sender that sleeps for room waits for a good part of the ring, so that it is woken once per batch; after that
+/// it uses the room there is.
 const HOLD_OUT: Duration = Duration::from_millis(2);
 
-/// Where the next record ends.
+/// The end of the next record.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     end: u64,
@@ -30,9 +30,9 @@ pub struct RingTx<M: RingMemory, B: Bell> {
     /// Position and offset of the next record.
     tail: u64,
     tail_offset: usize,
-    /// Records made.
+    /// Number of records created.
     sequence: u64,
-    /// The consumer's head as last read.
+    /// The consumer's head when last read.
     head_seen: u64,
     capacity: u64,
     max_message: usize,
@@ -43,7 +43,7 @@ pub struct RingTx<M: RingMemory, B: Bell> {
 }
 
 impl<M: RingMemory, B: Bell> RingTx<M, B> {
-    /// The sending end of a fresh ring.
+    /// Creates the sending end of a new ring.
     pub fn new(memory: M, bell: B, wait: Wait) -> Self {
         let (capacity, max_message) = (memory.capacity() as u64, memory.max_message());
         RingTx {
@@ -63,37 +63,37 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         }
     }
 
-    /// Times this end announced a sleep, and system calls it made to wake the other.
+    /// How often this end announced a sleep, and how many system calls it made to wake the other end.
     pub fn sleeps_and_wakes(&self) -> (u64, u64) {
         (self.sleeps, self.wakes)
     }
 
-    /// What wakes and sleeps.
+    /// The bell of this end.
     pub fn bell(&self) -> &B {
         &self.bell
     }
 
-    /// The memory.
+    /// The memory of the ring.
     pub fn memory(&self) -> &M {
         &self.memory
     }
 
-    /// Where the next record will start.
+    /// The position at which the next record will start.
     pub const fn position(&self) -> u64 {
         self.tail
     }
 
-    /// Up to where the consumer has freed the room: records that end there or before were taken.
+    /// The position up to which the consumer has freed space: records that end there or before were taken.
     ///
     /// # Errors
-    /// [`SendError::Os`] when no correct consumer could have freed that.
+    /// [`SendError::Os`] when no correct consumer could have freed that much.
     pub fn freed(&mut self) -> Result<u64, SendError> {
         self.read_head()?;
         Ok(self.head_seen)
     }
 
-    /// Waits for room without sleeping: asks the consumer to ring once a message of `len` bytes finds room and half of the ring is free. True when a
-    /// message of that length has room by now; then nothing was asked.
+    /// Waits for room without sleeping: asks the consumer to ring once a message of `len` bytes fits and half of the ring is
+    /// free. Returns true if a message of that length fits already; in that case nothing was requested.
     ///
     /// # Errors
     /// As [`RingTx::freed`].
@@ -103,7 +103,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         let plenty = least.max(self.tail.saturating_sub(self.capacity / 2));
         self.memory.head_wanted().store(plenty, Ordering::Relaxed);
         self.memory.producer_state().store(ASLEEP, Ordering::Release);
-        // Either we see what the consumer has just freed, or it sees that we wait.
+        // Either we see the space that the consumer has just freed, or it sees that we wait.
         fence(Ordering::SeqCst);
         self.read_head()?;
         let room = self.fits(&claim);
@@ -130,8 +130,9 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         }
     }
 
-    /// For who sleeps by other means: announces a sleep until there is room for a message of `len` bytes and for a good part of the ring
-    /// besides, and looks once more. If that says false, the consumer will reset this end's state word and ring.
+    /// For callers that sleep by other means: announces a sleep until a message of `len` bytes fits and a good part of the
+    /// ring is free besides, and checks once more. If the result is false, the consumer will reset this end's state word and
+    /// ring.
     pub fn announce_sleep(&mut self, len: usize) -> Result<bool, SendError> {
         let claim = self.plan(len);
         let least = (claim.end + HEADER as u64).saturating_sub(self.capacity);
@@ -148,12 +149,12 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         Ok(true)
     }
 
-    /// Makes this a copy that fork left behind, which does not close the ring when it is dropped. It must not send.
+    /// Marks this as a copy created by fork, which does not close the ring when dropped. It must not send.
     pub fn disown(&mut self) {
         self.disowned = true;
     }
 
-    /// As [`RingTx::try_send_with`], waiting for room until the deadline.
+    /// As [`RingTx::try_send_with`], but waits for room until the deadline.
     #[inline]
     pub fn send_with(
         &mut self,
@@ -169,7 +170,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         self.publish(claim, len, fill)
     }
 
-    /// Refuses what cannot be sent at all.
+    /// Rejects messages that cannot be sent at all.
     #[inline]
     fn check(&self, len: usize) -> Result<(), SendError> {
         if len > self.max_message {
@@ -181,7 +182,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         Ok(())
     }
 
-    /// Looks for room; `None` if there is not enough now.
+    /// Checks for room; `None` if there is not enough now.
     #[inline]
     fn claim(&mut self, len: usize) -> Result<Option<Claim>, SendError> {
         let claim = self.plan(len);
@@ -192,7 +193,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         Ok(self.fits(&claim).then_some(claim))
     }
 
-    /// Where a message of `len` bytes would end.
+    /// The end of a record for a message of `len` bytes.
     #[inline]
     fn plan(&self, len: usize) -> Claim {
         let size = record_len(self.tail_offset, len);
@@ -204,7 +205,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         }
     }
 
-    /// Whether the record and the zeroed header word after it overwrite nothing that the consumer still reads.
+    /// Whether the record and the zeroed header word after it overwrite nothing that the consumer may still read.
     #[inline]
     fn fits(&self, claim: &Claim) -> bool {
         claim.end + HEADER as u64 <= self.head_seen + self.capacity
@@ -213,7 +214,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
     #[cold]
     fn read_head(&mut self) -> Result<(), SendError> {
         let head = self.memory.head().load(Ordering::Acquire);
-        // A correct head never goes back and never passes the tail.
+        // A correct head never moves backwards and never passes the tail.
         if head < self.head_seen || head > self.tail {
             return Err(SendError::Os(OsError::new(
                 "shared ring",
@@ -237,10 +238,10 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
         let at = self.tail_offset;
-        // Before the payload: the consumer watches the line of this record's header and takes it away at each look, so
-        // what is written to that line comes last and at once.
+        // Before the payload: the consumer watches the line of this record's header and takes it away at each read, so that
+        // line is written last and quickly.
         self.memory.header(claim.end_offset).store(0, Ordering::Relaxed);
-        // SAFETY: `fits` says that the consumer has freed all up to the record's end, and that it is no longer than
+        // SAFETY: `fits` says that the consumer has freed everything up to the record's end, and that it is no longer than
         // the capacity; it is not published before the header is stored below.
         unsafe { self.memory.with_mut(at + HEADER, len, fill) };
         self.memory.header(at).store(header(self.sequence, len), Ordering::Release);
@@ -282,7 +283,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
     #[cold]
     fn wait_for_room(&mut self, len: usize, until: Deadline) -> Result<Claim, SendError> {
         let claim = self.plan(len);
-        // Waiting for a part of the ring and not for one record keeps the two ends from moving in lockstep.
+        // Waiting for a part of the ring instead of one record keeps the two ends from moving in lockstep.
         let least = (claim.end + HEADER as u64).saturating_sub(self.capacity);
         let plenty = least.max(self.tail.saturating_sub(self.capacity / 2));
         if let Some(budget) = self.pace.budget(until) {
@@ -345,7 +346,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
                 return Ok(claim);
             }
             if self.memory.producer_state().load(Ordering::Relaxed) == ASLEEP {
-                // Nobody woke us: the slice has passed.
+                // Not woken: the slice has passed.
                 wanted = least;
                 if let Err(e) = self.look_for_peer() {
                     self.memory.producer_state().store(AWAKE, Ordering::Relaxed);
@@ -362,7 +363,7 @@ impl<M: RingMemory, B: Bell> Drop for RingTx<M, B> {
             return;
         }
         self.memory.producer_state().store(CLOSED, Ordering::Release);
-        // The peer's look must not pass the store, nor ours: closing is rare, so both fences are full.
+        // Neither the peer's check nor ours may be reordered with the store: closing is rare, so both fences are full.
         let _ = self.bell.heavy_fence();
         let _ = self.wake_consumer();
     }

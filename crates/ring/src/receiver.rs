@@ -1,4 +1,4 @@
-//! The words of a shared receiving end and its lock, where they lie in a mapping.
+//! The words of a shared receiving end and its lock, within a mapping.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -9,7 +9,8 @@ use crate::process_lock::LockWords;
 use crate::region::FreeWords;
 use crate::shared_rx::ReceiverWords;
 
-/// As it lies in the memory: what the producer writes too on lines of its own, away from what the consumers alone change.
+/// The memory layout: the words that the producer also writes have their own lines, apart from those that only consumers
+/// change.
 #[repr(C, align(128))]
 struct Words {
     bell: AtomicU32,
@@ -21,7 +22,7 @@ struct Words {
     part: AtomicU64,
 }
 
-/// Octets that the words take.
+/// The size of the words in bytes.
 pub const LEN: usize = size_of::<Words>();
 
 /// The words of one receiving end.
@@ -31,25 +32,26 @@ pub struct Receiver {
     words: *const Words,
 }
 
-// SAFETY: the pointer leads into the mapping, which the value keeps alive and which is not bound to a thread, and to nothing but atomics.
+// SAFETY: the pointer leads into the mapping, which the value keeps alive and which is not bound to a thread, and only to
+// atomics.
 unsafe impl Send for Receiver {}
 // SAFETY: as above.
 unsafe impl Sync for Receiver {}
 
 impl Receiver {
-    /// The words at an offset of a mapping, all 0 when it was made.
+    /// The words at an offset of a mapping, where they were all 0 when the mapping was created.
     ///
     /// # Panics
-    /// If they would not lie within it or not on a line of their own.
+    /// If the words would lie outside the mapping or not start on a cache line.
     pub fn at(mapping: Arc<Mapping>, offset: usize) -> Self {
-        assert!(offset.is_multiple_of(align_of::<Words>()), "the words lie askew");
+        assert!(offset.is_multiple_of(align_of::<Words>()), "the words are not aligned");
         assert!(offset + LEN <= mapping.len(), "the words lie beyond the mapping");
         // SAFETY: within the mapping, as just asserted; mappings start at a page.
         let words = unsafe { mapping.start().as_ptr().add(offset) }.cast_const().cast();
         Self { _mapping: mapping, words }
     }
 
-    /// The words that begin with a free word of a control page.
+    /// The words that start at a free word of a control page.
     ///
     /// # Panics
     /// As [`Receiver::at`].
@@ -59,11 +61,12 @@ impl Receiver {
 
     #[inline]
     fn words(&self) -> &Words {
-        // SAFETY: within the mapping, which lives as long as `self`; only atomics and octets that nobody looks at, for which every bit pattern is valid.
+        // SAFETY: within the mapping, which lives as long as `self`; only atomics and unused padding, for which every bit
+        // pattern is valid.
         unsafe { &*self.words }
     }
 
-    /// Whether the consumers have read all that came before the ring was there: 0 or 1.
+    /// Whether the consumers have read everything that was sent before the ring existed: 0 or 1.
     pub fn begun(&self) -> &AtomicU32 {
         &self.words().begun
     }

@@ -8,11 +8,11 @@ use crate::layout::{LINE, least_capacity};
 use crate::memory::RingMemory;
 use crate::sync::{AtomicU32, AtomicU64};
 
-/// Keeps what two cores write apart; two lines, because processors fetch lines in pairs.
+/// Separates data written by two cores; by two lines, because processors fetch lines in pairs.
 #[repr(C, align(128))]
 struct Apart<T>(T);
 
-/// One ring's control words, each on lines of its own: who polls one is not disturbed by another.
+/// One ring's control words, each on its own lines, so that polling one is not slowed down by writes to another.
 #[repr(C)]
 struct Control {
     head: Apart<AtomicU64>,
@@ -21,16 +21,16 @@ struct Control {
     head_wanted: Apart<AtomicU64>,
 }
 
-/// Up to this length messages are small: what counts is that the ring stays in the private caches.
+/// Messages up to this length in bytes are small: for them it matters that the ring stays in the private caches.
 const SMALL_MESSAGE: usize = 256;
-/// Default capacity for small messages.
+/// Default capacity in bytes for small messages.
 const SMALL_DEFAULT: usize = 256 << 10;
-/// Least default capacity for larger ones: a few times the private caches of a core, so that in a stream a message has
-/// reached the shared cache before it is read. Reading it from there costs less than taking it out of the other core's
-/// private cache line by line; how much that gains depends on how far apart the cores are.
+/// Minimum default capacity in bytes for larger messages: a few times the private caches of a core, so that in a stream a
+/// message has reached the shared cache before it is read. Reading it from there costs less than fetching it from the other
+/// core's private cache line by line; the gain depends on the distance between the cores.
 const LARGE_DEFAULT: usize = 4 << 20;
 
-/// Which of a channel's two rings.
+/// Selects one of a channel's two rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The listener sends, the connector receives.
@@ -39,7 +39,7 @@ pub enum Direction {
     FromConnector,
 }
 
-/// The mapping's granularity, and bytes before the first ring's records.
+/// The granularity of mappings in bytes, which is also the offset of the first ring's records.
 fn page() -> usize {
     shm::page_len()
 }
@@ -47,16 +47,17 @@ fn page() -> usize {
 /// The sizes from which both ends compute the same layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dimensions {
-    /// Bytes of each ring.
+    /// Capacity of each ring in bytes.
     pub capacity: usize,
-    /// Longest message.
+    /// Longest message in bytes.
     pub max_message: usize,
 }
 
 impl Dimensions {
-    /// For messages up to `max_message`; `asked` is a wish for the capacity, rounded up to what is needed.
+    /// Dimensions for messages up to `max_message`; `asked` is the desired capacity, which is raised to the minimum and
+    /// rounded up.
     ///
-    /// By default four of the largest messages fit, so that both ends work at the same time.
+    /// By default, four messages of the maximum size fit, so that both ends work at the same time.
     pub fn choose(max_message: usize, asked: Option<usize>) -> Dimensions {
         let wish = asked.unwrap_or(if max_message <= SMALL_MESSAGE {
             SMALL_DEFAULT
@@ -69,13 +70,13 @@ impl Dimensions {
         }
     }
 
-    /// Bytes of shared memory that two such rings take.
+    /// Size in bytes of the shared memory for two such rings.
     pub fn memory_len(self) -> usize {
         page() + 2 * self.capacity
     }
 
-    /// The memory's pieces as they must follow each other in the address space, as offset and length: the control words,
-    /// then each ring twice.
+    /// The memory's pieces in the order in which they must be mapped, as offset and length: the control words, then each
+    /// ring twice.
     pub fn pieces(self) -> [(usize, usize); 5] {
         let (a, b) = (page(), page() + self.capacity);
         let ring = self.capacity;
@@ -83,46 +84,46 @@ impl Dimensions {
     }
 }
 
-/// The words of the control page that the rings leave free, for who shares more than messages.
+/// The words of the control page that the rings do not use, for users that share more than messages.
 #[derive(Clone)]
 pub struct FreeWords {
     mapping: Arc<Mapping>,
 }
 
 impl FreeWords {
-    /// Octets from the start of the memory to the first of them.
+    /// Offset in bytes of the first free word from the start of the memory.
     pub const OFFSET: usize = 2 * size_of::<Control>();
 
-    /// Of a mapping of [`Dimensions::pieces`].
+    /// The free words of a mapping of [`Dimensions::pieces`].
     pub fn new(mapping: Arc<Mapping>) -> Self {
         assert!(mapping.len() >= page(), "the mapping is too short for its control words");
         FreeWords { mapping }
     }
 
-    /// The memory.
+    /// The mapping that contains the words.
     pub const fn mapping(&self) -> &Arc<Mapping> {
         &self.mapping
     }
 
-    /// How many there are.
+    /// The number of free words.
     pub fn count(&self) -> usize {
         (page() - Self::OFFSET) / 8
     }
 
-    /// Where one of them is, for what is more than a word. It stays mapped as long as `self`.
+    /// The address of a free word, for data larger than a word. It stays mapped as long as `self`.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If `index` is out of range.
     pub fn place(&self, index: usize) -> std::ptr::NonNull<u64> {
         assert!(index < self.count(), "word {index} of {}", self.count());
         // SAFETY: within the control page, as just asserted.
         unsafe { self.mapping.start().byte_add(Self::OFFSET).cast::<u64>().add(index) }
     }
 
-    /// One of them.
+    /// A free word as an atomic.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If `index` is out of range.
     #[inline]
     pub fn word(&self, index: usize) -> &AtomicU64 {
         // SAFETY: mapped as long as `self`, aligned, and initialised by the kernel to 0; words that are used as such are accessed
@@ -140,17 +141,17 @@ pub struct SharedRing {
     dimensions: Dimensions,
 }
 
-// SAFETY: the pointers lead into the mapping, which the value keeps alive and which is not bound to a thread; what
-// is reached through them is atomics, or ruled by the ring's protocol.
+// SAFETY: the pointers lead into the mapping, which the value keeps alive and which is not bound to a thread; they lead to
+// atomics, or to memory governed by the ring's protocol.
 unsafe impl Send for SharedRing {}
-// SAFETY: as above; what is more than atomics is reached through methods whose callers promise whose turn it is.
+// SAFETY: as above; anything but atomics is accessed through methods whose callers guarantee that it is their turn.
 unsafe impl Sync for SharedRing {}
 
 impl SharedRing {
     /// The ring of one direction in a mapping of [`Dimensions::pieces`].
     ///
     /// # Panics
-    /// If the mapping is shorter.
+    /// If the mapping is too short, or `dimensions` leave no room for the longest message.
     pub fn new(mapping: Arc<Mapping>, dimensions: Dimensions, direction: Direction) -> Self {
         assert!(2 * size_of::<Control>() <= page());
         let Dimensions { capacity, max_message } = dimensions;
@@ -182,8 +183,8 @@ impl SharedRing {
     }
 }
 
-// SAFETY: both ends map the same memfd and compute the same layout from the same dimensions; it is zeroed when made; header
-// and payload are one memory; the mapping lives as long as `self`.
+// SAFETY: both ends map the same memfd and compute the same layout from the same dimensions; it is zeroed when created;
+// header and payload are the same memory; the mapping lives as long as `self`.
 unsafe impl RingMemory for SharedRing {
     #[inline]
     fn capacity(&self) -> usize {
@@ -238,8 +239,8 @@ unsafe impl RingMemory for SharedRing {
     #[inline]
     unsafe fn with<R>(&self, offset: usize, len: usize, read: impl FnOnce(&[u8]) -> R) -> R {
         debug_assert!(offset < self.dimensions.capacity + 8 && len <= self.dimensions.capacity);
-        // SAFETY: in the ring or its second mapping, and not written by a correct peer, as the caller promises; see the module's text for
-        // what holds with a hostile one.
+        // SAFETY: in the ring or its second mapping, and not written by a correct peer, as the caller guarantees; the
+        // module's documentation says what applies to a hostile one.
         read(unsafe { std::slice::from_raw_parts(self.records.add(offset), len) })
     }
 
@@ -251,8 +252,8 @@ unsafe impl RingMemory for SharedRing {
         write: impl FnOnce(&mut [u8]) -> R,
     ) -> R {
         debug_assert!(offset < self.dimensions.capacity + 8 && len <= self.dimensions.capacity);
-        // SAFETY: in the ring or its second mapping, and ours alone until published, as the caller promises. The bytes are initialised: the
-        // memory began as zeroes.
+        // SAFETY: in the ring or its second mapping, and exclusively ours until published, as the caller guarantees. The
+        // bytes are initialised: the memory was zeroed at first.
         write(unsafe { std::slice::from_raw_parts_mut(self.records.add(offset), len) })
     }
 }

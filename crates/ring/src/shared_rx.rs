@@ -1,39 +1,41 @@
-//! The receiving end of a ring for several consumers, threads and processes, of which one has its turn at a time.
+//! The receiving end of a ring for several consumers (threads and processes), which take turns.
 //!
-//! Nothing of where they stand is kept by any of them: the position is the ring's own head, and what was taken of the record there (by those who read octets
-//! and not records) is one more shared word. A turn changes one word when it takes something, and then it is done: a consumer that is killed has taken it or
-//! has not. Who has the turn is not this module's business; [`SharedRx::turn`] asks for the guard of whatever lock keeps the others out.
+//! The consumers keep no state of their own: the position is the ring's own head, and how much was taken of the record there
+//! (by readers of bytes rather than records) is one more shared word. A turn takes something by changing one word and is
+//! complete with that: a killed consumer has either taken it or not. This module does not decide which consumer has the
+//! turn: [`SharedRx::turn`] takes the guard of a lock that excludes the others.
 
 use crate::doorbell;
 use crate::layout::{ASLEEP, AWAKE, HEADER, record_len, stated_len};
 use crate::memory::RingMemory;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Octets of one record of which parts can be taken: less than this.
+/// Parts can be taken only of records shorter than this, in bytes.
 pub const PART_MAX: u64 = 1 << PART_BITS;
 const PART_BITS: u32 = 20;
 
-/// The words that consumers share beside the ring's own.
+/// The words that consumers share in addition to the ring's own.
 pub trait ReceiverWords {
-    /// Where the bell is ([`doorbell`]). The producer writes it too.
+    /// The state of the bell ([`doorbell`]). The producer writes it, too.
     fn bell(&self) -> &AtomicU32;
-    /// Bells taken out of the socket.
+    /// Number of bells removed from the socket.
     fn bells_eaten(&self) -> &AtomicU32;
-    /// What was taken of a record: the record's position, and octets, less than [`PART_MAX`], in the low 20 bits.
+    /// How much of a record was taken: the record's position and, in the low 20 bits, the number of bytes, less than
+    /// [`PART_MAX`].
     fn part(&self) -> &AtomicU64;
 }
 
-/// The ring holds what no correct producer writes.
+/// The ring contains something that no correct producer writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the header at position {position} reads {word:#018x}, which is no record of a ring of messages up to {max_message} bytes"
+    "the header at position {position} reads {word:#018x}, which is not a record of a ring of messages up to {max_message} bytes"
 )]
 pub struct Damaged {
-    /// Where.
+    /// The position of the header.
     pub position: u64,
-    /// What is there.
+    /// The header word found there.
     pub word: u64,
-    /// What would fit.
+    /// The longest message of the ring in bytes.
     pub max_message: usize,
 }
 
@@ -47,30 +49,30 @@ pub struct Front {
 }
 
 impl Front {
-    /// Octets of it that were not taken yet.
+    /// The number of its bytes that were not taken yet.
     pub const fn left(&self) -> usize {
         self.len - self.taken
     }
 }
 
-/// The receiving end of a ring that several share.
+/// The receiving end of a ring, shared by several consumers.
 pub struct SharedRx<M: RingMemory, W: ReceiverWords> {
     memory: M,
     words: W,
 }
 
 impl<M: RingMemory, W: ReceiverWords> SharedRx<M, W> {
-    /// The receiving end of a ring whose producer began with it.
+    /// Creates the receiving end of a ring that is used through it from the beginning.
     pub const fn new(memory: M, words: W) -> Self {
         Self { memory, words }
     }
 
-    /// The words.
+    /// The shared words.
     pub const fn words(&self) -> &W {
         &self.words
     }
 
-    /// Whether nothing is published, as far as one can tell without having the turn.
+    /// Whether nothing is published, as far as this can be determined without having the turn.
     #[inline]
     pub fn is_empty(&self) -> bool {
         let (_, offset) = self.place();
@@ -80,11 +82,11 @@ impl<M: RingMemory, W: ReceiverWords> SharedRx<M, W> {
     #[inline]
     fn place(&self) -> (u64, usize) {
         let position = self.memory.head().load(Ordering::Acquire);
-        // Whatever another consumer may have written there, the offset lies within the ring.
+        // Even if another consumer has corrupted the head, the offset lies within the ring.
         (position, (position % self.memory.capacity() as u64) as usize & !(HEADER - 1))
     }
 
-    /// One consumer's turn, for as long as it holds the guard that keeps the others out. `G` is only held.
+    /// Starts one consumer's turn, which lasts as long as the guard that excludes the others. `G` is only held.
     pub const fn turn<G>(&self, guard: G) -> Turn<'_, M, W, G> {
         Turn { rx: self, _guard: guard }
     }
@@ -106,7 +108,7 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
     /// The next record, if it is published.
     ///
     /// # Errors
-    /// [`Damaged`].
+    /// [`Damaged`] if the ring is corrupted.
     #[inline]
     pub fn front(&self) -> Result<Option<Front>, Damaged> {
         let (position, offset) = self.rx.place();
@@ -126,10 +128,10 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
         }
     }
 
-    /// The record behind another one, if it is published; for looking ahead.
+    /// The record after another one, if it is published, for looking ahead.
     ///
     /// # Errors
-    /// [`Damaged`].
+    /// [`Damaged`] if the ring is corrupted.
     pub fn after(&self, front: &Front) -> Result<Option<Front>, Damaged> {
         let position = front.position.wrapping_add(record_len(front.offset, front.len) as u64);
         let offset = (position % self.rx.memory.capacity() as u64) as usize & !(HEADER - 1);
@@ -142,16 +144,16 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
         }
     }
 
-    /// Shows what is left of a record. The producer may be hostile: what is shown may change while it is looked at.
+    /// Passes the rest of a record to `read`. The producer may be hostile: the bytes may change while they are read.
     #[inline]
     pub fn with<R>(&self, front: &Front, read: impl FnOnce(&[u8]) -> R) -> R {
         let start = front.offset + HEADER;
-        // SAFETY: the length was checked against the longest message, for which the capacity has room behind any offset within it; the record is published,
-        // and is freed only by who has the turn.
+        // SAFETY: the length was checked against the longest message, for which the capacity has room after any offset
+        // within it; the record is published, and is freed only by the consumer that has the turn.
         unsafe { self.rx.memory.with(start, front.len, |octets| read(&octets[front.taken..])) }
     }
 
-    /// Takes some of what is left of a record; all of it takes the record.
+    /// Takes some of the rest of a record; taking all of it takes the record.
     #[inline]
     pub fn take_part(&mut self, front: &Front, octets: usize) {
         if octets >= front.left() {
@@ -161,16 +163,17 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
         self.rx.words.part().store(part_of(front.position) << PART_BITS | taken, Ordering::Relaxed);
     }
 
-    /// Takes the record: its room is free.
+    /// Takes the record and frees its space.
     #[inline]
     pub fn take(&mut self, front: &Front) {
         let end = front.position.wrapping_add(record_len(front.offset, front.len) as u64);
         self.rx.memory.head().store(end, Ordering::Release);
     }
 
-    /// Wakes the producer by `ring` if it waits for room and there is enough now. It is done within the turn: of who is killed between the two steps the next one
-    /// learns by the lock, and wakes it. A producer that begins to wait just now may be missed: there is something in the ring then, and whoever takes that
-    /// looks again; [`Turn::emptied`] misses nobody.
+    /// Wakes the producer through `ring` if it waits for room and there is enough now. This happens within the turn: if a
+    /// consumer is killed between the two steps, the next one learns of that from the lock, and wakes the producer. A
+    /// producer that starts to wait at this moment may be missed: then the ring is not empty, and the consumer that takes
+    /// from it checks again; [`Turn::emptied`] never misses a producer.
     #[inline]
     pub fn wake_producer(&mut self, ring: impl FnOnce()) {
         let state = self.rx.memory.producer_state();
@@ -182,42 +185,46 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
     #[cold]
     fn is_to_wake_producer(&self) -> bool {
         let state = self.rx.memory.producer_state();
-        // Pairs with the producer's release store of its state, so that the mark is the one that belongs to this sleep.
+        // Pairs with the producer's release store of its state, so that `head_wanted` is the value that belongs to this
+        // sleep.
         state.load(Ordering::Acquire) == ASLEEP
             && self.rx.place().0 >= self.rx.memory.head_wanted().load(Ordering::Relaxed)
             && state.compare_exchange(ASLEEP, AWAKE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// [`doorbell::is_heard`].
+    /// As [`doorbell::is_heard`].
     ///
     /// # Errors
-    /// Those of the bells.
+    /// The errors of `bells`.
     #[inline]
     pub fn is_heard<B: doorbell::Bells>(&self, seen: bool, bells: &B) -> Result<bool, B::Error> {
         doorbell::is_heard(self.rx.words.bell(), seen, bells)
     }
 
-    /// The ring was seen empty: wakes the producer by `ring` if it waits for room, then [`doorbell::emptied`].
+    /// Called when the ring was seen empty: wakes the producer through `ring` if it waits for room, then calls
+    /// [`doorbell::emptied`].
     ///
     /// # Errors
-    /// Those of the bells.
+    /// The errors of `bells`.
     #[inline]
     pub fn emptied<B: doorbell::Bells>(
         &mut self,
         bells: &B,
         ring: impl FnOnce(),
     ) -> Result<(), B::Error> {
-        // Nobody may come again before the producer goes on: either we see that it waits, or it sees the room. Ahead of the bell: as long as that is there
-        // somebody comes, and does what a killed one has not.
+        // No consumer may come again before the producer continues, so either we see that it waits, or it sees the room.
+        // This precedes the removal of the bell: as long as the bell is in the socket, another consumer comes and completes
+        // what a killed one has not.
         fence(Ordering::SeqCst);
         self.wake_producer(ring);
         doorbell::emptied(self.rx.words.bell(), bells)
     }
 
-    /// The last consumer was killed in its turn: [`doorbell::settle`], and `ring` for the case that it was about to wake the producer.
+    /// Called when the last consumer was killed in its turn: calls [`doorbell::settle`], and `ring` in case that consumer
+    /// was about to wake the producer.
     ///
     /// # Errors
-    /// Those of the bells.
+    /// The errors of `bells`.
     pub fn settle<B: doorbell::Bells>(
         &mut self,
         bells: &B,
@@ -227,21 +234,22 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
         doorbell::settle(self.rx.words.bell(), bells)
     }
 
-    /// [`doorbell::eat_stray`].
+    /// As [`doorbell::eat_stray`].
     ///
     /// # Errors
-    /// Those of the bells.
+    /// The errors of `bells`.
     pub fn eat_stray<B: doorbell::Bells>(&mut self, bells: &B) -> Result<bool, B::Error> {
         doorbell::eat_stray(self.rx.words.bell(), bells)
     }
 
-    /// Bells taken out so far: as long as it stays the same, a bell that was seen is still there.
+    /// Number of bells removed so far: as long as it does not change, a bell that was seen is still in the socket.
     pub fn bells_eaten(&self) -> u32 {
         self.rx.words.bells_eaten().load(Ordering::Relaxed)
     }
 }
 
-/// A record's position as it stands in the word of the part. It wraps after 2^47 octets; by then the word was written anew, or nobody takes parts.
+/// A record's position as stored in the word of the part. It wraps after 2^47 bytes; by then the word was rewritten, or no
+/// consumer takes parts.
 fn part_of(position: u64) -> u64 {
     (position / HEADER as u64) & (u64::MAX >> PART_BITS)
 }
@@ -287,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Another process may have written anything into the word that tells how much of a record was taken.
+    /// Another process may have written anything to the word that says how much of a record was taken.
     #[test]
     fn a_part_counts_only_for_its_record_and_not_beyond_its_end() {
         let rx = receiver();
@@ -307,7 +315,7 @@ mod tests {
         }
     }
 
-    /// Whether the producer waits for the room that is there now, and so is woken.
+    /// Whether the producer is woken because it waits for no more room than there is now.
     fn wakes_producer<M: RingMemory, W: ReceiverWords>(turn: &mut Turn<'_, M, W, ()>) -> bool {
         let mut rang = false;
         turn.wake_producer(|| rang = true);
@@ -329,6 +337,6 @@ mod tests {
             turn.take(&front);
             assert_eq!(wakes_producer(&mut turn), has_room);
         }
-        assert!(!wakes_producer(&mut turn), "it was told already");
+        assert!(!wakes_producer(&mut turn), "it was woken already");
     }
 }

@@ -1,4 +1,5 @@
-//! Atomics, cells and locks: real ones, or loom's when the ring is model-checked (`--cfg loom`).
+//! Atomics, cells and locks: the real ones, or loom's when the ring is model-checked (`--cfg
+//! loom`).
 
 #[cfg(not(loom))]
 pub use std::sync::{
@@ -15,26 +16,26 @@ pub use loom::{
     },
 };
 
-/// The standard cell, with loom's way to reach into it.
+/// The standard cell with the interface of loom's cell.
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
 #[cfg(not(loom))]
 impl<T> UnsafeCell<T> {
-    /// Holds a value.
+    /// Creates a cell with a value.
     pub const fn new(value: T) -> Self {
         UnsafeCell(std::cell::UnsafeCell::new(value))
     }
 
-    /// Shows where the value is. Whoever writes there must be alone.
+    /// Passes a pointer to the value. A caller that writes through it must have exclusive access.
     #[inline]
     pub fn with_mut<R>(&self, work: impl FnOnce(*mut T) -> R) -> R {
         work(self.0.get())
     }
 }
 
-/// Tells the processor that this is a spin loop.
+/// Hints to the processor that this is a spin loop.
 #[inline]
 pub fn relax() {
     #[cfg(not(loom))]

@@ -1,8 +1,9 @@
-//! The lock that favours its owner under loom: every interleaving and every permitted reordering.
+//! Model checks of the lock that favours its owner: loom tries every interleaving and every
+//! permitted reordering.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p crossway-ring --test loom_biased --release`
 //!
-//! That two sides reach the value at a time is an access that loom's cell reports.
+//! Loom's cell reports when both sides access the value at the same time.
 #![cfg(loom)]
 
 use crossway_ring::biased::biased;

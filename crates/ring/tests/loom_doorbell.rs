@@ -1,9 +1,10 @@
-//! The bell and the shared receiving end under loom: every interleaving and every permitted reordering of small cases, and a consumer that is killed anywhere.
+//! Model checks of the bell and the shared receiving end: loom tries every interleaving and every permitted reordering of
+//! small cases, with a consumer that is killed at any point.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p crossway-ring --test loom_doorbell --release`
 //!
-//! A message that waits while the socket does not poll readable is a deadlock, which loom reports, since the model's poll never times out. A
-//! socket that polls readable for nothing fails an assertion at the end.
+//! If a message waits while the socket does not poll readable, the model deadlocks, which loom reports, since the model's
+//! poll never times out. A socket that polls readable without a message fails an assertion at the end.
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
@@ -19,11 +20,11 @@ use loom::sync::atomic::Ordering;
 use loom::thread;
 use loom_doorbell_model::{MAX, NoBell, Shared};
 
-/// Killed.
+/// The consumer was killed.
 #[derive(Debug)]
 struct Dead;
 
-/// A consumer's end of the socket. It is killed before its step number `fuse`.
+/// A consumer's end of the socket. It is killed before step number `fuse`.
 struct Socket<'a> {
     shared: &'a Shared,
     steps_left: std::cell::Cell<u32>,
@@ -58,7 +59,7 @@ impl Bells for Socket<'_> {
             queue.bells = queue.bells.checked_sub(1).expect("a bell is there when it is eaten");
         });
         self.shared.0.eaten.fetch_add(1, Ordering::Relaxed);
-        // Before what follows, too.
+        // The consumer may also be killed after removing the bell.
         self.step()
     }
 
@@ -69,7 +70,7 @@ impl Bells for Socket<'_> {
     }
 }
 
-/// Wakes who waits for room, unless it is killed before.
+/// Wakes a producer that waits for room, unless the consumer is killed before.
 fn make_room_known(shared: &Shared, socket: &Socket<'_>) {
     shared.queue(|queue| match socket.step() {
         Ok(()) => queue.room = true,
@@ -77,7 +78,7 @@ fn make_room_known(shared: &Shared, socket: &Socket<'_>) {
     });
 }
 
-/// What a program's receiving call does: one message, or `None` at the end.
+/// A program's receiving call: returns one message, or `None` at the end.
 fn receive(shared: &Shared, fuse: u32) -> Result<Option<u64>, Dead> {
     let rx = SharedRx::new(shared.clone(), shared.clone());
     let socket = Socket { shared, steps_left: std::cell::Cell::new(fuse) };
@@ -123,7 +124,7 @@ fn attempt<G>(
         let value = turn.with(&front, |octets| u64::from_ne_bytes(octets.try_into().unwrap()));
         turn.take(&front);
         if turn.is_empty() {
-            // The message has been taken, and its receiver is told of it, whether or not it lives on.
+            // The message was taken and is delivered, whether or not its receiver survives.
             turn.emptied(socket, || make_room_known(shared, socket)).unwrap_or_else(|Dead| {
                 shared.look(|queue| queue.orphaned = true);
             });
@@ -158,7 +159,7 @@ fn ring(shared: &Shared, tx: &mut RingTx<Shared, NoBell>) {
     );
 }
 
-/// What tipcd does: batches of messages, of which each is announced once; then the end.
+/// The part of tipcd: publishes batches of messages and announces each once; then ends.
 fn produce(shared: &Shared, batches: &[u64]) {
     let mut tx = RingTx::new(shared.clone(), NoBell, Wait::Block);
     let mut value = 0;
@@ -183,10 +184,10 @@ fn produce(shared: &Shared, batches: &[u64]) {
     }
 }
 
-/// Nothing is left that anybody would look for.
+/// Asserts that nothing remains that would wake a consumer.
 fn assert_quiet(shared: &Shared) {
     assert_eq!(shared.0.bell.load(Ordering::SeqCst), QUIET);
-    assert_eq!(shared.look(|queue| queue.bells), 0, "the socket polls readable for nothing");
+    assert_eq!(shared.look(|queue| queue.bells), 0, "the socket polls readable without a message");
 }
 
 fn model(preemptions: usize, case: impl Fn() + Send + Sync + 'static) {
@@ -268,13 +269,13 @@ fn a_consumer_killed_anywhere_leaves_everything_to_the_next() {
                 let shared = shared.clone();
                 thread::spawn(move || produce(&shared, &[1, 1]))
             };
-            // What the killed one took is its own; it takes one at most.
+            // The killed consumer has taken at most one message, which is lost.
             let first = receive(&shared, fuse).unwrap_or(None).map_or(0, |value| value + 1);
             for value in first..2 {
                 assert_eq!(receive(&shared, FOREVER).unwrap(), Some(value));
             }
             tipcd.join().unwrap();
-            // A stray bell may be left: who is woken by it eats it, and only it.
+            // A stray bell may remain: the consumer that it wakes removes only this bell.
             if shared.look(|queue| queue.bells) > 0 {
                 let shared_too = shared.clone();
                 let waiter = thread::spawn(move || receive(&shared_too, FOREVER).unwrap());

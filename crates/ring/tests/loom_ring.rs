@@ -1,8 +1,8 @@
-//! The ring under loom: every interleaving and every permitted reordering of small cases.
+//! Model checks of the ring: loom tries every interleaving and every permitted reordering of small cases.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p crossway-ring --test loom_ring --release`
 //!
-//! A lost message, a torn read or an access to bytes of which the other end has not let go fails an assertion or loom's own
+//! A lost message, a torn read or an access to bytes that the other end has not released fails an assertion or loom's own
 //! race check; a lost wake-up is a deadlock, which loom reports, since the model's sleep never times out.
 #![cfg(loom)]
 #![allow(unsafe_code)]
@@ -100,7 +100,7 @@ unsafe impl RingMemory for Memory {
     unsafe fn with<R>(&self, offset: usize, len: usize, read: impl FnOnce(&[u8]) -> R) -> R {
         let mut copy = Vec::new();
         for at in (offset..offset + len).step_by(8) {
-            // SAFETY: loom reports the race if the caller's promise does not hold.
+            // SAFETY: loom reports the race if the caller breaks its promise.
             self.word(at).payload.with(|p| copy.extend(unsafe { *p }));
         }
         read(&copy[..len])
@@ -119,15 +119,15 @@ unsafe impl RingMemory for Memory {
             let word = self.word(at);
             // SAFETY: as above.
             word.payload.with_mut(|p| unsafe { *p = bytes });
-            // The same bytes, seen as a header by whoever looks at the wrong time.
+            // The same bytes, as they appear to an end that reads them as a header at the wrong time.
             word.header.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
         }
         result
     }
 }
 
-/// Sleeps on a lock where the real one sleeps on a futex. The fences of `membarrier` are modelled by full ones on both
-/// sides: that is what the kernel makes of them.
+/// Sleeps on a lock where the real bell sleeps on a futex. The fences of `membarrier` are modelled by full fences on both
+/// sides, which is their effect in the kernel.
 struct ModelBell {
     memory: Memory,
     producer: bool,
@@ -196,7 +196,7 @@ fn model(preemptions: usize, case: impl Fn() + Send + Sync + 'static) {
     builder.check(case);
 }
 
-/// The smallest ring: each message but the first waits for room, and the end is passed again and again.
+/// The smallest ring: each message but the first waits for room, and records often cross the end.
 fn tight() -> usize {
     least_capacity(MAX, 8)
 }
@@ -206,7 +206,7 @@ fn messages_arrive_in_order_through_a_ring_with_room() {
     model(3, || {
         let (mut tx, mut rx) = ring(256);
         let sender = thread::spawn(move || {
-            // Content that looks like no header, like zero, and like a header.
+            // Payload that does not look like a header, payload that looks like zero, and payload that looks like a header.
             for value in [1, 0, u64::MAX] {
                 send(&mut tx, value);
             }
@@ -238,7 +238,7 @@ fn a_full_ring_makes_the_sender_sleep_and_wakes_it() {
 
 #[test]
 fn old_payload_is_never_taken_for_a_header() {
-    // The payload is the very header word that the consumer will look for at that place a lap later.
+    // The payload is the very header word that the consumer will expect at that place one lap later.
     model(2, || {
         let (mut tx, mut rx) = ring(tight());
         let forged = |n: u64| crossway_ring::layout::header(n + 1, 8);
@@ -286,7 +286,7 @@ fn the_sender_that_closes_first_sets_a_sleeping_receiver_free() {
         });
         send(&mut tx, 7);
         drop(tx);
-        assert_eq!(receiver.join().unwrap(), 1, "what was sent before the close arrives");
+        assert_eq!(receiver.join().unwrap(), 1, "messages sent before the close arrive");
     });
 }
 
@@ -312,7 +312,7 @@ fn looking_without_waiting_sees_whole_messages_only() {
                     expected += 1;
                 }
                 Err(RecvError::Empty) => thread::yield_now(),
-                // The sender closes when it is done, and not before all was sent.
+                // The sender closes when it has sent everything.
                 Err(e) => panic!("{e}"),
             }
         }

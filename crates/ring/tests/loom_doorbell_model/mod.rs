@@ -15,13 +15,13 @@ use loom::sync::{Arc, Condvar, Mutex};
 
 pub(crate) const MAX: usize = 8;
 
-/// One word of the ring: the same eight octets as an atomic header and as plain payload.
+/// One word of the ring: the same eight bytes as an atomic header and as plain payload.
 pub(crate) struct Word {
     pub(crate) header: AtomicU64,
     payload: UnsafeCell<u64>,
 }
 
-/// The socket's queue towards the program, and the counter by which the program asks for room.
+/// The socket's queue towards the program, and the counter with which the program asks for room.
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) bells: u32,
@@ -46,7 +46,7 @@ pub(crate) struct Inner {
 
 // SAFETY: loom checks each access to the payload.
 unsafe impl Sync for Inner {}
-// SAFETY: plain octets and atomics.
+// SAFETY: plain bytes and atomics.
 unsafe impl Send for Inner {}
 
 #[derive(Clone)]
@@ -76,7 +76,7 @@ impl Shared {
         &self.0.words[at / 8 % self.0.words.len()]
     }
 
-    /// Wakes nobody.
+    /// Accesses the queue without waking anything.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Queue) -> R) -> R {
         look(&mut self.0.queue.0.lock().unwrap())
     }
@@ -87,7 +87,7 @@ impl Shared {
         result
     }
 
-    /// Sleeps until the queue says so.
+    /// Sleeps until `until` is true of the queue.
     pub(crate) fn poll(&self, until: impl Fn(&Queue) -> bool) {
         let (lock, condvar) = &self.0.queue;
         let mut queue = lock.lock().unwrap();
@@ -128,7 +128,7 @@ unsafe impl RingMemory for Shared {
     }
 
     unsafe fn with<R>(&self, offset: usize, len: usize, read: impl FnOnce(&[u8]) -> R) -> R {
-        // SAFETY: loom reports the race if the caller's promise does not hold.
+        // SAFETY: loom reports the race if the caller breaks its promise.
         let octets = self.word(offset).payload.with(|p| unsafe { *p }).to_ne_bytes();
         read(&octets[..len])
     }
@@ -161,7 +161,7 @@ impl ReceiverWords for Shared {
     }
 }
 
-/// The producer's bell is not the ring's but the socket's.
+/// A bell without function: the producer rings through the socket, not through the ring.
 pub(crate) struct NoBell;
 
 impl Bell for NoBell {
