@@ -1,4 +1,4 @@
-//! How a network is made: the words for `ip`, `tc` and `ethtool`, in the fewest processes.
+//! Creates networks: generates the input of `ip`, `tc` and `ethtool` and runs them in as few processes as possible.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,24 +11,26 @@ use crate::registry::Making;
 use crate::share::mask;
 use crate::{Host, HostKind, Link, NetError, Network, Offloads, tool};
 
-/// Ethernet header; what the shaper counts beside the IP packet (no preamble, no checksum).
+/// Length in bytes of the Ethernet header, which the shaper counts in addition to the IP packet (no preamble, no
+/// checksum).
 const ETHERNET_HEADER_BYTES: u64 = 14;
 
-/// Hosts set up at the same time: most of the time goes to starting tools and waiting for the kernel's network lock.
+/// Number of hosts set up at the same time: most of the time is spent starting tools and waiting for the kernel's network
+/// lock.
 const WORKERS: usize = 4;
 
-/// The two ends of a link get different interface indices: where they are equal in their two namespaces, the kernel takes
-/// the link for a physical one and may let its carrier wait for a second.
+/// The two ends of a link get different interface indices: where the indices are equal in both namespaces, the kernel
+/// assumes a physical link and may delay its carrier by a second.
 const FIRST_INDEX: usize = 1001;
 
-/// How long a link may take to get its carrier; it takes microseconds.
+/// Time limit for a link to get its carrier, which normally takes microseconds.
 const CARRIER_LIMIT: Duration = Duration::from_secs(60);
 
-/// What the script of a host prints where packets cannot be steered.
+/// Printed by the script of a host if packet steering is not possible.
 const UNSTEERED: &str = "unsteered";
 
-/// Makes everything `network` describes; returns whether packets could be steered to each host's CPUs. On an error, what
-/// was made stays for the caller to remove. The tools hold `making` for as long as they run.
+/// Creates everything that `network` describes; returns whether packets are steered to each host's CPUs. After an error,
+/// the caller must remove what was created. The tools hold `making` as long as they run.
 pub(crate) fn make(network: &Network, making: &Making) -> Result<bool, NetError> {
     let spaces: String = network.namespaces().map(|ns| format!("netns add {ns}\n")).collect();
     tool::run_making(
@@ -60,7 +62,7 @@ pub(crate) fn make(network: &Network, making: &Making) -> Result<bool, NetError>
     Ok(steered)
 }
 
-/// Waits until the host's interface transmits.
+/// Waits until the host's interface can transmit.
 fn await_carrier(network: &Network, host: &Host) -> Result<(), NetError> {
     let start = Instant::now();
     netns::inside(&host.namespace_path(), || {
@@ -77,8 +79,8 @@ fn await_carrier(network: &Network, host: &Host) -> Result<(), NetError> {
     })?
 }
 
-/// Whether this kernel has netem. Asked once per boot, in a namespace that lives as long as the question: taking that down
-/// keeps the kernel's network lock busy while others want to come up. `folder` keeps the answer.
+/// Whether this kernel has netem. Tested once per boot, in a temporary namespace, because removing a namespace keeps the
+/// kernel's network lock busy while other networks are being created. The answer is stored in `folder`.
 pub(crate) fn has_netem(folder: &Path) -> bool {
     let (answer, ask) =
         (folder.join("without-netem"), ["unshare", "-n", "tc", "qdisc", "add", "dev"]);
@@ -89,14 +91,14 @@ pub(crate) fn has_netem(folder: &Path) -> bool {
         return false;
     }
     let ask: Vec<&str> = ask.into_iter().chain(["lo", "root", "netem", "limit", "1"]).collect();
-    let have = tool::run("asking for netem", &ask, "").is_ok();
+    let have = tool::run("testing for netem", &ask, "").is_ok();
     if !have {
         let _ = std::fs::write(answer, "");
     }
     have
 }
 
-/// Joins the hosts: one veth pair between two, or a port each on a switch.
+/// Connects the hosts: two by one veth pair, others by a port each on a switch.
 fn wire(network: &Network, making: &Making) -> Result<(), NetError> {
     let mtu = network.link.mtu_bytes;
     let doing = format!("wiring network '{}'", network.name);
@@ -114,11 +116,11 @@ fn wire(network: &Network, making: &Making) -> Result<(), NetError> {
         let argv = ["ip", "-n", &a.namespace, "-batch", "-"];
         return tool::run_making(making, &doing, &argv, &line).map(drop);
     };
-    // The kernel forwards, unless frames are to be impaired by Crossway's own switch, which reads the ports itself.
+    // The kernel forwards frames, unless Crossway's own switch impairs them, which reads the ports itself.
     let bridged = network.impaired_by != ImpairedBy::Crossway;
     let mut ip = String::from("link set lo up\n");
     if bridged {
-        // Without snooping and spanning tree no frame on the wire is the switch's own.
+        // Without snooping and spanning tree, the switch sends no frames of its own.
         let _ = writeln!(
             ip,
             "link add br0 mtu {mtu} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n\
@@ -145,7 +147,7 @@ fn wire(network: &Network, making: &Making) -> Result<(), NetError> {
         }
         let _ = writeln!(ip, "link set {port} addrgenmode none up");
         tc.push_str(&shaper(&network.link, &port, ImpairedBy::Nobody));
-        // A tap's offloads are its guest's to choose.
+        // The guest chooses the offloads of its tap.
         if network.link.offloads == Offloads::Off && host.kind == HostKind::Namespace {
             let _ = writeln!(offloads, "ethtool -K {port} tso off gso off gro off tx off rx off");
         }
@@ -160,7 +162,7 @@ fn wire(network: &Network, making: &Making) -> Result<(), NetError> {
     Ok(())
 }
 
-/// The switch's port for a host, in the switch's namespace.
+/// The name of the switch's port for a host, in the switch's namespace.
 pub(crate) fn port(at: usize, host: &Host) -> String {
     match host.kind {
         HostKind::Namespace => format!("port{at}"),
@@ -168,13 +170,13 @@ pub(crate) fn port(at: usize, host: &Host) -> String {
     }
 }
 
-/// Addresses, rate, offloads and packet steering of one namespace host, as one script: a process each for the tools,
-/// all others are the shell's own words. Returns whether packets are steered to the host's CPUs.
+/// Sets up addresses, rate, offloads and packet steering of one namespace host with one script: only the tools are
+/// separate processes, the rest is built into the shell. Returns whether packets are steered to the host's CPUs.
 fn set_up(network: &Network, host: &Host, making: &Making) -> Result<bool, NetError> {
     let link = &network.link;
     let mut script = String::new();
-    // No duplicate address detection (it delays the first IPv6 packet by a second) and no router discovery: frames
-    // nobody asked for would be counted as traffic.
+    // No duplicate address detection (it delays the first IPv6 packet by a second) and no router discovery: unsolicited
+    // frames would be counted as traffic.
     for (key, value) in [("accept_dad", 0), ("accept_ra", 0), ("router_solicitations", 0)] {
         let _ = writeln!(script, "echo {value} > /proc/sys/net/ipv6/conf/{INTERFACE}/{key}");
     }
@@ -191,8 +193,8 @@ fn set_up(network: &Network, host: &Host, making: &Making) -> Result<bool, NetEr
     if link.offloads == Offloads::Off {
         let _ = writeln!(script, "ethtool -K {INTERFACE} tso off gso off gro off tx off rx off");
     }
-    // Receive packet steering: what arrives is worked on by the receiver's CPUs, wherever the sender ran. Root of a
-    // user namespace may not ask for that.
+    // Receive packet steering: received packets are processed on the receiver's CPUs, wherever the sender ran. Root of a
+    // user namespace may not configure this.
     let _ = writeln!(
         script,
         "(echo {} > /sys/class/net/{INTERFACE}/queues/rx-0/rps_cpus) 2>&- || echo {UNSTEERED}",
@@ -207,7 +209,7 @@ fn set_up(network: &Network, host: &Host, making: &Making) -> Result<bool, NetEr
     Ok(!said.contains(UNSTEERED))
 }
 
-/// The queueing disciplines of one end: the token bucket, below netem where that impairs.
+/// The queueing disciplines of one end: the token bucket, below netem if that impairs the frames.
 fn shaper(link: &Link, interface: &str, impaired_by: ImpairedBy) -> String {
     let mut lines = String::new();
     let mut parent = "root".to_owned();
@@ -231,10 +233,10 @@ fn shaper(link: &Link, interface: &str, impaired_by: ImpairedBy) -> String {
     if let Some(rate) = link.rate {
         let frame = u64::from(link.mtu_bytes) + ETHERNET_HEADER_BYTES;
         let bytes_per_s = rate.bits_per_s / 8;
-        // One millisecond's worth: the shaper's timer may be late by most of that without the link idling, and two
-        // frames at least.
+        // One millisecond's worth of data, so that the shaper's timer may be almost that late without the link idling, and
+        // at least two frames.
         let burst = (bytes_per_s / 1000).max(2 * frame);
-        // 50 ms of queue, as a switch or a driver's ring would hold, and 64 frames at least.
+        // A queue of 50 ms, similar to that of a switch or a driver's ring, and at least 64 frames.
         let limit = (bytes_per_s / 20).max(64 * frame) + burst;
         let _ = writeln!(
             lines,

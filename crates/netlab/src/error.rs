@@ -1,73 +1,73 @@
-//! What can go wrong with a network or a guest, each with the next step.
+//! Errors of networks and guests, each with the next step.
 
 use std::path::PathBuf;
 
 use crossway_sys::OsError;
 
-/// A network or a guest could not be made, used or removed.
+/// A network or a guest could not be created, used or removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
-    /// Namespaces need privilege.
+    /// Creating namespaces needs privilege.
     #[error(
-        "making network namespaces needs root; run it with sudo, or in a user namespace of its own: \
+        "creating network namespaces needs root; run the command with sudo or in a new user namespace: \
          unshare -Urnm sh -c 'mount -t tmpfs tmpfs /run; crossway ...'"
     )]
     NoPrivilege,
     /// A program is not installed.
     #[error("the program '{tool}' was not found; install it: apt-get install {package}")]
     MissingTool {
-        /// Its name.
+        /// The program's name.
         tool: &'static str,
-        /// The Debian package that has it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
-    /// The name is taken.
+    /// The name is already in use.
     #[error(
-        "{kind} '{name}' is already up ({holder}); take another name or run: crossway {remedy}"
+        "{kind} '{name}' is already up ({holder}); choose another name or run: crossway {remedy}"
     )]
     Busy {
         /// `network` or `guest`.
         kind: &'static str,
-        /// The name.
+        /// The name in use.
         name: String,
-        /// Who holds it.
+        /// The process that holds it, or why it stays.
         holder: String,
         /// The command that removes it.
         remedy: String,
     },
-    /// No such network or guest.
+    /// There is no such network, host or guest.
     #[error("there is no {kind} '{name}'; {known}")]
     Unknown {
         /// `network`, `host` or `guest`.
         kind: &'static str,
-        /// What was asked for.
+        /// The name that was not found.
         name: String,
-        /// What there is.
+        /// The names that exist.
         known: String,
     },
-    /// What was asked for cannot be.
+    /// The request cannot be satisfied.
     #[error("{what} '{given}': {why}")]
     Impossible {
         /// The property, e.g. `rate`.
         what: &'static str,
         /// The value given.
         given: String,
-        /// Why not, and what can be.
+        /// Why not, and which values are possible.
         why: String,
     },
-    /// A tool refused.
+    /// A tool failed.
     #[error("{doing}: {said}")]
     Refused {
-        /// What was being done, with the object's name.
+        /// The action, with the object's name.
         doing: String,
-        /// The tool's own words, one line.
+        /// The tool's error output, as one line.
         said: String,
     },
-    /// The files that describe what is up cannot be used.
+    /// A state file of a network or guest cannot be used.
     #[error("{path}: {why}", path = path.display())]
     State {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// What is wrong.
         why: String,
@@ -75,7 +75,7 @@ pub enum NetError {
     /// The guest did not become ready, or ended.
     #[error("guest '{name}' {what}{tail}", tail = tail(said))]
     Guest {
-        /// The guest.
+        /// The guest's name.
         name: String,
         /// What happened, and the next step.
         what: String,

@@ -9,31 +9,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::Impairment;
 
-/// Without a delay a reordered frame waits for the next one of its link, but no longer than this: the last of a burst
-/// must arrive too.
+/// Without a delay, a reordered frame waits for the next frame of its link, but no longer than this, because the last frame
+/// of a burst must arrive, too.
 const MAX_HOLD: Duration = Duration::from_millis(10);
 
-/// Counts of the frames of a network since it came up, by what the impairment did to them.
+/// Counts of the frames of a network since it came up, by the effect of the impairment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImpairmentCounts {
-    /// Frames that hosts sent.
+    /// Number of frames that hosts sent.
     pub frames: u64,
-    /// Dropped by the draw.
+    /// Dropped at random.
     pub lost: u64,
     /// Sent twice.
     pub duplicated: u64,
-    /// Sent before their turn, or held back behind the next.
+    /// Sent early, or held back until after the next frame.
     pub reordered: u64,
     /// Dropped because a queue was full.
     pub overflowed: u64,
 }
 
-/// When a copy of a frame leaves.
+/// When a copy of a frame is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// At this instant of the caller's clock.
     At(Duration),
-    /// Behind the next frame of its link, at this instant at the latest.
+    /// After the next frame of its link, but at this instant at the latest.
     BehindNext(Duration),
 }
 
@@ -45,22 +45,22 @@ pub(crate) struct Impairer {
 }
 
 impl Impairer {
-    /// Makes the impairer of link number `link`; each link of a network has its own random sequence.
+    /// Creates the impairer of link number `link`; each link of a network has its own random sequence.
     pub(crate) fn new(spec: &Impairment, link: u64) -> Impairer {
-        // The golden ratio's bits spread neighbouring numbers over all seeds.
+        // Multiplying by bits of the golden ratio spreads consecutive link numbers over all seeds.
         let seed = spec.seed ^ link.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Impairer { spec: spec.clone(), draws: Pcg64Mcg::seed_from_u64(seed) }
     }
 
-    /// Decides for a frame that arrives at `now` when its copies leave: none, one or two.
+    /// Decides when the copies (none, one or two) of a frame that arrives at `now` are sent.
     pub(crate) fn draw(
         &mut self,
         now: Duration,
         counts: &mut ImpairmentCounts,
     ) -> [Option<Due>; 2] {
         counts.frames += 1;
-        // One draw per property and frame, whatever the others came to: so a frame's loss depends on the seed and its number
-        // alone.
+        // One draw per property and frame, regardless of the other results, so a frame's loss depends only on the seed and
+        // its number.
         let [lost, twice, overtakes] = [self.spec.loss, self.spec.duplicate, self.spec.reorder]
             .map(|share| self.happens(share));
         let delays = [self.delay(), self.delay()];

@@ -1,4 +1,4 @@
-//! Networks come up, are listed, and go.
+//! Creates, lists and removes networks.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -17,13 +17,13 @@ use crate::share::shares;
 use crate::switch::{self, Switch};
 use crate::{Host, HostKind, ImpairmentCounts, NetError, Network, Topology, build, guest, tool};
 
-/// Each round kills all processes on a network's hosts; the next finds what they have started meanwhile.
+/// Each round kills all processes on a network's hosts; the next one finds those started meanwhile.
 const KILL_ROUNDS: u32 = 20;
 
 /// Names of the networks this process must remove, for [`remove_all_of_this_process`].
 static OWNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// A network that goes when this is dropped.
+/// A network that is removed when this is dropped.
 #[derive(Debug)]
 pub struct Lab {
     network: Network,
@@ -32,12 +32,12 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Makes the network. It is removed when the `Lab` is dropped, and by the next user of this crate if this process is
+    /// Creates the network. It is removed when the `Lab` is dropped, or by the next user of this crate if this process is
     /// killed before.
     ///
     /// # Errors
-    /// What cannot be ([`NetError::Impossible`]), a name in use, missing privilege or tools, or a tool's refusal; nothing
-    /// is left behind then.
+    /// Invalid settings ([`NetError::Impossible`]), a name in use, missing privilege or tools, or a tool's failure; nothing
+    /// remains after an error.
     pub fn up(topology: &Topology) -> Result<Lab, NetError> {
         let mut lab = Self::make(topology)?;
         if lab.network.impaired_by == ImpairedBy::Crossway {
@@ -47,8 +47,8 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Makes a network that stays until [`down`] takes it. Where Crossway's own switch impairs the frames, the running program
-    /// must be `crossway`, which then stays as that switch.
+    /// Creates a network that exists until [`down`] removes it. Where Crossway's own switch impairs the frames, the running
+    /// program must be `crossway`, which then keeps running as that switch.
     ///
     /// # Errors
     /// As [`Lab::up`].
@@ -76,7 +76,7 @@ impl Lab {
         drop(making);
         if !lab.network.steered && affinity::allowed()?.len() > 1 {
             tracing::warn!(
-                "network '{}': packets cannot be steered here (root of a user namespace may not, or the kernel \
+                "network '{}': packet steering is not possible here (not permitted for root of a user namespace, or the kernel \
                  was built without CONFIG_RPS); a receiver's soft interrupts count as the sender's CPU time",
                 lab.network.name
             );
@@ -85,20 +85,20 @@ impl Lab {
         Ok(lab)
     }
 
-    /// What is up.
+    /// The description of the network.
     pub fn network(&self) -> &Network {
         &self.network
     }
 
-    /// A host by name.
+    /// Finds a host by name.
     ///
     /// # Errors
-    /// [`NetError::Unknown`], listing the hosts there are.
+    /// [`NetError::Unknown`], listing the hosts of the network.
     pub fn host(&self, name: &str) -> Result<&Host, NetError> {
         self.network.host(name)
     }
 
-    /// What became of the frames so far, where Crossway's own switch impairs them.
+    /// Counts of the frames so far, if Crossway's own switch impairs them.
     pub fn impairment_counts(&self) -> Option<ImpairmentCounts> {
         self.switch.as_ref().map(switch::Running::counts)
     }
@@ -113,7 +113,7 @@ impl Drop for Lab {
     }
 }
 
-/// The networks that are up. Those whose owner was killed are removed first.
+/// Lists the existing networks, after removing those whose owner was killed.
 ///
 /// # Errors
 /// A file that describes a network cannot be read.
@@ -125,38 +125,38 @@ pub fn list() -> Result<Vec<Network>, NetError> {
     sweep()
 }
 
-/// Removes the networks and guests of processes that were killed, and what these had left there.
+/// Removes the networks and guests of killed processes, and what these have left behind.
 ///
 /// # Errors
 /// A file that describes a network or a guest cannot be read.
 pub fn remove_abandoned() -> Result<(), NetError> {
     list()?;
-    // The keepers of guests on a network were killed with it.
+    // The keepers of guests on a network were killed together with it.
     guest::remove_abandoned()?;
-    // So were the reapers of its agents, before they had finished.
+    // The reapers of its agents were killed, too, before they had finished.
     lease::sweep_dead_runs()?;
     Ok(())
 }
 
-/// A network by name.
+/// Finds a network by name.
 ///
 /// # Errors
-/// [`NetError::Unknown`], listing the networks there are.
+/// [`NetError::Unknown`], listing the existing networks.
 pub fn find(name: &str) -> Result<Network, NetError> {
     let networks = list()?;
     networks.iter().find(|n| n.name == name).cloned().ok_or_else(|| NetError::Unknown {
         kind: "network",
         name: name.to_owned(),
         known: if networks.is_empty() {
-            "none is up; make one with: crossway net up".to_owned()
+            "no network is up; create one with: crossway net up".to_owned()
         } else {
             let names: Vec<_> = networks.iter().map(|n| n.name.as_str()).collect();
-            format!("there is {}", names.join(", "))
+            format!("existing networks: {}", names.join(", "))
         },
     })
 }
 
-/// Removes a network, whoever holds it, and ends the processes on its hosts.
+/// Removes a network, whichever process holds it, and ends the processes on its hosts.
 ///
 /// # Errors
 /// There is no such network.
@@ -166,7 +166,8 @@ pub fn down(name: &str) -> Result<(), NetError> {
     Ok(())
 }
 
-/// Removes every network this process made and still holds; its guests end with it by themselves. For signal handlers' threads: the process is about to end.
+/// Removes every network that this process created and still holds; guests on them end by themselves. For threads that
+/// handle signals, when the process is about to end.
 pub fn remove_all_of_this_process() {
     let names = std::mem::take(&mut *lock_owned());
     for name in names {
@@ -176,7 +177,7 @@ pub fn remove_all_of_this_process() {
     }
 }
 
-/// Starts the process that is the network's switch and waits until frames pass.
+/// Starts the process that acts as the network's switch and waits until it forwards frames.
 fn start_switch(name: &str) -> Result<Process, NetError> {
     let failed = |said: String| NetError::Refused {
         doing: format!("starting the switch of network '{name}'"),
@@ -185,7 +186,7 @@ fn start_switch(name: &str) -> Result<Process, NetError> {
     let program = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
     let mut switch = Command::new(program)
         .args(["net-switch", name])
-        // Ctrl-C at a terminal ends what runs there, not the network.
+        // Ctrl-C at a terminal ends the programs there, not the network.
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -214,7 +215,7 @@ fn registry() -> Registry {
     Registry::new("net")
 }
 
-/// Namespaces need CAP_SYS_ADMIN and CAP_NET_ADMIN: effective capabilities 21 and 12 (capabilities(7)).
+/// Checks for the capabilities that namespaces need: CAP_SYS_ADMIN and CAP_NET_ADMIN, numbers 21 and 12 (capabilities(7)).
 pub(crate) fn check_privilege() -> Result<(), NetError> {
     const NEEDED: u64 = 1 << 21 | 1 << 12;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -226,7 +227,7 @@ pub(crate) fn check_privilege() -> Result<(), NetError> {
     if effective & NEEDED == NEEDED { Ok(()) } else { Err(NetError::NoPrivilege) }
 }
 
-/// Finds a free name, resolves the topology and writes it down, before anything is made.
+/// Finds a free name, resolves the topology and records it, before anything is created.
 fn claim(topology: &Topology) -> Result<Network, NetError> {
     let _claim = registry().claim()?;
     let there: Vec<String> = sweep()?.into_iter().map(|n| n.name).collect();
@@ -274,7 +275,7 @@ fn made_up_name() -> String {
 fn resolve(topology: &Topology, name: String) -> Result<Network, NetError> {
     let impaired_by = match topology.link.impairment.is_none() {
         true => ImpairedBy::Nobody,
-        // The variable walks the other path where a kernel has netem.
+        // The variable forces the use of Crossway's own switch on a kernel with netem.
         false
             if std::env::var_os("CROSSWAY_NO_NETEM").is_none()
                 && build::has_netem(registry().folder()) =>
@@ -289,7 +290,7 @@ fn resolve(topology: &Topology, name: String) -> Result<Network, NetError> {
         return Err(NetError::Impossible {
             what: "CPU",
             given: cpu.to_string(),
-            why: format!("allowed here are {allowed:?}"),
+            why: format!("this process may run only on {allowed:?}"),
         });
     }
     let shares = shares(&allowed, &given, impaired_by == ImpairedBy::Crossway);
@@ -326,7 +327,7 @@ fn resolve(topology: &Topology, name: String) -> Result<Network, NetError> {
     })
 }
 
-/// Removes the networks of owners that are gone; returns the rest. The claim must be held.
+/// Removes the networks whose owner has ended; returns the rest. The claim must be held.
 fn sweep() -> Result<Vec<Network>, NetError> {
     let mut there = Vec::new();
     registry().remove_drafts();
@@ -342,9 +343,9 @@ fn sweep() -> Result<Vec<Network>, NetError> {
     Ok(there)
 }
 
-/// Ends the processes on the hosts, deletes the namespaces (and with them every interface) and the file.
+/// Ends the processes on the hosts and deletes the namespaces (and with them every interface) and the file.
 fn remove(network: &Network) {
-    // A tool of the killed owner may still be making a part of it.
+    // A tool of the killed owner may still be creating a part of it.
     let making = registry().making(&network.name);
     if let Err(error) = &making {
         tracing::warn!("{error}");
@@ -361,7 +362,7 @@ fn remove(network: &Network) {
     let doing = format!("removing network '{}'", network.name);
     match tool::run(&doing, &["ip", "-force", "-batch", "-"], &there) {
         Ok(_) => registry().remove(&network.name),
-        // Somebody else was removing it, too.
+        // Another process was removing it, too.
         Err(_) if !network.namespaces().any(|ns| namespace_path(ns).exists()) => {
             registry().remove(&network.name);
         }
@@ -370,7 +371,7 @@ fn remove(network: &Network) {
     lock_owned().remove(&network.name);
 }
 
-/// Kills the processes on the hosts, those included that a process has started between being listed and being killed.
+/// Kills the processes on the hosts, including those started between listing and killing.
 fn end_processes(network: &Network) {
     let paths: Vec<PathBuf> = network.namespaces().map(namespace_path).collect();
     for _ in 0..KILL_ROUNDS {

@@ -1,4 +1,4 @@
-//! A network that is up: what a program needs to know to run something on its hosts.
+//! A running network: everything that a program needs to run something on its hosts.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::registry::Process;
 use crate::{HostKind, Link, NetError, tool};
 
-/// Where `ip netns` keeps its namespaces.
+/// The folder in which `ip netns` keeps its namespaces.
 const NETNS_DIR: &str = "/run/netns";
 
-/// The interface of a namespace host.
+/// The name of the interface in a namespace host.
 pub(crate) const INTERFACE: &str = "eth0";
 
 /// A network that is up.
@@ -21,30 +21,31 @@ pub struct Network {
     pub name: String,
     /// Its hosts, in the order of their addresses.
     pub hosts: Vec<Host>,
-    /// What every host's link is like.
+    /// The properties of every host's link.
     pub link: Link,
     /// The namespace of the switch, if there is one.
     pub switch: Option<String>,
-    /// Who loses, delays and repeats frames.
+    /// What loses, delays and duplicates frames.
     pub impaired_by: ImpairedBy,
-    /// Fewer CPUs than hosts: a host's CPU time is not its own alone.
+    /// There are fewer CPUs than hosts, so a host's CPU time includes that of other hosts.
     pub cpus_shared: bool,
-    /// What arrives at a host is worked on by the host's CPUs. Not so in a user namespace: there the soft interrupts of
-    /// receiving run on the sender's.
+    /// Whether packets that arrive at a host are processed on the host's CPUs. Not so in a user namespace, where the soft
+    /// interrupts for receiving run on the sender's CPUs.
     pub steered: bool,
-    /// CPUs of the user-space switch; empty: anywhere, or none is running.
+    /// CPUs of the user-space switch; empty: any, or there is no such switch.
     pub switch_cpus: Vec<u32>,
-    /// The process with which the network ends; `None`: it stays until it is taken down.
+    /// The process whose end also ends the network; `None`: it stays until it is removed.
     pub owner: Option<Process>,
-    /// The process that is the switch, where the impairment is Crossway's own and the network outlives its maker.
+    /// The process that runs the switch, if Crossway itself impairs the frames and the network outlives the process that
+    /// created it.
     pub switch_process: Option<Process>,
 }
 
-/// Who impairs the frames.
+/// What impairs the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ImpairedBy {
-    /// Nobody; no impairment was asked for.
+    /// Nothing; no impairment was requested.
     Nobody,
     /// The kernel's netem.
     Netem,
@@ -57,7 +58,7 @@ pub enum ImpairedBy {
 pub struct Host {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Whether it is a namespace or a place for a guest.
     pub kind: HostKind,
     /// The namespace in which its processes (a guest: its kernel) run; `ip netns` knows it.
     pub namespace: String,
@@ -74,10 +75,10 @@ pub struct Host {
 }
 
 impl Network {
-    /// A host by name.
+    /// Finds a host by name.
     ///
     /// # Errors
-    /// [`NetError::Unknown`], listing the hosts there are.
+    /// [`NetError::Unknown`], listing the hosts of the network.
     pub fn host(&self, name: &str) -> Result<&Host, NetError> {
         self.hosts.iter().find(|h| h.name == name).ok_or_else(|| NetError::Unknown {
             kind: "host",
@@ -96,16 +97,16 @@ impl Network {
         hosts.map(|h| h.namespace.as_str()).chain(self.switch.as_deref())
     }
 
-    /// Whether the process that holds it still runs (always, if none does).
+    /// Whether the process that holds the network still runs (always true if none does).
     pub(crate) fn is_held(&self) -> bool {
         self.owner.is_none_or(|owner| owner.is_alive())
     }
 }
 
 impl Host {
-    /// The words that, put before a command, run it on this host: in its network namespace (with a `/sys` that shows the
-    /// host's interfaces) and on its CPUs. For a guest this is its kernel's place; commands inside it go through `crossway
-    /// guest exec`.
+    /// The arguments that, put before a command, run it on this host: in its network namespace (with a `/sys` that shows
+    /// the host's interfaces) and on its CPUs. For a guest this is the place of its kernel; commands inside it are run by
+    /// `crossway guest exec`.
     pub fn prefix(&self) -> Vec<String> {
         let cpus = self.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         ["ip", "netns", "exec", &self.namespace, "taskset", "-c", &cpus].map(str::to_owned).to_vec()
@@ -119,13 +120,13 @@ impl Host {
         command
     }
 
-    /// The namespace as a file.
+    /// The path of the namespace's file.
     pub fn namespace_path(&self) -> PathBuf {
         namespace_path(&self.namespace)
     }
 }
 
-/// A namespace of `ip netns` as a file.
+/// The path of the file of an `ip netns` namespace.
 pub(crate) fn namespace_path(namespace: &str) -> PathBuf {
     PathBuf::from(NETNS_DIR).join(namespace)
 }

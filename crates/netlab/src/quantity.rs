@@ -1,4 +1,4 @@
-//! Rates, shares and durations as people write them.
+//! Parses and formats rates, shares and durations.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::NetError;
 
-/// A link's rate. Written as `tc` writes it: `100mbit`, `1gbit`, `64kbit`, `2.5gbit`; units are powers of ten.
+/// A link's rate. Written as for `tc`: `100mbit`, `1gbit`, `64kbit`, `2.5gbit`; units are powers of ten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Rate {
@@ -16,9 +16,9 @@ pub struct Rate {
     pub bits_per_s: u64,
 }
 
-/// Below this one frame takes longer than a second: no link the studies or their readers know.
+/// Below this rate, one frame takes longer than a second, which no link in the studies does.
 const SLOWEST: u64 = 16_000;
-/// Above this the shaper's burst (1 ms) outgrows what `tc` accepts.
+/// Above this rate, the shaper's burst (1 ms) exceeds what `tc` accepts.
 const FASTEST: u64 = 400_000_000_000;
 
 impl FromStr for Rate {
@@ -81,10 +81,11 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Reads a share of all frames with its unit: `1%`, `0.5%`. A bare number is refused, since 1 could mean 1 % or all of them.
+/// Parses a share of all frames with its unit: `1%`, `0.5%`. A bare number is rejected, since 1 could mean 1 % or all of
+/// them.
 ///
 /// # Errors
-/// Not a number of percent, or outside 0 to 100.
+/// The text is not a percentage, or outside 0 to 100.
 pub fn parse_share(what: &'static str, text: &str) -> Result<f64, NetError> {
     let percent =
         text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
@@ -96,10 +97,10 @@ pub fn parse_share(what: &'static str, text: &str) -> Result<f64, NetError> {
     })
 }
 
-/// Reads a duration: `250us`, `1ms`, `1.5s`; at most 60 s.
+/// Parses a duration: `250us`, `1ms`, `1.5s`; at most 60 s.
 ///
 /// # Errors
-/// Not a duration, or too long.
+/// The text is not a duration, or it is too long.
 pub fn parse_duration(what: &'static str, text: &str) -> Result<Duration, NetError> {
     let trimmed = text.trim();
     let split = trimmed.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(trimmed.len());

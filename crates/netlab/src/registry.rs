@@ -1,7 +1,7 @@
-//! What is up on this machine, across processes: one JSON file per network or guest, and who holds it.
+//! What is up on this machine, shared by all processes: one JSON file per network or guest, with its owner.
 //!
-//! Whoever makes something writes its file first and removes it last, so that whatever a killed owner leaves can be
-//! found. An owner is a pid with its start, which no later process can have.
+//! A file is written before the object is created and removed after it, so that the remains of a killed owner can be found.
+//! An owner is identified by pid and start time, which no later process can share.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -14,29 +14,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::NetError;
 
-/// How the name of a file ends that is being written.
+/// Suffix of a file that is still being written.
 const DRAFT: &str = ".new";
 
-/// Below here lie the files. A `tmpfs` on every Linux: nothing survives a reboot, as no namespace does.
+/// The directory of the files. It is on a `tmpfs` on every Linux, so nothing survives a reboot, and neither do namespaces.
 pub(crate) const RUN_DIR: &str = "/run/crossway";
 
-/// A process, named for good.
+/// A uniquely identified process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its id.
+    /// Its process id.
     pub pid: u32,
-    /// Its start in clock ticks after boot.
+    /// Its start time in clock ticks after boot.
     pub started_ticks: u64,
 }
 
 impl Process {
-    /// The calling one.
+    /// The calling process.
     pub fn own() -> Process {
         let pid = std::process::id();
         Process { pid, started_ticks: started_ticks(pid).unwrap_or(0) }
     }
 
-    /// One that was just started; `None` if it is gone already.
+    /// A process that was just started; `None` if it has ended already.
     pub fn of(pid: u32) -> Option<Process> {
         started_ticks(pid).map(|started_ticks| Process { pid, started_ticks })
     }
@@ -46,29 +46,29 @@ impl Process {
         started_ticks(self.pid) == Some(self.started_ticks)
     }
 
-    /// Kills it, and nobody else.
+    /// Kills this process and no other.
     pub(crate) fn kill(&self) {
         crossway_sys::proc::kill_exactly(self.pid, self.started_ticks);
     }
 }
 
-/// The files of one kind of thing.
+/// The files of one kind of object.
 pub(crate) struct Registry {
     folder: PathBuf,
 }
 
-/// While held, no other process makes or removes anything of this kind.
+/// While held, no other process claims or releases names of this kind.
 pub(crate) struct Claim {
     _lock: File,
 }
 
-/// While held, by this process or by a tool that it started, the thing of this name is being made or removed.
+/// While held, by this process or by a tool that it started, the object of this name is being created or removed.
 pub(crate) struct Making {
     lock: File,
 }
 
 impl Making {
-    /// Has a child hold it too, until the child and all its children have ended.
+    /// Makes a child hold it too, until the child and all its children have ended.
     pub(crate) fn share_with(&self, child: &mut Command) {
         crossway_sys::proc::inherit(child, &self.lock);
     }
@@ -84,12 +84,12 @@ impl Registry {
         Registry { folder: folder.to_owned() }
     }
 
-    /// Waits for its turn. Claims are held for as long as tables are read and written, not while things are made.
+    /// Waits for the claim. Claims are held while tables are read and written, not while objects are created.
     pub(crate) fn claim(&self) -> Result<Claim, NetError> {
         Ok(Claim { _lock: self.lock("lock")? })
     }
 
-    /// Waits until no other process, and no tool of a process that was killed, makes or removes the thing of this name.
+    /// Waits until no other process, and no tool of a killed process, creates or removes the object of this name.
     pub(crate) fn making(&self, name: &str) -> Result<Making, NetError> {
         Ok(Making { lock: self.lock(&format!("{name}.lock"))? })
     }
@@ -104,7 +104,7 @@ impl Registry {
         Ok(lock)
     }
 
-    /// The folder of the files.
+    /// The directory of the files.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -113,7 +113,8 @@ impl Registry {
         self.folder.join(format!("{name}.json"))
     }
 
-    /// Writes whole or not at all. The name of the draft tells which process writes it, see [`Registry::remove_drafts`].
+    /// Writes the file completely or not at all. The name of the draft identifies the process that writes it, see
+    /// [`Registry::remove_drafts`].
     pub(crate) fn write(&self, name: &str, value: &impl Serialize) -> Result<(), NetError> {
         let Process { pid, started_ticks } = Process::own();
         let draft = format!("{name}.{pid}-{started_ticks}{DRAFT}");
@@ -132,12 +133,12 @@ impl Registry {
         };
         serde_json::from_str(&text).map(Some).map_err(|e| NetError::State {
             path: file,
-            why: format!("{e}; it is of another version of crossway: remove it by hand"),
+            why: format!("{e}; another version of crossway wrote it: remove it by hand"),
         })
     }
 
-    /// [`Registry::read`] for looking through all of them: one that another version of crossway wrote is left alone, and no
-    /// obstacle for the others.
+    /// As [`Registry::read`], for reading all files: a file written by another version of crossway is ignored and does not
+    /// block the others.
     pub(crate) fn read_if_known<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         self.read(name).unwrap_or_else(|error| {
             tracing::warn!("{error}");
@@ -150,7 +151,7 @@ impl Registry {
         let _ = fs::remove_file(self.folder.join(format!("{name}.lock")));
     }
 
-    /// Removes the drafts of processes that were killed before a draft became the file.
+    /// Removes the drafts of processes that were killed before they completed the file.
     pub(crate) fn remove_drafts(&self) {
         for file in self.files() {
             let writer = file.strip_suffix(DRAFT).and_then(|file| file.rsplit('.').next());

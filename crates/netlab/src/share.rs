@@ -1,19 +1,20 @@
-//! Which logical CPUs each host gets.
+//! Divides the logical CPUs among the hosts.
 
 /// The CPUs of each host and of the impairing switch, and whether hosts had to share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// Per host, in order.
+    /// The CPUs of each host, in order.
     pub(crate) hosts: Vec<Vec<u32>>,
-    /// For the switch; empty: anywhere.
+    /// The CPUs for the switch; empty: any.
     pub(crate) switch: Vec<u32>,
-    /// There are fewer CPUs than hosts, or given ones overlap: a host's CPU time includes others'.
+    /// Whether there are fewer CPUs than hosts, or the requested ones overlap, so that a host's CPU time includes that
+    /// of others.
     pub(crate) shared: bool,
 }
 
 /// Splits `allowed` into runs of neighbours, so that hardware threads of one core and cores of one cache tend to stay in
-/// one host. `given` holds each host's own wish (empty: none). A switch that works in user space gets the last CPU
-/// where one is left over.
+/// one host. `given` holds the CPUs requested for each host (empty: none). A user-space switch gets the last CPU if one
+/// is left over.
 pub(crate) fn shares(allowed: &[u32], given: &[Vec<u32>], user_space_switch: bool) -> Shares {
     let wished: Vec<u32> = given.iter().flatten().copied().collect();
     let mut free: Vec<u32> = allowed.iter().copied().filter(|cpu| !wished.contains(cpu)).collect();
@@ -50,7 +51,7 @@ pub(crate) fn shares(allowed: &[u32], given: &[Vec<u32>], user_space_switch: boo
     Shares { hosts, switch, shared: overlap }
 }
 
-/// A CPU mask as `/sys` wants it: hexadecimal words of 32 bits, the highest first.
+/// A CPU mask in the format of `/sys`: hexadecimal words of 32 bits, the highest first.
 pub(crate) fn mask(cpus: &[u32]) -> String {
     let words = cpus.iter().max().map_or(1, |most| most / 32 + 1);
     (0..words)

@@ -1,5 +1,5 @@
-//! A learning Ethernet switch in user space that impairs what passes it: for kernels without netem, and where a seed must
-//! repeat the same losses.
+//! A learning Ethernet switch in user space that impairs the frames that pass it: for kernels without netem, and where a
+//! seed must reproduce the same losses.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -17,26 +17,27 @@ use crate::impairer::{Due, Impairer, ImpairmentCounts};
 use crate::network::namespace_path;
 use crate::{NetError, Network};
 
-/// Frames taken from a port at once, before the others have their turn.
+/// Number of frames taken from a port at a time, before the other ports have their turn.
 const BATCH: usize = 64;
 
-/// Frames that may wait for their delay, over all links; as many as netem is told to hold. Further ones are lost.
+/// Maximum number of frames that wait for their delay, over all links; the same limit that netem gets. Further frames are
+/// lost.
 const MAX_WAITING_FRAMES: usize = 100_000;
 
-/// What a switch that is a process prints once frames pass.
+/// Printed by a switch process once it forwards frames.
 pub(crate) const READY: &str = "ready";
 
-/// The ports of a network's switch, opened.
+/// The open ports of a network's switch.
 pub(crate) struct Switch {
     ports: Vec<Port>,
     impairers: Vec<Impairer>,
     counts: Arc<Mutex<ImpairmentCounts>>,
     stations: BTreeMap<[u8; 6], usize>,
-    /// Frames that wait for an instant, the earliest on top; equal ones in their order.
+    /// Frames that wait for an instant, the earliest on top; frames with equal instants keep their order.
     waiting: BinaryHeap<Reverse<Waiting>>,
-    /// Frames of each port that wait for the port's next.
+    /// For each port, frames that wait for the port's next frame.
     held: Vec<Vec<Waiting>>,
-    /// Frames to send now, by the port they leave by.
+    /// Frames to send now, by outgoing port.
     leaving: Vec<Vec<Vec<u8>>>,
     serial: u64,
     start: Instant,
@@ -50,7 +51,7 @@ struct Waiting {
     frame: Vec<u8>,
 }
 
-/// A switch that works on a thread of this process until dropped.
+/// A switch that runs on a thread of this process until dropped.
 #[derive(Debug)]
 pub(crate) struct Running {
     hold: Option<OwnedFd>,
@@ -85,7 +86,7 @@ impl Switch {
         })
     }
 
-    /// Starts it on a thread, on one of the CPUs given, if any.
+    /// Starts the switch on a thread, on one of the given CPUs, if any.
     pub(crate) fn start(self, cpus: &[u32]) -> Result<Running, NetError> {
         let (stop, hold) = Lifeline::pair()?;
         let counts = Arc::clone(&self.counts);
@@ -99,7 +100,7 @@ impl Switch {
         Ok(Running { hold: Some(hold), worker: Some(worker), counts })
     }
 
-    /// Works until `stop` becomes readable or is hung up.
+    /// Runs until `stop` becomes readable or is hung up.
     pub(crate) fn run(mut self, stop: &impl AsFd) {
         let mut batch = Batch::new(BATCH);
         loop {
@@ -127,9 +128,9 @@ impl Switch {
         held.chain(self.waiting.peek().map(|Reverse(w)| w.due)).min()
     }
 
-    /// Takes a batch from a port and decides on each frame.
+    /// Receives a batch of frames from a port and decides about each.
     fn take(&mut self, from: usize, batch: &mut Batch, counts: &mut ImpairmentCounts) {
-        // A port that is down or gone brings nothing; its host's end of the link tells the user.
+        // A port that is down or removed delivers no frames; the host's end of the link shows the error to the user.
         if self.ports[from].receive(batch).unwrap_or(0) == 0 {
             return;
         }
@@ -162,7 +163,7 @@ impl Switch {
         }
     }
 
-    /// Forwards what is due.
+    /// Forwards the frames that are due.
     fn release(&mut self) {
         let now = self.start.elapsed();
         while self.waiting.peek().is_some_and(|Reverse(w)| w.due <= now) {
@@ -187,8 +188,8 @@ impl Switch {
     }
 }
 
-/// Runs the switch of the network `name` in this process until it is killed, which is how a network that outlives its maker is
-/// impaired. Prints `ready` once frames pass.
+/// Runs the switch of the network `name` in this process until it is killed: the way to impair a network that outlives the
+/// process that created it. Prints `ready` once it forwards frames.
 ///
 /// # Errors
 /// There is no such network, or its ports cannot be opened.
@@ -205,7 +206,7 @@ pub fn run_network_switch(name: &str) -> Result<(), NetError> {
     Ok(())
 }
 
-/// To the port where its station was seen; to all others if that is not known or there are many.
+/// Forwards a frame to the port where its destination was seen, or to all other ports if that is unknown or a group.
 fn forward(stations: &BTreeMap<[u8; 6], usize>, leaving: &mut [Vec<Vec<u8>>], waiting: Waiting) {
     let Some(destination) = station(&waiting.frame, 0) else { return };
     // The lowest bit of the first byte marks a group address (IEEE 802).
@@ -237,7 +238,7 @@ fn add(total: &Mutex<ImpairmentCounts>, more: &ImpairmentCounts) {
 }
 
 impl Running {
-    /// What became of the frames so far.
+    /// Counts of the frames so far.
     pub(crate) fn counts(&self) -> ImpairmentCounts {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -273,9 +274,13 @@ mod tests {
         };
         assert_eq!(sent(&[(there, 2)], there), [0, 0, 1]);
         assert_eq!(sent(&[], there), [0, 1, 1]);
-        assert_eq!(sent(&[(there, 0)], there), [0, 0, 0], "it is behind the port it came from");
+        assert_eq!(
+            sent(&[(there, 0)], there),
+            [0, 0, 0],
+            "its station is at the port it came from"
+        );
         let group = [0xff; 6];
         assert_eq!(sent(&[(group, 2)], group), [0, 1, 1]);
-        assert_eq!(station(&[0; 15], 0), None, "too short to be a frame");
+        assert_eq!(station(&[0; 15], 0), None, "too short for a frame");
     }
 }

@@ -1,4 +1,4 @@
-//! The system's own tools (`ip`, `tc`, `ethtool`, `taskset`): found, fed, and quoted when they refuse.
+//! Runs the system's tools (`ip`, `tc`, `ethtool`, `taskset`), feeds them input, and quotes their errors.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use crossway_sys::{OsError, proc};
 use crate::NetError;
 use crate::registry::Making;
 
-/// What a network needs, with the Debian package of each.
+/// The tools that a network needs, with the Debian package of each.
 const NEEDED: [(&str, &str); 4] =
     [("ip", "iproute2"), ("tc", "iproute2"), ("ethtool", "ethtool"), ("taskset", "util-linux")];
 
-/// Where root's tools are, for users whose PATH leaves them out.
+/// The directories of root's tools, for users whose PATH does not contain them.
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// PATH with the system's folders behind the user's own.
+/// PATH followed by the system's directories.
 pub(crate) fn search_path() -> String {
     match std::env::var("PATH") {
         Ok(own) if !own.is_empty() => format!("{own}:{SYSTEM_PATH}"),
@@ -24,12 +24,12 @@ pub(crate) fn search_path() -> String {
     }
 }
 
-/// Finds a program as the shell would.
+/// Finds a program in the same way as a shell.
 pub(crate) fn find(tool: &str, path: &str) -> Option<PathBuf> {
     path.split(':').map(|folder| Path::new(folder).join(tool)).find(|file| file.is_file())
 }
 
-/// Says which tool of those a network needs is missing.
+/// Checks that all tools that a network needs are installed; the error names the missing one.
 pub(crate) fn check_all() -> Result<(), NetError> {
     check_in(&search_path())
 }
@@ -41,13 +41,14 @@ fn check_in(path: &str) -> Result<(), NetError> {
     }
 }
 
-/// Runs a tool with `input` on its standard input and returns what it printed. `doing` names the purpose in errors. The tool
-/// dies with the calling process.
+/// Runs a tool with `input` on its standard input and returns its output. `doing` names the purpose in errors. The tool dies
+/// with the calling process.
 pub(crate) fn run(doing: &str, argv: &[&str], input: &str) -> Result<String, NetError> {
     run_command(doing, argv, input, |_| ())
 }
 
-/// [`run`] for a tool that makes what `making` stands for: if this process is killed, whoever cleans up waits for the tool.
+/// As [`run`], for a tool that creates the object of `making`: if this process is killed, the process that cleans up waits
+/// for the tool.
 pub(crate) fn run_making(
     making: &Making,
     doing: &str,
@@ -75,8 +76,8 @@ fn run_command(
     proc::die_with_parent(&mut command);
     prepare(&mut command);
     let mut child = command.spawn().map_err(failed)?;
-    // Scripts are far smaller than a pipe holds, so writing all before reading cannot block for good; a tool that
-    // ended early shows in its status.
+    // Scripts are far smaller than a pipe's capacity, so writing everything before reading cannot block; a tool that ended
+    // early shows that by its status.
     let _ = child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));
     let out = child.wait_with_output().map_err(failed)?;
     if out.status.success() {

@@ -1,4 +1,4 @@
-//! What a network should be: hosts and the link each has.
+//! The description of a network: hosts and their links.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{NetError, Rate};
 
-/// Most hosts of one network: IPv4 addresses of one /24.
+/// Maximum number of hosts in a network: the IPv4 addresses of one /24.
 pub const MAX_HOSTS: usize = 250;
 
-/// Hosts on one shaped network. Two make a direct link, more (or any guest) hang on a switch.
+/// Hosts on one shaped network. Two namespaces get a direct link, more hosts (or any guest) are connected by a switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Topology {
-    /// The network's name, part of its namespaces' names; `None`: one is made up.
+    /// The network's name, which becomes part of its namespaces' names; `None`: a name is generated.
     pub name: Option<String>,
     /// The hosts, in the order of their addresses.
     pub hosts: Vec<HostSpec>,
-    /// What every host's link is like.
+    /// The properties of every host's link.
     pub link: Link,
 }
 
@@ -25,65 +25,68 @@ pub struct Topology {
 pub struct HostSpec {
     /// Its name, e.g. `a`.
     pub name: String,
-    /// What it is.
+    /// Whether it is a namespace or a place for a guest.
     pub kind: HostKind,
-    /// Logical CPUs for its processes and its soft interrupts; empty: a fair share of those allowed.
+    /// Logical CPUs for its processes and its soft interrupts; empty: an equal share of those allowed.
     pub cpus: Vec<u32>,
 }
 
-/// What a host is made of.
+/// The implementation of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostKind {
     /// A network namespace of this kernel.
     Namespace,
-    /// A tap device on the switch, for a guest kernel to take.
+    /// A tap device on the switch, to be used by a guest kernel.
     Tap,
 }
 
-/// The link of a host. Each direction is shaped on its own.
+/// The link of a host. Each direction is shaped independently.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Link {
-    /// Rate each way, counted on Ethernet frames without preamble and checksum (14 bytes of header); `None`: unshaped.
+    /// Rate in each direction, counting Ethernet frames without preamble and checksum (14 bytes of header); `None`:
+    /// unshaped.
     pub rate: Option<Rate>,
     /// Largest IP packet in bytes.
     pub mtu_bytes: u32,
     /// Segmentation and checksum offloads.
     pub offloads: Offloads,
-    /// What goes wrong on the way.
+    /// The losses and delays on the link.
     pub impairment: Impairment,
 }
 
-/// Whether the interfaces take over segmentation and checksums.
+/// Whether the interfaces perform segmentation and checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Offloads {
     /// TSO, GSO, checksums: what veth offers. GRO stays off, see NETLAB.md.
     On,
-    /// None: every frame on the wire is one that the sender's stack made and the receiver's checked, as on the
-    /// boards of the studies.
+    /// None: every frame on the wire was created by the sender's stack and checked by the receiver's, as on the boards
+    /// of the studies.
     Off,
 }
 
-/// What happens to a share of the frames that a host sends. Shares are 0 to 1 and drawn independently per frame.
+/// The impairments of the frames that a host sends. Shares are 0 to 1 and drawn independently per frame.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Impairment {
-    /// Dropped.
+    /// Share of frames that are dropped.
     pub loss: f64,
-    /// Sent twice.
+    /// Share of frames that are sent twice.
     pub duplicate: f64,
-    /// Sent at once although others wait out the delay; without a delay: held back behind the next frame.
+    /// Share of frames that are reordered: sent immediately while others wait for the delay; without a delay: held
+    /// back until after the next frame.
     pub reorder: f64,
-    /// Every frame waits so long.
+    /// Delay of every frame.
     pub delay: Duration,
-    /// Plus or minus up to so much, uniformly; frames may overtake each other.
+    /// Maximum deviation from the delay in either direction, uniformly distributed; frames may overtake each other.
     pub jitter: Duration,
-    /// Seed of the draws. The own impairment repeats them; the kernel's netem before Linux 6.5 cannot.
+    /// Seed of the random draws. Crossway's own impairment is reproducible with it; the kernel's netem before Linux
+    /// 6.5 is not.
     pub seed: u64,
 }
 
 impl Impairment {
-    /// Nothing goes wrong.
+    /// Whether there is no impairment.
     pub fn is_none(&self) -> bool {
         self.loss == 0.0
             && self.duplicate == 0.0
@@ -105,7 +108,7 @@ impl Default for Link {
 }
 
 impl HostSpec {
-    /// A namespace host that gets its share of the CPUs.
+    /// A namespace host that gets an equal share of the CPUs.
     pub fn namespace(name: &str) -> Self {
         HostSpec { name: name.to_owned(), kind: HostKind::Namespace, cpus: Vec::new() }
     }
@@ -117,7 +120,7 @@ impl HostSpec {
 }
 
 impl Topology {
-    /// Namespace hosts of these names.
+    /// A topology of namespace hosts with these names.
     pub fn of(hosts: &[&str], link: Link) -> Self {
         let hosts = hosts.iter().map(|name| HostSpec::namespace(name)).collect();
         Topology { name: None, hosts, link }
@@ -128,7 +131,7 @@ impl Topology {
         self.hosts.len() == 2 && self.hosts.iter().all(|h| h.kind == HostKind::Namespace)
     }
 
-    /// Refuses what cannot be, before anything is made.
+    /// Rejects invalid topologies before anything is created.
     ///
     /// # Errors
     /// [`NetError::Impossible`], naming the property.
@@ -153,7 +156,7 @@ impl Topology {
                 );
             }
         }
-        // IPv6 needs 1280 (RFC 8200); 65521 is the most a tap device takes.
+        // IPv6 requires 1280 (RFC 8200); 65521 is the maximum of a tap device.
         if !(1280..=65521).contains(&self.link.mtu_bytes) {
             let given = self.link.mtu_bytes.to_string();
             return impossible("MTU", given, "a link can have 1280 to 65521 bytes");
@@ -172,7 +175,7 @@ impl Topology {
     }
 }
 
-/// Namespaces, state files and guests are named after these words.
+/// Checks a name, which becomes part of the names of namespaces, state files and guests.
 pub(crate) fn check_name(what: &'static str, name: &str, most: usize) -> Result<(), NetError> {
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let fine = name.chars().all(|c| good(c) || c == '-')

@@ -1,4 +1,5 @@
-//! Frames that get lost, doubled, reordered and delayed on real links. Needs root, `ip`, `tc` and `ethtool`.
+//! Tests loss, duplication, reordering and delay of frames on real links. Needs root, `ip`, `tc` and
+//! `ethtool`.
 
 use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -6,13 +7,13 @@ use std::time::{Duration, Instant};
 use crossway_netlab::{Host, ImpairedBy, Impairment, Lab, Link, NetError, Topology};
 use crossway_sys::netns::inside;
 
-/// Few enough that a receiver's socket buffer holds them all.
+/// Few enough to fit into a receiver's socket buffer.
 const DATAGRAMS: u32 = 100;
 
-/// A network of two hosts impaired so, or `None` with the reason on standard error.
+/// A network of two hosts with this impairment, or `None` after printing the reason to standard error.
 fn up(name: &str, impairment: Impairment) -> Option<Lab> {
     let link = Link { impairment, ..Link::default() };
-    // No other run of these tests on this machine has the same.
+    // A name that no other run of these tests on this machine uses.
     let own = format!("{name}{:x}", std::process::id() & 0xf_ffff);
     let topology = Topology { name: Some(own), ..Topology::of(&["a", "b"], link) };
     match Lab::up(&topology) {
@@ -33,7 +34,7 @@ fn socket(host: &Host, limit: Duration) -> UdpSocket {
     socket
 }
 
-/// Tells each host the other's Ethernet address, so that no question for it can get lost.
+/// Sets each host's neighbour entry for the other, so that no address resolution can get lost.
 fn introduce(lab: &Lab) {
     let (a, b) = (lab.host("a").unwrap(), lab.host("b").unwrap());
     for (host, peer) in [(a, b), (b, a)] {
@@ -43,14 +44,14 @@ fn introduce(lab: &Lab) {
     }
 }
 
-/// No datagram takes so long unless something hangs.
+/// No datagram takes this long unless something hangs.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// What says that all numbers were sent before.
+/// The mark that follows after all numbers were sent.
 const END: u32 = u32::MAX;
 
-/// Sends numbered datagrams from `a` to `b`; returns the numbers in the order in which they arrived until
-/// nothing more can come.
+/// Sends numbered datagrams from `a` to `b`; returns the numbers in order of arrival once no more can
+/// arrive.
 fn numbers(lab: &Lab, come: Come) -> Vec<u32> {
     introduce(lab);
     let near = socket(lab.host("a").unwrap(), WATCHDOG);
@@ -68,11 +69,11 @@ fn numbers(lab: &Lab, come: Come) -> Vec<u32> {
     match come {
         Come::Exactly(count) => {
             arrived.extend((0..count).map_while(|_| next(WATCHDOG)));
-            // Nor anything after those.
+            // No more numbers arrive after those.
             arrived.extend(next(SILENCE));
         }
         Come::InOrder => {
-            // The loss under test takes some of the marks, too.
+            // The impairment under test loses some of the marks, too.
             let start = Instant::now();
             loop {
                 assert!(start.elapsed() < WATCHDOG, "no mark arrives");
@@ -88,16 +89,16 @@ fn numbers(lab: &Lab, come: Come) -> Vec<u32> {
     arrived
 }
 
-/// How much is to come of what is sent.
+/// Which of the datagrams are expected to arrive.
 #[derive(Clone, Copy)]
 enum Come {
-    /// So many datagrams.
+    /// This many datagrams.
     Exactly(u32),
-    /// Some of them, none before one that was sent earlier.
+    /// Some of them, none before an earlier one.
     InOrder,
 }
 
-/// How long one has to look to see that nothing comes.
+/// How long to wait before concluding that nothing arrives.
 const SILENCE: Duration = Duration::from_secs(1);
 
 fn is_own(lab: &Lab) -> bool {
@@ -118,7 +119,7 @@ fn what_is_lost_is_counted() {
     assert!(lost > 0 && !arrived.is_empty());
     if is_own(&lab) {
         let counts = lab.impairment_counts().unwrap();
-        // Marks, and frames of the hosts' own accord (multicast reports), are drawn for, too.
+        // Marks, and frames that the hosts send on their own (multicast reports), are also subject to loss.
         let others = counts.frames - u64::from(DATAGRAMS);
         assert!(lost <= counts.lost && counts.lost <= lost + others, "{lost} lost, {counts:?}");
         assert_eq!(counts.overflowed, 0);

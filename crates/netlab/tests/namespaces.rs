@@ -1,4 +1,4 @@
-//! Real namespaces, real links. Needs root, `ip`, `tc` and `ethtool`.
+//! Tests with real namespaces and links. Need root, `ip`, `tc` and `ethtool`.
 
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, UdpSocket};
@@ -12,16 +12,16 @@ use crossway_netlab::{
 };
 use crossway_sys::netns::inside;
 
-/// Set in a process that a test starts: the number that the test's networks have in their names.
+/// Set for a process that a test starts: the number that the names of the test's networks contain.
 const RUN: &str = "CROSSWAY_TEST_RUN";
 
-/// The name of a network that no other run of these tests on this machine has; `tag` has three characters at most.
+/// A network name that no other run of these tests on this machine uses; `tag` has three characters at most.
 fn own(tag: &str) -> String {
     let run = std::env::var(RUN).unwrap_or_else(|_| std::process::id().to_string());
     format!("{tag}{:x}", run.parse::<u32>().unwrap() & 0xf_ffff)
 }
 
-/// Namespaces and state files of a network of [`own`] name.
+/// Remaining namespaces and state files of the network with the name from [`own`].
 fn left(tag: &str) -> Vec<String> {
     let name = own(tag);
     let spaces = std::fs::read_dir("/run/netns").into_iter().flatten();
@@ -35,7 +35,7 @@ fn left(tag: &str) -> Vec<String> {
         .collect()
 }
 
-/// The network, or `None` with the reason on standard error where this machine cannot have one.
+/// The network, or `None` after printing the reason to standard error if this machine cannot have one.
 fn up(test: &str, topology: &Topology) -> Option<Lab> {
     match Lab::up(topology) {
         Ok(lab) => Some(lab),
@@ -65,7 +65,7 @@ fn named(tag: &str, hosts: &[&str], link: Link) -> Topology {
     Topology { name: Some(own(tag)), ..Topology::of(hosts, link) }
 }
 
-/// A datagram gets from `a` to `b` over IPv4 and over IPv6.
+/// Asserts that a datagram gets from `a` to `b` over IPv4 and over IPv6.
 fn assert_reach(a: &Host, b: &Host) {
     for (from, to) in [(IpAddr::from(a.ipv4), IpAddr::from(b.ipv4)), (a.ipv6.into(), b.ipv6.into())]
     {
@@ -173,14 +173,15 @@ fn offloads_decide_how_large_frames_on_the_link_are() {
 
 #[test]
 fn the_rate_bounds_the_stream_and_the_faster_link_is_faster() {
-    // The shaper can only be late, never early (but for its burst), so the upper bound holds on a loaded machine too.
-    // 1448 bytes of data in frames of 1514; 4 MiB and what a burst of 1 ms and a full receive buffer add.
+    // The shaper can only be late, never early (except for its burst), so the upper bound also holds on a loaded machine.
+    // 1448 bytes of data in frames of 1514; 4 MiB plus what a burst of 1 ms and a full receive buffer add.
     let most_of = |bits_per_s: f64| bits_per_s * 1448.0 / 1514.0 * 1.05;
     for (name, rate, slower) in [("tr2", "20mbit", 0.0), ("tr1", "100mbit", 20e6)] {
         let topology = named(name, &["a", "b"], link(Some(rate), Offloads::Off));
         let Some(lab) = up("rate", &topology) else { return };
         let most = most_of(topology.link.rate.unwrap().bits_per_s as f64);
-        // One stream in which the machine does not pause is enough to see that more passes than the slower link ever lets pass.
+        // One stream during which the machine does not pause is enough to show that more passes than the slower link ever
+        // allows.
         let faster = (0..10).any(|_| {
             let bits = stream_bits_per_s(lab.network(), 4);
             assert!(bits <= most, "{rate}: {bits} bit/s of data");
@@ -232,7 +233,7 @@ fn a_busy_name_is_refused_and_the_network_stays() {
 fn processes_on_a_host_end_with_the_network() {
     let Some(lab) = up("processes", &named("tp", &["a", "b"], Link::default())) else { return };
     let mut sleeper = lab.host("a").unwrap().command("sleep").arg("600").spawn().unwrap();
-    // `ip netns exec` becomes the command itself; before it has entered, the network's end cannot find it.
+    // `ip netns exec` becomes the command itself; before it has entered the namespace, removing the network cannot find it.
     let space = |file: &str| std::fs::metadata(file).unwrap().ino();
     let inside = || space(&format!("/proc/{}/ns/net", sleeper.id()));
     while inside() == space("/proc/self/ns/net") {
@@ -257,7 +258,7 @@ fn a_network_that_was_kept_stays_until_taken_down() {
     assert!(error.starts_with(&format!("there is no network '{}'; ", own("tk"))), "{error}");
 }
 
-/// Not a test of its own: the next one runs it in a process that it kills.
+/// Not a test by itself: the next one runs it in a process that it kills.
 #[test]
 #[ignore = "a part of what_a_killed_owner_leaves_is_removed_by_the_next"]
 fn owner_that_waits_to_be_killed() {
@@ -282,7 +283,7 @@ fn what_a_killed_owner_leaves_is_removed_by_the_next() {
     let mut line = String::new();
     while !line.contains(&format!("up {}", own("tx"))) {
         line.clear();
-        assert!(out.read_line(&mut line).unwrap() > 0, "it never came up");
+        assert!(out.read_line(&mut line).unwrap() > 0, "the network did not come up");
     }
     assert_eq!(left("tx").len(), 6, "three hosts, a switch, a file, its lock: {:?}", left("tx"));
     owner.kill().unwrap();
@@ -304,7 +305,7 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
         Err(NetError::NoPrivilege | NetError::MissingTool { .. }) => eprintln!("SKIP cpu: no root"),
         other => {
             let error = other.unwrap_err().to_string();
-            assert!(error.starts_with("CPU '4095': allowed here are"), "{error}");
+            assert!(error.starts_with("CPU '4095': this process may run only on"), "{error}");
         }
     }
     assert_eq!(left("tc"), [""; 0]);

@@ -1,4 +1,4 @@
-//! Running a command in a guest: its streams are handed to the keeper as descriptors, so no byte passes through this process.
+//! Runs a command in a guest: the keeper receives the descriptors of the streams, so no byte passes through this process.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -12,22 +12,22 @@ use super::registers::tunables;
 use super::{GuestRecord, GuestRegisters};
 use crate::NetError;
 
-/// In place of a request: end the guest.
+/// Sent instead of a request: end the guest.
 pub(crate) const END: &str = "end";
-/// In place of a request: does the guest run?
+/// Sent instead of a request: is the guest running?
 pub(crate) const LIVES: &str = "lives";
 
 /// How a command in a guest ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestExit {
-    /// With this status.
+    /// It exited with this status.
     Code(i32),
-    /// By this signal.
+    /// It was killed by this signal.
     Signal(i32),
 }
 
-/// Runs a command in the guest `name` with this process's standard streams and environment, in a folder of the same name, and
-/// waits for its end. If this process is killed, so is the command.
+/// Runs a command in the guest `name` with this process's standard streams and environment, in the folder of the same path,
+/// and waits for it to end. If this process is killed, so is the command.
 ///
 /// # Errors
 /// There is no such guest, the command cannot be started, or the guest ended.
@@ -58,10 +58,10 @@ pub fn exec_in_guest(name: &str, argv: &[String]) -> Result<GuestExit, NetError>
     }
 }
 
-/// A guest that is up, by name.
+/// Finds a running guest by name.
 ///
 /// # Errors
-/// [`NetError::Unknown`], listing those there are.
+/// [`NetError::Unknown`], listing the guests that exist.
 pub(crate) fn find(name: &str) -> Result<GuestRecord, NetError> {
     let there = record::list()?;
     there
@@ -80,7 +80,9 @@ pub(crate) fn ask(
     let files = GuestFiles::of(name);
     let failed = |e: io::Error| NetError::Guest {
         name: name.to_owned(),
-        what: format!("cannot be spoken to ({e}); it is starting or ending: crossway guest list"),
+        what: format!(
+            "does not accept requests ({e}); it may be starting or shutting down, see: crossway guest list"
+        ),
         said: String::new(),
     };
     let mut keeper = UnixStream::connect(files.socket()).map_err(failed)?;
@@ -93,7 +95,7 @@ pub(crate) fn ask(
     let _ = keeper.read_to_end(&mut answer);
     serde_json::from_slice(&answer).map_err(|_| NetError::Guest {
         name: name.to_owned(),
-        what: "was lost: its keeper was killed; boot it again: crossway guest up".to_owned(),
+        what: "was lost because its keeper was killed; boot it again: crossway guest up".to_owned(),
         said: String::new(),
     })
 }

@@ -1,22 +1,22 @@
-//! What travels over a guest's console line: frames of many sessions on one stream of bytes, both ways.
+//! The protocol of a guest's console line: frames of many sessions on one byte stream in each direction.
 
 use std::io::{self, Read};
 
-/// Both ends skip everything before these bytes: a kernel may print before its first program speaks.
+/// Both ends skip everything before these bytes, because a kernel may print messages before its first program runs.
 pub(crate) const PREAMBLE: &[u8; 16] = b"\x00crossway-guest\n";
 
-/// Longest payload; far below it are those that carry data.
+/// Longest payload in bytes; frames that carry data are far smaller.
 const MAX_PAYLOAD_BYTES: usize = 4 << 20;
 
-/// Bytes of data in one frame at most: what the line's own buffers hold, so that sessions take turns.
+/// Maximum number of data bytes in one frame: what the line's own buffers hold, so that sessions take turns.
 pub(crate) const CHUNK: usize = 4096;
 
-/// Bytes that may be on the line to the guest, written and not yet read. Its terminal layer holds 4096; when that fills it
-/// throttles the line, from which the line driver of Linux 6.1 does not recover.
+/// Maximum number of bytes written to the guest's line and not yet read. The guest's terminal layer holds 4096 bytes; when
+/// that fills up it throttles the line, from which the line driver of Linux 6.1 does not recover.
 pub(crate) const LINE_WINDOW: usize = 3072;
 
-/// The guest says what it has read whenever it is this much, and the host writes pieces of at most this size: so a piece
-/// always fits once all before it is read.
+/// The guest reports what it has read in steps of this many bytes, and the host writes pieces of at most this size, so a
+/// piece always fits once everything before it was read.
 pub(crate) const LINE_PIECE: usize = 1024;
 
 /// One of the three streams of a command.
@@ -27,34 +27,34 @@ pub(crate) enum Lane {
     Errors,
 }
 
-/// One frame.
+/// A frame on the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// The guest is up; facts about it as JSON.
+    /// The guest is up; [`super::GuestFacts`] as JSON.
     Ready(Vec<u8>),
-    /// The guest could not be set up; why.
+    /// The guest could not be set up, with the reason.
     Failed(Vec<u8>),
     /// Start a command; the request as JSON.
     Exec { session: u32, request: Vec<u8> },
     /// Some bytes of a command's stream.
     Data { session: u32, lane: Lane, bytes: Vec<u8> },
-    /// That stream has ended.
+    /// The stream has ended.
     End { session: u32, lane: Lane },
-    /// The receiver of a stream has room for so many bytes more.
+    /// The receiver of a stream has room for this many more bytes.
     Credit { session: u32, lane: Lane, bytes: u32 },
     /// Kill the command and its children.
     Kill { session: u32 },
-    /// So many bytes of the line itself were read. Only a guest says this, see [`LINE_WINDOW`].
+    /// This many bytes of the line itself were read. Sent only by guests, see [`LINE_WINDOW`].
     Received { bytes: u32 },
-    /// The command has ended; how, as JSON.
+    /// The command has ended; its [`super::message::Outcome`] as JSON.
     Exit { session: u32, report: Vec<u8> },
-    /// Say something, to show that you live.
+    /// Requests a [`Frame::Pong`], to check that the guest is alive.
     Ping,
-    /// Something.
+    /// The answer to a [`Frame::Ping`].
     Pong,
 }
 
-/// Kind, lane, session, length of the payload: little-endian.
+/// Length of the header in bytes: kind, lane, session, length of the payload, all little-endian.
 const HEADER: usize = 10;
 
 impl Frame {
@@ -74,7 +74,7 @@ impl Frame {
         }
     }
 
-    /// As it goes over the line.
+    /// Encodes the frame for the line.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let (kind, lane, session, payload) = self.parts();
         let credit;
@@ -93,7 +93,7 @@ impl Frame {
         whole
     }
 
-    /// Reads the next one; `None` at the end of the stream.
+    /// Reads the next frame; `None` at the end of the stream.
     pub(crate) fn read(from: &mut impl Read) -> io::Result<Option<Frame>> {
         let mut header = [0; HEADER];
         match from.read_exact(&mut header) {
@@ -136,7 +136,7 @@ fn number(payload: &[u8]) -> io::Result<u32> {
     Ok(u32::from_le_bytes(bytes))
 }
 
-/// Reads up to and including the preamble. `false`: the stream ended before.
+/// Reads up to and including the preamble. Returns `false` if the stream ended before it.
 pub(crate) fn skip_to_preamble(from: &mut impl Read) -> io::Result<bool> {
     let mut seen = 0;
     let mut byte = [0];
@@ -144,7 +144,7 @@ pub(crate) fn skip_to_preamble(from: &mut impl Read) -> io::Result<bool> {
         if from.read(&mut byte)? == 0 {
             return Ok(false);
         }
-        // Its first byte occurs in it once, so a mismatch can only start anew there.
+        // Its first byte occurs in it only once, so after a mismatch a new match can only start here.
         seen = match byte[0] {
             b if b == PREAMBLE[seen] => seen + 1,
             b if b == PREAMBLE[0] => 1,
@@ -155,7 +155,7 @@ pub(crate) fn skip_to_preamble(from: &mut impl Read) -> io::Result<bool> {
 }
 
 fn broken(what: String) -> io::Error {
-    let why = format!("{what} on the guest's line; are both ends of one version of crossway?");
+    let why = format!("{what} on the guest's line; are both ends the same version of crossway?");
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 

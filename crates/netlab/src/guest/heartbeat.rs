@@ -53,7 +53,7 @@ impl Heartbeat {
 
     /// Watches until the guest's kernel has ended; kills a guest that is dead.
     pub(super) fn watch(&self, kernel: Process, wire: &Wire) {
-        // In a thread of its own, since a line that nobody reads holds up whoever writes.
+        // On a separate thread, since a write to a line that is not read blocks.
         let (ask, asked) = sync_channel::<()>(1);
         let line = wire.clone();
         std::thread::spawn(move || asked.iter().for_each(|()| line.send(&Frame::Ping)));
@@ -77,7 +77,7 @@ impl Heartbeat {
             let idle = silent >= IDLE_AND_SILENT && is_idle(lately.make_contiguous());
             if silent >= SILENT || idle || had >= BUSY_AND_SILENT.as_secs_f64() {
                 *lock(&self.verdict) = Some(format!(
-                    "it has not answered for {} s, in which it had {had:.1} s of processor time; one of its processes may have been \
+                    "it has not answered for {} s, in which it had {had:.1} s of CPU time; one of its processes may have been \
                      killed or stopped",
                     silent.as_secs(),
                 ));
@@ -92,14 +92,14 @@ impl Heartbeat {
 #[derive(Clone, Copy)]
 struct Activity {
     at: Instant,
-    /// Processor time of all of them, user and system, in ticks.
+    /// CPU time of all processes, user and system, in ticks.
     ticks: u64,
-    /// One of them runs or could, or waits for a disk.
+    /// Whether any process is running, runnable or waiting for a disk.
     waits_for_cpu: bool,
 }
 
 impl Activity {
-    /// Processor time that the guest had since then. Processes that ended take theirs along.
+    /// CPU time used by the guest since `before`, in seconds. The time of processes that have ended is missing.
     fn seconds_since(&self, before: Activity) -> f64 {
         self.ticks.saturating_sub(before.ticks) as f64 / TICKS_PER_S
     }
@@ -124,7 +124,7 @@ impl Activity {
     }
 }
 
-/// Whether a guest did nothing while these samples were taken: it hardly used a CPU, and did not wait for one at most of them.
+/// Whether a guest was idle while these samples were taken: it hardly used a CPU, and did not wait for one in most of them.
 fn is_idle(samples: &[Activity]) -> bool {
     let [first, .., last] = samples else { return false };
     let used = last.seconds_since(*first);
@@ -133,8 +133,8 @@ fn is_idle(samples: &[Activity]) -> bool {
     used < span * IDLE_SHARE && 2 * waiting < samples.len()
 }
 
-/// The state, and user and system time in ticks, of a line of `/proc/PID/stat`. The name in it may hold anything but comes
-/// before the last parenthesis.
+/// The state, and the sum of user and system time in ticks, from a line of `/proc/PID/stat`. The name in it may contain
+/// anything but ends at the last parenthesis.
 fn state_and_ticks(stat: &str) -> (char, u64) {
     let fields: Vec<&str> =
         stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().collect();

@@ -1,4 +1,4 @@
-//! The first program of a guest: makes the machine, then runs commands that come over the console line.
+//! The first program of a guest: sets up the machine, then runs commands received over the console line.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -22,19 +22,19 @@ use super::relay::{CountingReader, Place, Window, Wire, lock, pump, sink};
 use super::{LINE, MODULES_DIR, SETUP_VARIABLE};
 use crate::tool;
 
-/// Set in the second program, which serves the line: what the first one found, or why it failed.
+/// Set for the second program, which serves the line: the facts that the first one found, or why it failed.
 const FACTS_VARIABLE: &str = "CROSSWAY_GUEST_FACTS";
 const FAILED_VARIABLE: &str = "CROSSWAY_GUEST_FAILED";
 
-/// Set in a program that checks its string functions.
+/// Set for a program that checks its string functions.
 const CHECK_VARIABLE: &str = "CROSSWAY_GUEST_CHECK";
-/// What it prints if they tell the truth.
+/// Printed by that program if the functions work correctly.
 const RIGHT: &str = "right";
-/// How long it may take; it takes milliseconds, but one whose string functions lie can run for ever.
+/// Time limit of the check. It takes milliseconds, but a program with faulty string functions may run for ever.
 const CHECK_LIMIT: Duration = Duration::from_secs(20);
 
-/// Runs as the guest's first program; never returns to a caller that could go on. Its child serves the line; it itself takes
-/// in the children that others leave, and switches the machine off when the server ends.
+/// Runs as the guest's first program and normally does not return. Its child serves the line; the first program itself reaps
+/// orphaned processes and switches the machine off when the server ends. A returned text is an error.
 pub fn run_guest_init() -> String {
     if std::env::var_os(FACTS_VARIABLE).is_some() || std::env::var_os(FAILED_VARIABLE).is_some() {
         return match serve() {
@@ -44,7 +44,7 @@ pub fn run_guest_init() -> String {
     }
     if std::env::var_os(CHECK_VARIABLE).is_some() {
         let why = xstate::check_string_functions().err();
-        // Short enough for the pipe, so that nobody need read at the same time.
+        // Short enough for the pipe, so that it need not be read at the same time.
         print!("{}", why.as_deref().unwrap_or(RIGHT));
         std::process::exit(i32::from(why.is_some()));
     }
@@ -86,7 +86,7 @@ fn set_up() -> Result<GuestFacts, String> {
     Ok(facts)
 }
 
-/// Checks the string functions of a program that has nothing in its environment that would keep it off wide registers.
+/// Checks the string functions in a program whose environment does not restrict them to narrow registers.
 fn check_string_functions() -> Option<String> {
     let child = Command::new("/proc/self/exe")
         .arg("guest-init")
@@ -131,15 +131,15 @@ fn load(modules: &Modules, name: &str) -> Result<(), String> {
     files.iter().try_for_each(|file| boot::load_module(file)).map_err(|e| e.to_string())
 }
 
-/// The host's files below, memory on top. The kernel's root is the host's tree, which the host keeps read-only for this
-/// guest; what is written goes to the overlay.
+/// Sets up the root: the host's files below, memory on top. The kernel's root is the host's tree, which the host keeps
+/// read-only for this guest; writes go to the overlay.
 fn make_root(modules: &Modules, release: &str) -> Result<(), String> {
     let mount = |kind: &str, on: &str, options: &str| {
         boot::mount(kind, Path::new(on), options).map_err(|e| e.to_string())
     };
     let folder = |path: &str| fs::create_dir_all(path).map_err(|e| format!("{path}: {e}"));
     load(modules, "overlay")?;
-    // The host's /tmp only serves to hang the new root on; the overlay shows it again.
+    // The host's /tmp only serves as a mount point for the new root; the overlay shows it again.
     mount("tmpfs", "/tmp", "mode=0755")?;
     for part in ["/tmp/upper", "/tmp/work", "/tmp/root"] {
         folder(part)?;
@@ -147,7 +147,7 @@ fn make_root(modules: &Modules, release: &str) -> Result<(), String> {
     mount("overlay", "/tmp/root", "lowerdir=/,upperdir=/tmp/upper,workdir=/tmp/work")?;
     mount("proc", "/tmp/root/proc", "")?;
     mount("sysfs", "/tmp/root/sys", "")?;
-    // The host's sockets, locks and lists of what is up say nothing about this machine.
+    // The host's sockets, locks and state files do not apply to this machine.
     mount("tmpfs", "/tmp/root/run", "mode=0755")?;
     mount("devtmpfs", "/tmp/root/dev", "")?;
     for (kind, on, options) in [
@@ -158,7 +158,7 @@ fn make_root(modules: &Modules, release: &str) -> Result<(), String> {
         folder(on)?;
         mount(kind, on, options)?;
     }
-    // What loads modules on demand looks here.
+    // Programs that load modules on demand look here.
     folder("/tmp/root/lib/modules")?;
     let link = PathBuf::from("/tmp/root/lib/modules").join(release);
     if !link.exists() {
@@ -169,7 +169,7 @@ fn make_root(modules: &Modules, release: &str) -> Result<(), String> {
         .map_err(|e| e.to_string())
 }
 
-/// Gives the interface its name and addresses.
+/// Gives the guest's interface its name and addresses.
 fn attach(interface: Option<&Interface>) -> Result<(), String> {
     let mut lines = String::from("link set lo up\n");
     if let Some(i) = interface {
@@ -191,7 +191,7 @@ fn attach(interface: Option<&Interface>) -> Result<(), String> {
     Ok(())
 }
 
-/// A command that runs, as far as frames concern it.
+/// A running command, as the frames see it.
 struct Session {
     leader: u32,
     input: Option<Sender<Vec<u8>>>,
@@ -244,13 +244,13 @@ fn serve() -> std::io::Result<()> {
             Frame::Kill { session } => {
                 if let Some(session) = lock(&sessions).get(&session) {
                     crossway_sys::proc::kill_group(session.leader);
-                    // Whoever asked is gone and reads no more.
+                    // The requester has ended and no longer reads.
                     session.output.close();
                     session.errors.close();
                 }
             }
             Frame::Ping => wire.send(&Frame::Pong),
-            // The others are said by a guest, not to it.
+            // The other frames are sent by a guest, not to it.
             _ => {}
         }
     }
@@ -271,7 +271,7 @@ fn report(wire: &Wire, session: u32, outcome: &Outcome) {
 fn try_start(session: u32, request: &[u8], wire: &Wire, sessions: &Sessions) -> Result<(), String> {
     let request: ExecRequest = serde_json::from_slice(request).map_err(|e| e.to_string())?;
     let (program, arguments) = request.argv.split_first().ok_or("no command was given")?;
-    // A folder that exists only in some private mount of the caller's is no reason to fail.
+    // A folder that exists only in a private mount of the caller is not an error.
     let folder = Path::new(&request.folder);
     let mut child = Command::new(program)
         .args(arguments)
@@ -292,7 +292,7 @@ fn try_start(session: u32, request: &[u8], wire: &Wire, sessions: &Sessions) -> 
     let (out_stop, out_hold) = Lifeline::pair().map_err(|e| e.to_string())?;
     let (err_stop, err_hold) = Lifeline::pair().map_err(|e| e.to_string())?;
     let (output, errors) = (Window::new(), Window::new());
-    // Its worker ends by itself when the child reads no more and the sender is dropped.
+    // The worker ends by itself when the child stops reading or the sender is dropped.
     let (input, _) = sink(stdin, place(Lane::Input));
     let known = Session {
         leader: child.id(),
@@ -308,7 +308,7 @@ fn try_start(session: u32, request: &[u8], wire: &Wire, sessions: &Sessions) -> 
     let (wire, sessions) = (wire.clone(), Arc::clone(sessions));
     std::thread::spawn(move || {
         let status = child.wait();
-        // What the command wrote is sent; what its children may still write is not waited for.
+        // Everything the command wrote has been sent; output of its remaining children is not waited for.
         drop((out_hold, err_hold));
         for pump in pumps {
             let _ = pump.join();

@@ -1,5 +1,5 @@
-//! The process that keeps a guest: starts its kernel, carries commands' streams between their callers and the console line,
-//! and cleans up when either ends.
+//! The keeper of a guest: a process that starts the guest's kernel, carries the streams of commands between their callers
+//! and the console line, and cleans up when either ends.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -29,13 +29,13 @@ use super::{GuestRecord, GuestRegisters, KERNEL, LINE_WORDS, SETUP_VARIABLE};
 use crate::registry::Process;
 use crate::{NetError, tool};
 
-/// How long a guest may take to get ready. It takes two seconds; a slow machine that has other work may be fifty times slower.
+/// Time limit for a guest to become ready. It normally takes two seconds; a slow and busy machine may be fifty times slower.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
 
-/// The word that tells a keeper at its standard input to stay when its starter ends.
+/// Sent to a keeper's standard input to make the guest outlive its starter.
 pub(crate) const STAY: &str = "stay";
 
-/// A command under way, as seen by the line's reader.
+/// A running command, as seen by the reader of the line.
 struct Session {
     output: Option<Sender<Vec<u8>>>,
     errors: Option<Sender<Vec<u8>>>,
@@ -45,11 +45,11 @@ struct Session {
 
 type Sessions = Arc<Mutex<HashMap<u32, Session>>>;
 
-/// Keeps the guest `name`, for which a record and a setup file were written, until it ends. The first line on standard output
-/// says whether it is ready.
+/// Keeps the guest `name`, for which a record and a setup file were written, until it ends. The first line on standard
+/// output says whether the guest is ready.
 ///
 /// # Errors
-/// The guest's files cannot be used. Whatever happens to the guest itself is reported on standard output.
+/// The guest's files cannot be used. Failures of the guest itself are reported on standard output.
 pub fn run_guest_keeper(name: &str) -> Result<(), NetError> {
     close_inherited();
     let record = record::read(name)?;
@@ -73,14 +73,14 @@ pub fn run_guest_keeper(name: &str) -> Result<(), NetError> {
     Ok(())
 }
 
-/// Carries frames until the guest is gone. `Err`: it never got ready.
+/// Carries frames until the guest has ended. `Err`: it did not become ready.
 fn converse(
     name: &str,
     files: &GuestFiles,
     kernel: Process,
     line: UnixStream,
 ) -> Result<(), String> {
-    let failed = |e: std::io::Error| format!("could not be spoken to: {e}");
+    let failed = |e: std::io::Error| format!("its console line failed: {e}");
     line.set_read_timeout(Some(BOOT_LIMIT)).map_err(failed)?;
     let mut reader = BufReader::new(line.try_clone().map_err(failed)?);
     let first = skip_to_preamble(&mut reader).and_then(|there| match there {
@@ -124,7 +124,7 @@ fn converse(
         session.input.close();
         let _ = session.done.send(Outcome::Failed(why.clone()));
     }
-    // Callers' threads pass that on; give them the time to.
+    // The threads of callers pass that on; give them time to do so.
     for _ in 0..100 {
         if Arc::strong_count(&sessions) <= 2 {
             break;
@@ -167,12 +167,12 @@ fn deliver(sessions: &Sessions, line: &Window, frame: Frame) {
                 let _ = session.done.send(outcome);
             }
         }
-        // The others are said to a guest, not by it.
+        // The other frames are sent to a guest, not by it.
         _ => {}
     }
 }
 
-/// Starts the kernel on a thread that lives as long as it does, since its death signal is tied to that thread.
+/// Starts the kernel on a thread that lives as long as the kernel, since its parent-death signal is tied to that thread.
 fn start_kernel(
     record: &GuestRecord,
     files: &GuestFiles,
@@ -197,7 +197,7 @@ fn start_kernel(
             .and_then(|()| {
                 command.spawn().map_err(|e| crossway_sys::OsError::new("run", KERNEL, e))
             });
-        // The channel's far end must be the kernel's alone, so that its end shows.
+        // Only the kernel may hold the channel's far end, so that its end is noticed.
         drop(command);
         match child {
             Ok(mut child) => {
@@ -210,7 +210,7 @@ fn start_kernel(
     });
     let gone = || NetError::Guest {
         name: record.name.clone(),
-        what: "ended at once".to_owned(),
+        what: "ended immediately".to_owned(),
         said: files.console_tail(),
     };
     told.recv().map_err(|_| gone())??.ok_or_else(gone)
@@ -233,8 +233,8 @@ fn kernel_command(record: &GuestRecord, files: &GuestFiles) -> Result<Command, N
         .arg(format!("init={}", record.program.display()))
         .arg(format!("{SETUP_VARIABLE}={}", files.setup().display()));
     if let Some(network) = &record.network {
-        // Without gro=1 the driver drops the large frames that another guest's segmentation offload makes; depth is what
-        // it reads and writes with one system call.
+        // Without gro=1 the driver drops the large frames created by another guest's segmentation offload; depth is the
+        // number of frames it reads and writes with one system call.
         command.arg(format!(
             "vec0:transport=tap,ifname={},depth=128,gro=1,mac={},mtu={}",
             network.tap, network.mac, network.mtu_bytes
@@ -254,7 +254,7 @@ fn kernel_command(record: &GuestRecord, files: &GuestFiles) -> Result<Command, N
     Ok(command)
 }
 
-/// Ends the guest when whoever started this process ends, unless it says that the guest is to stay.
+/// Ends the guest when the process that started this one ends, unless that process asked for the guest to stay.
 fn watch_starter(kernel: Process) {
     std::thread::spawn(move || {
         let mut word = String::new();
@@ -303,7 +303,7 @@ fn serve_callers(
     });
 }
 
-/// Runs one caller's command to its end.
+/// Runs the command of one caller until it ends.
 fn serve_caller(
     caller: UnixStream,
     session: u32,
@@ -332,7 +332,7 @@ fn serve_caller(
     wire.send(&Frame::Exec { session, request });
     let (stop, hold) = Lifeline::pair().map_err(|e| e.to_string())?;
     let pump = pump(stdin, stop, input, place(Lane::Input));
-    // The caller says nothing more; that it is gone (killed, or interrupted) ends its command.
+    // The caller sends nothing more; its end (killed, or interrupted) ends its command.
     let (killer, all) = (wire.clone(), Arc::clone(sessions));
     std::thread::spawn(move || {
         let _ = (&caller).read(&mut [0]);
@@ -340,10 +340,11 @@ fn serve_caller(
         if let Some(gone) = session_of_caller {
             killer.send(&Frame::Kill { session });
             gone.input.close();
-            let _ = gone.done.send(Outcome::Failed("its caller is gone".to_owned()));
+            let _ = gone.done.send(Outcome::Failed("its caller has ended".to_owned()));
         }
     });
-    let outcome = ended.recv().unwrap_or_else(|_| Outcome::Failed("the guest is gone".to_owned()));
+    let outcome =
+        ended.recv().unwrap_or_else(|_| Outcome::Failed("the guest has ended".to_owned()));
     drop(hold);
     lock(sessions).remove(&session);
     for worker in [pump, out_worker, err_worker] {
@@ -352,7 +353,7 @@ fn serve_caller(
     Ok(outcome)
 }
 
-/// A length, that many bytes, and descriptors with the first of them.
+/// Receives a length, that many bytes, and the descriptors attached to the first of them.
 fn receive(mut caller: &UnixStream) -> Result<(Vec<u8>, Vec<OwnedFd>), String> {
     let mut length = [0; 4];
     let mut fds = Vec::new();

@@ -1,4 +1,4 @@
-//! What the three parties tell each other as JSON: whoever boots a guest, its keeper, and the program inside.
+//! The JSON messages between the three parties: the process that boots a guest, its keeper, and the program inside.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) name: String,
-    /// Modules to load, each with what it needs.
+    /// Modules to load, together with their dependencies.
     pub(crate) modules: Vec<String>,
     pub(crate) interface: Option<Interface>,
 }
@@ -22,19 +22,19 @@ pub(crate) struct Interface {
     pub(crate) offloads: bool,
 }
 
-/// What a guest says of itself once it is ready.
+/// Facts that a guest reports once it is ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestFacts {
     /// Release of its kernel, e.g. `6.1.176`.
     pub kernel: String,
-    /// Modules that were asked for and are loaded.
+    /// Requested modules that are loaded.
     pub modules: Vec<String>,
-    /// Those that are not, with the reason.
+    /// Requested modules that are not loaded, with the reason.
     pub missing_modules: Vec<String>,
-    /// What went wrong in a program that runs the C library's string functions without an environment, which then use the widest
-    /// registers of the CPU; `None`: all answers were right.
+    /// What went wrong in a check of the C library's string functions, which use the widest registers of the CPU if no
+    /// environment variable restricts them; `None`: all results were correct.
     pub string_functions: Option<String>,
-    /// Milliseconds of the guest's own clock from its kernel's start to ready.
+    /// Time from the start of its kernel until it was ready, in milliseconds of the guest's own clock.
     pub ready_after_ms: u64,
 }
 
@@ -49,18 +49,18 @@ pub(crate) struct ExecRequest {
 /// How a command in the guest ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
-    /// With this status.
+    /// It exited with this status.
     Exited(i32),
-    /// By this signal.
+    /// It was killed by this signal.
     Signalled(i32),
-    /// It did not start, or the guest is gone; why.
+    /// It did not start, or the guest has ended; the reason.
     Failed(String),
 }
 
-/// The keeper's first word to whoever started it.
+/// The keeper's first message to the process that started it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Boot {
     Ready(GuestFacts),
-    /// What happened, and the console's last lines.
+    /// What happened, and the last lines of the console.
     Failed(String, String),
 }

@@ -1,7 +1,8 @@
 //! Guests: Debian's user-mode-linux kernel as an ordinary process, with the host's files below a private overlay.
 //!
-//! A guest consists of a keeper (a process of ours), the kernel's process as the first of a process namespace (so that its
-//! helpers die with it), and the program inside, which runs commands. All files it writes are in memory that goes with it.
+//! A guest consists of a keeper (one of our processes), the kernel's process as the first of a PID namespace (so that its
+//! helpers die with it), and the program inside, which runs commands. All files it writes are in memory and disappear with
+//! it.
 
 mod exec;
 mod frame;
@@ -36,22 +37,22 @@ use crate::{HostKind, NetError, Offloads, tool};
 use message::{Boot, Interface, Outcome, Setup};
 use record::GuestFiles;
 
-/// The kernel's program.
+/// The name of the kernel's program.
 const KERNEL: &str = "linux.uml";
-/// Where Debian keeps its modules, a folder per release.
+/// The folder of Debian's modules for it, with one subfolder per release.
 const MODULES_DIR: &str = "/usr/lib/uml/modules";
-/// The kernel's word for its serial line: the descriptor that a confined child finds.
+/// The kernel parameter for its serial line, which uses the descriptor that a confined child inherits.
 const LINE_WORDS: &str = "ssl0=fd:3";
 /// The same line as the guest sees it.
 const LINE: &str = "/dev/ttyS0";
-/// Names the setup file to the first program.
+/// Passes the path of the setup file to the first program.
 const SETUP_VARIABLE: &str = "CROSSWAY_GUEST";
-/// Loaded in every guest: what is measured, what that would ask for on demand (listening by SCTP takes hmac(md5)), and what a
-/// network inside a guest needs.
+/// Modules loaded in every guest: what is measured, what that would request on demand (listening by SCTP needs hmac(md5)),
+/// and what a network inside a guest needs.
 const MODULES: [&str; 10] =
     ["ipv6", "tipc", "hmac", "sctp", "veth", "vxlan", "bridge", "sch_tbf", "sch_netem", "tun"];
 
-/// What a guest should be.
+/// The description of a guest to boot.
 #[derive(Clone, Debug)]
 pub struct GuestSpec {
     /// Its name.
@@ -63,10 +64,10 @@ pub struct GuestSpec {
 }
 
 impl GuestSpec {
-    /// A guest of 256 MiB that the running program keeps.
+    /// Describes a guest of 256 MiB that is kept by the running program.
     ///
     /// # Errors
-    /// The running program's own file cannot be found.
+    /// The path of the running program cannot be determined.
     pub fn new(name: &str) -> Result<GuestSpec, NetError> {
         let program = std::env::current_exe()
             .map_err(|e| NetError::State { path: "/proc/self/exe".into(), why: e.to_string() })?;
@@ -74,7 +75,7 @@ impl GuestSpec {
     }
 }
 
-/// A guest that goes when this is dropped.
+/// A guest that is ended when this is dropped.
 #[derive(Debug)]
 pub struct Guest {
     record: GuestRecord,
@@ -84,12 +85,12 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Boots a guest and waits until it runs commands; on `network` it takes the place of the host of the given name, which
-    /// must be a tap.
+    /// Boots a guest and waits until it can run commands. On `network` it takes the place of the named host, which must be a
+    /// tap.
     ///
     /// # Errors
-    /// What cannot be, a name in use, missing privilege, no user-mode-linux; or [`NetError::Guest`] with what its kernel said
-    /// last. Nothing is left behind.
+    /// Invalid settings, a name in use, missing privilege, no user-mode-linux; or [`NetError::Guest`] with the last output
+    /// of its kernel. Nothing remains after an error.
     pub fn boot(spec: &GuestSpec, place: Option<(&Network, &str)>) -> Result<Guest, NetError> {
         check_name("guest name", &spec.name, 12)?;
         if !(64..=16384).contains(&spec.memory_mib) {
@@ -170,11 +171,11 @@ impl Guest {
         let mut keeper = Command::new(words[0])
             .args(&words[1..])
             .env("PATH", tool::search_path())
-            // Ctrl-C at a terminal is for whoever started this, who then ends the guest in order.
+            // Ctrl-C at a terminal is handled by the starting process, which then ends the guest properly.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // It outlives this process and must not hold its standard error open.
+            // The keeper outlives this process and must not keep its standard error open.
             .stderr(files.create("keeper")?)
             .spawn()
             .map_err(|e| files.error(&words.join(" "), e))?;
@@ -193,7 +194,7 @@ impl Guest {
             }
             Ok(Boot::Failed(what, said)) => failed(what, said),
             Err(_) => failed(
-                "was lost: its keeper ended without a word".to_owned(),
+                "was lost because its keeper ended unexpectedly".to_owned(),
                 std::fs::read_to_string(files.keeper_errors()).unwrap_or_default(),
             ),
         };
@@ -202,30 +203,30 @@ impl Guest {
         Err(error)
     }
 
-    /// What is known of it.
+    /// The description of the running guest.
     pub fn record(&self) -> &GuestRecord {
         &self.record
     }
 
-    /// What it says of itself.
+    /// The facts that the guest reported.
     pub fn facts(&self) -> &GuestFacts {
         &self.facts
     }
 
-    /// Whether it runs, as far as its keeper knows. One that has just died counts as running until that shows, within
-    /// seconds.
+    /// Whether the guest runs, as far as its keeper knows. A guest that has just died counts as running until the keeper
+    /// notices, within seconds.
     pub fn lives(&mut self) -> bool {
         matches!(self.keeper.try_wait(), Ok(None))
             && matches!(exec::ask(&self.record.name, exec::LIVES, &[]), Ok(Outcome::Exited(0)))
     }
 
-    /// The words that, put before a command, run it in the guest.
+    /// The arguments that, put before a command, run it in the guest.
     pub fn prefix(&self) -> Vec<String> {
         let program = self.record.program.display().to_string();
         [program.as_str(), "guest", "exec", &self.record.name, "--"].map(str::to_owned).to_vec()
     }
 
-    /// Lets the guest stay until [`guest_down`] takes it.
+    /// Makes the guest outlive this value, until [`guest_down`] ends it.
     ///
     /// # Errors
     /// The guest has ended meanwhile.
@@ -240,7 +241,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // The end of its standard input tells the keeper to end the guest; one that was told to stay has none.
+        // The end of its standard input tells the keeper to end the guest; for a guest that is to stay it is already closed.
         if self.hold.take().is_some() {
             let _ = self.keeper.wait();
             record::remove(&self.record.name);
@@ -248,15 +249,15 @@ impl Drop for Guest {
     }
 }
 
-/// The guests that are up.
+/// Lists the running guests.
 ///
 /// # Errors
-/// A file that describes one cannot be read.
+/// The record of a guest cannot be read.
 pub fn list_guests() -> Result<Vec<GuestRecord>, NetError> {
     record::list()
 }
 
-/// Ends a guest, whoever holds it.
+/// Ends a guest, whichever process holds it.
 ///
 /// # Errors
 /// There is no such guest.
@@ -264,7 +265,7 @@ pub fn guest_down(name: &str) -> Result<(), NetError> {
     let guest = exec::find(name)?;
     let asked = exec::ask(name, exec::END, &[]);
     if let Some(keeper) = guest.keeper {
-        // It cleans up and ends by itself once its kernel is dead; one that cannot be spoken to is killed.
+        // The keeper cleans up and ends by itself once its kernel is dead; a keeper that does not accept requests is killed.
         let start = std::time::Instant::now();
         while asked.is_ok() && keeper.is_alive() && start.elapsed().as_secs() < 10 {
             std::thread::sleep(std::time::Duration::from_millis(2));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// What `modules.dep` says: each module's file with the files it needs.
+/// The contents of `modules.dep`: each module's file with the files it depends on.
 pub(crate) struct Modules {
     folder: PathBuf,
     needs: BTreeMap<String, (String, Vec<String>)>,
@@ -36,7 +36,7 @@ impl Modules {
     }
 }
 
-/// `kernel/net/x.ko: kernel/net/y.ko ...`, a line each.
+/// Parses lines of the form `kernel/net/x.ko: kernel/net/y.ko ...`.
 fn parse(text: &str) -> BTreeMap<String, (String, Vec<String>)> {
     text.lines()
         .filter_map(|line| line.split_once(':'))
@@ -47,7 +47,7 @@ fn parse(text: &str) -> BTreeMap<String, (String, Vec<String>)> {
         .collect()
 }
 
-/// A module's name from its file: `kernel/lib/crc-ccitt.ko` is `crc_ccitt`, as the kernel calls it.
+/// A module's name from its path: `kernel/lib/crc-ccitt.ko` is `crc_ccitt`, as in the kernel.
 fn key(file: &str) -> String {
     let name = file.rsplit('/').next().unwrap_or(file);
     name.split('.').next().unwrap_or(name).replace('-', "_")

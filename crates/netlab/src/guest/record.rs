@@ -1,4 +1,4 @@
-//! What is known of each guest that is up, and the folder with its files.
+//! The records of running guests, and the folders with their files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,36 +9,36 @@ use super::{GuestFacts, GuestRegisters};
 use crate::NetError;
 use crate::registry::{Claim, Process, RUN_DIR, Registry};
 
-/// A guest that is up, or about to be.
+/// A guest that is running or starting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestRecord {
     /// Its name.
     pub name: String,
     /// Its memory in MiB.
     pub memory_mib: u32,
-    /// The program inside that serves it: this one, by its path on the host.
+    /// The program that serves it inside: this program, by its path on the host.
     pub program: PathBuf,
     /// Its place on a network, if it has one.
     pub network: Option<GuestPlace>,
-    /// Logical CPUs on which its kernel runs; empty: anywhere.
+    /// Logical CPUs on which its kernel runs; empty: any.
     pub cpus: Vec<u32>,
-    /// Its kernel keeps no registers beyond SSE: programs inside must keep off AVX.
+    /// Its kernel preserves no registers beyond SSE, so programs inside must not use AVX.
     pub legacy_state_only: bool,
-    /// How the registers beyond SSE of its programs are kept.
+    /// How the registers beyond SSE of its programs are preserved.
     #[serde(default)]
     pub registers: GuestRegisters,
     /// The process that boots it.
     pub starter: Process,
     /// The process that keeps it, once started.
     pub keeper: Option<Process>,
-    /// What it says of itself, once it is ready.
+    /// The facts it reported, once it is ready.
     pub facts: Option<GuestFacts>,
 }
 
-/// Where a guest is on a network.
+/// A guest's place on a network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestPlace {
-    /// `network/host`.
+    /// The place as `network/host`.
     pub host: String,
     /// Its tap, in the namespace of the network's switch.
     pub tap: String,
@@ -71,7 +71,7 @@ impl GuestFiles {
         GuestFiles { folder: Path::new(RUN_DIR).join("guest").join(name) }
     }
 
-    /// Makes the folder, for its owner alone.
+    /// Creates the folder, accessible only to its owner.
     pub(crate) fn make(&self) -> Result<(), NetError> {
         use std::os::unix::fs::PermissionsExt;
         fs::create_dir_all(self.writable()).map_err(|e| self.error("", e))?;
@@ -79,17 +79,17 @@ impl GuestFiles {
             .map_err(|e| self.error("", e))
     }
 
-    /// Where commands are handed in.
+    /// The socket that accepts commands.
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join("socket")
     }
 
-    /// What its kernel prints.
+    /// The file with the output of its kernel.
     pub(crate) fn console(&self) -> PathBuf {
         self.folder.join("console")
     }
 
-    /// What its keeper complains of.
+    /// The file with the error output of its keeper.
     pub(crate) fn keeper_errors(&self) -> PathBuf {
         self.folder.join("keeper")
     }
@@ -98,12 +98,12 @@ impl GuestFiles {
         fs::File::create(self.folder.join(file)).map_err(|e| self.error(file, e))
     }
 
-    /// What its first program must do.
+    /// The setup file with the tasks of its first program.
     pub(crate) fn setup(&self) -> PathBuf {
         self.folder.join("setup.json")
     }
 
-    /// The folder over which its kernel has a memory file system of its own.
+    /// The folder over which its kernel gets its own tmpfs.
     pub(crate) fn writable(&self) -> PathBuf {
         self.folder.join("own")
     }
@@ -120,7 +120,7 @@ impl GuestFiles {
         lines[lines.len().saturating_sub(8)..].join("\n")
     }
 
-    /// The last of them behind `separator`, or nothing.
+    /// The last line of its console after `separator`, or nothing.
     pub(crate) fn console_end_after(&self, separator: &str) -> String {
         let tail = self.console_tail();
         tail.lines().last().map_or_else(String::new, |line| format!("{separator}{line}"))
@@ -131,7 +131,8 @@ fn registry() -> Registry {
     Registry::new("guest")
 }
 
-/// Removes what guests whose keeper is gone have left; returns the others. The claim must be held.
+/// Removes the remains of guests whose keeper has ended; returns the other guests. The claim must
+/// be held.
 fn sweep() -> Result<Vec<GuestRecord>, NetError> {
     let mut there = Vec::new();
     registry().remove_drafts();
@@ -147,12 +148,12 @@ fn sweep() -> Result<Vec<GuestRecord>, NetError> {
     Ok(there)
 }
 
-/// Removes what guests whose keeper was killed have left.
+/// Removes the remains of guests whose keeper was killed.
 pub(crate) fn remove_abandoned() -> Result<(), NetError> {
     list().map(drop)
 }
 
-/// The guests that are up.
+/// Lists the running guests.
 pub(crate) fn list() -> Result<Vec<GuestRecord>, NetError> {
     if registry().names().is_empty() {
         return Ok(Vec::new());
@@ -161,7 +162,7 @@ pub(crate) fn list() -> Result<Vec<GuestRecord>, NetError> {
     sweep()
 }
 
-/// Takes the record's name, if it is free.
+/// Reserves the record's name, if it is free.
 pub(crate) fn claim(record: &GuestRecord) -> Result<(), NetError> {
     let _claim: Claim = registry().claim()?;
     if let Some(other) = sweep()?.into_iter().find(|other| other.name == record.name) {
@@ -184,7 +185,7 @@ pub(crate) fn read(name: &str) -> Result<GuestRecord, NetError> {
     registry().read(name)?.ok_or_else(|| unknown(name, &[]))
 }
 
-/// Adds what the guest says of itself, and the calling process as its keeper.
+/// Adds the facts that the guest reported, and the calling process as its keeper.
 pub(crate) fn ready(name: &str, facts: &GuestFacts) -> Result<(), NetError> {
     let record = read(name)?;
     write(&GuestRecord { keeper: Some(Process::own()), facts: Some(facts.clone()), ..record })
@@ -195,16 +196,16 @@ pub(crate) fn remove(name: &str) {
     registry().remove(name);
 }
 
-/// There is no guest of this name.
+/// The error for a name that no guest has.
 pub(crate) fn unknown(name: &str, there: &[GuestRecord]) -> NetError {
     let names: Vec<&str> = there.iter().map(|guest| guest.name.as_str()).collect();
     NetError::Unknown {
         kind: "guest",
         name: name.to_owned(),
         known: if names.is_empty() {
-            "none is up; boot one with: crossway guest up".to_owned()
+            "no guest is up; boot one with: crossway guest up".to_owned()
         } else {
-            format!("there is {}", names.join(", "))
+            format!("existing guests: {}", names.join(", "))
         },
     }
 }

@@ -1,33 +1,34 @@
-//! How the registers beyond SSE (AVX, AVX-512) of programs in a guest are kept, which the guest's kernel does by `ptrace`.
+//! How the registers beyond SSE (AVX, AVX-512) of programs in a guest are preserved, which the guest's kernel does by
+//! `ptrace`.
 
 use crossway_sys::xstate::{self, RelayKind};
 use serde::{Deserialize, Serialize};
 
-/// What the kernel's buffer for extended CPU state holds (`FP_SIZE` of arch/x86/um in Linux 6.1: 2696 bytes), up to AVX-512 and
-/// protection keys. CPUs with tile registers have more, and then the kernel cannot write back what it read.
+/// Size in bytes of the kernel's buffer for extended CPU state (`FP_SIZE` of arch/x86/um in Linux 6.1), up to AVX-512 and
+/// protection keys. CPUs with tile registers have more, and then the kernel cannot write back what it has read.
 const MAX_KERNEL_BYTES: usize = 2696;
 
-/// Chooses the way for tests: `emulated` or `hidden`.
+/// Selects the method for tests: `emulated` or `hidden`.
 const VARIABLE: &str = "CROSSWAY_GUEST_REGISTERS";
 
-/// How the registers beyond SSE of programs in a guest are kept.
+/// How the registers beyond SSE of programs in a guest are preserved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GuestRegisters {
-    /// The guest's kernel has room for this CPU's state.
+    /// The guest's kernel has enough space for this CPU's state.
     #[default]
     Kernel,
-    /// This CPU has tile registers; a library of Crossway's completes what the guest's kernel writes back.
+    /// This CPU has tile registers; one of Crossway's libraries completes what the guest's kernel writes back.
     Relay,
-    /// The same with the tile registers emulated, for tests.
+    /// As [`GuestRegisters::Relay`], but the tile registers are emulated, for tests.
     EmulatedRelay,
-    /// They are not: the kernel takes the CPU for one without. Programs inside must keep off them. Only where Crossway was built
-    /// without a C compiler, on a CPU with tile registers.
+    /// They are not preserved: the kernel treats the CPU as one without them, and programs inside must not use them. Used
+    /// only where Crossway was built without a C compiler, on a CPU with tile registers.
     Hidden,
 }
 
 impl GuestRegisters {
-    /// The way for guests on this machine.
+    /// The method for guests on this machine.
     pub fn here() -> GuestRegisters {
         let asked = std::env::var(VARIABLE).unwrap_or_default();
         match asked.as_str() {
@@ -39,7 +40,7 @@ impl GuestRegisters {
         }
     }
 
-    /// What to say of it in a sentence.
+    /// Describes the method in a sentence.
     pub fn explanation(self) -> String {
         let bytes = xstate::extended_state_bytes();
         match self {
@@ -59,7 +60,7 @@ impl GuestRegisters {
         }
     }
 
-    /// The library that the guest's kernel is to load before all others.
+    /// The library that the guest's kernel must load before all others.
     pub(crate) fn relay(self) -> Option<RelayKind> {
         match self {
             GuestRegisters::Relay => Some(RelayKind::Real),
@@ -69,7 +70,8 @@ impl GuestRegisters {
     }
 }
 
-/// Keeps the C library of programs in a guest off registers that its kernel does not keep: `NAME=VALUE`.
+/// Environment setting (`NAME=VALUE`) that stops the C library of programs in a guest from using registers that its kernel
+/// does not preserve.
 pub(crate) fn tunables() -> String {
     let off = [
         "AVX",

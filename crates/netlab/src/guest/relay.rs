@@ -1,5 +1,5 @@
-//! Streams of commands over the line: a pump reads one and sends frames, a sink takes frames and writes one. A pump sends
-//! only what its sink has room for, so one that nobody reads cannot hold up the others.
+//! Streams of commands over the line: a pump reads a descriptor and sends frames, a sink takes frames and writes to a
+//! descriptor. A pump sends only as much as its sink has room for, so a stream that is not read cannot block the others.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,30 +12,30 @@ use crossway_sys::lifeline::{Lifeline, Wakeup};
 
 use super::frame::{CHUNK, Frame, LINE_PIECE, LINE_WINDOW, Lane};
 
-/// Bytes that may be under way in one stream.
+/// Maximum number of bytes in flight in one stream.
 const WINDOW: usize = 64 << 10;
 
-/// The sending side of the line, shared by all who send.
+/// The sending side of the line, shared by all senders.
 #[derive(Clone)]
 pub(crate) struct Wire {
     line: Arc<Mutex<File>>,
-    /// What may be written before the other end has read; `None`: as much as the line takes.
+    /// Limits what may be written before the other end has read it; `None`: no limit but the line's own.
     room: Option<Arc<Window>>,
 }
 
 impl Wire {
-    /// The guest's end.
+    /// Creates the guest's end.
     pub(crate) fn unbounded(line: File) -> Wire {
         Wire { line: Arc::new(Mutex::new(line)), room: None }
     }
 
-    /// The host's end, and the window that the guest's word widens.
+    /// Creates the host's end, and the window that the guest's reports widen.
     pub(crate) fn bounded(line: File) -> (Wire, Arc<Window>) {
         let room = Window::of(LINE_WINDOW);
         (Wire { line: Arc::new(Mutex::new(line)), room: Some(Arc::clone(&room)) }, room)
     }
 
-    /// Sends a frame. A line that is closed swallows it: whoever reads the line learns of that.
+    /// Sends a frame. A closed line discards it: the reader of the line notices that.
     pub(crate) fn send(&self, frame: &Frame) {
         let mut line = lock(&self.line);
         let bytes = frame.to_bytes();
@@ -50,7 +50,7 @@ impl Wire {
     }
 }
 
-/// Reads the guest's end and tells the host how much was read.
+/// Reads the guest's end and reports to the host how much was read.
 pub(crate) struct CountingReader {
     line: File,
     wire: Wire,
@@ -75,19 +75,19 @@ impl Read for CountingReader {
     }
 }
 
-/// A panic elsewhere leaves these values usable: each is written in one step.
+/// Locks a mutex. A panic elsewhere leaves these values usable, since each is written in one step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How much a pump may send.
+/// How many bytes a pump may send.
 pub(crate) struct Window {
     room: Mutex<Option<usize>>,
     changed: Condvar,
 }
 
 impl Window {
-    /// Of one stream.
+    /// Creates the window of one stream.
     pub(crate) fn new() -> Arc<Window> {
         Self::of(WINDOW)
     }
@@ -96,7 +96,7 @@ impl Window {
         Arc::new(Window { room: Mutex::new(Some(bytes)), changed: Condvar::new() })
     }
 
-    /// The sink has taken `bytes`.
+    /// The sink has consumed `bytes`.
     pub(crate) fn widen(&self, bytes: usize) {
         if let Some(room) = lock(&self.room).as_mut() {
             *room += bytes;
@@ -104,13 +104,13 @@ impl Window {
         self.changed.notify_all();
     }
 
-    /// The session is over; nobody will take more.
+    /// The session is over; no more bytes will be consumed.
     pub(crate) fn close(&self) {
         *lock(&self.room) = None;
         self.changed.notify_all();
     }
 
-    /// Waits for room for `bytes` and takes it; `false` when closed.
+    /// Waits for room for `bytes` and takes it; returns `false` when closed.
     fn take(&self, bytes: usize) -> bool {
         let mut room = lock(&self.room);
         loop {
@@ -126,7 +126,7 @@ impl Window {
     }
 }
 
-/// Where a stream is on the line.
+/// The identity of a stream on the line.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) wire: Wire,
@@ -134,8 +134,8 @@ pub(crate) struct Place {
     pub(crate) lane: Lane,
 }
 
-/// Sends what can be read from `source` until it ends, or until the other end of `stop` is closed and nothing more lies
-/// ready; then sends the stream's end.
+/// Sends what can be read from `source` until it ends, or until the other end of `stop` is closed and no more data is
+/// ready; then sends the end of the stream.
 pub(crate) fn pump(source: File, stop: Lifeline, window: Arc<Window>, to: Place) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut buffer = [0; CHUNK];
@@ -159,7 +159,7 @@ fn next(
     loop {
         match stop.wait_readable(fd, None) {
             Ok(Wakeup::Timeout) => {}
-            // A hang-up without data reads as the end, which is what it is.
+            // A hang-up without data reads as the end of the stream.
             Ok(Wakeup::Readable) => match source.read(buffer) {
                 Ok(0) => return None,
                 Ok(count) => return Some(count),
@@ -171,14 +171,15 @@ fn next(
     }
 }
 
-/// Takes frames' bytes and writes them. Dropping every sender ends it when all is written; the target closes then.
+/// Writes the bytes of received frames. Dropping every sender ends it after everything was written; the target is closed
+/// then.
 pub(crate) fn sink(mut target: File, from: Place) -> (Sender<Vec<u8>>, JoinHandle<()>) {
     let (sender, queue): (_, Receiver<Vec<u8>>) = channel();
     let worker = std::thread::spawn(move || {
         let mut open = true;
         for bytes in queue {
             if open && target.write_all(&bytes).is_err() {
-                // Nobody reads any more: the other end closes its pipe, so that the writer learns of it.
+                // The reader has closed its pipe: the other end closes its own, so that the writer notices.
                 open = false;
                 from.wire.send(&Frame::End { session: from.session, lane: from.lane });
             }

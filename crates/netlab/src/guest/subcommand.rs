@@ -1,13 +1,14 @@
-//! The internal subcommands by which a program that boots guests runs their keeper, their first program and their commands.
+//! The internal subcommands with which a program that boots guests runs their keeper, their first program and their
+//! commands.
 
 use std::process::ExitCode;
 
 use super::{GuestExit, exec_in_guest, run_guest_init, run_guest_keeper};
 
-/// Runs the guest subcommand that a program's arguments name: `guest-keeper NAME` keeps a guest on the host, `guest-init` is the
+/// Runs the guest subcommand in a program's arguments: `guest-keeper NAME` keeps a guest on the host, `guest-init` is the
 /// guest's first program, and `guest exec NAME -- COMMAND` runs a command in it. A program that boots guests
-/// ([`GuestSpec::new`](super::GuestSpec::new)) calls this first. Errors are printed on standard error. Returns `None` for all
-/// other arguments.
+/// ([`GuestSpec::new`](super::GuestSpec::new)) calls this first. Errors are printed to standard error. Returns `None` for
+/// all other arguments.
 pub fn run_guest_subcommand(words: &[String]) -> Option<ExitCode> {
     let parts: Vec<&str> = words.iter().map(String::as_str).collect();
     let why = match parts[..] {
@@ -27,7 +28,7 @@ pub fn run_guest_subcommand(words: &[String]) -> Option<ExitCode> {
 }
 
 impl From<GuestExit> for ExitCode {
-    /// The status a shell would return: 128 plus the signal's number for a command that was killed.
+    /// The exit status as a shell would return it: 128 plus the signal's number for a command that was killed.
     fn from(exit: GuestExit) -> Self {
         match exit {
             GuestExit::Code(code) => Self::from(code as u8),
