@@ -1,8 +1,9 @@
-//! What the LINX model costs above the mechanism that it uses, and what its transports are to each other.
+//! Measures the cost of the LINX model compared with the mechanism below it, and compares its transports.
 //!
-//! `cargo bench -p crossway-mech --bench linx`. Trials are paired: the two of a ratio stand side by side, each first in every other pair.
-//! Both ends are threads of this process, pinned to two CPUs; nobody looks at the payload, which shows the cost of the calls at its largest.
-//! A benchmark, not a test: the exit status is 0 whatever it finds.
+//! `cargo bench -p crossway-mech --bench linx`. Trials are paired: the two trials of a ratio run one after the other, each
+//! first in every other pair. Both ends are threads of this process, pinned to two CPUs. The payload is not touched, so the
+//! relative cost of the calls is as high as possible. This is a benchmark, not a test: the exit status is 0 whatever the
+//! result.
 
 use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use crossway_sys::affinity;
 const PAIRS: usize = 11;
 const TRIAL: Duration = Duration::from_millis(150);
 
-/// Both ends of a mechanism, and a buffer each.
+/// Both ends of a mechanism, with a buffer each.
 struct Ends<M: Mechanism> {
     here: (M::Tx, M::Rx, Vec<u8>),
     there: (M::Tx, M::Rx, Vec<u8>),
@@ -36,7 +37,7 @@ fn open<M: Mechanism>(len: usize) -> Ends<M> {
     Ends { here: (here.0, here.1, vec![7; len]), there: (there.0, there.1, vec![7; len]) }
 }
 
-/// The two CPUs of every trial; first asked before a thread is pinned.
+/// The two CPUs of every trial, determined before any thread is pinned.
 fn cpus() -> (u32, u32) {
     static CPUS: OnceLock<(u32, u32)> = OnceLock::new();
     *CPUS.get_or_init(|| {
@@ -45,7 +46,7 @@ fn cpus() -> (u32, u32) {
     })
 }
 
-/// What is measured, in nanoseconds for each message or round trip.
+/// What to measure, in nanoseconds per message or round trip.
 #[derive(Clone, Copy)]
 enum What {
     Stream,
@@ -83,7 +84,7 @@ impl<M: Mechanism> Ends<M> {
     }
 }
 
-/// What a ratio of speeds should be at least.
+/// Measures and prints the ratio of the speeds of two mechanisms, which should be at least `least`.
 fn compare<M: Mechanism, N: Mechanism>(what: What, len: usize, least: f64) {
     let (mut over, mut under) = (open::<M>(len), open::<N>(len));
     let few = if len > 1 << 20 { 4 } else { 1000 };

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Whether one send is one receive.
+/// Whether one send corresponds to one receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Boundaries {
-    /// A message sent is a message received, the empty one included where [`Caps::carries_empty`].
+    /// A sent message is a received message, including the empty one if [`Caps::carries_empty`].
     Message,
     /// Bytes in order; [`Rx::recv`](crate::Rx::recv) collects as many as the buffer holds, over short reads. An empty send
     /// transfers nothing.
@@ -19,25 +19,25 @@ pub enum Boundaries {
 pub enum Order {
     /// First in, first out.
     Fifo,
-    /// No promise.
+    /// No guarantee.
     None,
 }
 
-/// Whether a message that was accepted arrives.
+/// Whether an accepted message arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reliability {
-    /// Arrives, or an end is told.
+    /// A message arrives, or one of the ends gets an error.
     Reliable,
-    /// A full receiver drops silently (UDP).
+    /// A full receiver silently drops messages (UDP).
     Lossy,
 }
 
-/// What a process needs to use the mechanism.
+/// What privilege a process needs to use the mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Privilege {
-    /// Nothing.
+    /// No privilege.
     None,
     /// Permission to trace the peer (`CAP_SYS_PTRACE`, or same user and a permissive `ptrace_scope`).
     Ptrace,
@@ -45,48 +45,51 @@ pub enum Privilege {
     Module,
 }
 
-/// What a mechanism can do, stated once and checked by the conformance suite.
+/// The capabilities of a mechanism, declared once and checked by the conformance suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caps {
     /// Message or stream.
     pub boundaries: Boundaries,
-    /// Largest message in bytes that any configuration here can carry; `None`: bounded by memory only. What
-    /// one channel carries is [`Facts`](crate::Facts)' `max_message_bytes`.
+    /// Largest message in bytes that any configuration on this machine can carry; `None`: limited by memory only. The limit
+    /// of a particular channel is `max_message_bytes` in its [`Facts`](crate::Facts).
     pub max_message: Option<usize>,
     /// Order of delivery.
     pub order: Order,
-    /// Delivery.
+    /// Whether accepted messages arrive.
     pub reliability: Reliability,
-    /// The empty message is a message: it arrives. Never so for streams. TIPC's connectionless sockets drop it.
+    /// Whether an empty message arrives. Never for streams. TIPC's connectionless sockets drop it.
     pub carries_empty: bool,
-    /// The sender can write in place ([`Tx::send_in_place`](crate::Tx::send_in_place)) and the receiver read in place.
+    /// Whether the sender can write in place ([`Tx::send_in_place`](crate::Tx::send_in_place)) and the receiver read in
+    /// place.
     pub in_place: bool,
-    /// [`Rx::wait_fd`](crate::Rx::wait_fd) gives a descriptor for poll and epoll.
+    /// Whether [`Rx::wait_fd`](crate::Rx::wait_fd) returns a descriptor for poll and epoll.
     pub waitable_fd: bool,
-    /// Several [`Mechanism::connect`](crate::Mechanism::connect)s to one [`Offer`](crate::Offer) feed one [`Rx`](crate::Rx).
+    /// Whether several [`Mechanism::connect`](crate::Mechanism::connect)s to one [`Offer`](crate::Offer) send to the same
+    /// [`Rx`](crate::Rx).
     pub fan_in: bool,
-    /// One send of the [`Listener`](crate::Listener)'s [`Tx`](crate::Tx) reaches every end that connected to its [`Offer`](crate::Offer).
+    /// Whether one send of the [`Listener`](crate::Listener)'s [`Tx`](crate::Tx) reaches every end connected to its
+    /// [`Offer`](crate::Offer).
     pub fan_out: bool,
-    /// [`Listener::accept`](crate::Listener::accept) and [`Mechanism::connect`](crate::Mechanism::connect) can be repeated on one offer, each giving a channel of
-    /// its own.
+    /// Whether [`Listener::accept`](crate::Listener::accept) and [`Mechanism::connect`](crate::Mechanism::connect) can be
+    /// repeated with one offer, each time creating a new channel.
     pub reconnects: bool,
-    /// The ends may be on different hosts; the offer is then text only.
+    /// Whether the ends may be on different hosts; the offer is then text only.
     pub crosses_hosts: bool,
-    /// Waiting ends may sleep ([`Wait::Block`](crate::Wait::Block)).
+    /// Whether waiting ends may sleep ([`Wait::Block`](crate::Wait::Block)).
     pub can_block: bool,
-    /// Waiting ends may spin ([`Wait::Spin`](crate::Wait::Spin), [`Wait::Hybrid`](crate::Wait::Hybrid)).
+    /// Whether waiting ends may spin ([`Wait::Spin`](crate::Wait::Spin), [`Wait::Hybrid`](crate::Wait::Hybrid)).
     pub can_spin: bool,
-    /// An end learns that its peer died, even by `kill -9`.
+    /// Whether an end detects the death of its peer, even by `kill -9`.
     pub detects_peer_death: bool,
-    /// A send can wait with a deadline.
+    /// Whether a send can wait with a deadline.
     pub send_deadline: bool,
-    /// What it takes to use it.
+    /// The privilege needed to use it.
     pub privilege: Privilege,
 }
 
 impl Caps {
-    /// A plain channel between two ends on one host: whole messages of any size, in order, by copy, nothing lost. Mechanisms say
-    /// what is otherwise with them.
+    /// A plain channel between two ends on one host: whole messages of any size, in order, copied, without loss. Mechanisms
+    /// override what differs.
     pub const PLAIN: Caps = Caps {
         boundaries: Boundaries::Message,
         max_message: None,

@@ -1,16 +1,16 @@
-//! What a mechanism is.
+//! The contract of a mechanism.
 //!
-//! Enea's study names four functions of IPC; they are the contract's four parts: *initialization*
+//! Enea's study names four functions of IPC, which are the four parts of the contract: *initialization*
 //! ([`Mechanism::probe`], [`Mechanism::listen`], [`Listener::accept`], [`Mechanism::connect`]), *communication*
-//! ([`Tx`], [`Rx`]: by copy, and in place where the mechanism can), *monitoring* (how an end learns that its
-//! peer died: [`SendError::PeerClosed`], [`RecvError::PeerClosed`]), and *termination* (`Drop`: nothing stays
-//! behind).
+//! ([`Tx`], [`Rx`]: by copy, and in place where the mechanism supports it), *monitoring* (how an end detects the
+//! death of its peer: [`SendError::PeerClosed`], [`RecvError::PeerClosed`]), and *termination* (`Drop`: nothing
+//! remains).
 //!
-//! Every channel is bidirectional: each end holds a [`Tx`] towards its peer and an [`Rx`] from it. Mechanisms
-//! that carry one direction only (a pipe) use two objects.
+//! Every channel is bidirectional: each end holds a [`Tx`] towards its peer and an [`Rx`] from it. Mechanisms that
+//! carry only one direction (a pipe) use two objects.
 //!
-//! Blocking follows [`Spec::wait`]. With [`Wait::Block`] an end does what an ordinary program would write: a
-//! pipe blocks in `read`, it is not polled first, so that a figure is the mechanism's and not the harness's.
+//! Blocking is controlled by [`Spec::wait`]. With [`Wait::Block`] an end does what an ordinary program would do: a
+//! pipe blocks in `read` without being polled first, so that a result measures the mechanism and not the harness.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -21,32 +21,33 @@ use crate::{Caps, Offer, Probe};
 
 pub use crossway_ring::{Deadline, RecvError, SendError, Wait};
 
-/// Who touches the payload where.
+/// Where the two ends access the payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
-    /// The sender's message is copied into the mechanism; the receiver reads its own copy, or in place where
-    /// the mechanism shows it.
+    /// The sender's message is copied into the mechanism; the receiver reads its own copy, or reads in place if the
+    /// mechanism supports that.
     #[default]
     Copy,
-    /// The sender writes the payload where the mechanism holds it ([`Tx::send_in_place`]).
+    /// The sender writes the payload directly into the mechanism's memory ([`Tx::send_in_place`]).
     InPlace,
 }
 
-/// What is asked of a channel; both ends are given the same.
+/// The requirements for a channel; both ends get the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
-    /// No message will be larger; rings and queues are laid out for it.
+    /// The size of the largest message in bytes; rings and queues are laid out for it.
     pub max_message: usize,
     /// How the ends wait.
     pub wait: Wait,
-    /// Room between the ends in bytes (ring, pipe with F_SETPIPE_SZ, queue); `None`: the mechanism's own default.
+    /// Capacity between the ends in bytes (ring, pipe with F_SETPIPE_SZ, queue); `None`: the mechanism's own
+    /// default.
     pub capacity_bytes: Option<usize>,
-    /// SO_SNDBUF and SO_RCVBUF as asked for, before the kernel doubles and clamps them; `None`: the default.
+    /// SO_SNDBUF and SO_RCVBUF in bytes, before the kernel doubles and clamps them; `None`: the default.
     pub socket_buffer_bytes: Option<usize>,
     /// The address a cross-host listener binds to; `None`: loopback.
     pub bind_address: Option<std::net::IpAddr>,
-    /// How long [`Mechanism::connect`] and [`Listener::accept`] may take.
+    /// Time limit of [`Mechanism::connect`] and [`Listener::accept`].
     pub open_timeout: Duration,
 }
 
@@ -64,10 +65,10 @@ impl Default for Spec {
 }
 
 /// Values read back from the system after opening: `so_sndbuf_bytes`, `so_rcvbuf_bytes`, `pipe_bytes`,
-/// `queue_messages`, `max_message_bytes`, `mtu_bytes`, `tcp_nodelay` ... Units are in the name.
+/// `queue_messages`, `max_message_bytes`, `mtu_bytes`, `tcp_nodelay` ... The unit is part of the name.
 pub type Facts = std::collections::BTreeMap<String, i64>;
 
-/// Sizes and counts as facts; what no fact can hold is left out.
+/// Converts sizes and counts to facts; values beyond the range of a fact are omitted.
 pub(crate) fn facts_of<const N: usize>(counts: [(&str, usize); N]) -> Facts {
     counts
         .into_iter()
@@ -75,26 +76,26 @@ pub(crate) fn facts_of<const N: usize>(counts: [(&str, usize); N]) -> Facts {
         .collect()
 }
 
-/// Why a channel could not be made.
+/// Why a channel could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The mechanism cannot do what the spec asks.
+    /// The mechanism cannot do what the spec requests.
     #[error("{mechanism}: {why}")]
     Unsupported {
         /// The mechanism's id.
         mechanism: &'static str,
-        /// What it cannot do, and what to ask for instead.
+        /// What it cannot do, and what to request instead.
         why: String,
     },
-    /// The other end did not come within [`Spec::open_timeout`].
+    /// The other end did not connect or accept within [`Spec::open_timeout`].
     #[error("{mechanism}: the peer did not open its end within {waited:?}")]
     TimedOut {
         /// The mechanism's id.
         mechanism: &'static str,
-        /// The time given.
+        /// The time limit.
         waited: Duration,
     },
-    /// The offer does not fit the mechanism: a missing descriptor or word.
+    /// The offer does not fit the mechanism: a descriptor or word is missing or invalid.
     #[error("{mechanism}: bad offer: {why}")]
     BadOffer {
         /// The mechanism's id.
@@ -109,19 +110,19 @@ pub enum OpenError {
 
 /// The sending half.
 pub trait Tx: Send + 'static {
-    /// Sends if there is room now, else [`SendError::Full`].
+    /// Sends if there is room now; otherwise returns [`SendError::Full`].
     ///
-    /// A stream that took a part of the message keeps the rest in this half and answers `Ok`: the message is
-    /// accepted. The rest goes out before anything else at the next call; [`Tx::flush`] waits until it has.
-    /// The same holds for [`Tx::send`] with a deadline.
+    /// A stream that took part of the message keeps the rest in this half and returns `Ok`: the message is accepted.
+    /// The next call sends the rest before anything else; [`Tx::flush`] waits until it is sent. The same applies to
+    /// [`Tx::send`] with a deadline.
     fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError>;
 
-    /// Sends, waiting for room as [`Spec::wait`] says, until the deadline.
+    /// Sends a message; waits for room as [`Spec::wait`] says, until the deadline.
     fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError>;
 
-    /// Sends a message of `len` bytes that `fill` writes where the mechanism holds it. `fill` must write every
-    /// byte: what it leaves is unspecified, though initialised. Mechanisms without [`Caps::in_place`] fill `scratch`
-    /// (at least `len` bytes) and send that.
+    /// Sends a message of `len` bytes that `fill` writes directly into the mechanism's memory. `fill` must write
+    /// every byte: bytes it leaves out are unspecified, though initialised. Mechanisms without [`Caps::in_place`]
+    /// let it fill `scratch` (at least `len` bytes) and send that.
     fn send_in_place(
         &mut self,
         len: usize,
@@ -133,7 +134,7 @@ pub trait Tx: Send + 'static {
         self.send(&scratch[..len], until)
     }
 
-    /// Hands over what was collected for batching. After it returns, the peer will see everything sent.
+    /// Sends everything collected for batching. After it returns, the peer will receive everything sent.
     fn flush(&mut self) -> Result<(), SendError> {
         Ok(())
     }
@@ -146,16 +147,16 @@ pub trait Tx: Send + 'static {
 
 /// The receiving half.
 pub trait Rx: Send + 'static {
-    /// Receives what is there now, else [`RecvError::Empty`]. Messages: one message, its length returned.
-    /// Streams: fills the whole buffer or nothing; what arrived of it in part is kept for the next call, which
-    /// must ask for the same length.
+    /// Receives what is available now; otherwise returns [`RecvError::Empty`]. For messages: receives one and
+    /// returns its length. For streams: fills the whole buffer or nothing; bytes of a partially filled buffer are
+    /// kept for the next call, which must request the same length.
     fn try_recv(&mut self, buf: &mut [u8]) -> Result<usize, RecvError>;
 
-    /// As [`Rx::try_recv`], waiting as [`Spec::wait`] says, until the deadline.
+    /// As [`Rx::try_recv`], but waits as [`Spec::wait`] says, until the deadline.
     fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError>;
 
-    /// Shows a message to `read` where the mechanism holds it, or in `scratch` where it must be copied out.
-    /// The room is free again when `read` returns. For streams `scratch.len()` is the number of bytes wanted.
+    /// Passes a message to `read` in the mechanism's memory, or in `scratch` if it must be copied out. The space is
+    /// free again when `read` returns. For streams `scratch.len()` is the number of bytes requested.
     fn recv_in_place<R>(
         &mut self,
         scratch: &mut [u8],
@@ -166,7 +167,7 @@ pub trait Rx: Send + 'static {
         Ok(read(&scratch[..n]))
     }
 
-    /// A descriptor that polls readable when [`Rx::try_recv`] would not be empty, if the mechanism has one.
+    /// A descriptor that polls readable when [`Rx::try_recv`] would find something, if the mechanism has one.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -177,25 +178,25 @@ pub trait Rx: Send + 'static {
     }
 }
 
-/// The listening side of a channel that is being made.
+/// The listening side of a channel that is being opened.
 pub trait Listener: Send + 'static {
-    /// What [`Listener::accept`] gives to send with.
+    /// The sending half that [`Listener::accept`] returns.
     type Tx: Tx;
-    /// What [`Listener::accept`] gives to receive with.
+    /// The receiving half that [`Listener::accept`] returns.
     type Rx: Rx;
 
-    /// Completes one channel; waits for the peer until the deadline. Mechanisms whose channel is complete with
-    /// the offer return at once. Those with [`Caps::reconnects`] give a further channel at each call; with
-    /// [`Caps::fan_in`] all connectors feed the one channel that the first call gives; for the others the second
-    /// call is [`OpenError::Unsupported`].
+    /// Completes one channel; waits for the peer until the deadline. Mechanisms whose channel is complete with the
+    /// offer return immediately. With [`Caps::reconnects`] each call returns another channel; with [`Caps::fan_in`]
+    /// all connectors send to the one channel that the first call returns; for other mechanisms a second call fails
+    /// with [`OpenError::Unsupported`].
     fn accept(&mut self, until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError>;
 }
 
-/// A way for two processes to talk.
+/// A communication mechanism between two processes.
 pub trait Mechanism: 'static {
     /// The stable kebab-case id.
     const ID: &'static str;
-    /// One line for people: what it is, with the name the kernel or a study gives it.
+    /// A one-line description for users, with the name that the kernel or a study uses.
     const ABOUT: &'static str;
     /// The sending half.
     type Tx: Tx;
@@ -204,24 +205,25 @@ pub trait Mechanism: 'static {
     /// The listening side.
     type Listener: Listener<Tx = Self::Tx, Rx = Self::Rx>;
 
-    /// What it can do.
+    /// The capabilities of the mechanism.
     fn caps() -> Caps;
 
-    /// What raises [`Caps::max_message`] here so that messages of `len` bytes go, if anything does: the exact step.
+    /// The exact step that raises [`Caps::max_message`] on this machine to at least `len` bytes; `None` if nothing
+    /// does.
     fn remedy_for_size(_len: usize) -> Option<String> {
         None
     }
 
-    /// Tries it, really: opens what it needs and closes it again.
+    /// Tests whether the mechanism works here by actually opening what it needs and closing it again.
     fn probe() -> Probe;
 
-    /// Makes one end and the [`Offer`] from which the other process makes its own.
+    /// Creates one end and the [`Offer`] from which the other process creates its end.
     ///
-    /// After the offer was handed over the listener must hold no copy of the peer's descriptors, or it would
-    /// never see the peer's death: descriptors are moved into the offer.
+    /// After the offer was handed over, the listener must not hold copies of the peer's descriptors, otherwise it
+    /// would not notice the peer's death: descriptors are moved into the offer.
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError>;
 
-    /// Makes the other end. Descriptors are taken out of the offer; with [`Caps::reconnects`] or [`Caps::fan_in`]
-    /// the offer's text alone must do, so that it can be used again.
+    /// Creates the other end. Descriptors are taken out of the offer; with [`Caps::reconnects`] or [`Caps::fan_in`]
+    /// the offer's text alone must suffice, so that it can be used again.
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError>;
 }

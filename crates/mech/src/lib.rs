@@ -1,8 +1,8 @@
-//! Every way two Linux processes can talk, behind one contract.
+//! All communication mechanisms between two Linux processes, behind one contract.
 //!
-//! [`contract`] says what a mechanism is; [`registry`] lists them all; each mechanism is one file below
-//! [`mechanisms`]; channels of shared-memory rings are in [`ring`]; `crates/conformance` is the one suite that
-//! all pass.
+//! [`contract`] defines what a mechanism is; [`registry`] lists them all; each mechanism is one file below
+//! [`mechanisms`]; channels of shared-memory rings are in [`ring`]; `crates/conformance` is the one test suite
+//! that all of them pass.
 
 #![deny(unsafe_code)]
 

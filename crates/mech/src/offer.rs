@@ -1,22 +1,22 @@
-//! What the listening end hands to the connecting end: words, and descriptors when both are on one host.
+//! The offer that the listening end passes to the connecting end: words, and descriptors if both are on one host.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
 use crate::OpenError;
 
-/// Words and descriptors by name. The words travel as text, the descriptors by `SCM_RIGHTS`; dropping an offer closes
-/// what was not taken.
+/// Words and descriptors by name. The words are passed as text, the descriptors by `SCM_RIGHTS`; dropping an offer
+/// closes the descriptors that were not taken.
 #[derive(Debug, Default)]
 pub struct Offer {
-    /// E.g. `path`, `address`, `port`, `pid`.
+    /// Named values, e.g. `path`, `address`, `port`, `pid`.
     pub words: BTreeMap<String, String>,
-    /// Descriptors that become the connecting end's.
+    /// Named descriptors, which the connecting end takes over.
     pub fds: Vec<(String, OwnedFd)>,
 }
 
 impl Offer {
-    /// An empty offer.
+    /// Creates an empty offer.
     pub fn new() -> Self {
         Self::default()
     }
@@ -33,7 +33,7 @@ impl Offer {
         self
     }
 
-    /// Reads a word, parsed.
+    /// Reads and parses a word.
     pub fn word<T: std::str::FromStr>(
         &self,
         mechanism: &'static str,
@@ -45,11 +45,11 @@ impl Offer {
         })?;
         text.parse().map_err(|_| OpenError::BadOffer {
             mechanism,
-            why: format!("the word '{name}' cannot be read: '{text}'"),
+            why: format!("the word '{name}' cannot be parsed: '{text}'"),
         })
     }
 
-    /// Takes a descriptor out.
+    /// Takes a descriptor out of the offer.
     pub fn take_fd(&mut self, mechanism: &'static str, name: &str) -> Result<OwnedFd, OpenError> {
         let at = self.fds.iter().position(|(n, _)| n == name).ok_or_else(|| {
             OpenError::BadOffer { mechanism, why: format!("the descriptor '{name}' is missing") }

@@ -1,4 +1,4 @@
-//! Whether a mechanism works here.
+//! The result of testing whether a mechanism works here.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum Probe {
-    /// It was tried and works; the version of what provides it is the receipt.
+    /// It was tried and works.
     Ready {
-        /// E.g. `linux 6.1.0`.
+        /// The version of the software that provides it, e.g. `linux 6.1.0`.
         version: String,
     },
     /// It does not work here.
     Missing {
         /// What is missing, in one sentence.
         why: String,
-        /// The exact step that mends it, or why nothing can.
+        /// The exact step that makes it work, or why that is impossible.
         remedy: String,
     },
 }

@@ -1,37 +1,37 @@
-//! The list of all mechanisms: one line each.
+//! The list of all mechanisms, one line each.
 //!
-//! Code that works with any mechanism implements [`Visitor`] and is instantiated once per mechanism, so that no
-//! virtual call stands in a measured loop.
+//! Code that works with any mechanism implements [`Visitor`] and is instantiated once per mechanism, so that measured
+//! loops contain no virtual calls.
 
 use crate::mechanisms;
 use crate::{Caps, Mechanism, Probe};
 
-/// Code to run with a mechanism chosen at run time.
+/// Code to run with a mechanism that is chosen at run time.
 pub trait Visitor {
-    /// What it returns.
+    /// The result of the code.
     type Out;
-    /// Runs with mechanism `M`.
+    /// Runs the code with mechanism `M`.
     fn visit<M: Mechanism>(self) -> Self::Out;
 }
 
-/// What can be said of a mechanism without using it.
+/// The properties of a mechanism that are known without using it.
 #[derive(Clone, Copy)]
 pub struct Entry {
     /// The stable id.
     pub id: &'static str,
-    /// One line for people.
+    /// A one-line description for users.
     pub about: &'static str,
-    /// What it can do.
+    /// The capabilities of the mechanism.
     pub caps: fn() -> Caps,
-    /// What raises its largest message here, if anything does ([`Mechanism::remedy_for_size`]).
+    /// How to raise its largest message here ([`Mechanism::remedy_for_size`]).
     pub remedy_for_size: fn(usize) -> Option<String>,
-    /// Whether it works here.
+    /// Tests whether it works here.
     pub probe: fn() -> Probe,
 }
 
 macro_rules! registry {
     ($($module:ident :: $name:ident),* $(,)?) => {
-        /// All mechanisms, in the order in which they are listed and shown.
+        /// All mechanisms, in display order.
         pub const ALL: &[Entry] = &[$(Entry {
             id: <mechanisms::$module::$name as Mechanism>::ID,
             about: <mechanisms::$module::$name as Mechanism>::ABOUT,
@@ -40,7 +40,7 @@ macro_rules! registry {
             probe: <mechanisms::$module::$name as Mechanism>::probe,
         }),*];
 
-        /// Runs `visitor` with the mechanism called `id`; `None` if there is none.
+        /// Runs `visitor` with the mechanism `id`; `None` if there is none.
         pub fn dispatch<V: Visitor>(id: &str, visitor: V) -> Option<V::Out> {
             $(if id == <mechanisms::$module::$name as Mechanism>::ID {
                 return Some(visitor.visit::<mechanisms::$module::$name>());
@@ -50,8 +50,8 @@ macro_rules! registry {
     };
 }
 
-/// Calls a macro with all mechanisms, `module::Type`. One line here enters a mechanism everywhere, the conformance suite
-/// included.
+/// Calls a macro with all mechanisms, `module::Type`. A line here is enough to add a mechanism everywhere, including the
+/// conformance suite.
 #[macro_export]
 macro_rules! for_every_mechanism {
     ($then:ident) => {
@@ -100,7 +100,7 @@ macro_rules! for_every_mechanism {
 
 for_every_mechanism!(registry);
 
-/// The entry called `id`.
+/// Finds a mechanism by its id.
 pub fn find(id: &str) -> Option<&'static Entry> {
     ALL.iter().find(|e| e.id == id)
 }

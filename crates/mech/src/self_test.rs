@@ -1,4 +1,4 @@
-//! Trying a mechanism within one process, and what that says of it.
+//! Tests a mechanism within one process, and converts the result.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use crate::{Listener, Mechanism, Probe, Rx, Spec, Tx, Wait};
 
 impl Probe {
-    /// What trying a mechanism of the kernel's own said.
+    /// The result of testing a mechanism of the kernel.
     pub(crate) fn of_kernel<T, E: Display>(tried: Result<T, E>, remedy: &str) -> Self {
         Self::of(tried, kernel_version, remedy)
     }
 
-    /// What trying a mechanism said; `version` tells that of what provides it.
+    /// The result of testing a mechanism; `version` returns the version of the software that provides
+    /// it.
     pub(crate) fn of<T, E: Display>(
         tried: Result<T, E>,
         version: impl FnOnce() -> String,
@@ -24,19 +25,20 @@ impl Probe {
     }
 }
 
-/// The version of what provides the kernel's own mechanisms.
+/// The version of the kernel, which provides most mechanisms.
 pub(crate) fn kernel_version() -> String {
     format!("linux {}", crossway_sys::kernel::release())
 }
 
 /// Opens a channel to itself and sends one byte through it.
 pub(crate) fn exchange_a_byte<M: Mechanism>() -> Result<(), String> {
-    // On a busy machine, a guest above all, one byte may take seconds; what is missing says so at once.
+    // On a busy machine, above all in a guest, one byte may take seconds; a missing mechanism fails
+    // immediately.
     let limit = Duration::from_secs(20);
     let spec = Spec { open_timeout: limit, max_message: 1024, ..Spec::default() };
     let until = Some(Instant::now() + limit);
     let (mut listener, mut offer) = M::listen(&spec).map_err(|e| e.to_string())?;
-    // In a thread, because TIPC's connect ends only with the other side's accept.
+    // In a thread, because TIPC's connect returns only after the other side's accept.
     let connecting = std::thread::spawn(move || M::connect(&spec, &mut offer));
     let accepted = listener.accept(until);
     let connected = connecting.join().map_err(|_| "connecting panicked".to_owned())?;

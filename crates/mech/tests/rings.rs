@@ -1,4 +1,5 @@
-//! The ring mechanisms within one process: every length, wrap-around, full and empty, in place, damage.
+//! Tests of the ring mechanisms within one process: all lengths, wrap-around, full and empty rings, in-place
+//! access, corruption.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ fn spec(wait: Wait, max_message: usize) -> Spec {
     Spec { max_message, wait, capacity_bytes: Some(0), ..Spec::default() }
 }
 
-/// Bytes that differ by message and by place.
+/// Bytes that differ by message and by position.
 fn content(nth: usize, len: usize) -> Vec<u8> {
     (0..len).map(|i| (nth * 31 + i * 7 + (i >> 8)) as u8).collect()
 }
@@ -57,8 +58,8 @@ fn each_length_arrives_whole<M: Mechanism>(wait: Wait) {
 fn fill_and_drain<M: Mechanism>(wait: Wait) {
     let ((mut tx, _rx), (_tx, mut rx)) = pair::<M>(&spec(wait, 300));
     let mut buf = vec![0; 300];
-    // Rounds of different lengths, so that the end of the ring is met at every offset.
-    // A pipe gives room back by whole pages of tickets, and empty messages take nothing but tickets.
+    // Rounds of different lengths, so that the end of the ring is reached at every offset. A pipe frees space
+    // by whole pages of tickets, and empty messages take nothing but tickets.
     let first = usize::from(M::ID == ShmPipe::ID);
     for round in first..300 {
         let mut sent = 0;
@@ -70,7 +71,7 @@ fn fill_and_drain<M: Mechanism>(wait: Wait) {
             }
         }
         assert!(sent > 0);
-        // One taken makes room for one of the same length.
+        // Taking one message makes room for one of the same length.
         for nth in 0..2 * sent {
             let len = rx.try_recv(&mut buf).unwrap();
             assert_eq!(&buf[..len], content(nth, round));
@@ -166,7 +167,7 @@ fn waiting_ends_are_told_of_the_close<M: Mechanism>(wait: Wait) {
     assert!(matches!(sender.join().unwrap(), SendError::PeerClosed));
 }
 
-/// Instantiates the tests for a mechanism with a way of waiting.
+/// Instantiates the tests for a mechanism and a way of waiting.
 macro_rules! rings {
     ($($name:ident: $mechanism:ty, $wait:expr;)*) => {$(
         mod $name {

@@ -1,6 +1,6 @@
-//! System calls per message, counted by strace: what each mechanism's documentation says, and no more.
+//! System calls per message, counted by strace: exactly those that each mechanism's documentation states.
 //!
-//! The test runs itself under strace with few and with many messages; the difference is what the messages cost.
+//! The test runs itself under strace with few and with many messages; the difference is the cost of the messages.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -12,7 +12,7 @@ const SIZE: usize = 4096;
 const FEW: usize = 128;
 const MANY: usize = FEW + 1024;
 
-/// Tells the program under strace what to do: the mechanism's id and the number of messages.
+/// Passes the task to the program under strace: the mechanism's id and the number of messages.
 const TASK: &str = "CROSSWAY_SYSTEM_CALLS_TASK";
 
 /// Sends messages from one thread to another, each end blocking, the receiver reading in place.
@@ -51,7 +51,7 @@ fn a_task_from_the_environment_is_done() {
     registry::dispatch(id, OneWay { messages: messages.parse().unwrap() }).unwrap();
 }
 
-/// The calls of all threads by name, as strace counts them; the reason if it cannot.
+/// Counts the calls of all threads by name with strace; the error is the reason if that is impossible.
 fn counted(id: &str, messages: usize) -> Result<BTreeMap<String, f64>, String> {
     let table = tempfile::NamedTempFile::new().unwrap();
     let output = Command::new("strace")
@@ -88,8 +88,8 @@ fn per_message(id: &str) -> Result<BTreeMap<String, f64>, String> {
     Ok(many.iter().map(more).collect())
 }
 
-/// Holds a mechanism to its calls per message. A hundredth is left for what the scheduler decides: a wait that a signal
-/// of the tracer cuts short, a thread's start.
+/// Checks a mechanism's calls per message. A hundredth is allowed for the scheduler's influence: a wait that a signal
+/// of the tracer interrupts, the start of a thread.
 fn makes<const N: usize>(id: &str, expected: [(&str, f64); N]) {
     let entry = registry::find(id).unwrap();
     if let Probe::Missing { why, remedy } = (entry.probe)() {
@@ -139,7 +139,7 @@ fn cma_makes_a_notice_a_copy_and_few_acknowledgements() {
 #[test]
 fn memfd_passes_checks_and_maps_a_descriptor_for_each_message() {
     let half = 1.0 / 8.0;
-    // A debug build looks at each descriptor once more before it closes it.
+    // A debug build checks each descriptor once more before it closes it.
     let fcntl = if cfg!(debug_assertions) { 2.0 } else { 1.0 };
     let calls = [
         ("sendmsg", 1.0),

@@ -1,7 +1,7 @@
-//! Names that have not arrived yet. A TIPC name is published on one node and known on another only when the node's word of it
-//! has come over the link between the two; while that link is down none of the node's names is known, and what was under way
-//! is turned back. So an end that has an offer in its hand may come too early, which TCP's cannot: its listener has been
-//! listening since before the offer was made.
+//! Waits for names that are not known yet. A TIPC name is published on one node and known on another only when the node's
+//! announcement has arrived over the link between them; while that link is down, none of the node's names is known, and
+//! messages in flight are returned. So an end with a valid offer may connect too early. With TCP this cannot happen, because
+//! the listener has been listening since before the offer was created.
 
 use std::time::{Duration, Instant};
 
@@ -9,23 +9,23 @@ use crossway_sys::Errno;
 
 use crate::OpenError;
 
-/// How a connection is refused to whom came too early. EHOSTUNREACH: the name is not in this node's table, or its node is
-/// not reached (told at once). ECONNREFUSED: the request for a connection came back, because its name or port was not there
-/// or its node was lost; it waits nowhere, so a second one does no harm. ETIMEDOUT is not among them: the first request may
-/// still wait for accept, and a second one would leave the listener with a channel that nobody holds.
+/// The errors of a connection that was attempted too early. EHOSTUNREACH: the name is not in this node's table, or its node
+/// is not reachable (reported immediately). ECONNREFUSED: the connection request was returned, because its name or port did
+/// not exist or its node was lost; it is not queued anywhere, so a second one does no harm. ETIMEDOUT is not included: the
+/// first request may still wait for accept, and a second one would leave the listener with an unused channel.
 pub(super) const CONNECTION: &[Errno] = &[Errno::HOSTUNREACH, Errno::CONNREFUSED];
-/// How a message is. EAGAIN: the link to its node is congested.
+/// The errors of a message that was sent too early. EAGAIN: the link to its node is congested.
 pub(super) const MESSAGE: &[Errno] = &[Errno::HOSTUNREACH, Errno::AGAIN];
 
-/// Long enough not to burn the CPU that the name's arrival may need, short beside the time in which a link comes up.
+/// Long enough not to take CPU time that the name's arrival may need, short compared with the time in which a link comes up.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// For the object of an error that comes at the end of that time.
+/// Added to the object of an error that occurs at the end of that time.
 pub(super) fn tried_for(limit: Duration) -> String {
     format!("(tried for {limit:?})")
 }
 
-/// Repeats `attempt`, which is given the time that is left, while its errno is among `not_yet` and there is time.
+/// Repeats `attempt`, which gets the remaining time, while its errno is in `not_yet` and time remains.
 pub(super) fn await_name<T>(
     limit: Duration,
     not_yet: &[Errno],

@@ -1,8 +1,8 @@
 //! The two halves of every kernel byte stream: pipes, FIFOs, stream sockets.
 //!
-//! A message of N bytes costs one system call at each end where the kernel takes and gives it whole. Nothing is
-//! copied but by the kernel, with one exception: what a call without or with limited patience has moved in part is
-//! kept in the half, because a stream cannot give back what it took.
+//! A message of N bytes costs one system call at each end if the kernel takes and returns it whole. Only the
+//! kernel copies, with one exception: bytes of a message that a call with limited or no waiting time has
+//! transferred partially are kept in the half, because a stream cannot return what it took.
 
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -13,15 +13,16 @@ use crossway_sys::{Errno, OsError};
 use super::waiting::{Attempt, Patience, Stop, wait_for};
 use crate::{Deadline, Facts, RecvError, Rx, SendError, Tx, Wait};
 
-/// Where bytes go in. The kernel's word for a peer that is gone is EPIPE or ECONNRESET.
+/// The sending side of a byte stream in the kernel, which reports a closed peer as EPIPE or ECONNRESET.
 pub trait ByteSink: Send + 'static {
     /// Whether blocking is a mode of the descriptor, which costs a system call to switch.
     const SWITCHES_MODE: bool = false;
 
-    /// Writes a part or all; EAGAIN if nothing could be taken.
+    /// Writes part or all of the bytes; EAGAIN if it can take none.
     fn write(&mut self, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno>;
 
-    /// Writes a part or all, waiting as told. A sink whose kernel interface waits by itself does so here.
+    /// Writes part or all of the bytes, waiting as requested. A sink whose kernel interface can wait by itself
+    /// overrides this.
     #[inline]
     fn write_within(&mut self, bytes: &[u8], wait: Wait, patience: Patience) -> Result<usize, Stop>
     where
@@ -30,21 +31,22 @@ pub trait ByteSink: Send + 'static {
         wait_for(&mut Writing { sink: self, bytes }, wait, patience)
     }
 
-    /// For waiting with a deadline.
+    /// The descriptor for waiting with a deadline.
     fn fd(&self) -> BorrowedFd<'_>;
     /// Values read back from the system.
     fn facts(&self) -> Facts;
 }
 
-/// Where bytes come out.
+/// The receiving side of a byte stream in the kernel.
 pub trait ByteSource: Send + 'static {
     /// Whether blocking is a mode of the descriptor, which costs a system call to switch.
     const SWITCHES_MODE: bool = false;
 
-    /// Reads what is there; EAGAIN if there is nothing, 0 at the end.
+    /// Reads available bytes; EAGAIN if there are none, 0 at the end.
     fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno>;
 
-    /// Reads what comes, waiting as told. A source whose kernel interface waits by itself does so here.
+    /// Reads arriving bytes, waiting as requested. A source whose kernel interface can wait by itself overrides
+    /// this.
     #[inline]
     fn read_within(&mut self, buf: &mut [u8], wait: Wait, patience: Patience) -> Result<usize, Stop>
     where
@@ -53,7 +55,7 @@ pub trait ByteSource: Send + 'static {
         wait_for(&mut Reading { source: self, buf }, wait, patience)
     }
 
-    /// For waiting.
+    /// The descriptor for waiting.
     fn fd(&self) -> BorrowedFd<'_>;
     /// Values read back from the system.
     fn facts(&self) -> Facts;
@@ -89,7 +91,7 @@ impl<S: ByteSink> Attempt for Writing<'_, S> {
 }
 
 impl<S: ByteSink> StreamTx<S> {
-    /// Over an open sink.
+    /// Creates the half over an open sink.
     pub(super) fn new(sink: S, wait: Wait) -> Self {
         StreamTx { sink, wait, rest: Vec::new(), sent: 0 }
     }
@@ -99,7 +101,7 @@ impl<S: ByteSink> StreamTx<S> {
         self.sink.write_within(bytes, self.wait, patience).map_err(send_error)
     }
 
-    /// Writes what is left of an accepted message.
+    /// Writes the rest of an accepted message.
     #[cold]
     fn write_rest(&mut self, patience: Patience) -> Result<(), SendError> {
         while self.sent < self.rest.len() {
@@ -134,12 +136,12 @@ impl<S: ByteSink> StreamTx<S> {
     }
 }
 
-/// What a stopped send means.
+/// Converts the reason why a send stopped.
 pub(super) fn send_error(stop: Stop) -> SendError {
     match stop {
         Stop::WouldBlock => SendError::Full,
         Stop::TimedOut => SendError::TimedOut,
-        // ECONNREFUSED: nobody is bound to the address any more (AF_UNIX datagrams, UDP by ICMP).
+        // ECONNREFUSED: no socket is bound to the address any more (AF_UNIX datagrams, UDP by ICMP).
         Stop::Errno(
             Errno::PIPE | Errno::CONNRESET | Errno::CONNREFUSED | Errno::NOTCONN | Errno::SHUTDOWN,
         ) => SendError::PeerClosed,
@@ -147,7 +149,7 @@ pub(super) fn send_error(stop: Stop) -> SendError {
     }
 }
 
-/// What a stopped receive means.
+/// Converts the reason why a receive stopped.
 pub(super) fn recv_error(stop: Stop) -> RecvError {
     match stop {
         Stop::WouldBlock => RecvError::Empty,
@@ -184,7 +186,7 @@ impl<S: ByteSink> Tx for StreamTx<S> {
 pub struct StreamRx<S> {
     source: S,
     wait: Wait,
-    /// What arrived of a message whose receiver lost patience; the next call gets it first.
+    /// The part of a message that had arrived when a receive timed out; the next call returns it first.
     held: Vec<u8>,
 }
 
@@ -208,7 +210,7 @@ impl<S: ByteSource> Attempt for Reading<'_, S> {
 }
 
 impl<S: ByteSource> StreamRx<S> {
-    /// Over an open source.
+    /// Creates the half over an open source.
     pub(super) fn new(source: S, wait: Wait) -> Self {
         StreamRx { source, wait, held: Vec::new() }
     }
@@ -250,7 +252,7 @@ impl<S: ByteSource> Rx for StreamRx<S> {
         self.read_exactly(buf, Patience::Until(until))
     }
 
-    /// Readable also when only a part of what is wanted has arrived.
+    /// Also readable when only a part of the requested bytes has arrived.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.source.fd())
     }

@@ -1,17 +1,18 @@
 //! Cross-memory attach: the receiver copies the message straight out of the sender's memory (`process_vm_readv(2)`), as MPI
 //! libraries do.
 //!
-//! Per message one system call at the sender (`sendto` of the notice), two at the receiver (`recvfrom`, `process_vm_readv`), and
-//! one more at each end for every half of the slots. [`Tx::send_in_place`](crate::Tx::send_in_place) makes it one copy in all; bytes
-//! given to [`Tx::send`](crate::Tx::send) are copied to a slot first, so that the caller has its buffer back at once.
+//! Each message costs one system call at the sender (`sendto` of the notice), two at the receiver (`recvfrom`,
+//! `process_vm_readv`), and one more at each end for every half of the slots.
+//! [`Tx::send_in_place`](crate::Tx::send_in_place) needs one copy in total; bytes passed to [`Tx::send`](crate::Tx::send)
+//! are copied to a slot first, so that the caller can reuse its buffer immediately.
 //!
-//! The receiver needs permission to trace the sender: the same user, and where Yama is active (`ptrace_scope` 1) the sender lets
-//! others read it when the channel is made. The sender's process id means nothing in another pid name space: both ends
+//! The receiver needs permission to trace the sender: the same user, and where Yama is active (`ptrace_scope` 1) the sender
+//! permits tracing when the channel is opened. The sender's process id has no meaning in another PID namespace: both ends
 //! must be in the same one.
 //!
-//! The slots are a memfd of which the receiver has the descriptor and no mapping: what a sender had sent when it closed or died
-//! is read from there, because its memory is gone. Each slot has a stamp, read after the payload: as long as that is
-//! right, the memory was the sender's, whoever may have been given its process id or its addresses since.
+//! The slots are a memfd of which the receiver has the descriptor and no mapping: messages sent before the sender closed or
+//! died are read from there, because the sender's memory no longer exists. Each slot has a stamp, which is read after the
+//! payload: if it is correct, the memory was the sender's, even if its process id or addresses have been reused since.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,7 +27,7 @@ use super::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker, os_error};
 use crate::complete::Complete;
 use crate::{Caps, Mechanism, Offer, OpenError, Privilege, Probe, RecvError, Spec};
 
-/// Bytes of a slot before its payload: the stamp, and the rest of its cache line.
+/// Length in bytes of a slot's header: the stamp, padded to a cache line.
 const HEADER: usize = 64;
 
 /// How long a dying process may have lost its memory and still hold its descriptors.
@@ -46,7 +47,7 @@ pub type CmaRx = ParcelRx<Reader>;
 pub struct Slots {
     pages: Pages,
     layout: Layout,
-    /// Added to a message's number, it makes a stamp that nothing else in any memory has.
+    /// Added to a message's number, it makes a stamp that no other memory contains.
     nonce: u64,
     pid: u32,
 }
@@ -85,16 +86,16 @@ impl Store for Slots {
     }
 }
 
-/// The receiver's way to the sender's slots.
+/// The receiver's access to the sender's slots.
 #[derive(Debug)]
 pub struct Reader {
     layout: Layout,
-    /// The slots by descriptor, for when their owner is gone.
+    /// The descriptor of the slots, used once their owner has ended.
     memory: OwnedFd,
 }
 
 impl Reader {
-    /// The message could not be read from the sender's memory. If the sender is gone, it is read from the memfd.
+    /// Called when the message could not be read from the sender's memory. If the sender has ended, reads it from the memfd.
     #[cold]
     fn read_late(
         &self,
@@ -114,7 +115,7 @@ impl Reader {
         let start = notice.slot as usize * self.layout.slot_bytes + HEADER;
         let read = read_at(self.memory.as_fd(), buf, start as u64)?;
         if read != buf.len() {
-            return Err(RecvError::Damaged(format!("{read} bytes are left of {}", buf.len())));
+            return Err(RecvError::Damaged(format!("only {read} of {} bytes are left", buf.len())));
         }
         Ok(())
     }
@@ -134,7 +135,7 @@ impl Taker for Reader {
         let mut stamp = [0; 8];
         let payload = notice.address.wrapping_add(HEADER as u64);
         let whole = stamp.len() + buf.len();
-        // The pieces are read in order: a stamp found after the payload was read was there all the while.
+        // The pieces are read in order: a stamp found after the payload was valid during the whole read.
         match cma::read(notice.pid, [(payload, &mut *buf), (notice.address, &mut stamp)]) {
             Ok(read) if read == whole && u64::from_ne_bytes(stamp) == notice.stamp => Ok(()),
             Ok(_) => self.read_late(notice, socket, buf, Errno::FAULT),
@@ -163,7 +164,7 @@ fn copy_of(fd: impl AsFd) -> Result<OwnedFd, OpenError> {
 
 fn remedy(errno: Errno) -> String {
     match (errno, cma::yama_scope()) {
-        (Errno::NOSYS, _) => "a kernel with CONFIG_CROSS_MEMORY_ATTACH".to_owned(),
+        (Errno::NOSYS, _) => "use a kernel with CONFIG_CROSS_MEMORY_ATTACH".to_owned(),
         (_, Some(3)) => {
             "kernel.yama.ptrace_scope = 3 holds until the next boot: set it to 1 in /etc/sysctl.d and boot again".to_owned()
         }
@@ -186,7 +187,8 @@ impl Mechanism for Cma {
 
     fn probe() -> Probe {
         let tried = cma::try_here();
-        let why = |e| format!("a process may not read another's memory: process_vm_readv: {e}");
+        let why =
+            |e| format!("reading another process's memory is not permitted: process_vm_readv: {e}");
         Probe::of_kernel(tried.map_err(why), &tried.map_or_else(remedy, |()| String::new()))
     }
 
@@ -214,8 +216,9 @@ impl Mechanism for Cma {
         let layout = Layout::of(spec, HEADER);
         let pages = Pages::of_memfd(own_memory)?;
         if pages.len() != layout.slots * layout.slot_bytes {
-            let why = "the slots are not laid out for this spec; both ends must be given the same"
-                .to_owned();
+            let why =
+                "the layout of the slots does not fit this spec; both ends must have the same spec"
+                    .to_owned();
             return Err(OpenError::BadOffer { mechanism: Self::ID, why });
         }
         let tx = ParcelTx::new(Slots::new(pages, layout), write, layout, spec.wait);
@@ -238,7 +241,7 @@ mod tests {
         let memory = copy_of(&slots.pages).unwrap();
         slots.payload(0, 4).copy_from_slice(b"true");
         let notice = slots.notice(0, 0, 4);
-        // Another program's memory at the same address of a process with the same number.
+        // Another program's memory at the same address of a process with the same id.
         let stranger = Pages::new("crossway-test", 4096).unwrap();
         let misled = Notice { address: stranger.address(), ..notice };
         let (ours, theirs) = socket::unix_pair(Kind::Seqpacket).unwrap();

@@ -1,4 +1,4 @@
-//! Mechanisms that are a connected socket: listen, connect, accept are the same for all of them.
+//! Mechanisms based on a connected socket: listen, connect and accept are the same for all of them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use crossway_sys::{Errno, OsError, socket};
 use super::arrival::{await_name, tried_for};
 use crate::{Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Probe, Rx, Spec, Tx};
 
-/// Connections that may wait for [`Listener::accept`]; the kernel clamps it to net.core.somaxconn.
+/// Maximum number of connections waiting for [`Listener::accept`]; the kernel clamps it to net.core.somaxconn.
 pub(super) const BACKLOG: i32 = 1024;
 
-/// A socket as listening and dialling need it.
+/// A socket with the operations needed for listening and connecting.
 pub trait Endpoint: AsFd + Send + Sized + 'static {
-    /// Where such a socket is.
+    /// The address type of the socket.
     type Address;
 
-    /// Takes the next connection of this listening socket; `mechanism` names it in errors.
+    /// Accepts the next connection of this listening socket; `mechanism` names it in errors.
     fn accept_until(&self, mechanism: &'static str, until: Deadline) -> Result<Self, OpenError>;
 
-    /// Connects within `limit`; EAGAIN, EINPROGRESS or ETIMEDOUT when it is over.
+    /// Connects within `limit`; the error is EAGAIN, EINPROGRESS or ETIMEDOUT when it has passed.
     fn connect_within(
         &self,
         address: &Self::Address,
@@ -34,54 +34,54 @@ pub trait Endpoint: AsFd + Send + Sized + 'static {
 pub trait ConnectionFamily: Send + Sized + 'static {
     /// The mechanism's id, [`Mechanism::ID`].
     const NAME: &'static str;
-    /// One line for people.
+    /// A one-line description for users.
     const SUMMARY: &'static str;
-    /// The socket.
+    /// The type of the sockets.
     type Socket: Endpoint;
     /// The sending half.
     type Sender: Tx;
     /// The receiving half.
     type Receiver: Rx;
 
-    /// What it can do.
+    /// The capabilities of the mechanism.
     fn capabilities() -> Caps;
 
-    /// A bound and listening socket, and the words that lead to it.
+    /// Creates a bound and listening socket, and the offer with its address.
     fn listening(spec: &Spec) -> Result<(Self::Socket, Offer), OpenError>;
 
-    /// A socket of the family and the address to connect it to.
+    /// Creates a socket of the family, and the address to which to connect it.
     fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<Self::Socket>, OpenError>;
 
-    /// The halves of a channel over a connected socket.
+    /// Creates the halves of a channel over a connected socket.
     fn channel(
         spec: &Spec,
         socket: Self::Socket,
     ) -> Result<(Self::Sender, Self::Receiver), OpenError>;
 
-    /// Whether it works here.
+    /// Tests whether the family works here.
     fn try_here() -> Result<(), String> {
         crate::self_test::exchange_a_byte::<Self>()
     }
 
-    /// Whether sending to a peer that has closed fails of itself, sooner or later.
+    /// Whether sending to a peer that has closed fails by itself, sooner or later.
     const SENDER_IS_TOLD: bool = true;
 
-    /// What brings the family here when it is missing.
+    /// How to make the family available if it is missing.
     fn remedy() -> &'static str;
 
-    /// The version of what provides it.
+    /// The version of the software that provides it.
     fn version() -> String {
         crate::self_test::kernel_version()
     }
 
-    /// How connecting fails while the listening end's name is not known here yet; it is then tried again.
+    /// The errors of connecting while the listening end's name is not known yet; connecting is then retried.
     const NOT_YET: &'static [Errno] = &[];
 
-    /// Values read back beside the buffers.
+    /// Adds facts other than the sizes of the buffers.
     fn add_facts(_fd: BorrowedFd<'_>, _facts: &mut Facts) {}
 }
 
-/// A socket that is to be connected, and where to.
+/// A socket to be connected, and the address.
 pub type Dialling<S> = (S, <S as Endpoint>::Address);
 
 /// One direction of a connected socket; the two halves of a channel share it.
@@ -89,7 +89,7 @@ pub type Dialling<S> = (S, <S as Endpoint>::Address);
 pub struct SocketHalf<F> {
     shared: Arc<Shared>,
     sends: bool,
-    /// Most bytes that one receive gave (study item C6).
+    /// Largest number of bytes returned by one receive (study item C6).
     largest_recv: usize,
     family: std::marker::PhantomData<fn() -> F>,
 }
@@ -97,11 +97,11 @@ pub struct SocketHalf<F> {
 #[derive(Debug)]
 struct Shared {
     fd: OwnedFd,
-    /// The receiving half has seen the end.
+    /// Whether the receiving half has seen the end of the stream.
     ended: AtomicBool,
 }
 
-/// A half that goes first tells the peer, as a pipe's end would; the one that goes last closes the socket.
+/// The half that is dropped first notifies the peer, as a pipe's end would; the last one closes the socket.
 impl<F> Drop for SocketHalf<F> {
     fn drop(&mut self) {
         if Arc::strong_count(&self.shared) > 1 {
@@ -123,7 +123,7 @@ impl<F: ConnectionFamily> SocketHalf<F> {
         (half(true), half(false))
     }
 
-    /// Notes that the peer sends no more.
+    /// Records that the peer sends no more.
     #[cold]
     pub(super) fn note_end(&self) {
         self.shared.ended.store(true, Ordering::Relaxed);
@@ -135,7 +135,7 @@ impl<F: ConnectionFamily> SocketHalf<F> {
         self.shared.ended.load(Ordering::Relaxed)
     }
 
-    /// Notes what one receive gave.
+    /// Records the result of one receive.
     #[inline]
     pub(super) fn note_received(&mut self, bytes: usize) {
         self.largest_recv = self.largest_recv.max(bytes);
@@ -173,7 +173,7 @@ pub(super) fn buffer_facts(fd: BorrowedFd<'_>) -> Facts {
     facts
 }
 
-/// The listening side; gives a channel for every connection.
+/// The listening side, which opens a channel for every connection.
 #[derive(Debug)]
 pub struct ConnectionListener<F: ConnectionFamily> {
     socket: F::Socket,
@@ -212,7 +212,7 @@ impl<F: ConnectionFamily> Mechanism for F {
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
         let limit = spec.open_timeout;
         let outcome = await_name(limit, F::NOT_YET, |left| {
-            // A socket that was refused once stays so.
+            // A socket whose connection was refused cannot be used again, so each attempt needs a new one.
             let attempt = Spec { open_timeout: left, ..spec.clone() };
             let (socket, address) = F::dialling(&attempt, offer)?;
             Ok(socket.connect_within(&address, left)?.map(|()| socket))
@@ -253,8 +253,8 @@ impl Endpoint for OwnedFd {
         address: &socket::Address,
         limit: Duration,
     ) -> Result<Result<(), Errno>, OpenError> {
-        // The timeout stays set: a blocking send that runs into it goes on (waiting.rs), and taking it off again would
-        // be a system call that an ordinary program does not make.
+        // The timeout stays set: a blocking send that runs into it continues (waiting.rs), and removing it would be a
+        // system call that an ordinary program does not make.
         socket::set_send_timeout(self, Some(limit.max(Duration::from_millis(1))))
             .map_err(|e| OsError::new("setsockopt(SO_SNDTIMEO)", "", e))?;
         Ok(socket::connect(self, address))

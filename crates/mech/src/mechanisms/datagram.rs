@@ -1,11 +1,11 @@
-//! Connectionless message sockets: each direction is a socket that sends and one that receives.
+//! Connectionless message sockets: each direction has a socket that sends and one that receives.
 //!
 //! (AF_UNIX and UDP; TIPC has one socket for both, tipc_port.rs.)
 //!
-//! The receiving socket is bound and not connected, so that several senders can feed it; the sending one is connected,
-//! so that the plain `send` does, `poll` knows about room at the receiver, and the kernel can report that the receiver is
-//! gone. Who connects introduces itself at the listener's door, a third socket, by a message whose source is the address
-//! where it receives.
+//! The receiving socket is bound and not connected, so that several senders can send to it; the sending one is connected,
+//! so that a plain `send` suffices, `poll` knows about room at the receiver, and the kernel can report that the receiver
+//! has closed. A connecting end introduces itself by a message to a third socket of the listener, called the door; the
+//! source of the message is the address at which the connecting end receives.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -23,18 +23,18 @@ use crate::{
     Spec,
 };
 
-/// What a connecting end says at the door.
+/// The message with which a connecting end introduces itself.
 const HELLO: &[u8] = b"crossway";
 
-/// A socket that receives, as the greeting at the door needs it.
+/// A receiving socket, with the operations needed for the introduction.
 pub trait Inbox: AsFd + Send + 'static {
-    /// Where such a socket is.
+    /// The address type of the socket.
     type Address: Clone + Send + 'static;
 
-    /// Says `word` at `door`, without waiting for longer than `within`.
+    /// Sends `word` to `door`, waiting no longer than `within`.
     fn greet(&self, door: &Self::Address, word: &[u8], within: Duration) -> Result<(), Errno>;
 
-    /// Takes what was said here: its whole length and who said it, if that can be answered. EAGAIN when there is nothing.
+    /// Receives a message: returns its full length and its sender, if that can be replied to. EAGAIN when there is none.
     fn hear(&self, buf: &mut [u8]) -> Result<(usize, Option<Self::Address>), Errno>;
 }
 
@@ -50,66 +50,66 @@ impl Inbox for OwnedFd {
     }
 }
 
-/// Where the sockets of family `F` are.
+/// The address type of the sockets of family `F`.
 pub type AddressOf<F> = <<F as DatagramFamily>::Inbox as Inbox>::Address;
 
 /// A family of connectionless sockets.
 pub trait DatagramFamily: Send + Sized + 'static {
     /// The mechanism's id, [`Mechanism::ID`].
     const NAME: &'static str;
-    /// One line for people.
+    /// A one-line description for users.
     const SUMMARY: &'static str;
-    /// Whether what was sent arrives.
+    /// Whether accepted messages arrive.
     const RELIABILITY: Reliability;
-    /// Whether the empty message does.
+    /// Whether empty messages arrive.
     const CARRIES_EMPTY: bool = true;
-    /// Whether one send reaches all who connected.
+    /// Whether one send reaches all connected ends.
     const FAN_OUT: bool = false;
-    /// What this machine or any other carries at most.
+    /// The largest message in bytes that this machine or any other can carry.
     const LARGEST: Option<usize>;
-    /// The ends may be on different hosts.
+    /// Whether the ends may be on different hosts.
     const CROSSES_HOSTS: bool;
-    /// What it takes to use it.
+    /// The privilege needed to use it.
     const PRIVILEGE: Privilege = Privilege::None;
-    /// How often an end introduces itself: more than once where the network may lose it.
+    /// How often an end introduces itself: more than once if the network may lose the message.
     const HELLOS: usize;
-    /// How that fails while the listening end's name is not known here yet; it is then tried again.
+    /// The errors of sending while the listening end's name is not known yet; sending is then retried.
     const NOT_YET: &'static [Errno] = &[];
-    /// What to do about the limit of a message.
+    /// What the user can do about the size limit of messages.
     const ADVICE: &'static str;
-    /// What receives.
+    /// The receiving socket, as needed for the introduction.
     type Inbox: Inbox;
-    /// Where messages go in.
+    /// The sending direction.
     type Sink: MessageSink;
-    /// Where they come out.
+    /// The receiving direction.
     type Source: MessageSource;
 
-    /// A socket to receive with at the listening end, and the word for its address.
+    /// Creates the listening end's receiving socket, and the word with its address.
     fn inbox_to_offer(spec: &Spec) -> Result<(Self::Inbox, String), OpenError>;
 
-    /// A socket to receive with at the connecting end, to which `to` can send.
+    /// Creates the connecting end's receiving socket, to which `to` can send.
     fn inbox_for(spec: &Spec, to: &AddressOf<Self>) -> Result<Self::Inbox, OpenError>;
 
-    /// The address in a word of the offer.
+    /// Reads an address from a word of the offer.
     fn address(offer: &Offer, name: &str) -> Result<AddressOf<Self>, OpenError>;
 
-    /// The two directions, and the largest message to send.
+    /// Creates the two directions; also returns the length of the largest message to send.
     fn halves(
         spec: &Spec,
         inbox: Self::Inbox,
         to: &AddressOf<Self>,
     ) -> Result<(Self::Sink, Self::Source, usize), OpenError>;
 
-    /// What brings the family here when it is missing.
+    /// How to make the family available if it is missing.
     fn remedy() -> &'static str;
 
-    /// The version of what provides it.
+    /// The version of the software that provides it.
     fn version() -> String {
         crate::self_test::kernel_version()
     }
 }
 
-/// A socket that sends, or one that receives.
+/// A sending or a receiving socket.
 #[derive(Debug)]
 pub struct DatagramSocket {
     fd: OwnedFd,
@@ -117,7 +117,7 @@ pub struct DatagramSocket {
 }
 
 impl DatagramSocket {
-    /// The two directions over two sockets; `outbox` is connected to `to` here, which errors call `name`.
+    /// Creates the two directions over two sockets; connects `outbox` to `to`, which errors call `name`.
     pub(super) fn both(
         outbox: OwnedFd,
         inbox: OwnedFd,
@@ -187,7 +187,7 @@ fn halves<F: DatagramFamily>(
     Ok((MessageTx::new(sink, spec.wait, max), MessageRx::new(source, spec.wait)))
 }
 
-/// The listening side: one channel, fed by everyone who connects; it sends to who connected first.
+/// The listening side: one channel, to which all connected ends send; it sends to the end that connected first.
 #[derive(Debug)]
 pub struct DatagramListener<F: DatagramFamily> {
     inbox: Option<F::Inbox>,
@@ -212,7 +212,7 @@ impl<F: DatagramFamily> Listener for DatagramListener<F> {
             }
             let mut word = [0; HELLO.len()];
             match self.door.hear(&mut word) {
-                // Whatever else comes to the door is a stranger's.
+                // Any other message at the door is from a stranger and is ignored.
                 Ok((len, Some(who))) if len == HELLO.len() && word == *HELLO => break who,
                 Ok(_) | Err(Errno::AGAIN) => {}
                 Err(errno) => return Err(OsError::new("recvfrom", "door", errno).into()),
@@ -245,7 +245,7 @@ impl<F: DatagramFamily> Mechanism for Datagram<F> {
             fan_in: true,
             fan_out: F::FAN_OUT,
             crosses_hosts: F::CROSSES_HOSTS,
-            // A sender is told (ECONNREFUSED), a receiver never: nothing is connected to it.
+            // A sender gets an error (ECONNREFUSED), a receiver never does, because its socket is not connected.
             detects_peer_death: false,
             privilege: F::PRIVILEGE,
             ..Caps::PLAIN
@@ -277,8 +277,8 @@ impl<F: DatagramFamily> Mechanism for Datagram<F> {
                     let door = format!("{door} {}", tried_for(spec.open_timeout));
                     return Err(OsError::new("send", door, errno).into());
                 }
-                // A door that is full or gone has had its first visitor; that somebody receives is what connecting to
-                // the inbox shows.
+                // A door that is full or closed has already received an introduction; whether the listener receives shows
+                // when connecting to its inbox.
                 _ => {}
             }
         }

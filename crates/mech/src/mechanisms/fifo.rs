@@ -1,7 +1,7 @@
 //! Named pipes: two FIFOs in the run's private directory, one each way.
 //!
-//! Several connectors may feed one listener: what they write arrives unbroken if it is not larger than PIPE_BUF (4096
-//! bytes). What the listener writes is then read by any of them.
+//! Several connectors may send to one listener: their messages arrive unbroken if they are not larger than PIPE_BUF
+//! (4096 bytes). Messages from the listener are then read by any one of them.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::{Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Probe,
 #[derive(Debug)]
 pub struct Fifo;
 
-/// An end of one of the FIFOs. At the listening side it keeps the names, for as long as somebody may connect.
+/// An end of one of the FIFOs. On the listening side it keeps the names as long as a peer may connect.
 #[derive(Debug)]
 pub struct FifoEnd {
     end: PipeEnd,
@@ -87,16 +87,16 @@ fn open_end(path: &Path, side: FifoSide, spec: &Spec) -> Result<PipeEnd, OsError
     Ok(end)
 }
 
-/// Opens the end to write before anybody reads, which needs a reader for the moment.
+/// Opens the write end before any reader has opened the FIFO, which needs a temporary reader.
 fn open_writer_first(path: &Path, spec: &Spec) -> Result<PipeEnd, OsError> {
     let _reader = open_fifo(path, FifoSide::Read)?;
     open_end(path, FifoSide::Write, spec)
 }
 
-/// The listening side: one channel, fed by everyone who connects.
+/// The listening side: one channel, to which all connected ends send.
 #[derive(Debug)]
 pub struct FifoListener {
-    /// The end to write and the end to read, until they are given away.
+    /// The write end and the read end, until accept returns them.
     ends: Option<(FifoEnd, FifoEnd)>,
     spec: Spec,
 }
@@ -108,8 +108,8 @@ impl Listener for FifoListener {
     fn accept(&mut self, until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
         let (write, read) =
             self.ends.take().ok_or_else(|| crate::complete::no_second_channel(Fifo::ID))?;
-        // A writer without readers polls as an error. That it has one cannot be slept for, so this asks again and
-        // again, ever less often.
+        // A writer without readers polls as an error. There is no way to sleep until it has one, so this retries with
+        // increasing pauses.
         let start = Instant::now();
         let mut pause = Duration::from_micros(20);
         while is_hung_up(write.end.as_fd()).map_err(|e| OsError::new("poll", "fifo", e))? {
@@ -138,7 +138,7 @@ impl Mechanism for Fifo {
     fn probe() -> Probe {
         Probe::of_kernel(
             crate::self_test::exchange_a_byte::<Self>(),
-            "a temporary directory (TMPDIR) where FIFOs can be made",
+            "set TMPDIR to a directory in which FIFOs can be created",
         )
     }
 
@@ -158,7 +158,7 @@ impl Mechanism for Fifo {
         ignore_sigpipe();
         let up: PathBuf = offer.word(Self::ID, "up")?;
         let down: PathBuf = offer.word(Self::ID, "down")?;
-        // In this order: the listener takes a reader of "down" for a connector that can already write.
+        // In this order: the listener takes a reader of "down" as a sign that the connector can already write.
         let write = open_end(&up, FifoSide::Write, spec)?;
         let read = open_end(&down, FifoSide::Read, spec)?;
         let end = |end| FifoEnd { end, _names: None };

@@ -1,10 +1,11 @@
-//! The LINX messaging model between two processes: signals between named endpoints, by each of its transports.
+//! The LINX messaging model between two processes: signals between named endpoints, over each of its transports.
 //!
-//! What the studies call `lfs_socket_sig` is `linx-uds`, and `lfs_fifo_sig` is `linx-fifo`. The listening end runs a node without a name in a
-//! thread, which knows the endpoints and is on no signal's way. Each end has an endpoint to send from and one to receive at, as a program
-//! has one for each of its threads. A message is a signal's payload: 24 bytes of header and number go with it. Per message one system
-//! call to send, and two to receive where the receiver sleeps; one copy more than the raw mechanism where a small signal is taken out of
-//! what was read at once. The receiver is attached to the sender, so its death is a signal behind the last message.
+//! What the studies call `lfs_socket_sig` is `linx-uds`, and `lfs_fifo_sig` is `linx-fifo`. The listening end runs a node
+//! without a name in a thread, which knows the endpoints but does not forward signals. Each end has one endpoint to send
+//! from and one to receive at, like a program that has one for each of its threads. A message is a signal's payload; 24
+//! bytes of header and signal number are added. Each message costs one system call to send, and two to receive if the
+//! receiver sleeps; compared with the raw mechanism there is one more copy when a small signal is extracted from a larger
+//! read. The receiver is attached to the sender, so the sender's death arrives as a signal after the last message.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,42 +26,42 @@ use crate::{
     Spec, Tx, Wait,
 };
 
-/// Carries a message.
+/// The number of a signal that carries a message.
 const MESSAGE: u32 = USER_BASE;
-/// The connecting end's first signal: where to send.
+/// The number of the connecting end's first signal, which says where to send.
 pub(super) const HELLO: u32 = USER_BASE + 1;
 
 pub(super) const MAX_MESSAGE: usize = LARGEST_SIGNAL - LEAST_SIGNAL;
 
-/// By what.
+/// The transport of a LINX mechanism.
 pub trait Via: 'static {
     /// The mechanism's id.
     const NAME: &'static str;
-    /// What it is.
+    /// A one-line description for users.
     const SUMMARY: &'static str;
-    /// The transport.
+    /// The transport that the endpoints use.
     const TRANSPORT: Transport;
 }
 
-/// LINX by one of its transports.
+/// LINX over one of its transports.
 #[derive(Debug)]
 pub struct Linx<V>(PhantomData<V>);
 
-/// By UNIX sockets.
+/// Over UNIX sockets.
 #[derive(Debug)]
 pub struct Uds;
-/// By FIFOs.
+/// Over FIFOs.
 #[derive(Debug)]
 pub struct Fifo;
-/// By rings in shared memory.
+/// Over rings in shared memory.
 #[derive(Debug)]
 pub struct Shm;
 
-/// LINX by UNIX sockets, `lfs_socket_sig`.
+/// LINX over UNIX sockets, `lfs_socket_sig`.
 pub type LinxUds = Linx<Uds>;
-/// LINX by FIFOs, `lfs_fifo_sig`.
+/// LINX over FIFOs, `lfs_fifo_sig`.
 pub type LinxFifo = Linx<Fifo>;
-/// LINX by rings in shared memory.
+/// LINX over rings in shared memory.
 pub type LinxShm = Linx<Shm>;
 
 impl Via for Uds {
@@ -86,9 +87,9 @@ impl Via for Shm {
 pub struct LinxTx {
     endpoint: Endpoint,
     to: Spid,
-    /// How long there is no room before the channel counts as full.
+    /// How long there must be no room before the channel counts as full.
     settles_within: Duration,
-    // After the endpoint: what that has sent is passed on before the node ends.
+    // Declared after the endpoint, so that the endpoint's signals are passed on before the node ends.
     _node: Option<Arc<NodeThread>>,
 }
 
@@ -96,9 +97,9 @@ pub struct LinxTx {
 #[derive(Debug)]
 pub struct LinxRx {
     endpoint: Endpoint,
-    /// The descriptor to wait for, a copy: it is the endpoint's own.
+    /// A copy of the endpoint's own descriptor to wait for.
     wait: OwnedFd,
-    /// A message that did not fit.
+    /// A message that did not fit the caller's buffer.
     refused: Option<Signal>,
     peer_gone: bool,
     _node: Option<Arc<NodeThread>>,
@@ -227,7 +228,7 @@ impl Rx for LinxRx {
     }
 }
 
-/// An end's two endpoints.
+/// The two endpoints of an end.
 #[derive(Debug)]
 pub(super) struct Ends {
     pub(super) tx: Endpoint,
@@ -279,7 +280,7 @@ impl Listener for LinxListener {
                 let (Some(from), Some(to)) = (from, to) else {
                     return Err(OpenError::BadOffer {
                         mechanism: self.mechanism,
-                        why: "the connecting end does not say where to send".to_owned(),
+                        why: "the connecting end did not send its address".to_owned(),
                     });
                 };
                 Ends { tx, rx }.halves(from, to, Duration::ZERO, Some(Arc::clone(&self.node)))
@@ -292,19 +293,19 @@ impl Listener for LinxListener {
     }
 }
 
-/// Refuses what signals cannot do.
+/// Rejects specs that signals cannot meet.
 pub(super) fn check(mechanism: &'static str, spec: &Spec) -> Result<(), OpenError> {
     let why = if spec.max_message > MAX_MESSAGE {
-        format!("a signal carries at most {MAX_MESSAGE} bytes; ask for less")
+        format!("a signal carries at most {MAX_MESSAGE} bytes; request a smaller size")
     } else if spec.wait != Wait::Block {
-        "an endpoint sleeps until something comes; ask for waiting by blocking".to_owned()
+        "an endpoint can only sleep until a signal arrives; request blocking waits".to_owned()
     } else {
         return Ok(());
     };
     Err(OpenError::Unsupported { mechanism, why })
 }
 
-/// The number that a signal's payload is.
+/// Reads an endpoint's number from a signal's payload.
 fn spid_in(signal: &Signal) -> Option<Spid> {
     Spid::new(u32::from_ne_bytes(signal.payload().try_into().ok()?))
 }
@@ -329,7 +330,7 @@ impl<V: Via> Mechanism for Linx<V> {
     fn probe() -> Probe {
         Probe::of_kernel(
             exchange_a_byte::<Self>(),
-            "allow UNIX sockets, pipes and shared memory to this process: look at its seccomp profile and its limits",
+            "allow this process to use UNIX sockets, pipes and shared memory: check its seccomp profile and its limits",
         )
     }
 
@@ -356,7 +357,7 @@ impl<V: Via> Mechanism for Linx<V> {
         let named = |offer: &Offer, word| -> Result<Spid, OpenError> {
             Spid::new(offer.word(Self::ID, word)?).ok_or_else(|| OpenError::BadOffer {
                 mechanism: Self::ID,
-                why: format!("the word '{word}' names no endpoint"),
+                why: format!("the word '{word}' is not an endpoint"),
             })
         };
         let (to, from) = (named(offer, "spid")?, named(offer, "from")?);

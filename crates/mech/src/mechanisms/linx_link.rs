@@ -1,8 +1,9 @@
 //! The LINX messaging model between two nodes, joined by a link over TCP.
 //!
-//! Each end runs a node without a name in a thread and has two endpoints on it, one to send from and one to receive at, which the other end
-//! hunts for by the path of the link. A signal passes both nodes: three hops of sockets and two more threads beside the bare mechanism's
-//! one hop. A link without a connection is down at once here, so that the death of a peer shows as it does on a socket.
+//! Each end runs a node without a name in a thread and has two endpoints on it, one to send from and one to receive at,
+//! which the other end hunts for by the path of the link. A signal passes through both nodes: three socket hops and two more
+//! threads, compared with one hop of the bare mechanism. Here a link without a connection goes down immediately, so that the
+//! death of a peer is visible as on a socket.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,37 +20,38 @@ use super::linx::{Ends, HELLO, LinxRx, LinxTx, MAX_MESSAGE, check, os};
 use crate::self_test::exchange_a_byte;
 use crate::{Caps, Deadline, Listener, Mechanism, Offer, OpenError, Privilege, Probe, Spec};
 
-/// A peer that is stopped is not dead.
+/// Long, because a stopped peer is not dead.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// A node moves signals on after a moment, and takes more then: a channel is full that has no room for so long.
+/// A node forwards signals after a moment and then has room again, so a channel is full only if it has no room for this
+/// long.
 const SETTLES_WITHIN: Duration = Duration::from_millis(50);
 
-/// What carries the link.
+/// The protocol that carries the link.
 pub trait Over: fmt::Debug + 'static {
     /// The mechanism's id.
     const NAME: &'static str;
-    /// What it is.
+    /// A one-line description for users.
     const SUMMARY: &'static str;
-    /// What brings it here.
+    /// How to make it available if it is missing.
     const REMEDY: &'static str;
 
-    /// Where to listen.
+    /// The address to listen on.
     ///
     /// # Errors
-    /// [`OpenError::Os`].
+    /// [`OpenError::Os`] if a system call fails.
     fn address(spec: &Spec) -> Result<LinkAddress, OpenError>;
 }
 
-/// LINX by one kind of link.
+/// LINX over one kind of link.
 #[derive(Debug)]
 pub struct LinxLink<V>(PhantomData<V>);
 
-/// By TCP.
+/// Over TCP.
 #[derive(Debug)]
 pub struct Tcp;
 
-/// LINX by a link over TCP.
+/// LINX over a link that uses TCP.
 pub type LinxTcp = LinxLink<Tcp>;
 
 impl Over for Tcp {
@@ -83,7 +85,7 @@ fn place(
     Ok((node, ends))
 }
 
-/// Says to the other end's receiver from which endpoint it will get signals, or at which it can send some.
+/// Tells the other end's receiver from which endpoint it will get signals, or to which endpoint it can send.
 fn hello(endpoint: &mut Endpoint, sends: bool, to: Spid) -> Result<(), OpenError> {
     endpoint.send_copy(HELLO, &[u8::from(sends)], to, None).map_err(os)?;
     Ok(())
@@ -94,7 +96,7 @@ fn hello(endpoint: &mut Endpoint, sends: bool, to: Spid) -> Result<(), OpenError
 pub struct LinxLinkListener {
     mechanism: &'static str,
     ends: Option<Ends>,
-    /// The connecting end's endpoints, as they become known: the one that sends, and the one that receives.
+    /// The connecting end's endpoints, as they become known: the sending one and the receiving one.
     known: [Option<Spid>; 2],
     node: Arc<NodeThread>,
 }
@@ -160,7 +162,7 @@ impl<V: Over> Mechanism for LinxLink<V> {
         check(Self::ID, spec)?;
         let (node, ends) = place("listener", vec![V::address(spec)?], Vec::new())?;
         let at = node.listens_at().first().copied().ok_or_else(|| {
-            let why = std::io::Error::other("the node does not say where it listens");
+            let why = std::io::Error::other("the node does not report its address");
             OsError::new("getsockname", "LINX node", why)
         })?;
         let offer = Offer::new().with_word("address", at);

@@ -1,12 +1,12 @@
-//! A memfd for each message, passed over a UNIX socket (`SCM_RIGHTS`): kdbus' way of large payloads.
+//! Messages in memfds that are passed over a UNIX socket (`SCM_RIGHTS`), as kdbus did for large payloads.
 //!
-//! The sender has a pool of memfds, sealed in size and mapped once; the receiver gets the descriptor with each message, maps it and
-//! reads in place, or reads it by descriptor into a buffer of its own. Per message one system call at the sender (`sendmsg`), and at
-//! the receiver six in place (`recvmsg`, `fstat` and `fcntl` to see the seals, `mmap`, `munmap`, `close`) or three by copy
-//! (`recvmsg`, `pread`, `close`); one more at each end for every half of the pool.
+//! The sender has a pool of memfds, sealed in size and mapped once; the receiver gets the descriptor with each message, maps
+//! it and reads in place, or reads it through the descriptor into its own buffer. Each message costs one system call at the
+//! sender (`sendmsg`), and at the receiver six in place (`recvmsg`, `fstat` and `fcntl` to check the seals, `mmap`,
+//! `munmap`, `close`) or three by copy (`recvmsg`, `pread`, `close`); one more at each end for every half of the pool.
 //!
-//! A fresh memfd for each message, sealed against writing, would need no trust in the sender, and costs several times as
-//! much: docs/decisions/0021-memfd-pool.md.
+//! A new memfd for each message, sealed against writing, would need no trust in the sender but costs several times as much:
+//! docs/decisions/0021-memfd-pool.md.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -17,7 +17,7 @@ use super::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker};
 use crate::complete::{self, Complete};
 use crate::{Caps, Mechanism, Offer, OpenError, Probe, RecvError, Spec};
 
-/// Every descriptor under way counts against the user's RLIMIT_NOFILE.
+/// Every descriptor in flight counts against the user's RLIMIT_NOFILE.
 const MOST_MEMFDS: usize = 16;
 
 /// `memfd_create(2)` and `unix(7)`.
@@ -57,14 +57,14 @@ impl Store for Pool {
     }
 }
 
-/// The receiver's way to the memfds.
+/// The receiver's access to the memfds.
 #[derive(Debug)]
 pub struct Mapper(Layout);
 
 fn must_have(fd: Option<OwnedFd>) -> Result<OwnedFd, RecvError> {
     let none = || {
         RecvError::Damaged(
-            "a notice came without its descriptor; perhaps this process has too many open (ulimit -n)"
+            "a notice arrived without its descriptor; this process may have reached its limit of open files (ulimit -n)"
                 .to_owned(),
         )
     };
@@ -133,7 +133,7 @@ impl Mechanism for Memfd {
             .and_then(|()| socket::unix_pair(Kind::Seqpacket).map(drop));
         Probe::of_kernel(
             tried,
-            "a kernel of 3.17 or later with CONFIG_MEMFD_CREATE, and room for open files (ulimit -n)",
+            "use Linux 3.17 or later with CONFIG_MEMFD_CREATE, and raise the limit of open files (ulimit -n)",
         )
     }
 
@@ -160,7 +160,7 @@ mod tests {
             .count()
     }
 
-    /// However many messages: no more descriptors than the pool has, and none when it is gone.
+    /// Regardless of the number of messages, there are no more descriptors than the pool has, and none after it is dropped.
     #[test]
     fn descriptors_do_not_accumulate() {
         let layout = Layout { slots: 4, slot_bytes: 4096, max: 4096 };

@@ -1,4 +1,5 @@
-//! The two halves of every kernel message channel: one system call sends one message, one receives one.
+//! The two halves of every kernel message channel: one system call sends one message, and one receives
+//! one.
 
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -10,30 +11,30 @@ use super::byte_stream::{recv_error, send_error};
 use super::waiting::{Attempt, Patience, Stop, wait_for};
 use crate::{Deadline, Facts, OpenError, RecvError, Rx, SendError, Spec, Tx, Wait};
 
-/// Where messages go in.
+/// The sending side of a message channel in the kernel.
 pub trait MessageSink: Send + 'static {
-    /// Sends one message whole; EAGAIN if there is no room, EMSGSIZE if there can never be.
+    /// Sends one whole message; EAGAIN if there is no room, EMSGSIZE if it can never fit.
     fn send(&mut self, msg: &[u8], nonblocking: bool) -> Result<(), Errno>;
-    /// For waiting with a deadline.
+    /// The descriptor for waiting with a deadline.
     fn fd(&self) -> BorrowedFd<'_>;
     /// Values read back from the system.
     fn facts(&self) -> Facts;
 }
 
-/// What one receiving call found.
+/// The result of one receiving call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// A message of so many bytes; cut if that is more than the buffer has.
+    /// A message of this many bytes; truncated if that is more than the buffer holds.
     Message(usize),
-    /// There will be no more.
+    /// The channel has ended.
     End,
 }
 
-/// Where messages come out.
+/// The receiving side of a message channel in the kernel.
 pub trait MessageSource: Send + 'static {
     /// Receives one message; EAGAIN if there is none.
     fn recv(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<Received, Errno>;
-    /// For waiting.
+    /// The descriptor for waiting.
     fn fd(&self) -> BorrowedFd<'_>;
     /// Values read back from the system.
     fn facts(&self) -> Facts;
@@ -66,7 +67,7 @@ impl<S: MessageSink> Attempt for Sending<'_, S> {
 }
 
 impl<S: MessageSink> MessageTx<S> {
-    /// Over an open sink that takes messages of up to `max` bytes.
+    /// Creates the half over an open sink that takes messages of up to `max` bytes.
     pub(super) fn new(sink: S, wait: Wait, max: usize) -> Self {
         MessageTx { sink, wait, max }
     }
@@ -133,7 +134,7 @@ impl<S: MessageSource> Attempt for Receiving<'_, S> {
 }
 
 impl<S: MessageSource> MessageRx<S> {
-    /// Over an open source.
+    /// Creates the half over an open source.
     pub(super) fn new(source: S, wait: Wait) -> Self {
         MessageRx { source, wait }
     }
@@ -170,7 +171,7 @@ impl<S: MessageSource> Rx for MessageRx<S> {
     }
 }
 
-/// Refuses to open a channel that could not carry what the spec promises to send.
+/// Returns an error if the channel could not carry the messages that the spec announces.
 pub(super) fn check_limit(
     mechanism: &'static str,
     spec: &Spec,
@@ -181,6 +182,8 @@ pub(super) fn check_limit(
         return Ok(());
     }
     let asked = spec.max_message;
-    let why = format!("messages of {asked} bytes asked for, the largest is {max} bytes; {advice}");
+    let why = format!(
+        "the spec asks for messages of {asked} bytes, but the maximum is {max} bytes; {advice}"
+    );
     Err(OpenError::Unsupported { mechanism, why })
 }

@@ -1,4 +1,4 @@
-//! One file per mechanism, and the plumbing that some share.
+//! One file per mechanism, and helper modules that several of them share.
 
 mod arrival;
 pub mod byte_stream;

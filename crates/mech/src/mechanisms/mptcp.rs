@@ -1,8 +1,8 @@
-//! Multipath TCP: a TCP connection that can use several paths at once; over loopback there is one.
+//! Multipath TCP: a TCP connection that can use several paths at once; over loopback there is only one.
 //!
-//! The kernel goes on taking, and throwing away, what is sent to an end that has closed in order, for up to a minute: only
-//! a receiver is told. So a sender is told here as soon as its own receiving half has seen the end; one that never
-//! receives learns it late.
+//! For up to a minute, the kernel continues to accept and discard data that is sent to an end that has closed properly:
+//! only a receiver notices the close. So a sender here gets an error as soon as its own receiving half has seen the end;
+//! an end that never receives notices it late.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -42,12 +42,12 @@ impl ConnectionFamily for Mptcp {
     }
 
     fn remedy() -> &'static str {
-        "a kernel with CONFIG_MPTCP, switched on by: sysctl -w net.mptcp.enabled=1"
+        "use a kernel with CONFIG_MPTCP and enable it: sysctl -w net.mptcp.enabled=1"
     }
 
     fn add_facts(fd: BorrowedFd<'_>, facts: &mut Facts) {
         tcp::add_tcp_facts(fd, facts);
-        // A connection falls back to plain TCP, silently, when either side or a box between them does not speak it.
+        // A connection silently falls back to plain TCP if either side or a middlebox does not support MPTCP.
         if let Ok(speaks) = socket::mptcp_in_use(fd) {
             facts.insert("mptcp_in_use".to_owned(), speaks.into());
         }

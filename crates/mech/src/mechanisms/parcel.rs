@@ -1,9 +1,9 @@
-//! Messages that stay with the sender until the receiver has taken them: a notice goes over a socket, the payload
-//! another way.
+//! Messages that stay with the sender until the receiver has taken them: a notice is sent over a socket, the payload is
+//! transferred another way.
 //!
-//! The sender has a number of slots, used in turn. Notices go one way over a UNIX SEQPACKET socket, and the other way, for
-//! every half of the slots, an acknowledgement of how many messages were taken: then their slots are free. A peer's end is
-//! the socket's end.
+//! The sender has a number of slots, used in turn. Notices are sent over a UNIX SEQPACKET socket; in the other direction,
+//! for every half of the slots, goes an acknowledgement of how many messages were taken, so that their slots are free. The
+//! end of the peer is detected by the end of the socket.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
@@ -16,28 +16,28 @@ use super::waiting::{Attempt, Patience, Stop, wait_for};
 use crate::contract::facts_of;
 use crate::{Deadline, Facts, RecvError, Rx, SendError, Spec, Tx, Wait};
 
-/// Bytes of slots in a direction, unless a capacity is asked for or this would be too few slots.
+/// Total size in bytes of a direction's slots, unless a capacity is requested or this would be too few slots.
 const DEFAULT_BYTES: usize = 1 << 20;
 
-/// Fewer slots would make the ends take turns.
+/// With fewer slots the ends would have to take turns.
 const FEWEST_SLOTS: usize = 4;
-/// More notices might not fit the socket's buffer, on which the sender never waits; and a memfd in flight counts as
+/// More notices might not fit the socket's buffer, and the sender never waits for that; also, a memfd in flight counts as
 /// an open file.
 const MOST_SLOTS: usize = 64;
 
-/// How a direction is laid out; both ends compute the same from the same spec.
+/// The layout of a direction; both ends compute the same layout from the same spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Messages that may be under way.
+    /// Maximum number of messages in flight.
     pub(super) slots: usize,
-    /// Bytes from one slot to the next, whole pages.
+    /// Distance in bytes between slots, a multiple of the page size.
     pub(super) slot_bytes: usize,
-    /// Largest message.
+    /// Largest message in bytes.
     pub(super) max: usize,
 }
 
 impl Layout {
-    /// For messages of the spec's size behind `header` bytes.
+    /// The layout for messages of the spec's size after `header` bytes.
     pub(super) fn of(spec: &Spec, header: usize) -> Self {
         let page = crossway_sys::shm::page_len();
         let slot_bytes = (header + spec.max_message).max(1).next_multiple_of(page);
@@ -51,18 +51,18 @@ impl Layout {
     }
 }
 
-/// What the receiver is told of a message.
+/// The notice that announces a message to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Which message it is, in a way that nothing else says.
+    /// Uniquely identifies the message.
     pub stamp: u64,
-    /// Where its slot is in the sender's memory.
+    /// The address of its slot in the sender's memory.
     pub address: u64,
-    /// Its length.
+    /// Its length in bytes.
     pub len: u64,
-    /// Its slot.
+    /// The index of its slot.
     pub slot: u32,
-    /// The sender.
+    /// The sender's process id.
     pub pid: u32,
 }
 
@@ -88,19 +88,19 @@ impl Notice {
 
 /// The sender's slots.
 pub trait Store: Send + 'static {
-    /// The first `len` bytes of a slot's payload, to be written.
+    /// Borrows the first `len` bytes of a slot's payload for writing.
     fn payload(&mut self, slot: usize, len: usize) -> &mut [u8];
-    /// Makes the slot's message ready to be taken.
+    /// Makes the slot's message ready to be taken, and returns its notice.
     fn notice(&mut self, slot: usize, number: u64, len: usize) -> Notice;
-    /// The descriptor that goes with the notice.
+    /// The descriptor that is sent with the notice, if any.
     fn descriptor(&self, slot: usize) -> Option<BorrowedFd<'_>>;
 }
 
-/// How the receiver takes a message that it has notice of.
+/// How the receiver takes an announced message.
 pub trait Taker: Send + 'static {
-    /// Whether descriptors come with notices.
+    /// Whether descriptors are sent with notices.
     const DESCRIPTORS: bool;
-    /// Copies the message to `buf`, which has its length.
+    /// Copies the message to `buf`, whose length is that of the message.
     fn copy(
         &mut self,
         notice: &Notice,
@@ -108,7 +108,7 @@ pub trait Taker: Send + 'static {
         socket: BorrowedFd<'_>,
         buf: &mut [u8],
     ) -> Result<(), RecvError>;
-    /// Shows the message where it is, or in `scratch`.
+    /// Passes the message to `read`, in place or in `scratch`.
     fn show<R>(
         &mut self,
         notice: &Notice,
@@ -150,7 +150,7 @@ impl Attempt for Acknowledgement<'_> {
 }
 
 impl<S: Store> ParcelTx<S> {
-    /// Over a store and this direction's socket.
+    /// Creates the half over a store and this direction's socket.
     pub(super) fn new(store: S, socket: OwnedFd, layout: Layout, wait: Wait) -> Self {
         ParcelTx { store, socket, layout, wait, sent: 0, taken: 0 }
     }
@@ -169,7 +169,7 @@ impl<S: Store> ParcelTx<S> {
             let mut acknowledgement = Acknowledgement(self.socket.as_fd());
             let taken = wait_for(&mut acknowledgement, self.wait, patience).map_err(send_error)?;
             if taken > self.sent || taken < self.taken {
-                // Nothing that a correct receiver says; it is of no use any more.
+                // No correct receiver sends this; the channel is unusable.
                 return Err(SendError::PeerClosed);
             }
             self.taken = taken;
@@ -225,7 +225,7 @@ pub struct ParcelRx<T> {
     taken: u64,
     acknowledged: u64,
     fds: Vec<OwnedFd>,
-    /// A message whose receiver's buffer was too small.
+    /// A message that did not fit the caller's buffer.
     held: Option<(Notice, Option<OwnedFd>)>,
 }
 
@@ -247,10 +247,10 @@ impl Attempt for Arrival<'_> {
             };
             return match received {
                 Ok(NOTICE_BYTES) => Ok(Some(Notice::from_bytes(&bytes))),
-                // Neither a notice nor the end: no correct sender.
+                // Neither a notice nor the end: the sender is faulty.
                 Ok(1..) => Err(Errno::BADMSG),
                 Ok(0) => Ok(None),
-                // Told once when the sender closed with acknowledgements unread; its notices come after it.
+                // Reported once when the sender closed with unread acknowledgements; its notices follow.
                 Err(Errno::CONNRESET) => continue,
                 Err(errno) => Err(errno),
             };
@@ -263,7 +263,7 @@ impl Attempt for Arrival<'_> {
 }
 
 impl<T: Taker> ParcelRx<T> {
-    /// Over a taker and this direction's socket.
+    /// Creates the half over a taker and this direction's socket.
     pub(super) fn new(taker: T, socket: OwnedFd, layout: Layout, wait: Wait) -> Self {
         ParcelRx {
             taker,
@@ -277,7 +277,7 @@ impl<T: Taker> ParcelRx<T> {
         }
     }
 
-    /// The next notice, of a message that fits `room`.
+    /// The next notice, if its message fits `room`.
     #[inline]
     fn next(
         &mut self,
@@ -301,7 +301,7 @@ impl<T: Taker> ParcelRx<T> {
             }
         };
         if notice.len > self.layout.max as u64 || notice.slot as usize >= self.layout.slots {
-            return Err(RecvError::Damaged(format!("a notice of what cannot be: {notice:?}")));
+            return Err(RecvError::Damaged(format!("an invalid notice: {notice:?}")));
         }
         let need = notice.len as usize;
         if let Some(have) = room.filter(|&have| have < need) {
@@ -311,12 +311,12 @@ impl<T: Taker> ParcelRx<T> {
         Ok((notice, fd))
     }
 
-    /// Tells the sender of every half of its slots that they are free.
+    /// Informs the sender, for every half of its slots, that they are free.
     #[inline]
     fn acknowledge(&mut self) {
         self.taken += 1;
         if self.taken - self.acknowledged >= self.layout.slots as u64 / 2 {
-            // Fails only when the sender is gone. The socket's buffer has room for two.
+            // Fails only if the sender has ended. The socket's buffer has room for two.
             let _ = socket::send(&self.socket, &self.taken.to_ne_bytes(), false);
             self.acknowledged = self.taken;
         }
@@ -357,7 +357,7 @@ impl<T: Taker> Rx for ParcelRx<T> {
         Ok(result)
     }
 
-    /// Readable when a notice is there, or the sender has ended.
+    /// Readable when a notice has arrived or the sender has ended.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
     }
@@ -367,7 +367,7 @@ impl<T: Taker> Rx for ParcelRx<T> {
     }
 }
 
-/// A system call of the taker's failed.
+/// The error for a failed system call of the taker.
 pub(super) fn os_error(call: &'static str, object: &str, errno: Errno) -> RecvError {
     OsError::new(call, object, errno).into()
 }

@@ -53,7 +53,7 @@ pub(super) fn pipe_facts(end: &PipeEnd) -> Facts {
     bytes.into_iter().map(|n| ("pipe_bytes".to_owned(), n)).collect()
 }
 
-/// A writing and a reading end as the halves of a channel, with the capacity that was asked for.
+/// Makes the halves of a channel from a write end and a read end, with the requested capacity.
 pub(super) fn halves(
     spec: &Spec,
     write: OwnedFd,
@@ -63,7 +63,7 @@ pub(super) fn halves(
     Ok((StreamTx::new(write, spec.wait), StreamRx::new(read, spec.wait)))
 }
 
-/// A writing and a reading end with the capacity that was asked for.
+/// Wraps a write end and a read end, with the requested capacity.
 pub(super) fn ends(
     spec: &Spec,
     write: OwnedFd,
@@ -78,12 +78,12 @@ pub(super) fn ends(
     Ok((write, read))
 }
 
-/// What every pipe can do, anonymous or named.
+/// The capabilities of every pipe, anonymous or named.
 pub(super) fn pipe_caps() -> Caps {
     Caps { boundaries: Boundaries::Stream, carries_empty: false, waitable_fd: true, ..Caps::PLAIN }
 }
 
-/// Whether there are pipes to be had.
+/// Tests whether pipes can be created.
 pub(super) fn probe_pipe() -> Probe {
     Probe::of_kernel(pipe(), "raise the limit of open files (ulimit -n)")
 }

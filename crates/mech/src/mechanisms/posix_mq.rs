@@ -2,11 +2,11 @@
 //!
 //! One system call per message at each end (`mq_timedsend`, `mq_timedreceive`), with a deadline or without.
 //!
-//! A queue does not know who has it open, so that a peer's death would leave the other end asleep for ever. Each half
-//! therefore holds one end of a lifeline and a thread that sleeps on it ([`PeerWatch`]). When the peer ends, the watcher
-//! of a receiver puts a note into the queue, of a lower priority than any message, so that it comes out after everything
-//! that the peer had sent; the watcher of a sender empties the queue, which nobody reads any more. Either wakes who
-//! sleeps in the plain call. docs/decisions/0020-queues-and-peer-death.md has the alternatives.
+//! A queue does not know which processes have it open, so after a peer's death the other end would sleep for ever. Each
+//! half therefore holds one end of a lifeline and a thread that sleeps on it ([`PeerWatch`]). When the peer ends, the
+//! watcher of a receiver puts a note into the queue, with a lower priority than any message, so that it is received
+//! after everything the peer has sent; the watcher of a sender empties the queue, which nobody reads any more. Either
+//! wakes an end that sleeps in the plain call. docs/decisions/0020-queues-and-peer-death.md describes the alternatives.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -25,11 +25,11 @@ use crate::{
     Wait,
 };
 
-/// Messages have this priority, the note that nobody sends any more the one below.
+/// The priority of messages; the note that the sender has ended has the one below.
 const MESSAGE: u32 = 1;
 const NOTE: u32 = 0;
 
-/// Messages of a queue when no capacity is asked for: the kernel's own default (`msg_default`).
+/// Number of messages in a queue if no capacity is requested: the kernel's own default (`msg_default`).
 const DEFAULT_MESSAGES: usize = 10;
 
 /// `mq_overview(7)`.
@@ -52,7 +52,7 @@ pub struct MqRx {
     watch: PeerWatch,
     wait: Wait,
     max: usize,
-    /// For callers whose buffer is smaller than the queue's largest message, which the kernel refuses.
+    /// For callers whose buffer is smaller than the queue's largest message, which the kernel rejects.
     bounce: Vec<u8>,
 }
 
@@ -84,7 +84,7 @@ impl MqTx {
             return Err(SendError::PeerClosed);
         }
         match send(&self.queue) {
-            // The peer may have ended meanwhile, after or before it took this message: the next send tells.
+            // The peer may have ended meanwhile, after or before it took this message: the next send returns the error.
             Ok(true) => Ok(()),
             Ok(false) if self.watch.peer_has_ended() => Err(SendError::PeerClosed),
             Ok(false) => Err(none_in_time),
@@ -120,14 +120,14 @@ impl MqRx {
         let noted = queue.clone();
         let watch = PeerWatch::watch(lifeline, move |event| {
             if event == PeerEvent::Ended {
-                // When the queue is full nobody sleeps on it.
+                // If the queue is full, no receiver sleeps on it.
                 let _ = noted.send(&[], NOTE, Patience::Now);
             }
         })?;
         Ok(MqRx { queue, watch, wait, max, bounce: Vec::new() })
     }
 
-    /// Receives into `buf` if that is large enough for the kernel, else into `self.bounce`; tells the length.
+    /// Receives into `buf` if that is large enough for the kernel, otherwise into `self.bounce`; returns the length.
     #[inline]
     fn take(
         &mut self,
@@ -142,7 +142,7 @@ impl MqRx {
             &mut self.bounce[..]
         };
         let received = if self.watch.peer_has_ended() {
-            // Nothing comes any more; what is there is all there is.
+            // No more messages will arrive; take what is in the queue.
             self.queue.receive(room, Patience::Now).map(|r| r.or(Some((0, NOTE))))
         } else {
             receive(&self.queue, room)
@@ -154,7 +154,7 @@ impl MqRx {
             Err(errno) => Err(OsError::new("mq_timedreceive", "", errno).into()),
         };
         if self.watch.peer_has_ended() {
-            // Keeps the descriptor readable, as the end of a stream does. A full queue is readable anyway.
+            // Keeps the descriptor readable, as at the end of a stream. A full queue is readable anyway.
             let _ = self.queue.send(&[], NOTE, Patience::Now);
         }
         taken
@@ -207,7 +207,7 @@ impl Rx for MqRx {
         Ok(read(&whole[..len]))
     }
 
-    /// Readable also when the peer has ended.
+    /// Also readable when the peer has ended.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.queue.as_fd())
     }
@@ -225,13 +225,13 @@ fn queue_facts(queue: &MessageQueue) -> Facts {
     ])
 }
 
-/// Two queues for what the spec asks. Room is cut to what the system grants; the largest message is not.
+/// Creates two queues for the spec. The capacity is reduced to what the system grants, the message size is not.
 fn two_queues(spec: &Spec) -> Result<(MessageQueue, MessageQueue), OpenError> {
     let message_bytes = spec.max_message.max(1);
     let mut messages = spec.capacity_bytes.map_or(DEFAULT_MESSAGES, |n| (n / message_bytes).max(1));
     let limits = Limits::read();
     let name = format!("/{}", lease::fresh_name("mq"));
-    // Both are unlinked at once, so that one name after the other is the same name.
+    // Each name is unlinked immediately, so the second queue can reuse the name of the first.
     let lease = lease::hold(Resource::PosixMq { name: name.clone() })?;
     let create = |messages| {
         let first = MessageQueue::create_unnamed(&name, messages, message_bytes)?;
@@ -255,12 +255,12 @@ fn two_queues(spec: &Spec) -> Result<(MessageQueue, MessageQueue), OpenError> {
             _ => break Err(error.into()),
         }
     };
-    // The names are gone, or were never made.
+    // The names were unlinked, or never created.
     lease.cancel();
     made
 }
 
-/// The errnos that `mq_open` gives for limits.
+/// The errnos that `mq_open` returns for limits.
 mod libc_errno {
     pub(super) const EINVAL: i32 = crossway_sys::Errno::INVAL.raw_os_error();
     pub(super) const EMFILE: i32 = crossway_sys::Errno::MFILE.raw_os_error();
@@ -270,14 +270,14 @@ fn too_large(message_bytes: usize, limits: Option<Limits>, error: &OsError) -> S
     if error.errno() == libc_errno::EMFILE {
         return format!(
             "two queues for one message of {message_bytes} bytes are beyond RLIMIT_MSGQUEUE or the limit of open files \
-             ({error}); raise it (ulimit -q {}, or ulimit -n), or ask for smaller messages",
+             ({error}); raise it (ulimit -q {}, or ulimit -n), or request smaller messages",
             4 * (message_bytes + 1024)
         );
     }
     let granted = limits.map_or(0, |l| l.message_bytes);
     let remedy = PosixMq::remedy_for_size(message_bytes).unwrap_or_default();
     format!(
-        "messages of {message_bytes} bytes are beyond fs.mqueue.msgsize_max = {granted}; {remedy}, or ask for smaller \
+        "messages of {message_bytes} bytes are beyond fs.mqueue.msgsize_max = {granted}; {remedy}, or request smaller \
          messages"
     )
 }
@@ -309,7 +309,7 @@ impl Mechanism for PosixMq {
         });
         let remedy = match &tried {
             Err(OpenError::Os(error)) if error.errno() == Errno::NOSYS.raw_os_error() => {
-                "a kernel with CONFIG_POSIX_MQUEUE"
+                "use a kernel with CONFIG_POSIX_MQUEUE"
             }
             _ => "raise the limits: ulimit -q unlimited; sysctl -w fs.mqueue.queues_max=1024",
         };

@@ -1,14 +1,17 @@
-//! SCTP in the one-to-one style (RFC 6458, section 4): SOCK_STREAM with IPPROTO_SCTP, with default options or without delay.
+//! SCTP in the one-to-one style (RFC 6458, section 4): SOCK_STREAM with IPPROTO_SCTP, with default options or with
+//! SCTP_NODELAY.
 //!
-//! That style is what a program gets that was written for TCP and takes SCTP instead: listen, connect, accept, one socket per
-//! association. (SOCK_SEQPACKET is the one-to-many style: one socket for all associations, and no connection to lose.)
-//! Unlike TCP it keeps message boundaries. The kernel may hand a large message over in pieces, the last of which is
-//! marked; they are put together here, so that one receive is one message.
+//! A program that was written for TCP and is switched to SCTP gets this style: listen, connect, accept, one socket per
+//! association. (SOCK_SEQPACKET is the one-to-many style: one socket for all associations, and no connection that can be
+//! lost.) Unlike TCP it preserves message boundaries. The kernel may deliver a large message in pieces, the last of which is
+//! marked; they are reassembled here, so that one receive returns one message.
 //!
-//! By default a small message waits until the one before it is acknowledged, and the receiver's kernel takes up to 200 ms for
-//! that when nothing goes the other way: streams and round trips do not feel it, single messages now and then do.
+//! By default a small message waits until the previous one is acknowledged, and the receiver's kernel delays that by up to
+//! 200 ms if it sends nothing in the other direction. This does not affect streams and round trips, but it delays occasional
+//! single messages.
 //!
-//! SCTP knows no half-closed association: who drops its sending half can still receive what is under way, and no more.
+//! SCTP has no half-closed associations: an end that drops its sending half can still receive what is in flight, but nothing
+//! more.
 
 use std::marker::PhantomData;
 use std::net::SocketAddr;
@@ -25,7 +28,7 @@ use super::stream_socket::stream_caps;
 use super::tcp;
 use crate::{Boundaries, Caps, Facts, Offer, OpenError, Privilege, Spec};
 
-/// What raises the limit.
+/// How to raise the limit.
 const LARGER: &str =
     "set socket_buffer_bytes to at least half of that; net.core.wmem_max clamps it";
 
@@ -34,39 +37,39 @@ pub type Sctp = OneToOne<Delays>;
 /// sctp(7) with SCTP_NODELAY at both ends.
 pub type SctpNodelay = OneToOne<SendsAtOnce>;
 
-/// What tells the two apart.
+/// What distinguishes the two mechanisms.
 pub trait Delaying: std::fmt::Debug + Send + 'static {
     /// The mechanism's id.
     const NAME: &'static str;
-    /// One line for people.
+    /// A one-line description for users.
     const SUMMARY: &'static str;
     /// Whether SCTP_NODELAY is set.
     const NODELAY: bool;
 }
 
-/// A small message may wait for the acknowledgement of the one before it.
+/// A small message may wait for the acknowledgement of the previous one.
 #[derive(Debug)]
 pub struct Delays;
 
 impl Delaying for Delays {
     const NAME: &'static str = "sctp";
     const SUMMARY: &'static str =
-        "SCTP, one-to-one style, default options: TCP's calls, but messages";
+        "SCTP, one-to-one style, default options: TCP's calls, with message boundaries";
     const NODELAY: bool = false;
 }
 
-/// Every message goes at once.
+/// Every message is sent immediately.
 #[derive(Debug)]
 pub struct SendsAtOnce;
 
 impl Delaying for SendsAtOnce {
     const NAME: &'static str = "sctp-nodelay";
     const SUMMARY: &'static str =
-        "SCTP, one-to-one style, with SCTP_NODELAY: every message goes at once";
+        "SCTP, one-to-one style, with SCTP_NODELAY: every message is sent immediately";
     const NODELAY: bool = true;
 }
 
-/// The family.
+/// The family of one-to-one SCTP sockets.
 #[derive(Debug)]
 pub struct OneToOne<D>(PhantomData<fn() -> D>);
 
@@ -84,7 +87,7 @@ impl<D: Delaying> ConnectionFamily for OneToOne<D> {
     fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
         let (fd, offer) = tcp::listening(Inet::Sctp, spec)?;
         check::<D>(spec, &fd)?;
-        // Accepted sockets inherit it, which saves a call per connection; the facts read it back.
+        // Accepted sockets inherit the option, which saves a call per connection; the facts read it back.
         hurry::<D>(&fd)?;
         Ok((fd, offer))
     }
@@ -103,14 +106,14 @@ impl<D: Delaying> ConnectionFamily for OneToOne<D> {
     }
 
     fn try_here() -> Result<(), String> {
-        // Without the protocol there is no address to try.
+        // Without the protocol there is no address to test.
         socket::inet(Inet::Sctp, SocketAddr::from(([127, 0, 0, 1], 0)))
             .map_err(|e| e.to_string())?;
         crate::self_test::exchange_a_byte::<Self>()
     }
 
     fn remedy() -> &'static str {
-        "load the kernel's module as root: modprobe sctp (CONFIG_IP_SCTP); where the kernel has none: a guest with its own \
+        "load the kernel's module as root: modprobe sctp (CONFIG_IP_SCTP); if the kernel has no such module, use a guest with its own \
          kernel, crossway guest run"
     }
 
@@ -128,7 +131,7 @@ fn hurry<D: Delaying>(fd: &OwnedFd) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// The largest message: by RFC 6458 (section 8.1.14) what SO_SNDBUF holds.
+/// Checks the size of the largest message, which by RFC 6458 (section 8.1.14) is limited by SO_SNDBUF.
 fn check<D: Delaying>(spec: &Spec, fd: impl AsFd) -> Result<usize, OpenError> {
     let max = socket::send_buffer_bytes(fd)?;
     check_limit(D::NAME, spec, max, LARGER)?;
@@ -156,23 +159,23 @@ impl<D: Delaying> MessageSink for SocketHalf<OneToOne<D>> {
     }
 }
 
-/// What a call answers when the association is gone; ESRCH if that happened while it waited.
+/// Whether an errno means that the association has ended; ESRCH if that happened while the call waited.
 fn is_the_end(errno: Errno) -> bool {
     matches!(errno, Errno::PIPE | Errno::CONNRESET | Errno::SHUTDOWN | Errno::NOTCONN | Errno::SRCH)
 }
 
-/// Where the messages of an association come out.
+/// The receiving side of an association.
 #[derive(Debug)]
 pub struct SctpSource<D> {
     half: SocketHalf<OneToOne<D>>,
-    /// What has come of a message that comes in pieces.
+    /// The pieces received so far of a message that arrives in pieces.
     parts: Vec<u8>,
 }
 
-/// Receives a piece and tells whether it is the last one of its message; a length of 0 is the end.
+/// Receives a piece and returns whether it is the last one of its message; a length of 0 is the end.
 ///
-/// The kernel tells once that the peer has broken the association off, to the first call that asks, be it a sending one; a
-/// receiving one would wait for ever after that.
+/// The kernel reports only once that the peer has aborted the association, to the first call afterwards, even if that sends;
+/// without a record of it a receiving call would then wait for ever.
 #[inline]
 fn receive<D: Delaying>(
     half: &SocketHalf<OneToOne<D>>,
@@ -191,7 +194,7 @@ fn receive<D: Delaying>(
 }
 
 impl<D: Delaying> SctpSource<D> {
-    /// Receives the rest of a message of which a part is here, as far as it has come.
+    /// Receives the rest of a message of which a part has arrived, as far as it is available.
     #[cold]
     fn complete(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<Received, Errno> {
         const PIECE: usize = 64 * 1024;

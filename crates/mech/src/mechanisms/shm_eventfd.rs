@@ -1,4 +1,4 @@
-//! `shm-eventfd`: a ring in shared memory whose ends sleep on eventfds, so that a receiver can stand in any event loop.
+//! `shm-eventfd`: a ring in shared memory whose ends sleep on eventfds, so that a receiver works with any event loop.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crossway_ring::region::{Direction, SharedRing};
 use crossway_ring::sync::{AtomicU32, Ordering};
 use crossway_ring::{Bell, RingMemory, RingRx, RingTx};
 
-/// The mechanism.
+/// The `shm-eventfd` mechanism.
 pub struct ShmEventfd;
 
-/// Sleeps in `poll` on an eventfd and on the lifeline, so that the peer's death is heard at once.
+/// Sleeps in `poll` on an eventfd and on the lifeline, so that the peer's death is noticed immediately.
 pub struct EventBell {
     fences: Fences,
     lifeline: Arc<Lifeline>,
     own: EventFd,
     other: EventFd,
-    /// Polls readable when `own` does or the peer is gone; receivers have it.
+    /// Polls readable when `own` does or the peer has ended; only receivers have it.
     either: Option<OwnedFd>,
 }
 
 impl EventBell {
-    /// A ring heard before this end said that it sleeps means nothing; one after it must stay.
+    /// A wake-up that arrived before this end announced a sleep is stale; a later one must stay.
     fn drop_stale_ring(&self, own_state: &AtomicU32) -> Result<(), OsError> {
         if own_state.load(Ordering::SeqCst) == ASLEEP
             && self.own.clear()?
@@ -59,7 +59,7 @@ impl Bell for EventBell {
         if self.lifeline.wait_readable(self.own.as_fd(), limit)? == Wakeup::Readable {
             self.drop_stale_ring(own_state)?;
             if self.either.is_none() {
-                // Nobody polls a sender's descriptor: the ring is heard.
+                // A sender's descriptor is not polled by others, so the wake-up can be cleared.
                 self.own.clear()?;
             }
         }
@@ -92,7 +92,7 @@ pub type ShmEventfdTx = RingTx<SharedRing, EventBell>;
 /// The receiving end.
 pub type ShmEventfdRx = RingRx<SharedRing, EventBell>;
 
-/// The four counters of a channel, as the offer names them: one per end that may sleep.
+/// The four counters of a channel, one per end that may sleep, with the names used in the offer.
 struct Counters {
     /// The connector has something to receive.
     to_connector: EventFd,
@@ -158,7 +158,7 @@ impl Mechanism for ShmEventfd {
         let offer = counters.offer(offer)?;
         let (out, into) = (Direction::FromListener, Direction::FromConnector);
         for direction in [out, into] {
-            // The first message must ring, even before its receiver has looked.
+            // The first message must wake the receiver even before it has checked the ring.
             shared.ring(direction).consumer_state().store(ASLEEP, Ordering::Release);
         }
         let Counters { to_connector, listener_room, to_listener, connector_room } = counters;

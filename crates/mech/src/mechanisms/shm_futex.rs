@@ -15,7 +15,7 @@ use crossway_ring::region::{Direction, SharedRing};
 use crossway_ring::sync::AtomicU32;
 use crossway_ring::{Bell, RingRx, RingTx};
 
-/// The mechanism.
+/// The `shm-futex` mechanism.
 pub struct ShmFutex;
 
 /// Sleeps on the end's own state word.

@@ -1,8 +1,8 @@
-//! `shm-pipe`: payload in shared memory, where it is goes through a pipe (ipc-bench's shmem_pipe).
+//! `shm-pipe`: the payload in shared memory, its location through a pipe (ipc-bench's shmem_pipe).
 //!
-//! The sender takes room from a ring-shaped heap, writes the payload there, and writes its position and length into a pipe;
-//! the receiver blocks in reading that pipe, as with any pipe. Freed room is told by a shared word; a sender that waits
-//! for it blocks in reading a second pipe. Pipes tell of the peer's death by themselves.
+//! The sender allocates space in a ring-shaped heap, writes the payload there, and writes its position and length to a
+//! pipe; the receiver blocks in reading that pipe, as with any pipe. A shared word announces freed space; a sender that
+//! waits for it blocks in reading a second pipe. Pipes report the peer's death by themselves.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
@@ -23,10 +23,10 @@ use crossway_ring::RingMemory;
 use crossway_ring::heap::{DamagedHead, HeapReader, HeapWriter};
 use crossway_ring::region::{Direction, SharedRing};
 
-/// The mechanism.
+/// The `shm-pipe` mechanism.
 pub struct ShmPipe;
 
-/// What goes through the pipe: position in the heap since it was made, and length, both native.
+/// Length in bytes of a ticket: the position in the heap since it was created, and the length, both in native byte order.
 const TICKET: usize = 16;
 
 /// The sending half.
@@ -37,7 +37,7 @@ pub struct ShmPipeTx {
     wait: Wait,
 }
 
-/// Waiting until the receiver's head has come to `wanted`.
+/// A wait until the receiver's head has reached `wanted`.
 struct ForRoom<'a> {
     tx: &'a mut ShmPipeTx,
     wanted: u64,
@@ -74,7 +74,7 @@ impl Attempt for ForRoom<'_> {
     }
 }
 
-/// Writing a ticket, which the pipe takes whole or not at all.
+/// A write of a ticket, which is atomic on a pipe.
 struct Ticket<'a> {
     pipe: &'a mut PipeEnd,
     bytes: [u8; TICKET],
@@ -166,11 +166,11 @@ pub struct ShmPipeRx {
     tickets: PipeEnd,
     room: PipeEnd,
     wait: Wait,
-    /// A message whose ticket was read, and which did not fit the buffer.
+    /// The length of a message whose ticket was read and which did not fit the buffer.
     waiting: Option<usize>,
 }
 
-/// Reading a ticket.
+/// A read of a ticket.
 struct NextTicket<'a>(&'a mut PipeEnd);
 
 impl Attempt for NextTicket<'_> {
@@ -188,7 +188,7 @@ impl Attempt for NextTicket<'_> {
 }
 
 impl ShmPipeRx {
-    /// The next message's length; it starts at the head.
+    /// The length of the next message, which starts at the head.
     #[inline]
     fn next_len(&mut self, patience: Patience) -> Result<usize, RecvError> {
         if let Some(len) = self.waiting {
@@ -234,7 +234,7 @@ impl ShmPipeRx {
         self.waiting = None;
         let (result, wake) = self.heap.read(len, read);
         if wake {
-            // A sender that is gone needs no waking, and a full pipe wakes as well.
+            // A sender that has ended needs no wake-up, and a full pipe wakes it as well.
             let _ = self.room.write(&[1], true);
         }
         Ok(result)

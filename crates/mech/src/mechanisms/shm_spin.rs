@@ -1,5 +1,5 @@
-//! `shm-spin`: a ring in shared memory whose ends never sleep (ipc-bench's mempipe_spin). Each end owns a core while it
-//! waits.
+//! `shm-spin`: a ring in shared memory whose ends never sleep (ipc-bench's mempipe_spin). Each end occupies a core
+//! while it waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crossway_ring::region::{Direction, SharedRing};
 use crossway_ring::sync::AtomicU32;
 use crossway_ring::{Bell, RingRx, RingTx};
 
-/// The mechanism.
+/// The `shm-spin` mechanism.
 pub struct ShmSpin;
 
-/// Nobody sleeps, so nobody is woken.
+/// A bell without function, since neither end sleeps; it only detects the end of the peer.
 pub struct NoBell(Arc<Lifeline>);
 
 impl Bell for NoBell {
@@ -81,7 +81,7 @@ fn check_wait(spec: &Spec) -> Result<(), OpenError> {
     if spec.wait != Wait::Spin {
         return Err(OpenError::Unsupported {
             mechanism: ShmSpin::ID,
-            why: "it can only spin; to sleep use shm-futex".into(),
+            why: "it can only spin; use shm-futex to sleep".into(),
         });
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Connected stream sockets: the halves and what they can do.
+//! Connected stream sockets: their halves and capabilities.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -53,7 +53,7 @@ impl<F: ConnectionFamily> ByteSource for SocketHalf<F> {
     }
 }
 
-/// The halves of a channel over a connected stream socket.
+/// Makes the halves of a channel over a connected stream socket.
 pub(super) fn channel<F: ConnectionFamily>(
     spec: &Spec,
     fd: OwnedFd,
@@ -62,7 +62,7 @@ pub(super) fn channel<F: ConnectionFamily>(
     Ok((StreamTx::new(sink, spec.wait), StreamRx::new(source, spec.wait)))
 }
 
-/// What every connected stream socket can do.
+/// The capabilities of every connected stream socket.
 pub(super) fn stream_caps(crosses_hosts: bool, privilege: Privilege) -> Caps {
     Caps {
         boundaries: Boundaries::Stream,

@@ -1,8 +1,8 @@
 //! `sysv-shm`: a ring in System V shared memory whose ends sleep on System V semaphores.
 //!
-//! The segments are removed as soon as the listener has attached them; Linux lets the connector attach them by id all
-//! the same, and the last end to detach frees them, whatever kills it. The semaphores have no such way: whoever of the
-//! two ends goes first removes them, and a lease does if the listener is killed.
+//! The segments are removed as soon as the listener has attached them. Linux still lets the connector attach them by
+//! id, and they are freed when the last end detaches, whatever kills it. Semaphores have no such feature: the end that
+//! closes first removes them, or a lease does if the listener is killed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crossway_ring::region::{Dimensions, Direction, SharedRing};
 use crossway_ring::sync::AtomicU32;
 use crossway_ring::{Bell, RingRx, RingTx};
 
-/// The mechanism.
+/// The `sysv-shm` mechanism.
 pub struct SysvShm;
 
-/// Each end that may sleep has a semaphore of its own.
+/// The semaphores of a channel, one for each end that may sleep.
 #[derive(Clone, Copy, Debug)]
 #[repr(u16)]
 enum Nth {
@@ -40,10 +40,10 @@ enum Nth {
 }
 
 const SEMAPHORES: u16 = 4;
-/// So many keys are tried until one is free.
+/// Number of random keys to try until one is free.
 const KEYS_TO_TRY: u32 = 16;
 
-/// Removes the set when an end has let go of both its halves: the channel is of no use then.
+/// Removes the set when an end has dropped both its halves, since the channel is unusable then.
 struct SharedSemaphores {
     set: Semaphores,
     _lease: Option<Lease>,
@@ -58,7 +58,7 @@ impl Drop for SharedSemaphores {
 /// Sleeps in `semtimedop`.
 pub struct SemaphoreBell {
     fences: Fences,
-    // Before the semaphores, so that the peer who finds them removed finds us gone.
+    // Dropped before the semaphores, so that a peer that finds them removed finds that we have ended.
     lifeline: Arc<Lifeline>,
     semaphores: Arc<SharedSemaphores>,
     own: Nth,
@@ -66,7 +66,7 @@ pub struct SemaphoreBell {
 }
 
 impl SemaphoreBell {
-    /// A removed set is an error only while the peer lives: then a stranger removed it.
+    /// A removed set is an error only while the peer lives, because then another process removed it.
     fn judge(&self, call: &'static str, result: Result<(), Errno>) -> Result<(), OsError> {
         match result {
             Err(Errno::IDRM | Errno::INVAL) if self.lifeline.peer_gone()? => Ok(()),
@@ -107,7 +107,7 @@ pub type SysvShmTx = RingTx<SharedRing, SemaphoreBell>;
 /// The receiving end.
 pub type SysvShmRx = RingRx<SharedRing, SemaphoreBell>;
 
-/// The segments of a channel: the control words, then a ring each way.
+/// The segments of a channel: the control words, then one ring for each direction.
 struct Segments([Segment; 3]);
 
 const SEGMENT_WORDS: [&str; 3] = ["control-segment", "listener-segment", "connector-segment"];
@@ -117,7 +117,7 @@ impl Segments {
         [shm::page_len(), dimensions.capacity, dimensions.capacity]
     }
 
-    /// Makes and attaches them; nothing of them has a name afterwards.
+    /// Creates and attaches the segments; none of them has a name afterwards.
     fn create(dimensions: Dimensions) -> Result<(Segments, shm::Mapping), OpenError> {
         let mut leases = Vec::new();
         let mut make = |len| {
@@ -142,14 +142,14 @@ impl Segments {
         Ok((segments, mapping))
     }
 
-    /// As the rings want them: each ring twice in a row.
+    /// Attaches the segments as the rings need them: each ring twice in a row.
     fn attach(&self) -> Result<shm::Mapping, OsError> {
         let [control, listener, connector] = self.0;
         Segment::attach_in_a_row(&[control, listener, listener, connector, connector])
     }
 }
 
-/// Makes a kernel object under a key that nothing has, with a lease on it.
+/// Creates a kernel object under an unused key, with a lease on it.
 fn with_fresh_key<T>(
     resource: impl Fn(i32) -> Resource,
     make: impl Fn(i32) -> Result<T, OsError>,
@@ -238,7 +238,7 @@ impl Mechanism for SysvShm {
     }
 }
 
-/// One process's view, from which its two halves are made.
+/// One process's view of the channel, from which its two halves are made.
 struct Channel {
     mapping: Arc<shm::Mapping>,
     dimensions: Dimensions,

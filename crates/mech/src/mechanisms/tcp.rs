@@ -50,7 +50,7 @@ pub(super) fn bind_address(spec: &Spec) -> SocketAddr {
     SocketAddr::new(spec.bind_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), 0)
 }
 
-/// A bound socket and the offer of its address.
+/// Creates a bound socket and the offer of its address.
 pub(super) fn bound(protocol: Inet, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
     let wanted = bind_address(spec);
     let fd = socket::inet(protocol, wanted)?;
@@ -60,14 +60,14 @@ pub(super) fn bound(protocol: Inet, spec: &Spec) -> Result<(OwnedFd, Offer), Ope
     Ok((fd, Offer::new().with_word("address", address)))
 }
 
-/// A listening socket and the offer of its address.
+/// Creates a listening socket and the offer of its address.
 pub(super) fn listening(protocol: Inet, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
     let (fd, offer) = bound(protocol, spec)?;
     socket::listen(&fd, BACKLOG)?;
     Ok((fd, offer))
 }
 
-/// A socket to connect to the offered address.
+/// Creates a socket to connect to the offered address.
 pub(super) fn dialling(
     mechanism: &'static str,
     protocol: Inet,
@@ -80,7 +80,7 @@ pub(super) fn dialling(
     Ok((fd, socket::inet_address(address)))
 }
 
-/// Nagle's state and the segment size of the connection.
+/// Adds the state of Nagle's algorithm and the segment size of the connection.
 pub(super) fn add_tcp_facts(fd: BorrowedFd<'_>, facts: &mut Facts) {
     if let Ok(on) = socket::tcp_nodelay(fd) {
         facts.insert("tcp_nodelay".to_owned(), i64::from(on));

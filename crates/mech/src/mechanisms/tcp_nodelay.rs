@@ -1,4 +1,4 @@
-//! TCP that sends every message at once.
+//! TCP that sends every message immediately.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -31,7 +31,8 @@ impl ConnectionFamily for TcpNodelay {
 
     fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
         let (fd, offer) = tcp::listening(Inet::Tcp, spec)?;
-        // Accepted sockets inherit it, which saves a call per connection; the facts read it back.
+        // Accepted sockets inherit the option, which saves a call per connection; the facts read it
+        // back.
         socket::set_tcp_nodelay(&fd, true)?;
         Ok((fd, offer))
     }

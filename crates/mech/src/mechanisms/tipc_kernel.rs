@@ -1,11 +1,11 @@
-//! TIPC as the kernel speaks it, AF_TIPC: the four socket types, and multicast.
+//! The kernel's TIPC, AF_TIPC: the four socket types, and multicast.
 //!
 //! A listening end binds a service address, `{SERVICE, its own port}`, which every node of the cluster can look up.
 //!
-//! Connections (stream, seqpacket) are reliable and flow-controlled. RDM and DGRAM are not, on one node: a receiver whose
-//! buffer is full rejects, and nothing holds the sender back. Such messages come back to the sender (DEST_DROPPABLE is
-//! off), who counts them (`returned_messages`); they are lost all the same. This is the raw mechanism, without a window of
-//! Crossway's own.
+//! Connections (stream, seqpacket) are reliable and flow-controlled. RDM and DGRAM are not, even on one node: a receiver
+//! whose buffer is full rejects messages, and nothing slows down the sender. Such messages are returned to the sender
+//! (DEST_DROPPABLE is off), which counts them (`returned_messages`), but they are lost. This is the raw mechanism, without
+//! a flow-control window added by Crossway.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -20,22 +20,22 @@ pub use super::tipc_kernel_connection::{TipcKernelSeqpacket, TipcKernelStream};
 pub use super::tipc_kernel_message::{TipcKernelDgram, TipcKernelRdm};
 pub use super::tipc_kernel_multicast::TipcKernelMulticast;
 
-/// The service type of every Crossway channel; any number above 63 would do.
+/// The service type of every Crossway channel; any number above 63 would be possible.
 const SERVICE: u32 = 0x4357_0001;
 
-/// What brings AF_TIPC here.
+/// How to make AF_TIPC available.
 pub(super) const REMEDY: &str = "load the kernel's module as root: modprobe tipc (CONFIG_TIPC); where the kernel has none: a \
      guest with its own kernel, or Crossway's TIPC node in user space";
 
-/// A socket of AF_TIPC.
+/// Creates an AF_TIPC socket.
 pub(super) fn tipc_socket(kind: Kind, spec: &Spec) -> Result<OwnedFd, OpenError> {
     let fd = socket::of_family(tipc::FAMILY, kind, "AF_TIPC")?;
     set_buffers(fd.as_fd(), spec)?;
     Ok(fd)
 }
 
-/// The service address under which `fd` is to be found; its own port number makes it unique on the node, and the node's
-/// generator of those numbers makes it as good as unique in the cluster.
+/// The service address at which `fd` can be found. Its own port number makes the address unique on the node, and, since
+/// the node generates these numbers at random, practically unique in the cluster.
 pub(super) fn service_of(fd: &OwnedFd) -> Result<TipcAddress, OsError> {
     let instance = match TipcAddress::of(fd)? {
         TipcAddress::Socket { port, .. } => port,
@@ -46,14 +46,14 @@ pub(super) fn service_of(fd: &OwnedFd) -> Result<TipcAddress, OsError> {
     Ok(TipcAddress::Service { kind: SERVICE, instance })
 }
 
-/// Publishes the service address of `fd`. Peers can come from this moment on.
+/// Publishes the service address of `fd`. Peers can connect from this moment on.
 pub(super) fn publish(fd: &OwnedFd) -> Result<TipcAddress, OpenError> {
     let service = service_of(fd)?;
     socket::bind(fd, &service.into(), &service.to_string())?;
     Ok(service)
 }
 
-/// The address that an offer names.
+/// Reads the address in an offer.
 pub(super) fn offered(
     mechanism: &'static str,
     offer: &Offer,

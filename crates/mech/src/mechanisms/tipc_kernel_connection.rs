@@ -19,7 +19,8 @@ use crate::{Boundaries, Caps, Facts, Offer, OpenError, Privilege, Spec};
 
 fn listening(kind: Kind, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
     let fd = tipc_socket(kind, spec)?;
-    // Listen before bind: binding publishes the name at once, and who came before listen would be refused.
+    // Listen before bind: binding publishes the name immediately, and peers that connect before listen
+    // would be refused.
     socket::listen(&fd, BACKLOG)?;
     let service = publish(&fd)?;
     Ok((fd, Offer::new().with_word("service", service)))
@@ -32,7 +33,7 @@ fn dialling(
     offer: &Offer,
 ) -> Result<Dialling<OwnedFd>, OpenError> {
     let fd = tipc_socket(kind, spec)?;
-    // Connecting ends when the other side has accepted, and does not heed SO_SNDTIMEO.
+    // Connecting ends when the other side has accepted, and ignores SO_SNDTIMEO.
     tipc::set_connect_timeout(&fd, spec.open_timeout)?;
     Ok((fd, offered(mechanism, offer, "service")?))
 }
@@ -70,7 +71,7 @@ impl ConnectionFamily for TipcKernelStream {
     }
 }
 
-/// A connection that keeps message boundaries.
+/// A connection that preserves message boundaries.
 #[derive(Debug)]
 pub struct TipcKernelSeqpacket;
 
@@ -133,7 +134,7 @@ impl MessageSink for SocketHalf<TipcKernelSeqpacket> {
     }
 }
 
-/// Where the messages of a connection come out.
+/// The receiving side of a connection.
 #[derive(Debug)]
 pub struct SeqpacketSource {
     half: SocketHalf<TipcKernelSeqpacket>,
@@ -146,7 +147,7 @@ impl MessageSource for SeqpacketSource {
         let beyond = self.overflow.len().saturating_sub(buf.len());
         let overflow = &mut self.overflow[..beyond];
         match tipc::recv(self.half.as_fd(), buf, overflow, true, nonblocking)? {
-            // A peer that has shut the connection down in order; empty messages do not arrive.
+            // The peer has shut the connection down properly; empty messages do not arrive.
             TipcMessage::Data(0) | TipcMessage::Returned(_) => Ok(Received::End),
             TipcMessage::Data(len) => Ok(Received::Message(len)),
         }

@@ -12,9 +12,9 @@ use super::tipc_kernel::{REMEDY, offered, publish, tipc_socket};
 use super::tipc_port::{Arrival, MessageType, PortSocket, Tipc, TipcMessages};
 use crate::{Offer, OpenError, Privilege, Spec};
 
-/// Reliably delivered messages: reliable on the way, not at a receiver that is full.
+/// Reliably delivered messages: reliable in transit, but a full receiver rejects them.
 pub type TipcKernelRdm = Datagram<TipcMessages<Rdm>>;
-/// Datagrams: may also be dropped on the way.
+/// Datagrams, which may also be dropped in transit.
 pub type TipcKernelDgram = Datagram<TipcMessages<Dgram>>;
 
 /// SOCK_RDM.
@@ -39,8 +39,8 @@ impl MessageType for Dgram {
     type Tipc = KernelTipc;
 }
 
-/// The kernel's TIPC. Its sockets are used bare, and not through [`crossway_tipc_client::Socket`], whose receiving call also asks for
-/// the sender's address and every word that TIPC has to say: more than an ordinary program's call costs.
+/// The kernel's TIPC. Its sockets are used directly instead of through [`crossway_tipc_client::Socket`], whose receiving
+/// call also asks for the sender's address and all of TIPC's control data, which costs more than an ordinary program's call.
 #[derive(Debug)]
 pub struct KernelTipc;
 
@@ -48,7 +48,7 @@ impl Tipc for KernelTipc {
     type Socket = OwnedFd;
     const PRIVILEGE: Privilege = Privilege::Module;
     const LARGEST: usize = tipc::MAX_MESSAGE_BYTES;
-    const ADVICE: &'static str = "this is TIPC's own limit; use tipc-kernel-stream for more";
+    const ADVICE: &'static str = "this is the limit of TIPC; use tipc-kernel-stream for more";
     const REMEDY: &'static str = REMEDY;
 
     fn port(kind: Kind, spec: &Spec) -> Result<OwnedFd, OpenError> {

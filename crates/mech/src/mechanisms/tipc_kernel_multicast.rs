@@ -1,11 +1,12 @@
 //! AF_TIPC, SOCK_RDM, service multicast: one send reaches every socket that is bound to the service.
 //!
-//! Every channel has two services: one to which all who connect are bound, so that one message of the listening end reaches
-//! all of them, and one to which the listening end is bound, for the way back. Both ways go as multicast. With two ends it is
-//! multicast to one receiver, with what that costs beyond a plain message.
+//! Every channel has two services: one to which all connecting ends are bound, so that one message of the listening end
+//! reaches all of them, and one to which the listening end is bound, for the opposite direction. Both directions use
+//! multicast. With two ends this is multicast to one receiver, which costs more than a plain message.
 //!
-//! Between nodes the kernel sends a multicast once to all (over the broadcast link) or once per node, as it finds cheaper,
-//! and repairs losses on the way. A receiver whose buffer is full drops; unlike plain RDM nothing comes back to tell.
+//! Between nodes the kernel sends a multicast message once to all (over the broadcast link) or once per node, whichever it
+//! considers cheaper, and repairs losses in transit. A receiver whose buffer is full drops messages; unlike with plain RDM,
+//! nothing is returned to the sender.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -24,10 +25,10 @@ use crate::{Offer, OpenError, Privilege, Reliability, Spec};
 /// Service multicast over RDM sockets.
 pub type TipcKernelMulticast = Datagram<ServiceMulticast>;
 
-/// The service type to which all who connect are bound; its instance is that of the listening end's own service.
+/// The service type to which all connecting ends are bound; its instance is that of the listening end's own service.
 const AUDIENCE: u32 = 0x4357_0002;
 
-/// The family.
+/// The family of multicast sockets.
 #[derive(Debug)]
 pub struct ServiceMulticast;
 
@@ -69,7 +70,8 @@ impl DatagramFamily for ServiceMulticast {
         inbox: OwnedFd,
         to: &Address,
     ) -> Result<(Self::Sink, Self::Source, usize), OpenError> {
-        // Who connects knows the other end's service; who listens learned a socket at the door, and sends to all such.
+        // A connecting end knows the other end's service; a listening end learned a socket's address at the door, and sends
+        // to all such sockets.
         let to = match TipcAddress::from_any(to) {
             Some(service @ TipcAddress::Service { .. }) => service,
             _ => audience_of(&service_of(&inbox)?.into())?,
@@ -77,7 +79,7 @@ impl DatagramFamily for ServiceMulticast {
         let TipcAddress::Service { kind, instance } = to else {
             return Err(no_service());
         };
-        // Names spread over the cluster on a way of their own, behind which the greeting at the door need not be.
+        // Names spread over the cluster independently of messages, so they may arrive later than the greeting at the door.
         if !tipc::await_service(to, Instant::now() + spec.open_timeout)? {
             return Err(OpenError::TimedOut { mechanism: Self::NAME, waited: spec.open_timeout });
         }
@@ -91,7 +93,7 @@ impl DatagramFamily for ServiceMulticast {
     }
 }
 
-/// The service of all who connect to the end with this one.
+/// The service of all ends that connect to the end with address `listener`.
 fn audience_of(listener: &Address) -> Result<TipcAddress, OpenError> {
     match TipcAddress::from_any(listener) {
         Some(TipcAddress::Service { instance, .. }) => {
@@ -102,6 +104,6 @@ fn audience_of(listener: &Address) -> Result<TipcAddress, OpenError> {
 }
 
 fn no_service() -> OpenError {
-    let why = std::io::Error::other("not a service");
+    let why = std::io::Error::other("not a service address");
     OsError::new("tipc multicast", "the other end's address", why).into()
 }

@@ -1,9 +1,9 @@
-//! TIPC as Crossway's node in user space speaks it: the four socket types through a `tipcd`.
+//! TIPC through Crossway's node in user space: the four socket types through a `tipcd`.
 //!
-//! Which `tipcd`: the one at the path that `$TIPCD_SOCKET` or the default names. Where none is there a program may have said how to
-//! start one ([`start_by`]); it is a lone node then, which ends with the program.
+//! The `tipcd` is the one that serves the path in `$TIPCD_SOCKET` or the default path. If there is none, a program may have
+//! specified how to start one ([`start_by`]); that is a lone node, which ends with the program.
 //!
-//! The mechanisms mirror those of the kernel's TIPC ([`super::tipc_kernel`]), so that the two can be held against each other.
+//! The mechanisms mirror those of the kernel's TIPC ([`super::tipc_kernel`]), so that the two can be compared.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -20,22 +20,22 @@ use crate::{Offer, OpenError, Spec};
 pub use super::tipc_node_connection::{TipcNodeSeqpacket, TipcNodeStream};
 pub use super::tipc_node_message::{TipcNodeDgram, TipcNodeRdm};
 
-/// The service type of every Crossway channel over a node; any number above 63 would do.
+/// The service type of every Crossway channel over a node; any number above 63 would be possible.
 const SERVICE: u32 = 0x4357_0002;
 
-/// The largest message of every type but stream.
+/// The largest message in bytes of every socket type except streams.
 pub(super) const MAX_MESSAGE_BYTES: usize = crossway_tipc_client::protocol::MESSAGE_LEN_MAX;
 
-/// TIPC_CONN_TIMEOUT.
+/// The socket option TIPC_CONN_TIMEOUT.
 pub(super) const CONN_TIMEOUT: u32 = 130;
-/// TIPC_DEST_DROPPABLE.
+/// The socket option TIPC_DEST_DROPPABLE.
 const DEST_DROPPABLE: u32 = 129;
 
-/// What brings a node here.
+/// How to make a node available.
 pub(super) const REMEDY: &str =
     "start a node: crossway tipcd & (no privilege needed with --socket PATH and TIPCD_SOCKET=PATH)";
 
-/// How a lone node is started, and the one that was.
+/// How a lone node is started, and the node that was started.
 struct OnDemand {
     how: Option<(fn() -> Command, PathBuf)>,
     lone: Option<LoneTipcd>,
@@ -47,27 +47,27 @@ fn on_demand() -> MutexGuard<'static, OnDemand> {
     ON_DEMAND.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says how this program starts a node where none serves: a command that takes a `tipcd`'s arguments, and the directory in which the
-/// node's socket is to be. The node is started when the first mechanism wants it, and ends with this process.
+/// Specifies how this program starts a node if none serves: a command that takes a `tipcd`'s arguments, and the directory
+/// for the node's socket. The node is started when the first mechanism needs it, and ends with this process.
 pub fn start_by(command: fn() -> Command, dir: PathBuf) {
     on_demand().how = Some((command, dir));
 }
 
-/// The variable that leads another process to the node which this process started, if it did.
+/// The environment variable that leads another process to the node that this process started, if it did.
 pub fn variable() -> Option<(&'static str, PathBuf)> {
     on_demand().lone.as_ref().map(|lone| (SOCKET_VARIABLE, lone.path().to_owned()))
 }
 
-/// The process of the node that works for this process's sockets, 0 before the first.
+/// The process id of the node that serves this process's sockets, 0 before the first one.
 static SERVED_BY: AtomicU32 = AtomicU32::new(0);
 
-/// The process of the node that works for this process's channels: its CPU time is a part of what they cost. `None` while there was
-/// no channel, and where the node lives in a process namespace that this process does not see.
+/// The process id of the node that serves this process's channels, whose CPU time is part of their cost. `None` while there
+/// was no channel, or if the node is in a PID namespace that this process cannot see.
 pub fn served_by() -> Option<u32> {
     Some(SERVED_BY.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
 }
 
-/// Where the node is.
+/// The path of the node's socket.
 pub(super) fn node() -> Result<PathBuf, Error> {
     let path = default_path();
     let mut on_demand = on_demand();
@@ -86,10 +86,10 @@ pub(super) fn node() -> Result<PathBuf, Error> {
     Ok(own)
 }
 
-/// A socket on the node.
+/// Opens a socket on the node.
 pub(super) fn node_socket(kind: Kind, spec: &Spec) -> Result<NodeSocket, OpenError> {
     let fd = node().and_then(|path| NodeSocket::open(&path, kind)).map_err(open_error)?;
-    // The node made the pair of descriptors of which this is one.
+    // The node created the pair of descriptors that this one belongs to.
     SERVED_BY.store(socket::peer_credentials(&fd)?.pid, Ordering::Relaxed);
     if let Some(bytes) = spec.socket_buffer_bytes {
         socket::set_buffers(&fd, bytes)?;
@@ -100,7 +100,8 @@ pub(super) fn node_socket(kind: Kind, spec: &Spec) -> Result<NodeSocket, OpenErr
     Ok(fd)
 }
 
-/// Binds a socket to a service of its own; peers can come from this moment on. The word that names it.
+/// Binds a socket to its own service, so that peers can connect from this moment on. Returns the word that names the
+/// service.
 pub(super) fn publish(socket: &NodeSocket) -> Result<String, OpenError> {
     let own = socket.local_address().map_err(|e| call("getsockname", e))?;
     let range = ServiceRange::single(SERVICE, own.port);
@@ -108,7 +109,7 @@ pub(super) fn publish(socket: &NodeSocket) -> Result<String, OpenError> {
     Ok(own.port.to_string())
 }
 
-/// The service that a word of an offer names.
+/// Reads a service from a word of an offer.
 pub(super) fn offered(
     mechanism: &'static str,
     offer: &Offer,
@@ -125,7 +126,7 @@ pub(super) fn open_error(error: Error) -> OpenError {
     OsError::new("open", "TIPC node", std::io::Error::other(error)).into()
 }
 
-/// The version of what provides it.
+/// The version of the software that provides it.
 pub(super) fn version() -> String {
     format!("tipcd, local protocol {}", crossway_tipc_client::protocol::VERSION)
 }

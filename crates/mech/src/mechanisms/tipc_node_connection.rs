@@ -21,7 +21,8 @@ use super::tipc_node_message::NodeTipc;
 use super::tipc_port::Tipc;
 use crate::{Boundaries, Caps, Deadline, Facts, Offer, OpenError, Privilege, Spec};
 
-/// A connected socket, as either direction uses it. The last half to go closes it: TIPC has no half-closed connection.
+/// A connected socket, used for both directions. The half that is dropped last closes it: TIPC has no half-closed
+/// connections.
 #[derive(Debug)]
 pub struct NodeHalf(Arc<NodeSocket>);
 
@@ -74,7 +75,7 @@ impl MessageSink for NodeHalf {
     }
 }
 
-/// Where the messages of a connection come out.
+/// The receiving side of a connection.
 #[derive(Debug)]
 pub struct NodeSource {
     socket: Arc<NodeSocket>,
@@ -124,7 +125,8 @@ impl Endpoint for NodeSocket {
 
 fn listening(kind: Kind, spec: &Spec) -> Result<(NodeSocket, Offer), OpenError> {
     let socket = node_socket(kind, spec)?;
-    // Listen before bind: binding publishes the name at once, and who came before listen would be refused.
+    // Listen before bind: binding publishes the name immediately, and peers that connect before listen would be
+    // refused.
     socket.listen().map_err(|e| call("listen", e))?;
     let service = publish(&socket)?;
     Ok((socket, Offer::new().with_word("service", service)))
@@ -182,7 +184,7 @@ impl ConnectionFamily for TipcNodeStream {
     }
 }
 
-/// A connection that keeps message boundaries.
+/// A connection that preserves message boundaries.
 #[derive(Debug)]
 pub struct TipcNodeSeqpacket;
 

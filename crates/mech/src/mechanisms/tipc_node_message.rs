@@ -10,13 +10,13 @@ use super::tipc_node::{MAX_MESSAGE_BYTES, REMEDY, node_socket, offered, publish,
 use super::tipc_port::{Arrival, MessageType, PortSocket, Tipc, TipcMessages};
 use crate::{Offer, OpenError, Privilege, Spec};
 
-/// How long a call that should not wait gives the node's process to run. What fills the descriptor is only that it has not run yet:
-/// within a node nothing holds these messages back.
+/// How long a call that should not wait gives the node's process to run. If the descriptor is full, the node merely has not
+/// run yet: within a node nothing else holds these messages back.
 const NODE_RUNS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Reliably delivered messages: reliable on the way, not at a receiver that is full.
+/// Reliably delivered messages: reliable in transit, but a full receiver rejects them.
 pub type TipcNodeRdm = Datagram<TipcMessages<Rdm>>;
-/// Datagrams: may also be dropped on the way.
+/// Datagrams, which may also be dropped in transit.
 pub type TipcNodeDgram = Datagram<TipcMessages<Dgram>>;
 
 /// SOCK_RDM.
@@ -51,7 +51,7 @@ impl Tipc for NodeTipc {
     type Socket = NodeSocket;
     const PRIVILEGE: Privilege = Privilege::None;
     const LARGEST: usize = MAX_MESSAGE_BYTES;
-    const ADVICE: &'static str = "this is TIPC's own limit; use tipc-node-stream for more";
+    const ADVICE: &'static str = "this is the limit of TIPC; use tipc-node-stream for more";
     const REMEDY: &'static str = REMEDY;
 
     fn port(kind: Kind, spec: &Spec) -> Result<NodeSocket, OpenError> {
@@ -67,7 +67,7 @@ impl Tipc for NodeTipc {
     }
 
     fn overflow(_spec: &Spec) -> Vec<u8> {
-        // The client tells a message's whole length without it.
+        // The client reports a message's full length without it.
         Vec::new()
     }
 

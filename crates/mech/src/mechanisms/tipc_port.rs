@@ -1,6 +1,7 @@
-//! TIPC's RDM and DGRAM, over whichever TIPC there is: one socket for both directions, as TIPC programs have it.
+//! TIPC's RDM and DGRAM over any implementation of TIPC: one socket for both directions, as in TIPC programs.
 //!
-//! What cannot be delivered comes back to the socket from which it was sent, and so wakes who waits there for an answer.
+//! Undeliverable messages are returned to the socket that sent them, and so wake a receiver that waits there for an
+//! answer.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,25 +17,25 @@ use super::datagram::{AddressOf, DatagramFamily, Inbox};
 use super::message_socket::{MessageSink, MessageSource, Received, check_limit};
 use crate::{Facts, Offer, OpenError, Privilege, Reliability, Spec};
 
-/// What one receiving call found at a port.
+/// The result of one receiving call at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// A message of so many bytes; cut if that is more than the buffers have.
+    /// A message of this many bytes; truncated if that is more than the buffers hold.
     Message(usize),
-    /// A message of this port's own: the receiver was overloaded.
+    /// A returned message of this port: the receiver was overloaded.
     Rejected,
-    /// A message of this port's own: there is no such port, name or node any more.
+    /// A returned message of this port: the port, name or node no longer exists.
     Unreachable,
-    /// The socket is of no more use.
+    /// The socket is no longer usable.
     End,
 }
 
 /// A connectionless TIPC socket.
 pub trait PortSocket: Inbox + Sync {
-    /// Sends one message; EHOSTUNREACH when the name or the node is gone from the name table.
+    /// Sends one message; EHOSTUNREACH when the name or the node is no longer in the name table.
     fn send_to(&self, msg: &[u8], to: &Self::Address, nonblocking: bool) -> Result<(), Errno>;
 
-    /// Receives one message into `buf`, and what does not fit there into `overflow`.
+    /// Receives one message into `buf`, and the part that does not fit into `overflow`.
     fn receive(
         &self,
         buf: &mut [u8],
@@ -45,34 +46,35 @@ pub trait PortSocket: Inbox + Sync {
 
 /// An implementation of TIPC.
 pub trait Tipc: 'static {
-    /// Its sockets.
+    /// The type of its sockets.
     type Socket: PortSocket;
-    /// What it takes to use it.
+    /// The privilege needed to use it.
     const PRIVILEGE: Privilege;
-    /// The largest message of every type but stream.
+    /// The largest message in bytes of every socket type except streams.
     const LARGEST: usize;
-    /// What to do about that.
+    /// What the user can do about that limit.
     const ADVICE: &'static str;
-    /// What brings it here.
+    /// How to make it available if it is missing.
     const REMEDY: &'static str;
 
-    /// A connectionless socket to which undeliverable messages come back.
+    /// Creates a connectionless socket to which undeliverable messages are returned.
     fn port(kind: Kind, spec: &Spec) -> Result<Self::Socket, OpenError>;
 
-    /// Binds the socket to a service of its own; peers can come from this moment on. The word that names it.
+    /// Binds the socket to its own service, so that peers can connect from this moment on. Returns the word that names
+    /// the service.
     fn publish(socket: &Self::Socket) -> Result<String, OpenError>;
 
-    /// The service that a word of an offer names.
+    /// Reads a service from a word of an offer.
     fn offered(
         mechanism: &'static str,
         offer: &Offer,
         name: &str,
     ) -> Result<<Self::Socket as Inbox>::Address, OpenError>;
 
-    /// Where what is received goes beyond the caller's buffer.
+    /// The buffer for the part of a message that exceeds the caller's buffer.
     fn overflow(spec: &Spec) -> Vec<u8>;
 
-    /// The version of what provides it.
+    /// The version of the software that provides it.
     fn version() -> String;
 }
 
@@ -80,11 +82,11 @@ pub trait Tipc: 'static {
 pub trait MessageType: Send + 'static {
     /// The mechanism's id.
     const NAME: &'static str;
-    /// One line for people.
+    /// A one-line description for users.
     const SUMMARY: &'static str;
     /// The socket's type.
     const KIND: Kind;
-    /// Whose sockets.
+    /// The implementation of TIPC.
     type Tipc: Tipc;
 }
 
@@ -104,7 +106,7 @@ impl<S: AsFd> Port<S> {
     }
 }
 
-/// Where messages go in.
+/// The sending side.
 #[derive(Debug)]
 pub struct PortSink<S: Inbox> {
     port: Arc<Port<S>>,
@@ -132,7 +134,7 @@ impl<S: PortSocket> MessageSink for PortSink<S> {
     }
 }
 
-/// Where messages come out.
+/// The receiving side.
 #[derive(Debug)]
 pub struct PortSource<S> {
     port: Arc<Port<S>>,
@@ -169,7 +171,7 @@ impl<S: PortSocket> MessageSource for PortSource<S> {
     }
 }
 
-/// The two directions of one socket that sends to `to`.
+/// Creates the two directions over one socket that sends to `to`.
 pub(super) fn port_halves<S: PortSocket>(
     socket: S,
     to: S::Address,
@@ -215,7 +217,7 @@ impl<T: MessageType> DatagramFamily for TipcMessages<T> {
     }
 
     fn inbox_for(spec: &Spec, _to: &AddressOf<Self>) -> Result<Self::Inbox, OpenError> {
-        // Every TIPC socket has an address of its own; the listener learns it from the hello.
+        // Every TIPC socket has its own address; the listener learns it from the greeting.
         Self::port(spec)
     }
 

@@ -1,4 +1,4 @@
-//! UDP: messages that arrive in order on one host, if the receiver has room; else they are lost.
+//! UDP: messages that arrive in order on one host if the receiver has room, and are lost otherwise.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,7 +17,7 @@ pub type Udp = Datagram<UdpDatagrams>;
 #[derive(Debug)]
 pub struct UdpDatagrams;
 
-/// What an IPv4 packet of 65535 bytes holds beside its own header and UDP's.
+/// The largest payload of an IPv4 packet of 65535 bytes, after its own header and UDP's.
 const LARGEST_OVER_IPV4: usize = 65_535 - 20 - 8;
 
 /// IPv6 does not count its own header.
@@ -30,7 +30,7 @@ impl DatagramFamily for UdpDatagrams {
     const LARGEST: Option<usize> = Some(LARGEST_OVER_IPV6);
     const CROSSES_HOSTS: bool = true;
     const HELLOS: usize = 3;
-    const ADVICE: &'static str = "UDP's own limit; send less at a time";
+    const ADVICE: &'static str = "this is the limit of UDP; send less at a time";
     type Inbox = OwnedFd;
     type Sink = DatagramSocket;
     type Source = DatagramSocket;
@@ -42,7 +42,7 @@ impl DatagramFamily for UdpDatagrams {
     }
 
     fn inbox_for(spec: &Spec, to: &Address) -> Result<OwnedFd, OpenError> {
-        // On whatever interface leads there.
+        // On whatever interface leads to the peer.
         let any = match socket::as_inet(to) {
             Some(SocketAddr::V6(_)) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
             _ => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
@@ -77,7 +77,7 @@ impl DatagramFamily for UdpDatagrams {
     }
 }
 
-/// A socket of the family of `to`.
+/// Creates a socket of the address family of `to`.
 fn socket_towards(spec: &Spec, to: &Address) -> Result<OwnedFd, OpenError> {
     let to = socket::as_inet(to).ok_or_else(|| OpenError::BadOffer {
         mechanism: UdpDatagrams::NAME,
@@ -88,7 +88,7 @@ fn socket_towards(spec: &Spec, to: &Address) -> Result<OwnedFd, OpenError> {
     Ok(fd)
 }
 
-/// The path's MTU, known of a connected socket only, so of the sending half.
+/// Adds the path MTU, which is known only for a connected socket, and so only for the sending half.
 fn add_facts(fd: BorrowedFd<'_>, facts: &mut Facts) {
     if let Ok(bytes) = socket::ip_mtu_bytes(fd) {
         facts.insert("mtu_bytes".to_owned(), bytes.into());

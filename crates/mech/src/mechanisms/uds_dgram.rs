@@ -59,6 +59,6 @@ impl DatagramFamily for UnixDatagrams {
     }
 
     fn remedy() -> &'static str {
-        "a kernel with CONFIG_UNIX"
+        "use a kernel with CONFIG_UNIX"
     }
 }

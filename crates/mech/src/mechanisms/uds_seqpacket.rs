@@ -1,4 +1,4 @@
-//! AF_UNIX sockets that keep message boundaries, order and the connection.
+//! AF_UNIX sockets that preserve message boundaries, order and the connection.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -32,12 +32,12 @@ impl MessageSink for SocketHalf<UdsSeqpacket> {
     }
 }
 
-/// Where messages come out.
+/// The receiving side.
 ///
-/// The kernel answers 0 both for an empty message and at the end. Only a message has a sender's address (both ends are
-/// bound for this reason), but asking for it makes every receive some 7 % dearer. So it is asked for only from the first 0
-/// on. One thing is lost: an empty message that is the first of its kind and the very last before the peer closes is taken
-/// for the end.
+/// The kernel returns 0 both for an empty message and at the end. Only a message has a sender's address (both ends are
+/// bound for this reason), but asking for it makes every receive about 7 % more expensive. So it is requested only from
+/// the first 0 on. One case is lost: if the first empty message is also the very last message before the peer closes, it
+/// is taken for the end.
 #[derive(Debug)]
 pub struct SeqpacketSource {
     half: SocketHalf<UdsSeqpacket>,
@@ -45,7 +45,7 @@ pub struct SeqpacketSource {
 }
 
 impl SeqpacketSource {
-    /// What a first 0 was: the end is final, so what can still come after it was not it.
+    /// Determines what a first 0 meant: the end is final, so if more can still arrive, it was an empty message.
     #[cold]
     fn first_zero(&mut self) -> Result<Received, Errno> {
         if is_hung_up(self.half.as_fd())? && !socket::has_message(self.half.as_fd())? {
@@ -80,8 +80,8 @@ impl MessageSource for SeqpacketSource {
     }
 }
 
-/// The largest message of an AF_UNIX message socket: what SO_SNDBUF holds, less the 32 bytes that the kernel sets
-/// aside (net/unix/af_unix.c).
+/// The largest message in bytes of an AF_UNIX message socket: the size of SO_SNDBUF minus the 32 bytes that the kernel
+/// sets aside (net/unix/af_unix.c).
 pub(super) fn max_message(fd: impl AsFd) -> Result<usize, OsError> {
     Ok(socket::send_buffer_bytes(fd)?.saturating_sub(32))
 }
@@ -112,7 +112,7 @@ impl ConnectionFamily for UdsSeqpacket {
     }
 
     fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError> {
-        // An accepted AF_UNIX socket has the default buffers, whatever the listening one has.
+        // An accepted AF_UNIX socket has the default buffers, regardless of those of the listening one.
         set_buffers(fd.as_fd(), spec)?;
         let max = max_message(&fd)?;
         check_limit(Self::NAME, spec, max, LARGER)?;
@@ -122,13 +122,13 @@ impl ConnectionFamily for UdsSeqpacket {
     }
 
     fn remedy() -> &'static str {
-        "a kernel with CONFIG_UNIX"
+        "use a kernel with CONFIG_UNIX"
     }
 }
 
-/// What to do about a limit that SO_SNDBUF sets.
+/// What the user can do about a limit that SO_SNDBUF sets.
 pub(super) const LARGER: &str =
-    "ask for larger socket_buffer_bytes (net.core.wmem_max bounds them)";
+    "request a larger socket_buffer_bytes (net.core.wmem_max limits it)";
 
 #[cfg(test)]
 mod tests {
@@ -142,7 +142,7 @@ mod tests {
         let (tx, _rx) = UdsSeqpacket::connect(&spec, &mut offer).unwrap();
         let (other_tx, _rx) = listener.accept(None).unwrap();
         for facts in [tx.facts(), other_tx.facts()] {
-            assert_eq!(facts["so_sndbuf_bytes"], 16_384, "the kernel doubles what is asked for");
+            assert_eq!(facts["so_sndbuf_bytes"], 16_384, "the kernel doubles the requested size");
             assert_eq!(facts["max_message_bytes"], 16_384 - 32);
         }
     }

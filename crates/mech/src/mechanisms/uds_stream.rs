@@ -24,7 +24,7 @@ impl ConnectionFamily for UdsStream {
     }
 
     fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError> {
-        // An accepted AF_UNIX socket has the default buffers, whatever the listening one has.
+        // An accepted AF_UNIX socket has the default buffers, regardless of those of the listening one.
         set_buffers(fd.as_fd(), spec)?;
         channel(spec, fd)
     }
@@ -42,12 +42,12 @@ impl ConnectionFamily for UdsStream {
     }
 
     fn remedy() -> &'static str {
-        "a kernel with CONFIG_UNIX"
+        "use a kernel with CONFIG_UNIX"
     }
 }
 
-/// A socket with an abstract name that the kernel chose: nothing of it is in the file system, and it vanishes with
-/// the socket, even by kill -9.
+/// Creates a socket with an abstract name that the kernel chose: it does not appear in the file system, and it
+/// disappears with the socket, even after kill -9.
 pub(super) fn bound(kind: Kind, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
     let fd = socket::unix(kind)?;
     set_buffers(fd.as_fd(), spec)?;
@@ -56,7 +56,7 @@ pub(super) fn bound(kind: Kind, spec: &Spec) -> Result<(OwnedFd, Offer), OpenErr
     Ok((fd, Offer::new().with_word("abstract", String::from_utf8_lossy(&name))))
 }
 
-/// The abstract address that [`bound`] offered.
+/// Reads the abstract address that [`bound`] offered.
 pub(super) fn offered_address(
     mechanism: &'static str,
     offer: &Offer,

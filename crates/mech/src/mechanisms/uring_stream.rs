@@ -1,8 +1,8 @@
-//! The byte streams again, with every read and write made as an io_uring request.
+//! The byte streams once more, with every read and write made as an io_uring request.
 //!
 //! Blocking is one system call per message at each end: `io_uring_enter` submits the request and waits for its
-//! completion. Spinning submits with one call too and then reads the completion queue without any. Each half has a ring
-//! of its own, because the halves may be in different threads.
+//! completion. Spinning also submits with one call and then polls the completion queue without any. Each half has its
+//! own ring, because the halves may be in different threads.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -18,11 +18,11 @@ use super::pipe::pipe_facts;
 use super::waiting::{Patience, Stop};
 use crate::{Facts, OpenError, Spec, Wait};
 
-/// What a request can be made on.
+/// An object on which requests can be made.
 pub trait Object: AsFd + Send + 'static {
-    /// Writes a part or all; `None` when there was no room in time.
+    /// Writes part or all of the bytes; `None` when there was no room in time.
     fn put(&self, ring: &mut Ring, bytes: &[u8], how: Waiting) -> Result<Option<usize>, Errno>;
-    /// Reads what comes, 0 at the end; `None` when nothing came in time.
+    /// Reads arriving bytes, 0 at the end; `None` when nothing arrived in time.
     fn get(&self, ring: &mut Ring, buf: &mut [u8], how: Waiting) -> Result<Option<usize>, Errno>;
     /// Values read back from the system.
     fn read_back(&self) -> Facts;
@@ -73,7 +73,7 @@ impl<O: Object> UringEnd<O> {
     }
 }
 
-/// The halves of a channel whose directions are `sink` and `source`.
+/// Makes the halves of a channel whose directions are `sink` and `source`.
 pub(super) fn halves<O: Object>(
     spec: &Spec,
     sink: O,
@@ -88,7 +88,7 @@ pub type UringTx<O> = StreamTx<UringEnd<O>>;
 /// The receiving half.
 pub type UringRx<O> = StreamRx<UringEnd<O>>;
 
-/// Makes a request as the channel waits.
+/// Makes a request with the channel's way of waiting.
 #[inline]
 fn within(
     wait: Wait,
@@ -164,7 +164,7 @@ impl<O: Object> ByteSource for UringEnd<O> {
     }
 }
 
-/// Why no ring can be made here and what mends it; `None` if one can.
+/// Why no ring can be created here and what to do about it; `None` if one can.
 pub(super) fn missing_ring() -> Option<(String, &'static str)> {
     Ring::new().err().map(|error| why_missing(&error))
 }

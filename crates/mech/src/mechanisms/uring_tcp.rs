@@ -1,5 +1,5 @@
-//! TCP with the system's defaults, whose sends and receives are io_uring requests: one `io_uring_enter` per message at each end, of any
-//! size (MSG_WAITALL: the kernel goes on until the message is moved whole).
+//! TCP with the system's defaults, whose sends and receives are io_uring requests: one `io_uring_enter` per message at each
+//! end, of any size (MSG_WAITALL: the kernel continues until the whole message is transferred).
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 

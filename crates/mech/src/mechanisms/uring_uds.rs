@@ -1,5 +1,5 @@
-//! AF_UNIX stream sockets whose sends and receives are io_uring requests: one `io_uring_enter` per message at each end, of any
-//! size (MSG_WAITALL: the kernel goes on until the message is moved whole).
+//! AF_UNIX stream sockets whose sends and receives are io_uring requests: one `io_uring_enter` per message at each end, of
+//! any size (MSG_WAITALL: the kernel continues until the whole message is transferred).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -26,7 +26,7 @@ impl ConnectionFamily for UringUds {
     }
 
     fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError> {
-        // An accepted AF_UNIX socket has the default buffers, whatever the listening one has.
+        // An accepted AF_UNIX socket has the default buffers, regardless of those of the listening one.
         set_buffers(fd.as_fd(), spec)?;
         let (sink, source) = SocketHalf::both(fd);
         halves(spec, sink, source)

@@ -1,12 +1,12 @@
 //! Anonymous pipes into which the sender's pages are put without a copy (`vmsplice(2)`).
 //!
-//! One system call per message at the sender, one `read` at the receiver, which makes the only copy. Bytes given to
+//! One system call per message at the sender, one `read` at the receiver, which makes the only copy. Bytes passed to
 //! [`Tx::send`] are copied into the sender's pages first; [`Tx::send_in_place`] writes them there.
 //!
-//! A page in the pipe is the sender's own: written again before it was read, it would carry the new content. The pages
-//! are used in rotation, and are enough that the oldest ones have always been read (`Rotation`). Each message takes whole
-//! pages, and each page a slot of the pipe: by default 16 messages, however small, fill it. So this is a mechanism for
-//! large messages; with a capacity (F_SETPIPE_SZ) there are more slots.
+//! A page in the pipe remains the sender's own: if it were written again before it was read, the reader would see the new
+//! content. The pages are used in rotation, and there are enough of them that the oldest ones have always been read
+//! (`Rotation`). Each message takes whole pages, and each page a slot of the pipe: by default 16 messages, however small,
+//! fill it. So this is a mechanism for large messages; with a capacity (F_SETPIPE_SZ) there are more slots.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -30,12 +30,12 @@ use crate::{Caps, Deadline, Facts, Mechanism, Offer, OpenError, Probe, SendError
 #[derive(Debug)]
 pub struct Vmsplice;
 
-/// Where the next message's pages are.
+/// Determines the pages of the next message.
 ///
-/// A pipe of S slots holds at most the S pages that were spliced last; what was spliced before them has been read. A message
-/// takes at most M pages, in one piece, so that up to M - 1 pages are left out at the end of each round. When a
-/// message's pages are given out again, all others but those left out and its own have been spliced since: at least
-/// P - (M - 1) - M of P. With P = S + 2 M that is more than S.
+/// A pipe of S slots holds at most the S pages that were spliced last; earlier pages have been read. A message takes at most
+/// M consecutive pages, so up to M - 1 pages are skipped at the end of each round. When a message's pages are reused, all
+/// others except the skipped ones and its own have been spliced since: at least P - (M - 1) - M of P. With P = S + 2 M that
+/// is more than S.
 #[derive(Debug)]
 struct Rotation {
     pages: usize,
@@ -47,13 +47,13 @@ impl Rotation {
         Rotation { pages: pipe_slots + 2 * message_pages, next: 0 }
     }
 
-    /// The first of `count` pages that nobody reads any more.
+    /// The first of `count` pages that are no longer in the pipe.
     #[inline]
     fn take(&self, count: usize) -> usize {
         if self.next + count > self.pages { 0 } else { self.next }
     }
 
-    /// The pages from `first` on went into the pipe.
+    /// Records that the pages from `first` on were put into the pipe.
     #[inline]
     fn spliced(&mut self, first: usize, count: usize) {
         self.next = first + count;
@@ -69,9 +69,9 @@ pub struct VmspliceTx {
     page_len: usize,
     wait: Wait,
     max: usize,
-    /// The part of an accepted message that is in the pages and not in the pipe yet.
+    /// The part of an accepted message that is in the pages but not in the pipe yet.
     rest: Range<usize>,
-    /// What comes after it of a message longer than `max`, from `tail_at` on.
+    /// The remainder of a message longer than `max`, of which the bytes from `tail_at` on are still to be sent.
     tail: Vec<u8>,
     tail_at: usize,
 }
@@ -114,7 +114,7 @@ impl VmspliceTx {
         })
     }
 
-    /// Puts what is left of `range` into the pipe, taking off it what went.
+    /// Puts the rest of `range` into the pipe and removes from it what was put there.
     #[inline]
     fn splice_range(&self, range: &mut Range<usize>, patience: Patience) -> Result<(), SendError> {
         while range.start < range.end {
@@ -174,7 +174,7 @@ impl VmspliceTx {
         Ok(())
     }
 
-    /// Has `fill` write at most `max` bytes and puts them into the pipe, or keeps them as the rest if some went.
+    /// Lets `fill` write at most `max` bytes and puts them into the pipe, or keeps the rest if only some fit.
     #[inline]
     fn put(
         &mut self,
@@ -195,7 +195,7 @@ impl VmspliceTx {
         fill(self.pages.bytes_mut(start..start + len));
         let mut range = start..start + len;
         match self.splice_range(&mut range, patience) {
-            // Nothing went: the pages are still ours.
+            // Nothing was put into the pipe: the pages are still ours.
             Err(error) if range.start == start => return Err(error),
             Err(SendError::Full | SendError::TimedOut) => self.rest = range,
             outcome => outcome?,
@@ -249,7 +249,7 @@ impl Tx for VmspliceTx {
     }
 }
 
-/// The receiving half: that of any pipe.
+/// The receiving half, which is that of any pipe.
 type VmspliceRx = StreamRx<PipeEnd>;
 
 impl Mechanism for Vmsplice {
@@ -273,7 +273,7 @@ impl Mechanism for Vmsplice {
         };
         Probe::of_kernel(
             tried(),
-            "a system that allows vmsplice and memfd_create (seccomp filters may not), and room for open files (ulimit -n)",
+            "allow vmsplice and memfd_create (seccomp filters may forbid them), and raise the limit of open files (ulimit -n)",
         )
     }
 
@@ -286,7 +286,7 @@ impl Mechanism for Vmsplice {
     }
 }
 
-/// Both ends of a pipe ask for the same capacity, so that it does not grow after the slots were counted.
+/// Opens a channel; both ends of a pipe request the same capacity, so that it does not grow after the slots were counted.
 fn channel(
     spec: &Spec,
     write: OwnedFd,
@@ -304,7 +304,7 @@ mod tests {
     use crate::Listener;
     use crate::Rx;
 
-    /// Whatever the sizes and however full the pipe: no page in the pipe is given out again.
+    /// With any sizes and fill levels of the pipe, no page in the pipe is reused.
     #[test]
     fn the_rotation_never_gives_out_a_page_that_is_in_the_pipe() {
         for slots in [1, 2, 16] {
@@ -320,7 +320,7 @@ mod tests {
                         assert!(page < rotation.pages);
                         assert!(!in_pipe.contains(&page), "slots {slots}, most {most}");
                     }
-                    // The slowest reader: it makes room only when there is none.
+                    // The slowest possible reader: it reads only when the pipe is full.
                     for page in first..first + count {
                         if in_pipe.len() == slots {
                             in_pipe.pop_front();
@@ -345,7 +345,7 @@ mod tests {
         };
         let mut received = 0;
         for sent in 0..2000 {
-            // A message that went in part goes on when there is room.
+            // A partially sent message continues when there is room.
             while matches!(tx.try_send(&message(sent)), Err(SendError::Full)) {
                 let mut buf = vec![0; lens[received % lens.len()]];
                 rx.recv(&mut buf, None).unwrap();

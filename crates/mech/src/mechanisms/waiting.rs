@@ -1,4 +1,4 @@
-//! How the ends of kernel channels wait: one place for block, spin, hybrid, and deadlines.
+//! How the ends of kernel channels wait: a single implementation of block, spin, hybrid, and deadlines.
 
 use std::time::{Duration, Instant};
 
@@ -6,45 +6,44 @@ use crossway_sys::Errno;
 
 use crate::{Deadline, Wait};
 
-/// How long one call may take.
+/// How long a call may take.
 #[derive(Clone, Copy, Debug)]
 pub enum Patience {
-    /// Not at all.
+    /// Do not wait.
     Now,
-    /// Until the deadline, waiting as the channel was told.
+    /// Wait until the deadline, in the channel's way of waiting.
     Until(Deadline),
 }
 
-/// Why a call did not do what it should.
+/// Why a call did not complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It could not go on at once.
+    /// It would have to wait.
     WouldBlock,
-    /// It could not go on until the deadline.
+    /// It could not proceed until the deadline.
     TimedOut,
-    /// The kernel refused.
+    /// The kernel returned an error.
     Errno(Errno),
 }
 
-/// Something that can be tried at once, tried with sleeping in the call, and slept for with a deadline.
+/// An operation that can be tried without sleeping, tried with sleeping in the call, and waited for with a deadline.
 pub(super) trait Attempt {
-    /// What comes out of it.
+    /// The result of the operation.
     type Out;
 
-    /// Whether blocking and not blocking is a mode of the descriptor, which costs a system call to switch, and not of
-    /// the call.
+    /// Whether blocking is a mode of the descriptor, which costs a system call to change, and not of the call.
     const SWITCHES_MODE: bool = false;
 
-    /// Tries; EAGAIN when it cannot go on, without sleeping if `nonblocking`.
+    /// Tries once, without sleeping if `nonblocking`; EAGAIN when it cannot proceed.
     fn attempt(&mut self, nonblocking: bool) -> Result<Self::Out, Errno>;
 
-    /// Sleeps until another attempt makes sense, not longer than until the deadline.
+    /// Sleeps until another attempt makes sense, but no longer than until the deadline.
     fn sleep_until(&mut self, until: Instant) -> Result<(), Errno>;
 }
 
-/// Attempts until it is done or patience is at its end.
+/// Repeats the attempt until it succeeds or the time limit has passed.
 ///
-/// Without a deadline a blocking end makes the plain blocking call and no other: what an ordinary program does.
+/// Without a deadline, a blocking end makes only the plain blocking call, as an ordinary program does.
 #[inline]
 pub(super) fn wait_for<A: Attempt>(
     what: &mut A,
@@ -61,7 +60,7 @@ pub(super) fn wait_for<A: Attempt>(
         Wait::Block => block(what, until),
         Wait::Spin => spin(what, until),
         Wait::Hybrid { spin_us } => {
-            // The clock is read only when there is something to wait for.
+            // The clock is read only if it is necessary to wait.
             match what.attempt(true) {
                 Err(Errno::AGAIN) => {}
                 done => return done.map_err(Stop::Errno),
@@ -81,7 +80,7 @@ fn block<A: Attempt>(what: &mut A, until: Deadline) -> Result<A::Out, Stop> {
     let Some(until) = until else {
         loop {
             match what.attempt(false) {
-                // A blocking call says EAGAIN when a timeout left over from connecting has expired.
+                // A blocking call returns EAGAIN when a timeout left over from connecting has expired.
                 Err(Errno::AGAIN) => {}
                 done => return done.map_err(Stop::Errno),
             }
@@ -96,7 +95,7 @@ fn block<A: Attempt>(what: &mut A, until: Deadline) -> Result<A::Out, Stop> {
     }
 }
 
-/// Blocks without the blocking call, where two switches of mode would cost more than the poll.
+/// Blocks without the blocking call, where two mode changes would cost more than the poll.
 fn sleep_by_poll<A: Attempt>(what: &mut A) -> Result<A::Out, Stop> {
     loop {
         match block(what, Some(Instant::now() + Duration::from_secs(3600))) {

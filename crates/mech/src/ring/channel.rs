@@ -1,4 +1,4 @@
-//! Makes the two ends of a channel of two rings, and the contract's halves on top of a ring.
+//! Creates the two ends of a channel of two rings, and implements the contract's halves on top of a ring.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -18,18 +18,19 @@ use crate::{
     Wait,
 };
 
-/// What both halves of one end share.
+/// The resources that both halves of one end share.
 pub struct Shared {
     /// The memory with both rings.
     pub mapping: Arc<Mapping>,
-    /// Sizes of the rings.
+    /// The sizes of the rings.
     pub dimensions: Dimensions,
-    /// Tells whether the peer lives.
+    /// Detects the end of the peer.
     pub lifeline: Arc<Lifeline>,
 }
 
 impl Shared {
-    /// The listener's view, and the offer for the connector. `id` names the mechanism in errors and in `/proc`.
+    /// Creates the listener's view, and the offer for the connector. `id` names the mechanism in errors and in
+    /// `/proc`.
     pub fn listen(id: &'static str, spec: &Spec) -> Result<(Shared, Offer), OpenError> {
         let dimensions = dimensions(id, spec)?;
         let memory = shm::create_sealed(&format!("crossway-{id}"), dimensions.memory_len())?;
@@ -42,7 +43,7 @@ impl Shared {
         Ok((Shared { mapping, dimensions, lifeline: Arc::new(lifeline) }, offer))
     }
 
-    /// The connector's view.
+    /// Creates the connector's view.
     pub fn connect(id: &'static str, spec: &Spec, offer: &mut Offer) -> Result<Shared, OpenError> {
         let capacity: usize = offer.word(id, "capacity_bytes")?;
         let dimensions = dimensions(id, spec)?;
@@ -50,7 +51,7 @@ impl Shared {
             return Err(OpenError::BadOffer {
                 mechanism: id,
                 why: format!(
-                    "the listener's ring has {capacity} bytes, ours {}: both ends must be given the same spec",
+                    "the listener's ring has {capacity} bytes, ours {}: both ends must have the same spec",
                     dimensions.capacity
                 ),
             });
@@ -59,7 +60,7 @@ impl Shared {
         if !shm::is_sealed(memory.as_fd(), dimensions.memory_len())? {
             return Err(OpenError::BadOffer {
                 mechanism: id,
-                why: "the shared memory is not sealed, or not of the size agreed upon".into(),
+                why: "the shared memory is not sealed, or does not have the agreed size".into(),
             });
         }
         let mapping = Arc::new(Mapping::of_pieces(&memory, &dimensions.pieces())?);
@@ -73,27 +74,27 @@ impl Shared {
     }
 }
 
-/// What all rings can do; the mechanisms change what differs.
+/// The capabilities of all rings; the mechanisms override what differs.
 pub fn ring_caps() -> Caps {
     Caps { max_message: Some(MAX_PAYLOAD), in_place: true, ..Caps::PLAIN }
 }
 
-/// Whether a ring works here.
+/// Tests whether a ring works here.
 pub fn probe<M: Mechanism>(wait: Wait) -> Probe {
     Probe::of_kernel(
         round_trip::<M>(wait),
-        "allow shared memory and its wake-up calls to this process: look at its seccomp profile and its memory limits",
+        "allow this process to use shared memory and the mechanism's wake-up calls: check its seccomp profile and its memory limits",
     )
 }
 
-/// The rings' sizes for a spec. `id` names the mechanism in errors.
+/// The sizes of the rings for a spec. `id` names the mechanism in errors.
 pub fn dimensions(id: &'static str, spec: &Spec) -> Result<Dimensions, OpenError> {
     let asked = spec.capacity_bytes.unwrap_or(0);
     if spec.max_message > MAX_PAYLOAD || asked > 4 * MAX_PAYLOAD {
         return Err(OpenError::Unsupported {
             mechanism: id,
             why: format!(
-                "a ring carries messages up to {MAX_PAYLOAD} bytes in at most {} bytes; ask for less",
+                "a ring carries messages up to {MAX_PAYLOAD} bytes in at most {} bytes; request a smaller size",
                 4 * MAX_PAYLOAD
             ),
         });

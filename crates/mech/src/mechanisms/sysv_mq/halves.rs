@@ -20,7 +20,7 @@ pub struct SysvTx {
     queue: SysvQueue,
     /// `None` only while dropping.
     watch: Option<PeerWatch>,
-    /// Held until the receiver has its own.
+    /// Held until the receiver holds its own lease.
     lease: Arc<Mutex<Option<Lease>>>,
     wait: Wait,
     max: usize,
@@ -34,7 +34,7 @@ pub struct SysvRx {
     watch: PeerWatch,
     wait: Wait,
     envelope: Envelope,
-    /// Removes the queue.
+    /// Removes the queue when dropped.
     _lease: Lease,
 }
 
@@ -96,7 +96,7 @@ impl Drop for SysvTx {
         let Some(watch) = self.watch.take() else { return };
         let unconfirmed = self.lease.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         if unconfirmed {
-            // The receiver has not come yet and may want what is in the queue.
+            // The receiver has not connected yet and may still want the messages in the queue.
             watch.leave_watching();
         }
     }
@@ -115,7 +115,7 @@ impl Tx for SysvTx {
         self.put(msg.len(), Some(until))
     }
 
-    /// The kernel wants the message behind its type: written there at once, it is not copied to it.
+    /// The kernel expects the message after its type, so writing it there directly saves a copy.
     #[inline]
     fn send_in_place(
         &mut self,
@@ -143,7 +143,7 @@ impl SysvRx {
     ) -> Result<Self, OpenError> {
         let watch = PeerWatch::watch(lifeline, move |event| {
             if event == PeerEvent::Ended {
-                // When the queue is full nobody sleeps on it.
+                // If the queue is full, no receiver sleeps on it.
                 let _ = queue.send(&mut Envelope::with_room(0), NOTE, 0, Patience::Now);
             }
         })?;
@@ -151,7 +151,7 @@ impl SysvRx {
         Ok(SysvRx { queue, watch, wait, envelope: Envelope::with_room(max), _lease: lease })
     }
 
-    /// Receives into the envelope; tells the length.
+    /// Receives into the envelope; returns the length.
     #[inline]
     fn take(&mut self, until: Option<Deadline>) -> Result<usize, RecvError> {
         let (queue, envelope) = (self.queue, &mut self.envelope);
@@ -160,7 +160,7 @@ impl SysvRx {
             received => Ok(Some(received)),
         };
         let (received, none_in_time) = if self.watch.peer_has_ended() {
-            // Nothing comes any more; what is there is all there is.
+            // No more messages will arrive; take what is in the queue.
             (once(Patience::Now), RecvError::PeerClosed)
         } else if let Some(until) = until {
             (wait_for(self.wait, until, once), RecvError::TimedOut)
@@ -201,7 +201,7 @@ impl Rx for SysvRx {
         self.copy_out(buf, len)
     }
 
-    /// The message is read behind its type, where the kernel put it.
+    /// The message is read after its type, where the kernel put it.
     #[inline]
     fn recv_in_place<R>(
         &mut self,

@@ -1,12 +1,12 @@
 //! System V message queues, one each way.
 //!
-//! One system call per message at each end (`msgsnd`, `msgrcv`). A wait with a deadline makes four: the calls take no time
-//! limit, so that they are tried once without waiting and then made under a timer that interrupts them.
+//! One system call per message at each end (`msgsnd`, `msgrcv`). A wait with a deadline makes four: the calls take no
+//! timeout, so they are tried once without waiting and then made under a timer that interrupts them.
 //!
-//! A queue lives until somebody removes it, and knows nothing of processes. Who receives from a queue removes it and
-//! holds a lease on it; who sends to it removes it when the receiver has died, which wakes a sleeping sender (`EIDRM`).
-//! When the sender has ended, the receiver's watcher puts a note into the queue, of a type that comes out after every
-//! message. docs/decisions/0020-queues-and-peer-death.md has the alternatives.
+//! A queue exists until it is removed, and knows nothing of processes. The receiving end removes its queue and holds a
+//! lease on it; the sending end removes it when the receiver has died, which wakes a sleeping sender (`EIDRM`). When the
+//! sender has ended, the receiver's watcher puts a note into the queue, of a type that is received after every message.
+//! docs/decisions/0020-queues-and-peer-death.md describes the alternatives.
 
 mod halves;
 
@@ -21,18 +21,18 @@ use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec};
 
 pub use halves::{SysvRx, SysvTx};
 
-/// Messages have this type; the note that nobody sends any more has the next, which is received last.
+/// The type of messages; the note that the sender has ended has the next type, which is received last.
 const MESSAGE: i64 = 1;
 const NOTE: i64 = 2;
 
-/// Keys taken by chance before giving up: one of 2^31 is free at once unless the table is full.
+/// Number of random keys to try: one of 2^31 is normally free at once, unless the table is full.
 const KEYS_TO_TRY: usize = 16;
 
 /// `svipc(7)`.
 #[derive(Debug)]
 pub struct SysvMq;
 
-/// A queue for what the spec asks, with the lease on it and its key.
+/// Creates a queue for the spec, and returns its lease and key, too.
 fn leased_queue(spec: &Spec) -> Result<(SysvQueue, Lease, i32), OpenError> {
     let mut tries = 0;
     let (queue, lease, key) = loop {
@@ -53,7 +53,7 @@ fn leased_queue(spec: &Spec) -> Result<(SysvQueue, Lease, i32), OpenError> {
     let wanted = spec.capacity_bytes.unwrap_or(granted).max(spec.max_message);
     if wanted != granted {
         match queue.set_queue_bytes(wanted) {
-            // Above msgmnb: room is cut to what the system grants.
+            // Above msgmnb: the capacity is reduced to what the system grants.
             Err(error) if error.errno() == Errno::PERM.raw_os_error() => {
                 if spec.max_message > granted {
                     return Err(too_large(spec.max_message, Limits::read()));
@@ -80,7 +80,7 @@ fn too_large(len: usize, limits: Option<Limits>) -> OpenError {
     OpenError::Unsupported {
         mechanism: SysvMq::ID,
         why: format!(
-            "messages of {len} bytes are beyond kernel.msgmax = {msgmax} or kernel.msgmnb = {msgmnb}; {remedy}, or ask for \
+            "messages of {len} bytes are beyond kernel.msgmax = {msgmax} or kernel.msgmnb = {msgmnb}; {remedy}, or request \
              smaller messages"
         ),
     }
@@ -118,7 +118,7 @@ impl Mechanism for SysvMq {
         );
         Probe::of_kernel(
             tried,
-            "a kernel with CONFIG_SYSVIPC; if its table is full: ipcs -q, ipcrm, or sysctl -w kernel.msgmni=32000",
+            "use a kernel with CONFIG_SYSVIPC; if its table is full: ipcs -q, ipcrm, or sysctl -w kernel.msgmni=32000",
         )
     }
 
@@ -143,7 +143,7 @@ impl Mechanism for SysvMq {
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
         let read = SysvQueue::from_id(offer.word(Self::ID, "read-id")?);
         read.status()?;
-        // This one is gone already if the peer came and went; the first send will say so.
+        // The queue no longer exists if the peer has already ended; the first send will report that.
         let write = SysvQueue::from_id(offer.word(Self::ID, "write-id")?);
         let key = offer.word(Self::ID, "read-key")?;
         let read_lifeline = offer.take_fd(Self::ID, "read-lifeline")?;
