@@ -1,4 +1,4 @@
-//! Programs in a guest, whose kernel has what this one may lack.
+//! Runs programs in a guest, whose kernel has features that this one may lack.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -6,15 +6,16 @@ use std::process::{Command, Stdio};
 
 use crossway_netlab::{Guest, GuestSpec, NetError};
 
-/// Runs a program there, which must end well: what it printed, and its errors. `None` where no guest can be booted; that is told with the cause. `name` keeps two suites
-/// that run at once apart, and `what` names what is tested.
+/// Runs a program in a guest and asserts that it succeeds; returns its output and its error output. Returns `None` where no
+/// guest can be booted, after printing the reason. `name` distinguishes two suites that run at the same time, and `what`
+/// names what is tested.
 pub(crate) fn run<W: AsRef<OsStr>>(
     name: &str,
     what: &str,
     words: impl IntoIterator<Item = W>,
 ) -> Option<(String, String)> {
     let spec = GuestSpec {
-        // Two runs of one suite on one machine must not meet either.
+        // Two runs of one suite on one machine must not collide either.
         name: format!("{name}{:x}", std::process::id()),
         memory_mib: 512,
         program: PathBuf::from(env!("CARGO_BIN_EXE_conformance-guest-part")),

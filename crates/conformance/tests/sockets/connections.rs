@@ -1,4 +1,4 @@
-//! SEQPACKET and STREAM: set-up, flow control, the ends of connections.
+//! SEQPACKET and STREAM: set-up, flow control, the end of connections.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -21,7 +21,8 @@ fn listening(site: &Site, kind: Kind) -> Socket {
 
 /// Two ends of a connection, the connecting one first.
 pub(crate) fn pair(site: &Site, kind: Kind) -> (Socket, Socket) {
-    // A closed listener stays bound as long as a process that another test has just forked holds it: each has a name of its own.
+    // A closed listener stays bound as long as a process that another test has just forked holds it, so each has its own
+    // name.
     static NEXT: AtomicU32 = AtomicU32::new(2);
     let instance = NEXT.fetch_add(1, Ordering::Relaxed);
     let listener = site.socket(kind);
@@ -81,12 +82,12 @@ fn errors_are_the_kernels() {
         let range = ServiceRange { service: 1000, lower: 1, upper: 2 };
         assert_eq!(connect(&socket, range.into()), Err(Errno::INVAL));
         assert_eq!(socket.connect(None, soon()), Err(Errno::INVAL));
-        assert!(is_writable(&socket), "a failed attempt leaves it as it was");
+        assert!(is_writable(&socket), "a failed attempt leaves it unchanged");
         assert_eq!(socket.accept(Patience::Now).map(drop), Err(Errno::INVAL));
         assert_eq!(socket.send(b"x", None, Patience::Now), Err(Errno::NOTCONN));
         assert_eq!(socket.recv(&mut [0; 4], Patience::Now), Err(Errno::NOTCONN));
         assert_eq!(socket.shutdown(), Err(Errno::NOTCONN));
-        // Nobody listens at that port: refused, with and without waiting.
+        // No socket listens at that port: the connection is refused, with and without waiting.
         let idle = site.socket(kind);
         let port = idle.local_address().unwrap().into();
         assert_eq!(connect(&socket, port), Err(Errno::CONNREFUSED));
@@ -95,7 +96,7 @@ fn errors_are_the_kernels() {
         assert_eq!(other.connect(Some(port), Patience::Now), Err(Errno::INPROGRESS));
         until("the refusal", || is_readable(&other) && is_writable(&other));
         assert_eq!(other.take_error(), Some(Errno::CONNREFUSED));
-        assert_eq!(other.take_error(), None, "told once");
+        assert_eq!(other.take_error(), None, "reported only once");
         let listener = listening(&site, kind);
         assert_eq!(listener.listen(), Err(Errno::INVAL));
         assert_eq!(connect(&listener, SERVICE), Err(Errno::INVAL));
@@ -121,17 +122,17 @@ fn a_connection_that_nobody_accepts_times_out_and_can_be_tried_again() {
         assert!(!is_writable(&client) && !is_readable(&client));
         assert_eq!(client.send(b"x", None, Patience::Now), Err(Errno::NOTCONN));
         client.set_option(130, 8000).unwrap();
-        // The kernel's socket is still connecting, the node's asks again.
+        // The kernel's socket is still connecting, the node's starts a new request.
         let again = client.connect(Some(SERVICE), Patience::Now);
         assert!(matches!(again, Err(Errno::INPROGRESS | Errno::ALREADY)), "{again:?}");
-        // The first request is stale, and the listener cannot know that.
+        // The first request is stale, but the listener cannot know that.
         let mut accepted = Vec::new();
         until("the answer", || {
             accepted.extend(listener.accept(Patience::Now));
             is_writable(&client)
         });
         client.send(b"now", None, soon()).unwrap();
-        // The answer to the first request serves for the second, which is from the same port.
+        // The answer to the first request also serves the second, which comes from the same port.
         let (server, _) = accepted.first().unwrap();
         assert_eq!(server.recv(&mut [0; 8], soon()), Ok(3));
     }
@@ -161,8 +162,8 @@ fn a_full_connection_blocks_until_the_peer_reads() {
         let (client, server) = pair(&site, kind);
         let message = [7; 1000];
         let (mut sent, mut refusals) = (0, 0);
-        // Full is full when neither waiting helps nor that everything sent before has gone where it can: an answer of the tipcd
-        // stands behind that. A busy machine may keep it from its work for longer than a wait.
+        // The window is full only if neither waiting nor forwarding of everything sent before helps; the tipcd answers a
+        // request only after that. A busy machine may delay the tipcd for longer than one wait.
         while refusals < 3 {
             let brief = Patience::Until(Instant::now() + Duration::from_millis(20));
             match client.send(&message, None, brief) {
@@ -173,7 +174,7 @@ fn a_full_connection_blocks_until_the_peer_reads() {
                     refusals += 1;
                 }
             }
-            assert!(sent < 64 << 20, "there is no end of room");
+            assert!(sent < 64 << 20, "the window does not fill up");
         }
         assert!(sent >= 65 * 1000, "{sent}");
         assert!(!is_writable(&client));
@@ -213,13 +214,13 @@ fn a_shut_connection_gives_what_was_sent_and_then_its_end() {
         let mut buf = [0; 16];
         assert_eq!(server.recv(&mut buf, soon()), Ok(10));
         assert_eq!(server.recv(&mut buf, soon()), Ok(0));
-        // The kernel says it once and then waits for ever.
+        // The kernel reports it once and then waits for ever.
         if !on_kernel() {
             let end = server.recv_message(&mut buf, Patience::Now).unwrap();
             assert_eq!(end.event, Event::End(ErrorCode::Shutdown));
         }
         assert_eq!(server.send(b"x", None, Patience::Now), Err(Errno::PIPE));
-        assert!(is_readable(&server), "an end is always there to be read");
+        assert!(is_readable(&server), "the end stays readable");
     }
 }
 
@@ -274,7 +275,7 @@ fn a_closed_listener_refuses_those_who_wait() {
     let site = Site::lone();
     for kind in BOTH {
         let listener = listening(&site, kind);
-        // More than are put into its hands at a time.
+        // More connections than the tipcd passes to the listener at a time.
         let waiting: Vec<_> = (0..20)
             .map(|_| {
                 let client = site.socket(kind);

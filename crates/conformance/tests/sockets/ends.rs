@@ -1,4 +1,5 @@
-//! How connections and messages end: what comes back, what is told first, what a socket cannot do.
+//! How connections and messages end: what is returned, the order of reports, and the calls that a
+//! socket does not support.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ fn listening(site: &Site, kind: Kind) -> Socket {
     socket
 }
 
-/// Two ends of a connection that was made through [`NAMED`], which must be the site's only ones.
+/// Two ends of a connection made through [`NAMED`], which must be the only ones of the site.
 fn named_pair(site: &Site, kind: Kind) -> (Socket, Socket) {
     let listener = listening(site, kind);
     let client = site.socket(kind);
@@ -40,7 +41,8 @@ fn what_was_sent_before_a_shutdown_comes_before_it() {
     for kind in BOTH {
         for _ in 0..20 {
             let (client, server) = pair(&site, kind);
-            // A question of another kind first: its answer's way is ready when the message comes.
+            // A request of another kind first, so that the path of its answer is ready when the
+            // message arrives.
             client.local_address().unwrap();
             client.send(b"last words", None, soon()).unwrap();
             client.shutdown().unwrap();
@@ -78,7 +80,7 @@ fn a_connection_closed_with_something_unread_is_reset_with_the_first_of_it() {
         until("the reset", || is_readable(&client));
         let end = client.recv_message(&mut buf, soon()).unwrap();
         assert_eq!(end.event, Event::End(ErrorCode::NoPort), "{kind:?}");
-        // Where a stream is cut, only a kernel that merges nothing could say.
+        // With a stream, only a kernel that merges no messages could tell where it was cut off.
         if kind == Kind::Seqpacket {
             assert_eq!(&buf[..end.len], b"never read");
         }
@@ -123,7 +125,7 @@ fn a_message_without_connection_does_not_reach_a_listener() {
     let back = client.recv_message(&mut [0; 16], soon()).unwrap();
     assert_eq!((back.event, back.len), (Event::Returned(ErrorCode::NoPort), 5));
     assert!(!is_readable(&listener));
-    // Without asking what came it is nothing at all.
+    // A caller that does not ask for control data gets nothing.
     client.send(b"again", Some(SERVICE), soon()).unwrap();
     assert_eq!(client.recv(&mut [0; 16], soon()), Ok(0));
 }
@@ -144,7 +146,7 @@ fn a_request_to_a_socket_without_connections_is_not_answered() {
 #[test]
 fn a_default_destination_can_be_a_range_and_be_forgotten() {
     let site = Site::lone();
-    // Two bindings of one socket are one receiver.
+    // Two bindings of one socket count as one receiver.
     let servers: Vec<_> = (0..2).map(|_| site.socket(Kind::Dgram)).collect();
     for server in &servers {
         for lower in [1, 5] {
@@ -172,7 +174,7 @@ fn importance_makes_room() {
     let client = site.socket(Kind::Rdm);
     client.set_option(127, 2).unwrap();
     client.set_option(DEST_DROPPABLE, 0).unwrap();
-    // Twice what has room at the lowest importance.
+    // Twice the room for the lowest importance.
     let message = vec![3; 60_000];
     for _ in 0..66 {
         client.send(&message, Some(SERVICE), soon()).unwrap();
@@ -194,7 +196,7 @@ fn what_waits_is_counted() {
         client.send(&[1; 100], Some(SERVICE), soon()).unwrap();
     }
     until("the messages", || server.option(SOCK_RECVQ_DEPTH) == Ok(5));
-    // The kernel counts its own overhead with the octets.
+    // The kernel counts its own overhead with the bytes.
     assert!(server.option(SOCK_RECVQ_USED).unwrap() >= 500);
     server.recv(&mut [0; 200], soon()).unwrap();
     assert_eq!(server.option(SOCK_RECVQ_DEPTH), Ok(4));

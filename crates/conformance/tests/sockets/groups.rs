@@ -1,4 +1,4 @@
-//! Groups, as programs use them.
+//! Groups as programs use them.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ fn members_meet_send_in_four_ways_and_part() {
     let site = Site::lone();
     let mut buf = [0; 16];
     let one = member(&site, 1, EVENTS);
-    // Nobody else is there yet.
+    // There is no other member yet.
     let own = one.local_address().unwrap();
     for to in [None, Some(Address::service(GROUP, 1)), Some(own.into())] {
         assert_eq!(one.send(b"x", to, Patience::Forever), Err(Errno::HOSTUNREACH));
@@ -37,7 +37,7 @@ fn members_meet_send_in_four_ways_and_part() {
         assert_eq!(news.from, other.local_address().unwrap());
         assert_eq!(socket.option(135), Ok(GROUP));
     }
-    // To all, to an instance, to one member;
+    // To all members, to an instance, to one member.
     let second = two.local_address().unwrap();
     for to in [None, Some(Address::service(GROUP, 2)), Some(second.into())] {
         one.send(b"hello", to, Patience::Forever).unwrap();
@@ -87,7 +87,8 @@ fn a_member_that_does_not_read_stops_who_sends_to_it_and_gets_everything() {
     };
     let (mut sent, mut refusals) = (0, 0);
     let brief = || Patience::Until(Instant::now() + Duration::from_millis(20));
-    // Full is full when an answer of the tipcd, which stands behind all that was sent before, makes no difference.
+    // The window is full only if an answer of the tipcd, which follows everything sent before, makes no
+    // difference.
     while refusals < 3 {
         match sender.send(&message(sent), None, brief()) {
             Ok(_) => (sent, refusals) = (sent + 1, 0),
@@ -97,7 +98,7 @@ fn a_member_that_does_not_read_stops_who_sends_to_it_and_gets_everything() {
                 refusals += 1;
             }
         }
-        assert!(sent < 5_000, "there is no end of room");
+        assert!(sent < 5_000, "the window does not fill up");
     }
     assert!(sent > 5, "{sent}");
     for n in 0..sent {
@@ -118,7 +119,7 @@ fn what_a_member_cannot_do() {
     let to = Some(Address::service(1201, 2));
     one.send(b"x", to, Patience::Forever).unwrap();
     one.join([GROUP, 1, 2, EVENTS]).unwrap();
-    // To a member its destinations are those of its group, by their instances.
+    // To the member, its destinations are the instances of its group.
     assert_eq!(one.send(b"x", to, Patience::Forever), Err(Errno::HOSTUNREACH));
     let two = member(&site, 2, 0);
     assert_eq!(next(&one, &mut [0; 4]).event, Event::MemberUp);

@@ -1,9 +1,9 @@
-//! The same suite on a kernel's TIPC, in a guest that has it.
+//! The same suite on a kernel's TIPC, in a guest with such a kernel.
 
 use crate::in_guest;
 use crate::site::{KERNEL_VARIABLE, on_kernel};
 
-/// In the guest, seconds; alone it takes a few.
+/// Time limit in the guest in seconds; when it runs alone it takes a few seconds.
 const WATCHDOG: &str = "900";
 
 #[test]
@@ -13,7 +13,7 @@ fn a_kernel_s_sockets_pass_the_same_suite() {
     }
     let program = std::env::current_exe().unwrap();
     let there = format!("{KERNEL_VARIABLE}=1");
-    // All tests use one node, so one after the other.
+    // All tests use one node, so they run one after the other.
     let words = ["env", &there, "timeout", WATCHDOG, program.to_str().unwrap(), "--test-threads=1"];
     let Some((text, _)) = in_guest::run("cs", "the sockets of a kernel", words) else { return };
     for subject in ["connections", "ends", "groups", "messages", "topology"] {

@@ -1,4 +1,4 @@
-//! Every check once more where each socket has lanes from its first message on, and where none ever has.
+//! Repeats every check with lanes from each socket's first message on, and without any lanes.
 
 use std::process::Command;
 

@@ -1,6 +1,6 @@
-//! The one suite that both back ends of the client library's socket pass: a `tipcd` here, and the AF_TIPC of a kernel in a guest.
+//! The one suite for both back ends of the client library's socket: a `tipcd` here, and the AF_TIPC of a kernel in a guest.
 //!
-//! Everything that a socket of a lone node can do, errors included. Where a test knows which back end it runs on, it says why.
+//! Tests everything that a socket of a lone node can do, including errors. A test that distinguishes the back ends says why.
 
 mod connections;
 mod ends;

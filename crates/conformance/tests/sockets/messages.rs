@@ -56,7 +56,7 @@ fn sizes_up_to_the_largest_arrive_whole_and_small_buffers_cut() {
     let cut = server.recv_message(&mut buf[..4], soon()).unwrap();
     assert_eq!((cut.len, cut.truncated, &buf[..4]), (4, true, &b"0123"[..]));
     assert_eq!(server.recv(&mut [], Patience::Now), Err(Errno::INVAL));
-    // The empty message is taken and goes nowhere.
+    // The empty message is accepted and not delivered.
     assert_eq!(client.send(b"", None, Patience::Forever), Ok(0));
     client.send(b"after", None, Patience::Forever).unwrap();
     assert_eq!(server.recv(&mut buf, soon()), Ok(5));
@@ -73,7 +73,7 @@ fn a_burst_arrives_whole_and_in_order() {
     let mut received = 0;
     for n in 0..count {
         client.send(&n.to_le_bytes(), to, Patience::Forever).unwrap();
-        // A window of the application's own: a full receiver would reject.
+        // A window of the application itself, because a full receiver would reject messages.
         while n + 1 - received >= window || n + 1 == count && received < count {
             assert_eq!(server.recv(&mut buf, soon()), Ok(4));
             assert_eq!(buf[..4], received.to_le_bytes());
@@ -135,7 +135,7 @@ fn errors_are_the_kernels() {
     assert_eq!(socket.accept(now).map(drop), Err(Errno::OPNOTSUPP));
     assert_eq!(socket.shutdown(), Err(Errno::NOTCONN));
     assert_eq!(socket.peer_address(), Err(Errno::NOTCONN));
-    // A dead port of a reachable node is no error of the call.
+    // A closed port of a reachable node is not an error of the call.
     let dead = crossway_tipc_client::SocketAddress { port: 5, node: 0 };
     assert_eq!(socket.send(b"x", Some(dead.into()), now), Ok(1));
 }
@@ -197,8 +197,12 @@ fn what_nobody_reads_comes_back_if_asked_for() {
         client.send(message, to, Patience::Forever).unwrap();
     }
     let mut buf = [0; 2000];
-    assert_eq!(server.recv(&mut buf, soon()), Ok(5), "what was read does not come back");
-    assert_eq!(server.peek(&mut buf, soon()).unwrap().len, 6, "what was looked at does");
+    assert_eq!(server.recv(&mut buf, soon()), Ok(5), "a message that was read is not returned");
+    assert_eq!(
+        server.peek(&mut buf, soon()).unwrap().len,
+        6,
+        "a message that was only peeked at is returned"
+    );
     let gone = server.local_address().unwrap();
     drop(server);
     for message in [&b"second"[..], b"third"] {
@@ -206,7 +210,7 @@ fn what_nobody_reads_comes_back_if_asked_for() {
         assert_eq!(back.event, Event::Returned(ErrorCode::NoPort));
         assert_eq!((&buf[..back.len], back.from), (message, gone));
     }
-    // To a port that is gone, and cut to what is returned at most.
+    // To a port that no longer exists; the returned message is cut to the maximum length.
     client.send(&[7; 3000], Some(gone.into()), Patience::Forever).unwrap();
     let back = client.recv_message(&mut buf, soon()).unwrap();
     assert_eq!((back.event, back.len), (Event::Returned(ErrorCode::NoPort), 1024));
@@ -221,7 +225,7 @@ fn a_full_receiver_returns_overload() {
     let server = bound(&site, Kind::Rdm, 1000, 1, 1);
     let to = Some(Address::service(1000, 1));
     let message = vec![1; 60_000];
-    // 2 MiB wait in the node, and what the descriptor holds on top.
+    // 2 MiB wait in the node, plus what the descriptor holds.
     for _ in 0..60 {
         client.send(&message, to, Patience::Forever).unwrap();
     }

@@ -6,32 +6,32 @@ use std::time::{Duration, Instant};
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_tipc_client::{Backend, Kind, LoneTipcd, Patience, Socket};
 
-/// Long enough for a busy machine; reached only when something is wrong.
+/// Long enough for a busy machine; reached only in case of an error.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
 
 pub(crate) fn soon() -> Patience {
     Patience::Until(Instant::now() + WATCHDOG)
 }
 
-/// A tipcd that ends with this value.
+/// A tipcd that is stopped when this value is dropped.
 pub(crate) struct Site {
     tipcd: Option<LoneTipcd>,
     _dir: tempfile::TempDir,
 }
 
-/// Set where the tests are to run on the kernel's TIPC.
+/// Set if the tests must run on the kernel's TIPC.
 pub(crate) const KERNEL_VARIABLE: &str = "CROSSWAY_TEST_KERNEL_TIPC";
 
-/// After how many messages the tipcds of the tests give lanes, where that is to be other than usual.
+/// The number of messages after which the tests' tipcds create lanes, if not the default.
 pub(crate) const LANE_VARIABLE: &str = "CROSSWAY_TEST_LANE_AFTER";
 
-/// Whether they are.
+/// Whether the tests run on the kernel's TIPC.
 pub(crate) fn on_kernel() -> bool {
     std::env::var_os(KERNEL_VARIABLE).is_some()
 }
 
 impl Site {
-    /// A lone node, or the kernel.
+    /// Starts a lone node, or uses the kernel.
     pub(crate) fn lone() -> Self {
         if on_kernel() {
             return Self { tipcd: None, _dir: tempfile::tempdir().unwrap() };
@@ -63,11 +63,11 @@ pub(crate) fn is_writable(socket: &Socket) -> bool {
     wait_ready(socket, Interest::Writable, Some(Instant::now())).unwrap()
 }
 
-/// Waits until something holds.
+/// Waits until `holds` returns true.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < WATCHDOG, "{what} does not come");
+        assert!(begin.elapsed() < WATCHDOG, "{what} does not happen");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

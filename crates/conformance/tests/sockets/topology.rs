@@ -1,4 +1,4 @@
-//! The topology service, as programs use it: a connection to {1, 1}.
+//! The topology service as programs use it: a connection to {1, 1}.
 
 use crossway_tipc_client::{Address, Kind, Patience, Scope, ServiceRange};
 
@@ -48,7 +48,7 @@ fn a_subscription_ends_with_its_time() {
     let mut event = [0; 48];
     assert_eq!(topology.recv(&mut event, soon()), Ok(48));
     assert_eq!(word(&event, 0), 3, "TIMEOUT");
-    // Nonsense ends the connection in good order.
+    // An invalid request closes the connection properly.
     topology.send(b"nonsense", None, Patience::Forever).unwrap();
     assert_eq!(topology.recv(&mut event, soon()), Ok(0));
 }
@@ -89,7 +89,7 @@ fn a_request_in_the_other_byte_order_is_answered_in_it() {
         assert_eq!(topology.recv(&mut event, soon()), Ok(48));
         let swapped: Vec<u32> = (0..4).map(|n| word(&event, n).swap_bytes()).collect();
         assert_eq!(swapped, [1, 3, 7, bound.local_address().unwrap().port], "{kind:?}");
-        assert_eq!(event[20..], request[..], "as it was asked");
+        assert_eq!(event[20..], request[..], "as it was requested");
     }
 }
 
@@ -101,7 +101,7 @@ fn a_cancelled_subscription_says_nothing_more() {
     let send = |request: Vec<u8>| topology.send(&request, None, Patience::Forever).unwrap();
     send(subscription(1000, FOREVER, PORTS));
     send(subscription(1000, FOREVER, PORTS | CANCEL));
-    // Requests are taken in turn: its end shows that the others were heard.
+    // Requests are processed in order, so the end of this one shows that the others were processed.
     send(subscription(1001, 10, PORTS));
     let mut event = [0; 48];
     assert_eq!(topology.recv(&mut event, soon()), Ok(48));
@@ -110,7 +110,11 @@ fn a_cancelled_subscription_says_nothing_more() {
     bound.bind(ServiceRange::single(1000, 1), Scope::Node).unwrap();
     send(subscription(1001, 10, PORTS));
     assert_eq!(topology.recv(&mut event, soon()), Ok(48));
-    assert_eq!((word(&event, 0), word(&event, 5)), (3, 1001), "nothing of what was cancelled");
+    assert_eq!(
+        (word(&event, 0), word(&event, 5)),
+        (3, 1001),
+        "no event of the cancelled subscription"
+    );
 }
 
 #[test]
@@ -142,7 +146,7 @@ fn a_service_is_told_once_and_each_of_its_ports_too() {
     assert_eq!(next(&ports), (2, 1, 5, port(0)));
     sockets[1].unbind_all().unwrap();
     assert_eq!(next(&ports), (2, 1, 5, port(1)));
-    // The first to go and the second to come were no news.
+    // The withdrawal of the first and the publication of the second caused no event.
     assert_eq!(next(&services).0, 2);
 }
 
@@ -155,7 +159,7 @@ fn a_node_tells_of_itself() {
     topology.send(&subscription(0, 50, PORTS), None, Patience::Forever).unwrap();
     let mut event = [0; 48];
     assert_eq!(topology.recv(&mut event, soon()), Ok(48));
-    // Without an address there is no node to tell of, and the subscription ends with its time.
+    // A node without an address does not appear, and the subscription ends with its timeout.
     if own != 0 {
         assert_eq!([word(&event, 0), word(&event, 1), word(&event, 3)], [1, own, 0]);
         assert_eq!(topology.recv(&mut event, soon()), Ok(48));

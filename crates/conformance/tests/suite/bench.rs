@@ -1,4 +1,4 @@
-//! What the checks stand on: watchdog, skipping, opened channels, payloads.
+//! The basis of the checks: watchdog, skipping, opened channels, payloads.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -9,33 +9,33 @@ use std::time::{Duration, Instant};
 use crossway_mech::mechanisms::tipc_node;
 use crossway_mech::{Boundaries, Deadline, Listener, Mechanism, Probe, Spec, Wait};
 
-/// When a check counts as hung. In an emulated kernel that eight checks share, some take 20 s; on a machine that has other
-/// work, several times that.
+/// Time after which a check counts as hung. In an emulated kernel that eight checks share, some take 20 s; on a busy
+/// machine, several times that.
 const WATCHDOG: Duration = Duration::from_secs(240);
 
-/// How long a step of a check may take. Less than the check, so that the step is told by name.
+/// Time limit of a step of a check. Shorter than the limit of the check, so that the error names the step.
 pub(crate) const STEP_WATCHDOG: Duration = Duration::from_secs(100);
 
-/// A deadline that only a broken mechanism meets.
+/// A deadline that only a broken mechanism reaches.
 pub(crate) fn soon() -> Deadline {
     Some(Instant::now() + STEP_WATCHDOG)
 }
 
-/// What takes a tipcd's arguments.
+/// The command that takes a tipcd's arguments.
 fn tipcd() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_conformance-guest-part"));
     command.arg("tipcd");
     command
 }
 
-/// Whether the mechanism works here, asked once per mechanism.
+/// Whether the mechanism works here; tested once per mechanism.
 pub(crate) fn probe<M: Mechanism>() -> Probe {
     static PROBES: LazyLock<Mutex<HashMap<&str, Probe>>> = LazyLock::new(Mutex::default);
-    // What earlier test processes held by lease, killed or not, is cleared away as the program itself does at its start.
+    // Removes the leased objects of earlier test processes, killed or not, as the program itself does at its start.
     static SWEPT: std::sync::Once = std::sync::Once::new();
     SWEPT.call_once(|| {
         crossway_sys::lease::sweep_dead_runs().unwrap();
-        // Not below /tmp, over which a check mounts something else.
+        // Not below /tmp, over which a check mounts another file system.
         tipc_node::start_by(tipcd, "/var/tmp".into());
     });
     let mut probes = PROBES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -59,12 +59,12 @@ pub(crate) fn check<M: Mechanism>(body: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Skips a part of a check aloud.
+/// Reports that a part of a check is skipped.
 pub(crate) fn skip<M: Mechanism>(why: &str) {
     eprintln!("SKIP {}: {why}", M::ID);
 }
 
-/// Starts a thread that is told by name in a panic.
+/// Starts a thread that is named in a panic.
 pub(crate) fn start<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
@@ -72,7 +72,7 @@ pub(crate) fn start<T: Send + 'static>(
     std::thread::Builder::new().name(name.to_owned()).spawn(body).unwrap()
 }
 
-/// Waits for a thread and passes its panic on.
+/// Waits for a thread and propagates its panic.
 pub(crate) fn join<T>(thread: JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -83,12 +83,12 @@ pub(crate) struct End<M: Mechanism> {
     pub(crate) rx: M::Rx,
 }
 
-/// The way of waiting that suits the mechanism best: asleep if it can.
+/// The way of waiting that suits the mechanism best: sleeping if it can.
 pub(crate) fn natural_wait<M: Mechanism>() -> Wait {
     if M::caps().can_block { Wait::Block } else { Wait::Spin }
 }
 
-/// Every way of waiting that the mechanism claims.
+/// Every way of waiting that the mechanism supports.
 pub(crate) fn every_wait<M: Mechanism>() -> Vec<Wait> {
     let caps = M::caps();
     let mut ways = Vec::new();
@@ -104,7 +104,7 @@ pub(crate) fn every_wait<M: Mechanism>() -> Vec<Wait> {
     ways
 }
 
-/// A spec with the mechanism's natural wait, for messages of up to 32 KiB, which all can carry.
+/// A spec with the mechanism's natural wait, for messages of up to 32 KiB, which all mechanisms can carry.
 pub(crate) fn natural_spec<M: Mechanism>() -> Spec {
     Spec { wait: natural_wait::<M>(), max_message: LARGEST_ASKED, ..Spec::default() }
 }
@@ -124,7 +124,7 @@ pub(crate) fn open<M: Mechanism>(spec: &Spec) -> (End<M>, End<M>) {
     (End { tx, rx }, join(connector))
 }
 
-/// Whether the mechanism keeps messages apart.
+/// Whether the mechanism preserves message boundaries.
 pub(crate) fn keeps_boundaries<M: Mechanism>() -> bool {
     M::caps().boundaries == Boundaries::Message
 }
@@ -164,7 +164,7 @@ impl Payload {
     }
 }
 
-/// Message sizes at the edges where mechanisms break, and random ones between, none above `max`.
+/// Message sizes at the boundaries where mechanisms break, and random ones in between, none above `max`.
 pub(crate) fn sizes<M: Mechanism>(max: usize) -> Vec<usize> {
     let mut sizes = vec![1, 2, 3, 7, 8, 9, 63, 64, 65, 255, 256, 511, 512, 4095, 4096, 4097, max];
     if M::caps().carries_empty {

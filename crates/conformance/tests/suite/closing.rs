@@ -1,21 +1,21 @@
-//! How an end learns that the other has closed.
+//! How an end detects that the other one has closed.
 
 use std::time::{Duration, Instant};
 
 use super::bench::*;
 use crossway_mech::{Mechanism, RecvError, Reliability, Rx, SendError, Tx};
 
-/// Holds `end` to what it must say when its peer is gone: nothing more to receive, and no use in sending. TCP may take a
-/// few messages before the peer's host answers that nobody is there.
+/// Asserts that `end` reports that its peer has closed: nothing more can be received, and sending fails. TCP may accept
+/// a few messages before the peer's host answers that the connection is closed.
 pub(crate) fn must_say_closed<M: Mechanism>(end: &mut End<M>) {
     if !M::caps().detects_peer_death {
         let until = Some(Instant::now() + Duration::from_millis(30));
         let outcome = end.rx.recv(&mut [0; 64], until);
         let silent = matches!(outcome, Err(RecvError::TimedOut));
-        assert!(silent, "told of the end though it says it is not: {outcome:?}");
+        assert!(silent, "an end was reported though the mechanism does not detect it: {outcome:?}");
         return;
     }
-    // Of the messages that the peer had sent some may still be on their way.
+    // Some of the peer's messages may still be in flight.
     let mut buf = vec![0; if keeps_boundaries::<M>() { 64 * 1024 } else { 64 }];
     let outcome = loop {
         match end.rx.recv(&mut buf, soon()) {
@@ -61,7 +61,7 @@ pub(crate) fn a_closed_peer_is_noticed_after_its_last_message<M: Mechanism>() {
     });
 }
 
-/// Waits until a thread that told its id sleeps, if it is one that sleeps.
+/// Waits until the thread whose id was reported sleeps, if it is one that sleeps.
 fn let_it_sleep<M: Mechanism>(tid: u32) {
     if !M::caps().can_block {
         return;
@@ -77,7 +77,7 @@ fn let_it_sleep<M: Mechanism>(tid: u32) {
     panic!("the waiting thread never sleeps");
 }
 
-/// Starts `blocks` in a thread, and `then` when it sleeps.
+/// Runs `blocks` in a thread, and `then` once it sleeps.
 fn while_blocked<M: Mechanism, T: Send + 'static>(
     blocks: impl FnOnce() -> T + Send + 'static,
     then: impl FnOnce(),
@@ -111,7 +111,7 @@ pub(crate) fn a_blocked_receiver_notices_that_its_peer_closes<M: Mechanism>() {
 
 pub(crate) fn a_blocked_sender_notices_that_its_peer_closes<M: Mechanism>() {
     let caps = M::caps();
-    // Who loses what comes too fast never blocks.
+    // A mechanism that drops messages never blocks.
     if caps.reliability == Reliability::Lossy {
         return;
     }

@@ -1,4 +1,4 @@
-//! What is sent is what arrives.
+//! Received messages equal the sent ones.
 
 use super::bench::*;
 use super::peer::{Job, Peer, Side};
@@ -16,7 +16,8 @@ pub(crate) fn messages_of_every_size_arrive_whole_and_in_order<M: Mechanism>() {
                 let mut payload = Payload::new(1);
                 for size in sizes {
                     here.tx.send(&payload.bytes(size), soon()).unwrap();
-                    // Who may lose what comes too fast gets the next one when the last has arrived.
+                    // With a mechanism that may drop messages, each one is sent after the previous
+                    // one has arrived.
                     if in_step {
                         here.rx.recv(&mut [0; 1], soon()).unwrap();
                     }
@@ -72,7 +73,7 @@ pub(crate) fn every_way_of_waiting_carries_round_trips<M: Mechanism>() {
                 let spec = Spec { wait, ..natural_spec::<M>() };
                 let refused =
                     matches!(M::listen(&spec), Err(crossway_mech::OpenError::Unsupported { .. }));
-                assert!(refused, "{wait:?} is not claimed and must be refused");
+                assert!(refused, "{wait:?} is not supported and must be rejected");
             }
         }
     });
@@ -100,7 +101,7 @@ pub(crate) fn a_stream_can_be_read_in_other_pieces_than_it_was_written<M: Mechan
         let mut random = Payload::new(5);
         while got.len() < total {
             let mut piece = vec![0; (total - got.len()).min(1 + random.below(8000))];
-            // Impatient calls must lose nothing of what arrived in part.
+            // Calls that do not wait must not lose a partially received message.
             while matches!(there.rx.try_recv(&mut piece), Err(crossway_mech::RecvError::Empty)) {
                 std::thread::yield_now();
             }

@@ -1,4 +1,4 @@
-//! kill -9 in every state, of either side: the survivor notices, and hangs nowhere.
+//! kill -9 in every state, on either side: the survivor notices, and never hangs.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use super::closing::must_say_closed;
 use super::peer::{Job, Peer, Side};
 use crossway_mech::{Mechanism, RecvError, Reliability, Rx, SendError, Tx};
 
-/// Kills a peer at its job, on each side of the opening, and holds the survivor to what it must notice.
+/// Kills a peer during its job, on each side of the opening, and asserts what the survivor must notice.
 fn kill_at<M: Mechanism>(job: Job) {
     check::<M>(move || {
         for side in [Side::Connects, Side::Listens] {
@@ -15,7 +15,7 @@ fn kill_at<M: Mechanism>(job: Job) {
             peer.wait_until_at_work();
             peer.kill();
             if job == Job::FillUp {
-                // A third process may be in between and still have it.
+                // A third process may be in between and still have the message.
                 let first = here.rx.recv(&mut room::<M>(), soon());
                 assert!(first.is_ok(), "what was sent before the death is lost: {first:?}");
             }
@@ -25,12 +25,12 @@ fn kill_at<M: Mechanism>(job: Job) {
     });
 }
 
-/// Room for what one receive may bring.
+/// A buffer for what one receive may return.
 fn room<M: Mechanism>() -> Vec<u8> {
     vec![0; if keeps_boundaries::<M>() { 64 * 1024 } else { 64 }]
 }
 
-/// Receives what the dead peer had sent and is here.
+/// Receives everything that the dead peer had sent.
 fn drain_whole_messages<M: Mechanism>(end: &mut End<M>) {
     let mut buf = room::<M>();
     while end.rx.try_recv(&mut buf).is_ok() {}
@@ -45,7 +45,7 @@ pub(crate) fn a_peer_killed_while_receiving_is_noticed<M: Mechanism>() {
 }
 
 pub(crate) fn a_peer_killed_while_sending_into_a_full_channel_is_noticed<M: Mechanism>() {
-    // Who loses what comes too fast is never full.
+    // A mechanism that drops messages is never full.
     if M::caps().reliability == Reliability::Reliable {
         kill_at::<M>(Job::FillUp);
     }
@@ -67,12 +67,12 @@ pub(crate) fn a_peer_killed_amid_traffic_is_noticed<M: Mechanism>() {
                     assert!(matches!(error, SendError::PeerClosed), "{error:?}");
                     break RecvError::PeerClosed;
                 }
-                // The next message is on its way to a process that dies.
+                // The next message is sent to a process that is about to die.
                 if echoed == rounds {
                     peer.kill_soon();
                 }
                 let silence = Some(Instant::now() + Duration::from_millis(300));
-                // Only the silence of a dead peer is one.
+                // With a dead peer, only silence proves that nothing more arrives.
                 let until = if told || echoed < rounds { soon() } else { silence };
                 match here.rx.recv(&mut buf, until) {
                     Ok(len) => assert_eq!(buf[..len], [1; 64]),

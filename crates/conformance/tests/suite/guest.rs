@@ -1,4 +1,4 @@
-//! The mechanisms that this machine's kernel lacks, in a guest whose kernel has them.
+//! Tests the mechanisms that this machine's kernel lacks in a guest whose kernel has them.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use crossway_mech::registry;
 
 use crate::in_guest;
 
-/// What the guest's kernel has and others may lack, by the beginning of the id.
+/// Prefixes of the ids of mechanisms that the guest's kernel has and others may lack.
 const KERNELS_OWN: [&str; 2] = ["tipc-kernel-", "sctp"];
 
-/// In the guest, seconds; alone it takes about one minute.
+/// Time limit in the guest in seconds; when it runs alone it takes about one minute.
 const WATCHDOG: &str = "900";
 
-/// The name of a mechanism's type, under which its tests stand.
+/// The type name of a mechanism, which is the module name of its tests.
 fn type_name(id: &str) -> String {
     let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
     id.split('-').map(capital).collect()
@@ -30,7 +30,7 @@ fn what_only_another_kernel_has_passes_in_a_guest() {
     if missing.is_empty() {
         return;
     }
-    // Most of the time of most checks is waiting.
+    // Most checks spend most of their time waiting.
     let program = std::env::current_exe().unwrap();
     let words =
         ["timeout", WATCHDOG, program.to_str().unwrap(), "--show-output", "--test-threads=8"];
@@ -45,7 +45,7 @@ fn what_only_another_kernel_has_passes_in_a_guest() {
     let checks = *passed.values().next().expect("checks that passed");
     for id in missing {
         assert!(checks > 20 && passed.get(&type_name(id)) == Some(&checks), "{id}: {passed:?}");
-        // A check that is skipped passes, too.
+        // A skipped check counts as passed, too.
         assert!(!text.contains(&format!("SKIP {id}: ")), "{id} is missing in the guest: {text}");
     }
 }

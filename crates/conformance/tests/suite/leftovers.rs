@@ -1,7 +1,7 @@
-//! Nothing stays behind: no name, no queue, no segment, no file, no descriptor, no thread; whoever died and how.
+//! Nothing remains: no name, queue, segment, file, descriptor or thread, whichever end died and however.
 //!
-//! The places to look at belong to the whole machine, where other programs come and go. So the check runs in a child with
-//! an IPC name space and mounts of its own, where whatever is found is the mechanism's.
+//! The places to check belong to the whole machine, where other programs create and remove things. So the check runs in a
+//! child with its own IPC namespace and mounts, where everything found comes from the mechanism.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -11,7 +11,7 @@ use super::bench::*;
 use super::peer::{Job, Peer, Side};
 use crossway_mech::{Mechanism, Rx, Tx};
 
-/// Makes fresh places and runs the rest of the command in them. The program is opened first, since it may lie below /tmp. A
+/// Creates empty places and runs the rest of the command in them. The program is opened first, since it may be below /tmp. A
 /// kernel without /dev/shm leaves nothing there.
 const PRIVATE: &str = "exec 9<\"$0\" && if [ -d /dev/shm ]; then mount -t tmpfs crossway /dev/shm; fi \
      && mount -t tmpfs crossway /tmp && mkdir /tmp/mqueue \
@@ -46,10 +46,10 @@ fn private_shell() -> Command {
     command
 }
 
-/// After so long nothing more goes by itself, however busy the machine.
+/// After this time nothing more disappears by itself, however busy the machine.
 const TIME_TO_GO: Duration = Duration::from_secs(60);
 
-/// What there is now.
+/// Everything that exists now.
 fn look_around() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for dir in ["/dev/shm", "/tmp/mqueue", "/tmp"] {
@@ -61,11 +61,11 @@ fn look_around() -> BTreeSet<String> {
         let text = std::fs::read_to_string(format!("/proc/sysvipc/{table}")).unwrap();
         found.extend(text.lines().skip(1).map(|line| format!("sysv {table}: {line}")));
     }
-    // By what they lead to, so that a number that is used again does not hide one that stayed.
+    // By target, so that a reused number does not hide a descriptor that remained.
     let fds: Vec<_> = std::fs::read_dir("/proc/self/fd").unwrap().collect();
     for fd in fds {
         let path = fd.unwrap().path();
-        // The listing's own descriptor is gone by now.
+        // The descriptor of the listing itself is closed by now.
         if let Ok(target) = std::fs::read_link(&path) {
             found.insert(format!("{} -> {}", path.display(), target.display()));
         }
@@ -75,9 +75,9 @@ fn look_around() -> BTreeSet<String> {
     found
 }
 
-/// Runs in the child: uses the mechanism in every way that ends, and looks around before and after.
+/// Runs in the child: uses the mechanism in every way that ends, and compares what exists before and after.
 pub(crate) fn in_private_places<M: Mechanism>() {
-    // What a first use keeps for good (a handler, a clock) is not the mechanism's residue.
+    // What a first use creates permanently (a handler, a clock) is not left by the mechanism.
     use_once::<M>();
     let mut before = calm();
     for (what, deed) in [
@@ -86,8 +86,8 @@ pub(crate) fn in_private_places<M: Mechanism>() {
         ("a peer that was killed", survive_a_peer::<M>),
         ("two ends that were killed", lose_both_ends::<M>),
     ] {
-        // On a busy machine what the first use had started may still be ending when it seems calm. That ends once; what a deed takes
-        // away it takes away each time.
+        // On a busy machine, something that the first use started may still be ending after a calm moment. That happens
+        // once; if a use removes something that it did not create, that happens every time.
         for attempt in 1.. {
             deed();
             let after = settled(|now| now.is_subset(&before));
@@ -98,7 +98,7 @@ pub(crate) fn in_private_places<M: Mechanism>() {
             }
             assert!(
                 attempt < 4,
-                "{} took more away than it brought after {what}: {before:?} {after:?}",
+                "{} removed more than it created after {what}: {before:?} {after:?}",
                 M::ID
             );
             before = after;
@@ -106,7 +106,7 @@ pub(crate) fn in_private_places<M: Mechanism>() {
     }
 }
 
-/// Looks around until nothing has changed for a while: what the first use had started may still be ending.
+/// Waits until nothing has changed for a while: something that the first use started may still be ending.
 fn calm() -> BTreeSet<String> {
     let (begin, mut since, mut last) = (Instant::now(), Instant::now(), settled(|_| true));
     while since.elapsed() < Duration::from_millis(200) && begin.elapsed() < Duration::from_secs(5) {
@@ -119,11 +119,11 @@ fn calm() -> BTreeSet<String> {
     last
 }
 
-/// Looks around until `done`, or until things had time enough to go.
+/// Checks until `done`, or until everything had enough time to disappear.
 fn settled(done: impl Fn(&BTreeSet<String>) -> bool) -> BTreeSet<String> {
     let begin = Instant::now();
     loop {
-        // What the killed had held by lease goes at the latest when the next run starts.
+        // Leased objects of killed processes are removed at the latest when the next run starts.
         crossway_sys::lease::sweep_dead_runs().unwrap();
         let now = look_around();
         if done(&now) || begin.elapsed() > TIME_TO_GO {
@@ -138,7 +138,7 @@ fn use_once<M: Mechanism>() {
     here.tx.send(&[1; 64], soon()).unwrap();
     here.tx.flush().unwrap();
     there.rx.recv(&mut [0; 64], soon()).unwrap();
-    // One message stays unread.
+    // One message is not read.
     there.tx.send(&[2; 64], soon()).unwrap();
 }
 

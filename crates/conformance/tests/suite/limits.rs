@@ -1,4 +1,4 @@
-//! The largest message, buffers that are too small, and what the system says of itself.
+//! The largest message, buffers that are too small, and the facts that the system reports.
 
 use super::bench::*;
 use crossway_mech::{Mechanism, RecvError, Rx, SendError, Tx};
@@ -55,7 +55,7 @@ pub(crate) fn a_buffer_that_is_too_small_is_told_so<M: Mechanism>() {
         let mut buf = [0; 100];
         let mut len = there.rx.recv(&mut buf, soon()).unwrap();
         if len == 100 {
-            // Kept whole, where the kernel does not cut it.
+            // Kept whole, unless the kernel truncates it.
             assert_eq!(buf, [7; 100]);
             len = there.rx.recv(&mut buf, soon()).unwrap();
         }

@@ -1,8 +1,9 @@
-//! The one suite that every mechanism passes.
+//! The one test suite for every mechanism.
 //!
-//! A check is a generic function; `instantiate` makes a test of each check for each mechanism of the registry. What a
-//! mechanism claims in its `Caps` is checked, and so is what it says it cannot do. A mechanism that is missing
-//! here is skipped aloud, with its probe's reason and remedy. Every check has a watchdog.
+//! A check is a generic function; `instantiate` makes a test of each check for each mechanism of the registry. The
+//! capabilities that a mechanism declares in its `Caps` are checked, and so are the ones it declares to lack. A
+//! mechanism that is missing here is skipped, and its probe's reason and remedy are printed. Every check has a
+//! watchdog.
 
 mod bench;
 mod closing;

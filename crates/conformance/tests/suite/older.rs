@@ -1,4 +1,5 @@
-//! The suite again without what newer kernels have: the paths for older kernels are walked on every kernel.
+//! Repeats the suite without features of newer kernels, so that the code paths for older kernels are tested
+//! on every kernel.
 
 use std::process::Command;
 
@@ -6,11 +7,11 @@ use crossway_sys::fallback::{Newer, VARIABLE};
 
 use super::peer::this_program;
 
-/// Runs the checks of one mechanism in a process that does without `newer`, peers included.
+/// Runs the checks of one mechanism in a process that does without `newer`, including its peers.
 fn passes_without(newer: Newer, checks: &str) {
     if !cfg!(debug_assertions) {
         eprintln!(
-            "SKIP without {}: a release build has it always; test a debug build",
+            "SKIP without {}: a release build always uses it; test a debug build",
             newer.name()
         );
         return;

@@ -1,4 +1,4 @@
-//! Ends that open too early, or towards nobody.
+//! Ends that open too early, or without a peer.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crossway_sys::socket::{self, Kind};
 use crossway_sys::tipc::{self, TipcAddress};
 use crossway_tipc_client as node;
 
-/// The services that the offers of TIPC's mechanisms name, the kernel's and a node's.
+/// The service types in the offers of TIPC's mechanisms, for the kernel and for a node.
 const KERNEL_SERVICE: u32 = 0x4357_0001;
 const NODE_SERVICE: u32 = 0x4357_0002;
 
@@ -21,7 +21,8 @@ enum Unnamed {
 }
 
 impl Unnamed {
-    /// One for a mechanism whose names spread over a network, and the offer that leads there once it is published.
+    /// A listening socket for a mechanism whose names spread over a network, and the offer for it once it is
+    /// published.
     fn listening<M: Mechanism>() -> Option<(Unnamed, Offer)> {
         let stream = M::ID.ends_with("-stream");
         if M::ID.starts_with("tipc-kernel-") {
@@ -70,7 +71,7 @@ pub(crate) fn a_name_that_comes_late_is_waited_for_and_one_that_never_comes_is_t
     check::<M>(|| {
         let Some((listener, mut offer)) = Unnamed::listening::<M>() else { return };
         let brief = Spec { open_timeout: Duration::from_millis(50), ..natural_spec::<M>() };
-        let error = M::connect(&brief, &mut offer).err().expect("nobody is there");
+        let error = M::connect(&brief, &mut offer).err().expect("there is no listener");
         let OpenError::Os(error) = error else { panic!("{error}") };
         let text = error.to_string();
         assert!(text.starts_with("connect ") && text.contains("(tried for 50ms)"), "{text}");
@@ -78,7 +79,7 @@ pub(crate) fn a_name_that_comes_late_is_waited_for_and_one_that_never_comes_is_t
         let connector = start("connector", move || {
             M::connect(&natural_spec::<M>(), &mut offer).map(drop).unwrap();
         });
-        // If this is short of the first attempt, the name is just there.
+        // If this is shorter than the first attempt, the name is already published by then.
         std::thread::sleep(Duration::from_millis(30));
         listener.publish();
         let accepted = listener.accept();

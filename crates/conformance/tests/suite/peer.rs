@@ -1,6 +1,6 @@
-//! The other end in a process of its own: this test program, started again with a job.
+//! The other end in a separate process: this test program, started again with a job.
 //!
-//! The child's standard input is a socket over which offers, descriptors and reports travel.
+//! The child's standard input is a socket that carries offers, descriptors and reports.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -15,24 +15,24 @@ use super::bench::*;
 use crossway_mech::registry::{self, Visitor};
 use crossway_mech::{Listener, Mechanism, Offer, RecvError, Rx, SendError, Spec, Tx, Wait};
 
-/// The variable that carries a [`Task`]; without it the entry below does nothing.
+/// The environment variable with a [`Task`]; without it the entry below does nothing.
 const TASK: &str = "CROSSWAY_CONFORMANCE_TASK";
 
-/// Which side of the opening a process takes.
+/// The side of the opening that a process takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Side {
     Listens,
     Connects,
 }
 
-/// What the child does with its end.
+/// What the child does with its end of the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Job {
-    /// Sends back every message of 64 bytes until its peer is gone.
+    /// Sends back every message of 64 bytes until its peer has ended.
     Echo,
-    /// Nothing.
+    /// Does nothing.
     Idle,
-    /// Waits for a message that never comes.
+    /// Waits for a message that is never sent.
     Receive,
     /// Sends until there is no room, and waits for it.
     FillUp,
@@ -51,12 +51,12 @@ struct Task {
     wait: Wait,
 }
 
-/// What goes over the control socket.
+/// A message on the control socket.
 #[derive(Debug, Serialize, Deserialize)]
 enum Note {
-    /// An offer's words, and the names of the descriptors that came with it.
+    /// The words of an offer, and the names of the descriptors sent with it.
     Offer { words: std::collections::BTreeMap<String, String>, fds: Vec<String> },
-    /// The job begins, in this thread.
+    /// The job starts now, in the thread with this id.
     Begun { tid: u32 },
 }
 
@@ -96,7 +96,7 @@ fn receive_offer(control: &UnixStream) -> Offer {
     }
 }
 
-/// Opens this process's end; the peer at the other side of `control` opens its own.
+/// Opens this process's end; the process at the other end of `control` opens its own.
 fn open_over<M: Mechanism>(control: &UnixStream, side: Side, spec: &Spec) -> End<M> {
     let (tx, rx) = match side {
         Side::Listens => {
@@ -127,7 +127,7 @@ impl Peer {
         (open_over::<M>(&peer.control, here, spec), peer)
     }
 
-    /// Starts a child by `command`, to which the test's name and the job are added.
+    /// Starts a child with `command`, to which the test's name and the job are added.
     pub(crate) fn start(id: &str, spec: &Spec, side: Side, job: Job, mut command: Command) -> Peer {
         let (here, there) = UnixStream::pair().unwrap();
         let (id, wait) = (id.to_owned(), spec.wait);
@@ -153,11 +153,11 @@ impl Peer {
         (listens, connects)
     }
 
-    /// Waits until the child is at its job; if that is a wait, until it sleeps in it.
+    /// Waits until the child has started its job; if the job is a wait, until it sleeps.
     pub(crate) fn wait_until_at_work(&self) {
         let tid = match read_note(&self.control) {
             Some((Note::Begun { tid }, _)) => tid,
-            other => panic!("the peer does not begin: {other:?}"),
+            other => panic!("the peer did not start its job: {other:?}"),
         };
         if self.wait != Wait::Block {
             return;
@@ -174,20 +174,20 @@ impl Peer {
         panic!("the peer never sleeps");
     }
 
-    /// kill -9, and waits until it is dead.
+    /// Kills the child (kill -9), and waits until it is dead.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// kill -9, without waiting for its effect.
+    /// Kills the child (kill -9), without waiting until it is dead.
     pub(crate) fn kill_soon(&mut self) {
         self.child.kill().unwrap();
     }
 
     /// Waits for the end of a job that ends by itself.
     pub(crate) fn must_end_well(mut self) {
-        // Nothing more will be said; who was not told by the mechanism looks for this.
+        // No more messages follow; a child that the mechanism does not inform checks for this.
         let _ = self.control.shutdown(std::net::Shutdown::Both);
         let begin = Instant::now();
         loop {
@@ -210,7 +210,7 @@ impl Drop for Peer {
 
 /// The path of this test program.
 pub(crate) fn this_program() -> std::path::PathBuf {
-    // Not by its path, over which a check may have mounted something else.
+    // Not the path of the file, over which a check may have mounted something else.
     std::path::PathBuf::from("/proc/self/exe")
 }
 
@@ -233,7 +233,7 @@ impl Visitor for Work {
         let tid = thread_id();
         let begun = || write_note(&control, &Note::Begun { tid }, &[]);
         work(end, job, max_message, begun);
-        // Whoever watches is to kill this process.
+        // The parent kills this process.
         loop {
             std::thread::park();
         }
@@ -248,7 +248,7 @@ pub(crate) fn thread_id() -> u32 {
 
 fn echo<M: Mechanism>(mut end: End<M>, told_of_death: bool, control: &UnixStream) {
     let mut buf = [0; 64];
-    // Where the mechanism does not tell that the peer is gone, who started this process does.
+    // If the mechanism does not report the end of the peer, the process that started this one does.
     let silence = Duration::from_millis(100);
     loop {
         let until = if told_of_death { soon() } else { Some(Instant::now() + silence) };

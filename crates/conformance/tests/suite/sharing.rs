@@ -1,4 +1,4 @@
-//! How many channels one offer gives, and whether several senders can feed one receiver.
+//! How many channels one offer allows, and whether several senders can send to one receiver.
 
 use super::bench::*;
 use crossway_mech::{Listener, Mechanism, Offer, OpenError, Rx, Tx};
@@ -33,7 +33,7 @@ pub(crate) fn an_offer_gives_as_many_channels_as_claimed<M: Mechanism>() {
             let (tx, rx) = join(connector);
             channels.push((n, here, End::<M> { tx, rx }));
             if n == 1 {
-                // One that is gone does not hinder the next.
+                // A closed channel does not affect the next one.
                 channels.remove(0);
             }
         }

@@ -8,18 +8,18 @@ use crossway_sys::usage::thread_switches;
 use super::bench::*;
 use crossway_mech::{Mechanism, RecvError, Reliability, Rx, SendError, Tx, Wait};
 
-/// How long the checks of deadlines wait: the time of study item T10, where a sender that had no deadline to give burnt
+/// How long the checks of deadlines wait: the time of study item T10, where a sender without support for deadlines used up
 /// CPU time instead.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Who sleeps in vain until a deadline goes to sleep once, and a few times more where it is woken for nothing.
+/// A call that waits until a deadline goes to sleep once, and a few more times after spurious wake-ups.
 const SLEEPS_AT_MOST: u64 = 16;
 
-/// Far more than any channel here holds.
+/// Far more bytes than any channel here holds.
 const FAR_TOO_MUCH: usize = 256 << 20;
 
-/// Far more than any receiver here holds that drops what it has no room for, in octets. Several such checks at once in an
-/// emulated kernel that is itself short of CPU time send this much within seconds; ten times as much was seen to take minutes.
+/// Far more bytes than any receiver here holds that drops what exceeds its room. Several such checks at once in an emulated
+/// kernel that is itself short of CPU time send this much within seconds; ten times as much was observed to take minutes.
 const FAR_TOO_MUCH_TO_DROP: usize = 24 << 20;
 
 pub(crate) fn an_empty_channel_is_empty_at_once<M: Mechanism>() {
@@ -36,8 +36,8 @@ pub(crate) fn an_empty_channel_is_empty_at_once<M: Mechanism>() {
     });
 }
 
-/// Sends numbered messages, from `first` on, until there is no room; tells the first number that was not taken. `None` if
-/// there was room for `octets`.
+/// Sends numbered messages, from `first` on, until there is no room; returns the first number that was not accepted. `None`
+/// if there was room for `octets` bytes.
 fn fill<M: Mechanism>(end: &mut End<M>, size: usize, first: u64, octets: usize) -> Option<u64> {
     let mut msg = vec![0; size];
     for n in first..first + (octets / size) as u64 {
@@ -56,19 +56,16 @@ pub(crate) fn a_full_channel_is_full_at_once_and_keeps_what_it_took<M: Mechanism
         let (mut here, mut there) = open::<M>(&natural_spec::<M>());
         let size = 1000;
         if M::caps().reliability == Reliability::Lossy {
-            // What a full receiver drops never comes back as "full".
+            // A receiver that drops messages never makes the sender report "full".
             let taken = fill(&mut here, size * 8, 0, FAR_TOO_MUCH_TO_DROP);
-            assert_eq!(taken, None, "a mechanism that may lose claims to be full");
+            assert_eq!(taken, None, "a lossy mechanism reports that it is full");
             let room = there.rx.facts().get("so_rcvbuf_bytes").copied().unwrap_or(0);
-            assert!(
-                FAR_TOO_MUCH_TO_DROP as i64 > 8 * room,
-                "a receiver with {room} octets of room"
-            );
+            assert!(FAR_TOO_MUCH_TO_DROP as i64 > 8 * room, "a receiver with {room} bytes of room");
             return;
         }
-        let taken = fill(&mut here, size, 0, FAR_TOO_MUCH).expect("no end of room");
+        let taken = fill(&mut here, size, 0, FAR_TOO_MUCH).expect("the channel fills up");
         assert!(taken > 0, "full before the first message");
-        // A stream may still hold a part of the last one; it goes out when there is room.
+        // A stream may still hold a part of the last message, which is sent when there is room.
         let sender = start("flush", move || {
             here.tx.flush().unwrap();
             here
@@ -87,9 +84,10 @@ pub(crate) fn a_full_channel_is_full_at_once_and_keeps_what_it_took<M: Mechanism
     });
 }
 
-/// Calls something that should wait in vain until a deadline, and holds it to that if it says that it did.
+/// Makes a call that should wait until a deadline without success, and asserts that it did so if it says so.
 fn waits_in_vain(wait: Wait, mut call: impl FnMut(Instant) -> bool) -> bool {
-    // Where CPU time is counted by ticks, a tick of somebody else's may be charged here; who spins is caught each time.
+    // Where CPU time is counted in ticks, another process's tick may be charged here; a call that spins is detected every
+    // time.
     for attempt in 1.. {
         let (cpu_before, (sleeps_before, _)) = (thread_cpu_ns(), thread_switches());
         let begin = Instant::now();
@@ -120,7 +118,7 @@ pub(crate) fn a_receive_deadline_is_kept_without_burning_the_cpu<M: Mechanism>()
         assert!(waits_in_vain(spec.wait, |until| {
             matches!(there.rx.recv(&mut buf, Some(until)), Err(RecvError::TimedOut))
         }));
-        // The channel is as good as before.
+        // The channel is still usable.
         here.tx.send(&[9; 64], soon()).unwrap();
         here.tx.flush().unwrap();
         assert_eq!(there.rx.recv(&mut buf, None).unwrap(), 64);
@@ -137,8 +135,8 @@ pub(crate) fn a_send_deadline_is_kept_without_burning_the_cpu<M: Mechanism>() {
         let spec = natural_spec::<M>();
         let (mut here, mut there) = open::<M>(&spec);
         let size = 1000;
-        let mut taken = fill(&mut here, size, 0, FAR_TOO_MUCH).expect("no end of room");
-        // TCP's receiver may open its window late: full is full only when a call has waited in vain.
+        let mut taken = fill(&mut here, size, 0, FAR_TOO_MUCH).expect("the channel fills up");
+        // TCP's receiver may open its window late, so the channel is full only when a call has waited without success.
         while !waits_in_vain(spec.wait, |until| {
             let mut msg = [0; 1000];
             msg[..8].copy_from_slice(&taken.to_le_bytes());
@@ -148,7 +146,7 @@ pub(crate) fn a_send_deadline_is_kept_without_burning_the_cpu<M: Mechanism>() {
                 Err(error) => panic!("{error:?}"),
             }
         }) {
-            taken = fill(&mut here, size, taken + 1, FAR_TOO_MUCH).expect("no end of room");
+            taken = fill(&mut here, size, taken + 1, FAR_TOO_MUCH).expect("the channel fills up");
         }
         let sender = start("flush", move || {
             here.tx.flush().unwrap();
@@ -169,7 +167,7 @@ pub(crate) fn the_descriptor_to_wait_for_tells_the_truth<M: Mechanism>() {
     check::<M>(|| {
         let (mut here, mut there) = open::<M>(&natural_spec::<M>());
         if !M::caps().waitable_fd {
-            assert!(there.rx.wait_fd().is_none(), "a descriptor that is not claimed");
+            assert!(there.rx.wait_fd().is_none(), "an undeclared descriptor");
             return;
         }
         let readable = |end: &End<M>, until| {

@@ -1,5 +1,6 @@
-//! Programs that stay: a client of 1,000 connections and its server of 200 processes in mixed traffic, while the memory of the tipcd is watched and it is killed below them.
-//! `CROSSWAY_LONG_SECONDS=600` has the traffic go on for so long; without it, it is a few rounds.
+//! Long-running programs: a client with 1,000 connections and its server of 200 processes in mixed traffic, while the memory
+//! of the tipcd is watched and it is killed below them. `CROSSWAY_LONG_SECONDS=600` makes the traffic continue for that
+//! time; without it, the test runs a few rounds.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -15,23 +16,23 @@ use crate::{compiled, on_kernel, printed};
 
 const CONNECTIONS: u64 = 1_000;
 const CHILDREN: u64 = 200;
-/// Rounds after which a tipcd has all the memory that it needs, and the least that follow.
+/// Number of rounds after which a tipcd has all the memory that it needs, and the minimum number of rounds that follow.
 const SETTLING: u32 = 2;
 const WATCHED: u32 = 4;
-/// What the least memory of a tipcd at the end of a round may grow by from the first half of these to the second, in KiB. The most depends on how many
-/// connections end at once.
+/// Maximum growth, in KiB, of the minimum memory of a tipcd at the end of a round from the first half of these rounds to the
+/// second. The maximum memory depends on how many connections end at the same time.
 const GROWTH_KIB: u64 = 4 << 10;
 
-/// The program that runs, told round by round.
+/// The running program, which is controlled round by round.
 struct LongLived {
     child: Child,
     stdin: Option<ChildStdin>,
     said: BufReader<ChildStdout>,
-    /// What it and its processes write to standard error, where each says once that there is no tipcd.
+    /// The file with the standard error of the program and its processes, where each reports once that there is no tipcd.
     errors: PathBuf,
 }
 
-/// What happened in a round.
+/// The results of a round.
 #[derive(Debug)]
 struct Round {
     echoes: u64,
@@ -43,7 +44,7 @@ struct Round {
 impl LongLived {
     fn start(site: &Site, program: &Path, long: Duration) -> Self {
         let (connections, children) = (CONNECTIONS.to_string(), CHILDREN.to_string());
-        // Its watchdog is for what hangs, not for what is asked to take long.
+        // The watchdog is for hangs, not for a requested long run.
         let watchdog = (600 + long.as_secs()).to_string();
         let words = [program, Path::new(&connections), Path::new(&children)];
         let mut command = site.command_within(&watchdog, &words);
@@ -88,7 +89,7 @@ impl LongLived {
         }
     }
 
-    /// A round in which nothing fails.
+    /// Runs a round and asserts that nothing fails.
     fn good_round(&mut self) {
         let round = self.round();
         assert_eq!((round.echoes, round.ends), (CONNECTIONS, CONNECTIONS / 10), "{round:?}");
@@ -135,14 +136,14 @@ fn programs_that_stay_cost_no_more_and_outlive_their_tipcd() {
     );
     assert!(*after < before + GROWTH_KIB, "KiB after each round: {memory:?}");
 
-    // In the middle of a round, and another serves at the same place.
+    // In the middle of a round; another tipcd then serves the same path.
     let path = site.tipcd.path().to_owned();
     programs.go();
     proc::kill_exactly(pid, proc::started_ticks(pid).unwrap());
     let _successor = LoneTipcd::start(tipcd_command(), &path).unwrap();
     let mut round = programs.finished_round();
     if round.failures == 0 {
-        // It was over before the tipcd was dead.
+        // The round ended before the tipcd was dead.
         round = programs.round();
     }
     assert!(round.failures >= CONNECTIONS / 2, "{round:?}");
@@ -151,7 +152,7 @@ fn programs_that_stay_cost_no_more_and_outlive_their_tipcd() {
             ["ENETDOWN", "ECONNRESET", "EPIPE", "EHOSTUNREACH", "EAFNOSUPPORT", "ECONNREFUSED"];
         assert!(known.contains(&error.as_str()), "{round:?}");
     }
-    // Whoever was connected again by then has its echo; all have at the next.
+    // Connections that were re-established by then get their echo; in the next round, all do.
     let next = programs.round();
     assert_eq!(next.echoes, CONNECTIONS, "{next:?}");
     programs.good_round();
@@ -162,7 +163,7 @@ fn programs_that_stay_cost_no_more_and_outlive_their_tipcd() {
 fn a_multicast_wakes_whoever_waits_in_whatever_way() {
     let site = Site::new();
     let Some(program) = compiled("multicasts", site.dir.path()) else { return };
-    // Rounds, sockets, senders.
+    // Numbers of rounds, sockets, senders.
     for [rounds, sockets, senders] in [["4000", "2", "1"], ["400", "16", "4"]] {
         let words = [&*program, Path::new(rounds), Path::new(sockets), Path::new(senders)];
         let ours = printed("on a tipcd", &site.run(&words));

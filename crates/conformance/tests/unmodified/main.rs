@@ -1,5 +1,5 @@
-//! Programs that know nothing of a `tipcd`, on one: the library of `crates/tipc/preload` before the C library. What they print on a
-//! kernel's AF_TIPC, in a guest, they have to print here.
+//! Programs that know nothing of a `tipcd` run on one, with the library of `crates/tipc/preload` loaded before the C
+//! library. They must print the same here as on a kernel's AF_TIPC in a guest.
 
 #[path = "../in_guest/mod.rs"]
 mod in_guest;
@@ -14,14 +14,14 @@ use std::process::{Command, Output, Stdio};
 use crossway_tipc_client::LoneTipcd;
 use nodes::{Site, tipcd_command};
 
-/// Nothing here takes so long, in seconds, unless it hangs.
+/// Time limit in seconds; nothing takes this long unless it hangs.
 const WATCHDOG: &str = "600";
 
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/unmodified").join(path)
 }
 
-/// A program of the folder, compiled as distributions do.
+/// Compiles a program of the folder in the way distributions do.
 fn compiled(name: &str, dir: &Path) -> Option<PathBuf> {
     let program = dir.join(name);
     let mut cc = Command::new("cc");
@@ -36,7 +36,7 @@ fn compiled(name: &str, dir: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
-/// What a program printed; it must have ended well.
+/// The output of a program, which must have succeeded.
 fn printed(what: &str, output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -45,7 +45,7 @@ fn printed(what: &str, output: &Output) -> String {
     text
 }
 
-/// What the same program prints in a guest whose kernel has AF_TIPC.
+/// The output of the same program in a guest whose kernel has AF_TIPC.
 fn on_kernel(name: &str, words: &[&Path]) -> Option<String> {
     let words = ["timeout", WATCHDOG].map(Path::new).into_iter().chain(words.iter().copied());
     // A guest's name is short.
@@ -54,7 +54,7 @@ fn on_kernel(name: &str, words: &[&Path]) -> Option<String> {
     Some(text)
 }
 
-/// A C program prints the same over a tipcd and on a kernel.
+/// Asserts that a C program prints the same over a tipcd and on a kernel.
 fn c_program(name: &str) {
     let site = Site::new();
     let Some(program) = compiled(name, site.dir.path()) else { return };
@@ -65,7 +65,7 @@ fn c_program(name: &str) {
     }
 }
 
-/// Compares line by line; `known` lines are those that must differ, by their beginnings. Empty if nothing else does.
+/// Compares line by line; `known` are the beginnings of lines that are expected to differ. Returns the other differences.
 fn differences(kernels: &str, ours: &str, known: &[&str]) -> String {
     let differing: Vec<String> = kernels
         .lines()
@@ -102,9 +102,9 @@ fn pythons_socket_module_gives_what_it_gives_on_a_kernel() {
     let site = Site::new();
     let table = here("table.py");
     let known = [
-        // Beyond TIPC's window the descriptor's own buffer takes messages.
+        // Beyond TIPC's window, the descriptor's own buffer accepts messages.
         "connections: messages of 1000 octets until the window is full",
-        // A descriptor does not know of the group's members; the send says EHOSTUNREACH.
+        // The descriptor does not know of the group's members; the send returns EHOSTUNREACH.
         "groups: ready alone",
     ];
     let compare = |more: &[&Path]| {
@@ -114,7 +114,7 @@ fn pythons_socket_module_gives_what_it_gives_on_a_kernel() {
         let Some(kernels) = on_kernel("table", &words) else { return String::new() };
         differences(&kernels, &ours, &known)
     };
-    // What differs because the tipcd had no time to do its work does not when it has.
+    // Differences because the tipcd had no time to do its work disappear when it has time.
     if !compare(&[]).is_empty() {
         assert_eq!(compare(&[Path::new("busy")]), "");
     }

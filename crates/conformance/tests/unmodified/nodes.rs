@@ -1,4 +1,5 @@
-//! Nodes on which unmodified programs run: a `tipcd` of this machine, or the kernel of a guest; alone or two that are linked.
+//! Nodes on which unmodified programs run: a `tipcd` of this machine, or the kernel of a guest; one alone or two linked
+//! ones.
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
@@ -9,21 +10,21 @@ use crossway_tipc_client::LoneTipcd;
 
 use crate::WATCHDOG;
 
-/// What a node is.
+/// The implementation of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Tipcd,
     Kernel,
 }
 
-/// A tipcd and what makes programs use it.
+/// A tipcd, and the library that makes programs use it.
 pub(crate) struct Site {
     pub(crate) tipcd: LoneTipcd,
     pub(crate) library: PathBuf,
     pub(crate) dir: tempfile::TempDir,
 }
 
-/// The library, built.
+/// Builds the preload library and returns its path.
 fn library() -> PathBuf {
     let build = ["build", "--quiet", "-p", "crossway-tipc-preload"];
     let status = Command::new(env!("CARGO")).args(build).status().unwrap();
@@ -40,7 +41,7 @@ pub(crate) fn tipcd_command() -> Command {
 }
 
 impl Site {
-    /// A lone node.
+    /// Starts a lone node.
     pub(crate) fn new() -> Self {
         Self::start(tipcd_command())
     }
@@ -51,12 +52,12 @@ impl Site {
         Self { tipcd, library: library(), dir }
     }
 
-    /// A program on it, that a watchdog ends.
+    /// A command that runs a program on the node, with a watchdog.
     pub(crate) fn command(&self, words: &[&Path]) -> Command {
         self.command_within(WATCHDOG, words)
     }
 
-    /// The same with another watchdog, in seconds.
+    /// As [`Site::command`], with another time limit of the watchdog, in seconds.
     pub(crate) fn command_within(&self, seconds: &str, words: &[&Path]) -> Command {
         let mut command = Command::new("timeout");
         command
@@ -80,7 +81,7 @@ pub(crate) enum Node {
 }
 
 impl Node {
-    /// A program on it, that a watchdog ends.
+    /// A command that runs a program on the node, with a watchdog.
     pub(crate) fn command(&self, words: &[&Path]) -> Command {
         match self {
             Self::Tipcd(site) => site.command(words),
@@ -95,14 +96,15 @@ impl Node {
     }
 }
 
-/// Two nodes with a link between them, over UDP. They go with this value, the nodes before their network.
+/// Two nodes with a link between them, over UDP. Dropping this value ends the nodes first and then their network.
 pub(crate) struct Two {
     pub(crate) nodes: [Node; 2],
     pub(crate) lab: Option<Lab>,
 }
 
 impl Two {
-    /// `None` where what it takes is missing; that is told with the cause. `name` keeps tests that run at once apart.
+    /// Returns `None` after printing the reason if a prerequisite is missing. `name` distinguishes tests that run at the
+    /// same time.
     pub(crate) fn new(name: &str, what: [What; 2]) -> Option<Self> {
         if what == [What::Tipcd; 2] {
             return Some(Self::tipcds());
@@ -120,7 +122,8 @@ impl Two {
     fn tipcds() -> Self {
         let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         let ports = sockets.map(|socket| socket.local_addr().unwrap().port());
-        // Clusters of tests that run at once must not meet: one of them may be given a port that another has left.
+        // Clusters of tests that run at the same time must not meet: one of them may get a port that another has just
+        // released.
         let netid = (ports[0] % 9_000 + 1).to_string();
         let site = |id: &str, own: u16, other: u16| {
             let mut command = tipcd_command();
@@ -132,7 +135,7 @@ impl Two {
     }
 
     fn with_guests(name: &str, what: [What; 2]) -> Result<Self, NetError> {
-        // Two runs of this test on one machine must not meet.
+        // Two runs of this test on one machine must not collide.
         let name = &format!("{name}{:x}", std::process::id() % 0x1_0000);
         let mut topology = Topology::of(&[], Link::default());
         topology.name = Some(name.clone());

@@ -1,5 +1,6 @@
-//! An echo whose client takes what poll() shows before each blocking send, and whose server sends back whatever comes, neither waiting for
-//! the other: what goes through a kernel's sockets, and between two kernels, goes through here.
+//! An echo whose client receives what poll() reports before each blocking send, and whose server sends back everything it
+//! receives, neither waiting for the other: traffic that passes through a kernel's sockets, and between two kernels, must
+//! pass here, too.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -7,7 +8,7 @@ use std::process::Stdio;
 use crate::nodes::{Node, Site, Two, What};
 use crate::{compiled, printed};
 
-/// Kind, octets of a message, messages. The longest is 66,000 octets.
+/// Kind, length of a message in bytes, number of messages. The maximum length is 66,000 bytes.
 const ECHOES: [[&str; 3]; 6] = [
     ["seqpacket", "1000", "30000"],
     ["seqpacket", "10000", "3000"],
@@ -21,7 +22,7 @@ fn expected([_, octets, messages]: [&str; 3]) -> String {
     format!("{messages} messages of {octets} octets came back\n")
 }
 
-/// The client's words; the server takes the first three.
+/// The client's arguments; the server takes the first three.
 fn words<'a>(
     program: &'a Path,
     role: &'a str,
@@ -80,7 +81,7 @@ fn an_echo_without_lock_step_goes_on_from_a_tipcd_to_a_kernel_and_back() {
     let dir = tempfile::tempdir().unwrap();
     let Some(program) = compiled("pipelined", dir.path()) else { return };
     let [tipcd, kernel] = &two.nodes;
-    // Fewer: a guest is slow.
+    // Fewer, because a guest is slow.
     let echoes = [
         ["seqpacket", "1000", "4000"],
         ["seqpacket", "10000", "500"],

@@ -1,8 +1,8 @@
-"""What each call says in each state of a socket, and what an event at the other end makes of each state, as rows of tables.
+"""What each call returns in each state of a socket, and the effect of an event at the other end on each state, as rows of tables.
 
-    states.py peer           the other end, on this node or another: does what it is told by messages, until it is told to end
-    states.py ask [SECONDS]  prints the tables; waits so long between two steps
-    states.py loss [SECONDS] has a connection in each state, says "cut", and prints what the loss of the peer's node makes of them
+    states.py peer           the other end, on this node or another: follows requests in messages until it is told to end
+    states.py ask [SECONDS]  prints the tables; pauses for SECONDS between two steps
+    states.py loss [SECONDS] opens a connection in each state, prints "cut", and prints the effect of the loss of the peer's node
 """
 
 import errno
@@ -15,9 +15,9 @@ import struct
 import sys
 import time
 
-# Between two steps, in seconds.
+# Pause between two steps, in seconds.
 SETTLE = float(sys.argv[2]) if len(sys.argv) > 2 else 0.02
-# Nothing takes so long unless it hangs, in seconds.
+# Nothing takes this long, in seconds, unless it hangs.
 PATIENCE = 60
 KINDS = {"SEQPACKET": S.SOCK_SEQPACKET, "STREAM": S.SOCK_STREAM}
 SOL_TIPC, DEST_DROPPABLE, CONN_TIMEOUT, GROUP_JOIN = 271, 129, 130, 135
@@ -55,7 +55,7 @@ def bind(sock, service):
 
 
 def fill(sock):
-    """Sends until nothing more goes, also after what went has moved on: how many messages went."""
+    """Sends until no more is accepted, even after earlier messages have been forwarded; returns the number of messages."""
     count, refused = 0, 0
     while refused < 4:
         try:
@@ -70,7 +70,7 @@ def fill(sock):
 
 
 class Peer:
-    """Its sockets are named by numbers that the asker chooses."""
+    """The peer's side; its sockets are identified by numbers that the requester chooses."""
 
     def __init__(self):
         self.sockets, self.children = {}, {}
@@ -134,7 +134,7 @@ class Peer:
         return fill(self.sockets[key])
 
     def read(self, key):
-        """All that there is."""
+        """Everything that is available."""
         while outcome(lambda: self.sockets[key].recv(70000)) not in OVER + ("0",):
             pass
 
@@ -162,7 +162,7 @@ class Peer:
 
 
 class Remote:
-    """The peer, wherever it is."""
+    """The peer, on whichever node it is."""
 
     def __init__(self):
         self.control = S.socket(S.AF_TIPC, S.SOCK_RDM)
@@ -193,7 +193,7 @@ class Pair:
     next = 19500
 
     def __init__(self, kind):
-        # Numbers of the peer's sockets: this is the listener's and the child's, the next the other end's.
+        # Numbers of the peer's sockets: this one is for the listener and its child, the next one for the other end.
         Pair.next += 2
         self.kind, self.service = kind, Pair.next
         self.key, self.other = self.service, self.service + 1
@@ -204,7 +204,7 @@ class Pair:
 
     def listen(self):
         peer.listen(self.key, self.kind, self.service)
-        # Its name may still be on its way.
+        # Its name may not have arrived yet.
         probe, begin = S.socket(S.AF_TIPC, S.SOCK_RDM), time.monotonic()
         while outcome(lambda: probe.sendto(b"", self.name())) == "EHOSTUNREACH":
             assert time.monotonic() - begin < PATIENCE, "the peer's name does not come"
@@ -305,7 +305,7 @@ def data_and_close(pair):
 
 
 def close_unread(pair):
-    """What is sent here comes back."""
+    """A message sent here is returned."""
     pair.connect().one.send(b"four")
     settle()
     peer.close(pair.other)
@@ -340,7 +340,7 @@ STATES = {
     "shut down by both": both_shutdown,
     "peer killed": peer_killed,
 }
-# Each group is asked on one connection, in this order.
+# The calls of each group are made on one connection, in this order.
 CALLS = [
     {
         "poll": lambda pair: polled(pair.one),
@@ -356,7 +356,7 @@ CALLS = [
         "listen": lambda pair: outcome(lambda: pair.one.listen(4)),
     },
 ]
-# States in which there is another end that can do something.
+# States in which the other end can do something.
 WITH_PEER = [
     "connected",
     "connected, 2 bytes unread",
@@ -387,7 +387,8 @@ WHILE_CONNECTING = {
 def received(pair):
     got = outcome(lambda: pair.one.recv(99999))
     sent, octets = 1000 * getattr(pair, "sent", 0), 0
-    # Of a message or what a stream has of many, all of what the peer has sent counts: what is read makes room for what the node has.
+    # All that the peer has sent counts, in one message or in many of a stream: reading makes room for what the node
+    # holds.
     while sent and got.isdigit() and int(got) > 0:
         octets += int(got)
         if octets >= sent:
@@ -400,7 +401,7 @@ def received(pair):
 
 
 def seen(pair):
-    """What the end finds, until that repeats."""
+    """The results at this end, until they repeat."""
     found = [polled(pair.one)]
     for _ in range(4):
         found.append(received(pair))
@@ -410,7 +411,7 @@ def seen(pair):
 
 
 class Single:
-    """A socket without connections; the peer has one that is bound to the service."""
+    """A connectionless socket; the peer has one that is bound to the service."""
 
     def __init__(self):
         Pair.next += 2
@@ -420,14 +421,14 @@ class Single:
 
     @staticmethod
     def opened():
-        """What reaches nobody is to come back."""
+        """Undeliverable messages are to be returned."""
         one = S.socket(S.AF_TIPC, S.SOCK_RDM)
         one.setsockopt(SOL_TIPC, DEST_DROPPABLE, 0)
         one.setblocking(False)
         return one
 
     def reach(self):
-        """Sends a message that is not to come back once there is somebody to send to."""
+        """Sends a message that must not be returned, once there is a receiver."""
         begin = time.monotonic()
         self.one.setsockopt(SOL_TIPC, DEST_DROPPABLE, 1)
         while outcome(lambda: self.one.sendto(b"?", name(self.service))) == "EHOSTUNREACH":
@@ -454,7 +455,7 @@ class Single:
         peer.send_to(self.key, self.own, "four")
 
     def returned(self):
-        """A message comes back from a socket that is gone."""
+        """A message is returned from a socket that no longer exists."""
         self.bound()
         node, port = peer.port(self.key)
         peer.close(self.key)
@@ -486,7 +487,7 @@ RDM_STATES = {
 
 
 def what_came(single):
-    """What recvmsg gives: octets, and why a message came back with how many of them."""
+    """The result of recvmsg: the length in bytes, and for a returned message the reason and the length of the returned part."""
     try:
         data, ancillary, _, _ = single.one.recvmsg(70000, 2000)
     except OSError as error:
@@ -522,7 +523,7 @@ def to_child(single):
 
 
 def flood(single):
-    """Sends until something comes back."""
+    """Sends until a message is returned."""
     for _ in range(200000):
         try:
             single.one.sendto(bytes(10000), name(single.service))
@@ -551,7 +552,7 @@ RDM_EVENTS = {
 def rdm_seen(single):
     found = [polled(single.one), what_came(single)]
     if found[-1].startswith("0 (error 4"):
-        # How many is a matter of memory.
+        # The number depends on memory sizes.
         while what_came(single).startswith("0 (error 4"):
             settle()
     else:

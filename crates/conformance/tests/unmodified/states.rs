@@ -1,5 +1,6 @@
-//! The tables of docs/TIPC.md that say what each call answers in each state, and what each event makes of each state. `CROSSWAY_WRITE=1` writes them, from runs on
-//! one kernel, between two, on one `tipcd` and between two; without it the runs here have to give what is written.
+//! Checks the tables of docs/TIPC.md that list the result of each call in each state, and the effect of each event on each
+//! state. `CROSSWAY_WRITE=1` writes them, from runs on one kernel, between two, on one `tipcd` and between two; without it
+//! the runs here must reproduce what is written.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -12,16 +13,17 @@ use crate::nodes::{Node, Site, Two, What};
 
 const PYTHON: &str = "/usr/bin/python3";
 const BEGIN: &str = "<!-- states -->\n";
-/// How long nodes have between two steps of a run that is written down, and of one that shows what a busy machine had no time for; in seconds.
+/// How long, in seconds, nodes get between two steps of a run that is written down, and of one that shows what a busy
+/// machine had no time for.
 const CALM: &str = "0.1";
 const SLOW: &str = "0.15";
 const END: &str = "<!-- end of states -->\n";
 
 type Row = Vec<String>;
-/// The first row has the columns' names.
+/// The rows of a table; the first one has the columns' names.
 type Table = Vec<Row>;
 
-/// What a run printed: tables, an empty line behind each.
+/// The tables that a run printed, each followed by an empty line.
 fn tables(text: &str) -> Vec<Table> {
     let table = |lines: &str| -> Table {
         lines.lines().filter(|line| !line.starts_with("| ---")).map(cells).collect()
@@ -35,14 +37,14 @@ fn cells(line: &str) -> Row {
     inner.split(" | ").map(str::to_owned).collect()
 }
 
-/// A kind of node's answers: within one, between two, and to the loss of the other.
+/// The results for one kind of node: within one node, between two, and after the loss of the other.
 struct Answers {
     one: Vec<Table>,
     two: Vec<Table>,
     lost: Vec<Table>,
 }
 
-/// Starts the script, whose lines come by the reader.
+/// Starts the script, whose lines the reader delivers.
 fn started(node: &Node, words: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {
     let script = here("states.py");
     let words: Vec<&Path> = [Path::new(PYTHON), &script]
@@ -54,7 +56,7 @@ fn started(node: &Node, words: &[&str]) -> (Child, BufReader<std::process::Child
     (child, said)
 }
 
-/// What the script prints with its peer on another node, or on the same.
+/// The output of the script with its peer on another node, or on the same.
 fn asked(node: &Node, others: &Node, settling: &[&str]) -> Vec<Table> {
     let (mut peer, _) = started(others, &["peer"]);
     let (mut child, mut said) = started(node, &[&["ask"], settling].concat());
@@ -65,12 +67,12 @@ fn asked(node: &Node, others: &Node, settling: &[&str]) -> Vec<Table> {
     tables(&text)
 }
 
-/// What it prints when the other node is lost.
+/// The output of the script when the other node is lost.
 fn bereft(two: Two, settling: &[&str]) -> Vec<Table> {
     let Two { nodes: [node, other], .. } = &two;
     let script = here("states.py");
     let words = [Path::new(PYTHON), &script, Path::new("peer")];
-    // It says that its node is gone, and ends.
+    // The peer reports that its node has ended, and exits.
     let mut peer = other.command(&words).stderr(Stdio::null()).spawn().unwrap();
     let (mut child, mut said) = started(node, &[&["loss"], settling].concat());
     let mut line = String::new();
@@ -85,7 +87,7 @@ fn bereft(two: Two, settling: &[&str]) -> Vec<Table> {
     tables(&text)
 }
 
-/// A `tipcd`'s answers, or a kernel's. The runs of the first wait most of their time.
+/// The results of a `tipcd`, or of a kernel. The runs of a `tipcd` mostly wait.
 fn answers(what: What, settling: &[&str]) -> Option<Answers> {
     let two = Two::new("st", [what; 2])?;
     let between = |two: Two| {
@@ -107,7 +109,7 @@ fn answers(what: What, settling: &[&str]) -> Option<Answers> {
 }
 
 impl Answers {
-    /// One text for each cell: what is answered on one node, and between two where that differs.
+    /// One text for each cell: the result on one node, and between two nodes if it differs.
     fn merged(self) -> Vec<Table> {
         let joined = |one: String, two: String| {
             if one == two { one } else { format!("{one}; between nodes {two}") }
@@ -118,7 +120,7 @@ impl Answers {
     }
 }
 
-/// Two runs' tables cell by cell.
+/// Combines two runs' tables cell by cell.
 fn combined(
     ones: Vec<Table>,
     others: Vec<Table>,
@@ -147,7 +149,7 @@ fn printed(tables: &[Table]) -> String {
     tables.iter().map(table).collect::<Vec<_>>().join("\n")
 }
 
-/// What is answered here, of a cell that may name a kernel's answer before it.
+/// The result here, from a cell that may show a kernel's result before it.
 fn ours(cell: &str) -> String {
     let here = cell.split_once(" (here ").and_then(|(_, rest)| rest.strip_suffix(')'));
     here.unwrap_or(cell).to_owned()
@@ -182,7 +184,8 @@ fn the_tables_of_states_are_what_a_run_gives() {
         let pairs = run.lines().zip(expected.lines());
         pairs.filter(|(now, then)| now != then).map(|(_, then)| then.to_owned()).collect()
     };
-    // What differs because a node had no time to do its work does not when it has; what lasts only for a while is gone by then.
+    // Differences because a node had no time to do its work disappear when it has time; results that occur only for a while
+    // are over by then.
     let soon = differing(&printed(&here(&[])));
     if !soon.is_empty() {
         let slow = printed(&here(&[SLOW]));
@@ -193,7 +196,7 @@ fn the_tables_of_states_are_what_a_run_gives() {
 }
 
 impl Two {
-    /// The second node dies without a word.
+    /// Kills the second node.
     fn without_the_second(self) -> (Node, Option<crossway_netlab::Lab>) {
         let Self { nodes: [node, other], lab } = self;
         match other {

@@ -1,4 +1,4 @@
-"""The calls of the table that holds the node to a kernel, each with what Python's own socket module gives for it."""
+"""The calls of the table that compares the node with a kernel, each with the result of Python's own socket module."""
 
 import os
 import sys

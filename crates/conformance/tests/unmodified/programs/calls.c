@@ -8,7 +8,7 @@
 
 static char buf[70000];
 
-/* Pointers that lead nowhere. Who sends is not asked where his address lies: see docs/TIPC.md. */
+/* Invalid pointers. The destination address of a send is left out, because the library does not check it: see docs/TIPC.md. */
 static void nowhere(void)
 {
 	void *bad = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -131,7 +131,7 @@ static void names(void)
 	MUST(close(fd));
 }
 
-/* What came with a message. */
+/* Prints the data that came with a message. */
 static void tell(struct msghdr *m, long got)
 {
 	told("recvmsg", got);
@@ -220,7 +220,7 @@ static void datagrams(void)
 	printf("%u %u %u %u\n", many[0].msg_len, many[1].msg_len, many[2].msg_len, many[3].msg_len);
 	CALL(recvmmsg(t, many, 4, MSG_DONTWAIT, NULL));
 
-	/* Fewer than there is room for, more than there is time for, and one that cannot go. */
+	/* Fewer than there is room for, more than there is time for, and one that cannot be sent. */
 	struct timespec none = {0, 0};
 	static struct iovec lots[1025];
 	CALL(sendmmsg(s, many, 2, 0));
@@ -366,7 +366,7 @@ static void connections(int kind)
 	CALL(write(s, "x", 1));
 	MUST(close(s));
 
-	/* The end is told whatever is waited for, and ahead of what is still to be read. */
+	/* The end is reported whatever is waited for, and before the unread data. */
 	s = opened(kind);
 	MUST(fcntl(s, F_SETFL, O_NONBLOCK));
 	CALL(connect(s, ADDRESS(to)));
@@ -405,7 +405,7 @@ static void pairs(void)
 		await(pair[0], POLLIN);
 		CALL(read(pair[0], buf, 100));
 		if (kinds[n] == SOCK_STREAM) {
-			/* By a stream of the C library, after which the number is another's. */
+			/* Closed by a stream of the C library, after which the number is reused. */
 			fclose(fdopen(pair[1], "r"));
 			MUST(dup2(open("/dev/null", O_WRONLY), pair[1]));
 			CALL(write(pair[1], "gone", 4));
@@ -473,7 +473,7 @@ static void readiness(void)
 		s[n] = socket(AF_TIPC, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
 		CALL(connect(s[n], ADDRESS(to)));
 	}
-	/* Accepting, then serving, by whoever is ready. */
+	/* Whichever process is ready accepts and then serves. */
 	int accepted = 0, served = 0;
 	while (served < 3) {
 		int ready = epoll_wait(epoll, found, 4, 20000);

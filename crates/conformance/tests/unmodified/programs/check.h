@@ -1,4 +1,4 @@
-/* What the programs of this folder share: plain AF_TIPC, as for any kernel. They print what calls give; a test compares that. */
+/* Shared by the programs of this folder: plain AF_TIPC, as for any kernel. They print the results of calls; a test compares them. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* "what: value", and the errno by name of what failed. */
+/* Prints "what: value", or the name of the errno after a failure. */
 static inline long told(const char *what, long value)
 {
 	if (value < 0)
@@ -84,14 +84,14 @@ static inline int connected(int kind, __u32 type)
 	return fd;
 }
 
-/* Waits until a descriptor has these events, without an end: what comes late by a time-out of poll would be taken for it. Who runs this has a watchdog. */
+/* Waits without a time limit until a descriptor has these events: with a timeout of poll, a late event would look like a missing one. The caller has a watchdog. */
 static inline void await(int fd, short events)
 {
 	struct pollfd p = {.fd = fd, .events = events};
 	must("poll", poll(&p, 1, -1) == 1 ? 0 : -1);
 }
 
-/* Waits until so many messages are there to be received. */
+/* Waits until this many messages can be received. */
 static inline void await_messages(int fd, int count)
 {
 	int there = 0;

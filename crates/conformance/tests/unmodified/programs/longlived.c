@@ -1,9 +1,9 @@
-/* A server of many processes and a client of many connections, which goes on for as many rounds as it is told to, and over the end of the node below.
+/* A server of many processes and a client of many connections, which runs for as many rounds as requested, and continues when the node below is replaced.
  *
  *   longlived CONNECTIONS CHILDREN
  *
- * A line on standard input is a round: each connection echoes messages of several sizes, a part of them ends (each way that there is) and is made
- * again. Answered by a line of counts, and of the errors that were met. The server's processes share a listener until it fails; then each makes its own. */
+ * A line on standard input starts a round: each connection echoes messages of several sizes; some of them end (in every possible way) and are opened
+ * again. The answer is a line of counts, and of the errors that occurred. The server's processes share a listener until it fails; then each makes its own. */
 #include "check.h"
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -24,7 +24,7 @@ static int listener_of(int n)
 	return -1;
 }
 
-/* Sends all of it, or says that the connection has failed. */
+/* Sends all of it, or returns that the connection has failed. */
 static int sent_all(int fd, const char *octets, long len)
 {
 	while (len > 0) {
@@ -37,7 +37,7 @@ static int sent_all(int fd, const char *octets, long len)
 	return 1;
 }
 
-/* Serves until the client's process is gone. */
+/* Serves until the client's process has ended. */
 static void serve(int *listeners)
 {
 	struct pollfd *fds = calloc(5000, sizeof(*fds));
@@ -59,7 +59,7 @@ static void serve(int *listeners)
 			if (fd >= 0 && count < 5000) {
 				fds[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
 			} else if (fd < 0 && errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) {
-				/* The node is gone; its successor gets a listener of this process. */
+				/* The node has ended; its successor gets a listener of this process. */
 				close(listeners[n]);
 				listeners[n] = -1;
 			}
@@ -76,7 +76,7 @@ static void serve(int *listeners)
 	}
 }
 
-/* What the client met. */
+/* The client's results. */
 static long echoes, ends, failures;
 static int errors[200];
 
@@ -96,7 +96,7 @@ static int failed(int fd)
 	return -1;
 }
 
-/* A connection, however long that takes: the service may be on its way back. */
+/* Opens a connection, however long that takes: the service may be restarting. */
 static int reached(int n)
 {
 	struct sockaddr_tipc a = service(SERVICE + n, 1);
@@ -109,7 +109,7 @@ static int reached(int n)
 	}
 }
 
-/* The echo of one message, read without waiting for anything but it. */
+/* Reads the echo of one message without waiting for anything else. */
 static int echoed(int fd, long len, char fill)
 {
 	memset(out, fill, len);
@@ -140,7 +140,7 @@ static void end(int fd, long way)
 	if (way % 3 == 0)
 		MUST(shutdown(fd, SHUT_RDWR));
 	if (way % 3 == 1)
-		/* Its echo is not waited for. */
+		/* The echo of this message is not waited for. */
 		(void)!write(fd, out, 100);
 	close(fd);
 }
@@ -173,7 +173,7 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	for (long round = 0; fgets(line, sizeof(line), stdin); round++) {
 		for (int n = 0; n < connections; n++) {
-			/* The longest are rarer. */
+			/* The longest are less frequent. */
 			long size = sizes[(n + round) % (n % 16 ? ECHOES - 1 : ECHOES)];
 			if (!echoed(fds[n], size, (char)(n + round))) {
 				failed(fds[n]);

@@ -1,5 +1,5 @@
-/* Multicasts to several sockets of one program, which waits for each of them in every way that there is, without an end: a wake-up that is lost, or a copy, is
- * waited for until the watchdog.
+/* Multicasts to several sockets of one program, which waits for each of them in every possible way, without a time limit: a lost wake-up or copy makes it
+ * wait until the watchdog ends it.
  *
  *   multicasts ROUNDS [SOCKETS [SENDERS]] */
 #include "check.h"
@@ -9,7 +9,7 @@
 enum { TYPE = 18980, MOST = 64 };
 static int fds[MOST], sockets = 2, waits[4];
 
-/* Waits until at least one of those that are wanted can be received from. */
+/* Waits until at least one of the wanted sockets can be received from. */
 static void wait_for(const char *wanted, int way)
 {
 	waits[way]++;
@@ -29,7 +29,7 @@ static void wait_for(const char *wanted, int way)
 		}
 		must("select", select(last + 1, &set, NULL, NULL, NULL));
 	} else {
-		/* By level, then by edge. */
+		/* Level-triggered, then edge-triggered. */
 		int set = epoll_create1(0);
 		for (int n = 0; n < sockets; n++) {
 			struct epoll_event e = {.events = EPOLLIN | (way == 3 ? EPOLLET : 0)};
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
 		fds[n] = opened(SOCK_RDM);
 		MUST(bind(fds[n], ADDRESS(a)));
 	}
-	/* Further senders are processes: a round is one message of each. */
+	/* Further senders are processes: a round is one message from each. */
 	int go[2], from = opened(SOCK_RDM);
 	MUST(pipe(go));
 	for (int s = 1; s < senders; s++) {

@@ -82,12 +82,12 @@ static void ask(int fd, struct tipc_subscr wanted, int swapped, size_t len)
 	for (int w = 0; swapped && w < 5; w++)
 		words[w] = bswap_32(words[w]);
 	memcpy(octets, &wanted, sizeof(wanted));
-	/* Who broke the rules before is sent away, now or in a moment. */
+	/* A client that broke the rules before gets its connection closed, now or soon. */
 	if (send(fd, octets, len, 0) < 0 && errno != EPIPE)
 		told("request", -1);
 }
 
-/* What was told until now: requests are taken in turn, and this one ends at once. */
+/* Reads the events up to now: requests are processed in order, and this one ends immediately. */
 static void hear(int fd)
 {
 	struct tipc_subscr barrier = {{BARRIER, 0, 0}, 1, TIPC_SUB_PORTS, "barrier"};
@@ -115,7 +115,7 @@ static void hear(int fd)
 static void subscriptions(void)
 {
 	struct sockaddr_tipc server = service(TIPC_TOP_SRV, TIPC_TOP_SRV), wide = range(TYPE, 5, 6), own = range(TYPE, 7, 7);
-	/* Ports, services, neither; without what other nodes do not see, without what they see, without what is there. */
+	/* Ports, services, neither; without what other nodes do not see, without what they see, without what exists already. */
 	__u32 filters[] = {1, 2, 3, 9, 0x11, 0x21, 0x22, 0x41, 0x42, 0x81, 0x82, 0xa1};
 	int early = opened(SOCK_RDM), also = opened(SOCK_RDM), late = opened(SOCK_RDM);
 	MUST(bind(early, ADDRESS(wide)));

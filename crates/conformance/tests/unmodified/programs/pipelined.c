@@ -1,8 +1,8 @@
-/* An echo without lock-step: the client takes what poll() shows before each blocking send, the server sends back whatever comes. Each end waits for nobody but
- * the socket, so what the sockets hold on their way decides whether both end up waiting.
+/* An echo without lock-step: the client receives what poll() reports before each blocking send, the server sends back everything it receives. Each end waits only
+ * for its socket, so the capacity of the sockets decides whether both ends end up waiting.
  *
  *   pipelined server KIND SERVICE                        serves one client
- *   pipelined client KIND SERVICE SIZE COUNT [PATIENCE]  sends; says so if nothing moves for PATIENCE seconds
+ *   pipelined client KIND SERVICE SIZE COUNT [PATIENCE]  sends; reports if nothing moves for PATIENCE seconds
  *   pipelined both KIND SERVICE SIZE COUNT [PATIENCE]    a client and its server */
 #include "check.h"
 
@@ -50,7 +50,7 @@ static void serve(int listener)
 	close(fd);
 }
 
-/* What is sent as a message, for as long as the ends need: cheap, so that the client is no slower than the sockets. */
+/* The content of a message; cheap to generate, so that the client is no slower than the sockets. */
 static const char *message(long n)
 {
 	return pattern + n % MESSAGES;
@@ -78,7 +78,7 @@ static int reached(int kind, int type)
 {
 	struct sockaddr_tipc a = service(type, 1);
 	int fd = opened(kind);
-	/* The name may still be on its way to this node. */
+	/* The name may not have reached this node yet. */
 	while (connect(fd, ADDRESS(a)) < 0) {
 		if (errno != EHOSTUNREACH && errno != ECONNREFUSED)
 			must("connect", -1);

@@ -1,4 +1,4 @@
-/* Descriptors in other processes and threads: fork, exec, vfork, copies, descriptors that are sent, signals, cancelled threads. */
+/* Descriptors in other processes and threads: fork, exec, vfork, copies, passed descriptors, signals, cancelled threads. */
 #include "check.h"
 #include <pthread.h>
 #include <sys/resource.h>
@@ -45,7 +45,7 @@ static void forks(void)
 	}
 	printf("children that served: %d\n", ended(server));
 
-	/* Both use one socket, and each one of its own. */
+	/* Both use one shared socket, and each uses its own. */
 	struct sockaddr_tipc to = service(18801, 1);
 	int shared = opened(SOCK_RDM), t = bound(SOCK_RDM, 18801);
 	MUST(connect(shared, ADDRESS(to)));
@@ -61,7 +61,7 @@ static void forks(void)
 	CALL(recv(t, buf, 100, 0));
 	CALL(send(shared, "parent", 6, 0));
 	CALL(recv(t, buf, 100, 0));
-	/* A destination that the child changes is the parent's too: there is but one socket. */
+	/* A destination that the child changes also changes for the parent: there is only one socket. */
 	child = fork();
 	if (child == 0) {
 		to = service(18809, 1);
@@ -86,16 +86,16 @@ static void copies(void)
 		if (n < 4)
 			MUST(close(made[n]));
 	}
-	/* A number that was a TIPC socket's becomes another's. */
+	/* The number of a former TIPC socket is reused for another file. */
 	int file = open("/dev/null", O_RDWR);
 	MUST(dup2(file, made[4]));
 	CALL(write(made[4], "gone", 4));
 	CALL(recv(made[4], buf, 1, 0));
-	/* A node in another process hears of the end a moment later. */
+	/* A node in another process notices the end a moment later. */
 	for (int n = 0; n < 10000 && sendto(s, "x", 1, 0, ADDRESS(to)) == 1; n++)
 		usleep(2000);
 	CALL(sendto(s, "x", 1, 0, ADDRESS(to)));
-	/* Programs that become servers close whatever there is. */
+	/* Programs that become servers close all descriptors. */
 	for (int fd = 3; fd < 2000; fd++)
 		close(fd);
 	t = bound(SOCK_RDM, 18810);
@@ -119,7 +119,7 @@ static void copies(void)
 	MUST(close(pair[1]));
 }
 
-/* What the program does when it is started anew with a socket. */
+/* What the program does when it is executed again with a socket. */
 static int inherits(int fd)
 {
 	int kind;
@@ -148,7 +148,7 @@ static void execs(void)
 			_exit(9);
 		}
 		printf("child: %d\n", ended(child));
-		/* What the child did to its descriptors did not happen to these. */
+		/* The child's changes to its descriptors do not affect these. */
 		CALL(recv(pair[0], buf, 100, 0));
 		CALL(send(pair[0], "x", 1, 0));
 		MUST(close(pair[0]));
@@ -184,7 +184,7 @@ static void sent(void)
 
 static volatile int alarmed, within = -1;
 
-/* The next alarm is a while after this one has been dealt with, however slow the machine: what is interrupted gets on. */
+/* The next alarm follows a while after this one has been handled, however slow the machine, so that the interrupted code makes progress. */
 static void on_alarm(int signal)
 {
 	struct itimerval again = {{0, 0}, {0, 500}};
@@ -199,7 +199,7 @@ static void on_alarm(int signal)
 static void signals(void)
 {
 	struct sigaction action = {.sa_handler = on_alarm};
-	/* Again and again: the first may come before the call. */
+	/* Repeatedly, because the first alarm may come before the call. */
 	struct itimerval soon = {{0, 50000}, {0, 50000}}, once = {{0, 0}, {0, 500}}, never = {{0, 0}, {0, 0}};
 	struct timeval limit = {0, 50000};
 	int t = bound(SOCK_RDM, 18820), listener = bound(SOCK_STREAM, 18821);
@@ -255,7 +255,7 @@ static void *receives(void *fd)
 	return (void *)recv(*(int *)fd, here, sizeof(here), 0);
 }
 
-/* Waits until the receiving thread sleeps in its call: a lock on the way there is not held for so many looks. */
+/* Waits until the receiving thread sleeps in its call: it does not wait for a lock on the way there for this many checks. */
 static void await_receiver(void)
 {
 	char path[64], line[256];
@@ -277,7 +277,7 @@ static void await_receiver(void)
 	receiver = 0;
 }
 
-/* What poll gives to who asks for nothing: what is told unasked. */
+/* The events that poll reports without being asked for any. */
 static void *hears(void *fd)
 {
 	struct pollfd p = {.fd = *(int *)fd};
@@ -304,7 +304,7 @@ static void threads(void)
 	MUST(getsockname(t, (struct sockaddr *)&own, &len));
 	pthread_create(&thread, NULL, receives, &t);
 	await_receiver();
-	/* The thread keeps the socket until its call is over. */
+	/* The thread keeps the socket until its call returns. */
 	MUST(close(t));
 	CALL(sendto(s, "late", 4, 0, ADDRESS(own)));
 	pthread_join(thread, &result);
