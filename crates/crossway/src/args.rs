@@ -1,4 +1,4 @@
-//! Values on the command line that several subcommands take: how they are read, and what a shell offers to complete them.
+//! Values that several subcommands take on the command line: how they are parsed, and the completions a shell offers for them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,15 @@ use crossway_lab::plan::PRESETS;
 use crossway_lab::{pattern, runs};
 use crossway_mech::registry;
 
-/// The value name of a run on the command line.
+/// The placeholder of a run in help texts.
 pub(crate) const RUN: &str = "RUN";
 
-/// The run that a word on the command line means: a folder, a file of records, `latest`, or a name.
+/// Resolves a run named on the command line: a folder, a file of records, `latest`, or a run's name.
 pub(crate) fn run(word: &Path) -> anyhow::Result<PathBuf> {
     Ok(runs::find(word)?)
 }
 
-/// A size in bytes: `64`, `4KiB`, `1MiB`.
+/// Parses a size in bytes: `64`, `4KiB`, `1MiB`.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -32,22 +32,22 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "write a number of bytes, or one with KiB, MiB or GiB: 64, 4KiB".to_owned())
 }
 
-/// Patterns on `group/case`; none lets everything through.
+/// Patterns that select cases by `group/case`; without any, all cases are selected.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Filters {
-    /// Only cases whose GROUP/CASE contains this; * stands for any text, ? for one character, | separates alternatives
+    /// Only cases whose GROUP/CASE contains this; * matches any text, ? one character, | separates alternatives
     #[arg(short, long = "filter", value_name = "PATTERN", add = mechanisms())]
     pub(crate) filters: Vec<String>,
 }
 
 impl Filters {
-    /// Whether a case passes one of them.
+    /// Whether a case matches one of the patterns.
     pub(crate) fn let_through(&self, group: &str, case: &str) -> bool {
         let id = format!("{group}/{case}");
         self.filters.is_empty() || self.filters.iter().any(|f| pattern::matches_within(f, &id))
     }
 
-    /// What to say when nothing is left.
+    /// The error for a filter that matches no case of the run.
     pub(crate) fn nothing_left(&self, run: &Path) -> anyhow::Error {
         anyhow::anyhow!(
             "no case of {} matches the filter {}; `crossway export {}` lists its cases",
@@ -68,7 +68,7 @@ pub(crate) fn mechanisms() -> ArgValueCandidates {
     })
 }
 
-/// Offers the presets; files are offered beside them.
+/// Offers the presets, and files beside them.
 pub(crate) fn plans() -> clap_complete::engine::ArgValueCompleter {
     clap_complete::engine::ArgValueCompleter::new(|current: &OsStr| {
         let typed = current.to_string_lossy();

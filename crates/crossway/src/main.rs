@@ -1,7 +1,8 @@
-//! The program: parses, calls, prints. One file per subcommand below [`cmd`]; no logic of its own.
+//! The program: it parses the command line, calls the library crates and prints. One file per subcommand below [`cmd`]; no other
+//! logic.
 //!
-//! Exit codes: 0 success; 1 it ran and the answer is no (a measurement failed, nothing could be measured, a comparison crossed its
-//! limit); 2 the request cannot be met (bad arguments, bad plan, unreadable file); 130 interrupted.
+//! Exit codes: 0 success; 1 the command ran and the answer is no (a measurement failed, nothing could be measured, a comparison
+//! exceeded its limit); 2 the request cannot be met (bad arguments, bad plan, unreadable file); 130 interrupted.
 
 mod args;
 mod cmd;
@@ -34,12 +35,12 @@ pub(crate) struct Cli {
     /// Print more detail (-vv for everything)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
-    /// Also use the contenders that this file declares; its commands run with your rights
+    /// Also use the contenders declared in this file; the commands in it run with your privileges
     #[arg(long = "contender", global = true, value_name = "FILE")]
     contenders: Vec<PathBuf>,
 }
 
-/// The variable by which a completion script calls this program.
+/// The environment variable with which a completion script makes this program complete a command line.
 pub(crate) const COMPLETE: &str = "CROSSWAY_COMPLETE";
 
 /// The command line's definition, with examples in every command's help.
@@ -47,15 +48,15 @@ pub(crate) fn command() -> clap::Command {
     examples::with_examples(Cli::command())
 }
 
-/// This program as a tipcd.
+/// The command that runs this program as a tipcd.
 fn tipcd() -> Command {
-    // Not by its path, which a build may have replaced meanwhile.
+    // Not by path: a build may have replaced the file there since this process started.
     let mut command = Command::new("/proc/self/exe");
     command.arg("tipcd");
     command
 }
 
-/// Reads the contenders' declarations.
+/// Reads the declarations of the contenders.
 fn declare(cli: &Cli) -> anyhow::Result<()> {
     let program = std::env::current_exe()?;
     let files: Vec<PathBuf> =
@@ -66,10 +67,11 @@ fn declare(cli: &Cli) -> anyhow::Result<()> {
 
 fn main() -> ExitCode {
     ui::quiet_on_closed_pipe();
-    // A shell that completes a command line asks this program for what could come next.
+    // If a shell started this program to complete a command line, answer it and exit.
     clap_complete::CompleteEnv::with_factory(command).var(COMPLETE).complete();
     let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
-    // Where no tipcd serves, this program is one for as long as it runs; nothing is started before a mechanism asks.
+    // Where no tipcd is running, mechanisms that need one start this program as a tipcd, for as long as it runs; nothing starts
+    // before a mechanism needs it.
     crossway_mech::mechanisms::tipc_node::start_by(tipcd, std::env::temp_dir());
     let ui = Ui::new(cli.color, cli.verbose);
     ui::start_tracing(cli.verbose, &ui);

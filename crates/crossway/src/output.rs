@@ -1,4 +1,4 @@
-//! Files that a user names for a result: written whole or not at all, and never in place of what is no file.
+//! Output files named by the user: written completely or not at all; something other than a regular file is never replaced.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// Writes what `fill` gives into `path`, which the option `option` named. A regular file is there whole or as it was; a device, a FIFO
-/// or standard output by its path (`/dev/stdout`) is written to, not replaced; a symbolic link stays one.
+/// Writes what `fill` produces to `path`, which was given with the option `option`. A regular file is replaced as a whole or
+/// stays as it was; a device, a FIFO or standard output by its path (`/dev/stdout`) is written to, not replaced; a symbolic link
+/// stays a link.
 pub(crate) fn write(
     path: &Path,
     option: &str,
@@ -34,7 +35,7 @@ pub(crate) fn write(
     })
 }
 
-/// Whether [`write()`] can begin: asked before minutes of work whose result would have no place.
+/// Checks that [`write()`] will be able to write: called before minutes of work whose result could not be stored.
 pub(crate) fn check(path: &Path, option: &str) -> anyhow::Result<()> {
     let attempt = || -> anyhow::Result<()> {
         if let Some(file) = regular(path) {
@@ -49,18 +50,18 @@ pub(crate) fn check(path: &Path, option: &str) -> anyhow::Result<()> {
     })
 }
 
-/// The regular file, there or to be made, that `path` means; `None` where something else is.
+/// The regular file, existing or to be created, that `path` refers to; `None` if it is something else.
 fn regular(path: &Path) -> Option<PathBuf> {
     match fs::metadata(path) {
         Ok(found) => found.is_file().then(|| fs::canonicalize(path).unwrap_or(path.to_owned())),
-        // A link to a file that is still to be made has to be followed by the system.
+        // Only the system can follow a link whose target does not exist yet.
         Err(_) => (!path.is_symlink()).then(|| path.to_owned()),
     }
 }
 
-/// Beside the file, so that renaming it is one step.
+/// A temporary file in the same directory, so that one rename puts it in place.
 fn part_of(file: &Path) -> anyhow::Result<PathBuf> {
-    let mut name = file.file_name().context("the output needs a file name")?.to_owned();
+    let mut name = file.file_name().context("the output path has no file name")?.to_owned();
     name.push(format!(".{}.part", std::process::id()));
     Ok(file.with_file_name(name))
 }

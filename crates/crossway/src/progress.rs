@@ -1,5 +1,5 @@
-//! How far a run is. A bar on a terminal, a line now and then elsewhere; both between trials only, since writing during one would
-//! be measured, too.
+//! Progress of a run: a bar on a terminal, an occasional line elsewhere. Both are written between trials only, since writing
+//! during a trial would disturb the measurement.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::ui::Ui;
 
-/// Between two lines where there is no terminal.
+/// Least time between two progress lines where there is no terminal.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// Shows a run's events on standard error.
@@ -40,7 +40,7 @@ impl Lines {
         Lines { trials, over: 0, begun: now, last: now }
     }
 
-    /// Counts a trial; the line that is due, if one is.
+    /// Counts a finished trial; returns a progress line if one is due.
     fn count(&mut self, every: Duration) -> Option<String> {
         self.over += 1;
         if self.last.elapsed() < every || self.over == self.trials {
@@ -98,7 +98,7 @@ impl Progress {
                 }
             }
             RunEvent::NoTestbed { testbed, why } => {
-                eprintln!("testbed {} is left out: {why}", testbed.name);
+                eprintln!("skipping testbed {}: {why}", testbed.name);
             }
             RunEvent::Begin { folder, trials, expected_ms, findings } => {
                 self.finish();
@@ -154,7 +154,7 @@ impl Progress {
     }
 }
 
-/// A trial in one line: its case, how it ended, and its figure or the reason why it has none.
+/// A trial in one line: its case, its status, and its figure or the reason why it has none.
 fn outcome(record: &Record) -> String {
     let status = match record.status {
         Status::Ok => "ok",
@@ -205,7 +205,7 @@ mod tests {
         let line = lines.count(Duration::ZERO).unwrap();
         assert!(line.starts_with("2 of 4 trials, about"), "{line}");
         assert!(lines.count(Duration::ZERO).is_some());
-        // The last one is followed by the report.
+        // The report follows the last trial, so no line is due.
         assert_eq!(lines.count(Duration::ZERO), None);
     }
 }

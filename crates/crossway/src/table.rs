@@ -1,17 +1,17 @@
-//! Tables on standard output: for a terminal within its width, or as Markdown.
+//! Tables on standard output: wrapped to the terminal's width, or as Markdown.
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 
 use crate::ui::Ui;
 
-/// Where a column's text stands.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
     Right,
 }
 
-/// How a cell stands out where colours are on.
+/// How a cell is highlighted if output is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
     #[default]
@@ -21,7 +21,7 @@ pub(crate) enum Tone {
     Unsure,
 }
 
-/// A table of text.
+/// A table of text cells.
 #[derive(Clone, Debug)]
 pub(crate) struct Grid {
     heads: Vec<(String, Align)>,
@@ -29,23 +29,23 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// A table with these columns.
+    /// Creates a table with these column headings and alignments.
     pub(crate) fn new<'a>(heads: impl IntoIterator<Item = (&'a str, Align)>) -> Grid {
         let heads = heads.into_iter().map(|(head, align)| (head.to_owned(), align)).collect();
         Grid { heads, rows: Vec::new() }
     }
 
-    /// A table whose columns are all text.
+    /// Creates a table of left-aligned columns.
     pub(crate) fn of_text<const N: usize>(heads: [&str; N]) -> Grid {
         Grid::new(heads.map(|head| (head, Align::Left)))
     }
 
-    /// Adds a row of plain cells.
+    /// Adds a row of cells without highlighting.
     pub(crate) fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.toned_row(cells.into_iter().map(|cell| (cell.into(), Tone::Plain)));
     }
 
-    /// Adds a row.
+    /// Adds a row of cells, each with its highlighting.
     pub(crate) fn toned_row(&mut self, cells: impl IntoIterator<Item = (String, Tone)>) {
         self.rows.push(cells.into_iter().collect());
     }
@@ -54,7 +54,7 @@ impl Grid {
         self.rows.is_empty()
     }
 
-    /// Within the terminal's width.
+    /// Renders the table within the terminal's width.
     pub(crate) fn text(&self, ui: &Ui) -> String {
         let mut table = Table::new();
         table
@@ -90,7 +90,7 @@ impl Grid {
         lines.join("\n")
     }
 
-    /// As a Markdown table.
+    /// Renders the table as Markdown.
     pub(crate) fn markdown(&self) -> String {
         let line = |cells: &mut dyn Iterator<Item = String>| {
             format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))

@@ -1,4 +1,4 @@
-//! What all subcommands share: colours, width, JSON on standard output, exit codes.
+//! Parts shared by all subcommands: colours, width, JSON on standard output, exit codes.
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde::Serialize;
 
-/// It ran and the answer is no.
+/// The command ran and the answer is no.
 pub(crate) const EXIT_NO: u8 = 1;
 /// The request cannot be met: bad arguments, a bad plan, an unreadable file.
 pub(crate) const EXIT_UNUSABLE: u8 = 2;
-/// SIGINT or SIGTERM ended it cleanly.
+/// SIGINT or SIGTERM stopped the command cleanly.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 /// When to use colours.
@@ -18,31 +18,31 @@ pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 pub(crate) enum Colour {
     /// On a terminal, unless NO_COLOR is set.
     Auto,
-    /// Always.
+    /// Even if the output is not a terminal.
     Always,
-    /// Never.
+    /// Not even on a terminal.
     Never,
 }
 
-/// How output is presented.
+/// How output is to be presented.
 pub(crate) struct Ui {
-    /// Colours on standard output.
+    /// Whether standard output is coloured.
     pub(crate) colour: bool,
-    /// Colours on standard error.
+    /// Whether standard error is coloured.
     pub(crate) colour_stderr: bool,
-    /// Columns of standard output.
+    /// Width of standard output in columns.
     pub(crate) width: u16,
-    /// How much detail is asked for: how often `-v` was given.
+    /// Level of detail: the number of `-v` options.
     pub(crate) verbose: u8,
 }
 
-/// The width of what is no terminal, and of one that does not tell its own.
+/// Columns, if the output is not a terminal or the terminal does not report its width.
 const WIDTH_USUAL: u16 = 80;
-/// No table is legible in less.
+/// Least width in columns; tables are illegible below it.
 const WIDTH_LEAST: u16 = 40;
 
 impl Ui {
-    /// Decides on colours and the width once.
+    /// Determines colours and width.
     pub(crate) fn new(colour: Colour, verbose: u8) -> Self {
         let auto = |terminal: bool| match colour {
             Colour::Always => true,
@@ -57,13 +57,13 @@ impl Ui {
         }
     }
 
-    /// Without colours, 80 columns wide.
+    /// For tests: without colours, 80 columns wide.
     #[cfg(test)]
     pub(crate) fn plain() -> Self {
         Ui { colour: false, colour_stderr: false, width: WIDTH_USUAL, verbose: 0 }
     }
 
-    /// Prints a value as JSON for a program to read: one document, newline at its end.
+    /// Prints a value as one JSON document with a newline at its end.
     pub(crate) fn print_json(&self, value: &impl Serialize) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         let mut write = || -> std::io::Result<()> {
@@ -73,7 +73,7 @@ impl Ui {
         write().map_err(output_failed)
     }
 
-    /// Prints a painted word and text after it, broken at spaces to keep within the width.
+    /// Prints a coloured word and the text after it, wrapped at spaces to the width.
     pub(crate) fn print_noted(&self, sgr: &str, word: &str, text: &str) {
         let mut line = String::new();
         let mut column = word.chars().count();
@@ -90,25 +90,26 @@ impl Ui {
         println!("{}{line}", self.paint(sgr, word));
     }
 
-    /// Wraps `text` in an SGR code (`1` bold, `2` dim, `31` red, `32` green, `33` yellow) where colours are on.
+    /// Wraps `text` in an SGR code (`1` bold, `2` dim, `31` red, `32` green, `33` yellow) if standard output is coloured.
     pub(crate) fn paint(&self, sgr: &str, text: &str) -> String {
         if self.colour { format!("\x1b[{sgr}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
 
-/// COLUMNS where it is set, as a shell's user may; else the terminal's own width.
+/// The width in columns: COLUMNS if it is set, else the width that the terminal reports.
 fn width() -> u16 {
     let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let own = || console::Term::stdout().size_checked().map(|(_, columns)| columns);
     asked.or_else(own).unwrap_or(WIDTH_USUAL).max(WIDTH_LEAST)
 }
 
-/// The exit code for "it worked" or "the answer is no".
+/// The exit code for success, or for "the command ran and the answer is no".
 pub(crate) fn verdict(good: bool) -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NO) }
 }
 
-/// An error with its causes, each stated once: many of them name their cause themselves.
+/// An error and its causes in one line. A cause that is already part of the text is not repeated: many errors include their
+/// cause.
 pub(crate) fn causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -121,16 +122,19 @@ pub(crate) fn causes(error: &anyhow::Error) -> String {
     text
 }
 
-/// The error for standard output that cannot be written; ends the program quietly when the reader has closed it.
+/// The error for a failed write to standard output. If the reader closed the pipe, exits without a message.
 pub(crate) fn output_failed(why: impl std::fmt::Display) -> anyhow::Error {
     let why = why.to_string();
     if why.contains("Broken pipe") {
         std::process::exit(0);
     }
-    anyhow::anyhow!("cannot write to standard output: {why}; make room, or redirect it elsewhere")
+    anyhow::anyhow!(
+        "cannot write to standard output: {why}; free some space, or redirect it elsewhere"
+    )
 }
 
-/// `crossway ... | head` ends quietly; any other reason why standard output takes nothing, a full disk above all, is one error.
+/// Lets `crossway ... | head` end without a message; any other failure to write to standard output, such as a full disk, is
+/// reported as one error.
 pub(crate) fn quiet_on_closed_pipe() {
     let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -142,13 +146,13 @@ pub(crate) fn quiet_on_closed_pipe() {
             std::process::exit(0);
         }
         eprintln!(
-            "crossway: cannot write to standard output: {why}; make room, or redirect it elsewhere"
+            "crossway: cannot write to standard output: {why}; free some space, or redirect it elsewhere"
         );
         std::process::exit(EXIT_UNUSABLE.into());
     }));
 }
 
-/// Diagnostics go to standard error.
+/// Sends diagnostics to standard error; `verbose` is the number of `-v` options.
 pub(crate) fn start_tracing(verbose: u8, ui: &Ui) {
     let level = match verbose {
         0 => tracing::Level::WARN,
@@ -163,11 +167,11 @@ pub(crate) fn start_tracing(verbose: u8, ui: &Ui) {
         .init();
 }
 
-/// SIGINT and SIGTERM, for a subcommand that has something left to do when they end it.
+/// Catches SIGINT and SIGTERM for a subcommand that has to finish something before it exits.
 pub(crate) struct Interrupts(std::sync::Arc<std::sync::atomic::AtomicBool>);
 
 impl Interrupts {
-    /// Catches the signals from now on instead of ending the process.
+    /// From now on the signals no longer end the process.
     pub(crate) fn catch() -> anyhow::Result<Self> {
         let flag = std::sync::Arc::default();
         for number in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -177,7 +181,7 @@ impl Interrupts {
         Ok(Self(flag))
     }
 
-    /// Whether one was caught.
+    /// Whether a signal has arrived.
     pub(crate) fn any(&self) -> bool {
         self.0.load(std::sync::atomic::Ordering::Relaxed)
     }

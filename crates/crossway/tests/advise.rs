@@ -37,7 +37,7 @@ fn unusable_questions_are_one_clear_error() {
             &["--size", "64", "--require", "order", "--avoid", "order"],
             "--require order contradicts --avoid order",
         ),
-        (&["--size", "64 KB"], "size_bytes: '64 KB' is no size"),
+        (&["--size", "64 KB"], "size_bytes: '64 KB' is not a size"),
         (&["--size", "64", "--time", "5"], "unknown unit ''"),
     ] {
         let (code, out, err) = advise(arguments);

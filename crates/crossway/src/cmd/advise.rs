@@ -29,44 +29,44 @@ use super::Run;
 use crate::progress::Progress;
 use crate::ui::{self, Ui};
 
-/// Choose a mechanism for a stated case, and say why
+/// Recommend a mechanism for a use case, with reasons
 ///
-/// The case is a file, one of the ready questions (--ready lists them), or options; options override the file. Advise
-/// uses former records of this machine, measures what they do not answer, and prints the choice, the runner-up, what was
-/// ruled out and on what evidence, and what would change the answer.
+/// Describe the use case by a file, by the name of a ready-made question (--ready lists them) or by options; options override the
+/// file. Advise uses earlier records of this machine and measures what they do not cover. It prints the recommended mechanism,
+/// the runner-up, what was ruled out and on what evidence, and what would change the answer.
 ///
-/// Exit status: 0 there is a choice, 1 there is none, 2 the question cannot be used.
+/// Exit status: 0 a mechanism is recommended, 1 none can be, 2 the question cannot be used.
 #[derive(clap::Args)]
 pub(crate) struct Advise {
-    /// A question's file, or a ready question's name
+    /// File of a question, or name of a ready-made one
     question: Option<String>,
-    /// List the ready questions
+    /// List the ready-made questions
     #[arg(long)]
     ready: bool,
-    /// Print the question's file, to copy and change
+    /// Print the file of the question, to copy and adapt
     #[arg(long, requires = "question")]
     print: bool,
     #[command(flatten)]
     asked: Box<Asked>,
-    /// Time for measuring, e.g. 60s or 5min
+    /// Time limit for measuring, e.g. 60s or 5min
     #[arg(long, value_name = "TIME", default_value = "2min", value_parser = duration)]
     time: Duration,
-    /// Use records only
+    /// Use existing records only; measure nothing
     #[arg(long)]
     no_measure: bool,
-    /// Folders of runs to use; what is measured goes to the first one
+    /// Folders of runs to use; new measurements go to the first one
     #[arg(long, value_name = "DIR", default_value = "out")]
     records: Vec<PathBuf>,
-    /// Show the candidates' figures and the properties in full
+    /// Show all figures and properties of the candidates
     #[arg(long)]
     explain: bool,
     /// Write the answer as an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write a small server and client over the chosen mechanism: c, rust or python
+    /// Write a small server and client for the recommended mechanism in c, rust or python
     #[arg(long, value_name = "LANGUAGE", value_parser = language)]
     code: Option<Language>,
-    /// Where to write them; default: a folder named after the question
+    /// Folder for them [default: named after the question]
     #[arg(long, value_name = "DIR", requires = "code")]
     code_dir: Option<PathBuf>,
     /// Print JSON
@@ -79,12 +79,11 @@ fn language(word: &str) -> Result<Language, String> {
     found.map(|(_, language)| *language).ok_or_else(|| "write c, rust or python".to_owned())
 }
 
-/// `60s`, `5min`, `500ms`.
+/// Parses a time: `60s`, `5min`, `500ms`.
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number: f64 = text[..digits]
-        .parse()
-        .map_err(|_| "a number with a unit is needed, e.g. 60s".to_owned())?;
+    let number: f64 =
+        text[..digits].parse().map_err(|_| "expected a number with a unit, e.g. 60s".to_owned())?;
     let seconds = match text[digits..].trim() {
         "ms" => number / 1e3,
         "s" => number,
@@ -92,7 +91,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         unit => return Err(format!("unknown unit '{unit}'; write ms, s or min, e.g. 60s")),
     };
     if !(1.0..=86_400.0).contains(&seconds) {
-        return Err("between 1s and 1440min is possible".to_owned());
+        return Err("the time must be from 1s to 1440min".to_owned());
     }
     Ok(Duration::from_secs_f64(seconds))
 }
@@ -144,7 +143,7 @@ impl Run for Advise {
         } else {
             show::print(&advice, &question, self.explain, ui)?;
             if let Some(path) = &self.html {
-                println!("\nThe answer as a page: {}", path.display());
+                println!("\nThe answer as an HTML page: {}", path.display());
             }
         }
         self.write_starter(&advice, &question)?;
@@ -153,12 +152,12 @@ impl Run for Advise {
 }
 
 impl Advise {
-    /// The question's name, how errors call it, and its keys.
+    /// Reads the question: its name, how error messages refer to it, and its keys.
     fn load(&self) -> anyhow::Result<(String, String, Table)> {
         let Some(given) = &self.question else {
             if self.asked.size.is_none() {
                 bail!(
-                    "no question: name a file, a ready question ({}), or state at least --size",
+                    "no question: name a file, a ready-made question ({}), or state at least --size",
                     READY.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
                 );
             }
@@ -166,7 +165,7 @@ impl Advise {
         };
         let text = self.text_of_question()?;
         let name = Path::new(given).file_stem().map_or("question".into(), |s| s.to_string_lossy());
-        // The question's own parser words the error of a file that is no TOML.
+        // If the file is not valid TOML, let the question's own parser report it.
         Question::parse(&name, given, &text)?;
         Ok((name.into_owned(), given.clone(), toml::from_str(&text)?))
     }
@@ -185,7 +184,7 @@ impl Advise {
         })
     }
 
-    /// The programs to begin with, where there is a choice and they were asked for.
+    /// Writes the starter programs if they were requested and a mechanism is recommended.
     fn write_starter(&self, advice: &Advice, question: &Question) -> anyhow::Result<()> {
         let (Some(language), Some(mechanism)) = (self.code, &advice.mechanism) else {
             return Ok(());
@@ -195,7 +194,7 @@ impl Advise {
         let files = starter::write(mechanism, language, largest.unwrap_or_default(), &dir)?;
         if !self.json {
             println!(
-                "\nPrograms to begin with: {} files in {}; its README.md says how to run them",
+                "\nStarter programs: {} files in {}; its README.md explains how to run them",
                 files.len(),
                 dir.display()
             );
@@ -203,7 +202,7 @@ impl Advise {
         Ok(())
     }
 
-    /// The fault records of this machine below the folders of records.
+    /// The fault records of this machine in the folders of records.
     fn faults(&self, machine_id: &str) -> anyhow::Result<Vec<FaultRecord>> {
         let mut faults = Vec::new();
         for folder in &self.records {
@@ -251,7 +250,7 @@ impl Advise {
                 reaper: Some((program.clone(), vec!["reaper".to_owned()])),
             }),
             runs: Vec::new(),
-            // What would spoil the figures is said once, not at every stage.
+            // Show warnings about the machine's state once, not at every stage.
             tell: Box::new(move |event| match event {
                 RunEvent::Begin { .. } if std::mem::replace(&mut begun, true) => {}
                 event => progress.show(event),
@@ -277,8 +276,8 @@ impl Advise {
     }
 }
 
-/// Whether everything works here: tried, unless records only are used, which contenders that are built may have. Contenders are
-/// programs, so they are tried side by side.
+/// Probes every mechanism and contender. With records only, contenders that are already built count as ready without a probe.
+/// Contenders are separate programs, so they are probed in parallel.
 fn probes(records_only: bool) -> Vec<(&'static str, Probe)> {
     let probe = |entry: catalogue::Entry| match entry.contender() {
         Some(contender) if records_only && contender.is_built() => {

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use super::Run;
 use crate::ui::Ui;
 
-/// Run roles on this host for a controller elsewhere; `measure --hosts` starts it and talks to it over standard input and output
+/// Run roles on this host for a controller on another; started by `measure --hosts`, which talks to it over standard input and
+/// output
 #[derive(clap::Args)]
 pub(crate) struct Agent {}
 

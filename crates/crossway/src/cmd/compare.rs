@@ -22,14 +22,14 @@ use crate::ui::{self, Ui};
 
 /// Compare two runs, or two parts of one run, case by case: is B faster or slower than A?
 ///
-/// Each figure gets a verdict: faster, slower, same, or unclear where the trials do not decide. With one run, and no parts named
-/// by --a and --b, it is compared with the latest one.
+/// Each figure gets a verdict: faster, slower, same, or unclear if the trials do not decide. A single run, without parts selected
+/// by --a and --b, is compared with the latest run.
 #[derive(clap::Args)]
 pub(crate) struct Compare {
     /// The run to compare with: its folder, its results.jsonl, its name, or `latest`
     #[arg(value_name = "RUN_A", add = args::known_runs())]
     a: PathBuf,
-    /// The run in question [default: latest, or RUN_A where two parts of it are compared]
+    /// The run to judge [default: latest, or RUN_A if --a and --b select parts of it]
     #[arg(value_name = "RUN_B", add = args::known_runs())]
     b: Option<PathBuf>,
     /// Only records of A with these inputs, e.g. mechanism=pipe,size=64
@@ -40,16 +40,16 @@ pub(crate) struct Compare {
     filter_b: Option<Filter>,
     #[command(flatten)]
     filters: Filters,
-    /// Exit with 1 if a figure is slower by this much, or if the trials do not decide it, e.g. slower:5%
+    /// Exit with 1 if a figure is slower by more than this, or if the trials do not decide it, e.g. slower:5%
     #[arg(long, value_name = "slower:PERCENT")]
     fail_on: Option<FailOn>,
-    /// With --fail-on: pass what the trials do not decide
+    /// With --fail-on: let figures pass that the trials do not decide
     #[arg(long, requires = "fail_on")]
     allow_unclear: bool,
-    /// Differences up to this are "same" even where they are certain
+    /// Differences up to this are "same" even if they are statistically significant
     #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = percent)]
     same_within: f64,
-    /// Where no difference is seen, but one larger than this could hide in the noise, it is "unclear", not "same"
+    /// No visible difference counts as "unclear" instead of "same" if one larger than this could hide in the noise
     #[arg(long, value_name = "PERCENT", default_value = "25%", value_parser = percent)]
     unclear_beyond: f64,
     /// Compare although the machines differ
@@ -73,7 +73,7 @@ pub(crate) struct Compare {
 enum Sort {
     /// By workload, size and mechanism
     Case,
-    /// What became slower most first
+    /// Largest slowdown first
     Change,
 }
 
@@ -102,7 +102,7 @@ fn parse_filter(text: &str) -> Result<Filter, String> {
         .map(Filter)
 }
 
-/// So many cases of one run only are listed; of the others the number is given.
+/// How many of the cases found in only one run are listed; for the rest only their number is printed.
 const CASES_LISTED: usize = 10;
 
 impl Filter {
@@ -150,14 +150,14 @@ impl Run for Compare {
         let b = filter_b.of(second.as_ref().map_or(&first.records[..], |l| &l.records));
         ensure!(
             !a.is_empty(),
-            "no record of A is left to compare; see its inputs with `crossway export {}`",
+            "the filter leaves no record of A; list its inputs with `crossway export {}`",
             self.a.display()
         );
         ensure!(
             !b.is_empty(),
-            "no record of B is left to compare; see its inputs with `crossway export`"
+            "the filter leaves no record of B; list its inputs with `crossway export`"
         );
-        // What both filters name with different values is what is compared.
+        // An input that both filters name with different values is the one under comparison.
         let differing: Vec<&str> = filter_a
             .0
             .iter()
@@ -175,7 +175,7 @@ impl Run for Compare {
                 |cases: &[String]| cases.first().map_or("none", String::as_str).to_owned();
             bail!(
                 "nothing to compare: no case has figures in both A and B (only in A, {}: {} ...; only in B, {}: {} ...); give two \
-                 runs of one plan, or name with --a and --b the input in which the parts are to differ",
+                 runs of one plan, or select with --a and --b two parts that differ in one input",
                 report.only_in_a.len(),
                 example(&report.only_in_a),
                 report.only_in_b.len(),
@@ -193,7 +193,7 @@ impl Run for Compare {
 }
 
 impl Compare {
-    /// The run that was started last, for a comparison with A.
+    /// The most recently started run, to be compared with A.
     fn latest(&self) -> anyhow::Result<PathBuf> {
         let dir =
             self.a.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new(runs::OUT));
@@ -202,7 +202,7 @@ impl Compare {
             .ok()
             .filter(|latest| latest.canonicalize().ok() != self.a.canonicalize().ok());
         latest.context(
-            "there is nothing to compare with: give a second run, or two parts of this one with --a and --b",
+            "there is nothing to compare with: name a second run, or two parts of this one with --a and --b",
         )
     }
 
@@ -210,7 +210,7 @@ impl Compare {
         Terms { same_within: self.same_within, unclear_beyond: self.unclear_beyond }
     }
 
-    /// Figures from two machines say nothing about a change of the program.
+    /// Figures from two machines say nothing about a change of the program: an error, or a warning with --across-machines.
     fn check_machines(&self, b: &Path) -> anyhow::Result<Vec<String>> {
         let read = |path: &Path| {
             read_beside::<Environment>(path, ENVIRONMENT)
@@ -218,7 +218,7 @@ impl Compare {
         };
         let (Some(env_a), Some(env_b)) = (read(&self.a)?, read(b)?) else {
             return Ok(vec![
-                "a run has no env.json beside it: it is not known whether both are from one machine"
+                "a run has no env.json: it is unknown whether both runs are from the same machine"
                     .to_owned(),
             ]);
         };
@@ -237,7 +237,7 @@ impl Compare {
         Ok(vec![what])
     }
 
-    /// One table of all figures, or on a terminal one per case with the case above it.
+    /// Prints one table of all figures; on a terminal, one table per case with the case as its title.
     fn print_figures(&self, ui: &Ui, report: &ComparisonReport) {
         let mut shown: Vec<&Comparison> = report
             .comparisons
@@ -245,7 +245,7 @@ impl Compare {
             .filter(|c| !self.changes || matches!(c.verdict, Verdict::Faster | Verdict::Slower))
             .collect();
         match self.sort {
-            // Numbers in a case are sizes: 64 stands before 4096.
+            // Numbers in a case are sizes: 64 sorts before 4096.
             Sort::Case => shown.sort_by_cached_key(|c| natural(&c.case)),
             Sort::Change => shown.sort_by(|x, y| y.slowdown.total_cmp(&x.slowdown)),
         }
@@ -298,7 +298,7 @@ impl Compare {
     }
 }
 
-/// The columns of a figure.
+/// The columns of a figure's row.
 const HEADS: [(&str, Align); 6] = [
     ("figure", Align::Left),
     ("A", Align::Right),
@@ -343,7 +343,7 @@ fn verdict(c: &Comparison) -> (String, Tone) {
     }
 }
 
-/// Text with its numbers padded, so that it sorts by their values.
+/// A sort key: the text with its numbers padded, so that they sort by value.
 fn natural(text: &str) -> String {
     let words = text.split(' ').map(|word| match word.parse::<u64>() {
         Ok(number) => format!("{number:020}"),

@@ -11,11 +11,11 @@ use crate::ui::{self, Ui};
 
 /// Print a completion script for a shell
 ///
-/// The script asks crossway for what could come next: subcommands and options, plans, mechanisms, runs, and the networks and
-/// guests that are up.
+/// The script calls crossway to complete subcommands, options, plans, mechanisms and runs, and the networks and guests that are
+/// up.
 #[derive(clap::Args)]
 pub(crate) struct Completions {
-    /// The shell to complete for
+    /// The shell for which to print it
     #[arg(value_enum)]
     shell: Shell,
 }

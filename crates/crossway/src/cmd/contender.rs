@@ -16,10 +16,10 @@ use super::Run;
 use crate::table::Grid;
 use crate::ui::{self, Ui};
 
-/// List, build, test and start contenders: programs outside of Crossway that are measured like its mechanisms
+/// List, build, test and create contenders: external programs that are measured like Crossway's own mechanisms
 ///
-/// A contender is declared in a TOML file: those that come with Crossway, those in ~/.config/crossway/contenders, and those
-/// named with --contender. A declaration holds commands that run with your rights: read a stranger's before you use it.
+/// A contender is declared in a TOML file: one that comes with Crossway, one in ~/.config/crossway/contenders, or one named with
+/// --contender. The commands in a declaration run with your privileges: read a stranger's file before you use it.
 #[derive(clap::Args)]
 pub(crate) struct ContenderCommand {
     #[command(subcommand)]
@@ -28,24 +28,24 @@ pub(crate) struct ContenderCommand {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// List the contenders that are declared, and whether each works here
+    /// List the declared contenders and whether each works here
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Build contenders, all of them or those named, with the commands of their declarations
+    /// Build all contenders, or the named ones, with the commands in their declarations
     Build {
-        /// Ids
+        /// Ids of contenders
         ids: Vec<String>,
     },
     /// Build contenders and run the conformance suite on them
     Test {
-        /// Ids or declarations' files; default: all that are declared
+        /// Ids of contenders, or declaration files [default: all that are declared]
         #[arg(value_name = "ID|FILE")]
         which: Vec<String>,
     },
-    /// Write a declaration and a program that works into this directory
+    /// Write a declaration and a working program into the current directory
     New {
         /// The id, e.g. my-queue
         name: String,
@@ -98,7 +98,7 @@ impl Run for ContenderCommand {
 }
 
 impl ContenderCommand {
-    /// The declarations that the arguments name besides those of `--contender`.
+    /// The declarations that the arguments name, in addition to those of `--contender`.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         match &self.action {
             Action::Test { which } => {
@@ -108,7 +108,7 @@ impl ContenderCommand {
         }
     }
 
-    /// Whether it asks what is declared.
+    /// Whether the subcommand needs the declared contenders.
     pub(crate) fn needs_contenders(&self) -> bool {
         !matches!(self.action, Action::New { .. })
     }
@@ -118,7 +118,7 @@ fn is_file(word: &str) -> bool {
     word.contains('/') || word.ends_with(".toml")
 }
 
-/// The contenders that ids and files mean; all without any.
+/// Resolves ids and files to contenders; without arguments, all contenders.
 fn chosen(words: &[String]) -> anyhow::Result<Vec<&'static Contender>> {
     let all = catalogue::contenders();
     if words.is_empty() {
@@ -174,7 +174,7 @@ fn build(contenders: &[&'static Contender]) -> anyhow::Result<ExitCode> {
     let mut failed = 0;
     let mut done: Vec<&[String]> = Vec::new();
     for contender in contenders {
-        // Several contenders of one file are often one program.
+        // Several contenders of one declaration often share one program.
         if contender.build.is_empty() || done.contains(&contender.build.as_slice()) {
             continue;
         }
@@ -202,15 +202,15 @@ fn test(contenders: &[&'static Contender], ui: &Ui) -> anyhow::Result<ExitCode> 
         if !contender.is_built()
             && let Err(error) = contender.build()
         {
-            println!("  {} it is built: {error}", ui.paint("31", "broken"));
+            println!("  {} it can be built: {error}", ui.paint("31", "FAIL  "));
             broken += 1;
             continue;
         }
         let holds =
             contender::examine(contender, &launcher, &run, |what, verdict| match verdict {
-                Verdict::Holds => println!("  {} {what}", ui.paint("32", "holds ")),
-                Verdict::Left(why) => println!("  {} {what}: {why}", ui.paint("33", "left  ")),
-                Verdict::Broken(why) => println!("  {} {what}: {why}", ui.paint("31", "broken")),
+                Verdict::Holds => println!("  {} {what}", ui.paint("32", "pass  ")),
+                Verdict::Left(why) => println!("  {} {what}: {why}", ui.paint("33", "n/a   ")),
+                Verdict::Broken(why) => println!("  {} {what}: {why}", ui.paint("31", "FAIL  ")),
             })?;
         broken += usize::from(!holds);
         if shutdown::asked(launcher.interrupt.as_ref()) {

@@ -8,7 +8,7 @@ use super::Run;
 use crate::table::Grid;
 use crate::ui::Ui;
 
-/// Try every mechanism and look for every tool; for what is missing, print the command that provides it
+/// Check that every mechanism and tool works; for what is missing, print the command that provides it
 #[derive(clap::Args)]
 pub(crate) struct Doctor {
     /// Print JSON
@@ -57,7 +57,7 @@ impl Run for Doctor {
             println!("{}", ui.paint("32", "Everything is ready."));
         } else {
             println!(
-                "{missing} of {} missing; cases that need one are skipped, with this reason in the report.",
+                "{missing} of {} are missing; cases that need them are skipped, and the report says why.",
                 items.len()
             );
         }

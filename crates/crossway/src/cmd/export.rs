@@ -13,16 +13,16 @@ use crate::output;
 use crate::table::Grid;
 use crate::ui::{self, Ui};
 
-/// Write a run's records as a flat table for other programs: CSV or Parquet
+/// Export a run's records as a flat table, CSV or Parquet
 #[derive(clap::Args)]
 pub(crate) struct Export {
     /// The run: its folder, its results.jsonl, its name, or `latest`
     #[arg(value_name = RUN, required_unless_present = "columns", add = args::known_runs())]
     run: Option<PathBuf>,
-    /// The file to write; its ending, .csv or .parquet, decides the format [default: CSV to standard output]
+    /// File to write; the extension .csv or .parquet selects the format [default: CSV to standard output]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The format, where the file's name does not decide it
+    /// Format, if the file's extension does not select it
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// List the columns with their types and meanings
@@ -43,7 +43,7 @@ impl Run for Export {
             return Ok(ExitCode::SUCCESS);
         }
         let format = self.format()?;
-        let Some(run) = &self.run else { bail!("name a run") };
+        let Some(run) = &self.run else { bail!("no run is named; name one, e.g. latest") };
         let loaded = read_records(&args::run(run)?)?;
         for warning in &loaded.warnings {
             eprintln!("crossway: {warning}");
@@ -69,13 +69,13 @@ impl Export {
         let ending = self.out.as_ref().and_then(|p| p.extension()).and_then(|e| e.to_str());
         match (self.format, ending) {
             (Some(Format::Parquet), _) if self.out.is_none() => {
-                bail!("Parquet is binary: name a file with --out")
+                bail!("Parquet is a binary format: name a file with --out")
             }
             (Some(format), _) => Ok(format),
             (None, None) if self.out.is_none() => Ok(Format::Csv),
             (None, Some("csv")) => Ok(Format::Csv),
             (None, Some("parquet")) => Ok(Format::Parquet),
-            (None, _) => bail!("the file's name says neither .csv nor .parquet: add --format"),
+            (None, _) => bail!("the file's extension is neither .csv nor .parquet: add --format"),
         }
     }
 }

@@ -19,24 +19,24 @@ use super::Run;
 use crate::output;
 use crate::ui::{self, Ui};
 
-/// Kills, stops and starves one end of each mechanism and records what the other end sees
+/// Kill, stop and starve one end of each mechanism and record what the other end observes
 ///
-/// For each mechanism, real processes are killed (idle, sending, receiving, in a full channel, while they hold a place in shared
-/// memory), stopped, made to write garbage and wrong lengths, and left without room, descriptors, disk, /dev/shm or locked
-/// memory. Recorded is how the survivor learns of it and after how long, whether it hangs, what it received that was not
-/// sent, what of the sent is lost, and what stays behind. All mechanisms take some minutes.
+/// For each mechanism, real processes are killed (idle, sending, receiving, with a full channel, while they hold a slot in shared
+/// memory), stopped, made to write garbage and wrong lengths, and deprived of buffer space, descriptors, disk, /dev/shm or locked
+/// memory. The record states how and how soon the survivor is notified, whether it hangs, what it received that was never sent,
+/// which sent messages are lost, and what is left behind. All mechanisms together take some minutes.
 #[derive(clap::Args)]
 pub(crate) struct Faults {
     /// Mechanisms to try [default: all]
     #[arg(value_name = "MECHANISM")]
     mechanisms: Vec<String>,
-    /// Print the records, one JSON object a line
+    /// Print the records, one JSON object per line
     #[arg(long)]
     json: bool,
-    /// Write the records into this file, or into faults.jsonl of this run's folder, where `crossway report` finds them
+    /// Write the records to this file, or to faults.jsonl in this run's folder, where `crossway report` finds them
     #[arg(long, value_name = "PATH")]
     save: Option<PathBuf>,
-    /// How long a silent survivor is watched before it counts as hung, in milliseconds
+    /// How long a survivor may be silent before it counts as hung, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = WATCH_MS, value_parser = clap::value_parser!(u64).range(100..=600_000))]
     watch_ms: u64,
 }
@@ -67,7 +67,7 @@ impl Run for Faults {
     }
 }
 
-/// How long a silent survivor is watched by default, milliseconds.
+/// Default of the time after which a silent survivor counts as hung, milliseconds.
 const WATCH_MS: u64 = 1000;
 
 fn options(mechanisms: Vec<String>, watch: Duration) -> anyhow::Result<Options> {
@@ -89,7 +89,7 @@ fn write_lines(out: &mut impl Write, records: &[FaultRecord]) -> anyhow::Result<
     Ok(())
 }
 
-/// Takes the matrix of these mechanisms and keeps it in a run's folder. Whether it came to its end.
+/// Runs the fault matrix of these mechanisms and stores it in a run's folder. Returns whether it was completed.
 pub(super) fn take_beside(dir: &Path, mechanisms: Vec<String>) -> anyhow::Result<bool> {
     if mechanisms.is_empty() {
         return Ok(true);
@@ -104,7 +104,7 @@ pub(super) fn take_beside(dir: &Path, mechanisms: Vec<String>) -> anyhow::Result
     }
 }
 
-/// Takes the matrix and shows how far it is.
+/// Runs the fault matrix and shows its progress.
 fn taken(options: &Options) -> Result<Vec<FaultRecord>, MatrixError> {
     let bar = ProgressBar::new(0);
     if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}") {
@@ -112,7 +112,9 @@ fn taken(options: &Options) -> Result<Vec<FaultRecord>, MatrixError> {
     }
     let records = faults::run(options, |event| match event {
         FaultEvent::NoPrivatePlaces { why } => {
-            bar.suspend(|| eprintln!("note: no private file systems and IPC tables: {why}"));
+            bar.suspend(|| {
+                eprintln!("note: cannot create private file systems and IPC namespaces: {why}")
+            });
         }
         FaultEvent::Record { record, done, of } => {
             bar.set_length(of as u64);
@@ -124,7 +126,7 @@ fn taken(options: &Options) -> Result<Vec<FaultRecord>, MatrixError> {
     records
 }
 
-/// The columns of the table, after the mechanism.
+/// The columns of the table after the mechanism, each with the faults it summarizes.
 const COLUMNS: [(&str, &[Fault]); 8] = [
     ("killed", &[Fault::Kill]),
     ("stopped", &[Fault::Stop]),
@@ -155,13 +157,13 @@ fn print(ui: &Ui, records: &[FaultRecord]) {
     }
     println!("{table}");
     println!(
-        "\nThe worst of all attempts; times from the fault to the survivor's error: median, longest. Lost: messages\n\
-         that a send accepted and nobody received. {} records; --json prints them.",
+        "\nEach cell shows the worst outcome of all attempts, and the median and longest time from the fault to the survivor's\n\
+         error. Lost: messages that send accepted and that were never received. {} records; --json prints them.",
         records.len()
     );
     for row in missing {
         let reason = row.faults.values().find_map(|f| f.reason.clone()).unwrap_or_default();
-        println!("not tried: {}: {reason}", row.mechanism);
+        println!("not tested: {}: {reason}", row.mechanism);
     }
     for record in records.iter().filter(|r| r.status == Status::Failed) {
         println!(
@@ -213,7 +215,7 @@ fn words(ui: &Ui, faults: &[&FaultSummary]) -> String {
 
 fn left_behind(row: &Summary) -> String {
     if !row.looked_for_leftovers {
-        return "not looked for".to_owned();
+        return "not checked".to_owned();
     }
     if row.left_behind.is_empty() {
         return "nothing".to_owned();
@@ -221,7 +223,7 @@ fn left_behind(row: &Summary) -> String {
     let remover = |remover| match remover {
         Remover::Survivor => "the survivor",
         Remover::LeaseSweep => "crossway's leases",
-        Remover::ByHand => "by hand",
+        Remover::ByHand => "manual clean-up",
     };
     let lines = row.left_behind.iter().map(|l| format!("{:?}: {}", l.kind, remover(l.remover)));
     lines.collect::<Vec<_>>().join("\n")
@@ -235,10 +237,10 @@ fn time(ns: f64) -> String {
     }
 }
 
-/// Becomes the worker for one mechanism of `crossway faults`
+/// Run as the worker for one mechanism of `crossway faults`
 #[derive(clap::Args)]
 pub(crate) struct FaultWorker {
-    /// What to do, in JSON
+    /// The task, in JSON
     task: String,
 }
 

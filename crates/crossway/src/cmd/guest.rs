@@ -1,4 +1,4 @@
-//! `crossway guest`: a kernel with TIPC and SCTP, as an ordinary process.
+//! `crossway guest`: kernels with TIPC and SCTP that run as ordinary processes.
 
 use std::process::ExitCode;
 
@@ -38,7 +38,7 @@ struct Shape {
     /// Memory in MiB
     #[arg(long, default_value_t = 256)]
     memory: u32,
-    /// Place on a network, NETWORK/HOST: a host that was made with `net up --guests`
+    /// Attach the guest to a network, NETWORK/HOST: a host that was created with `net up --guests`
     #[arg(long, add = args::hosts())]
     net: Option<String>,
 }
@@ -86,20 +86,20 @@ struct Down {
     /// Names of the guests
     #[arg(required_unless_present = "all", add = args::guests())]
     name: Vec<String>,
-    /// All that are up, including those of running measurements
+    /// All guests that are up, including those of running measurements
     #[arg(long, conflicts_with = "name")]
     all: bool,
 }
 
-/// The first program of a guest
+/// Run as the init process of a guest
 #[derive(clap::Args)]
 pub(crate) struct GuestInit {
-    /// Words that the guest's kernel adds to the command line
+    /// Words that the guest's kernel appends to the command line
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     _rest: Vec<String>,
 }
 
-/// The process that keeps a guest
+/// Run as the process that keeps a guest
 #[derive(clap::Args)]
 pub(crate) struct GuestKeeper {
     /// Name of the guest

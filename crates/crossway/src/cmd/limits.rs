@@ -15,22 +15,22 @@ use crate::output;
 use crate::table::{Align, Grid};
 use crate::ui::Ui;
 
-/// The largest copy that is measured.
+/// Largest copy that can be measured, bytes.
 const COPY_MOST: u64 = 64 << 20;
 
 /// Measure what no mechanism on this machine can beat: system calls, cache lines, wake-ups, copies
 ///
-/// Takes about five seconds on an idle machine with two cores. Between cores, two pinned threads are measured with nothing in
-/// between and the memory layout that turned out best.
+/// Takes about five seconds on an idle machine with two cores. Between cores, two pinned threads communicate directly, with the
+/// fastest of several memory layouts.
 #[derive(clap::Args)]
 pub(crate) struct Limits {
-    /// Print JSON, in the form of limits.json beside a run's records
+    /// Print JSON, in the format of limits.json in a run's folder
     #[arg(long)]
     json: bool,
-    /// Write the JSON into this file as well
+    /// Write the JSON to this file as well
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Measure between these CPUs only, e.g. 0-1; may be given several times [default: every pair]
+    /// Measure between these CPUs only, e.g. 0-1; may be repeated [default: every pair]
     #[arg(long = "pair", value_name = "A-B", value_parser = parse_pair)]
     pairs: Vec<(u32, u32)>,
     /// Message sizes for copies, separated by commas: bytes, or with a unit, e.g. 64,4KiB,1MiB
@@ -41,7 +41,7 @@ pub(crate) struct Limits {
 fn copy_size(text: &str) -> Result<u64, String> {
     match args::bytes(text)? {
         size @ 1..=COPY_MOST => Ok(size),
-        _ => Err("a copy has 1 byte to 64 MiB".to_owned()),
+        _ => Err("the size must be from 1 byte to 64 MiB".to_owned()),
     }
 }
 
@@ -49,9 +49,7 @@ fn parse_pair(text: &str) -> Result<(u32, u32), String> {
     let numbers = text.split_once('-').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     match numbers {
         Some((a, b)) if a != b => Ok((a, b)),
-        Some(_) => {
-            Err("the two CPUs must be different: one core cannot wait for itself".to_owned())
-        }
+        Some(_) => Err("the two CPUs must be different".to_owned()),
         None => Err("write two CPU numbers, e.g. 0-1".to_owned()),
     }
 }
@@ -125,7 +123,7 @@ fn print(ui: &Ui, limits: &limits::Limits) {
         calls.row([name.to_owned(), median, p10, p90]);
     }
     println!("{}\n", calls.text(ui));
-    let mut memcpy = table(&["memcpy, same place again", "median", "p10", "p90"]);
+    let mut memcpy = table(&["memcpy, same buffers", "median", "p10", "p90"]);
     for m in &limits.memcpy {
         let s = &m.bytes_per_s;
         memcpy.row([size(m.size_bytes), gigabytes(s.median), gigabytes(s.p10), gigabytes(s.p90)]);
@@ -133,7 +131,7 @@ fn print(ui: &Ui, limits: &limits::Limits) {
     println!("{}\n", memcpy.text(ui));
     if !limits.cache_lines.is_empty() {
         println!("{}", ui.paint("1", "Cache-line round trip between CPUs"));
-        // A matrix of hundreds of pairs is for the report; the terminal shows the ends.
+        // The report shows the whole matrix, which can have hundreds of pairs; the terminal shows its two ends.
         const SHOWN: usize = 24;
         let mut lines = table(&["CPUs", "two lines", "p10", "p90", "one line", "p10", "p90"]);
         let mut sorted: Vec<_> = limits.cache_lines.iter().collect();
@@ -142,7 +140,7 @@ fn print(ui: &Ui, limits: &limits::Limits) {
             let last = sorted.split_off(sorted.len() - SHOWN / 2);
             sorted.truncate(SHOWN / 2);
             sorted.extend(last);
-            println!("the {} nearest and farthest of {} pairs", SHOWN, limits.cache_lines.len());
+            println!("the {} fastest and slowest of {} pairs", SHOWN, limits.cache_lines.len());
         }
         for pair in sorted {
             let [two, two_10, two_90] = times(&pair.two_lines_ns);
@@ -153,7 +151,7 @@ fn print(ui: &Ui, limits: &limits::Limits) {
         println!("{}\n", lines.text(ui));
     }
     if !limits.wakes.is_empty() {
-        println!("{}", ui.paint("1", "From waking a sleeper to its running"));
+        println!("{}", ui.paint("1", "From the wake-up call until the sleeper runs"));
         let mut wakes = table(&["by, after", "median", "p10", "p90"]);
         for wake in &limits.wakes {
             let [median, p10, p90] = times(&wake.wake_to_run_ns);
@@ -164,12 +162,12 @@ fn print(ui: &Ui, limits: &limits::Limits) {
         println!("{}\n", wakes.text(ui));
     }
     if !limits.copies.is_empty() {
-        println!("{}", ui.paint("1", "Between two CPUs, every byte written and every byte read"));
+        println!("{}", ui.paint("1", "Copies between two CPUs, every byte written and read"));
         let mut copies = table(&[
             "size",
             "copies",
             "CPUs",
-            "each by itself",
+            "one at a time",
             "messages/s",
             "bytes/s",
             "p10",
@@ -190,7 +188,7 @@ fn print(ui: &Ui, limits: &limits::Limits) {
         println!("{}", copies.text(ui));
     }
     if !limits.control.is_empty() {
-        println!("\n{}", ui.paint("1", "Making, asking after and removing objects"));
+        println!("\n{}", ui.paint("1", "Creating, querying and removing objects"));
         let mut rates = table(&["object, operation", "threads", "per second", "p10", "p90"]);
         for c in &limits.control {
             let [median, p10, p90] =

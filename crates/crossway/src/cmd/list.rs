@@ -10,13 +10,13 @@ use super::Run;
 use crate::table::Grid;
 use crate::ui::Ui;
 
-/// List the mechanisms and contenders, what each can do, and whether it works here
+/// List the mechanisms and contenders, their abilities, and whether each works here
 #[derive(clap::Args)]
 pub(crate) struct List {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Leave out what does not work here
+    /// List only what works here
     #[arg(long)]
     ready: bool,
 }

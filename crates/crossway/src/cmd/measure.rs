@@ -26,52 +26,52 @@ use crate::args::{self, Filters, RUN};
 use crate::progress::Progress;
 use crate::ui::{self, Ui};
 
-/// Measure mechanisms as a plan says; write records and a report
+/// Measure the mechanisms that a plan selects; write records and a report
 ///
-/// Exits with 1 if a trial failed, nothing could be measured, or a goal of the plan (require) is not shown to be met; with 130 if
-/// interrupted.
+/// Exits with 1 if a trial failed, nothing could be measured, or the trials do not show that every goal of the plan (require) is
+/// met; with 130 if interrupted.
 #[derive(clap::Args)]
 pub(crate) struct Measure {
-    /// A plan's file, or a preset: quick, full, paced, exchange, fairness, buffers, cores, contenders, toshiba, cluster
+    /// A plan file, or a preset: quick, full, paced, exchange, fairness, buffers, cores, contenders, toshiba, cluster
     #[arg(default_value = "quick", add = args::plans())]
     plan: String,
     #[command(flatten)]
     filters: Filters,
-    /// Print the cases, one per line, and measure nothing
+    /// List the cases, one per line, and measure nothing
     #[arg(long, conflicts_with = "resume")]
     list: bool,
-    /// Like --list, with what would be skipped here, why, and how long the rest would take
+    /// Like --list, and show what would be skipped here and why, and how long the rest would take
     #[arg(long, conflicts_with_all = ["resume", "list"])]
     dry_run: bool,
     /// Continue an interrupted run with its own plan and filters
     #[arg(long, value_name = RUN, conflicts_with_all = ["filters", "name"], add = args::known_runs())]
     resume: Option<PathBuf>,
-    /// Give the run a name, by which compare, report and the others find it; the last run of that name counts
+    /// Name of the run, under which compare, report and other commands find it; a later run may reuse the name and takes it over
     #[arg(long, value_name = "NAME", value_parser = runs::check_name)]
     name: Option<String>,
-    /// Trials per case, instead of what the plan says; at least 5 for figures with intervals
+    /// Trials per case, overriding the plan; intervals need at least 5
     #[arg(long, value_name = "N", conflicts_with = "resume")]
     trials: Option<u64>,
-    /// Measured time of each trial in milliseconds, instead of what the plan says
+    /// Measured time of each trial in milliseconds, overriding the plan
     #[arg(long, value_name = "MS", conflicts_with = "resume")]
     measure_ms: Option<u64>,
-    /// Longest warm-up of each trial in milliseconds, instead of what the plan says
+    /// Longest warm-up of each trial in milliseconds, overriding the plan
     #[arg(long, value_name = "MS", conflicts_with = "resume")]
     warmup_ms: Option<u64>,
-    /// Measure between other hosts: for each the words that run a command there, separated by commas, e.g.
-    /// 'ssh a,ssh b'; 'local' is this machine; '=ADDRESS' after the words is the address at which the others reach it
+    /// Measure between other hosts: for each host the command prefix that runs a command there, separated by commas, e.g. 'ssh
+    /// a,ssh b'; 'local' is this machine; append '=ADDRESS' to state the address at which the other hosts reach it
     #[arg(long, value_name = "PREFIX,PREFIX", conflicts_with = "resume")]
     hosts: Option<String>,
-    /// The crossway program on those hosts [default: with ssh the one in the PATH there, else this file]
+    /// Path of crossway on those hosts [default: with ssh the one in the PATH there, else this file]
     #[arg(long, value_name = "PATH")]
     agent_program: Option<String>,
-    /// Share of the source studies' numbers of messages, for plans that state them; 1 sends them all
+    /// Fraction of the source study's number of messages to send, for plans that state it; 1 sends them all
     #[arg(long, value_name = "FACTOR", conflicts_with = "resume")]
     scale: Option<f64>,
-    /// Let goals pass that the trials leave undecided
+    /// Exit with success even if the trials leave a goal undecided
     #[arg(long)]
     allow_unclear: bool,
-    /// The folder in which the run's own folder is made
+    /// Folder in which the run's own folder is created
     #[arg(short, long, value_name = "DIR", default_value = runs::OUT)]
     out: PathBuf,
     /// Print JSON
@@ -79,7 +79,7 @@ pub(crate) struct Measure {
     json: bool,
 }
 
-/// What to run and how.
+/// What to run, and where to put the results.
 pub(super) struct Job {
     pub(super) name: Option<String>,
     pub(super) filters: Vec<String>,
@@ -91,7 +91,7 @@ pub(super) struct Job {
     pub(super) json: bool,
 }
 
-/// The outcome of a run, for programs.
+/// Outcome of a run, for `--json`.
 #[derive(Serialize)]
 struct Outcome {
     dir: PathBuf,
@@ -103,7 +103,7 @@ struct Outcome {
     goals: GoalCounts,
 }
 
-/// What came of the plan's goals.
+/// Number of goals of the plan by verdict.
 #[derive(Default, Serialize)]
 struct GoalCounts {
     met: usize,
@@ -160,7 +160,7 @@ impl Run for Measure {
     }
 }
 
-/// Runs a plan, then prints its outcome: the report, or JSON.
+/// Runs a plan, then prints the outcome: the report, or JSON. Returns the exit code.
 pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<ExitCode> {
     let (json, allow_unclear) = (job.json, job.allow_unclear);
     let summary = match measure(plan, job, ui) {
@@ -208,7 +208,7 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
     Ok(ui::verdict(measured && outcome.goals.pass(allow_unclear)))
 }
 
-/// Runs a plan with this program as its roles and its reaper.
+/// Runs a plan; the roles and the reaper are processes of this program.
 fn measure(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<Summary> {
     let Job { name, filters, out, resume, hosts, agent_program, json: quiet, .. } = job;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
@@ -243,7 +243,7 @@ fn outcome(plan: &Plan, summary: &Summary) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Why cases did not run, and what to do about it, where there is no report that would say so.
+/// Prints why cases were skipped and the remedy, if there is no report to show it.
 fn print_why_skipped(dir: &Path) -> anyhow::Result<()> {
     let mut cases = BTreeMap::<(String, String), usize>::new();
     for record in read_records(dir)?.records {
@@ -262,7 +262,7 @@ fn print_why_skipped(dir: &Path) -> anyhow::Result<()> {
 }
 
 impl Measure {
-    /// In the order of [`plan::OVERRIDES`].
+    /// Values in the order of [`plan::OVERRIDES`].
     fn overrides(&self) -> [Option<u64>; 3] {
         [self.trials, self.warmup_ms, self.measure_ms]
     }
@@ -290,7 +290,7 @@ fn print_cases(cases: &[Case]) -> std::io::Result<()> {
     out.flush()
 }
 
-/// What a run would do.
+/// What a run would do, for `--dry-run`.
 #[derive(Serialize)]
 struct Preview {
     cases: Vec<PreviewCase>,

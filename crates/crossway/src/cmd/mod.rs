@@ -31,15 +31,15 @@ use std::process::ExitCode;
 
 use crate::ui::Ui;
 
-/// What a subcommand does once its arguments are parsed. An error becomes one line on standard error and exit code 2.
+/// A subcommand with parsed arguments. An error becomes one line on standard error and exit code 2.
 pub(crate) trait Run {
-    /// Runs it to the end.
+    /// Runs the subcommand; returns its exit code.
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode>;
 }
 
 macro_rules! commands {
     ($($(#[$meta:meta])* $module:ident :: $name:ident),* $(,)?) => {
-        /// The subcommands, in the order in which help lists them.
+        /// The subcommands, in the order of the help text.
         #[derive(clap::Subcommand)]
         pub(crate) enum Command {
             $($(#[$meta])* $name($module::$name),)*
@@ -56,7 +56,7 @@ macro_rules! commands {
 }
 
 impl Command {
-    /// Whether it asks what contenders there are; nothing else should fail because of a declaration.
+    /// Whether the subcommand needs the contenders' declarations. The others must not fail because of a bad declaration.
     pub(crate) fn needs_contenders(&self) -> bool {
         match self {
             Command::Measure(_)
@@ -70,7 +70,7 @@ impl Command {
         }
     }
 
-    /// Declarations that its arguments name.
+    /// The declarations named by the subcommand's arguments.
     pub(crate) fn contender_files(&self) -> Vec<PathBuf> {
         match self {
             Command::ContenderCommand(command) => command.files(),

@@ -1,4 +1,4 @@
-//! `crossway net`: several hosts on this machine.
+//! `crossway net`: several virtual hosts on this machine.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use crate::args;
 use crate::table::Grid;
 use crate::ui::Ui;
 
-/// Create hosts on this machine that are joined by shaped links, and run commands on them
+/// Create virtual hosts on this machine, joined by links with a set rate, delay and loss, and run commands on them
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Net {
@@ -24,7 +24,7 @@ pub(crate) struct Net {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Create a network, which stays until it is taken down
+    /// Create a network, which exists until it is taken down
     Up(Up),
     /// Take networks down and end the processes on their hosts
     Down(Down),
@@ -44,34 +44,34 @@ struct Up {
         default_value_if("guests", clap::builder::ArgPredicate::IsPresent, None)
     )]
     hosts: Vec<String>,
-    /// Further hosts, as places for guests: crossway guest up --net NETWORK/HOST
+    /// Additional hosts, to which guests can be attached: crossway guest up --net NETWORK/HOST
     #[arg(long, value_delimiter = ',')]
     guests: Vec<String>,
     /// Rate of each link in each direction, e.g. 100mbit, 1gbit [default: not shaped]
     #[arg(long)]
     rate: Option<Rate>,
-    /// Largest IP packet in bytes
+    /// MTU: largest IP packet in bytes
     #[arg(long, default_value_t = 1500)]
     mtu: u32,
     /// Segmentation and checksum offloads
     #[arg(long, default_value = "off")]
     offloads: Switch,
-    /// Share of frames that are dropped, with its unit, e.g. 1%
+    /// Fraction of frames to drop, with a unit, e.g. 1%
     #[arg(long, value_parser = |text: &str| parse_share("loss", text), default_value = "0%")]
     loss: f64,
-    /// Share of frames that are sent twice, e.g. 1%
+    /// Fraction of frames to send twice, e.g. 1%
     #[arg(long, value_parser = |text: &str| parse_share("duplicate", text), default_value = "0%")]
     duplicate: f64,
-    /// Share of frames that overtake others, e.g. 1%
+    /// Fraction of frames to reorder, e.g. 1%
     #[arg(long, value_parser = |text: &str| parse_share("reorder", text), default_value = "0%")]
     reorder: f64,
-    /// Delay of every frame, e.g. 1ms, 250us
+    /// Delay added to every frame, e.g. 1ms, 250us
     #[arg(long, value_parser = |text: &str| parse_duration("delay", text), default_value = "0us")]
     delay: Duration,
     /// Random variation of the delay, plus or minus, e.g. 100us
     #[arg(long, value_parser = |text: &str| parse_duration("jitter", text), default_value = "0us")]
     jitter: Duration,
-    /// Seed of the random numbers that decide about loss, delay and so on
+    /// Seed of the random numbers for loss, delay and so on
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Name of the network [default: a generated one]
@@ -93,7 +93,7 @@ struct Down {
     /// Name of the network
     #[arg(required_unless_present = "all", add = args::networks())]
     name: Vec<String>,
-    /// All that are up, including those of running measurements
+    /// All networks that are up, including those of running measurements
     #[arg(long, conflicts_with = "name")]
     all: bool,
 }
@@ -107,7 +107,7 @@ struct ListNetworks {
 
 #[derive(clap::Args)]
 struct Exec {
-    /// The host, NETWORK/HOST; the network may be left out if only one is up
+    /// Host to run it on, NETWORK/HOST; NETWORK may be omitted if only one is up
     #[arg(add = args::hosts())]
     host: String,
     /// The command and its arguments
@@ -115,7 +115,7 @@ struct Exec {
     command: Vec<String>,
 }
 
-/// The process that is the switch of an impaired network
+/// Run as the switch of an impaired network
 #[derive(clap::Args)]
 pub(crate) struct NetSwitch {
     /// Name of the network
@@ -194,7 +194,7 @@ impl ListNetworks {
         if self.json {
             ui.print_json(&networks)?;
         } else if networks.is_empty() {
-            println!("no network is up; make one with: crossway net up");
+            println!("no network is up; create one with: crossway net up");
         } else {
             print_table(ui, &networks);
         }
@@ -220,9 +220,12 @@ fn only_network() -> anyhow::Result<Network> {
     let mut networks = crossway_netlab::list()?;
     let names: Vec<_> = networks.iter().map(|n| n.name.as_str()).collect();
     match networks.len() {
-        0 => anyhow::bail!("no network is up; make one with: crossway net up"),
+        0 => anyhow::bail!("no network is up; create one with: crossway net up"),
         1 => Ok(networks.remove(0)),
-        _ => anyhow::bail!("say which network: NETWORK/HOST, with {}", names.join(" or ")),
+        _ => anyhow::bail!(
+            "several networks are up: name one as NETWORK/HOST, where NETWORK is {}",
+            names.join(" or ")
+        ),
     }
 }
 

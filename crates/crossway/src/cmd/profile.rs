@@ -21,32 +21,32 @@ use crate::output;
 use crate::table::{Align, Grid};
 use crate::ui::{self, Ui};
 
-/// Hot places that are printed of a case.
+/// Number of hot functions printed for each case.
 const HOT_PLACES: usize = 10;
 
-/// Shows where the time of a case goes: copying, wake-ups, system calls, protocol and so on
+/// Show where the time of a case goes: copying, wake-ups, system calls, protocol and so on
 ///
-/// Plays the case once while perf samples both ends, and a process between them. Two cases stand side by side with their
-/// difference. A case is a mechanism or a contender, played as the options say, or RUN:LINE or RUN:CASE of a former run. Writes a
-/// page with flame graphs. Without perf, or without the right to it, it shows what the kernel counts by itself, and says so.
+/// Runs the case once while perf samples both ends and any process between them. Two cases are shown side by side with their
+/// difference. A case is a mechanism or contender, run as the options say, or RUN:LINE or RUN:CASE of an earlier run. Writes an
+/// HTML page with flame graphs. If perf is missing or not permitted, it shows only the kernel's own counters, and says so.
 #[derive(clap::Args)]
 pub(crate) struct Profile {
     /// One or two cases: MECHANISM, RUN:LINE or RUN:CASE
     #[arg(value_name = "CASE", required = true, num_args = 1..=2)]
     cases: Vec<String>,
-    /// The workload, for mechanisms
+    /// Workload, if the case is a mechanism
     #[arg(long, value_enum, default_value_t = Kind::Throughput)]
     workload: Kind,
-    /// Bytes of a message, for mechanisms, e.g. 64 or 4KiB
+    /// Message size, if the case is a mechanism, e.g. 64 or 4KiB
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = args::bytes)]
     size: u64,
-    /// Where the ends run, for mechanisms: as in plans
+    /// Placement of the two ends, as in plans, if the case is a mechanism
     #[arg(long, value_name = "PLACEMENT", default_value = "other-core")]
     placement: String,
-    /// How long is sampled, milliseconds
+    /// Sampling time in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(50..=600_000))]
     measure_ms: u64,
-    /// The page's file
+    /// File for the HTML page
     #[arg(short, long, value_name = "FILE", default_value = "profile.html")]
     out: PathBuf,
     /// Print JSON
@@ -97,12 +97,12 @@ impl Run for Profile {
 }
 
 impl Profile {
-    /// The plan of one case.
+    /// Builds a plan that contains this case only.
     fn plan(&self, case: &str) -> anyhow::Result<Plan> {
         if case.contains(':') {
             let mut record = rerun::find(case)?;
             record.inputs.measure_ms = self.measure_ms;
-            // A window of few messages would be over before anything is seen.
+            // A limit on the number of messages could end the window before there are enough samples.
             record.inputs.messages = None;
             record.inputs.study_messages = None;
             record.inputs.trials = 1;
@@ -110,7 +110,7 @@ impl Profile {
         }
         if catalogue::find(case).is_none() {
             bail!(
-                "there is no mechanism '{case}'; `crossway list` names them, RUN:LINE and RUN:CASE mean records"
+                "there is no mechanism '{case}'; `crossway list` lists them; to profile a record, give RUN:LINE or RUN:CASE"
             );
         }
         let workload = match self.workload {
@@ -127,7 +127,7 @@ impl Profile {
     }
 }
 
-/// A string as TOML has it.
+/// Quotes a string for TOML.
 fn toml_text(text: &str) -> String {
     format!("\"{}\"", text.escape_default())
 }

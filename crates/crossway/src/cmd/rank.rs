@@ -12,7 +12,7 @@ use crate::args::{self, Filters, RUN};
 use crate::table::{Align, Grid, Tone};
 use crate::ui::Ui;
 
-/// Rank the mechanisms of a run by speed and by CPU time, among what is comparable
+/// Rank the mechanisms of a run by speed and by CPU time, separately for each setting
 ///
 /// Mechanisms that spin and mechanisms that block are never ranked together. Mechanisms whose intervals overlap share a rank.
 #[derive(clap::Args)]
@@ -22,7 +22,7 @@ pub(crate) struct Rank {
     run: PathBuf,
     #[command(flatten)]
     filters: Filters,
-    /// The order of the rows
+    /// Order of the rows
     #[arg(long, value_enum, default_value_t = Sort::Speed)]
     sort: Sort,
     /// Print Markdown tables
@@ -43,7 +43,7 @@ enum Sort {
     Name,
 }
 
-/// Terminals narrower than this do not get the interval of the CPU time.
+/// Width in columns below which the interval of the CPU time is omitted.
 const WIDE: u16 = 92;
 
 impl Run for Rank {
@@ -94,7 +94,7 @@ impl Run for Rank {
     }
 }
 
-/// Settings of one workload together, small messages first.
+/// Sort key: groups the settings of one workload, small messages first.
 fn setting_order(ranking: &Ranking) -> (String, u64, String) {
     let input = |name: &str| ranking.inputs.get(name).cloned().unwrap_or_default();
     (input("workload"), input("size").parse().unwrap_or(u64::MAX), ranking.setting.clone())
@@ -164,7 +164,7 @@ impl Rank {
         grid
     }
 
-    /// Each mechanism's entries in both rankings, in the order that is asked for.
+    /// Each mechanism's entries in the rankings by speed and by CPU time, in the order given by `--sort`.
     fn rows<'a>(&self, ranking: &'a Ranking) -> Vec<(Option<&'a Entry>, Option<&'a Entry>)> {
         let same = |a: &Entry, b: &Entry| a.mechanism == b.mechanism && a.wait == b.wait;
         let partner = |of: &'a [Entry], like: &Entry| of.iter().find(|e| same(e, like));

@@ -1,4 +1,4 @@
-//! `crossway report`: what a run says, as a page, on the terminal, as Markdown, JSON or a chart.
+//! `crossway report`: a run's results as an HTML page, on the terminal, as Markdown, JSON or a chart.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::args::{self, RUN};
 use crate::output;
 use crate::ui::Ui;
 
-/// Make a self-contained HTML page of a run's records
+/// Make a self-contained HTML page of a run's results
 ///
-/// Without options the page is written into the run's folder and a summary printed. Every other form goes to standard output
-/// unless -o names a file.
+/// Without options, writes the page to the run's folder and prints a summary. The other formats go to standard output unless -o
+/// names a file.
 #[derive(clap::Args)]
 pub(crate) struct Report {
     /// The run: its folder, its results.jsonl, its name, or `latest`
@@ -24,16 +24,16 @@ pub(crate) struct Report {
     /// Write to this file instead
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only the summary for a terminal
+    /// Print only the summary for a terminal
     #[arg(long, group = "form")]
     terminal: bool,
-    /// The summary as Markdown, for a README
+    /// Print the summary as Markdown, e.g. for a README
     #[arg(long, group = "form")]
     markdown: bool,
-    /// The aggregated figures as JSON, for a program
+    /// Print the aggregated figures as JSON
     #[arg(long, group = "form")]
     json: bool,
-    /// One chart as SVG, for a document
+    /// Print one chart as SVG
     #[arg(long, group = "form", value_name = "CHART", value_parser = svg::CHARTS)]
     chart: Option<String>,
 }
@@ -46,7 +46,7 @@ impl Run for Report {
             self.emit(&format!("{:#}\n", json::document(&run)))?;
         } else if let Some(id) = &self.chart {
             let chart = svg::chart(&run, id).with_context(|| {
-                format!("{} holds nothing for the chart '{id}'", self.dir.display())
+                format!("{} has no records for the chart '{id}'", self.dir.display())
             })?;
             self.emit(&chart)?;
         } else if self.markdown {
@@ -57,14 +57,14 @@ impl Run for Report {
             let page = self.output.clone().unwrap_or_else(|| beside(&self.dir));
             output::write(&page, "-o", |out| Ok(html::write(&run, out)?))?;
             print!("{}", terminal::terminal(&run, ui.colour, ui.width));
-            println!("\nThe whole report: {}", page.display());
+            println!("\nFull report: {}", page.display());
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 impl Report {
-    /// The page in the run's directory and the summary on the terminal, as after a measurement.
+    /// Options that write the page to the run's directory and print the summary, as after a measurement.
     pub(super) fn page_of(dir: &Path) -> Report {
         Report {
             dir: dir.to_owned(),

@@ -12,15 +12,15 @@ use super::Run;
 use super::measure::{self, Job};
 use crate::ui::Ui;
 
-/// Repeat a record's case with the inputs that the record states
+/// Repeat the case of a record with the inputs stated in the record
 #[derive(clap::Args)]
 pub(crate) struct Rerun {
     /// RUN:LINE or RUN:CASE, where RUN is a run's folder, its results.jsonl, its name or `latest`, and CASE may be GROUP/CASE
     record: String,
-    /// The crossway program on the record's hosts, as for measure
+    /// Path of crossway on the record's hosts, as for measure
     #[arg(long, value_name = "PATH")]
     agent_program: Option<String>,
-    /// The folder in which the new run's own folder is made
+    /// Folder in which the new run's own folder is created
     #[arg(short, long, value_name = "DIR", default_value = "out")]
     out: PathBuf,
     /// Print JSON
@@ -37,7 +37,7 @@ impl Run for Rerun {
             filters: Vec::new(),
             out: self.out,
             resume: None,
-            // Those of the record are in the plan already.
+            // The plan already contains the hosts of the record.
             hosts: None,
             agent_program: self.agent_program,
             allow_unclear: false,
@@ -47,10 +47,10 @@ impl Run for Rerun {
     }
 }
 
-/// The record that `RUN:LINE` or `RUN:CASE` means.
+/// Finds the record that `RUN:LINE` or `RUN:CASE` names.
 pub(super) fn find(words: &str) -> anyhow::Result<Record> {
     let (run, which) = words.rsplit_once(':').with_context(|| {
-        format!("'{words}' names no record: give RUN:LINE or RUN:CASE, e.g. latest:12")
+        format!("'{words}' does not name a record: give RUN:LINE or RUN:CASE, e.g. latest:12")
     })?;
     let path = &runs::find(Path::new(run))?;
     if let Ok(line) = which.parse::<usize>() {
@@ -62,7 +62,7 @@ pub(super) fn find(words: &str) -> anyhow::Result<Record> {
             bail!("{} has lines 1 to {lines}, not {line}", file.display());
         };
         let mut loaded = records_io::parse_records(&file, text.as_bytes())?;
-        return loaded.records.pop().with_context(|| format!("line {line} holds no record"));
+        return loaded.records.pop().with_context(|| format!("line {line} is not a record"));
     }
     let loaded = records_io::read_records(path)?;
     let found = loaded

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::Run;
 use crate::ui::Ui;
 
-/// Run one role of a trial; orders come from standard input
+/// Run one role of a trial, controlled through standard input
 #[derive(clap::Args)]
 pub(crate) struct Role {}
 
@@ -19,7 +19,7 @@ impl Run for Role {
 /// Wait until the parent process ends, then remove what its run left behind
 #[derive(clap::Args)]
 pub(crate) struct Reaper {
-    /// The run's directory of leases
+    /// Directory of the run's leases
     dir: PathBuf,
 }
 

@@ -9,7 +9,7 @@ use crate::ui::Ui;
 
 /// Serve TIPC sockets to programs: a TIPC node in user space, compatible with Linux kernels
 ///
-/// Without a bearer the node serves the programs of this host only. UDP bearers need no privilege.
+/// Without a bearer, the node serves only programs on this host. UDP bearers need no privileges.
 #[derive(clap::Args)]
 pub(crate) struct Tipcd {
     #[command(flatten)]

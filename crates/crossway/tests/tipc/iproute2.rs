@@ -43,7 +43,7 @@ fn the_manuals_commands_for_links_work_in_their_order() {
     for (command, says) in [
         ("link set tolerance fast link L", "'fast' is not a valid value of tolerance"),
         ("link set tolerance 500", "no link is named"),
-        ("link set link L", "nothing is to be set"),
+        ("link set link L", "nothing to set"),
         ("link set broadcast LOUD", "REPLICAST or AUTOSELECT"),
         ("link get tolerance link nobody", "no link nobody"),
         ("link monitor list media eth device none0", "no bearer eth:none0"),
@@ -86,13 +86,13 @@ fn the_manuals_commands_for_bearers_and_the_rest_work_in_their_order() {
     assert_eq!(text("bearer disable media udp name UDP1"), "");
     assert_eq!(text("bearer list"), "");
     for (command, says) in [
-        ("bearer enable media eth", "write media eth device DEVICE"),
+        ("bearer enable media eth", "expected media eth device DEVICE"),
         ("bearer enable media ib device ib0", "no InfiniBand"),
         ("bearer enable domain 1.1.0 media udp name U localip 127.0.0.1", "domain 1.1.0"),
         ("bearer disable media eth device none0", "none0"),
         (
             "bearer enable media udp name U localip 127.0.0.1 colour red",
-            "'colour' is not understood",
+            "'colour' is not recognised",
         ),
         ("media set tolerance 500 media eth", "set each bearer"),
         ("node set netid 4712", "--netid"),

@@ -1,4 +1,4 @@
-//! The question's keys on the command line.
+//! Options of `crossway advise` that describe the use case; each sets a key of the question.
 
 use anyhow::{Context, bail};
 use crossway_lab::advise::property::Property;
@@ -6,82 +6,82 @@ use toml::{Table, Value};
 
 use super::duration;
 
-/// The question's keys as options.
+/// The keys of a question as command line options.
 #[derive(clap::Args)]
-#[command(next_help_heading = "The question")]
+#[command(next_help_heading = "Question")]
 pub(super) struct Asked {
-    /// request-reply, stream, fan-out, fan-in or connect-per-exchange
+    /// Communication pattern: request-reply, stream, fan-out, fan-in or connect-per-exchange
     #[arg(long)]
     pattern: Option<String>,
     /// Message size, e.g. 64 or 4KiB
     #[arg(long, value_name = "BYTES")]
     pub(super) size: Option<String>,
-    /// Size of the reply, where it differs
+    /// Reply size [default: the message size]
     #[arg(long, value_name = "BYTES")]
     reply: Option<String>,
-    /// Messages per second; default: as fast as possible
+    /// Messages per second [default: as fast as possible]
     #[arg(long, value_name = "PER_S")]
     rate: Option<f64>,
-    /// Peers of a fan-in or fan-out
+    /// Number of peers of a fan-in or fan-out
     #[arg(long)]
     peers: Option<i64>,
-    /// other-core, same-core, smt-sibling, shared-cache, cross-socket or unpinned
+    /// Placement of the ends: other-core, same-core, smt-sibling, shared-cache, cross-socket or unpinned
     #[arg(long)]
     placement: Option<String>,
-    /// CPU workers of other work on the machine (stress-ng)
+    /// Background load: number of CPU workers (stress-ng)
     #[arg(long, value_name = "WORKERS")]
     load_cpu: Option<i64>,
-    /// same-host, other-container or other-host
+    /// Location of the ends: same-host, other-container or other-host
     #[arg(long = "where", value_name = "PLACE")]
     site: Option<String>,
-    /// The two hosts, as for `crossway measure --hosts`; default: two network namespaces
+    /// Hosts of the two ends, as for `crossway measure --hosts` [default: two network namespaces]
     #[arg(long, value_name = "PREFIX,PREFIX")]
     hosts: Option<String>,
-    /// latency, throughput or cpu
+    /// What to optimise: latency, throughput or cpu
     #[arg(long)]
     optimise: Option<String>,
-    /// Goal: largest median latency in microseconds
+    /// Goal: maximum median latency in microseconds
     #[arg(long, value_name = "US")]
     p50_us: Option<f64>,
-    /// Goal: largest 90th percentile in microseconds
+    /// Goal: maximum 90th percentile of latency in microseconds
     #[arg(long, value_name = "US")]
     p90_us: Option<f64>,
-    /// Goal: largest 99th percentile in microseconds
+    /// Goal: maximum 99th percentile of latency in microseconds
     #[arg(long, value_name = "US")]
     p99_us: Option<f64>,
-    /// Goal: largest 99.9th percentile in microseconds
+    /// Goal: maximum 99.9th percentile of latency in microseconds
     #[arg(long, value_name = "US")]
     p999_us: Option<f64>,
-    /// Goal: largest latency of all in microseconds
+    /// Goal: maximum latency in microseconds
     #[arg(long, value_name = "US")]
     max_us: Option<f64>,
-    /// Goal: most memory that the channel's buffers may take, e.g. 256KiB
+    /// Goal: maximum memory for the channel's buffers, e.g. 256KiB
     #[arg(long, value_name = "BYTES")]
     memory: Option<String>,
-    /// Goal: largest CPU time of both ends, in percent of one CPU
+    /// Goal: maximum CPU time of both ends together, in percent of one CPU
     #[arg(long, value_name = "PERCENT")]
     cpu_percent: Option<f64>,
-    /// Properties that it must have, separated by commas: order, delivery, boundaries, back-pressure, send-deadline,
-    /// crash-survival, crash-detection, isolation, clean-up, spinning, root, kernel-module, pollable, zero-copy,
-    /// crosses-hosts, unprivileged-container, private-dev-shm, language=c, licence=MIT, crash-detection=100ms
+    /// Properties that the mechanism must have, separated by commas: order, delivery, boundaries, back-pressure, send-deadline,
+    /// crash-survival, crash-detection, isolation, clean-up, spinning, root, kernel-module, pollable, zero-copy, crosses-hosts,
+    /// unprivileged-container, private-dev-shm, language=c, licence=MIT, crash-detection=100ms
     #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
     require: Vec<String>,
-    /// Properties that decide between equals
+    /// Properties whose presence decides between otherwise equal candidates
     #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
     prefer: Vec<String>,
-    /// Properties that do not matter; `spinning` makes spinning ends candidates
+    /// Properties that do not matter; `spinning` also admits mechanisms that spin
     #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
     no_preference: Vec<String>,
-    /// Properties whose absence decides between equals
+    /// Properties whose absence decides between otherwise equal candidates
     #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
     avoid: Vec<String>,
-    /// Properties that it must not have
+    /// Properties that the mechanism must not have
     #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
     prohibit: Vec<String>,
 }
 
 impl Asked {
-    /// Puts what was stated over the file's keys.
+    /// Overrides the keys of the file with those given as options.
     pub(super) fn enter(&self, table: &mut Table) -> anyhow::Result<()> {
         let texts = [
             ("pattern", &self.pattern),
@@ -154,7 +154,7 @@ impl Asked {
                         * 1e3;
                     inner.insert("within_ms".to_owned(), Value::Float(ms));
                 } else {
-                    // Named twice, it may be either.
+                    // Given twice, the property may have either value.
                     let former = properties.get(name).and_then(|v| v.get("any_of"));
                     let former = former.filter(|_| again).and_then(Value::as_array);
                     let mut any_of = former.cloned().unwrap_or_default();
@@ -168,7 +168,7 @@ impl Asked {
     }
 }
 
-/// `order`, `language=c`, `crash-detection=100ms`.
+/// Parses a property and its value: `order`, `language=c`, `crash-detection=100ms`.
 fn parsed<'w>(wish: &str, word: &'w str) -> anyhow::Result<(Property, Option<&'w str>)> {
     let (name, value) = match word.split_once('=') {
         Some((name, value)) => (name, Some(value)),
@@ -180,7 +180,7 @@ fn parsed<'w>(wish: &str, word: &'w str) -> anyhow::Result<(Property, Option<&'w
     };
     match (property.has_values(), property == Property::CrashDetection, value) {
         (true, _, None | Some("")) => bail!(
-            "--{wish} {name}: name which, e.g. {name}={}",
+            "--{wish} {name} needs a value, e.g. {name}={}",
             match property {
                 Property::Language => "c",
                 _ => "MIT",
@@ -196,5 +196,5 @@ fn below<'t>(table: &'t mut Table, key: &str) -> anyhow::Result<&'t mut Table> {
         .entry(key)
         .or_insert_with(|| Value::Table(Table::new()))
         .as_table_mut()
-        .with_context(|| format!("'{key}' in the question's file is no table"))
+        .with_context(|| format!("'{key}' in the question's file is not a table"))
 }

@@ -1,4 +1,4 @@
-//! The answer in the terminal.
+//! Prints the answer of `crossway advise` to the terminal.
 
 use std::process::ExitCode;
 
@@ -10,12 +10,12 @@ use crossway_report::units::Quantity;
 
 use crate::ui::Ui;
 
-/// Reasons for ruling out that are shown without `--explain`.
+/// How many reasons for ruling candidates out are shown without `--explain`.
 const RULED_OUT_SHOWN: usize = 12;
-/// Rows of the decision table that are shown without `--explain`.
+/// How many rows of the table of figures are shown without `--explain`.
 const COMPARED_SHOWN: usize = 6;
 
-/// The ready questions.
+/// Lists the ready-made questions.
 pub(super) fn ready() -> anyhow::Result<ExitCode> {
     for (name, text) in READY {
         let question = Question::parse(name, name, text)?;
@@ -65,7 +65,7 @@ pub(super) fn print(
             let then = match (&flip.choice, flip.differs) {
                 (Some(other), true) => format!("{other} is better there"),
                 (_, false) => "no change".to_owned(),
-                (None, true) => "no candidate keeps the goals".to_owned(),
+                (None, true) => "no candidate meets the goals".to_owned(),
             };
             let costs: Vec<String> =
                 flip.costs_ns.iter().map(|(name, f)| format!("{name} {}", ns(f))).collect();
@@ -78,7 +78,7 @@ pub(super) fn print(
         advice.notes.iter().for_each(|note| println!("  {note}"));
     }
     if !advice.commands.is_empty() {
-        println!("\nThe figures again:");
+        println!("\nTo reproduce the figures:");
         advice.commands.iter().for_each(|command| println!("  {command}"));
     }
     Ok(())
@@ -93,24 +93,27 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
         }
         for goal in &own.goals {
             let kept = match goal.met {
-                Some(true) => "kept",
+                Some(true) => "met",
                 Some(false) => "missed",
-                None => "not decided",
+                None => "undecided",
             };
             println!("  {}: {kept}", goal.goal);
         }
     }
     if !advice.equal.is_empty() {
         println!(
-            "  Equal for you: {}. The choice is taken for your preferences, then because it is simpler:",
+            "  Equally good: {}. Your preferences decide first, then simplicity:",
             advice.equal.join(", ")
         );
         println!(
-            "  no right or module, no process beside the ends, no spinning, a descriptor to poll, no shared memory."
+            "  no privilege or kernel module, no additional process, no spinning, a pollable descriptor, no shared memory."
         );
     }
     if let Some(confidence) = advice.confidence {
-        println!("  Confidence: {:.0} % that it is within 5 % of the best.", confidence * 100.0);
+        println!(
+            "  Confidence: {:.0} % that its true figure is within 5 % of the best candidate's.",
+            confidence * 100.0
+        );
     }
     if let Some(other) = &advice.runner_up {
         println!(
@@ -160,7 +163,7 @@ fn print_compared(advice: &Advice, explain: bool) {
     }
 }
 
-/// Mechanisms that were ruled out, those with one reason together.
+/// Prints the mechanisms that were ruled out, grouped by reason.
 fn print_ruled_out(advice: &Advice, explain: bool) {
     if advice.ruled_out.is_empty() {
         return;

@@ -13,13 +13,13 @@ use crossway_channel::{Directory, Options, Policy, Profile, Transport};
 use super::Run;
 use crate::ui::Ui;
 
-/// How long another process may take to answer.
+/// How long to wait for another process to answer.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// Channels by name, which use the best transport now and switch without loss
+/// Connect two programs by a name; channels use the best transport and switch without losing messages
 ///
-/// A program listens on a name, another connects to it; where they are and how their messages pass is not their concern. The host's
-/// directory of names is CROSSWAY_CHANNEL_DIR, else a folder of the user's.
+/// One program listens on a name, another connects to it; neither needs to know where the other runs or which transport carries
+/// the messages. Names are looked up in the directory CROSSWAY_CHANNEL_DIR, or by default in a directory of the user's.
 #[derive(clap::Args)]
 pub(crate) struct Channel {
     /// Directory of names [default: CROSSWAY_CHANNEL_DIR, else the user's]
@@ -31,22 +31,22 @@ pub(crate) struct Channel {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Listens on a name and prints what is received, a line per message
+    /// Listen on a name and print received messages, one per line
     Listen(talk::Listen),
-    /// Connects to a name and sends standard input, a message per line
+    /// Connect to a name and send each line of standard input as a message
     Send(talk::Send),
-    /// Shows the channels of all listeners: transport, rates, and why they switched last
+    /// Show the channels of all listeners: transport, rates, and why they last switched
     Top(top::Top),
-    /// Asks the channels of a name to use a transport now
+    /// Ask the channels of a name to switch to a transport now
     Switch {
-        /// The name
+        /// Name of the channels
         name: String,
-        /// shm-spin, shm-futex, shm-eventfd or uds-seqpacket
+        /// The transport: shm-spin, shm-futex, shm-eventfd or uds-seqpacket
         transport: Transport,
     },
 }
 
-/// What a channel may use.
+/// Transports that a channel may use, and how it chooses.
 #[derive(clap::Args)]
 struct Allowed {
     /// Use this transport and no other
@@ -58,10 +58,10 @@ struct Allowed {
     /// CPU time that each end may spend waiting, in percent of one CPU
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0)]
     cpu_budget: f64,
-    /// Only say what would be switched
+    /// Do not switch, only report what would be switched
     #[arg(long)]
     dry_run: bool,
-    /// What messages cost on this machine [default: CROSSWAY_CHANNEL_PROFILE, else round figures]
+    /// File with the cost of messages on this machine [default: CROSSWAY_CHANNEL_PROFILE, else built-in rough figures]
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// Print each switch and its reason to standard error
@@ -97,9 +97,9 @@ impl Run for Channel {
                 let asked = crossway_channel::ask_for(&directory, &name, transport, ANSWER)?;
                 let whole = (asked > 0).then_some(asked).with_context(|| {
                     let place = directory.path().display();
-                    format!("no channel '{name}' is open in {place}; see crossway channel top")
+                    format!("no channel '{name}' is open in {place}; list the open ones with: crossway channel top")
                 })?;
-                println!("{whole} asked to use {transport}");
+                println!("channels asked to use {transport}: {whole}");
                 Ok(ExitCode::SUCCESS)
             }
         }

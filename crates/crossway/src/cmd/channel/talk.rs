@@ -12,12 +12,12 @@ use super::Allowed;
 /// Arguments of `listen`.
 #[derive(clap::Args)]
 pub(super) struct Listen {
-    /// The name, e.g. camera/left
+    /// Name to listen on, e.g. camera/left
     name: String,
     /// Send each message back instead of printing it
     #[arg(long)]
     echo: bool,
-    /// End after the first channel
+    /// Exit when the first channel closes
     #[arg(long)]
     once: bool,
     #[command(flatten)]
@@ -27,9 +27,9 @@ pub(super) struct Listen {
 /// Arguments of `send`.
 #[derive(clap::Args)]
 pub(super) struct Send {
-    /// The name, e.g. camera/left
+    /// Name to connect to, e.g. camera/left
     name: String,
-    /// Wait for a listener for so many seconds
+    /// How many seconds to wait for a listener
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     wait_s: u64,
     /// Wait for an answer to each message and print it
@@ -39,7 +39,7 @@ pub(super) struct Send {
     allowed: Allowed,
 }
 
-/// Prints what happens to a channel, from a thread of its own.
+/// Prints the events of a channel, from a separate thread.
 fn explain(channel: &Channel) {
     let handle = channel.handle();
     let events = handle.events();
@@ -74,14 +74,14 @@ impl Listen {
     }
 }
 
-/// Receives to the end; false if the peer died.
+/// Receives until the channel closes; returns false if the peer died.
 fn serve(channel: Channel, echo: bool) -> anyhow::Result<bool> {
     let name = channel.handle().name().to_owned();
     let (mut sender, mut receiver) = channel.split();
     loop {
         let received = if echo {
             receiver.recv_in_place(None, <[u8]>::to_vec).map(|msg| {
-                // A peer that does not want the answer is heard of by the next receive.
+                // If the peer does not read answers, the next receive reports that it closed or died.
                 let _ = sender.send(&msg, None);
                 Ok(())
             })
@@ -92,7 +92,7 @@ fn serve(channel: Channel, echo: bool) -> anyhow::Result<bool> {
             })
         };
         match received {
-            Ok(written) => written.context("standard output")?,
+            Ok(written) => written.context("cannot write to standard output")?,
             Err(RecvError::Closed) => return Ok(true),
             Err(RecvError::PeerDied) => {
                 eprintln!("crossway: the peer of channel '{name}' died");
@@ -113,7 +113,7 @@ impl Send {
         }
         let (mut sender, mut receiver) = channel.split();
         for line in std::io::stdin().lock().split(b'\n') {
-            sender.send(&line.context("standard input")?, None)?;
+            sender.send(&line.context("cannot read standard input")?, None)?;
             if self.answers {
                 let answer = receiver.recv_in_place(None, <[u8]>::to_vec)?;
                 println!("{}", String::from_utf8_lossy(&answer));

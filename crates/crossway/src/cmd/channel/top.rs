@@ -14,15 +14,15 @@ use crate::ui::Ui;
 /// Arguments of `top`.
 #[derive(clap::Args)]
 pub(super) struct Top {
-    /// Only channels of this name
+    /// Show only channels of this name
     name: Option<String>,
-    /// Seconds between looks
+    /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     interval_s: f64,
-    /// Look once and end; rates are over one interval
+    /// Print one update and exit; its rates cover one interval
     #[arg(long)]
     once: bool,
-    /// Print JSON, one array per look
+    /// Print JSON, one array per update
     #[arg(long)]
     json: bool,
 }

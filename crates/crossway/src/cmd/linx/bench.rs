@@ -13,52 +13,52 @@ use crate::ui::Ui;
 
 #[derive(clap::Args)]
 pub(super) struct Bench {
-    /// What to measure [default: all cases]
+    /// Cases to measure [default: all]
     #[arg(value_enum, value_name = "CASE")]
     cases: Vec<Case>,
-    /// Measures against the server at this path (name, or links and a name), which runs `crossway linx bench --serve`; otherwise
-    /// one is started for the time
+    /// Measure against the server at this path (a name, or link names and a name), which runs `crossway linx bench --serve`
+    /// [default: start a server for the measurement]
     #[arg(long, value_name = "PATH", conflicts_with = "serve")]
     server: Option<String>,
-    /// Answers others at an endpoint of this name until interrupted, and measures nothing
+    /// Serve other clients at an endpoint of this name until interrupted, and measure nothing
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = bmark::SERVER, conflicts_with = "cases")]
     serve: Option<String>,
-    /// Bytes of a signal, in the cases of one size
+    /// Signal size in bytes, for the cases that use one size
     #[arg(long, value_name = "BYTES", default_value_t = bmark::SIZE)]
     size: usize,
-    /// How often each thing is timed
+    /// Number of times each operation is timed
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = positive)]
     times: usize,
-    /// Signals of a burst
+    /// Number of signals in a burst
     #[arg(long, value_name = "COUNT", default_value_t = bmark::BURST, value_parser = clap::value_parser!(u32).range(1..))]
     burst: u32,
-    /// Pairs of processes that send at a time
+    /// Number of pairs of processes that send at the same time
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = positive)]
     pairs: usize,
-    /// Gives up if the server does not answer for so many seconds
+    /// Give up if the server does not answer within this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     timeout: f64,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Ends when the standard input does: a server that its client has started
+    /// Exit when standard input closes: for a server started by its client
     #[arg(long, hide = true)]
     lifeline: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Case {
-    /// From the end of an endpoint to the signal of the attach, the request to end included
+    /// From the request to end an endpoint until the signal of the attach arrives
     AttachDelay,
-    /// A signal there and back
+    /// Time for a signal to the server and back
     RoundTrip,
-    /// Signals one after the other until the last is received
+    /// Time to send a number of signals in a row, until the last one is received
     Burst,
-    /// Round trips of 1000 to 65,536 bytes, with the CPU they take
+    /// Round trips of 1000 to 65,536 bytes and their CPU use
     RoundTripRamp,
-    /// Bursts of signals of 1000 to 65,536 bytes, with the CPU they take
+    /// Bursts of signals of 1000 to 65,536 bytes and their CPU use
     BurstRamp,
-    /// Bursts between several pairs of processes at a time
+    /// Bursts between several pairs of processes at the same time
     Pairs,
 }
 
@@ -85,7 +85,7 @@ struct Row {
     longest_us: f64,
     signals_per_s: f64,
     mbytes_per_s: f64,
-    /// Of one CPU, client and server together, without nodes.
+    /// Percent of one CPU, client and server together, without the nodes.
     cpu_percent: f64,
 }
 
@@ -116,7 +116,7 @@ fn positive(word: &str) -> Result<usize, String> {
     }
 }
 
-/// A server for the time; it ends with this process, however that ends.
+/// A server started for one measurement. It exits when this process ends for whatever reason.
 struct Server(Child);
 
 impl Drop for Server {
@@ -128,10 +128,10 @@ impl Drop for Server {
 
 impl Server {
     fn start(dir: &Path, name: &str) -> anyhow::Result<Server> {
-        let program = std::env::current_exe().context("cannot find this program")?;
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
         let mut command = Command::new(program);
         command.args(["linx", "--dir"]).arg(dir).args(["bench", "--lifeline", "--serve", name]);
-        // The end of this process closes the pipe.
+        // The server reads this pipe, which closes when this process ends.
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
         Ok(Server(child.context("cannot start the server")?))
     }
@@ -167,8 +167,9 @@ impl Bench {
     }
 
     fn patience(&self) -> anyhow::Result<Duration> {
-        Duration::try_from_secs_f64(self.timeout)
-            .map_err(|error| anyhow::anyhow!("--timeout {}: {error}; give seconds", self.timeout))
+        Duration::try_from_secs_f64(self.timeout).map_err(|error| {
+            anyhow::anyhow!("--timeout {}: {error}; expected a number of seconds", self.timeout)
+        })
     }
 
     fn measure(&self, dir: &Path) -> anyhow::Result<Vec<Row>> {
@@ -218,7 +219,7 @@ impl Bench {
         Ok(rows)
     }
 
-    /// Bursts from a thread for each server, all at a time.
+    /// Runs bursts in one thread per server, all at the same time.
     fn pairs_at_a_time(
         &self,
         dir: &Path,
@@ -236,7 +237,7 @@ impl Bench {
                 .collect();
             let joined = threads.into_iter().map(|thread| match thread.join() {
                 Ok(figures) => Ok(figures?),
-                Err(_) => anyhow::bail!("a client ended in a panic"),
+                Err(_) => anyhow::bail!("a client thread panicked"),
             });
             joined.collect::<anyhow::Result<_>>()
         })?;
@@ -254,7 +255,7 @@ impl Bench {
             p99_ns: median(|figures| figures.p99_ns),
             longest_ns: all.iter().map(|figures| figures.longest_ns).max().unwrap_or(0),
             elapsed_ns,
-            // Each client has counted this process whole, the last one over all of the time.
+            // Each client counted the CPU time of the whole process; the last one to finish covers all of it.
             client_cpu_ns: all.iter().map(|figures| figures.client_cpu_ns).max().unwrap_or(0),
             server_cpu_ns: all.iter().map(|figures| figures.server_cpu_ns).sum(),
         })

@@ -9,9 +9,9 @@ use crate::ui::EXIT_NO;
 
 #[derive(clap::Args)]
 pub(super) struct Hunt {
-    /// A name, or a path of link names with a name at its end: a/b/name
+    /// Name of the endpoint, or a path of link names and a name: a/b/name
     path: String,
-    /// Gives up after so many seconds, with exit code 1
+    /// Give up after this many seconds, with exit code 1
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
 }
@@ -31,7 +31,7 @@ impl Hunt {
         match endpoint.info(spid) {
             Ok(info) if info.pid > 0 => println!("{spid} {} of process {}", info.name, info.pid),
             Ok(info) => println!("{spid} {}", info.name),
-            // It has ended in between.
+            // The endpoint has ended in the meantime.
             Err(_) => println!("{spid} {}", self.path),
         }
         Ok(ExitCode::SUCCESS)

@@ -16,7 +16,7 @@ pub(super) struct List {
     json: bool,
 }
 
-/// An endpoint, for a program to read.
+/// A row of the table; with `--json` one of these per endpoint.
 #[derive(Serialize)]
 struct Row {
     spid: u32,

@@ -1,4 +1,4 @@
-//! `crossway linx`: the LINX messaging model: a node, and tools to look into it and to try it.
+//! `crossway linx`: the LINX messaging model: a node, and tools to inspect it and try it out.
 
 mod bench;
 mod hunt;
@@ -15,7 +15,7 @@ use crossway_linx::default_dir;
 use super::Run;
 use crate::ui::Ui;
 
-/// LINX messaging (signals, hunt, attach) without a kernel module: runs a node, looks into it, sends and hunts
+/// LINX messaging (signals, hunt, attach) without a kernel module: run a node, inspect it, send signals and hunt
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Linx {
@@ -28,16 +28,16 @@ pub(crate) struct Linx {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Serves the programs of this host until it is interrupted
+    /// Serve the programs of this host until interrupted
     Node(node::Node),
-    /// Endpoints and links: owner, state, queue, filter, attaches, hunts, time-outs
+    /// List endpoints and links: owner, state, queue, filter, attaches, hunts, timeouts
     #[command(visible_alias = "stat")]
     List(list::List),
-    /// Waits until an endpoint exists, and says which
+    /// Wait until an endpoint exists, and print its number, name and process
     Hunt(hunt::Hunt),
-    /// Sends a signal to an endpoint, and prints the answers if asked to
+    /// Send a signal to an endpoint and optionally print the answers
     Send(send::Send),
-    /// Measures what linx_bmark measures: attach delay, round trips, bursts, ramps of sizes, many pairs
+    /// Measure what linx_bmark measures: attach delay, round trips, bursts, ramps of sizes, many pairs
     Bench(bench::Bench),
 }
 
@@ -54,10 +54,11 @@ impl Run for Linx {
     }
 }
 
-/// A deadline so many seconds from now, none without.
+/// The point in time this many seconds from now; `None` without a limit.
 fn deadline(seconds: Option<f64>) -> anyhow::Result<Option<Instant>> {
     let Some(seconds) = seconds else { return Ok(None) };
-    let limit = Duration::try_from_secs_f64(seconds)
-        .map_err(|error| anyhow::anyhow!("--timeout {seconds}: {error}; give seconds"))?;
+    let limit = Duration::try_from_secs_f64(seconds).map_err(|error| {
+        anyhow::anyhow!("--timeout {seconds}: {error}; expected a number of seconds")
+    })?;
     Ok(Instant::now().checked_add(limit))
 }

@@ -10,35 +10,36 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 #[derive(clap::Args)]
 pub(super) struct Node {
-    /// By what signals go between endpoints of this host: uds, fifo or shm
+    /// Transport of signals between endpoints of this host: uds, fifo or shm
     #[arg(long, value_name = "TRANSPORT", default_value_t = Transport::Uds)]
     transport: Transport,
-    /// Room between two endpoints in bytes, each way
+    /// Buffer between two endpoints in bytes, in each direction
     #[arg(long, value_name = "BYTES", default_value_t = Settings::default().channel_bytes)]
     channel_bytes: usize,
-    /// Who may use the node: the mode of its directory, in octal, if it is made now
+    /// Permissions of the node's directory in octal, if the node creates it; they decide who may use the node
     #[arg(long, value_name = "MODE", default_value = "700", value_parser = octal)]
     mode: u32,
-    /// The group of its directory, if it is made now: a name or a number; with --mode 770 its members may use the node
+    /// Group of the node's directory, a name or a number, if the node creates it; with --mode 770 its members may use the node
     #[arg(long, value_name = "GROUP", value_parser = group)]
     group: Option<u32>,
-    /// What nodes that this one dials call their links to it
+    /// Name that this node suggests to the nodes it dials for their link to it
     #[arg(long, default_value = "node")]
     name: String,
-    /// Lets other nodes dial at this address (repeatable), IP:PORT or tipc:TYPE:INSTANCE; whoever can reach it can use the node's endpoints
+    /// Accept connections from other nodes at this address (repeatable), IP:PORT or tipc:TYPE:INSTANCE; anyone who can reach it
+    /// can use the node's endpoints
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<LinkAddress>,
-    /// Dials another node and calls the link NAME (repeatable); when one address fails, the next takes over
+    /// Connect to another node and name the link NAME (repeatable); if one address fails, the next one is used
     #[arg(long, value_name = "NAME=ADDRESS,...", value_parser = link)]
     link: Vec<LinkSettings>,
-    /// Gives up a connection over which nothing was heard for so long, and then the link
+    /// Close a connection after this many milliseconds without traffic; if no other address answers, the link is down
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(20..=600_000))]
     link_timeout: u64,
 }
 
 fn link(word: &str) -> Result<LinkSettings, String> {
     let (name, addresses) =
-        word.split_once('=').ok_or("give NAME=IP:PORT or NAME=tipc:TYPE:INSTANCE")?;
+        word.split_once('=').ok_or("expected NAME=IP:PORT or NAME=tipc:TYPE:INSTANCE")?;
     crossway_linx::check_name(name).map_err(|error| error.to_string())?;
     let addresses = addresses.split(',').map(str::parse).collect::<Result<_, _>>()?;
     Ok(LinkSettings { name: name.to_owned(), addresses })
@@ -47,11 +48,11 @@ fn link(word: &str) -> Result<LinkSettings, String> {
 fn octal(word: &str) -> Result<u32, String> {
     match u32::from_str_radix(word, 8) {
         Ok(mode) if mode <= 0o7777 => Ok(mode),
-        _ => Err("give a mode as chmod takes it, e.g. 750".to_owned()),
+        _ => Err("expected an octal mode, e.g. 750".to_owned()),
     }
 }
 
-/// A group's number, from its name in /etc/group or as it is.
+/// Resolves a group, given by its name in /etc/group or by its number.
 fn group(word: &str) -> Result<u32, String> {
     if let Ok(number) = word.parse() {
         return Ok(number);

@@ -12,21 +12,21 @@ use crate::ui::EXIT_NO;
 
 #[derive(clap::Args)]
 pub(super) struct Send {
-    /// To whom: a name, or a path of link names with a name at its end
+    /// Receiver: the name of an endpoint, or a path of link names and a name
     path: String,
-    /// The payload
+    /// Payload of the signal
     #[arg(default_value = "")]
     payload: String,
-    /// The signal's number, e.g. 0x10000000
+    /// Signal number, e.g. 0x10000000
     #[arg(long, value_name = "NUMBER", default_value_t = USER_BASE, value_parser = number)]
     number: u32,
-    /// Sends it out of band
+    /// Send the signal out of band
     #[arg(long)]
     out_of_band: bool,
-    /// Waits for so many signals in answer and prints them
+    /// Wait for this many signals in answer and print them
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     answers: usize,
-    /// Gives up after so many seconds, with exit code 1
+    /// Give up after this many seconds, with exit code 1
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
 }
@@ -36,7 +36,7 @@ fn number(word: &str) -> Result<u32, String> {
         Some(hex) => u32::from_str_radix(hex, 16),
         None => word.parse(),
     };
-    parsed.map_err(|error| format!("{error}; give a number up to 0xffffffff"))
+    parsed.map_err(|error| format!("{error}; expected a number up to 0xffffffff"))
 }
 
 impl Send {
@@ -66,7 +66,7 @@ impl Send {
         let mut out = std::io::stdout().lock();
         for _ in 0..self.answers {
             match endpoint.receive(&Filter::ANY, until)? {
-                None => return late("no further answer came in time"),
+                None => return late("no further answer arrived in time"),
                 Some(signal) if signal.number() == ATTACH => {
                     return late(&format!("'{}' ended before it answered", self.path));
                 }

@@ -20,19 +20,19 @@ pub(super) struct Bearer {
 enum What {
     /// List the bearers
     List {
-        /// Also address, limits, remotes and frame counts of each
+        /// Also print each bearer's address, limits, remotes and frame counts
         #[arg(long)]
         details: bool,
     },
     /// Attach the node to a medium
     Enable(Enable),
-    /// Detach the node from a medium; the links end, and the peers are notified
+    /// Detach the node from a medium; its links go down and the peers are notified
     Disable(Meant),
     /// Add a remote address to a UDP bearer
     Add(Remote),
-    /// Remove a remote address from a UDP bearer: its link ends, other links are not affected
+    /// Remove a remote address from a UDP bearer; its link goes down, other links are not affected
     Remove(Remote),
-    /// Set what future links of a bearer start with
+    /// Set the defaults for future links of a bearer
     Set {
         /// The bearer's name; or { priority | tolerance | window } VALUE media { eth device DEVICE | udp name NAME }
         #[arg(required = true, value_name = "BEARER | WORDS")]
@@ -40,7 +40,7 @@ enum What {
         #[command(flatten)]
         settings: SetArguments,
     },
-    /// Show what future links of a bearer start with
+    /// Show the defaults for future links of a bearer
     Get {
         /// The bearer's name; or [priority | tolerance | window | mtu | remoteip] media { eth device DEVICE | udp name NAME }
         #[arg(required = true, value_name = "BEARER | WORDS")]
@@ -50,7 +50,7 @@ enum What {
 
 #[derive(clap::Args)]
 struct Meant {
-    /// The bearer's name, as `bearer list` shows it, with or without the medium; or media { eth device DEVICE | udp name NAME }
+    /// Name of the bearer, as `bearer list` shows it, with or without the medium; or media { eth device DEVICE | udp name NAME }
     #[arg(required = true, value_name = "BEARER | WORDS")]
     words: Vec<String>,
 }
@@ -62,7 +62,7 @@ struct Enable {
     /// [localport PORT] [remoteip ADDRESS] [remoteport PORT] }
     #[arg(required = true, value_name = "BEARER | WORDS")]
     words: Vec<String>,
-    /// Name of the interface, up to 15 bytes [default: the device's, or udp0 and so on]
+    /// Name of the bearer's interface, up to 15 bytes [default: the device's name, or udp0 and so on]
     #[arg(long)]
     name: Option<String>,
     #[command(flatten)]
@@ -74,19 +74,19 @@ struct Remote {
     /// The bearer's name; or media udp name NAME remoteip ADDRESS
     #[arg(required = true, value_name = "BEARER | WORDS")]
     words: Vec<String>,
-    /// The remote: IP or IP:PORT, an IPv6 address with port in brackets
+    /// The remote: IP or IP:PORT; an IPv6 address with a port needs brackets
     #[arg(long, value_parser = endpoint)]
     remoteip: Option<SocketAddr>,
 }
 
-/// How a bearer is named.
+/// How to name a bearer, for error messages.
 const BEARER: &str = "the bearer's name, or media eth device DEVICE, or media udp name NAME";
 
-/// The name of the bearer that is meant, once everything else is taken out of the words.
+/// The name of the bearer, after all other words have been taken out.
 fn name_of(mut words: Words) -> anyhow::Result<String> {
     match words.bearer()? {
         Some(name) => words.end(BEARER).map(|()| name),
-        None => words.rest(BEARER)?.with_context(|| format!("no bearer is named; write {BEARER}")),
+        None => words.rest(BEARER)?.with_context(|| format!("no bearer is named; give {BEARER}")),
     }
 }
 
@@ -104,7 +104,7 @@ impl Remote {
             }
             None => self.remoteip,
         };
-        let remote = remote.context("no remote is named; write remoteip ADDRESS")?;
+        let remote = remote.context("no remote is named; give remoteip ADDRESS")?;
         Ok((name_of(words)?, remote))
     }
 }
@@ -150,7 +150,7 @@ impl Enable {
         if let Some(domain) = words.text("domain")? {
             anyhow::ensure!(
                 domain.trim_matches(['0', '.', '<', '>']).is_empty(),
-                "domain {domain}: a tipcd has the whole cluster as its discovery domain; leave it out"
+                "domain {domain}: the discovery domain of a tipcd is always the whole cluster; omit 'domain'"
             );
         }
         let (bearer, name) = match bearer_to_enable(&mut words)? {
@@ -160,7 +160,7 @@ impl Enable {
             }
             None => {
                 let bearer = words.rest("eth:DEVICE or udp:LOCAL-ADDRESS")?;
-                (bearer.context("no bearer is named; write eth:DEVICE or udp:LOCAL-ADDRESS")?, None)
+                (bearer.context("no bearer is named; give eth:DEVICE or udp:LOCAL-ADDRESS")?, None)
             }
         };
         Ok(Order::EnableBearer { bearer, name: self.name.or(name), settings })
@@ -210,7 +210,7 @@ fn print(b: &BearerView, details: bool) {
     let buffer = b.receive_buffer_octets.map_or("ring".to_owned(), |n| format!("{n} bytes"));
     println!("  State:{}  Device:{device}  Receive buffer:{buffer}", b.state);
     println!(
-        "  RX frames:{}  TX frames:{}  Not taken by the medium:{}",
+        "  RX frames:{}  TX frames:{}  Not accepted by the medium:{}",
         b.received_frames, b.sent_frames, b.unsent_frames
     );
     if let Some(bytes) = b.run_frame_octets_max {

@@ -1,5 +1,5 @@
-//! Frames as a capture file that tshark reads: pcap with nanoseconds, each frame in the Ethernet, or Ethernet, IP and UDP headers, that
-//! it had on its medium as far as the node knows them.
+//! Captures frames in a file format that tshark reads: pcap with nanosecond timestamps. Each frame has the Ethernet header, or
+//! the Ethernet, IP and UDP headers, that it had on its medium, as far as the node knows them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -12,19 +12,19 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const UDP: u8 = 17;
 const UDP_HEADER_LEN: usize = 8;
-/// A hardware address that is nobody's, for media that have none: locally administered.
+/// Placeholder hardware address for media without one; locally administered.
 const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 0];
 
-/// The head of a capture file.
+/// Returns the file header of a capture.
 pub(super) fn file_header() -> Vec<u8> {
-    // Magic of nanosecond captures, version 2.4, no time zone, no accuracy, longest record, Ethernet.
+    // Magic number of nanosecond captures, version 2.4, time zone and accuracy unset, maximum record length, Ethernet.
     let mut header = 0xa1b2_3c4d_u32.to_ne_bytes().to_vec();
     header.extend([2u16, 4].into_iter().flat_map(u16::to_ne_bytes));
     header.extend([0u32, 0, 262_144, 1].into_iter().flat_map(u32::to_ne_bytes));
     header
 }
 
-/// Appends a frame's record.
+/// Appends the record of a frame.
 pub(super) fn append(frame: &TracedFrame, out: &mut Vec<u8>) {
     let mut packet = Vec::with_capacity(frame.octets.len() + 64);
     match (frame.from, frame.to) {
@@ -51,7 +51,7 @@ fn ethernet(to: [u8; 6], from: [u8; 6], kind: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(&kind.to_be_bytes());
 }
 
-/// The internet checksum of these pieces, each of an even length but the last.
+/// The internet checksum of these pieces; each but the last must have an even length.
 fn checksum(pieces: &[&[u8]]) -> u16 {
     let words = pieces.iter().flat_map(|piece| piece.chunks(2));
     let sum: u64 =
@@ -71,7 +71,7 @@ fn datagram(from: SocketAddr, to: SocketAddr, payload: &[u8], out: &mut Vec<u8>)
             let [high, low] = len.to_be_bytes();
             let pseudo = [0, 0, high, low, 0, 0, 0, UDP];
             let sum = checksum(&[&from.octets(), &to.octets(), &pseudo, &udp, payload]);
-            // 0 would mean "none", which IPv6 forbids.
+            // 0 would mean "no checksum", which IPv6 forbids.
             udp[6..].copy_from_slice(&if sum == 0 { u16::MAX } else { sum }.to_be_bytes());
             ethernet(NOBODY, NOBODY, IPV6, out);
             out.extend_from_slice(&[0x60, 0, 0, 0, high, low, UDP, 64]);

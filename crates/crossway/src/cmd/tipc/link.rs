@@ -11,7 +11,7 @@ use super::monitor::Monitor;
 use super::words::Words;
 use super::{SetArguments, Site, ask};
 
-/// What the kernel calls it.
+/// Name of the broadcast link, as in the kernel.
 const BROADCAST_LINK: &str = "broadcast-link";
 
 #[derive(clap::Args)]
@@ -27,16 +27,16 @@ enum What {
     /// Show or reset the counters of all links, or of one; the broadcast link is `broadcast-link`
     #[command(visible_alias = "stat")]
     Statistics(Statistics),
-    /// Show tolerance, priority and window of a link, or how multicasts travel
+    /// Show tolerance, priority or window of a link, or how multicasts are sent
     Get {
         /// The link's name, or `broadcast-link`; or { priority | tolerance | window } link LINK; or broadcast
         #[arg(required = true, value_name = "LINK | WORDS")]
         words: Vec<String>,
     },
-    /// Show and set which nodes monitor which: in a large cluster each monitors a part of the others
+    /// Show and set which nodes monitor which: in a large cluster, each node monitors only some of the others
     #[command(visible_alias = "mon")]
     Monitor(Monitor),
-    /// Set a link at both ends; a new priority makes it reconnect. Or set how multicasts travel
+    /// Set a property of a link at both ends (a new priority makes it reconnect), or how multicasts are sent
     Set {
         /// The link's name; or { priority | tolerance | window } VALUE link LINK; or broadcast { BROADCAST | REPLICAST | AUTOSELECT [ratio PERCENT] }
         #[arg(required = true, value_name = "LINK | WORDS")]
@@ -44,7 +44,7 @@ enum What {
         #[command(flatten)]
         settings: SetArguments,
     },
-    /// Set how multicasts travel from now on whose sockets leave it to the node
+    /// Set how future multicasts are sent for sockets that leave the choice to the node
     SetBroadcast(SetBroadcast),
 }
 
@@ -60,7 +60,7 @@ struct Statistics {
 
 #[derive(clap::Subcommand)]
 enum OfStatistics {
-    /// Show the counters, which is the default
+    /// Show the counters (default)
     Show {
         /// The link's name; or link LINK
         #[arg(value_name = "LINK")]
@@ -77,10 +77,10 @@ enum OfStatistics {
 #[derive(clap::Args)]
 #[group(required = true, multiple = true)]
 struct SetBroadcast {
-    /// Chosen by the number of nodes, always by the broadcast link, or always one copy to each node
+    /// Choose by the number of nodes, always use the broadcast link, or always send one copy to each node
     #[arg(long, value_enum)]
     method: Option<Method>,
-    /// With autoselect: up to this share of the peers, in percent, each gets a copy of its own
+    /// With autoselect: send one copy to each receiver if they are at most this share of the peers, in percent
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=100))]
     ratio: Option<u8>,
 }
@@ -137,10 +137,10 @@ impl Link {
     }
 }
 
-/// How a link is named.
+/// How to name a link, for error messages.
 const LINK: &str = "the link's name, or link LINK";
 
-/// The link that is meant, once everything else is taken out of the words.
+/// The name of the link, after all other words have been taken out.
 fn link_of(mut words: Words) -> anyhow::Result<Option<String>> {
     match words.text("link")? {
         Some(link) => words.end(LINK).map(|()| Some(link)),
@@ -162,7 +162,7 @@ fn get(site: &Site<'_>, mut words: Words) -> anyhow::Result<ExitCode> {
             );
         });
     }
-    let link = link.with_context(|| format!("no link is named; write {LINK}"))?;
+    let link = link.with_context(|| format!("no link is named; give {LINK}"))?;
     let link = one(site, &link)?;
     let Some(property) = property else {
         return site.show(&link, |link| {
@@ -186,14 +186,14 @@ fn set(site: &Site<'_>, mut words: Words, settings: &SetArguments) -> anyhow::Re
         words.end("broadcast { BROADCAST | REPLICAST | AUTOSELECT [ratio PERCENT] }")?;
         let method = Method::from_str(&method, true).map_err(|_| {
             anyhow::anyhow!(
-                "'{method}' is no way to multicast; write BROADCAST, REPLICAST or AUTOSELECT"
+                "'{method}' is not a multicast method; use BROADCAST, REPLICAST or AUTOSELECT"
             )
         })?;
         return site
             .carry_out(&Order::SetMulticasts { method: Some(method.into()), replicast_percent });
     }
     let settings = settings.or(words.settings()?)?;
-    let name = link_of(words)?.with_context(|| format!("no link is named; write {LINK}"))?;
+    let name = link_of(words)?.with_context(|| format!("no link is named; give {LINK}"))?;
     site.carry_out(&Order::SetLink { name, settings })
 }
 
@@ -218,7 +218,7 @@ const fn way(link: &BroadcastView) -> &'static str {
     }
 }
 
-/// The broadcast link and the others, which is also their order in JSON.
+/// The broadcast link and then the others, in the order of the JSON output.
 struct All(Box<BroadcastView>, Vec<LinkView>);
 
 impl All {
@@ -308,7 +308,7 @@ fn print_packets(c: &CounterView) {
     line("TX", c.sent_packets, fragments, [c.sent_bundles, c.sent_bundled]);
 }
 
-/// The classes as the kernel's tool names them; every message is counted, not one in a while.
+/// Prints the size classes under the names of the kernel's tool. Every message is counted, not a sample.
 fn print_profile(c: &CounterView) {
     const CLASSES: [&str; 7] = ["0-64", "-256", "-1024", "-4096", "-16384", "-32768", "-66000"];
     let all = c.profile_messages.max(1);

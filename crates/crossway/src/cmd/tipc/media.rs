@@ -8,10 +8,10 @@ use serde_json::json;
 use super::Site;
 use super::words::{Media as Medium, Words, check_media};
 
-/// Links of every medium begin with these, as in the kernel.
+/// Default tolerance of links on every medium, as in the kernel.
 const TOLERANCE_MS: u32 = 1_500;
 const PRIORITY: u32 = 10;
-/// Largest send windows that links begin with.
+/// Default maximum send windows of links, by medium.
 const WINDOW_ETHERNET: u32 = 8_191;
 const WINDOW_UDP: u32 = 1_024;
 
@@ -25,13 +25,13 @@ pub(super) struct Media {
 enum What {
     /// List the media that a tipcd can use
     List,
-    /// Show what bearers of a medium start with
+    /// Show the defaults for bearers of a medium
     Get {
         /// { priority | tolerance | window } media MEDIA
         #[arg(required = true, value_name = "WORDS")]
         words: Vec<String>,
     },
-    /// Not possible with a tipcd: set the bearer instead
+    /// Not supported by tipcd: set the bearer instead
     Set {
         /// { priority | tolerance | window } VALUE media MEDIA
         #[arg(required = true, value_name = "WORDS")]
@@ -48,11 +48,11 @@ impl Media {
             What::Get { words } => {
                 const USAGE: &str = "{ priority | tolerance | window } media MEDIA";
                 let mut words = Words::new(words);
-                let media = words.text("media")?.with_context(|| format!("write {USAGE}"))?;
+                let media = words.text("media")?.with_context(|| format!("expected {USAGE}"))?;
                 let media = check_media(&media)?;
                 let property = words.property(&["priority", "tolerance", "window"]);
                 words.end(USAGE)?;
-                let value = match property.with_context(|| format!("write {USAGE}"))? {
+                let value = match property.with_context(|| format!("expected {USAGE}"))? {
                     "priority" => PRIORITY,
                     "tolerance" => TOLERANCE_MS,
                     _ if media == Medium::Udp => WINDOW_UDP,
@@ -61,7 +61,7 @@ impl Media {
                 site.show(&json!({ property.unwrap_or_default(): value }), |_| println!("{value}"))
             }
             What::Set { words } => bail!(
-                "a tipcd keeps no settings for a whole medium; set each bearer: crossway tipc bearer set {} device|name NAME",
+                "a tipcd has no settings for a whole medium; set each bearer: crossway tipc bearer set {} device|name NAME",
                 words.join(" ")
             ),
         }

@@ -1,4 +1,4 @@
-//! `crossway tipc`: for a tipcd what iproute2's `tipc` is for the kernel's TIPC.
+//! `crossway tipc`: does for a tipcd what iproute2's `tipc` does for the kernel's TIPC.
 
 mod bearer;
 mod capture;
@@ -27,20 +27,21 @@ use crate::ui::Ui;
 
 /// Show and change a running tipcd: its node, bearers, links, names, sockets and peers
 ///
-/// Takes the words of iproute2's `tipc`, which does the same for the kernel's TIPC, in its order: `tipc link set tolerance 500 link
-/// LINK` is `crossway tipc link set tolerance 500 link LINK`. A tipcd obeys root and the user who started it.
+/// Understands the keywords of iproute2's `tipc`, which does the same for the kernel's TIPC, in the same order: `tipc link set
+/// tolerance 500 link LINK` becomes `crossway tipc link set tolerance 500 link LINK`. A tipcd accepts commands from root and from
+/// the user who started it.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Tipc {
     #[command(subcommand)]
     view: View,
-    /// The tipcd's socket [default: $TIPCD_SOCKET, /run/tipcd.sock, or tipcd.sock in $XDG_RUNTIME_DIR]
+    /// Socket of the tipcd [default: $TIPCD_SOCKET, /run/tipcd.sock, or tipcd.sock in $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "PATH", global = true)]
     socket: Option<PathBuf>,
     /// Print JSON
     #[arg(short, long, global = true)]
     json: bool,
-    /// Print readable JSON, which --json does anyway; for scripts written for iproute2
+    /// Print readable JSON, as --json always does; accepted for scripts written for iproute2
     #[arg(short, long, global = true, requires = "json", hide = true)]
     pretty: bool,
 }
@@ -49,29 +50,29 @@ pub(crate) struct Tipc {
 enum View {
     /// Node: identity, address, cluster, node-local traffic, drops
     Node(node::Node),
-    /// Bearers: list, enable, disable; add and remove remotes; set what links start with
+    /// Bearers: list, enable, disable; add and remove remotes; set defaults for links
     Bearer(bearer::Bearer),
     /// Links: list, statistics, monitoring; set tolerance, priority, window
     Link(link::Link),
-    /// Media: list; show what bearers start with
+    /// Media: list; show the defaults for bearers
     Media(media::Media),
     /// Name table
     Nametable(nametable::Nametable),
-    /// Sockets of the programs, each with its process
+    /// Sockets of programs, each with its process
     Socket(socket::Socket),
-    /// Other nodes
+    /// The other nodes
     Peer(peer::Peer),
-    /// Wait until the tipcd is ready, and for its address, other nodes or services: for scripts
+    /// Wait, in a script, until the tipcd is ready and has its address, or until other nodes or services are there
     Wait(wait::Wait),
-    /// Show traffic, links and the busiest sockets, updated every second
+    /// Show traffic, links and the busiest sockets; updated every second
     Top(top::Top),
-    /// Write all frames of all bearers to a capture file for tshark
+    /// Write all frames on all bearers to a capture file for tshark
     Trace(trace::Trace),
     /// Run an unmodified AF_TIPC program on a tipcd
     Run(run::RunProgram),
 }
 
-/// What each view needs.
+/// What every subcommand needs: the tipcd's socket and the output format.
 struct Site<'a> {
     tipcd: Administration,
     ui: &'a Ui,
@@ -79,7 +80,7 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Gives an order whose only answer is that it was carried out.
+    /// Sends an order whose only answer is an acknowledgement.
     fn carry_out(&self, order: &Order) -> anyhow::Result<ExitCode> {
         match self.tipcd.order(order)? {
             Outcome::Done if self.json => self.ui.print_json(&serde_json::json!({"done": true}))?,
@@ -89,7 +90,7 @@ impl Site<'_> {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Prints as JSON, or else by `print`.
+    /// Prints a value as JSON, or with `print`.
     fn show<T: Serialize>(&self, what: &T, print: impl FnOnce(&T)) -> anyhow::Result<ExitCode> {
         if self.json {
             self.ui.print_json(what)?;
@@ -100,7 +101,7 @@ impl Site<'_> {
     }
 }
 
-/// Asks for a view; any other answer is an error.
+/// Requests a view from the tipcd; any other answer is an error.
 macro_rules! ask {
     ($site:expr, $order:expr, $outcome:ident) => {
         match $site.tipcd.order(&$order)? {
@@ -117,16 +118,16 @@ struct SetArguments {
     /// Silence after which the link fails, 50 to 30000 milliseconds
     #[arg(long, value_name = "MS")]
     tolerance: Option<u32>,
-    /// Priority, 1 to 31; traffic takes the links with the highest
+    /// Priority, 1 to 31; traffic uses the links with the highest priority
     #[arg(long, value_name = "N")]
     priority: Option<u8>,
-    /// Largest send window, 1 to 8191 packets
+    /// Maximum send window, 1 to 8191 packets
     #[arg(long, value_name = "PACKETS")]
     window: Option<u16>,
 }
 
 impl SetArguments {
-    /// Joined with those of iproute2's words; at least one is needed.
+    /// Combines these with the settings in iproute2's words; at least one must be present.
     fn or(&self, words: Settings) -> anyhow::Result<Settings> {
         let settings = Settings {
             tolerance_ms: self.tolerance.or(words.tolerance_ms),
@@ -135,13 +136,13 @@ impl SetArguments {
         };
         anyhow::ensure!(
             settings != Settings::default(),
-            "nothing is to be set: give tolerance, priority or window with a value"
+            "nothing to set: give tolerance, priority or window with a value"
         );
         Ok(settings)
     }
 }
 
-/// Where the kernel has TIPC and no tipcd runs, points to the kernel's own tool.
+/// If no tipcd runs but the kernel has TIPC, adds a hint at the kernel's own tool.
 fn explain(error: AdminError) -> anyhow::Error {
     let no_daemon = matches!(error, AdminError::Client(Error::NoDaemon { .. }));
     let kernel = crossway_mech::registry::ALL.iter().any(|mechanism| {
@@ -150,10 +151,10 @@ fn explain(error: AdminError) -> anyhow::Error {
     });
     if no_daemon && kernel {
         return anyhow::anyhow!(
-            "{error}; this kernel has TIPC itself, whose node iproute2's `tipc` shows (tipc link list)"
+            "{error}; this kernel has TIPC itself: use iproute2's `tipc` for its node, e.g. tipc link list"
         );
     }
-    // Its text names the cause already.
+    // Without the error as a source: its text already states the cause.
     anyhow::anyhow!("{error}")
 }
 

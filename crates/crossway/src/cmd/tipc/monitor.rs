@@ -16,14 +16,15 @@ pub(super) struct Monitor {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Show for each bearer the size of the cluster, and whether each node monitors all others or its part of the ring
+    /// Show the size of the cluster on each bearer, and whether every node monitors all others or only its part of the ring
     Summary,
-    /// Show for each bearer and node how it is monitored, and what it reports about those that it monitors
+    /// Show how each node is monitored on each bearer, and what it reports about the nodes it monitors
     ///
-    /// `direct` nodes are probed from here, `indirect` ones by others. The letters are the nodes that follow a node in the ring, as it
-    /// sees them: U up, D down; in brackets those that do not follow it in the ring as this node knows it.
+    /// This node probes `direct` nodes itself; other nodes probe `indirect` ones. The letters show the state of a node's
+    /// successors in the ring as that node reports it: U up, D down; in brackets, nodes that are not its successors in the ring
+    /// as this node knows it.
     List {
-        /// Of one bearer only: media { eth device DEVICE | udp name NAME }
+        /// Show one bearer only: media { eth device DEVICE | udp name NAME }
         #[arg(value_name = "WORDS")]
         words: Vec<String>,
     },
@@ -41,15 +42,15 @@ enum What {
 
 #[derive(clap::Subcommand)]
 enum Get {
-    /// Up to this number of nodes on a medium, this one included, each node monitors all others
+    /// Largest number of nodes on a medium, including this one, at which each node monitors all others
     Threshold,
 }
 
 #[derive(clap::Subcommand)]
 enum Set {
-    /// Up to this number of nodes on a medium, this one included, each node monitors all others
+    /// Largest number of nodes on a medium, including this one, at which each node monitors all others
     Threshold {
-        /// 0 to 4095; the kernel starts with 32
+        /// 0 to 4095; the kernel's default is 32
         #[arg(value_name = "NODES")]
         nodes: usize,
     },
@@ -148,7 +149,7 @@ fn print_list(view: &MonitorView) {
         );
         for node in &on.nodes {
             let letters: Vec<_> = node.applied.iter().map(|up| letter(*up)).collect();
-            // Five at a time, as the kernel's tool has them.
+            // Five per group, as the kernel's tool prints them.
             let applied: Vec<_> = letters.chunks(5).map(<[_]>::concat).collect();
             println!(
                 "{:<14}{:<7}{:<10}{:<11}{} [{}]",

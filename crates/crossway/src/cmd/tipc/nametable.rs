@@ -14,9 +14,9 @@ pub(super) struct Nametable {
 
 #[derive(Clone, Copy, clap::Subcommand)]
 enum What {
-    /// Show all bindings that the node knows
+    /// Show all bindings known to the node
     Show {
-        /// Only those of this service type
+        /// Show only bindings of this service type
         #[arg(long = "type", value_name = "TYPE")]
         service: Option<u32>,
     },

@@ -22,9 +22,9 @@ enum What {
         #[arg(value_enum)]
         property: Property,
     },
-    /// Show node-local traffic, what is held and what was dropped
+    /// Show node-local traffic, held memory and dropped packets
     Statistics,
-    /// Not possible while a tipcd runs: it has its address and cluster from its start
+    /// Not supported while a tipcd runs: address and cluster are set at its start
     #[command(hide = true)]
     Set {
         /// { address ADDRESS | netid NETID | identity IDENTITY }
@@ -39,7 +39,7 @@ enum Property {
     Identity,
     /// The 32-bit address
     Address,
-    /// Number of the cluster
+    /// The number of the cluster
     #[value(alias = "clusterid")]
     Netid,
 }
@@ -48,7 +48,7 @@ impl Node {
     pub(super) fn run(self, site: &Site<'_>) -> anyhow::Result<ExitCode> {
         if let Some(What::Set { words }) = self.what {
             anyhow::bail!(
-                "cannot set {}: a tipcd has its address, cluster and identity from its start; restart it with --address, --netid or --id",
+                "cannot set {}: address, cluster and identity of a tipcd are set when it starts; restart it with --address, --netid or --id",
                 words.join(" ")
             );
         }

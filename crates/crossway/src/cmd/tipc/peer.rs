@@ -24,7 +24,7 @@ enum What {
     },
     /// List the other nodes
     List {
-        /// Also what each announced
+        /// Also print what each node announced
         #[arg(long)]
         details: bool,
     },
@@ -37,9 +37,9 @@ impl Peer {
             let mut words = Words::new(words);
             let name = match words.text("address")?.or(words.text("identity")?) {
                 Some(name) => words.end(USAGE).map(|()| name)?,
-                None => words
-                    .rest(USAGE)?
-                    .with_context(|| format!("no node is named; write {USAGE}"))?,
+                None => {
+                    words.rest(USAGE)?.with_context(|| format!("no node is named; give {USAGE}"))?
+                }
             };
             return site.carry_out(&Order::RemovePeer { name });
         }

@@ -16,7 +16,7 @@ pub(super) struct Socket {
 enum What {
     /// List the sockets: connection, bindings, process
     List {
-        /// Also counters
+        /// Also print counters
         #[arg(long)]
         statistics: bool,
     },
@@ -30,11 +30,11 @@ impl Socket {
     }
 }
 
-/// Process and command, as far as they are known.
+/// Process id and command of a socket's owner, as far as known.
 pub(super) fn owner(s: &SocketView) -> String {
     match (s.pid, &s.command) {
         (Some(pid), Some(command)) => format!("{pid} ({command})"),
-        (Some(pid), None) => format!("{pid} (gone)"),
+        (Some(pid), None) => format!("{pid} (exited)"),
         (None, _) => "unknown".to_owned(),
     }
 }

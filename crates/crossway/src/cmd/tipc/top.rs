@@ -16,7 +16,7 @@ pub(super) struct Top {
     /// Seconds between two updates
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = interval)]
     interval: f64,
-    /// End after this many updates [default: until interrupted]
+    /// Exit after this many updates [default: run until interrupted]
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
     /// Number of sockets to show, the busiest first
@@ -31,7 +31,7 @@ fn interval(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Everything at one moment.
+/// Snapshot of the node, links and sockets.
 struct Look {
     at: Instant,
     node: NodeView,
@@ -39,7 +39,7 @@ struct Look {
     sockets: Vec<SocketView>,
 }
 
-/// What happened between two looks.
+/// Rates between two snapshots.
 #[derive(Serialize)]
 struct Rates {
     identity: Option<String>,
@@ -98,7 +98,7 @@ impl Top {
             let rates = rates(&before, &now, self.sockets);
             let mut text = Vec::new();
             if site.json {
-                // One document a line, for who reads along.
+                // One document per line, so that a program can read the stream.
                 serde_json::to_writer(&mut text, &rates)?;
                 text.push(b'\n');
             } else {
@@ -121,10 +121,10 @@ impl Top {
     }
 }
 
-/// As much of it as the terminal, whose size may have changed, shows at once: lines and columns beyond it are left out.
+/// Cuts the text to the lines and columns of the terminal, whose size may have changed.
 fn on_screen(text: &[u8]) -> Vec<u8> {
     let (rows, columns) = console::Term::stdout().size();
-    // Home, and clear what was below.
+    // Cursor home, then clear the screen.
     let mut screen = b"\x1b[H\x1b[2J".to_vec();
     let text = String::from_utf8_lossy(text);
     for line in text.lines().take(usize::from(rows).saturating_sub(1)) {
@@ -143,7 +143,7 @@ fn look(site: &Site<'_>) -> anyhow::Result<Look> {
 
 fn rates(before: &Look, now: &Look, most: usize) -> Rates {
     let elapsed_s = now.at.duration_since(before.at).as_secs_f64().max(1e-6);
-    // A counter that fell belongs to a successor of the same name.
+    // A counter that fell belongs to a new object of the same name.
     let rate = |old: u64, new: u64| new.saturating_sub(old) as f64 / elapsed_s;
     let old_links: BTreeMap<_, _> = before.links.iter().map(|l| (&l.name, l)).collect();
     let old_sockets: BTreeMap<_, _> = before.sockets.iter().map(|s| (s.port, s)).collect();

@@ -13,19 +13,19 @@ use crossway_tipc_client::admin::Station;
 use super::{Site, capture};
 use crate::ui::Interrupts;
 
-/// The port that tshark takes for TIPC.
+/// The UDP port that tshark decodes as TIPC.
 const UDP_PORT: u16 = 6118;
-/// Bytes that are written at a time; always whole frames.
+/// Bytes written at a time; always whole frames.
 const BATCH_BYTES: usize = 1 << 20;
 
 #[derive(clap::Args)]
 pub(super) struct Trace {
     /// The file to write, or - for standard output
     file: PathBuf,
-    /// End after this many frames
+    /// Exit after this many frames
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// End after this many seconds [default: until interrupted]
+    /// Exit after this many seconds [default: run until interrupted]
     #[arg(long, value_name = "S")]
     seconds: Option<u64>,
 }
@@ -57,7 +57,7 @@ impl Trace {
                     }
                 }
                 Ok(None) if batch.is_empty() => {
-                    // Short, so that a signal that came just before is not slept through.
+                    // Wait only briefly, so that a signal that has just arrived is noticed soon.
                     let soon = Instant::now() + Duration::from_millis(100);
                     frames.wait(Some(end.map_or(soon, |end| end.min(soon))))?;
                     continue;
@@ -96,22 +96,22 @@ fn report(
         return Ok(());
     }
     if file == Path::new("-") {
-        eprintln!("{written} frames on standard output");
+        eprintln!("{written} frames written to standard output");
     } else {
-        eprintln!("{written} frames in {}", file.display());
+        eprintln!("{written} frames written to {}", file.display());
     }
     if lost > 0 {
-        eprintln!("{lost} frames came faster than they could be written and are missing");
+        eprintln!("{lost} frames are missing: they arrived faster than they could be written");
     }
     if let Some(port) = odd_port {
         eprintln!(
-            "tshark knows TIPC by UDP port {UDP_PORT}; read this with: tshark -d udp.port=={port},tipc -r FILE"
+            "tshark decodes only UDP port {UDP_PORT} as TIPC; read this capture with: tshark -d udp.port=={port},tipc -r FILE"
         );
     }
     Ok(())
 }
 
-/// Where the capture goes.
+/// The file or stream to which the capture is written.
 struct Output {
     to: Box<dyn Write>,
     name: String,
@@ -136,9 +136,9 @@ impl Output {
         self.to.write_all(octets).and_then(|()| self.to.flush()).map_err(|error| {
             let remedy = match error.kind() {
                 std::io::ErrorKind::StorageFull => {
-                    "the disk is full: make room or name a file elsewhere"
+                    "the disk is full: free some space or name a file elsewhere"
                 }
-                std::io::ErrorKind::BrokenPipe => "its reader has closed it",
+                std::io::ErrorKind::BrokenPipe => "the reader has closed the pipe",
                 _ => "name another file",
             };
             anyhow::anyhow!(

@@ -10,12 +10,12 @@ use crossway_tipc_client::admin::{AdminError, Administration, Order, Outcome};
 use super::explain;
 use crate::ui::Interrupts;
 
-/// Between two looks.
+/// Time between two checks.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(clap::Args)]
 pub(super) struct Wait {
-    /// Wait until the node has its address; a node without a bearer gets none
+    /// Wait until the node has its address; a node without a bearer never gets one
     #[arg(long)]
     address: bool,
     /// Wait until this many other nodes are in contact
@@ -64,7 +64,7 @@ impl Wait {
             };
             if end.is_some_and(|end| Instant::now() >= end) {
                 let next = match tipcd {
-                    Some(_) => "crossway tipc node, link list and nametable show how far it is",
+                    Some(_) => "check with crossway tipc node, link list and nametable show",
                     None => "start one: crossway tipcd",
                 };
                 anyhow::bail!("{missing} within {} s; {next}", self.timeout);
@@ -76,7 +76,7 @@ impl Wait {
         }
     }
 
-    /// What is still missing.
+    /// What the tipcd still lacks, as text; `None` if nothing.
     fn missing(
         &self,
         path: &Path,

@@ -9,7 +9,7 @@ use crossway_tipc_client::admin::Settings;
 /// The port of TIPC over UDP.
 pub(super) const UDP_PORT: u16 = 6118;
 
-/// Words that are still to be understood, in any order as iproute2 takes them.
+/// The words of a command line that are not yet parsed; keywords may come in any order, as with iproute2.
 #[derive(Debug)]
 pub(super) struct Words(Vec<String>);
 
@@ -18,13 +18,13 @@ impl Words {
         Self(words)
     }
 
-    /// Takes a keyword out, whether it is there.
+    /// Removes a keyword; returns whether it was present.
     pub(super) fn flag(&mut self, keyword: &str) -> bool {
         let at = self.0.iter().position(|word| word == keyword);
         at.map(|at| self.0.remove(at)).is_some()
     }
 
-    /// Takes a keyword and its value out.
+    /// Removes a keyword and its value; returns the value.
     pub(super) fn text(&mut self, keyword: &str) -> anyhow::Result<Option<String>> {
         let Some(at) = self.0.iter().position(|word| word == keyword) else { return Ok(None) };
         ensure!(at + 1 < self.0.len(), "'{keyword}' needs a value after it");
@@ -32,14 +32,14 @@ impl Words {
         Ok(Some(self.0.remove(at)))
     }
 
-    /// Takes a keyword and its value out and reads the value.
+    /// Removes a keyword and its value; returns the parsed value.
     pub(super) fn value<T: FromStr>(&mut self, keyword: &str) -> anyhow::Result<Option<T>> {
         let Some(text) = self.text(keyword)? else { return Ok(None) };
         let bad = || anyhow::anyhow!("'{text}' is not a valid value of {keyword}");
         text.parse().map(Some).map_err(|_| bad())
     }
 
-    /// Tolerance, priority and window; iproute2 takes one of them at a time, any number is allowed here.
+    /// Removes tolerance, priority and window. iproute2 accepts one of them at a time; any number is allowed here.
     pub(super) fn settings(&mut self) -> anyhow::Result<Settings> {
         Ok(Settings {
             tolerance_ms: self.value("tolerance")?,
@@ -48,12 +48,12 @@ impl Words {
         })
     }
 
-    /// The one property that is asked for, if one is.
+    /// Removes the first of these property names that is present, and returns it.
     pub(super) fn property<'a>(&mut self, of: &[&'a str]) -> Option<&'a str> {
         of.iter().copied().find(|property| self.flag(property))
     }
 
-    /// The name of the bearer that `media eth device D` or `media udp name N` means.
+    /// The name of the bearer that `media eth device D` or `media udp name N` describes.
     pub(super) fn bearer(&mut self) -> anyhow::Result<Option<String>> {
         let Some(media) = self.text("media")? else { return Ok(None) };
         let (keyword, what) = match check_media(&media)? {
@@ -62,30 +62,30 @@ impl Words {
         };
         match self.text(keyword)? {
             Some(name) => Ok(Some(format!("{media}:{name}"))),
-            None => bail!("'{keyword}' is missing: write {what}"),
+            None => bail!("'{keyword}' is missing: expected {what}"),
         }
     }
 
-    /// The one word that is left, if one is.
+    /// The single remaining word, if there is one; more are an error.
     pub(super) fn rest(self, usage: &str) -> anyhow::Result<Option<String>> {
         let mut words = self.0.into_iter();
         let first = words.next();
         match words.next() {
             None => Ok(first),
-            Some(_) => bail!("'{}' is not understood; write {usage}", first.unwrap_or_default()),
+            Some(_) => bail!("'{}' is not recognised; expected {usage}", first.unwrap_or_default()),
         }
     }
 
-    /// Nothing may be left.
+    /// Checks that no word remains.
     pub(super) fn end(self, usage: &str) -> anyhow::Result<()> {
         match self.0.first() {
             None => Ok(()),
-            Some(word) => bail!("'{word}' is not understood; write {usage}"),
+            Some(word) => bail!("'{word}' is not recognised; expected {usage}"),
         }
     }
 }
 
-/// The media that a tipcd has.
+/// The media that a tipcd supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Media {
     Ethernet,
@@ -101,7 +101,7 @@ pub(super) fn check_media(name: &str) -> anyhow::Result<Media> {
     }
 }
 
-/// A bearer to enable, as tipcd's own command line has it, and the name of its interface.
+/// A bearer to enable, in the syntax of tipcd's own command line, and the name of its interface.
 pub(super) fn bearer_to_enable(
     words: &mut Words,
 ) -> anyhow::Result<Option<(String, Option<String>)>> {
@@ -109,7 +109,7 @@ pub(super) fn bearer_to_enable(
     match check_media(&media)? {
         Media::Ethernet => {
             let Some(device) = words.text("device")? else {
-                bail!("'device' is missing: write media eth device DEVICE");
+                bail!("'device' is missing: expected media eth device DEVICE");
             };
             Ok(Some((format!("eth:{device}"), None)))
         }
@@ -117,7 +117,7 @@ pub(super) fn bearer_to_enable(
             let name = words.text("name")?;
             let local: Option<IpAddr> = words.value("localip")?;
             let Some(local) = local else {
-                bail!("'localip' is missing: write media udp name NAME localip ADDRESS");
+                bail!("'localip' is missing: expected media udp name NAME localip ADDRESS");
             };
             let station = |ip: IpAddr, port: Option<u16>| match port {
                 Some(port) => SocketAddr::new(ip, port).to_string(),
@@ -127,14 +127,14 @@ pub(super) fn bearer_to_enable(
             let remote_port = words.value("remoteport")?;
             match words.value("remoteip")? {
                 Some(remote) => bearer.push_str(&format!(",{}", station(remote, remote_port))),
-                None => ensure!(remote_port.is_none(), "'remoteport' needs 'remoteip' beside it"),
+                None => ensure!(remote_port.is_none(), "'remoteport' needs 'remoteip' as well"),
             }
             Ok(Some((bearer, name)))
         }
     }
 }
 
-/// An address with the port of TIPC over UDP, unless it names another.
+/// Parses an address; without a port, it gets the port of TIPC over UDP.
 pub(super) fn endpoint(text: &str) -> Result<SocketAddr, String> {
     text.parse::<SocketAddr>()
         .or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, UDP_PORT)))
