@@ -53,7 +53,7 @@ fn what_is_shared_decides_what_passes() {
             _ => {
                 let why = record.reason.unwrap_or_default();
                 assert_eq!(record.status, Status::Skipped, "{mechanism} on {testbed}: {why}");
-                assert!(why.contains("does not pass between these containers"), "{why}");
+                assert!(why.contains("cannot communicate between these containers"), "{why}");
                 false
             }
         }
@@ -106,7 +106,7 @@ fn bad_shares_are_refused_by_name() {
         (
             "kind = \"containers\"\nshares = [\"volume\"]",
             "kind = \"netlab\"\nshares = [\"volume\"]",
-            "only containers share",
+            "only containers can share",
         ),
     ] {
         let place = Place::new(&PLAN.replace(from, to));

@@ -161,8 +161,8 @@ fn bad_records_are_one_clear_error_for_every_command() {
     for (bad, says) in [
         (&newer, "results.jsonl:3: record schema 99 is newer"),
         (&damaged, "results.jsonl:1: not a record"),
-        (&empty, "holds no run"),
-        (&nowhere, "give a run's folder, its results.jsonl, `latest`"),
+        (&empty, "is not a run"),
+        (&nowhere, "name a run's folder, its results.jsonl, `latest`"),
     ] {
         for args in [
             vec!["rank", path(bad)],
@@ -186,7 +186,7 @@ fn a_torn_last_line_is_told_and_the_rest_used() {
     fs::write(&file, bytes).expect("written");
     let (out, _, code) = run(&["rank", path(&a)]);
     assert_eq!(code, 0);
-    assert!(out.contains("torn") && out.contains("pipe"), "{out}");
+    assert!(out.contains("incomplete") && out.contains("pipe"), "{out}");
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn a_full_standard_output_is_one_error_of_every_command() {
         let err = String::from_utf8_lossy(&out.stderr);
         assert_eq!(out.status.code(), Some(2), "{args:?}: {err}");
         assert!(
-            err.contains("cannot write to standard output: ") && err.contains("; make room"),
+            err.contains("cannot write to standard output: ") && err.contains("; free some space"),
             "{args:?}: {err}"
         );
         assert_eq!(err.matches("os error").count(), 1, "{args:?}: {err}");

@@ -1,4 +1,4 @@
-//! From what the roles brought to the figures of a record: sums, verdict on the content, cost, shares.
+//! Computes the figures of a record from what the roles report: sums, verification of the content, cost, shares.
 
 mod beside;
 mod fairness;
@@ -19,19 +19,19 @@ use crate::record::{
 use crate::role_layout::RoleLayout;
 use crate::trial::{Brought, sender_wall_ns, wall_ns};
 
-/// CPU time that grows by as much as this at once is counted by the kernel's timer ticks.
+/// If CPU time advances in steps of at least this size, the kernel counts it by timer ticks.
 const TICK_NS: f64 = 500_000.0;
 
-/// CPU time of fewer ticks is not told: by chance it is some per cent off at this number, and anything below.
+/// Below this number of ticks CPU time is not reported: the error is some per cent at this number and larger below it.
 const TICKS_PER_COST: f64 = 50.0;
 
-/// A paced trial that reached less than this share of its rate says nothing about that rate.
+/// A paced trial that achieved less than this fraction of its rate does not describe that rate.
 const REACHED_SHARE: f64 = 0.99;
 
-/// Steal above this share of the roles' time spoils a figure.
+/// Steal above this fraction of the roles' time makes a figure unreliable.
 const STEAL_SHARE: f64 = 0.05;
 
-/// Enters what a trial brought; the record's identity is filled in already. Histograms go to `dir/h/NAME.hlog`.
+/// Adds the results of a trial to a record whose identity is already filled in. Histograms go to `dir/h/NAME.hlog`.
 pub(crate) fn enter(
     record: &mut Record,
     brought: Brought,
@@ -41,7 +41,7 @@ pub(crate) fn enter(
 ) -> std::io::Result<()> {
     let wall = wall_ns(&brought.layout, &brought.outcomes, brought.one_clock);
     record.facts = brought.facts.clone();
-    // What was read when the channel opened stays as it was then; what only traffic shows is added.
+    // Facts read when the channel opened stay as they were; facts that only traffic reveals are added.
     for (name, value) in brought.outcomes.iter().flat_map(|o| &o.facts) {
         if name.starts_with("largest_") {
             let known = record.facts.entry(name.clone()).or_insert(*value);
@@ -63,10 +63,10 @@ pub(crate) fn enter(
     hosts::enter(record, brought.hosts, counts.sent, caps);
     let mut histograms = histograms(&brought.outcomes);
     if !brought.one_clock {
-        // These span two clocks.
+        // These intervals span two clocks.
         histograms.retain(|(span, _)| !matches!(span, Span::OneWay | Span::TearDown));
         if matches!(record.inputs.workload, Workload::Paced { .. } | Workload::Exchange) {
-            let why = "the hosts' clocks are not the same and cannot be compared";
+            let why = "the hosts have different clocks, whose instants cannot be compared";
             record.nulls.insert("latency_ns".to_owned(), why.to_owned());
         }
     }
@@ -80,7 +80,7 @@ pub(crate) fn enter(
     }
     let sender_wall_ns =
         (!brought.one_clock).then(|| sender_wall_ns(&brought.layout, &brought.outcomes));
-    // An interval that begins with the first receipt is that of the messages after it.
+    // An interval that begins with the first receipt covers the messages after it.
     let from_first_receipt = !brought.one_clock && sender_wall_ns != Some(wall);
     let share = match counts.received {
         n if n > 1 && from_first_receipt => (n - 1) as f64 / n as f64,
@@ -112,7 +112,7 @@ fn per_second(amount: f64, wall_ns: u64) -> f64 {
     if wall_ns == 0 { 0.0 } else { amount * 1e9 / wall_ns as f64 }
 }
 
-/// Round trips count as one message: the client's account, plus what went wrong at the server.
+/// Round trips count as one message: the client's counters, plus the errors at the server.
 fn counts(workload: Workload, outcomes: &[Outcome], warmup: u64) -> Counts {
     let both_ways = RoleLayout::both_ways(workload);
     let (sent, received, bytes) = if both_ways {
@@ -131,14 +131,14 @@ fn counts(workload: Workload, outcomes: &[Outcome], warmup: u64) -> Counts {
     }
 }
 
-/// Whether everything arrived, in order and intact, as far as the mechanism promises it.
+/// Whether everything arrived, in order and intact, as far as the mechanism guarantees it.
 fn judge(caps: &Caps, counts: &Counts, outcomes: &[Outcome]) -> (Status, Option<String>) {
     let missing: u64 = outcomes.iter().map(|o| o.missing).sum();
     let reliable = caps.reliability == Reliability::Reliable;
     let reason = if counts.corrupt > 0 {
         format!("{} messages had the wrong content", counts.corrupt)
     } else if counts.out_of_order > 0 && caps.order == Order::Fifo {
-        format!("{} messages came out of order", counts.out_of_order)
+        format!("{} messages arrived out of order", counts.out_of_order)
     } else if reliable && (missing > 0 || counts.received != counts.sent) {
         format!("{} messages were sent and {} received", counts.sent, counts.received)
     } else if counts.received == 0 {
@@ -176,7 +176,8 @@ fn roles(
         .collect()
 }
 
-/// Each server once. Several roles see the same one, each over its own window: the longest reading covers the most of the trial.
+/// Each server once. Several roles report the same server, each over its own window: the longest reading covers the
+/// largest part of the trial.
 fn servers(brought: &Brought) -> Vec<ServerMeters> {
     let mut servers: Vec<ServerMeters> = Vec::new();
     for (outcome, host) in brought.outcomes.iter().zip(&brought.role_hosts) {
@@ -195,7 +196,7 @@ fn servers(brought: &Brought) -> Vec<ServerMeters> {
     servers
 }
 
-/// All distributions of a trial; tear-down comes from both ends' stamps.
+/// All distributions of a trial; tear-down is computed from time stamps of both ends.
 fn histograms(outcomes: &[Outcome]) -> Vec<(Span, Histogram<u64>)> {
     let mut all: Vec<(Span, Histogram<u64>)> = outcomes
         .iter()
@@ -226,7 +227,7 @@ fn summaries(
         .collect()
 }
 
-/// `size` is that of what arrives: of the replies, where there are any.
+/// `size` is that of the messages that arrive: of the replies, if there are any.
 fn pacing(
     workload: Workload,
     size: u64,
@@ -241,7 +242,7 @@ fn pacing(
     };
     let seen = outcomes.iter().find_map(|o| o.pacing.as_ref())?;
     let intended_ns = (seen.bursts * period_ns).max(1) as f64;
-    // The last burst's period belongs to the time that its bits have.
+    // The period of the last burst is part of the time in which its bits are sent.
     let reached_ns = (wall_ns as f64).max(intended_ns);
     Some(Pacing {
         bursts: seen.bursts,
@@ -261,7 +262,9 @@ fn cost(record: &Record, counts: &Counts) -> Result<Cost, String> {
         return Err("no message arrived".to_owned());
     }
     let Some(servers_ns) = record.servers.iter().map(|s| s.cpu_ns).sum::<Option<u64>>() else {
-        return Err("a process works for the ends whose CPU time could not be read".to_owned());
+        return Err(
+            "the CPU time of a process that works for the ends could not be read".to_owned()
+        );
     };
     let roles_ns: u64 = record.roles.iter().map(|r| r.user_ns + r.system_ns).sum();
     let cpu_ns = roles_ns + servers_ns;
@@ -272,7 +275,7 @@ fn cost(record: &Record, counts: &Counts) -> Result<Cost, String> {
         let (step_ms, used) = (step_ns / 1e6, cpu_ns as f64 / step_ns);
         return Err(format!(
             "this kernel counts CPU time in steps of {step_ms:.0} ms, of which the roles used {used:.0}: fewer than \
-             {TICKS_PER_COST:.0} say nothing; raise measure_ms"
+             {TICKS_PER_COST:.0} are too inaccurate; raise measure_ms"
         ));
     }
     let messages = counts.received as f64;
@@ -285,7 +288,7 @@ fn cost(record: &Record, counts: &Counts) -> Result<Cost, String> {
     })
 }
 
-/// Says why a figure of this record is null, where nothing else says so.
+/// Explains nulls in this record that have no other explanation yet.
 fn explain_nulls(record: &mut Record) {
     let few = "fewer than ten samples lie beyond it";
     for (name, missing) in [
@@ -298,8 +301,7 @@ fn explain_nulls(record: &mut Record) {
         }
     }
     if record.roles.iter().any(|r| r.longest_wait_ns.is_none()) {
-        let why =
-            "taken by senders of pairs, fan-in and fan-out only: it costs a clock read per message";
+        let why = "measured by senders of pairs, fan-in and fan-out only: it costs a clock read per message";
         record.nulls.insert("roles.longest_wait_ns".to_owned(), why.to_owned());
     }
     if record.roles.iter().any(|r| r.cpu.is_none()) {
@@ -307,15 +309,15 @@ fn explain_nulls(record: &mut Record) {
     }
 }
 
-/// What mends a rate that was not reached.
-const SLOWER: &str = "ask for a lower rate, or measure while the machine is idle";
+/// Remedy if a rate was not achieved.
+const SLOWER: &str = "choose a lower rate, or measure while the machine is idle";
 
-/// Why a paced trial says nothing about its rate, if so.
+/// The reason why a paced trial does not describe its rate, if there is one.
 fn rate_missed(pacing: &Pacing, size_bytes: u64) -> Option<String> {
     let message_bits = (size_bytes * 8).max(1) as f64;
     (pacing.reached_share() < REACHED_SHARE).then(|| {
         format!(
-            "the rate was not reached: {:.0} of {:.0} messages/s ({:.1} %)",
+            "the rate was not achieved: {:.0} of {:.0} messages/s ({:.1} %)",
             pacing.reached_bits_per_s / message_bits,
             pacing.intended_bits_per_s / message_bits,
             pacing.reached_share() * 100.0
@@ -323,7 +325,7 @@ fn rate_missed(pacing: &Pacing, size_bytes: u64) -> Option<String> {
     })
 }
 
-/// Marks what makes a verified figure doubtful, and tells what a reader should know.
+/// Marks verified figures that are unreliable, and adds warnings.
 fn spoilers(record: &mut Record) {
     if let Some(counts) = &record.counts
         && record.status == Status::Ok
@@ -339,15 +341,15 @@ fn spoilers(record: &mut Record) {
         record.reason = Some(why);
         record.remedy = Some(SLOWER.to_owned());
     }
-    // The same physical machine may take from several hosts: the worst one tells.
+    // Several hosts may be on the same physical machine, so take the largest value instead of the sum.
     let steal_ns = record.host_cpu.iter().map(|host| host.steal_ns).max().unwrap_or(0);
     let Some(throughput) = &record.throughput else { return };
     let steal_share = steal_ns as f64 / (throughput.wall_ns.max(1) as f64);
-    // Below a few clock ticks of /proc/stat the share means nothing.
+    // Below a few clock ticks of /proc/stat the fraction is meaningless.
     if record.status == Status::Ok && steal_ns >= 30_000_000 && steal_share > STEAL_SHARE {
         record.status = Status::Degraded;
         record.reason =
-            Some(format!("the hypervisor took {:.0} % of the time", steal_share * 100.0));
+            Some(format!("the hypervisor took away {:.0} % of the time", steal_share * 100.0));
         record.remedy = Some("measure while the physical machine is idle".to_owned());
     }
 }
@@ -388,7 +390,7 @@ mod tests {
         spoilers(&mut record);
         assert_eq!(record.status, Status::Degraded);
         let reason = record.reason.unwrap();
-        assert_eq!(reason, "the rate was not reached: 15800 of 20000 messages/s (79.0 %)");
+        assert_eq!(reason, "the rate was not achieved: 15800 of 20000 messages/s (79.0 %)");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The instruments, measured before anything else is: the clock's step and cost, the empty measuring loop.
+//! Calibrates the instruments before anything is measured: the clock's step and cost, and the empty measuring loop.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,28 +12,29 @@ use crate::payload::{Checker, Source, write_in_place};
 use crate::record::{Calibration, HarnessCost};
 use crate::role_context::Samples;
 
-/// Long enough for a rate to a few parts in a million.
+/// Long enough to determine a rate to a few parts in a million.
 const TICKER_TIME: Duration = Duration::from_millis(100);
 const READS: usize = 20_000;
 const LOOP_MESSAGES: u32 = 200_000;
-/// Fewer reads and messages do where they are slow, as in a guest, whose clock is a system call of its host.
+/// Time after which fewer reads and messages are enough, for hosts where they are slow, such as a guest whose clock is
+/// a system call of its host.
 const LONG_ENOUGH: Duration = Duration::from_millis(20);
-/// So many between two looks at the time.
+/// Number of operations between two checks of the time.
 const CHUNK: usize = 500;
-/// The smallest message of the presets; the loop's own cost matters most there.
+/// The smallest message of the presets, for which the loop's own cost matters most.
 const LOOP_SIZE: usize = 64;
 const REPETITIONS: usize = 5;
 
-/// The clock for timed loops and what is known of the instruments.
+/// The clock for timed loops, and the properties of the instruments.
 #[derive(Clone, Copy, Debug)]
 pub struct Instruments {
     /// The clock.
     pub ticker: Ticker,
-    /// What records carry.
+    /// The properties that records contain.
     pub calibration: Calibration,
 }
 
-/// Measures the instruments; takes about 150 ms, and 40 ms more where CPU time is counted by ticks.
+/// Calibrates the instruments; takes about 150 ms, and 40 ms more if CPU time is counted by ticks.
 pub fn calibrate() -> Instruments {
     let ticker = Ticker::calibrate(TICKER_TIME);
     Instruments {
@@ -50,7 +51,8 @@ pub fn calibrate() -> Instruments {
     }
 }
 
-/// What the harness costs per message of a case: measured with the case's own messages and no mechanism, within some milliseconds.
+/// The harness's cost per message of a case, measured with the case's own messages and without a mechanism. Takes some
+/// milliseconds.
 pub fn harness(
     ticker: &Ticker,
     size: usize,
@@ -61,7 +63,8 @@ pub fn harness(
     let hot = LineBuffer::new(size.max(1), 2);
     let mut source = Source::new(size, 0, 1, working_set_bytes);
     let mut checker = Checker::new(size, access, 0, 1);
-    // Copied as a mechanism would copy it, so that a message that lies cold costs here what it costs there.
+    // Copied as a mechanism would copy it, so that a message that is not in the cache costs as much here as it would
+    // there.
     let plain = least(|| {
         per_message_ns(size, || {
             scratch[..size].copy_from_slice(std::hint::black_box(&hot[..size]));
@@ -105,7 +108,7 @@ pub fn harness(
     }
 }
 
-/// Bytes that one measurement of [`harness`] passes over, and messages at most.
+/// Total bytes of one measurement in [`harness`], and maximum number of messages.
 const HARNESS_BYTES: usize = 1 << 20;
 const HARNESS_MESSAGES: usize = 2_000;
 
@@ -118,7 +121,7 @@ fn per_message_ns(size: usize, mut one: impl FnMut()) -> f64 {
     begin.elapsed().as_nanos() as f64 / messages as f64
 }
 
-/// Interruptions only add: the least of several is the cost itself.
+/// Interruptions only add time, so the minimum of several measurements is the actual cost.
 fn least(mut measure: impl FnMut() -> f64) -> f64 {
     (0..REPETITIONS).map(|_| measure()).fold(f64::INFINITY, f64::min)
 }
@@ -135,7 +138,8 @@ fn read_cost_ns(ticker: &Ticker) -> f64 {
     ticker.ns_per_tick() * (ticker.now() - begin) as f64 / reads as f64
 }
 
-/// The greatest common divisor of the usual distances between reads: a counter that advances in strides shows them.
+/// The greatest common divisor of the usual intervals between reads: it reveals a counter that advances in larger
+/// steps.
 fn step_ns(ticker: &Ticker) -> f64 {
     let mut seen = BTreeMap::<u64, usize>::new();
     let begin = std::time::Instant::now();
@@ -146,14 +150,14 @@ fn step_ns(ticker: &Ticker) -> f64 {
         }
         let now = ticker.now();
         *seen.entry(now.wrapping_sub(last)).or_default() += 1;
-        // Read again: entering the distance took time that is no distance between two reads.
+        // Read again: storing the interval took time that is not part of the next one.
         last = ticker.now();
     }
     ticker.ns_per_tick() * stride(&seen) as f64
 }
 
-/// Of the distances, most frequent first, so many as make up nine tenths of all: the others come from interruptions and
-/// from moves between cores, whose counters may be apart by any amount.
+/// The greatest common divisor of the most frequent intervals that make up nine tenths of all. The others come from
+/// interruptions and from moves between cores, whose counters may differ by any amount.
 fn stride(seen: &BTreeMap<u64, usize>) -> u64 {
     let mut by_count: Vec<(u64, usize)> = seen.iter().map(|(&d, &count)| (d, count)).collect();
     by_count.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
@@ -173,7 +177,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// The loop without a mechanism: number, read, check.
+/// Cost of the loop without a mechanism: number, read, check.
 fn empty_loop_ns() -> f64 {
     let mut source = Source::new(LOOP_SIZE, 0, 1, 64 * LOOP_SIZE);
     let mut checker = Checker::new(LOOP_SIZE, Access::Copy, 0, 1);

@@ -15,29 +15,29 @@ use crate::plan::{Group, PlacementAxis, Plan};
 use crate::testbed::{Site, TestbedKind, Tipc};
 use crate::trial::timed;
 
-/// A case: what is measured in several trials.
+/// A case: a mechanism with fully resolved inputs, measured in several trials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// The group that it belongs to.
+    /// The plan's group that the case belongs to.
     pub group: String,
-    /// Readable, the same in every run of the same inputs.
+    /// A readable id, identical in every run with the same inputs.
     pub id: String,
     /// The mechanism's id.
     pub mechanism: &'static str,
-    /// The inputs; trial and order are 0.
+    /// The inputs, with `trial` and `order` still 0.
     pub inputs: Inputs,
-    /// Why it cannot be measured, known beforehand.
+    /// The reason why it cannot be measured, if that is known before the run.
     pub excluded: Option<Unplaceable>,
 }
 
 impl Case {
-    /// Group and id, what filters match.
+    /// `group/id`: the text that filters match.
     pub fn full_id(&self) -> String {
         format!("{}/{}", self.group, self.id)
     }
 }
 
-/// The cross products of all groups, in the plan's order, filtered. An empty filter lets everything through.
+/// Expands the cross products of all groups, in the plan's order, and filters them. An empty filter selects everything.
 pub fn expand(plan: &Plan, topology: &Topology, filters: &[String]) -> Vec<Case> {
     let mut cases = Vec::new();
     for group in &plan.groups {
@@ -52,7 +52,7 @@ pub fn expand(plan: &Plan, topology: &Topology, filters: &[String]) -> Vec<Case>
     cases
 }
 
-/// Where the cases of a group run: this machine once, and each testbed's hosts with the ends that are asked for.
+/// The places where a group's cases run: once on this machine, and on each testbed with the requested ends.
 fn sites(group: &Group, plan: &Plan) -> Vec<Site> {
     let mut sites = Vec::new();
     for name in &group.testbeds {
@@ -68,7 +68,7 @@ fn sites(group: &Group, plan: &Plan) -> Vec<Site> {
     sites
 }
 
-/// The placements of a group on this machine, or on a testbed, whose hosts' cores are known only once it is up.
+/// The placements of a group on this machine, or on a testbed, whose hosts' cores are not known until it is up.
 fn placements(group: &Group, site: &Site, topology: &Topology) -> Vec<Placement> {
     let unasked = match site {
         Site::Here => Placement::OtherCore,
@@ -79,7 +79,7 @@ fn placements(group: &Group, site: &Site, topology: &Topology) -> Vec<Placement>
     axis.iter().flat_map(|&axis| placement::expand(axis, topology)).collect()
 }
 
-/// Every size of a request with every size of a reply; a reply of the request's size is the default.
+/// Combines every request size with every reply size; by default the reply has the request's size.
 fn sizes(group: &Group) -> impl Iterator<Item = (u64, Option<u64>)> {
     group.sizes.iter().flat_map(|&size| {
         group.replies.iter().map(move |reply| (size, reply.filter(|reply| *reply != size)))
@@ -128,7 +128,7 @@ fn expand_group(group: &Group, site: &Site, seed: u64, topology: &Topology, case
     }
 }
 
-/// The axes that concern the ends only.
+/// Expands the axes that concern only the two ends of a case.
 fn expand_ends(
     group: &Group,
     mechanism: &'static str,
@@ -169,7 +169,7 @@ fn expand_ends(
     }
 }
 
-/// What cannot be on its testbed.
+/// The reason why a case cannot run on its testbed.
 fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceable> {
     let testbed = inputs.testbed_spec.as_ref()?;
     let no = |why: &str, remedy: &str| {
@@ -199,7 +199,7 @@ fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unp
         return no("no tipcd joins the testbed's hosts", "tipc = [\"node\"] in the testbed");
     }
     if !caps.crosses_hosts {
-        return no("it does not cross hosts", "ends = \"within\"");
+        return no("the mechanism does not work between hosts", "ends = \"within\"");
     }
     match inputs.placement {
         Placement::Unpinned | Placement::Cpus { .. } => None,
@@ -210,13 +210,16 @@ fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unp
     }
 }
 
-/// What cannot be between containers, whatever they share.
+/// The reason why a case cannot run in containers, whatever they share.
 fn impossible_contained(mechanism: &str, inputs: &Inputs) -> Option<Unplaceable> {
     let no = |why: &str, remedy: &str| {
         Some(Unplaceable { why: why.to_owned(), remedy: remedy.to_owned() })
     };
     if inputs.ends == Ends::Within {
-        return no("both ends in one container are as without it", "testbed = \"local\"");
+        return no(
+            "both ends in one container are the same as without a container",
+            "testbed = \"local\"",
+        );
     }
     if mechanism.starts_with("tipc-node-") || mechanism.starts_with("linx") {
         return no("no daemon runs in the containers", "kind = \"netlab\", tipc = [\"node\"]");
@@ -224,37 +227,44 @@ fn impossible_contained(mechanism: &str, inputs: &Inputs) -> Option<Unplaceable>
     None
 }
 
-/// Sleep if it can, else spin.
+/// The default way of waiting: sleep if the mechanism can, else spin.
 pub fn natural_wait(caps: &Caps) -> Wait {
     if caps.can_block { Wait::Block } else { Wait::Spin }
 }
 
-/// What the mechanism cannot do whatever the machine.
+/// The reason why a case is impossible on any machine.
 fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceable> {
     let no = |why: String, remedy: &str| Some(Unplaceable { why, remedy: remedy.to_owned() });
     if catalogue::is_contender(mechanism) {
         if !contender::carries(inputs.workload) {
-            let why = format!("contenders do not do '{}'", inputs.workload.word());
+            let why =
+                format!("contenders do not support the workload '{}'", inputs.workload.word());
             return no(why, "workload = \"throughput\" or \"ping-pong\"");
         }
         if inputs.reply_bytes.is_some() {
-            return no("contenders answer with the same size".to_owned(), "no reply_bytes");
+            return no(
+                "replies of contenders always have the request's size".to_owned(),
+                "no reply_bytes",
+            );
         }
         if matches!(inputs.wait, Wait::Hybrid { .. }) {
-            return no("contenders wait asleep or by spinning".to_owned(), "wait = \"block\"");
+            return no("contenders can only block or spin".to_owned(), "wait = \"block\"");
         }
     }
     match inputs.wait {
         Wait::Block if !caps.can_block => {
-            return no("it cannot wait asleep".to_owned(), "wait = \"spin\"");
+            return no("the mechanism cannot block".to_owned(), "wait = \"spin\"");
         }
         Wait::Spin | Wait::Hybrid { .. } if !caps.can_spin => {
-            return no("it cannot wait by spinning".to_owned(), "wait = \"block\"");
+            return no("the mechanism cannot spin".to_owned(), "wait = \"block\"");
         }
         _ => {}
     }
     if inputs.access == Access::InPlace && !caps.in_place {
-        return no("it cannot be written in place".to_owned(), "access = \"copy\"");
+        return no(
+            "the mechanism does not support writing in place".to_owned(),
+            "access = \"copy\"",
+        );
     }
     if let Some(max) = caps.max_message
         && inputs.largest_bytes() > max as u64
@@ -265,30 +275,33 @@ fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceab
         return no(format!("its largest message here is {max} bytes"), &remedy);
     }
     if inputs.size_bytes == 0 && (caps.boundaries == Boundaries::Stream || !caps.carries_empty) {
-        return no("it does not carry empty messages".to_owned(), "a size of at least 1 byte");
+        return no(
+            "the mechanism cannot carry empty messages".to_owned(),
+            "a size of at least 1 byte",
+        );
     }
     if inputs.reply_bytes.is_some()
         && !matches!(inputs.workload, Workload::PingPong | Workload::Requests { .. })
     {
-        let why = "only round trips have replies of a size of their own".to_owned();
+        let why = "only round trips can have replies of another size".to_owned();
         return no(why, "workload = \"ping-pong\" or requests, or no reply_bytes");
     }
     if inputs.workload == Workload::Exchange && !caps.reconnects {
-        let why = "its channel cannot be connected again for each exchange";
+        let why = "the mechanism cannot reconnect its channel for each exchange";
         return no(why.to_owned(), "workload = \"ping-pong\"");
     }
     if timed(inputs.workload) && inputs.size_bytes < SEQUENCED_SIZE as u64 {
-        let why = format!("shares need a number in each message, {SEQUENCED_SIZE} bytes");
+        let why = format!("each message needs a sequence number of {SEQUENCED_SIZE} bytes");
         return no(why, "a size of at least 8 bytes");
     }
     if timed(inputs.workload) && caps.reliability == crossway_mech::Reliability::Lossy {
-        let why = "an end mark that gets lost would leave the receiver waiting";
+        let why = "if the end mark were lost, the receiver would wait forever";
         return no(why.to_owned(), "a reliable mechanism");
     }
     None
 }
 
-/// What makes the case, in words and numbers; defaults are left out.
+/// Builds the readable id of a case; inputs at their defaults are omitted.
 fn id(mechanism: &str, inputs: &Inputs) -> String {
     let mut parts = vec![
         mechanism.to_owned(),

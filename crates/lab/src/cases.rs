@@ -1,6 +1,7 @@
-//! Records grouped into cases: all trials of one mechanism under the same inputs.
+//! Groups records into cases: all trials of one mechanism under the same inputs.
 //!
-//! Shared by everything that reads records, so that all agree on what is comparable and which trials count.
+//! Everything that reads records uses this grouping, so that it is consistent what is comparable and which trials
+//! count.
 
 use std::collections::HashMap;
 
@@ -10,8 +11,8 @@ use crate::inputs::{Beside, Load};
 use crate::limits::cores_moved;
 use crate::record::{LOCAL, Latency, Record, Span, Status};
 
-/// The inputs that tell cases apart, each as a word. What differs from trial to trial (order, seed) or from run to run
-/// (durations, the CPUs a placement resolved to) is not among them.
+/// The inputs that distinguish cases, each as a word. Inputs that vary between trials (order, seed) or between runs
+/// (durations, the CPUs a placement resolved to) are not included.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CaseKey {
     fields: [(&'static str, String); FIELDS],
@@ -19,7 +20,7 @@ pub struct CaseKey {
 
 const FIELDS: usize = 15;
 
-/// Names of the inputs that tell cases apart, in the order in which they are shown.
+/// Names of the inputs that distinguish cases, in display order.
 pub const FIELD_NAMES: [&str; FIELDS] = [
     "testbed",
     "ends",
@@ -39,13 +40,13 @@ pub const FIELD_NAMES: [&str; FIELDS] = [
 ];
 
 impl CaseKey {
-    /// Of a record.
+    /// The key of a record's case.
     pub fn of(record: &Record) -> CaseKey {
         let inputs = &record.inputs;
         let bytes = |b: Option<u64>| b.map_or("default".to_owned(), |b| b.to_string());
         let values = [
             inputs.testbed.clone().unwrap_or_else(|| LOCAL.to_owned()),
-            // Without a testbed there is nothing to be between.
+            // Without a testbed, the ends have no location.
             inputs.testbed.as_ref().map_or(String::new(), |_| inputs.ends.name().to_owned()),
             record.host.clone(),
             record.mechanism.clone(),
@@ -73,7 +74,7 @@ impl CaseKey {
         self.fields.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_str())
     }
 
-    /// The same without some inputs: equal for cases that differ in those only.
+    /// The key without some inputs: equal for cases that differ only in these.
     pub fn without(mut self, names: &[&str]) -> CaseKey {
         for (name, value) in &mut self.fields {
             if names.contains(name) {
@@ -83,7 +84,7 @@ impl CaseKey {
         self
     }
 
-    /// For people: the inputs that are set and not at their default.
+    /// A readable label: the inputs that are set and not at their defaults.
     pub fn label(&self) -> String {
         let usual = ["local", "default", "timed", "copy", "idle", "nothing", ""];
         self.fields
@@ -102,7 +103,7 @@ impl CaseKey {
     }
 }
 
-/// The word for a wait.
+/// The name of a way of waiting.
 pub fn wait_name(wait: &Wait) -> String {
     match wait {
         Wait::Block => "block".to_owned(),
@@ -111,7 +112,7 @@ pub fn wait_name(wait: &Wait) -> String {
     }
 }
 
-/// The word for a load.
+/// The name of a background load.
 pub fn load_name(load: &Load) -> String {
     if load.is_idle() {
         return "idle".to_owned();
@@ -124,7 +125,7 @@ pub fn load_name(load: &Load) -> String {
         .join("+")
 }
 
-/// The word for the workloads beside.
+/// The name of the concurrent workloads.
 pub fn beside_name(beside: &[Beside]) -> String {
     if beside.is_empty() {
         return "nothing".to_owned();
@@ -135,14 +136,14 @@ pub fn beside_name(beside: &[Beside]) -> String {
 /// All trials of a case.
 #[derive(Clone, Debug)]
 pub struct Case<'a> {
-    /// What tells it apart.
+    /// The inputs that distinguish it.
     pub key: CaseKey,
-    /// Its records, whatever their status, in the order in which they were written.
+    /// Its records of any status, in the order in which they were written.
     pub records: Vec<&'a Record>,
 }
 
 impl<'a> Case<'a> {
-    /// The trials that count: verified, and spoiled by nothing.
+    /// The trials that count: verified and not degraded.
     pub fn good(&self) -> impl Iterator<Item = &'a Record> + '_ {
         self.records.iter().copied().filter(|r| r.status == Status::Ok)
     }
@@ -152,12 +153,12 @@ impl<'a> Case<'a> {
         self.good().count()
     }
 
-    /// One figure of every trial that counts and has it.
+    /// One figure of every trial that counts and has the figure.
     pub fn figures(&self, of: impl Fn(&Record) -> Option<f64>) -> Vec<f64> {
         self.good().filter_map(of).filter(|x| x.is_finite()).collect()
     }
 
-    /// Whether cores moved under a trial that counts.
+    /// Whether cores moved during a trial that counts.
     pub fn moved(&self) -> bool {
         self.good().any(|r| {
             let c = &r.calibration;
@@ -165,7 +166,7 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Cache-line round trips taken around the trials that count, nanoseconds.
+    /// Cache-line round trips measured around the trials that count, nanoseconds.
     pub fn cache_line_ns(&self) -> Vec<f64> {
         self.good()
             .flat_map(|r| [r.calibration.cache_line_before_ns, r.calibration.cache_line_after_ns])
@@ -189,7 +190,7 @@ pub fn group<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Case<'a>>
     cases
 }
 
-/// The latency of a span, if the trial has one.
+/// The latency of a span, if the trial measured it.
 pub fn latency(record: &Record, span: Span) -> Option<&Latency> {
     record.latency_ns.iter().find(|l| l.span == span)
 }

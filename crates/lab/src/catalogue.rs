@@ -1,7 +1,7 @@
-//! All that can be measured here: Crossway's own mechanisms and the contenders that are declared on this machine.
+//! The catalogue of what can be measured: Crossway's own mechanisms and the contenders declared on this machine.
 //!
-//! The mechanisms are fixed when Crossway is compiled. Contenders are read from files once, at the program's start
-//! ([`declare`]); whoever asks for facts of something by its id asks here.
+//! The mechanisms are fixed when Crossway is compiled. Contenders are read from files once, when the program starts
+//! ([`declare`]). Look up facts about either by id here.
 
 use std::sync::OnceLock;
 
@@ -14,9 +14,9 @@ static CONTENDERS: OnceLock<Vec<Contender>> = OnceLock::new();
 /// Something that can be measured.
 #[derive(Clone, Copy)]
 pub enum Entry {
-    /// One of Crossway's own.
+    /// One of Crossway's own mechanisms.
     Mechanism(&'static registry::Entry),
-    /// A program outside of it.
+    /// An external program.
     Contender(&'static Contender),
 }
 
@@ -29,7 +29,7 @@ impl Entry {
         }
     }
 
-    /// One line for people.
+    /// A one-line description.
     pub fn about(&self) -> &'static str {
         match self {
             Entry::Mechanism(entry) => entry.about,
@@ -37,7 +37,7 @@ impl Entry {
         }
     }
 
-    /// What it can do.
+    /// Its capabilities.
     pub fn caps(&self) -> Caps {
         match self {
             Entry::Mechanism(entry) => (entry.caps)(),
@@ -45,7 +45,7 @@ impl Entry {
         }
     }
 
-    /// Whether it works here: tried, not guessed.
+    /// Tests whether it works here.
     pub fn probe(&self) -> Probe {
         match self {
             Entry::Mechanism(entry) => (entry.probe)(),
@@ -53,7 +53,7 @@ impl Entry {
         }
     }
 
-    /// What would let messages of this size through, where anything would.
+    /// What would let messages of this size through, if anything does.
     pub fn remedy_for_size(&self, len: usize) -> Option<String> {
         match self {
             Entry::Mechanism(entry) => (entry.remedy_for_size)(len),
@@ -61,12 +61,12 @@ impl Entry {
         }
     }
 
-    /// Whether it is a program outside of Crossway.
+    /// Whether it is an external program.
     pub fn is_contender(&self) -> bool {
         matches!(self, Entry::Contender(_))
     }
 
-    /// The contender, where it is one.
+    /// The contender, if it is one.
     pub fn contender(&self) -> Option<&'static Contender> {
         match self {
             Entry::Mechanism(_) => None,
@@ -75,38 +75,40 @@ impl Entry {
     }
 }
 
-/// Adds contenders to what can be measured; to be called once, before anything is asked.
+/// Adds contenders to the catalogue; call it once, before the catalogue is used.
 ///
 /// # Errors
-/// Two of them, or one of them and a mechanism, have the same id.
+/// Two contenders, or a contender and a mechanism, have the same id.
 pub fn declare(contenders: Vec<Contender>) -> Result<(), DeclarationError> {
     for (at, contender) in contenders.iter().enumerate() {
         let file = contender.file.display().to_string();
         let former = contenders[..at].iter().find(|other| other.id == contender.id);
         let taken = match former {
-            Some(former) => format!("declared in {} already", former.file.display()),
-            None if registry::find(&contender.id).is_some() => "one of Crossway's own".to_owned(),
+            Some(former) => format!("already declared in {}", former.file.display()),
+            None if registry::find(&contender.id).is_some() => {
+                "used by one of Crossway's own mechanisms".to_owned()
+            }
             None => continue,
         };
-        let why = format!("the id is {taken}; give one of them another id");
+        let why = format!("the id is {taken}; change one of the ids");
         return Err(DeclarationError::Bad { file, id: contender.id.clone(), why });
     }
     let _ = CONTENDERS.set(contenders);
     Ok(())
 }
 
-/// The contenders that are declared, in the order of their files.
+/// The declared contenders, in the order of their files.
 pub fn contenders() -> &'static [Contender] {
     CONTENDERS.get().map_or(&[], Vec::as_slice)
 }
 
-/// Everything: the mechanisms in the registry's order, then the contenders.
+/// All entries: the mechanisms in the registry's order, then the contenders.
 pub fn all() -> impl Iterator<Item = Entry> {
     let mechanisms = registry::ALL.iter().map(Entry::Mechanism);
     mechanisms.chain(contenders().iter().map(Entry::Contender))
 }
 
-/// What has this id.
+/// The entry with this id.
 pub fn find(id: &str) -> Option<Entry> {
     all().find(|entry| entry.id() == id)
 }

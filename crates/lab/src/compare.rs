@@ -1,9 +1,9 @@
-//! Two sets of records compared case by case and figure by figure.
+//! Compares two sets of records, case by case and figure by figure.
 //!
-//! "Faster" and "slower" need two witnesses: the bootstrap interval of the ratio of medians and the Mann-Whitney test on the
-//! trials. "Same" is a statement of its own, not a lack of one: the whole interval lies within a bound, and the bound that
-//! holds is told ("within 8 %"). Where the witnesses disagree, where the trials would let a large difference pass unseen, or
-//! the cores moved between the two sets, it is "unclear".
+//! "Faster" and "slower" require that two tests agree: the bootstrap interval of the ratio of medians, and the
+//! Mann-Whitney test on the trials. "Same" is a positive statement: the whole interval lies within a bound, and the
+//! bound is reported ("within 8 %"). If the tests disagree, if the trials could hide a large difference, or if the
+//! cores moved between the two sets, the verdict is "unclear".
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -16,10 +16,10 @@ use crate::limits::cores_moved;
 use crate::record::{Record, Span, Status};
 use crate::stats::{self, Interval, Summary, TRIALS_AT_LEAST};
 
-/// Chance of a test to see a difference where there is none.
+/// Probability that a test reports a difference where there is none.
 const SIGNIFICANT: f64 = 0.05;
 
-/// What is compared.
+/// The figure being compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "figure")]
 pub enum Figure {
@@ -39,7 +39,7 @@ pub enum Figure {
     CpuPerMessage,
 }
 
-/// Every figure there is, in the order in which they are shown.
+/// All figures, in display order.
 pub const FIGURES: [Figure; 12] = [
     Figure::Rate,
     Figure::LatencyP50 { span: Span::RoundTrip },
@@ -56,8 +56,8 @@ pub const FIGURES: [Figure; 12] = [
 ];
 
 impl Figure {
-    /// A trial's figure; `None` where it has none, or where another figure says the same (the rate of a closed loop is
-    /// the inverse of its round trip, that of a paced stream is given).
+    /// The figure of a trial; `None` if it does not have it, or if another figure says the same (the rate of a closed
+    /// loop is the reciprocal of its round trip, that of a paced stream is fixed).
     pub fn of(&self, record: &Record) -> Option<f64> {
         match self {
             Figure::Rate => match record.inputs.workload {
@@ -78,7 +78,7 @@ impl Figure {
         }
     }
 
-    /// Whether more is better.
+    /// Whether a larger value is better.
     pub fn more_is_better(&self) -> bool {
         matches!(self, Figure::Rate)
     }
@@ -102,7 +102,7 @@ impl fmt::Display for Figure {
     }
 }
 
-/// How B does against A.
+/// How B compares with A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -110,54 +110,55 @@ pub enum Verdict {
     Faster,
     /// B is worse.
     Slower,
-    /// No difference is seen, and the interval leaves no room for a large one; [`Comparison::same_within`] says for how
-    /// large a one.
+    /// No difference is visible, and the interval excludes a large one; [`Comparison::same_within`] says how large.
     Same,
-    /// The trials do not tell.
+    /// The trials do not decide.
     Unclear,
 }
 
-/// One figure of one case.
+/// The comparison of one figure of one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The case, for people.
+    /// Readable label of the case.
     pub case: String,
     /// The figure.
     #[serde(flatten)]
     pub figure: Figure,
-    /// The first set's trials.
+    /// Trials of the first set.
     pub a: Summary,
-    /// The second set's trials.
+    /// Trials of the second set.
     pub b: Summary,
     /// Median of B over median of A.
     pub ratio: f64,
-    /// 95 % bootstrap interval of the ratio; null where a side has fewer than five trials.
+    /// 95 % bootstrap interval of the ratio; null if either side has fewer than five trials.
     pub ratio_interval: Option<Interval>,
-    /// B's time over A's time, whichever way the figure counts: above 1 is slower.
+    /// B's time divided by A's, in either direction of the figure: above 1 is slower.
     pub slowdown: f64,
-    /// 95 % bootstrap interval of the slowdown; null where the ratio's is.
+    /// 95 % bootstrap interval of the slowdown; null if the ratio's is null.
     pub slowdown_interval: Option<Interval>,
-    /// Hodges and Lehmann's shift from A to B in the figure's unit.
+    /// Hodges-Lehmann shift from A to B in the figure's unit.
     pub shift: f64,
-    /// Cliff's delta of B against A: -1 when every trial of B has the smaller figure, 1 when every one has the larger.
+    /// Cliff's delta of B against A: -1 if every trial of B has a smaller figure, 1 if every one has a larger.
     pub cliffs_delta: f64,
-    /// Mann-Whitney's two-sided p.
+    /// p of the two-sided Mann-Whitney test.
     pub p: f64,
-    /// The largest difference that the interval of the slowdown has room for, either way: 0.08 is 8 %; null without an interval.
+    /// The largest difference, in either direction, that the interval of the slowdown permits: 0.08 is 8 %; null
+    /// without an interval.
     #[serde(default)]
     pub same_within: Option<f64>,
-    /// How B does.
+    /// How B compares with A.
     pub verdict: Verdict,
-    /// Why it is unclear, or what else to know.
+    /// Why it is unclear, or another remark.
     pub note: Option<String>,
 }
 
-/// What to hold against each other.
+/// Bounds for the verdicts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// Differences up to here are "same" even where they are certain, because nobody cares: 0.03 is 3 %.
+    /// Differences up to this are "same" even if they are significant, because they do not matter: 0.03 is 3 %.
     pub same_within: f64,
-    /// Where no difference is seen, but the interval has room for one larger than this, it is "unclear": 0.25 is 25 %.
+    /// If no difference is visible, but the interval permits one larger than this, the verdict is "unclear": 0.25 is 25
+    /// %.
     pub unclear_beyond: f64,
 }
 
@@ -176,21 +177,21 @@ pub struct ComparisonReport {
     pub only_in_a: Vec<String>,
     /// Cases measured in B only.
     pub only_in_b: Vec<String>,
-    /// Cases that gave figures in A and fail in B, with the reason.
+    /// Cases that have figures in A and fail in B, with the reason.
     pub failed_in_b: Vec<String>,
-    /// What to know about the comparison as a whole.
+    /// Remarks on the comparison as a whole.
     pub warnings: Vec<String>,
 }
 
 impl ComparisonReport {
-    /// How many figures got this verdict.
+    /// The number of figures with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.comparisons.iter().filter(|c| c.verdict == verdict).count()
     }
 }
 
-/// Compares the trials that count of two sets of records. Inputs in `ignoring` may differ between the two sides (e.g. the
-/// mechanism, when two filters of one run are compared).
+/// Compares the trials that count in two sets of records. Inputs in `ignoring` may differ between the two sides (e.g.
+/// the mechanism, when two filters of one run are compared).
 pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -> ComparisonReport {
     let mut report = ComparisonReport::default();
     let cases_a = cases::group(a.iter().copied());
@@ -217,7 +218,7 @@ pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -
     let n = report.comparisons.len();
     if n >= 20 {
         report.warnings.push(format!(
-            "{n} figures are compared at once: some will differ by chance alone; look for patterns, or repeat what matters"
+            "{n} figures are compared: some will differ by chance alone; look for patterns, or repeat the important ones"
         ));
     }
     report
@@ -259,12 +260,12 @@ fn compare_case(
     }
 }
 
-/// What lies between two cases beside their figures.
+/// Differences between the two sides beyond their figures.
 #[derive(Clone, Copy, Debug)]
 struct Between {
     /// Cache-line round trips around the trials of each side, nanoseconds.
     cache_lines_ns: (Option<f64>, Option<f64>),
-    /// Both sides hold the very same trials: a run against a copy of itself.
+    /// Both sides contain the same trials: a run was compared with a copy of itself.
     very_same: bool,
 }
 
@@ -313,7 +314,7 @@ fn compare_figure(
     })
 }
 
-/// The verdict on a slowdown, and why it is no other.
+/// The verdict on a slowdown, and the reason for it.
 fn judge(
     slowdown: Option<Interval>,
     p: f64,
@@ -322,17 +323,17 @@ fn judge(
     trials: usize,
 ) -> (Verdict, Option<String>) {
     if between.very_same {
-        return (Verdict::Same, Some("the very same trials on both sides".to_owned()));
+        return (Verdict::Same, Some("both sides contain the same trials".to_owned()));
     }
     let Some(slowdown) = slowdown else {
-        let why = format!("{trials} trials are too few; take {TRIALS_AT_LEAST} or more");
+        let why = format!("{trials} trials are too few; run {TRIALS_AT_LEAST} or more");
         return (Verdict::Unclear, Some(why));
     };
     if let (Some(before), Some(after)) = between.cache_lines_ns
         && cores_moved(before, after)
     {
         let why = format!(
-            "the cores moved in between: their cache-line round trip went from {before:.0} to {after:.0} ns; measure both again"
+            "the cores moved in between: the cache-line round trip went from {before:.0} to {after:.0} ns; measure both again"
         );
         return (Verdict::Unclear, Some(why));
     }
@@ -348,28 +349,28 @@ fn judge(
     } else if !seen && slowdown.contains(1.0) && room <= terms.unclear_beyond {
         (Verdict::Same, None)
     } else {
-        let why = format!("the trials leave room for a difference of {:.0} %", room * 100.0);
+        let why = format!("the trials permit a difference of {:.0} %", room * 100.0);
         (Verdict::Unclear, (!seen).then_some(why))
     }
 }
 
-/// When a comparison is to fail a gate.
+/// The condition under which a comparison fails (`--fail-on`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FailOn {
-    /// Slower by so much: 0.05 is 5 %.
+    /// Bound on the slowdown: 0.05 is 5 %.
     pub slower_by: f64,
-    /// Whether what the trials leave undecided passes.
+    /// Whether undecided figures pass.
     pub allow_unclear: bool,
 }
 
-/// How a gate judges one figure.
+/// The gate's verdict on one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateCall {
-    /// Not slower by as much as the bound.
+    /// Slower by less than the bound.
     Passes,
-    /// Slower by more than the bound, with its whole interval.
+    /// Slower by more than the bound, with the whole interval.
     Slower,
-    /// The trials do not tell on which side of the bound it lies.
+    /// The trials do not decide on which side of the bound it lies.
     Undecided,
 }
 
@@ -377,7 +378,7 @@ impl std::str::FromStr for FailOn {
     type Err = String;
 
     fn from_str(text: &str) -> Result<FailOn, String> {
-        let error = || format!("'{text}' is not understood; write e.g. slower:5%");
+        let error = || format!("invalid value '{text}'; write e.g. slower:5%");
         let by = match text.split_once(':') {
             None if text == "slower" => 0.0,
             Some(("slower", by)) => parse_percent(by).ok_or_else(error)?,
@@ -387,25 +388,25 @@ impl std::str::FromStr for FailOn {
     }
 }
 
-/// Reads `5%`, or `5` for the same; not negative.
+/// Parses `5%`, or `5` with the same meaning; must not be negative.
 pub fn parse_percent(text: &str) -> Option<f64> {
     let number: f64 = text.trim().trim_end_matches('%').trim_end().parse().ok()?;
     (number.is_finite() && (0.0..1e6).contains(&number)).then_some(number / 100.0)
 }
 
-/// A ratio as the change of the figure itself: 0.376 is `-62.4 %`, 1.2 is `+20.0 %`, 12 is `12.0 times`.
+/// Describes a ratio as the change of the figure itself: 0.376 is `-62.4 %`, 1.2 is `+20.0 %`, 12 is `12.0 times`.
 pub fn change(ratio: f64) -> String {
     match (ratio - 1.0) * 100.0 {
         _ if !ratio.is_finite() => "–".to_owned(),
         _ if ratio >= 10.0 => format!("{ratio:.1} times"),
-        // No "-0.0 %".
+        // Avoid "-0.0 %".
         percent if percent.abs() < 0.05 => "0.0 %".to_owned(),
         percent => format!("{percent:+.1} %"),
     }
 }
 
 impl FailOn {
-    /// How the gate judges a figure. "Same" passes: how large a difference may hide there is the caller's own bound
+    /// The gate's verdict on a figure. "Same" passes: how large a difference it may hide is the caller's own bound
     /// ([`Terms::unclear_beyond`]).
     pub fn call(&self, comparison: &Comparison) -> GateCall {
         let bound = 1.0 + self.slower_by;
@@ -417,8 +418,8 @@ impl FailOn {
         }
     }
 
-    /// What fails the gate, in words: what is slower, what no longer gives figures, and, unless that is allowed, what the trials leave
-    /// undecided.
+    /// Messages for everything that fails the gate: figures that are slower, cases that no longer have figures, and,
+    /// unless they are allowed, figures that the trials leave undecided.
     pub fn failures(&self, report: &ComparisonReport) -> Vec<String> {
         let mut failures = Vec::new();
         for c in &report.comparisons {
@@ -429,10 +430,9 @@ impl FailOn {
                     .push(format!("{}: {} changed by {change}, which is slower", c.case, c.figure)),
                 GateCall::Undecided if self.allow_unclear => {}
                 GateCall::Undecided => {
-                    let why =
-                        c.note.as_deref().unwrap_or("the interval lies on both sides of the bound");
+                    let why = c.note.as_deref().unwrap_or("the interval contains the bound");
                     failures.push(format!(
-                        "{}: {} changed by {change}, not decided: {why}",
+                        "{}: {} changed by {change}, undecided: {why}",
                         c.case, c.figure
                     ));
                 }
@@ -441,7 +441,7 @@ impl FailOn {
         failures.extend(report.failed_in_b.iter().map(|f| format!("{f} (failed)")));
         if !self.allow_unclear {
             let missing = report.only_in_a.iter();
-            failures.extend(missing.map(|case| format!("{case}: measured in A only, not decided")));
+            failures.extend(missing.map(|case| format!("{case}: measured in A only, undecided")));
         }
         failures
     }

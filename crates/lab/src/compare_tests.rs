@@ -80,7 +80,7 @@ fn a_run_and_its_copy_are_the_same_however_noisy() {
     assert!(report.count(Verdict::Same) == report.comparisons.len() && !sides.is_empty());
     let c = p50(&report);
     assert_eq!(c.same_within, Some(0.0));
-    assert!(c.note.as_deref().expect("a note").contains("very same trials"));
+    assert!(c.note.as_deref().expect("a note").contains("the same trials"));
     // The same figures in another run are no copy.
     let again = repeated(wild.clone());
     let report = compare(&sides, &again.iter().collect::<Vec<_>>(), &[], &Terms::default());
@@ -102,7 +102,7 @@ fn noise_that_leaves_no_room_for_a_large_difference_is_the_same_within_what_it_l
     // Who needs to know better is told that this does not do.
     let c = between(&Terms { same_within: 0.03, unclear_beyond: 0.03 });
     assert_eq!(c.verdict, Verdict::Unclear);
-    assert!(c.note.as_deref().expect("a note").contains("room for a difference"), "{c:?}");
+    assert!(c.note.as_deref().expect("a note").contains("permit a difference"), "{c:?}");
 }
 
 /// The same figures, as another run would have them.
@@ -136,7 +136,7 @@ fn a_gate_fails_on_what_is_not_decided_unless_that_is_allowed() {
     let gate: FailOn = "slower:5%".parse().expect("understood");
     let failures = gate.failures(&report);
     assert_eq!(failures.len(), report.count(Verdict::Unclear));
-    assert!(failures[0].contains("not decided: 4 trials are too few"), "{failures:?}");
+    assert!(failures[0].contains("undecided: 4 trials are too few"), "{failures:?}");
     assert!(FailOn { allow_unclear: true, ..gate }.failures(&report).is_empty());
 }
 

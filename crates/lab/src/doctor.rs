@@ -1,5 +1,5 @@
-//! Everything that Crossway can use here: mechanisms and tools, each ready with its version or missing with the line that
-//! mends it.
+//! Checks everything that Crossway can use here, mechanisms and tools: each is either ready, with its version, or
+//! missing, with a remedy.
 
 use crossway_mech::Probe;
 use crossway_netlab::GuestRegisters;
@@ -8,42 +8,42 @@ use serde::Serialize;
 use crate::catalogue::{self, Entry};
 use crate::tools::{Found, TOOLS};
 
-/// What kind of thing it is.
+/// Kind of a checked item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckKind {
-    /// A way for two processes to talk.
+    /// A mechanism of communication between two processes.
     Mechanism,
-    /// A program outside of Crossway that is measured like a mechanism.
+    /// An external program that is measured like a mechanism.
     Contender,
-    /// A program of others.
+    /// An external tool.
     Tool,
-    /// Something the kernel or the machine grants.
+    /// A feature or permission of the kernel or the machine.
     Facility,
 }
 
-/// One thing looked at.
+/// One checked item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Item {
-    /// What kind of thing it is.
+    /// Kind of the item.
     pub kind: CheckKind,
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// What it is used for.
     pub about: String,
     /// Whether it is ready.
     pub ready: bool,
-    /// Its version, where it is ready.
+    /// Its version, if it is ready.
     pub version: Option<String>,
     /// Why it is missing.
     pub why: Option<String>,
-    /// The line that mends it.
+    /// Remedy: the command that provides it.
     pub remedy: Option<String>,
 }
 
-/// Looks at everything. Mechanisms are tried for real, tools are asked for their versions.
+/// Checks everything. Mechanisms are tested, tools are queried for their versions.
 pub fn examine() -> Vec<Item> {
-    // Asking all tools one after the other would take seconds.
+    // Querying all tools one after the other would take seconds.
     let tools: Vec<_> = TOOLS.iter().map(|tool| std::thread::spawn(|| tool.find())).collect();
     let mut items: Vec<Item> = catalogue::all()
         .map(|entry| {
@@ -64,7 +64,7 @@ pub fn examine() -> Vec<Item> {
     items.push(guest_registers());
     for (tool, found) in TOOLS.iter().zip(tools) {
         let found = found.join().unwrap_or_else(|_| Found::Missing {
-            why: "looking for it failed".to_owned(),
+            why: "the search for it failed".to_owned(),
             remedy: format!("sudo apt-get install --reinstall {}", tool.package),
         });
         items.push(match found {
@@ -126,7 +126,7 @@ fn two_cpus() -> Item {
     if allowed.len() >= 2 {
         return ready(CheckKind::Facility, "two-cpus", about, format!("cpus {list}"));
     }
-    let why = format!("this process may use cpu {list} only");
+    let why = format!("this process may only use cpu {list}");
     let remedy =
         "widen the affinity (taskset -c 0-1 crossway ...) or the cgroup's cpuset".to_owned();
     missing(CheckKind::Facility, "two-cpus", about, why, remedy)

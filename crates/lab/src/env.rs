@@ -1,7 +1,7 @@
-//! The environment's fingerprint: what else could explain a figure.
+//! The fingerprint of the environment: what else could explain a figure.
 //!
-//! Taken once per run and saved as `env.json`. Nothing in it names a person, a machine or its parts: no host name, no serial
-//! number, no address, and of the kernel's command line only the parameters that bear on timing.
+//! Taken once per run and saved as `env.json`. It contains nothing that identifies a person, a machine or its parts: no
+//! host name, no serial number, no address, and of the kernel's command line only the parameters that affect timing.
 
 mod machine;
 mod processor;
@@ -19,12 +19,12 @@ pub use system::{Kernel, Memory, Power, Virtualisation};
 
 use crate::tools::{self, Found};
 
-/// What built this program.
+/// How this program was built.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
     /// Crossway's version.
     pub version: String,
-    /// Git revision, `-dirty` where files differed from it; `unknown` in development builds and outside of git.
+    /// Git revision, `-dirty` if files differed from it; `unknown` in development builds and outside of git.
     pub revision: String,
     /// The compiler.
     pub rustc: String,
@@ -35,7 +35,7 @@ pub struct Build {
 }
 
 impl Build {
-    /// This program's.
+    /// The build of the running program.
     pub fn this() -> Build {
         Build {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -47,66 +47,66 @@ impl Build {
     }
 }
 
-/// The fingerprint. `None` and missing entries mean that the system does not say.
+/// The fingerprint. `None` and missing entries mean that the system does not provide the information.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
-    /// Version of this form.
+    /// Version of the schema.
     pub schema: u32,
-    /// Hash of [`Environment::machine_facts`]: equal where figures may be compared.
+    /// Hash of [`Environment::machine_facts`]. Figures may be compared if it is equal.
     pub machine_id: String,
-    /// The facts of hardware and kernel that the id is made of.
+    /// The facts about hardware and kernel from which the id is computed.
     pub machine_facts: BTreeMap<String, String>,
-    /// The host's name, only where the user asked for it.
+    /// The host name, included only at the user's request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
     /// When it was taken, milliseconds since 1970 UTC.
     pub taken_unix_ms: u64,
-    /// What built this program.
+    /// How this program was built.
     pub build: Build,
     /// The kernel.
     pub kernel: Kernel,
     /// The processor.
     pub processor: Processor,
-    /// CPUs and what they share.
+    /// CPUs, and the caches that they share.
     pub topology: Topology,
-    /// How the processor's speed is governed.
+    /// Frequency control of the processor.
     pub frequency: Frequency,
-    /// Mitigations by vulnerability, as the kernel words them.
+    /// Mitigations by vulnerability, as reported by the kernel.
     pub mitigations: BTreeMap<String, String>,
     /// Hypervisor and container.
     pub virtualisation: Virtualisation,
-    /// Clocks.
+    /// Clock sources.
     pub clock: Clock,
-    /// What the cgroups allow.
+    /// Limits set by cgroups.
     pub cgroup: CgroupLimits,
-    /// Load when the fingerprint was taken.
+    /// Load average when the fingerprint was taken.
     pub load: Option<LoadAverage>,
-    /// Memory.
+    /// Size of the memory and how much is free.
     pub memory: Memory,
-    /// Mains and battery.
+    /// Power supply: mains or battery.
     pub power: Power,
-    /// Kernel settings that bear on mechanisms, by sysctl name.
+    /// Kernel settings that affect mechanisms, by sysctl name.
     pub sysctls: BTreeMap<String, String>,
-    /// Versions of tools that take part in measurements, by command.
+    /// Versions of tools that are used in measurements, by command.
     pub tools: BTreeMap<String, String>,
 }
 
-/// A run's `env.json`: this machine's fingerprint, and those of the hosts of its testbeds.
+/// The contents of a run's `env.json`: the fingerprints of this machine and of the hosts of its testbeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunEnvironment {
-    /// This machine's.
+    /// Fingerprint of this machine.
     #[serde(flatten)]
     pub here: Environment,
-    /// The hosts' by machine id; records name them by it.
+    /// Fingerprints of the hosts by machine id, which records refer to.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hosts: BTreeMap<String, Environment>,
 }
 
-/// [`Environment::schema`].
+/// Current value of [`Environment::schema`].
 pub const SCHEMA: u32 = 1;
 
 impl Environment {
-    /// Sizes of the caches through which the first CPU's data goes, innermost first, bytes.
+    /// Sizes of the first CPU's data caches in bytes, innermost first.
     pub fn data_cache_bytes(&self) -> Vec<u64> {
         let Some(first) = self.topology.cpus.first() else { return Vec::new() };
         let mut caches: Vec<(u8, u64)> = self
@@ -120,7 +120,7 @@ impl Environment {
         caches.into_iter().map(|(_, bytes)| bytes).collect()
     }
 
-    /// Takes the fingerprint. Takes some ten milliseconds, as it asks stress-ng for its version.
+    /// Takes the fingerprint. Takes some ten milliseconds, because it queries stress-ng for its version.
     ///
     /// # Errors
     /// `/proc` is not mounted.
@@ -156,7 +156,7 @@ impl Environment {
         })
     }
 
-    /// Adds the host's name.
+    /// Adds the host name.
     pub fn with_hostname(mut self) -> Environment {
         self.hostname = system::text("/proc/sys/kernel/hostname");
         self

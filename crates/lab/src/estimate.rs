@@ -1,16 +1,17 @@
-//! How long a run will take, before it starts.
+//! Estimates how long a run will take.
 
 use crate::inputs::{Inputs, Workload};
 
-/// Starting, verifying and closing a trial on this machine.
+/// Time for starting, verifying and closing a trial on this machine.
 const OVERHEAD_MS: u64 = 28;
 /// The same between hosts, where each step crosses a link.
 const OVERHEAD_REMOTE_MS: u64 = 200;
-/// The machine's description and limits, once per run.
+/// Time to determine the machine's description and limits, once per run.
 pub const START_MS: u64 = 2_000;
 
-/// How long a trial with these inputs takes, milliseconds. The warm-up ends as soon as two windows agree, usually half-way. A
-/// trial with a fixed number of messages takes what its link or its pace allow; on an unshaped link no time is added for it.
+/// Estimated duration of a trial with these inputs, milliseconds. The warm-up ends as soon as two windows agree,
+/// usually half-way. A trial with a fixed number of messages takes as long as its link or rate requires; on an unshaped
+/// link nothing is added for it.
 pub fn trial_ms(inputs: &Inputs) -> u64 {
     let overhead = if inputs.testbed.is_some() { OVERHEAD_REMOTE_MS } else { OVERHEAD_MS };
     let measured = match inputs.messages {
@@ -32,7 +33,7 @@ fn messages_ms(inputs: &Inputs, messages: u64) -> u64 {
     rate.map_or(0, |rate| bytes.saturating_mul(8_000) / rate.bits_per_s.max(1))
 }
 
-/// A duration for people: `52 s`, `4 min`, `6.5 h`.
+/// Formats a duration: `52 s`, `4 min`, `6.5 h`.
 pub fn human(ms: u64) -> String {
     match ms.div_ceil(1_000) {
         s if s < 120 => format!("{s} s"),

@@ -1,7 +1,7 @@
 //! Records as flat tables for other programs: CSV and Parquet, one row per record.
 //!
-//! Both come from one list of columns, which also documents itself (`crossway export --columns`). What was not measured is
-//! an empty field in CSV and a null in Parquet, never 0.
+//! Both formats share one list of columns, which documents itself (`crossway export --columns`). A value that was not
+//! measured is an empty field in CSV and a null in Parquet, never 0.
 
 mod columns;
 
@@ -18,19 +18,19 @@ pub use columns::{COLUMNS, Column, ColumnKind, Value};
 
 use crate::record::Record;
 
-/// Rows per Parquet row group: bounds the memory that writing takes.
+/// Rows per Parquet row group; limits the memory used for writing.
 const ROWS_PER_GROUP: usize = 64 * 1024;
 
 /// Why a table could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// CSV.
+    /// An error of the CSV writer.
     #[error("cannot write CSV: {0}")]
     Csv(#[from] csv::Error),
-    /// Parquet.
+    /// An error of the Parquet writer.
     #[error("cannot write Parquet: {0}")]
     Parquet(#[from] parquet::errors::ParquetError),
-    /// The file itself.
+    /// An error of the file.
     #[error("cannot write: {0}")]
     Io(#[from] std::io::Error),
 }
@@ -111,7 +111,7 @@ fn write_column<W: Write + Send>(
     rows: &[&Record],
 ) -> Result<(), ExportError> {
     let Some(mut writer) = group.next_column()? else { return Ok(()) };
-    // A definition level of 1 says that the row has a value, 0 that it is null; only values are stored.
+    // A definition level of 1 marks a value, 0 a null; only values are stored.
     let mut levels: Vec<i16> = Vec::with_capacity(rows.len());
     macro_rules! write {
         ($parquet:ty, $variant:ident, $convert:expr) => {{
@@ -131,7 +131,7 @@ fn write_column<W: Write + Send>(
         ColumnKind::Text => {
             write!(ByteArrayType, Text, |v: String| Some(ByteArray::from(v.into_bytes())))
         }
-        // Parquet stores unsigned numbers as the signed ones of the same bits.
+        // Parquet stores an unsigned number as the signed one with the same bits.
         ColumnKind::Count => write!(Int64Type, Count, |v: u64| Some(v as i64)),
         ColumnKind::Whole => write!(Int64Type, Whole, Some),
         ColumnKind::Real => write!(DoubleType, Real, |v: f64| v.is_finite().then_some(v)),

@@ -1,9 +1,9 @@
 //! Cost as a straight line in message size: `time = startup + size / bandwidth` (study item C1).
 //!
-//! Times over a size series span orders of magnitude and their errors grow with them, so squares of *relative*
-//! residuals are minimised; Tukey's biweight takes the weight from trials that something else hit. The interval of both
-//! parameters comes from resampling the trials within each size. Where a straight line is the wrong form (a cache
-//! ends, a buffer fills), [`Fit::worst_relative_residual`] shows it.
+//! Times over a series of sizes span orders of magnitude and their errors grow with them, so the squares of *relative*
+//! residuals are minimised; Tukey's biweight reduces the weight of disturbed trials. The intervals of both parameters
+//! come from resampling the trials within each size. If a straight line is the wrong model (a cache is exceeded, a
+//! buffer fills), [`Fit::worst_relative_residual`] shows it.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::stats::{Interval, median, quantile};
 
-/// Sizes below which no line is drawn: two always fit.
+/// Least number of sizes for a fit: a line through two always fits.
 pub const SIZES_AT_LEAST: usize = 3;
 const RESAMPLES: usize = 1000;
 const SEED: u64 = 0x0066_6974;
 
-/// One trial: a size and the time it took.
+/// One trial: a message size and the time it took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Message size in bytes.
@@ -28,21 +28,22 @@ pub struct Point {
 /// A fitted line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
-    /// Cost of a message of no bytes, nanoseconds. Negative where the line bends.
+    /// Cost of an empty message, nanoseconds. Negative if the relation is curved.
     pub startup_ns: f64,
-    /// 95 % interval of the same.
+    /// 95 % interval of the start-up cost.
     pub startup_interval_ns: Interval,
     /// Cost of a byte, nanoseconds.
     pub per_byte_ns: f64,
-    /// 95 % interval of the same.
+    /// 95 % interval of the cost of a byte.
     pub per_byte_interval_ns: Interval,
-    /// Bytes per second once the start-up is paid: the inverse of the cost of a byte; null when that is not positive.
+    /// Bytes per second beyond the start-up cost: the reciprocal of the cost of a byte; null if that is not positive.
     pub bandwidth_bytes_per_s: Option<f64>,
-    /// 95 % interval of the same; null when the cost of a byte may be zero.
+    /// 95 % interval of the bandwidth; null if the cost of a byte may be zero.
     pub bandwidth_interval_bytes_per_s: Option<Interval>,
-    /// Largest relative distance between a size's median and the line: above about 0.25 a straight line is the wrong form.
+    /// Largest relative distance between a size's median and the line: above about 0.25 a straight line is the wrong
+    /// model.
     pub worst_relative_residual: f64,
-    /// The size at which that is, bytes.
+    /// The size at which that distance occurs, bytes.
     pub worst_at_bytes: f64,
     /// Trials used.
     pub points: usize,
@@ -50,7 +51,7 @@ pub struct Fit {
     pub sizes: usize,
 }
 
-/// Intercept and slope of the least-squares line with a weight per point; `None` when all sizes are one.
+/// Intercept and slope of the weighted least-squares line; `None` if all sizes are equal.
 pub fn weighted_line(points: &[Point], weights: &[f64]) -> Option<(f64, f64)> {
     let total: f64 = weights.iter().sum();
     let mean = |f: fn(&Point) -> f64| {
@@ -89,7 +90,7 @@ fn robust_line(points: &[Point]) -> Option<(f64, f64)> {
             .zip(&residuals)
             .map(|(w, r)| {
                 let u = r / (REACH * scale);
-                // Never quite 0: a size whose trials all lie off the line must still hold it.
+                // Never 0: a size whose trials are all far from the line must still influence it.
                 w * if u.abs() < 1.0 { (1.0 - u * u).powi(2).max(1e-3) } else { 1e-3 }
             })
             .collect();
@@ -218,7 +219,7 @@ mod tests {
         assert!((slope - 1.002_116_818_020_45).abs() < 1e-11, "{slope}");
     }
 
-    /// Trials around 3 us + size / (4 bytes per ns), off by a few per cent to and fro.
+    /// Trials around 3 us + size / (4 bytes per ns), alternately a few per cent above and below.
     fn trials(sizes: &[f64]) -> Vec<Point> {
         let wobble = [0.99, 1.0, 1.02, 0.985, 1.01];
         sizes

@@ -1,4 +1,4 @@
-//! What a plan requires of its cases (`require = { p999_us = 100 }`), and whether the trials show that they reach it.
+//! Goals that a plan sets for its cases (`require = { p999_us = 100 }`), and whether the trials show that they are met.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,32 +9,33 @@ use crate::inputs::Workload;
 use crate::record::{Latency, Record, Span, Status};
 use crate::stats::{self, TRIALS_AT_LEAST};
 
-/// A figure that a goal bounds. Latencies are round trips, from a message's instant to its receipt (paced), or one exchange.
+/// A figure that a goal bounds. A latency is a round trip, the time from a message's intended instant to its receipt
+/// (paced), or one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GoalFigure {
-    /// Median latency of a trial, microseconds at most.
+    /// Maximum of the median latency of a trial, microseconds.
     P50Us,
-    /// 90th percentile, microseconds at most.
+    /// Maximum of the 90th percentile, microseconds.
     P90Us,
-    /// 99th percentile, microseconds at most.
+    /// Maximum of the 99th percentile, microseconds.
     P99Us,
-    /// 99.9th percentile, microseconds at most.
+    /// Maximum of the 99.9th percentile, microseconds.
     P999Us,
-    /// 99.99th percentile, microseconds at most.
+    /// Maximum of the 99.99th percentile, microseconds.
     P9999Us,
-    /// Largest latency of any trial, microseconds at most.
+    /// Maximum of the largest latency in any trial, microseconds.
     MaxUs,
-    /// Messages received per second, at least.
+    /// Minimum number of messages received per second.
     MsgsPerS,
-    /// Payload bytes received per second, at least.
+    /// Minimum number of payload bytes received per second.
     BytesPerS,
-    /// CPU time of all roles and servers per message, microseconds at most.
+    /// Maximum CPU time of all roles and servers per message, microseconds.
     CpuUsPerMsg,
 }
 
 impl GoalFigure {
-    /// All, in the order in which they are shown.
+    /// All figures, in display order.
     pub const ALL: [GoalFigure; 9] = [
         GoalFigure::P50Us,
         GoalFigure::P90Us,
@@ -47,7 +48,7 @@ impl GoalFigure {
         GoalFigure::CpuUsPerMsg,
     ];
 
-    /// The key in plans and records; the unit comes last.
+    /// The key in plans and records; its suffix is the unit.
     pub fn key(self) -> &'static str {
         match self {
             GoalFigure::P50Us => "p50_us",
@@ -62,7 +63,7 @@ impl GoalFigure {
         }
     }
 
-    /// Whether the bound is the most that is allowed, not the least that is needed.
+    /// Whether the bound is a maximum; otherwise it is a minimum.
     pub fn at_most(self) -> bool {
         !matches!(self, GoalFigure::MsgsPerS | GoalFigure::BytesPerS)
     }
@@ -90,7 +91,7 @@ impl GoalFigure {
         }
     }
 
-    /// Samples that a trial needs to have this figure.
+    /// How many samples a trial needs to have this figure.
     fn samples_needed(self) -> u64 {
         match self {
             GoalFigure::P99Us => 1_000,
@@ -101,7 +102,7 @@ impl GoalFigure {
     }
 }
 
-/// What a case must reach: the bounds by figure.
+/// The goals of a case: bounds by figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Goals(pub BTreeMap<GoalFigure, f64>);
@@ -113,45 +114,46 @@ impl Goals {
     }
 }
 
-/// Whether a goal is reached.
+/// Whether a goal is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GoalVerdict {
-    /// The trials show that it is.
+    /// The trials show that the goal is met.
     Met,
-    /// They show that it is not.
+    /// The trials show that the goal is missed.
     Missed,
-    /// They leave it open, or there are none.
+    /// The trials do not decide it, or there are none.
     Undecided,
 }
 
-/// One goal of one case, judged.
+/// The verdict on one goal of one case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GoalCall {
     /// The case's group.
     pub group: String,
-    /// The case.
+    /// The case's id.
     pub case: String,
-    /// What is bounded.
+    /// The bounded figure.
     pub figure: GoalFigure,
     /// The bound, in the figure's unit.
     pub bound: f64,
-    /// Median over the good trials, of [`GoalFigure::MaxUs`] the largest; null where no trial has the figure.
+    /// Median over the good trials, for [`GoalFigure::MaxUs`] their maximum; null if no trial has the figure.
     pub value: Option<f64>,
-    /// 95 % interval of the median; null with fewer than five trials, and of the largest.
+    /// 95 % interval of the median; null with fewer than five trials, and for a maximum.
     pub interval: Option<(f64, f64)>,
     /// Good trials that have the figure.
     pub trials: usize,
-    /// Whether it is reached.
+    /// Whether the goal is met.
     pub verdict: GoalVerdict,
     /// Why it is undecided, and what would decide it.
     pub reason: Option<String>,
 }
 
-/// Judges all goals that the records carry, case by case in the records' order.
+/// Judges all goals in the records, case by case in the records' order.
 ///
-/// A goal is met where the whole 95 % interval of the median over the good trials lies on its side, missed where it lies on the other,
-/// and undecided between. The largest latency is judged by every good trial: one above the bound misses it.
+/// A goal is met if the whole 95 % interval of the median over the good trials satisfies the bound, missed if the whole
+/// interval violates it, and undecided if the interval contains the bound. The maximum is judged by every good trial: a
+/// single one above the bound misses the goal.
 pub fn judge(records: &[Record]) -> Vec<GoalCall> {
     let mut calls = Vec::new();
     let mut seen = BTreeSet::new();
@@ -203,21 +205,21 @@ fn why_undecided(trials: &[&Record], good: usize, have: usize, figure: GoalFigur
     let needed = figure.samples_needed();
     if good > have && needed > 1 {
         return format!(
-            "{} of {good} trials have too few samples for it, which takes {needed} of each; raise measure_ms",
+            "{} of {good} trials have too few samples: each needs {needed}; raise measure_ms",
             good - have
         );
     }
     if good > have {
-        return "the trials have no such figure".to_owned();
+        return "the trials do not have this figure".to_owned();
     }
     if have >= TRIALS_AT_LEAST {
-        return "the interval holds the bound; more trials narrow it".to_owned();
+        return "the interval contains the bound; more trials narrow it".to_owned();
     }
     let spoiled = trials.iter().find(|r| r.status != Status::Ok).and_then(|r| r.reason.clone());
     let because = spoiled.map(|why| format!(" ({why})")).unwrap_or_default();
     match have {
         0 => format!("no good trial{because}"),
-        n => format!("only {n} of the {TRIALS_AT_LEAST} good trials that it takes{because}"),
+        n => format!("only {n} good trials of {TRIALS_AT_LEAST} needed{because}"),
     }
 }
 
@@ -246,7 +248,7 @@ mod tests {
         for (bound, wanted) in [(14.0, Met), (13.9, Undecided), (10.0, Undecided), (9.9, Missed)] {
             assert_eq!(verdict(&FIVE, GoalFigure::P50Us, bound), wanted, "{bound}");
         }
-        // The samples' rates are the inverse of their round trips: 71,429 to 100,000 a second.
+        // The samples' rates are the reciprocals of their round trips: 71,429 to 100,000 a second.
         for (bound, wanted) in [(71_000.0, Met), (90_000.0, Undecided), (101_000.0, Missed)] {
             assert_eq!(verdict(&FIVE, GoalFigure::MsgsPerS, bound), wanted, "{bound}");
         }
@@ -264,7 +266,10 @@ mod tests {
         assert_eq!((call.verdict, call.trials), (GoalVerdict::Undecided, 4));
         let call = &judged(&FIVE[..4], &[(GoalFigure::P50Us, 1e6)])[0];
         assert_eq!((call.verdict, call.interval), (GoalVerdict::Undecided, None));
-        assert!(call.reason.as_ref().unwrap().contains("only 4 of the 5 good trials"), "{call:?}");
+        assert!(
+            call.reason.as_ref().unwrap().contains("only 4 good trials of 5 needed"),
+            "{call:?}"
+        );
     }
 
     #[test]
@@ -272,7 +277,7 @@ mod tests {
         let call = &judged(&FIVE, &[(GoalFigure::P999Us, 100.0)])[0];
         assert_eq!((call.verdict, call.value), (GoalVerdict::Undecided, None));
         let reason = call.reason.as_ref().unwrap();
-        assert!(reason.contains("takes 10000 of each; raise measure_ms"), "{reason}");
+        assert!(reason.contains("each needs 10000; raise measure_ms"), "{reason}");
         let mut skipped = samples::ping_pong("pipe", 64, 0, 1, 1.0);
         skipped.inputs.require = Goals([(GoalFigure::P50Us, 1.0)].into());
         (skipped.status, skipped.reason) = (Status::Skipped, Some("no pipes here".to_owned()));

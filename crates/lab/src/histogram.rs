@@ -1,7 +1,7 @@
-//! HDR histograms of nanoseconds: how they travel, and how they lie beside the records.
+//! HDR histograms of nanoseconds: their encoding on the control channel and in files.
 //!
-//! Three significant digits; 1 ns to an hour. Beside `results.jsonl` they lie as HDR interval logs (one line per span,
-//! `Tag=` names it), which every HDR tool reads.
+//! Three significant digits; 1 ns to an hour. Next to `results.jsonl` they are stored as HDR interval logs (one line
+//! per span, named by `Tag=`), which every HDR tool reads.
 
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -17,7 +17,7 @@ use crate::record::{Latency, Span};
 const LONGEST_NS: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 3;
 
-/// Samples beyond a percentile without which it is not given.
+/// Least number of samples beyond a percentile for the percentile to be reported.
 const SAMPLES_BEYOND: f64 = 10.0;
 
 /// A histogram without values.
@@ -25,14 +25,14 @@ pub fn empty() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds are constants and valid")
 }
 
-/// As text: V2 in hexadecimal. The control channel's form.
+/// Encodes a histogram as text, V2 in hexadecimal, for the control channel.
 pub fn encode(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
     V2Serializer::new().serialize(histogram, &mut bytes).expect("writing to memory succeeds");
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// From [`encode`]'s text; `None` if it is damaged.
+/// Decodes the text of [`encode`]; `None` if it is damaged.
 pub fn decode(text: &str) -> Option<Histogram<u64>> {
     let bytes: Option<Vec<u8>> = text
         .as_bytes()
@@ -42,7 +42,7 @@ pub fn decode(text: &str) -> Option<Histogram<u64>> {
     Deserializer::new().deserialize(&mut bytes?.as_slice()).ok()
 }
 
-/// The name of a span in an interval log's tag.
+/// The tag of a span in an interval log.
 pub fn tag(span: Span) -> &'static str {
     match span {
         Span::RoundTrip => "round-trip",
@@ -53,7 +53,7 @@ pub fn tag(span: Span) -> &'static str {
     }
 }
 
-/// Summary of a histogram, as records carry it.
+/// Summarizes a histogram in the form used in records.
 pub fn summary(
     span: Span,
     histogram: &Histogram<u64>,
@@ -80,7 +80,7 @@ pub fn summary(
     }
 }
 
-/// Writes an interval log: one line per span, nanoseconds.
+/// Writes an interval log: one line per span, values in nanoseconds.
 pub fn write_log(
     out: &mut impl Write,
     started_unix_ms: u64,
@@ -106,7 +106,7 @@ pub fn write_log(
     Ok(())
 }
 
-/// Reads [`write_log`]'s text: tag and histogram per line; lines that cannot be read are left out.
+/// Reads the text of [`write_log`]: tag and histogram of each line; lines that cannot be parsed are skipped.
 pub fn read_log(text: &[u8]) -> Vec<(String, Histogram<u64>)> {
     IntervalLogIterator::new(text)
         .filter_map(|entry| match entry {

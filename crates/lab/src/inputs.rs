@@ -1,4 +1,4 @@
-//! What one case asks for, fully resolved: enough to repeat it.
+//! The inputs of a case, fully resolved: enough to repeat it.
 
 pub use crossway_mech::{Access, Wait};
 use serde::{Deserialize, Serialize};
@@ -7,45 +7,46 @@ use crate::goals::Goals;
 pub use crate::testbed::Ends;
 use crate::testbed::Testbed;
 
-/// What the two (or more) processes do.
+/// The workload: what the two or more processes do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
-    /// One sends as fast as the other receives.
+    /// One process sends as fast as the other receives.
     Throughput,
-    /// Request and reply, of the same size unless [`Inputs::reply_bytes`] says otherwise; the round trip is timed, and reported
-    /// as a round trip.
+    /// Request and reply, of the same size unless [`Inputs::reply_bytes`] says otherwise; the time from request to
+    /// reply is reported as a round trip.
     PingPong,
-    /// Open loop: every `period_us` a burst of `burst_bytes`, cut into messages of the case's size, is due whatever
-    /// happened before; latency counts from the intended instant. A message rate is a burst of one message.
+    /// Open loop: every `period_us`, a burst of `burst_bytes`, cut into messages of the case's size, is due, even if
+    /// earlier bursts are late. Latency counts from the intended instant. A message rate is expressed as bursts of one
+    /// message.
     Paced {
         /// Bytes per burst.
         burst_bytes: u64,
         /// Microseconds between the starts of two bursts.
         period_us: u64,
     },
-    /// Open loop: every `period_ns` a request is due whatever happened before; one that finds the former unanswered is sent as soon
-    /// as the reply has come. The time from the due instant to the reply is reported as a round trip.
+    /// Open loop: a request is due every `period_ns`. If the previous one is still unanswered, the request is sent as
+    /// soon as the reply arrives. The time from the due instant to the reply is reported as a round trip.
     Requests {
         /// Nanoseconds between two requests.
         period_ns: u64,
     },
-    /// Connect, one request, one reply, close; set-up, exchange and tear-down are timed apart (study item C4).
+    /// Connect, one request, one reply, close; set-up, exchange and tear-down are timed separately (study item C4).
     Exchange,
-    /// So many independent pairs at once, each one way.
+    /// Several independent pairs at the same time, each in one direction.
     Pairs {
         /// Number of pairs.
         pairs: u32,
     },
-    /// So many senders into one receiver (T11, E25).
+    /// Several senders to one receiver (T11, E25).
     FanIn {
         /// Number of senders.
         senders: u32,
-        /// How slow the receiver is: microseconds of work on each message; 0: as fast as it can.
+        /// Work of the receiver for each message, microseconds; 0: it receives as fast as it can.
         #[serde(default, skip_serializing_if = "is_zero")]
         receiver_us: u32,
     },
-    /// One sender to so many receivers in turn.
+    /// One sender to several receivers in turn.
     FanOut {
         /// Number of receivers.
         receivers: u32,
@@ -53,7 +54,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// The word for it in names of cases and in exports.
+    /// The workload's name in the names of cases and in exports.
     pub fn word(&self) -> String {
         match self {
             Self::Throughput => "throughput".to_owned(),
@@ -73,34 +74,34 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Where the roles run, as asked for.
+/// Where the roles run, as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// Both on one logical CPU.
+    /// Both roles on one logical CPU.
     SameCore,
     /// Two hardware threads of one core.
     SmtSibling,
     /// Two cores that share the last-level cache.
     SharedCache,
-    /// Two cores of one socket that share no cache but perhaps the last level; where all share it, as
+    /// Two cores of one socket that share at most the last-level cache; if all cores share it, the same as
     /// `shared-cache`.
     OtherCore,
     /// Two cores on different sockets.
     CrossSocket,
     /// Exactly these two logical CPUs.
     Cpus {
-        /// The first role's (sender, or client).
+        /// The first role's CPU (sender or client).
         a: u32,
-        /// The second role's (receiver, or server).
+        /// The second role's CPU (receiver or server).
         b: u32,
     },
-    /// Wherever the scheduler puts them.
+    /// The scheduler chooses the CPUs.
     Unpinned,
 }
 
 impl Placement {
-    /// The word for it in names of cases and in exports.
+    /// The placement's name in the names of cases and in exports.
     pub fn word(&self) -> String {
         match self {
             Self::SameCore => "same-core".to_owned(),
@@ -114,48 +115,48 @@ impl Placement {
     }
 }
 
-/// Work in the background.
+/// Background load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Load {
-    /// stress-ng CPU workers.
+    /// Number of stress-ng CPU workers.
     #[serde(default)]
     pub cpu: u32,
-    /// stress-ng memory workers.
+    /// Number of stress-ng memory workers.
     #[serde(default)]
     pub memory: u32,
-    /// stress-ng I/O workers.
+    /// Number of stress-ng I/O workers.
     #[serde(default)]
     pub io: u32,
 }
 
 impl Load {
-    /// No background work.
+    /// Whether there is no background load.
     pub fn is_idle(&self) -> bool {
         self.cpu == 0 && self.memory == 0 && self.io == 0
     }
 }
 
-/// A workload that runs beside the measured one, over a channel and between processes of its own, from before the warm-up until the
-/// measured part is over.
+/// A workload that runs concurrently with the measured one, with its own channel and processes, from before the warm-up
+/// until the end of the measured part.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Beside {
     /// The mechanism's id.
     pub mechanism: String,
-    /// What it does: throughput, ping-pong or paced.
+    /// The workload: throughput, ping-pong or paced.
     pub workload: Workload,
     /// Message size in bytes.
     pub size_bytes: u64,
-    /// How waiting ends wait.
+    /// How the ends wait.
     pub wait: Wait,
     /// Where its roles should run.
     pub placement: Placement,
-    /// Logical CPU of its first and its second role as resolved; empty when unpinned.
+    /// Logical CPUs of its first and second role as resolved; empty when unpinned.
     pub cpus: Vec<u32>,
 }
 
 impl Beside {
-    /// The word for it in names of cases and in exports.
+    /// Its name in the names of cases and in exports.
     pub fn word(&self) -> String {
         let Beside { mechanism, workload, size_bytes, wait, placement, .. } = self;
         let wait = match wait {
@@ -166,7 +167,7 @@ impl Beside {
         format!("{mechanism}-{}-{size_bytes}{wait}-{}", workload.word(), placement.word())
     }
 
-    /// The inputs of its roles, beside a case with these.
+    /// The inputs of its roles when it runs concurrently with a case that has the inputs `case`.
     pub(crate) fn inputs(&self, case: &Inputs) -> Inputs {
         Inputs {
             workload: self.workload,
@@ -188,69 +189,69 @@ impl Beside {
     }
 }
 
-/// Every input of a trial. The record carries it whole, so that `crossway rerun` can repeat it.
+/// Every input of a trial. The record contains all of them, so that `crossway rerun` can repeat the trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Inputs {
     /// The testbed's name; null: this machine.
     #[serde(default)]
     pub testbed: Option<String>,
-    /// Where the roles are on it.
+    /// Location of the roles on the testbed.
     #[serde(default)]
     pub ends: Ends,
-    /// What the testbed is, as the plan (and for `hosts` the command line) said; null without a testbed.
+    /// Description of the testbed from the plan (for `hosts`, from the command line); null without a testbed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub testbed_spec: Option<Testbed>,
-    /// What is done.
+    /// The workload.
     pub workload: Workload,
     /// Message size in bytes.
     pub size_bytes: u64,
-    /// Size of the reply in bytes, for round trips whose reply has another size than the request; null: the same.
+    /// Reply size in bytes, for round trips whose reply differs in size from the request; null: the same size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_bytes: Option<u64>,
-    /// How waiting ends wait.
+    /// How the ends wait.
     pub wait: Wait,
-    /// Who writes where.
+    /// How messages are written: copied, or in place.
     pub access: Access,
     /// Where the roles should run.
     pub placement: Placement,
     /// Logical CPU per role as resolved, in role order; empty when unpinned.
     pub cpus: Vec<u32>,
-    /// Background work.
+    /// Background load.
     pub load: Load,
-    /// Workloads that run beside this one; empty: none.
+    /// Workloads that run concurrently with this one; usually empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<Beside>,
-    /// SO_SNDBUF / SO_RCVBUF asked for; null: the system's default.
+    /// Requested SO_SNDBUF and SO_RCVBUF; null: the system's default.
     pub socket_buffer_bytes: Option<u64>,
-    /// Ring, pipe or queue capacity asked for; null: the mechanism's default.
+    /// Requested capacity of the ring, pipe or queue; null: the mechanism's default.
     pub capacity_bytes: Option<u64>,
     /// Exact number of messages per trial (studies: 10,000); null: as many as fit into `measure_ms`.
     pub messages: Option<u64>,
-    /// The number that a source study took, where `messages` is a stated share of it.
+    /// The source study's number of messages, if `messages` is a stated fraction of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub study_messages: Option<u64>,
-    /// Longest warm-up in milliseconds.
+    /// Maximum warm-up in milliseconds.
     pub warmup_ms: u64,
-    /// Measured time in milliseconds where `messages` is null.
+    /// Measured time in milliseconds if `messages` is null.
     pub measure_ms: u64,
-    /// Packets of the interfaces over time, sampled so many milliseconds apart; null: no series.
+    /// Interval in milliseconds at which the interfaces' packet counters are sampled; null: no time series.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_series_ms: Option<u32>,
-    /// What the case must reach; empty: nothing is required.
+    /// Goals that the case must meet; may be empty.
     #[serde(default, skip_serializing_if = "Goals::is_empty")]
     pub require: Goals,
-    /// This trial, from 0.
+    /// Number of this trial, from 0.
     pub trial: u32,
-    /// Trials of this case in this run.
+    /// Number of trials of this case in this run.
     pub trials: u32,
     /// Position in the interleaved order of the run, from 0.
     pub order: u32,
-    /// Seed of the order and of the payload.
+    /// Random seed of the order and of the payload.
     pub seed: u64,
 }
 
 impl Inputs {
-    /// The larger of request and reply: what the channel must be able to carry.
+    /// The larger of request and reply size: what the channel must be able to carry.
     pub fn largest_bytes(&self) -> u64 {
         self.size_bytes.max(self.reply_bytes.unwrap_or(0))
     }

@@ -1,4 +1,4 @@
-//! Roles as processes: started here or by the agents of hosts, spoken to through one interface.
+//! Role processes, started here or by agents on other hosts, behind one interface.
 
 mod role_group;
 mod role_process;
@@ -15,13 +15,13 @@ pub(crate) use role_process::{RoleProcess, exit_report};
 use crate::agent::{Host, HostError};
 use crate::testbed::Containers;
 
-/// How long roles may take to close and go.
+/// Time limit for roles to close and exit.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(20);
 
-/// Why a trial did not come to its end.
+/// The reason why a trial was not completed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LaunchError {
-    /// The person or the system asked to stop.
+    /// The user or the system requested a stop.
     #[error("interrupted")]
     Interrupted,
     /// The mechanism cannot do what the case asks.
@@ -33,7 +33,7 @@ pub(crate) enum LaunchError {
     /// A host was lost.
     #[error("{0}")]
     Host(HostError),
-    /// The controller itself could not go on.
+    /// The controller itself failed.
     #[error("{0}")]
     Os(#[from] OsError),
 }
@@ -50,44 +50,44 @@ impl From<HostError> for LaunchError {
 /// How roles are started.
 #[derive(Debug)]
 pub struct Launcher {
-    /// The program that, given [`Launcher::args`], becomes a role ([`crate::role::main`]).
+    /// The program that becomes a role when it is started with [`Launcher::args`] ([`crate::role::main`]).
     pub program: PathBuf,
-    /// Its arguments.
+    /// The arguments of the program.
     pub args: Vec<String>,
-    /// Polls readable when the run should stop.
+    /// Readable when the run should stop.
     pub interrupt: Option<OwnedFd>,
 }
 
 impl Launcher {
-    /// What polls readable when the run should stop.
+    /// The descriptor that is readable when the run should stop.
     pub(crate) fn interrupt(&self) -> Option<BorrowedFd<'_>> {
         self.interrupt.as_ref().map(AsFd::as_fd)
     }
 }
 
-/// Where a trial is played.
+/// Where the roles of a trial run.
 #[derive(Debug)]
 pub(crate) enum RoleSite<'a> {
-    /// By children of this process.
+    /// In children of this process.
     Local {
-        /// How they are started.
+        /// How the children are started.
         launcher: &'a Launcher,
-        /// Where their leases are.
+        /// The run that holds their leases.
         run: &'a lease::Run,
-        /// Each role in one of its own; null: as this process is.
+        /// The containers, one for each role; null: no containers.
         containers: Option<&'a Containers>,
     },
-    /// By the agents of hosts: the connecting role on the first, the listening role on the last.
+    /// In agents on other hosts: the connecting role on the first, the listening role on the last.
     Remote {
         /// One or two.
         hosts: Vec<&'a mut Host>,
-        /// Polls readable when the run should stop.
+        /// Readable when the run should stop.
         interrupt: Option<BorrowedFd<'a>>,
     },
 }
 
 impl<'a> RoleSite<'a> {
-    /// The same place for other roles, where it is this machine; outside of its containers.
+    /// The same site for other roles, if it is this machine; without its containers.
     pub(crate) fn here(&self) -> Option<RoleSite<'a>> {
         match self {
             RoleSite::Local { launcher, run, .. } => {

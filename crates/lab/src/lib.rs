@@ -1,8 +1,8 @@
-//! Plan -> case -> trial -> record: honest measurements of mechanisms.
+//! Measurements of communication mechanisms: plan, case, trial, record.
 //!
-//! A [`plan`] is a TOML file; its cross product gives cases; each case is run in several trials, interleaved with
-//! those of its competitors; each trial becomes one [`record`]. Everything downstream (compare, rank, export, the
-//! report) is a pure function of records.
+//! A [`plan`] is a TOML file; its cross product gives cases. Each case is run in several trials, interleaved with those
+//! of its competitors, and each trial becomes one [`record`]. Everything downstream (compare, rank, export, the report)
+//! is a pure function of records.
 
 pub mod advise;
 pub mod agent;

@@ -1,7 +1,8 @@
-//! The physical yardsticks of a machine: what no mechanism on it can beat.
+//! The physical limits of a machine: what no mechanism on it can beat.
 //!
-//! Measured with nothing in the way: threads pinned to their CPUs, bare loops, the layout that came out best. Taken
-//! beside every run and saved as `limits.json`, so that each figure can stand beside the limit that binds it.
+//! Measured without any overhead: threads pinned to their CPUs, minimal loops, the best of several memory layouts.
+//! Measured with every run and saved as `limits.json`, so that each figure can be compared with the limit that applies
+//! to it.
 
 mod control;
 mod copying;
@@ -21,15 +22,15 @@ pub use waiting::{Wake, WakeKind};
 
 use crate::stats;
 
-/// [`Limits::schema`].
+/// Current value of [`Limits::schema`].
 pub const SCHEMA: u32 = 1;
 
 /// A median with its spread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// Samples.
+    /// Number of samples.
     pub n: usize,
-    /// Least.
+    /// Minimum.
     pub min: f64,
     /// 10th percentile.
     pub p10: f64,
@@ -40,51 +41,51 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of these samples; `None` if there are none.
+    /// The spread of these samples; `None` if there are none.
     pub fn of(samples: &[f64]) -> Option<Spread> {
         let sorted = stats::sorted(samples)?;
         let at = |q| stats::quantile_of_sorted(&sorted, q);
         Some(Spread { n: sorted.len(), min: at(0.0), p10: at(0.1), median: at(0.5), p90: at(0.9) })
     }
 
-    /// Of the inverse of each sample times `factor`: times to rates.
+    /// The spread of `factor` divided by each sample: converts times to rates.
     fn inverse(samples: &[f64], factor: f64) -> Option<Spread> {
         Self::of(&samples.iter().map(|s| factor / s).collect::<Vec<_>>())
     }
 }
 
-/// Round trips between two CPUs through memory.
+/// Round trips between two CPUs through a cache line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PairLines {
-    /// The asking CPU.
+    /// The CPU that sends the request.
     pub a: u32,
-    /// The answering CPU.
+    /// The CPU that replies.
     pub b: u32,
-    /// How near they are, in words; empty where the system does not say.
+    /// Their proximity in words; empty if the system does not report it.
     pub relation: String,
     /// One cache line that both write in turn, nanoseconds.
     pub one_line_ns: Spread,
-    /// Two lines, one for each direction, as a request and a reply through memory need, nanoseconds.
+    /// Two lines, one per direction, as needed for a request and a reply through memory, nanoseconds.
     pub two_lines_ns: Spread,
 }
 
-/// A plain copy on one CPU.
+/// Copying on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Memcpy {
-    /// Bytes copied at a time, from the same place to the same place: small ones stay in the caches.
+    /// Bytes per copy, always from and to the same buffers: small ones stay in the caches.
     pub size_bytes: u64,
     /// Bytes per second.
     pub bytes_per_s: Spread,
 }
 
-/// All yardsticks. What could not be measured is absent, with the reason in `gaps`.
+/// All limits. What could not be measured is absent, with the reason in `gaps`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// [`SCHEMA`].
+    /// Version of the schema, [`SCHEMA`].
     pub schema: u32,
-    /// When, milliseconds since 1970 UTC.
+    /// Time of the measurement, milliseconds since 1970 UTC.
     pub taken_unix_ms: u64,
-    /// One getppid, nanoseconds.
+    /// One getppid call, nanoseconds.
     pub system_call_ns: Spread,
     /// One CLOCK_MONOTONIC reading, nanoseconds.
     pub clock_read_ns: Spread,
@@ -92,38 +93,38 @@ pub struct Limits {
     pub counter_read_ns: Spread,
     /// Cache-line round trips of every pair of CPUs.
     pub cache_lines: Vec<PairLines>,
-    /// Waking a sleeper on another core.
+    /// Latency of waking a sleeper on another core.
     pub wakes: Vec<Wake>,
     /// Copying on one CPU.
     pub memcpy: Vec<Memcpy>,
-    /// One copy and two copies between two CPUs.
+    /// Throughput of one copy and two copies between two CPUs.
     pub copies: Vec<CopyLimit>,
-    /// Making, asking after and removing objects of IPC; empty in files of before 0.1.0.
+    /// Rates of creating, querying and removing IPC objects; empty in files from before 0.1.0.
     #[serde(default)]
     pub control: Vec<ControlRate>,
-    /// What is missing and why.
+    /// What is missing, and why.
     pub gaps: Vec<String>,
 }
 
 /// What to measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
-    /// Pairs of CPUs for the cache-line matrix; empty: every pair there is.
+    /// Pairs of CPUs for the cache-line matrix; empty: every pair.
     pub pairs: Vec<(u32, u32)>,
-    /// Pairs between which copies and wake-ups are measured; empty: one of each kind of neighbourhood.
+    /// Pairs between which copies and wake-ups are measured; empty: one pair of each kind of proximity.
     pub copy_pairs: Vec<(u32, u32)>,
     /// Message sizes for the copies, bytes; rounded up to whole cache lines.
     pub sizes_bytes: Vec<u64>,
-    /// Runs per figure; their median counts.
+    /// Number of runs per figure; their median counts.
     pub repeats: usize,
-    /// About how long one run of copies takes on an idle machine, milliseconds.
+    /// Approximate duration of one run of copies on an idle machine, milliseconds.
     pub run_ms: u32,
     /// Samples of a wake-up after 10 ms of sleep; each takes 10 ms.
     pub long_wakes: usize,
 }
 
 impl Default for Ask {
-    /// Everything; about five seconds on two cores.
+    /// Everything; takes about five seconds on two cores.
     fn default() -> Ask {
         Ask {
             pairs: Vec::new(),
@@ -137,8 +138,8 @@ impl Default for Ask {
 }
 
 impl Ask {
-    /// The short form that is taken beside each run, for the sizes the run has: one to two seconds on two cores. A size
-    /// series has too many; the usual sizes then do.
+    /// The short form for use with each run, with the sizes of the run: one to two seconds on two cores. A series of
+    /// sizes has too many; the default sizes are used instead.
     pub fn beside_a_run(mut sizes_bytes: Vec<u64>) -> Ask {
         const SIZES_AT_MOST: usize = 8;
         for size in &mut sizes_bytes {
@@ -154,14 +155,15 @@ impl Ask {
     }
 }
 
-/// So many pairs are measured at most; beyond that only pairs of cores, not of hardware threads, then the first ones.
+/// Maximum number of pairs. Beyond it, only pairs of cores are measured, not of hardware threads, and then only the
+/// first ones.
 const PAIRS_AT_MOST: usize = 2048;
 
 impl Limits {
-    /// Measures all that is asked for; `tell` is called with what comes next.
+    /// Measures everything requested; `tell` is called with a description of each step before it.
     ///
     /// # Errors
-    /// A CPU cannot be used, or is taken by something else for seconds.
+    /// A CPU cannot be used, or is occupied by something else for seconds.
     pub fn measure(
         topology: &Topology,
         ask: &Ask,
@@ -202,7 +204,7 @@ impl Limits {
             tell(&format!("copies from cpu {a} to cpu {b}"));
             limits.copies.extend(copying::measure(topology, (a, b), ask)?);
         }
-        tell("making and removing objects");
+        tell("creating and removing objects");
         limits.control = control::measure(ask.run_ms.min(5), ask.repeats.min(5), &mut gaps);
         limits.gaps = gaps;
         Ok(limits)
@@ -214,8 +216,8 @@ impl Limits {
         self.cache_lines.iter().find(pair).map(|p| p.two_lines_ns.median)
     }
 
-    /// What so many copies (1 or 2) can carry at this size between any measured pair: the next smaller size measured, as
-    /// larger messages never cost less.
+    /// The throughput of this number of copies (1 or 2) at this size between any measured pair, taken from the next
+    /// smaller measured size, as larger messages never cost less.
     pub fn copy_limit(&self, copies: u32, size_bytes: u64) -> Option<&CopyLimit> {
         self.copies
             .iter()
@@ -229,19 +231,20 @@ fn spread_of(samples: &[f64]) -> Spread {
     Spread::of(samples).expect("loops return as many finite times as they were asked for")
 }
 
-/// The round trip through two cache lines between two CPUs, nanoseconds: the yardstick taken before and after each
-/// run. Takes one to two milliseconds.
+/// The round trip through two cache lines between two CPUs, nanoseconds, measured before and after each trial. Takes
+/// one to two milliseconds.
 ///
 /// # Errors
-/// A CPU cannot be used, or is taken by something else for seconds.
+/// A CPU cannot be used, or is occupied by something else for seconds.
 pub fn cache_line_round_trip_ns(cpu_a: u32, cpu_b: u32) -> Result<f64, OsError> {
     Ok(spread_of(&cache_line_round_trips((cpu_a, cpu_b), Lines::Two, 15, 500)?).median)
 }
 
-/// How much the cache-line round trip may change between before and after a run, either way: beyond it the cores moved.
+/// Largest factor by which the cache-line round trip may change between before and after a trial, in either direction;
+/// beyond it, the cores moved.
 pub const MOVED_FACTOR: f64 = 1.5;
 
-/// Whether the two readings around a run say that the cores under it moved.
+/// Whether the two readings around a trial show that its cores moved.
 pub fn cores_moved(before_ns: f64, after_ns: f64) -> bool {
     before_ns > 0.0 && after_ns > 0.0 && {
         let ratio = after_ns / before_ns;
@@ -274,14 +277,14 @@ fn pairs_to_measure(topology: &Topology, ask: &Ask, gaps: &mut Vec<String>) -> V
         pairs.retain(|(a, b)| first_thread(*a) && first_thread(*b));
         pairs.truncate(PAIRS_AT_MOST);
         gaps.push(format!(
-            "more than {PAIRS_AT_MOST} pairs of CPUs: {} pairs of cores were measured; name others with --pairs",
+            "more than {PAIRS_AT_MOST} pairs of CPUs: {} pairs of cores were measured; name others with --pair",
             pairs.len()
         ));
     }
     pairs
 }
 
-/// One pair of each kind of neighbourhood: cores that share a cache, cores that do not, hardware threads, sockets.
+/// One pair for each kind of proximity: cores that share a cache, cores that do not, hardware threads, sockets.
 fn copy_pairs(topology: &Topology, ask: &Ask) -> Vec<(u32, u32)> {
     if !ask.copy_pairs.is_empty() {
         return ask.copy_pairs.clone();
@@ -301,7 +304,7 @@ fn copy_pairs(topology: &Topology, ask: &Ask) -> Vec<(u32, u32)> {
     found
 }
 
-/// How near two CPUs are, in words.
+/// The proximity of two CPUs in words.
 pub fn relation(topology: &Topology, a: u32, b: u32) -> String {
     let Some(relation) = topology.relation(a, b) else { return String::new() };
     if relation.same_cpu {
@@ -319,7 +322,7 @@ pub fn relation(topology: &Topology, a: u32, b: u32) -> String {
     }
 }
 
-/// Idle times before a wake-up: a busy exchange, and one that lets the core fall asleep.
+/// Idle times before a wake-up: as in a busy exchange, and long enough for the core to go to sleep.
 const IDLE: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(10)];
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Payload buffers that begin on a cache line.
 //!
-//! A `Vec<u8>` begins wherever the allocator put it, usually 16 bytes behind a page. The kernel's copies (`rep movsb` on
-//! current processors) and wide vector loads take up to twice as long when their ends straddle lines, and whether they
-//! do would be chance: the figure of the run's heap, not of the mechanism. Hand-written benchmarks use `aligned_alloc`.
+//! A `Vec<u8>` begins wherever the allocator placed it, usually 16 bytes after the start of a page. The kernel's copies
+//! (`rep movsb` on current processors) and wide vector loads take up to twice as long if their ends straddle lines.
+//! Without alignment, the figure would depend on the state of the heap and not on the mechanism. Hand-written
+//! benchmarks use `aligned_alloc`.
 
 use std::ops::{Deref, DerefMut};
 
-/// Bytes in a cache line on every processor that Linux runs on today with shared memory worth measuring.
+/// Size of a cache line in bytes on all processors for which measuring shared memory on Linux is of interest today.
 pub(crate) const LINE_BYTES: usize = 64;
 
 /// A buffer of a fixed length that begins on a cache line.
@@ -17,16 +18,16 @@ pub(crate) struct LineBuffer {
 }
 
 impl LineBuffer {
-    /// `len` bytes of `value`, every page touched.
+    /// Creates a buffer of `len` bytes of `value` and touches every page.
     pub(crate) fn new(len: usize, value: u8) -> LineBuffer {
         let mut bytes: Vec<u8> = Vec::with_capacity(len + LINE_BYTES);
         let begin = bytes.as_ptr().align_offset(LINE_BYTES);
-        // Never reallocated: what lies before `begin` is part of the capacity.
+        // Never reallocated: the bytes before `begin` are part of the capacity.
         bytes.resize(begin + len, value);
         LineBuffer { bytes, begin }
     }
 
-    /// The allocation and where in it the buffer begins, for a loop that keeps its own positions.
+    /// The allocation and the offset at which the buffer begins, for a loop that keeps its own positions.
     pub(crate) fn into_parts(self) -> (Vec<u8>, usize) {
         (self.bytes, self.begin)
     }

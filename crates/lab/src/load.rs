@@ -1,5 +1,4 @@
-//! Background load by stress-ng: processor, memory and input/output workers, running before a trial begins and gone
-//! after it.
+//! Background load by stress-ng: CPU, memory and I/O workers that run before a trial begins and are gone after it.
 
 use std::fs;
 use std::io::Read;
@@ -15,14 +14,14 @@ use serde::{Deserialize, Serialize};
 use crate::inputs::Load;
 use crate::tools::{self, Found};
 
-/// Memory that the memory workers share.
+/// Memory shared by the memory workers.
 const MEMORY_BYTES: &str = "256M";
-/// Workers that do not run by then never will.
+/// Workers that are not running after this time have failed.
 const START_WITHIN: Duration = Duration::from_secs(20);
-/// It takes some 50 ms to end; what takes longer is killed.
+/// stress-ng exits within some 50 ms; after this time it is killed.
 const END_WITHIN: Duration = Duration::from_secs(3);
 
-/// Why there is no load.
+/// The reason why there is no load.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// stress-ng is missing: the case is skipped.
@@ -30,10 +29,10 @@ pub enum LoadError {
     Missing {
         /// What is missing.
         why: String,
-        /// The line that mends it.
+        /// The command that installs it.
         remedy: String,
     },
-    /// It is there and did not run.
+    /// stress-ng is installed but did not start its workers.
     #[error("stress-ng did not start its workers: {0}")]
     Failed(String),
 }
@@ -53,20 +52,20 @@ pub struct LoadFacts {
     pub arguments: Vec<String>,
 }
 
-/// Running workers. Dropping it kills them all; so does the death of the thread that started them (stress-ng is then
-/// asked to end, and its workers follow it).
+/// Running workers. Dropping this kills them all; so does the death of the thread that started them (stress-ng then
+/// receives a signal, and its workers end with it).
 #[derive(Debug)]
 pub struct RunningLoad {
     child: Child,
     facts: LoadFacts,
-    /// The mark that stress-ng and all its workers carry.
+    /// The environment variable's value that marks stress-ng and all its workers.
     mark: String,
-    /// On the processes with that mark, and on the folder in which the workers keep their files: stress-ng leaves these behind when
-    /// it is killed. Dropped after the workers are gone.
+    /// Leases on the processes with that mark and on the folder with the workers' files, which stress-ng leaves behind
+    /// when it is killed. Dropped after the workers have ended.
     _leases: [lease::Lease; 2],
 }
 
-/// Whether loads can be made here.
+/// Checks that background load is possible here; returns stress-ng's version.
 ///
 /// # Errors
 /// [`LoadError::Missing`] with the remedy.
@@ -79,7 +78,7 @@ pub fn probe() -> Result<String, LoadError> {
     }
 }
 
-/// The arguments that make this load, with its files below `folder`; `cpus` pins the workers, empty leaves them free.
+/// The arguments for this load, with its files below `folder`; `cpus` pins the workers, an empty list does not.
 fn arguments(load: &Load, cpus: &[u32], folder: &Path) -> Vec<String> {
     let mut arguments = vec!["--quiet".to_owned()];
     let mut workers = |option: &str, n: u32| {
@@ -91,7 +90,7 @@ fn arguments(load: &Load, cpus: &[u32], folder: &Path) -> Vec<String> {
     workers("vm", load.memory);
     workers("iomix", load.io);
     if load.memory > 0 {
-        // Without `keep` a worker spends its time mapping and unmapping instead of on the memory.
+        // Without `keep`, a worker spends its time mapping and unmapping instead of accessing memory.
         arguments.extend(["--vm-bytes", MEMORY_BYTES, "--vm-keep"].map(str::to_owned));
     }
     if load.io > 0 {
@@ -106,16 +105,17 @@ fn arguments(load: &Load, cpus: &[u32], folder: &Path) -> Vec<String> {
 }
 
 impl RunningLoad {
-    /// Starts the workers and returns when all of them run. `None` for no load.
+    /// Starts the workers and returns when all of them run. `None` if the load is idle.
     ///
     /// # Errors
-    /// stress-ng is missing, or ended early.
+    /// stress-ng is missing, or exited early.
     pub fn start(load: &Load, cpus: &[u32]) -> Result<Option<RunningLoad>, LoadError> {
         if load.is_idle() {
             return Ok(None);
         }
         let version = probe()?;
-        // Where temporary files are, not beside the leases: input and output are to reach a disk if that has one.
+        // In the folder for temporary files, not next to the leases: I/O workers should reach a disk if that folder is
+        // on one.
         let folder = std::env::temp_dir().join(lease::fresh_name("load"));
         let held = lease::hold(lease::Resource::Directory { path: folder.clone() })?;
         let mark = lease::fresh_name("load");
@@ -127,7 +127,7 @@ impl RunningLoad {
         let arguments = arguments(load, cpus, &folder);
         let path = tools::locate("stress-ng").unwrap_or_else(|| "stress-ng".into());
         let mut command = Command::new(path);
-        // A process group of its own, so that its workers can be killed with it.
+        // A separate process group, so that its workers can be killed with it.
         command.args(&arguments).env(family::MARK, &mark).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         crossway_sys::proc::terminate_with_parent(&mut command);
@@ -138,12 +138,12 @@ impl RunningLoad {
         Ok(Some(running))
     }
 
-    /// What runs.
+    /// What is running.
     pub fn facts(&self) -> &LoadFacts {
         &self.facts
     }
 
-    /// Whether it still runs: a load that ended during a trial spoils it.
+    /// Whether it is still running: a load that ended during a trial makes the trial invalid.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -157,13 +157,14 @@ impl RunningLoad {
                     let _ = stderr.read_to_string(&mut why);
                 }
                 let why = why.lines().next().unwrap_or("no message").to_owned();
-                return Err(LoadError::Failed(format!("it ended with {status}: {why}")));
+                return Err(LoadError::Failed(format!("it exited with {status}: {why}")));
             }
             if workers_that_ran(self.child.id()) >= wanted {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                let why = format!("fewer than {wanted} run after {} s", START_WITHIN.as_secs());
+                let why =
+                    format!("fewer than {wanted} workers run after {} s", START_WITHIN.as_secs());
                 return Err(LoadError::Failed(why));
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -173,7 +174,7 @@ impl RunningLoad {
 
 impl Drop for RunningLoad {
     fn drop(&mut self) {
-        // Asked first, because the input/output workers have files to remove.
+        // Send a signal first, because the I/O workers have files to remove.
         crossway_sys::proc::terminate(self.child.id());
         let deadline = Instant::now() + END_WITHIN;
         while self.is_running() && Instant::now() < deadline {
@@ -183,12 +184,12 @@ impl Drop for RunningLoad {
             crossway_sys::proc::kill_group(self.child.id());
             let _ = self.child.wait();
         }
-        // One that was killed by somebody else has left its workers.
+        // If stress-ng was killed by somebody else, its workers are still running.
         family::kill_marked(&self.mark);
     }
 }
 
-/// Children of `parent` that are past their own start: each then bears its worker's name, `stress-ng-cpu`.
+/// Number of children of `parent` that have completed their start: each then has its worker's name, `stress-ng-cpu`.
 fn workers_that_ran(parent: u32) -> usize {
     let path = format!("/proc/{parent}/task/{parent}/children");
     let children = std::fs::read_to_string(path).unwrap_or_default();
@@ -240,7 +241,7 @@ mod tests {
         workers
     }
 
-    /// The folder of its workers' files.
+    /// The folder of the workers' files.
     fn folder_of(load: &RunningLoad) -> PathBuf {
         let at = load.facts.arguments.iter().position(|a| a == "--temp-path").expect("named");
         PathBuf::from(&load.facts.arguments[at + 1])
@@ -248,7 +249,7 @@ mod tests {
 
     fn await_end_of(workers: &[u32]) {
         let deadline = Instant::now() + Duration::from_secs(120);
-        // Killed workers are gone once init or a subreaper has collected them.
+        // Killed workers disappear only when init or a subreaper has reaped them.
         while workers.iter().any(|w| crossway_sys::proc::started_ticks(*w).is_some()) {
             assert!(Instant::now() < deadline, "workers are left: {workers:?}");
             std::thread::sleep(Duration::from_millis(5));
@@ -267,7 +268,7 @@ mod tests {
         await_end_of(&workers);
     }
 
-    /// What is killed removes no files of its own, and its workers do not learn of it.
+    /// A killed stress-ng does not remove its files, and its workers do not notice its death.
     #[test]
     fn a_killed_stress_ng_leaves_no_folder_and_no_worker() {
         let Some(mut load) = started("a_killed_stress_ng_leaves_no_folder_and_no_worker") else {

@@ -1,4 +1,4 @@
-//! Patterns as shells have them: `*` any text, `?` any one character; `|` separates alternatives.
+//! Shell-style patterns: `*` matches any text, `?` any one character; `|` separates alternatives.
 
 /// Whether one of the alternatives matches the whole text.
 pub fn matches_whole(pattern: &str, text: &str) -> bool {
@@ -10,7 +10,7 @@ pub fn matches_within(pattern: &str, text: &str) -> bool {
     pattern.split('|').any(|one| matches_one(format!("*{one}*").as_bytes(), text.as_bytes()))
 }
 
-/// Greedy with one point to return to: linear in practice, never exponential.
+/// Greedy matching with a single backtracking point: linear in practice, never exponential.
 fn matches_one(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;

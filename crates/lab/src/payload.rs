@@ -1,37 +1,38 @@
-//! What goes over: messages written by the sender and read, every byte, by the receiver.
+//! The payload: messages written by the sender and completely read by the receiver.
 //!
-//! A message is 64-bit little-endian words; the first is its sequence number where the size allows. The words add up to
-//! `multiplier * sequence + constant` (wrapping), so the receiver, who must read every byte to add them, checks each
-//! message's content with one comparison and needs no word from the sender. The short `verify` phase before, with random
-//! content and CRC-32, proves that nothing is swapped or cut (`verify.rs`).
+//! A message consists of 64-bit little-endian words; the first is its sequence number if the size allows. The words add
+//! up to `multiplier * sequence + constant` (wrapping). The receiver has to read every byte to add them, and can check
+//! each message's content with a single comparison and without further information from the sender. The short `verify`
+//! phase before the measurement, with random content and CRC-32, proves that nothing is swapped or truncated
+//! (`verify.rs`).
 
 use crossway_mech::Access;
 
 use crate::line_buffer::{LINE_BYTES, LineBuffer};
 
-/// Marks the end of a stream whose length was not agreed before; no sequence number gets there.
+/// Marks the end of a stream whose length was not agreed on beforehand; sequence numbers never reach it.
 pub const END_MARK: u64 = u64::MAX;
 
-/// Sequence numbers carry the sender's index above this bit.
+/// The bits of a sequence number from this one upwards contain the sender's index.
 pub const SENDER_SHIFT: u32 = 48;
 
-/// Distance between the words of a message written in place: odd, so that no two words are equal.
+/// Difference between successive words of a message written in place: odd, so that no two words are equal.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Least bytes in which a sequence number fits.
+/// Smallest message size with room for a sequence number.
 pub const SEQUENCED_SIZE: usize = 8;
 
 const LEAST_BUFFERS: usize = 4;
 
-/// A message's number is written so many messages before its turn: right before it, a copy that loads wider words than the
-/// number would wait for the store, and a figure would hold that wait.
+/// A message's number is written this many messages before its turn. If it were written right before, a copy that loads
+/// words wider than the number would wait for the store, and the figure would include that wait.
 const LEAD: usize = 8;
 
-/// Adds a message's words; the last may be cut short. Reads every byte.
+/// Adds up a message's words; the last may be incomplete. Reads every byte.
 #[inline]
 pub fn sum(bytes: &[u8]) -> u64 {
     let (lines, rest) = bytes.as_chunks::<LINE_BYTES>();
-    // Eight independent sums, so that the compiler may use vectors.
+    // Eight independent sums, so that the compiler can use vector instructions.
     let mut sums = [0u64; LINE_BYTES / 8];
     for line in lines {
         let (words, _) = line.as_chunks::<8>();
@@ -61,7 +62,7 @@ struct Law {
 
 impl Law {
     fn of(size: usize, access: Access, seed: u64) -> Law {
-        // A message without a number is a constant.
+        // A message without a number always has the same sum.
         let numbered = size >= SEQUENCED_SIZE;
         match access {
             Access::Copy => {
@@ -81,12 +82,12 @@ impl Law {
     }
 }
 
-/// The odd bytes at a message's end.
+/// The trailing bytes of a message that do not fill a word.
 fn tail_bytes(seed: u64) -> [u8; 8] {
     (seed | 0x0101_0101_0101_0101).to_le_bytes()
 }
 
-/// Writes a whole message of [`Access::InPlace`]: words `sequence + i * STEP`, odd bytes zero.
+/// Writes a whole message of [`Access::InPlace`]: words `sequence + i * STEP`, trailing bytes zero.
 #[inline]
 pub fn write_in_place(message: &mut [u8], sequence: u64) {
     let (words, tail) = message.as_chunks_mut::<8>();
@@ -98,17 +99,17 @@ pub fn write_in_place(message: &mut [u8], sequence: u64) {
     tail.fill(0x5a);
 }
 
-/// The sender's prepared messages: more of them than its private caches hold, used in turn, so that no message is sent
-/// from a line that still lies hot from the last round.
+/// The sender's prepared messages: more than its private caches hold, used in turn, so that no message is sent from a
+/// line that is still in the cache from the previous round.
 #[derive(Debug)]
 pub struct Source {
     arena: Vec<u8>,
-    /// Where in the arena the first message begins: on a cache line.
+    /// Offset of the first message in the arena: on a cache line.
     begin: usize,
     size: usize,
     stride: usize,
     at: usize,
-    /// Where the next number is written, `lead` messages before `at` gets there.
+    /// Offset at which the next number is written, `lead` messages ahead of `at`.
     ahead: usize,
     lead: u64,
     sequence: u64,
@@ -116,7 +117,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Prepares messages for a working set of at least `working_set_bytes`; every page is touched.
+    /// Prepares messages for a working set of at least `working_set_bytes` and touches every page.
     pub fn new(size: usize, sender: u16, seed: u64, working_set_bytes: usize) -> Source {
         let stride = size.next_multiple_of(LINE_BYTES).max(LINE_BYTES);
         let count = working_set_bytes.div_ceil(stride).max(LEAST_BUFFERS);
@@ -153,7 +154,7 @@ impl Source {
         source
     }
 
-    /// From now on numbers are written right before their turn: for senders that feed several streams from one source.
+    /// Makes numbers be written right before their turn: for senders that feed several streams from one source.
     pub fn without_lead(mut self) -> Source {
         (self.lead, self.ahead) = (0, self.at);
         self
@@ -171,12 +172,12 @@ impl Source {
         }
     }
 
-    /// Bytes over which the messages rotate.
+    /// Total size of the messages that are used in turn.
     pub fn working_set_bytes(&self) -> usize {
         self.arena.len() - self.begin
     }
 
-    /// The next message for [`Access::Copy`], its sequence number written.
+    /// The next message for [`Access::Copy`], with its sequence number written.
     #[inline]
     pub fn next_message(&mut self) -> &[u8] {
         let sequence = self.next_sequence();
@@ -197,23 +198,24 @@ impl Source {
         sequence
     }
 
-    /// Exchanges the next sequence number with that of another stream which the same source feeds.
+    /// Swaps the next sequence number with that of another stream fed by the same source.
     pub fn swap_sequence(&mut self, other: &mut u64) {
         std::mem::swap(&mut self.sequence, other);
     }
 
-    /// The message's size.
+    /// The message size in bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// A message that says "this was all"; needs [`SEQUENCED_SIZE`].
+    /// The message that marks the end of the stream; needs [`SEQUENCED_SIZE`] bytes.
     pub fn end_message(&self) -> &[u8] {
         &self.end
     }
 }
 
-/// Sets the last whole word so that all words but the first add up to `seed`, and the odd bytes to the agreed ones.
+/// Sets the last whole word so that all words but the first add up to `seed`, and the trailing bytes to their expected
+/// values.
 fn balance(message: &mut [u8], seed: u64) {
     let size = message.len();
     let tail = size % 8;
@@ -225,7 +227,7 @@ fn balance(message: &mut [u8], seed: u64) {
     }
 }
 
-/// One step of SplitMix64 (Steele, Lea, Flood 2014): cheap, and any seed will do.
+/// One step of SplitMix64 (Steele, Lea, Flood 2014): cheap, and any seed is good.
 pub fn next_random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(STEP);
     let mut z = *state;
@@ -234,16 +236,16 @@ pub fn next_random(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What a checked message was.
+/// Kind of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// Content.
+    /// A message with content.
     Message,
     /// The end mark.
     End,
 }
 
-/// The receiver's account of one sender.
+/// The receiver's counters and expectations for one sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Checker {
     law: Law,
@@ -255,12 +257,12 @@ pub struct Checker {
     pub out_of_order: u64,
     /// Messages whose length or sum was wrong.
     pub corrupt: u64,
-    /// Numbers that were jumped over.
+    /// Numbers that were skipped.
     pub missing: u64,
 }
 
 impl Checker {
-    /// For messages that `sender` makes with the same arguments.
+    /// For messages created by `sender` with the same arguments.
     pub fn new(size: usize, access: Access, sender: u16, seed: u64) -> Checker {
         Checker {
             law: Law::of(size, access, seed),
@@ -273,7 +275,7 @@ impl Checker {
         }
     }
 
-    /// Reads a message, every byte, and judges it.
+    /// Reads every byte of a message and checks it.
     #[inline]
     pub fn check(&mut self, message: &[u8]) -> Seen {
         let total = sum(message);
@@ -297,7 +299,7 @@ impl Checker {
         }
         self.messages += 1;
         if !content_right || len != self.size {
-            // The number is as doubtful as the rest: go on as if it had been the expected one.
+            // The number cannot be trusted either: continue as if it had been the expected one.
             self.corrupt += 1;
             self.expected += 1;
         } else if sequence < self.expected {
@@ -309,18 +311,18 @@ impl Checker {
         Seen::Message
     }
 
-    /// The number of the message that should come next.
+    /// The number expected of the next message.
     pub fn position(&self) -> u64 {
         self.expected
     }
 
-    /// Starts a new account and goes on with the numbers; what was lost of the former window is forgotten.
+    /// Resets the counters and continues with the numbers; losses of the previous window are forgotten.
     pub fn restart(&mut self) {
         (self.messages, self.out_of_order, self.corrupt, self.missing) = (0, 0, 0, 0);
     }
 }
 
-/// The sender's index in a message's number; `None` for the end mark or a message too short.
+/// The sender's index in a message's number; `None` for the end mark or a message without a number.
 #[inline]
 pub fn sender_of(message: &[u8]) -> Option<u16> {
     let first = message.first_chunk::<SEQUENCED_SIZE>()?;

@@ -1,4 +1,4 @@
-//! Where the roles of a case run: from what was asked for to logical CPUs.
+//! Placement of a case's roles: from the requested placement to logical CPUs.
 
 use crossway_mech::Wait;
 use crossway_sys::topology::{Relation, Topology};
@@ -6,10 +6,10 @@ use crossway_sys::topology::{Relation, Topology};
 use crate::inputs::Placement;
 use crate::plan::PlacementAxis;
 
-/// Why a case cannot be placed, and what mends it.
+/// The reason why a case cannot be placed, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unplaceable {
-    /// In one sentence.
+    /// The reason, in one sentence.
     pub why: String,
     /// What to do instead.
     pub remedy: String,
@@ -21,7 +21,7 @@ impl Unplaceable {
     }
 }
 
-/// The placements that an axis value stands for on this machine.
+/// The placements that a value of the placement axis expands to on this machine.
 pub fn expand(axis: PlacementAxis, topology: &Topology) -> Vec<Placement> {
     match axis {
         PlacementAxis::One(placement) => vec![placement],
@@ -35,7 +35,7 @@ pub fn expand(axis: PlacementAxis, topology: &Topology) -> Vec<Placement> {
     }
 }
 
-/// The logical CPUs of the first and the second role; empty when unpinned.
+/// Resolves a placement to the logical CPUs of the first and the second role; empty when unpinned.
 pub fn resolve(
     placement: Placement,
     wait: Wait,
@@ -51,14 +51,15 @@ pub fn resolve(
     let cpus = match placement {
         Placement::Unpinned => Vec::new(),
         Placement::SameCore => {
-            // The last: interrupts and daemons prefer the first.
+            // The last one: interrupts and daemons tend to use the first.
             let cpu = allowed.last().copied();
-            cpu.map(|cpu| vec![cpu, cpu])
-                .ok_or_else(|| Unplaceable::new("no CPU is allowed", "check taskset and cgroups"))?
+            cpu.map(|cpu| vec![cpu, cpu]).ok_or_else(|| {
+                Unplaceable::new("this process may not use any CPU", "check taskset and cgroups")
+            })?
         }
         Placement::SmtSibling => find(
             |r| !r.same_cpu && r.same_core == Some(true),
-            "no core here shows two hardware threads",
+            "no core here has two hardware threads",
             "run on a machine with SMT enabled",
         )?,
         Placement::SharedCache => find(
@@ -76,7 +77,8 @@ pub fn resolve(
             for cpu in [a, b] {
                 if !allowed.contains(&cpu) {
                     let here = crossway_sys::topology::format_cpu_list(&allowed);
-                    let why = format!("CPU {cpu} is not there or not allowed; allowed: {here}");
+                    let why =
+                        format!("CPU {cpu} does not exist or is not allowed; allowed: {here}");
                     return Err(Unplaceable::new(why, "choose CPUs that are allowed"));
                 }
             }
@@ -87,7 +89,7 @@ pub fn resolve(
     Ok(cpus)
 }
 
-/// Study item E18: two that spin on one core only wait for each other's time slice to end.
+/// Study item E18: if both ends spin on one core, each can only wait for the other's time slice to end.
 fn refuse_spinning_alone(cpus: &[u32], wait: Wait, allowed: usize) -> Result<(), Unplaceable> {
     let one_core = match cpus {
         [a, b] => a == b,
@@ -95,14 +97,14 @@ fn refuse_spinning_alone(cpus: &[u32], wait: Wait, allowed: usize) -> Result<(),
     };
     if wait == Wait::Spin && one_core {
         return Err(Unplaceable::new(
-            "a spinning end would burn the time slice that its peer on the same core needs",
+            "a spinning end would use up the time slice that its peer on the same core needs",
             "wait = \"block\" or \"hybrid\", or place the roles on two cores",
         ));
     }
     Ok(())
 }
 
-/// Two cores of one socket, best without a shared cache below the last level; else any two cores.
+/// Two cores of one socket, preferably without a shared cache below the last level; otherwise any two cores.
 fn other_core(topology: &Topology) -> Result<Vec<u32>, Unplaceable> {
     let apart = |r: &Relation| !r.same_cpu && r.same_core != Some(true);
     topology

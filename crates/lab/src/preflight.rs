@@ -1,4 +1,4 @@
-//! What would spoil the figures, told before they are taken, each with the step that mends it.
+//! Checks, before anything is measured, for conditions that would distort the figures; each finding includes a remedy.
 
 use std::time::Duration;
 
@@ -7,43 +7,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::env::Environment;
 
-/// How much of a CPU's time may be in use by others before its neighbours are told.
+/// Share of a CPU's time used by other processes above which a warning is given.
 const BUSY_SHARE: f64 = 0.2;
-/// How much the hypervisor may take away.
+/// Share of the CPUs' time taken by the hypervisor above which a warning is given.
 const STEAL_SHARE: f64 = 0.01;
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// Worth knowing when reading the figures.
     Note,
-    /// Spoils figures.
+    /// Distorts the figures.
     Warning,
 }
 
-/// One thing found.
+/// A condition that affects the figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// What it is about, a stable word: `governor`, `load`, `steal` ...
+    /// Subject of the finding, one of a fixed set of words: `governor`, `load`, `steal` ...
     pub about: String,
-    /// What was found and what it does to figures.
+    /// The finding and its effect on the figures.
     pub what: String,
-    /// The next step.
+    /// Remedy: the command or step to take next.
     pub next_step: String,
 }
 
-/// What the CPUs were doing over a short time.
+/// CPU activity over a short time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Activity {
-    /// Times spent over the sample; the clock ticks of `/proc/stat` make short samples coarse.
+    /// Times spent during the sample. The clock ticks of `/proc/stat` make short samples coarse.
     pub passed: HostCpu,
 }
 
 impl Activity {
-    /// Watches for so long; 200 ms is 20 ticks.
+    /// Samples for this long; 200 ms is 20 ticks.
     pub fn sample(duration: Duration) -> Activity {
         let before = HostCpu::now().unwrap_or_default();
         std::thread::sleep(duration);
@@ -60,18 +60,18 @@ impl Activity {
     }
 }
 
-/// What a run is going to need.
+/// What a run is going to need from the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Need {
-    /// Logical CPUs that roles will be pinned to; empty where none are.
+    /// Logical CPUs to which roles will be pinned; empty if none are pinned.
     pub cpus: Vec<u32>,
-    /// Roles that run at the same time.
+    /// Number of roles that run at the same time.
     pub roles: usize,
-    /// Something spins, so a CPU of its own is a must.
+    /// Whether any role spins and therefore needs a CPU to itself.
     pub spins: bool,
 }
 
-/// Looks for all that would spoil figures. Worst first.
+/// Checks for everything that would distort figures. Returns the most severe findings first.
 pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut say = |severity, about: &str, what: String, next_step: &str| {
@@ -88,7 +88,7 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
         say(
             Warning,
             "build",
-            "this is a development build: loops around the mechanisms are not optimised".to_owned(),
+            "this is a development build: the measuring loops are not optimised".to_owned(),
             "cargo build --release",
         );
     }
@@ -103,7 +103,10 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
         say(
             Warning,
             "governor",
-            format!("the frequency governor is {}: CPUs change speed with load", slow.join(", ")),
+            format!(
+                "the frequency governor is {}: the CPUs' speed depends on the load",
+                slow.join(", ")
+            ),
             "sudo cpupower frequency-set -g performance",
         );
     }
@@ -113,7 +116,8 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
         } else {
             "echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost"
         };
-        let what = "turbo is on: speed depends on temperature and on the other cores".to_owned();
+        let what =
+            "turbo is on: a core's speed depends on temperature and on the other cores".to_owned();
         say(Note, "turbo", what, next_step);
     }
     let allowed = env.topology.allowed();
@@ -124,15 +128,20 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
                 "the load average is {:.2} ({per_cpu:.2} per CPU): other work competes",
                 load.one_min
             );
-            say(Warning, "load", what, "see with `top -o %CPU` what runs, end it or wait");
+            say(
+                Warning,
+                "load",
+                what,
+                "find out with `top -o %CPU` what is running; stop it or wait",
+            );
         }
     }
     for (cpu, share) in busy_neighbours(env, activity, need) {
         let what = format!(
-            "cpu {cpu} is another hardware thread of a core in use, and {:.0} % busy",
+            "cpu {cpu}, a hardware thread on the same core as a role, is {:.0} % busy",
             share * 100.0
         );
-        let next_step = "end what runs there, choose another placement, or turn SMT off: \
+        let next_step = "stop what runs there, choose another placement, or turn SMT off: \
                          echo off | sudo tee /sys/devices/system/cpu/smt/control";
         say(Warning, "smt-sibling", what, next_step);
     }
@@ -140,21 +149,28 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
         let share = activity.busy_share(cpu);
         if share > BUSY_SHARE {
             let what = format!("cpu {cpu}, where a role will run, is {:.0} % busy", share * 100.0);
-            say(Warning, "busy-cpu", what, "see with `top -1` what runs there, end it or wait");
+            say(
+                Warning,
+                "busy-cpu",
+                what,
+                "find out with `top -1` what runs there; stop it or wait",
+            );
         }
     }
     let steal = activity.steal_share();
     if steal > STEAL_SHARE {
-        let what =
-            format!("the hypervisor takes {:.1} % of the CPUs' time for others", steal * 100.0);
-        say(Warning, "steal", what, "run at another hour, or on a dedicated host");
+        let what = format!(
+            "the hypervisor gives {:.1} % of the CPUs' time to other guests",
+            steal * 100.0
+        );
+        say(Warning, "steal", what, "run at another time, or on a dedicated host");
     }
     if let Some(quota) = env.cgroup.cpu_quota {
         let wanted = need.roles.max(1) as f64;
         if quota < wanted + 0.5 {
             let what = format!(
-                "the cgroup allows {quota:.2} CPUs' worth of time and {wanted:.0} roles run at once: \
-                 they will be stopped in mid-run"
+                "the cgroup is limited to {quota:.2} CPUs, but {wanted:.0} roles run at the same time: \
+                 they will be throttled"
             );
             say(
                 Warning,
@@ -165,22 +181,22 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
         }
     }
     if env.power.on_battery == Some(true) {
-        let what = "this machine runs from its battery: it saves power".to_owned();
-        say(Warning, "battery", what, "plug it in");
+        let what = "this machine runs on battery and saves power".to_owned();
+        say(Warning, "battery", what, "connect it to mains power");
     }
     if allowed.len() < 2 {
         let what = format!(
-            "only {} CPU may be used: both roles share it, and spinning ones cannot run",
+            "only {} CPU can be used: both roles share it, and spinning ones cannot run",
             allowed.len()
         );
         say(Warning, "cpus", what, "widen the affinity (taskset) or the cgroup's cpuset");
     } else if need.spins && need.roles >= allowed.len() {
         let what = format!(
-            "{} roles, some of which spin, own all {} CPUs: every other process interrupts them",
+            "{} roles, some of which spin, occupy all {} CPUs: every other process interrupts them",
             need.roles,
             allowed.len()
         );
-        say(Note, "cpus", what, "expect outliers; a machine with more CPUs has fewer");
+        say(Note, "cpus", what, "expect outliers, or use a machine with more CPUs");
     }
     if let Some(source) = env
         .clock
@@ -188,7 +204,7 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
         .as_deref()
         .filter(|s| !["tsc", "arch_sys_counter", "kvm-clock"].contains(s))
     {
-        let what = format!("the clock source is {source}: every clock read is a slow system call");
+        let what = format!("the clock source is {source}: reading the clock is a slow system call");
         let next_step =
             "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource";
         say(Warning, "clock", what, next_step);
@@ -196,17 +212,16 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
     if let Some(hypervisor) = &env.virtualisation.hypervisor {
         let what = format!(
             "this is a virtual machine ({hypervisor}): its CPUs may move between cores of the host; \
-             the cache-line round trip before and after each run shows it"
+             the cache-line round trips before and after each trial show whether they did"
         );
         say(Note, "virtual", what, "compare only within one run, or use a dedicated host");
     }
     if env.memory.available_bytes.is_some_and(|b| b < 256 << 20) {
-        let what = "less than 256 MiB of memory are free: figures may include swapping".to_owned();
-        say(Warning, "memory", what, "end what uses it");
+        let what = "less than 256 MiB of memory is free: figures may include swapping".to_owned();
+        say(Warning, "memory", what, "stop what uses it");
     }
     if !env.topology.gaps.is_empty() {
-        let what =
-            format!("the system does not tell all of its topology: {}", env.topology.gaps[0]);
+        let what = format!("the CPU topology is not fully known: {}", env.topology.gaps[0]);
         say(
             Note,
             "topology",
@@ -218,7 +233,7 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
     found
 }
 
-/// Hardware threads beside the CPUs in use that are not in use themselves, and are busy.
+/// Hardware threads that no role uses, on the same cores as roles, and that are busy.
 fn busy_neighbours(env: &Environment, activity: &Activity, need: &Need) -> Vec<(u32, f64)> {
     let mut found: Vec<(u32, f64)> = need
         .cpus
@@ -239,7 +254,7 @@ mod tests {
 
     use super::*;
 
-    /// This machine's fingerprint with all that is judged set to harmless.
+    /// A fingerprint of this machine with everything that is judged set to harmless values.
     fn quiet() -> Environment {
         let mut env = Environment::take().expect("/proc");
         env.build.profile = "release".to_owned();
@@ -306,7 +321,7 @@ mod tests {
         ];
         assert_eq!(names, wanted);
         assert!(found.iter().all(|f| !f.next_step.is_empty()));
-        assert!(found.is_sorted_by_key(|f| std::cmp::Reverse(f.severity)), "worst first");
+        assert!(found.is_sorted_by_key(|f| std::cmp::Reverse(f.severity)), "most severe first");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Mechanisms ranked against each other, within what is comparable only.
+//! Ranks mechanisms against each other, but only those that are comparable.
 //!
-//! A ranking holds one workload, size, placement, load, access and class of waiting: a mechanism that owns a core is
-//! never ranked against one that sleeps. Two rankings are made, by speed and by CPU time (study item E10), because they
-//! disagree; and rankings that differ in load alone are searched for reversals (E9).
+//! A ranking covers one workload, size, placement, load, access and class of waiting: a mechanism that occupies a core
+//! is never ranked against one that sleeps. There are two rankings, by speed and by CPU time (study item E10), because
+//! they disagree. Rankings that differ only in load are searched for reversals (E9).
 
 use std::collections::BTreeMap;
 
@@ -15,23 +15,23 @@ use crate::limits::MOVED_FACTOR;
 use crate::record::{Record, Span};
 use crate::stats::{self, Summary};
 
-/// How the ends wait: classes never share a ranking.
+/// How the ends wait. Mechanisms of different classes never share a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitClass {
     /// Sleeps when there is nothing to do.
     Blocking,
-    /// Owns a core.
+    /// Occupies a core while it waits.
     Spinning,
     /// Spins for a while, then sleeps.
     Hybrid,
 }
 
 impl WaitClass {
-    /// All, in the order in which they are shown.
+    /// All classes, in display order.
     pub const ALL: [WaitClass; 3] = [WaitClass::Blocking, WaitClass::Hybrid, WaitClass::Spinning];
 
-    /// Its name in a sentence.
+    /// The name used in sentences.
     pub fn name(self) -> &'static str {
         match self {
             WaitClass::Blocking => "blocking",
@@ -50,7 +50,7 @@ impl WaitClass {
     }
 }
 
-/// What speed means for a workload.
+/// The figure by which a workload's speed is ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Speed {
@@ -65,7 +65,7 @@ pub enum Speed {
 }
 
 impl Speed {
-    /// For a workload.
+    /// The figure for a workload.
     pub fn of_workload(workload: &Workload) -> Speed {
         match workload {
             Workload::PingPong | Workload::Requests { .. } => Speed::RoundTripP50Ns,
@@ -78,7 +78,7 @@ impl Speed {
         }
     }
 
-    /// A trial's figure.
+    /// The figure of a trial, if it has it.
     pub fn of(&self, record: &Record) -> Option<f64> {
         let p50 = |span| latency(record, span).map(|l| l.p50 as f64);
         match self {
@@ -86,7 +86,7 @@ impl Speed {
             Speed::RoundTripP50Ns => p50(Span::RoundTrip),
             Speed::OneWayP99Ns => {
                 let latency = latency(record, Span::OneWay)?;
-                // Few messages a second give few samples: the median is then all there is.
+                // At low message rates there are too few samples for a p99; the median is then all there is.
                 Some(latency.p99.unwrap_or(latency.p50) as f64)
             }
             Speed::WholeExchangeNs => {
@@ -100,11 +100,11 @@ impl Speed {
     }
 }
 
-/// A mechanism's place.
+/// A mechanism's entry in a ranking.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its place, from 1; shared by those whose intervals overlap that of the first of them. Null for a mechanism of fewer than five
-    /// trials: it has no place and stands behind those that have one.
+    /// Its rank, from 1, shared by all whose intervals overlap that of the first of them. Null for a mechanism with
+    /// fewer than five trials, which is listed after the ranked ones.
     pub rank: Option<usize>,
     /// The mechanism's id.
     pub mechanism: String,
@@ -112,43 +112,44 @@ pub struct Entry {
     pub wait: String,
     /// The figure it is ranked by.
     pub figure: Summary,
-    /// Cache-line time moved during its trials, or stood apart from its competitors': the place may be the machine's doing.
+    /// Whether the cache-line time changed during its trials, or differed from that of its competitors: the rank may be
+    /// due to the machine.
     pub cores_moved: bool,
 }
 
-/// One ranking.
+/// A ranking of the mechanisms measured in one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ranking {
-    /// What is common to all of it, for people.
+    /// What all entries have in common, in readable form.
     pub setting: String,
-    /// The same, by input.
+    /// The same as values by input.
     pub inputs: BTreeMap<String, String>,
-    /// How the ends wait.
+    /// The class of waiting.
     pub wait_class: WaitClass,
-    /// What speed means here.
+    /// The figure by which speed is ranked.
     pub speed: Speed,
-    /// By speed, best first.
+    /// Entries by speed, fastest first.
     pub by_speed: Vec<Entry>,
-    /// By payload bits per CPU-second of all roles, most first; empty for empty messages.
+    /// Entries by payload bits per CPU-second of all roles, highest first; empty for empty messages.
     pub by_bits_per_cpu_s: Vec<Entry>,
 }
 
-/// Two mechanisms that change places under load.
+/// Two mechanisms whose order is reversed under load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reversal {
-    /// What is common to both rankings, for people.
+    /// What both rankings have in common, in readable form.
     pub setting: String,
-    /// The load under which they change places.
+    /// The load that reverses the order.
     pub load: String,
-    /// Better when idle.
+    /// The mechanism that ranks higher when idle.
     pub better_idle: String,
-    /// Better under load.
+    /// The mechanism that ranks higher under load.
     pub better_loaded: String,
-    /// By speed, or by bits per CPU-second.
+    /// The figure of the two rankings.
     pub by: By,
 }
 
-/// Which of the two rankings.
+/// Which of the two figures a ranking uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
@@ -161,13 +162,13 @@ pub enum By {
 /// All rankings of a set of records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rankings {
-    /// In the order in which their cases first appear.
+    /// The rankings, in the order in which their cases first appear.
     pub rankings: Vec<Ranking>,
-    /// Changes of place under load.
+    /// Reversals of the order under load.
     pub reversals: Vec<Reversal>,
 }
 
-/// Ranks all that is comparable; settings with a single mechanism are left out.
+/// Ranks everything that is comparable; settings with a single mechanism are omitted.
 pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
     let cases = cases::group(records);
     let mut groups: Vec<((CaseKey, WaitClass), Vec<&Case>)> = Vec::new();
@@ -240,7 +241,8 @@ fn places(
     let mut leader = 0;
     for at in 0..entries.len() {
         let Some(interval) = entries[at].figure.interval else { break };
-        // Ties are with the first of their place, not with the last: else a chain of overlaps would tie all.
+        // A tie requires an overlap with the first entry of the rank, not the last: otherwise a chain of overlaps would
+        // tie all.
         if entries[leader].figure.interval.is_some_and(|first| !interval.overlaps(&first)) {
             leader = at;
         }
@@ -249,7 +251,7 @@ fn places(
     entries
 }
 
-/// Pairs of which one has the better place when idle and the other under load, without a tie in either.
+/// Finds pairs in which one mechanism ranks higher when idle and the other under load, without a tie in either ranking.
 fn reversals(rankings: &[Ranking], keys: &[(CaseKey, WaitClass)]) -> Vec<Reversal> {
     let mut found = Vec::new();
     for (idle, idle_key) in rankings.iter().zip(keys) {
@@ -295,11 +297,11 @@ fn reversals(rankings: &[Ranking], keys: &[(CaseKey, WaitClass)]) -> Vec<Reversa
     found
 }
 
-/// How far apart cache-line times may be, for messages.
+/// Explains the mark for cores that moved.
 pub fn moved_explained() -> String {
     format!(
         "the cache-line round trip between the cores changed by more than {MOVED_FACTOR} times around these trials, \
-         or differs so much from that of the competitors: the machine changed, not the mechanism"
+         or differs by that factor from that of the competitors: the machine changed, not the mechanism"
     )
 }
 
@@ -340,7 +342,7 @@ mod tests {
         let ranking = &ranked.rankings[0];
         assert_eq!(ranking.speed, Speed::RoundTripP50Ns);
         assert_eq!(places_of(&ranking.by_speed), [(1, "pipe"), (1, "fifo"), (3, "tcp")]);
-        // CPU time tells another story.
+        // The order by CPU time is different.
         assert_eq!(places_of(&ranking.by_bits_per_cpu_s), [(1, "tcp"), (2, "fifo"), (3, "pipe")]);
     }
 

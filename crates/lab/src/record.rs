@@ -1,4 +1,4 @@
-//! One trial's record: one line of `results.jsonl`. docs/RECORDS.md explains each field with its unit.
+//! The record of a trial: one line of `results.jsonl`. docs/RECORDS.md explains each field and its unit.
 //!
 //! `null` means "could not be measured here", never 0; [`Record::nulls`] gives the reason by field name.
 
@@ -19,84 +19,84 @@ pub use hosts::{
     HostMeters, IfaceMeters, PacketSample, PacketSeries, Packets, Retransmissions, Transport,
 };
 
-/// The schema's version; a reader refuses a larger one.
+/// Version of the schema; a reader rejects a newer one.
 pub const SCHEMA: u32 = 2;
 
 fn local() -> String {
     LOCAL.to_owned()
 }
 
-/// How a trial ended.
+/// Status of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// Count, order and content verified; nothing spoiled it.
+    /// Count, order and content verified, and no disturbance detected.
     Ok,
-    /// Verified, but something spoils the figure (a warning says what): kept, marked, not averaged in.
+    /// Verified, but the figure is unreliable (a warning says why): kept and marked, but not included in averages.
     Degraded,
-    /// It went wrong; `reason` says how.
+    /// The trial failed; `reason` says how.
     Failed,
-    /// It cannot run here; `reason` and `remedy` say why and what mends it.
+    /// The trial cannot run here; `reason` says why, `remedy` how to make it run.
     Skipped,
 }
 
-/// What went over.
+/// Messages and bytes transferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Messages sent in the measured part.
     pub sent: u64,
-    /// Messages received of those.
+    /// How many of those were received.
     pub received: u64,
     /// Payload bytes received.
     pub bytes: u64,
-    /// Messages that came out of order.
+    /// Messages that arrived out of order.
     pub out_of_order: u64,
     /// Messages whose content was wrong.
     pub corrupt: u64,
-    /// Messages spent on warming up.
+    /// Messages used for warming up.
     pub warmup: u64,
 }
 
-/// Speed one way.
+/// Throughput in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Throughput {
-    /// First send to last receive, nanoseconds. Between hosts whose clocks are not the same: the receiver's own interval,
-    /// first to last receipt.
+    /// First send to last receive, nanoseconds. Between hosts with different clocks: the receiver's own interval, first
+    /// to last receipt.
     pub wall_ns: u64,
     /// Messages received per second.
     pub msgs_per_s: f64,
     /// Payload bytes received per second.
     pub bytes_per_s: f64,
-    /// The sender's own interval, first to last send, where the clocks are not the same.
+    /// The sender's own interval, first to last send, if the hosts have different clocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender_wall_ns: Option<u64>,
 }
 
-/// What a latency spans.
+/// The interval that a latency measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Span {
-    /// Request sent to reply received.
+    /// From sending the request to receiving the reply.
     RoundTrip,
-    /// Intended send instant to receipt, on one clock.
+    /// From the intended send instant to the receipt, on one clock.
     OneWay,
     /// Connecting.
     SetUp,
-    /// Request sent to reply received on a fresh connection.
+    /// From sending the request to receiving the reply on a fresh connection.
     Exchange,
-    /// Closing, until the peer has closed too.
+    /// Closing, until the peer has closed as well.
     TearDown,
 }
 
-/// A latency distribution's summary. Percentiles for which there are too few samples are null: p99.9 needs 10,000,
-/// p99.99 100,000 (ten samples beyond it).
+/// Summary of a latency distribution. Percentiles without enough samples are null: p99.9 needs 10,000 and p99.99 needs
+/// 100,000 (ten samples beyond the percentile).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// What is timed.
+    /// The measured interval.
     pub span: Span,
-    /// Samples.
+    /// Number of samples.
     pub n: u64,
-    /// Least, nanoseconds, as all below.
+    /// Minimum, nanoseconds, like all fields below.
     pub min: u64,
     /// Arithmetic mean.
     pub mean: f64,
@@ -110,63 +110,64 @@ pub struct Latency {
     pub p999: Option<u64>,
     /// 99.99th percentile.
     pub p9999: Option<u64>,
-    /// Largest.
+    /// Maximum.
     pub max: u64,
-    /// Messages per sample, above 1 where the clock is too coarse for one.
+    /// Messages per sample; above 1 if the clock is too coarse to time a single one.
     pub batch: u32,
-    /// File with the HDR interval log that holds the whole distribution, beside `results.jsonl`;
-    /// [`crate::histogram::read_log`] reads it.
+    /// File next to `results.jsonl` with the whole distribution as an HDR interval log; [`crate::histogram::read_log`]
+    /// reads it.
     pub histogram: Option<String>,
 }
 
 /// Open-loop pacing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pacing {
-    /// Bursts intended.
+    /// Number of intended bursts.
     pub bursts: u64,
-    /// Bursts that began more than a tenth of the period, or a millisecond if that is less, after their instant.
+    /// Bursts that began later than their intended instant by more than a tenth of the period, or by more than a
+    /// millisecond if that is less.
     pub late_bursts: u64,
     /// End of the last burst minus its intended start, nanoseconds.
     pub drift_ns: i64,
-    /// Rate intended, payload bits per second.
+    /// Intended rate, payload bits per second.
     pub intended_bits_per_s: f64,
-    /// Rate reached.
+    /// Achieved rate, payload bits per second.
     pub reached_bits_per_s: f64,
-    /// How late the sender itself began its bursts, before the mechanism had anything to do; null in records of before 0.1.0.
+    /// How late the sender itself began its bursts, before it called the mechanism; null in records from before 0.1.0.
     #[serde(default)]
     pub lateness_ns: Option<Lateness>,
 }
 
-/// How long after their instants a paced sender began its bursts, nanoseconds. It is a part of the one-way latency, which counts
-/// from the instant.
+/// Delay between the intended and the actual start of a paced sender's bursts, nanoseconds. It is part of the one-way
+/// latency, which counts from the intended instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lateness {
-    /// Bursts.
+    /// Number of bursts.
     pub n: u64,
     /// Median.
     pub p50: u64,
     /// 99th percentile; null below 1,000 bursts.
     pub p99: Option<u64>,
-    /// Largest.
+    /// Maximum.
     pub max: u64,
 }
 
 impl Pacing {
-    /// The rate reached as a share of the one intended.
+    /// The achieved rate as a fraction of the intended one.
     pub fn reached_share(&self) -> f64 {
         self.reached_bits_per_s / self.intended_bits_per_s
     }
 }
 
-/// What one role used in the measured part.
+/// Resources used by one role in the measured part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoleMeters {
-    /// `sender`, `receiver`, `client`, `server`, with `-0`, `-1` ... where there are several.
+    /// `sender`, `receiver`, `client` or `server`, followed by `-0`, `-1` ... if there are several.
     pub role: String,
-    /// The host that it ran on.
+    /// The host on which it ran.
     #[serde(default = "local")]
     pub host: String,
-    /// The logical CPU it was pinned to.
+    /// The logical CPU to which it was pinned.
     pub cpu: Option<u32>,
     /// User CPU time, nanoseconds.
     pub user_ns: u64,
@@ -188,51 +189,51 @@ pub struct RoleMeters {
     pub cache_misses: Option<u64>,
     /// Messages this role sent or received.
     pub messages: u64,
-    /// Longest time between two messages of this role, nanoseconds; null where it was not taken.
+    /// Longest time between two messages of this role, nanoseconds; null if it was not measured.
     pub longest_wait_ns: Option<u64>,
 }
 
-/// What a process that works for the ends beside them, such as a `tipcd`, used in the measured part.
+/// CPU time that a process other than the ends, such as a `tipcd`, spent on their behalf in the measured part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerMeters {
-    /// The host that it ran on.
+    /// The host on which it ran.
     pub host: String,
-    /// Its process number.
+    /// Its process id.
     pub pid: u32,
-    /// Its CPU time in user and kernel mode, nanoseconds; null where it could not be read.
+    /// Its CPU time in user and kernel mode, nanoseconds; null if it could not be read.
     pub cpu_ns: Option<u64>,
 }
 
-/// What the roles' CPU time bought.
+/// CPU cost of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// CPU-nanoseconds of all roles and servers per message (round trips count as one).
+    /// CPU nanoseconds of all roles and servers per message (a round trip counts as one).
     pub cpu_ns_per_msg: f64,
     /// Payload bits per CPU-second of all roles and servers (E10's Mbpc/s, in bits).
     pub bits_per_cpu_s: f64,
-    /// Busy time of the whole host per message, nanoseconds; includes soft interrupts and strangers.
+    /// Busy time of the whole host per message, nanoseconds; includes soft interrupts and unrelated processes.
     pub host_ns_per_msg: Option<f64>,
 }
 
-/// How several roles shared.
+/// How evenly several roles shared the channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fairness {
-    /// Share of each, summing to 1.
+    /// Each role's share; the shares sum to 1.
     pub shares: Vec<f64>,
-    /// Jain's index: 1 when all are equal, 1/n when one has all.
+    /// Jain's index: 1 if all shares are equal, 1/n if one role has everything.
     pub jain: f64,
-    /// Longest time one role waited between two messages, nanoseconds.
+    /// Longest time that a role waited between two messages, nanoseconds.
     pub longest_wait_ns: u64,
-    /// Voluntary context switches of the senders per message sent: how often one of them went to sleep.
+    /// Voluntary context switches of the senders per message sent: how often a sender went to sleep.
     #[serde(default)]
     pub sleeps_per_msg: Option<f64>,
-    /// Of these, those that cannot have ended in a message, because the sender slept more often than it sent: woken in
-    /// vain at least so often, per message sent.
+    /// Lower bound of the wasted wake-ups per message sent: sleeps beyond one per message sent cannot have been
+    /// followed by a message.
     #[serde(default)]
     pub wasted_wakeups_per_msg: Option<f64>,
 }
 
-/// The instruments and the machine around this trial.
+/// Properties of the instruments and of the machine, measured around this trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// Cost of reading the clock, nanoseconds.
@@ -241,67 +242,68 @@ pub struct Calibration {
     pub clock_step_ns: f64,
     /// Cost of the empty measuring loop per message, nanoseconds.
     pub empty_loop_ns: f64,
-    /// Smallest step in which the kernel counts CPU time, nanoseconds; null where it was not found.
+    /// Smallest step in which the kernel counts CPU time, nanoseconds; null if unknown.
     #[serde(default)]
     pub cpu_clock_step_ns: Option<f64>,
-    /// Cache-line round trip between the roles' cores before the run, nanoseconds.
+    /// Cache-line round trip between the roles' cores before the trial, nanoseconds.
     pub cache_line_before_ns: Option<f64>,
-    /// The same after the run.
+    /// Cache-line round trip after the trial, nanoseconds.
     pub cache_line_after_ns: Option<f64>,
-    /// The bare exchange of two threads on the roles' CPUs that sleep while they wait, nanoseconds: what a blocking round trip is
-    /// measured against. Taken between the trials.
+    /// A minimal exchange between two threads on the roles' CPUs that sleep while they wait, nanoseconds: the reference
+    /// for blocking round trips. Measured between the trials.
     #[serde(default)]
     pub blocking_exchange_ns: Option<f64>,
-    /// What one copy of messages of this size carries between the roles' CPUs, payload bytes per second. Taken between the trials.
+    /// Payload bytes per second that a single copy of messages of this size achieves between the roles' CPUs. Measured
+    /// between the trials.
     #[serde(default)]
     pub one_copy_bytes_per_s: Option<f64>,
     /// The same with two copies.
     #[serde(default)]
     pub two_copies_bytes_per_s: Option<f64>,
-    /// What the harness itself costs for messages of this size.
+    /// The harness's own cost for messages of this size.
     #[serde(default)]
     pub harness: Option<HarnessCost>,
 }
 
-/// What Crossway does with a message that a loop which touches nothing does not do, nanoseconds per message, measured without a
-/// mechanism. A round trip holds twice what both ends pay, and a reading of the clock.
+/// What Crossway itself adds to each message, compared with a loop that touches nothing, in nanoseconds per message,
+/// measured without a mechanism. A round trip includes twice the cost of both ends, and one clock reading.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HarnessCost {
-    /// At the sending end: numbering the message and taking it from a working set larger than the private caches instead of from one hot
-    /// buffer; with `in-place`, writing it.
+    /// At the sending end: numbering the message and taking it from a working set larger than the private caches
+    /// instead of from a single buffer in the cache; with `in-place`, writing it.
     pub sender_ns_per_msg: f64,
     /// At the receiving end: reading and checking every byte.
     pub receiver_ns_per_msg: f64,
-    /// Reading the clock and storing what it says, per sample of a round trip.
+    /// Reading the clock and storing the value, per sample of a round trip.
     pub clock_ns_per_sample: f64,
 }
 
-/// A host of a testbed that took part.
+/// A host of a testbed that took part in the trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRef {
-    /// Its name: `a`, `b` on testbeds of this machine, else the prefix's own words.
+    /// Its name: `a` or `b` on testbeds created on this machine, else the prefix as written.
     pub name: String,
-    /// How it is reached: `none` (this machine), `ip`, `guest`, `ssh`, `mpirun` ..., the first word of its prefix.
+    /// The first word of its prefix: `none` (this machine), `ip`, `guest`, `ssh`, `mpirun` ...
     pub prefix_kind: String,
-    /// Its kernel's release.
+    /// Release of its kernel.
     pub kernel: String,
-    /// Its machine id, under which its fingerprint stands in `env.json`'s `hosts`.
+    /// Its machine id, the key of its fingerprint under `hosts` in `env.json`.
     pub environment: String,
 }
 
-/// What a record tells of a contender besides its id and its library's version.
+/// What a record contains about a contender in addition to its id and its library's version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContenderNote {
-    /// With what it is drawn.
+    /// The family with which charts group it.
     pub family: String,
-    /// The declaration that it came from.
+    /// The file of its declaration.
     pub file: PathBuf,
-    /// The protocol's version.
+    /// Version of the contender protocol.
     pub protocol: u32,
 }
 
 impl ContenderNote {
-    /// Of a contender.
+    /// The note on a contender.
     pub fn of(contender: &Contender) -> ContenderNote {
         ContenderNote {
             family: contender.family.clone(),
@@ -311,81 +313,81 @@ impl ContenderNote {
     }
 }
 
-/// One trial.
+/// The record of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// [`SCHEMA`].
+    /// Version of the schema, [`SCHEMA`].
     pub schema: u32,
-    /// The run: its start in UTC and a random suffix.
+    /// Name of the run: its start in UTC and a random suffix.
     pub run: String,
     /// The plan's name.
     pub plan: String,
-    /// The group of the plan.
+    /// The group in the plan.
     pub group: String,
-    /// The case: readable, the same for all its trials and in every run of the same inputs.
+    /// The readable id of the case, identical for all its trials and in every run with the same inputs.
     pub case: String,
     /// The mechanism's id.
     pub mechanism: String,
-    /// What provides it, with version.
+    /// Version of what provides the mechanism.
     pub mechanism_version: Option<String>,
-    /// Null for Crossway's own mechanisms.
+    /// Facts about a contender; null for Crossway's own mechanisms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contender: Option<ContenderNote>,
-    /// `local` for this machine; the host's name, or `A to B`, on a testbed.
+    /// `local` for this machine; on a testbed the host's name, or `A to B`.
     pub host: String,
     /// The hosts that took part; empty without a testbed.
     #[serde(default)]
     pub hosts: Vec<HostRef>,
-    /// Everything that was asked.
+    /// All inputs of the trial.
     pub inputs: Inputs,
-    /// How it ended.
+    /// Status of the trial.
     pub status: Status,
     /// Why it was skipped, failed or degraded.
     pub reason: Option<String>,
-    /// What mends it.
+    /// Remedy: the command or step that avoids the problem.
     pub remedy: Option<String>,
     /// Start, milliseconds since 1970 UTC.
     pub started_unix_ms: u64,
-    /// What went over.
+    /// Messages and bytes transferred.
     pub counts: Option<Counts>,
-    /// Speed.
+    /// Throughput in one direction.
     pub throughput: Option<Throughput>,
     /// Latencies by span.
     pub latency_ns: Vec<Latency>,
     /// Pacing of open-loop workloads.
     pub pacing: Option<Pacing>,
-    /// Each role's use.
+    /// Resources used by each role.
     pub roles: Vec<RoleMeters>,
-    /// Processes that work for the roles' channels; empty where the kernel or the roles themselves do all of it.
+    /// Processes that work on behalf of the ends; empty if only the kernel or the roles themselves do.
     #[serde(default)]
     pub servers: Vec<ServerMeters>,
-    /// Each host's CPU time; schema 1 had one entry, without a list and without the host's name.
+    /// CPU time of each host; schema 1 had one entry, without a list and without the host's name.
     #[serde(default, deserialize_with = "hosts::one_or_several")]
     pub host_cpu: Vec<HostMeters>,
-    /// What the CPU time bought.
+    /// CPU cost of the messages.
     pub cost: Option<Cost>,
-    /// Interfaces that carried the traffic, of every host; empty where the mechanism uses none.
+    /// Counters of the interfaces that carried the traffic, on every host; empty if the mechanism uses none.
     pub net: Vec<IfaceMeters>,
-    /// What the packets amount to.
+    /// Packets per message, computed from the counters.
     #[serde(default)]
     pub packets: Option<Packets>,
-    /// Packets over time, where the plan asks for it.
+    /// Packets over time, if the plan requests it.
     #[serde(default)]
     pub packet_series: Vec<PacketSeries>,
-    /// What each host's transport protocol sent again.
+    /// What the transport protocol of each host retransmitted.
     #[serde(default)]
     pub retransmissions: Vec<Retransmissions>,
-    /// How several roles shared.
+    /// How evenly several roles shared the channel.
     pub fairness: Option<Fairness>,
-    /// What ran beside it, in the order of `inputs.beside`.
+    /// Results of the concurrent workloads, in the order of `inputs.beside`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<BesideFigures>,
-    /// The instruments.
+    /// Properties of the instruments.
     pub calibration: Calibration,
     /// Values read back from the system.
     pub facts: BTreeMap<String, i64>,
-    /// Reason by field name for what is null.
+    /// The reason for each null field, by field name.
     pub nulls: BTreeMap<String, String>,
-    /// What a reader should know.
+    /// Remarks for the reader of the record.
     pub warnings: Vec<String>,
 }

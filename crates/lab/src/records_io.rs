@@ -1,8 +1,9 @@
-//! Reading `results.jsonl` and what lies beside it.
+//! Reads `results.jsonl` and the other files of a run.
 //!
-//! A run that was killed leaves a torn last line: it is left out with a warning. So is any other line that is no record, with the
-//! command that removes it, and a trial that stands in the file twice: counted twice it would make intervals too narrow. A
-//! newer record than this program knows is an error, as is a file without any record.
+//! A run that was killed can leave an incomplete last line, which is skipped with a warning. So is any other line that
+//! is not a record, with the command that removes it, and a trial that occurs in the file a second time: counting it
+//! twice would make intervals too narrow. A record newer than this program is an error, as is a file without any
+//! record.
 
 use std::collections::HashMap;
 use std::fs;
@@ -24,17 +25,17 @@ pub const LIMITS: &str = "limits.json";
 /// Why records could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// There is no such file or it cannot be read.
+    /// The file does not exist or cannot be read.
     #[error("cannot read {path}: {cause}{hint}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// The cause; told in the message, so it is no source of the error: a chain would say it twice.
+        /// The cause. It is part of the message and not a `source`, because a printed error chain would repeat it.
         cause: io::Error,
-        /// What to do, if that is known; begins with a separator.
+        /// What to do, if known; begins with a separator.
         hint: String,
     },
-    /// A line is no record.
+    /// A line is not a record.
     #[error("{path}:{line}: not a record: {why}")]
     Bad {
         /// The file.
@@ -58,18 +59,18 @@ pub enum ReadError {
     },
 }
 
-/// Records and what to know about them.
+/// Records read from a file, and warnings about them.
 #[derive(Debug, Default)]
 pub struct Loaded {
     /// The file they were read from.
     pub path: PathBuf,
-    /// In the order in which they were written.
+    /// The records, in the order in which they were written.
     pub records: Vec<Record>,
-    /// What to know, e.g. that the last line was torn.
+    /// Warnings, e.g. that the last line is incomplete.
     pub warnings: Vec<String>,
 }
 
-/// The file of records that `path` means: itself, or `results.jsonl` in it if it is a folder.
+/// Resolves `path` to a file of records: the path itself, or `results.jsonl` in it if it is a folder.
 pub fn results_file(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(RESULTS) } else { path.to_owned() }
 }
@@ -83,22 +84,22 @@ pub fn read_records(path: &Path) -> Result<Loaded, ReadError> {
     let bytes = fs::read(&file).map_err(|cause| {
         let hint = match cause.kind() {
             io::ErrorKind::NotFound if path.is_dir() => {
-                "; this folder holds no run: give one that `crossway measure` wrote"
+                "; this folder is not a run: name one that `crossway measure` wrote"
             }
-            io::ErrorKind::NotFound => "; `crossway measure` prints the folder that it wrote",
+            io::ErrorKind::NotFound => "; `crossway measure` prints the folder of the run",
             _ => "",
         };
         let hint = hint.to_owned();
         ReadError::Io { path: file.clone(), cause, hint }
     })?;
     let mut loaded = parse_records(&file, &bytes)?;
-    // A run.json that cannot be read says nothing; the records do.
+    // Ignore a run.json that cannot be read: the records do not depend on it.
     if let Ok(Some(info)) = read_beside::<RunInfo>(path, RUN) {
         let missing = info.missing_trials(&loaded.records);
         if missing > 0 {
             let dir = file.parent().unwrap_or(Path::new("."));
             loaded.warnings.push(format!(
-                "the run is not complete: {missing} of {} trials are missing; if it was interrupted, go on with: crossway measure --resume {}",
+                "the run is not complete: {missing} of {} trials are missing; if it was interrupted, continue with: crossway measure --resume {}",
                 info.trials.unwrap_or(0),
                 dir.display()
             ));
@@ -107,13 +108,13 @@ pub fn read_records(path: &Path) -> Result<Loaded, ReadError> {
     Ok(loaded)
 }
 
-/// Lines left out for one reason that are named one by one; of more the number is given.
+/// How many skipped lines are reported individually for each reason; of the others only the number is given.
 const NAMED_AT_MOST: usize = 5;
 
-/// Reads records from the text of a `results.jsonl`; `path` is for messages only.
+/// Parses the text of a `results.jsonl`; `path` is used in messages only.
 ///
 /// # Errors
-/// A record's schema is newer than ours, or there are lines and none of them is a record.
+/// A record's schema is newer than this program's, or there are lines and none of them is a record.
 pub fn parse_records(path: &Path, bytes: &[u8]) -> Result<Loaded, ReadError> {
     let lines: Vec<(usize, &[u8])> = bytes
         .split(|b| *b == b'\n')
@@ -139,7 +140,7 @@ pub fn parse_records(path: &Path, bytes: &[u8]) -> Result<Loaded, ReadError> {
             }
             Err(ReadError::Bad { .. }) if Some(line) == torn_at => {
                 loaded.warnings.push(format!(
-                    "{}:{line}: the last line is torn (the run was interrupted while writing it) and left out",
+                    "{}:{line}: skipped the last line, which is incomplete: the run was interrupted while writing it",
                     path.display()
                 ));
             }
@@ -155,22 +156,22 @@ pub fn parse_records(path: &Path, bytes: &[u8]) -> Result<Loaded, ReadError> {
     }
     loaded.warnings.extend(left_out.warnings());
     if loaded.records.is_empty() {
-        loaded.warnings.push(format!("{} holds no records", path.display()));
+        loaded.warnings.push(format!("{} contains no records", path.display()));
     }
     Ok(loaded)
 }
 
-/// What tells one trial from all others, wherever its record is.
+/// What distinguishes a trial from all others, wherever its record is.
 fn identity(record: &Record) -> (String, String, String, u32) {
     (record.run.clone(), record.group.clone(), record.case.clone(), record.inputs.trial)
 }
 
-/// Lines of a file that do not count.
+/// Skipped lines of a file.
 struct LeftOut<'a> {
     path: &'a Path,
-    /// The line, and what is wrong with it.
+    /// The line number, and what is wrong with the line.
     bad: Vec<(usize, String)>,
-    /// The line, and the one that holds the same trial already.
+    /// The line number, and the line that already contains the same trial.
     repeated: Vec<(usize, usize)>,
 }
 
@@ -180,19 +181,17 @@ impl LeftOut<'_> {
         let mut warnings = Vec::new();
         for (line, why) in self.bad.iter().take(NAMED_AT_MOST) {
             warnings.push(format!(
-                "{path}:{line}: not a record and left out: {why}; remove it with: sed -i '{line}d' '{path}'"
+                "{path}:{line}: skipped a line that is not a record: {why}; remove it with: sed -i '{line}d' '{path}'"
             ));
         }
         for (line, first) in self.repeated.iter().take(NAMED_AT_MOST) {
-            warnings.push(format!(
-                "{path}:{line}: the same trial as line {first}, left out: a trial counts once"
-            ));
+            warnings.push(format!("{path}:{line}: skipped: the same trial as line {first}"));
         }
         for (n, what) in
-            [(self.bad.len(), "are no records"), (self.repeated.len(), "repeat a trial")]
+            [(self.bad.len(), "are not records"), (self.repeated.len(), "repeat a trial")]
         {
             if let Some(more) = n.checked_sub(NAMED_AT_MOST).filter(|more| *more > 0) {
-                warnings.push(format!("{path}: {more} more lines {what} and are left out"));
+                warnings.push(format!("{path}: skipped {more} more lines that {what}"));
             }
         }
         warnings
@@ -201,7 +200,7 @@ impl LeftOut<'_> {
 
 type Parsed = Vec<(usize, Result<Record, ReadError>)>;
 
-/// Parses on as many threads as there are CPUs: a reference run has 100,000 records and more.
+/// Parses with one thread per CPU: a reference run has 100,000 records and more.
 fn parse_lines(path: &Path, lines: &[(usize, &[u8])]) -> Vec<Parsed> {
     const LINES_PER_THREAD_AT_LEAST: usize = 2000;
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(16);
@@ -231,7 +230,7 @@ fn parse_line(path: &Path, line: usize, text: &[u8]) -> Result<Record, ReadError
     match serde_json::from_slice::<Record>(text) {
         Ok(record) if record.schema > SCHEMA => Err(newer(u64::from(record.schema))),
         Ok(record) => Ok(record),
-        // A newer record may lack what this one needs: its schema is then the reason to tell.
+        // A newer record may lack a field that this program requires: then report its schema, not the missing field.
         Err(error) => Err(match serde_json::from_slice::<SchemaOnly>(text) {
             Ok(only) if only.schema > u64::from(SCHEMA) => newer(only.schema),
             _ => ReadError::Bad { path: path.to_owned(), line, why: without_place(&error) },
@@ -239,7 +238,7 @@ fn parse_line(path: &Path, line: usize, text: &[u8]) -> Result<Record, ReadError
     }
 }
 
-/// serde_json's message without its "at line 1 column n": the line is ours, the column is kept.
+/// serde_json's message without its "at line 1 column n": the line number is ours, the column is kept.
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {
@@ -248,10 +247,10 @@ fn without_place(error: &serde_json::Error) -> String {
     }
 }
 
-/// Reads a JSON file beside the records, e.g. [`ENVIRONMENT`]; `Ok(None)` where there is none.
+/// Reads another JSON file of the run, e.g. [`ENVIRONMENT`]; `Ok(None)` if it does not exist.
 ///
 /// # Errors
-/// It is there but cannot be read or understood.
+/// It exists but cannot be read or parsed.
 pub fn read_beside<T: serde::de::DeserializeOwned>(
     records: &Path,
     name: &str,

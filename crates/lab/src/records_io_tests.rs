@@ -53,12 +53,18 @@ fn a_damaged_line_is_left_out_with_the_command_that_removes_it() {
     let loaded = parse(&bytes).expect("one line is whole");
     assert_eq!(loaded.records.len(), 1);
     let warning = &loaded.warnings[0];
-    assert!(warning.starts_with("run/results.jsonl:1: not a record and left out"), "{warning}");
+    assert!(
+        warning.starts_with("run/results.jsonl:1: skipped a line that is not a record"),
+        "{warning}"
+    );
     assert!(warning.ends_with("sed -i '1d' 'run/results.jsonl'"), "{warning}");
     let mut bytes = two();
     bytes.extend_from_slice(b"{\"schema\":1}\n");
     let warning = parse(&bytes).expect("two are whole").warnings.remove(0);
-    assert!(warning.starts_with("run/results.jsonl:3: not a record"), "{warning}");
+    assert!(
+        warning.starts_with("run/results.jsonl:3: skipped a line that is not a record"),
+        "{warning}"
+    );
     assert!(warning.contains("missing field"), "{warning}");
 }
 
@@ -76,9 +82,13 @@ fn a_trial_counts_once_however_often_its_line_is_there() {
     }
     let loaded = parse(&bytes).expect("whole lines");
     assert_eq!(loaded.records.len(), 2);
-    assert!(loaded.warnings[0].contains(":3: the same trial as line 1"), "{:?}", loaded.warnings);
+    assert!(
+        loaded.warnings[0].contains(":3: skipped: the same trial as line 1"),
+        "{:?}",
+        loaded.warnings
+    );
     let last = loaded.warnings.last().expect("a warning");
-    assert!(last.contains("3 more lines repeat a trial"), "{last}");
+    assert!(last.contains("3 more lines that repeat a trial"), "{last}");
     // The same case in another run is another trial.
     let mut other = samples::trials("pipe", 64, &[1000], 500.0);
     other[0].run.push_str("-again");
@@ -112,7 +122,7 @@ fn an_empty_file_is_no_records_with_a_warning() {
 fn a_folder_means_its_results_and_a_folder_without_says_so() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let error = read_records(dir.path()).expect_err("no results").to_string();
-    assert!(error.contains("holds no run"), "{error}");
+    assert!(error.contains("is not a run"), "{error}");
     std::fs::write(dir.path().join(RESULTS), two()).expect("a file");
     assert_eq!(read_records(dir.path()).expect("a run").records.len(), 2);
     assert_eq!(read_records(&dir.path().join(RESULTS)).expect("a file").records.len(), 2);

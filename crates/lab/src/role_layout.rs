@@ -1,4 +1,4 @@
-//! Which roles a case needs, and which of them listens for which.
+//! The roles of a case, and which of them connects to which.
 
 use crossway_mech::Caps;
 
@@ -16,7 +16,7 @@ pub(crate) struct RoleSpec {
     pub(crate) first_peer: u16,
 }
 
-/// One channel: the listening role's n-th offer goes to the connecting role.
+/// One channel: the listening role's offer number `channel_there` goes to the connecting role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) listener: usize,
@@ -98,7 +98,7 @@ impl RoleLayout {
             Workload::FanOut { receivers } => {
                 let mut roles = vec![active(Part::Sender, 0)];
                 roles.extend((0..receivers as u16).map(|i| RoleSpec {
-                    // All receive from the one sender, whose number is 0.
+                    // All receive from the single sender, whose number is 0.
                     first_peer: 0,
                     ..passive(Part::Receiver, i)
                 }));
@@ -110,14 +110,14 @@ impl RoleLayout {
         }
     }
 
-    /// How a role is called in records: numbered where there are several of its part.
+    /// The name of a role in records, numbered if there are several of the same kind.
     pub(crate) fn name(&self, role: usize) -> String {
         let RoleSpec { part, index, .. } = self.roles[role];
         let alone = self.roles.iter().filter(|r| r.part == part).count() == 1;
         if alone { part.name().to_owned() } else { format!("{}-{index}", part.name()) }
     }
 
-    /// Whether replies flow, too.
+    /// Whether there are replies.
     pub(crate) fn both_ways(workload: Workload) -> bool {
         matches!(workload, Workload::PingPong | Workload::Requests { .. } | Workload::Exchange)
     }

@@ -1,4 +1,4 @@
-//! What identifies a run and how much of it is there: `run.json`.
+//! Identity and size of a run: `run.json`.
 
 use std::collections::BTreeMap;
 
@@ -9,31 +9,31 @@ use crate::record::{Record, Status};
 /// The file in a run's folder.
 pub(crate) const RUN: &str = "run.json";
 
-/// What identifies a run, in `run.json`.
+/// Identity and size of a run, as stored in `run.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunInfo {
     /// Start in UTC and a random suffix; the folder's name.
     pub run: String,
-    /// What the user calls it.
+    /// The name given by the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The plan's name.
     pub plan: String,
-    /// Patterns on group and case.
+    /// Patterns that select cases by group and case.
     pub filters: Vec<String>,
-    /// The hosts of the command line.
+    /// The hosts named on the command line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<String>,
     /// Start, milliseconds since 1970 UTC.
     pub started_unix_ms: u64,
-    /// Trials of all its cases; null in runs of before 0.1.0.
+    /// Number of trials of all its cases; null in runs from before 0.1.0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trials: Option<u64>,
 }
 
 impl RunInfo {
-    /// How many trials have no record yet: above 0 for a run that was interrupted, or is still under way. A case that was skipped has
-    /// one record for all of its trials.
+    /// The number of trials that have no record yet: above 0 for a run that was interrupted or is still in progress. A
+    /// case that was skipped has one record for all of its trials.
     pub fn missing_trials(&self, records: &[Record]) -> u64 {
         let mut done: BTreeMap<(&str, &str), u64> = BTreeMap::new();
         for record in records.iter().filter(|r| r.run == self.run) {
@@ -67,7 +67,7 @@ mod tests {
             trials: Some(15),
         };
         assert_eq!(info.missing_trials(&records), 6);
-        // One record says of all five that they cannot run here.
+        // One record states that none of the five trials can run here.
         records[8].status = Status::Skipped;
         assert_eq!(info.missing_trials(&records), 2);
         assert_eq!(RunInfo { trials: None, ..info }.missing_trials(&records), 0);

@@ -1,4 +1,4 @@
-//! Runs by the words a user has for them: a path, `latest`, or the name that `measure --name` gave.
+//! Finds runs by what a user calls them: a path, `latest`, or the name given with `measure --name`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,47 +6,47 @@ use std::path::{Path, PathBuf};
 use crate::records_io::RESULTS;
 use crate::run::Folder;
 
-/// Where `measure` puts its runs unless told otherwise.
+/// The folder in which `measure` creates runs by default.
 pub const OUT: &str = "out";
-/// The word for the run that was begun last.
+/// Refers to the most recently started run.
 pub const LATEST: &str = "latest";
 
-/// Why a word means no run.
+/// The reason why a word does not refer to a run.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
     /// There are no runs in the folder.
-    #[error("there is no run in {}: start one with `crossway measure`, or give a run's folder", out.display())]
+    #[error("there is no run in {}: start one with `crossway measure`, or name a run's folder", out.display())]
     NoRuns {
         /// The folder of runs.
         out: PathBuf,
     },
-    /// Neither a path nor a name.
-    #[error("there is no run '{}': give a run's folder, its results.jsonl, `latest`{}", word.display(), known(names))]
+    /// The word is neither a path nor a name.
+    #[error("there is no run '{}': name a run's folder, its results.jsonl, `latest`{}", word.display(), known(names))]
     Unknown {
-        /// What was asked for.
+        /// The word.
         word: PathBuf,
-        /// The names that runs have.
+        /// The names of existing runs.
         names: Vec<String>,
     },
 }
 
 fn known(names: &[String]) -> String {
     match names {
-        [] => ", or the name that `measure --name` gave".to_owned(),
+        [] => ", or the name given with `measure --name`".to_owned(),
         names => format!(", or a name: {}", names.join(", ")),
     }
 }
 
-/// A run's folder and the name it was given.
+/// The folder and the name of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its folder.
+    /// The run's folder.
     pub dir: PathBuf,
-    /// Its name, if it has one.
+    /// The run's name, if it has one.
     pub name: Option<String>,
 }
 
-/// The runs in a folder, oldest first. Folders that hold no run are left out.
+/// The runs in a folder, oldest first. Folders that are not runs are ignored.
 pub fn list(out: &Path) -> Vec<Found> {
     let entries = fs::read_dir(out).into_iter().flatten().filter_map(Result::ok);
     let mut found: Vec<(u64, Found)> = entries
@@ -61,8 +61,8 @@ pub fn list(out: &Path) -> Vec<Found> {
     found.into_iter().map(|(_, run)| run).collect()
 }
 
-/// The run that a word means: a path that exists, or else `latest` or a name among the runs in `out`. A folder before the word
-/// (`other/latest`) replaces `out`. Of several runs with one name the last is meant.
+/// Resolves a word to a run: a path that exists, or else `latest` or a name among the runs in `out`. A folder before
+/// the word (`other/latest`) replaces `out`. If several runs have the name, the last one is returned.
 ///
 /// # Errors
 /// See [`FindError`].
@@ -96,14 +96,16 @@ pub fn find(word: &Path) -> Result<PathBuf, FindError> {
     }
 }
 
-/// Whether a run may be called so: a word that is neither a path nor `latest`.
+/// Checks that a run may have this name: it must be neither a path nor `latest`.
 ///
 /// # Errors
-/// What is wrong with it, and what is allowed.
+/// Says what is wrong with the name, and what is allowed.
 pub fn check_name(name: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.starts_with(['-', '.']) || !name.chars().all(plain) {
-        return Err("a name has letters, digits, '-', '_' and '.' only, e.g. main".to_owned());
+        return Err(
+            "a name may contain only letters, digits, '-', '_' and '.', e.g. main".to_owned()
+        );
     }
     if name == LATEST {
         return Err(format!("'{LATEST}' always means the last run; choose another name"));

@@ -1,4 +1,4 @@
-//! Records made up for tests: complete, plausible in form, and with figures chosen by the test.
+//! Made-up records for tests: complete, plausible in form, and with figures chosen by the test.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use crate::record::{
     Calibration, Cost, Counts, Latency, Record, RoleMeters, SCHEMA, Span, Status, Throughput,
 };
 
-/// A finished trial of `mechanism` with a round trip of `p50_ns` and 1000 messages of CPU time `cpu_ns` each.
+/// A successful trial of `mechanism` with a round trip of `p50_ns` and a CPU time of `cpu_ns` for each of 1000
+/// messages.
 pub(crate) fn ping_pong(
     mechanism: &str,
     size: u64,
@@ -137,7 +138,7 @@ pub(crate) fn ping_pong(
     }
 }
 
-/// So many trials with these round trips.
+/// One trial for each of these round trips.
 pub(crate) fn trials(mechanism: &str, size: u64, p50s_ns: &[u64], cpu_ns: f64) -> Vec<Record> {
     p50s_ns
         .iter()
@@ -156,7 +157,7 @@ pub(crate) fn loaded(mut records: Vec<Record>, load: Load) -> Vec<Record> {
     records
 }
 
-/// One line of `results.jsonl` for each record.
+/// The records as `results.jsonl`, one line each.
 pub(crate) fn lines(records: &[Record]) -> Vec<u8> {
     let mut out = Vec::new();
     for record in records {

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM as a descriptor: the run ends at the next good moment instead of in the middle.
+//! SIGINT and SIGTERM as a descriptor, so that a run stops at a suitable point instead of in the middle.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use crossway_sys::{OsError, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// A descriptor that polls readable once one of the signals has come, and stays so.
+/// Returns a descriptor that becomes readable when one of the signals arrives, and stays readable.
 pub fn listen() -> Result<OwnedFd, OsError> {
     let (ours, theirs) =
         UnixStream::pair().map_err(|e| OsError::new("socketpair", "signals", e))?;
@@ -19,7 +19,7 @@ pub fn listen() -> Result<OwnedFd, OsError> {
     Ok(ours.into())
 }
 
-/// Whether a signal has come.
+/// Whether one of the signals has arrived.
 pub fn asked(interrupt: Option<&OwnedFd>) -> bool {
     let Some(fd) = interrupt else { return false };
     poll::any_readable(&[fd.as_fd()], Some(Instant::now())).is_ok_and(|ready| ready[0])

@@ -1,8 +1,8 @@
-//! Statistics on trials. The unit is the trial, never the message: the messages of one trial share the trial's luck
+//! Statistics on trials. The unit is the trial, never the message: all messages of a trial share its conditions
 //! (placement, frequency, neighbours), so a million of them say no more about the next trial than one does.
 //!
-//! Robust figures throughout (median, MAD, quantiles), because latencies have long tails. Every function takes
-//! figures in any order; a NaN in them is a programming error upstream and makes the result `None`.
+//! The statistics are robust (median, MAD, quantiles), because latencies have long tails. Every function accepts
+//! figures in any order; a NaN among them is a programming error upstream and makes the result `None`.
 
 pub mod bootstrap;
 pub mod two_samples;
@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 pub use bootstrap::{Interval, median_interval, ratio_interval};
 pub use two_samples::{MannWhitney, cliffs_delta, hodges_lehmann, mann_whitney};
 
-/// Trials from which on an interval of the median says something: below it even the whole range covers the true
-/// median with less than 90 % probability (1 - 2 * 0.5^n).
+/// Least number of trials for an interval of the median: with fewer, even their whole range covers the true median with
+/// less than 90 % probability (1 - 2 * 0.5^n).
 pub const TRIALS_AT_LEAST: usize = 5;
 
-/// Whether there are trials enough for an interval, a noise figure and a place in a ranking.
+/// Whether there are enough trials for an interval, a noise figure and a place in a ranking.
 pub fn enough(figures: &[f64]) -> bool {
     figures.len() >= TRIALS_AT_LEAST
 }
 
-/// Figures in ascending order; `None` if there are none or one is NaN.
+/// The figures in ascending order; `None` if there are none or one is NaN.
 pub fn sorted(figures: &[f64]) -> Option<Vec<f64>> {
     if figures.is_empty() || figures.iter().any(|x| x.is_nan()) {
         return None;
@@ -31,8 +31,8 @@ pub fn sorted(figures: &[f64]) -> Option<Vec<f64>> {
     Some(sorted)
 }
 
-/// The quantile `q` in 0..=1, interpolated linearly between the two nearest figures (Hyndman and Fan's type 7, what R and
-/// NumPy do unless told otherwise).
+/// The quantile `q` in 0..=1, interpolated linearly between the two nearest figures (Hyndman and Fan's type 7, the
+/// default of R and NumPy).
 pub fn quantile(figures: &[f64], q: f64) -> Option<f64> {
     let sorted = sorted(figures)?;
     (0.0..=1.0).contains(&q).then(|| quantile_of_sorted(&sorted, q))
@@ -41,7 +41,7 @@ pub fn quantile(figures: &[f64], q: f64) -> Option<f64> {
 pub(crate) fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
     let at = q * (sorted.len() - 1) as f64;
     let (low, high) = (at.floor() as usize, at.ceil() as usize);
-    // Equal neighbours are returned as they are, so that infinities do not turn into NaN.
+    // Equal neighbours are returned unchanged, so that infinities do not turn into NaN.
     if sorted[low] == sorted[high] {
         return sorted[low];
     }
@@ -59,16 +59,16 @@ pub fn mad(figures: &[f64]) -> Option<f64> {
     median(&figures.iter().map(|x| (x - middle).abs()).collect::<Vec<_>>())
 }
 
-/// Positions of the figures whose modified z-score is beyond 3.5 (Iglewicz and Hoaglin, 1993). They are told, never removed.
-/// Fewer than five figures have none: too few to say what is usual.
+/// Indices of the figures whose modified z-score exceeds 3.5 (Iglewicz and Hoaglin, 1993). Outliers are reported, never
+/// removed. Fewer than five figures have none: that is too few to say what is usual.
 pub fn outliers(figures: &[f64]) -> Vec<usize> {
     const LIMIT: f64 = 3.5;
     let (Some(middle), Some(mad)) = (median(figures), mad(figures)) else { return Vec::new() };
     if figures.len() < TRIALS_AT_LEAST {
         return Vec::new();
     }
-    // The factors make both scales equal the standard deviation for normal data; the second serves where more
-    // than half of the figures are equal and the MAD is 0.
+    // The factors make both scales equal the standard deviation for normal data. The second is used if more than half
+    // of the figures are equal, which makes the MAD 0.
     let mean_deviation =
         figures.iter().map(|x| (x - middle).abs()).sum::<f64>() / figures.len() as f64;
     let scale = if mad > 0.0 { mad / 0.674_489_75 } else { mean_deviation * 1.253_314 };
@@ -76,36 +76,36 @@ pub fn outliers(figures: &[f64]) -> Vec<usize> {
     figures.iter().enumerate().filter(|(_, x)| far(x)).map(|(at, _)| at).collect()
 }
 
-/// Jain's fairness index of shares: 1 when all are equal, 1/n when one has everything; `None` when nobody has
-/// anything.
+/// Jain's fairness index of shares: 1 if all are equal, 1/n if one participant has everything; `None` if all shares are
+/// 0.
 pub fn jain(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|x| x * x).sum();
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// What a table shows of several trials' figures.
+/// Summary of a figure over several trials, as tables show it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Trials.
+    /// Number of trials.
     pub n: usize,
     /// The median.
     pub median: f64,
-    /// 95 % bootstrap interval of the median; null when trials are fewer than [`TRIALS_AT_LEAST`].
+    /// 95 % bootstrap interval of the median; null with fewer than [`TRIALS_AT_LEAST`] trials.
     #[serde(default)]
     pub interval: Option<Interval>,
     /// Median absolute deviation.
     pub mad: f64,
-    /// Least.
+    /// Smallest figure.
     pub min: f64,
-    /// Largest.
+    /// Largest figure.
     pub max: f64,
-    /// How many are outliers.
+    /// Number of outliers.
     pub outliers: usize,
 }
 
 impl Summary {
-    /// Of these figures; `None` if there are none or one is NaN.
+    /// Summarizes these figures; `None` if there are none or one is NaN.
     pub fn of(figures: &[f64]) -> Option<Summary> {
         let sorted = sorted(figures)?;
         Some(Summary {

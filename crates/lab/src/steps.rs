@@ -1,12 +1,13 @@
 //! Steps and knees in a series of measurements over message size or buffer size.
 //!
-//! A *step* is a jump between two neighbouring points that the smooth curve around them does not explain (study item T4:
-//! TIPC's throughput falls when a message needs one packet more). A *knee* is where a rising curve reaches its plateau (C3:
-//! throughput against socket buffer). A *staircase* is a series of steps of one period, too close to be told apart one by
-//! one. Each is reported only when it is significant after correction for the number of places looked at: on a smooth
-//! curve the finder stays silent.
+//! A *step* is a jump between two neighbouring points that the smooth curve around them does not explain (study item
+//! T4: TIPC's throughput falls when a message needs one more packet). A *knee* is where a rising curve reaches its
+//! plateau (C3: throughput against socket buffer). A *staircase* is a series of steps with one period, too close to be
+//! resolved individually. Each is reported only if it is significant after correction for the number of places
+//! examined: a smooth curve yields nothing.
 //!
-//! [`predict`] says where the facts read on the machine make steps expected; [`explain`] joins the two.
+//! [`predict`] derives from facts about the machine where steps are expected; [`explain`] matches expected and found
+//! steps.
 
 mod detect;
 mod explain;
@@ -17,7 +18,7 @@ pub use detect::{Staircase, Step, find_steps, test_staircase};
 pub use explain::{Cause, Cutting, Facts, Prediction, explain, predict};
 pub use knee::{Knee, find_knee};
 
-/// The figures of all trials at one place of a series.
+/// The figures of all trials at one point of a series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     /// Message size or buffer size, bytes.
@@ -26,10 +27,10 @@ pub struct Place {
     pub figures: Vec<f64>,
 }
 
-/// Chance, at most, of one false alarm in a whole series of pure noise.
+/// Maximum probability of a false alarm in a whole series of pure noise.
 pub const FALSE_ALARM: f64 = 0.01;
 
-/// A jump smaller than this share of the local level is not reported, however significant.
+/// A jump smaller than this fraction of the local level is not reported, however significant it is.
 pub const LEAST_JUMP: f64 = 0.015;
 
 #[cfg(test)]
@@ -39,7 +40,7 @@ mod tests_support {
 
     use super::Place;
 
-    /// Seeded noise.
+    /// Random noise from a fixed seed.
     pub(super) struct Noise(Pcg64Mcg);
 
     impl Noise {
@@ -52,7 +53,7 @@ mod tests_support {
             self.0.random::<f64>()
         }
 
-        /// Near normal around 1 with standard deviation `spread`.
+        /// Nearly normal around 1 with standard deviation `spread`.
         pub(super) fn around_one(&mut self, spread: f64) -> f64 {
             let twelve: f64 = (0..12).map(|_| self.unit()).sum();
             1.0 + spread * (twelve - 6.0)

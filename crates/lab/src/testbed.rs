@@ -1,4 +1,4 @@
-//! A testbed: a named place, other than this machine itself, where cases run. docs/PLANS.md explains the keys.
+//! A testbed: a named environment, other than this machine itself, in which cases run. docs/PLANS.md explains the keys.
 
 mod container;
 mod error;
@@ -20,24 +20,24 @@ pub(crate) use setup::TestbedSetup;
 /// The name of this machine in records without a testbed.
 pub const LOCAL: &str = "local";
 
-/// The names of the hosts of testbeds on this machine.
+/// The names of the hosts of testbeds that are created on this machine.
 const NAMES: [&str; 2] = ["a", "b"];
 
-/// Where the two ends of a channel are on a testbed.
+/// Location of the two ends of a channel on a testbed.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Ends {
-    /// On two hosts.
+    /// On two different hosts.
     Between,
-    /// Both on one host; so it is without a testbed.
+    /// Both on one host; always the case without a testbed.
     #[default]
     Within,
 }
 
 impl Ends {
-    /// Its word in plans and records.
+    /// The name in plans and records.
     pub fn name(self) -> &'static str {
         match self {
             Ends::Between => "between",
@@ -46,52 +46,52 @@ impl Ends {
     }
 }
 
-/// A place where cases run.
+/// An environment in which cases run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Testbed {
     /// Its name in the plan.
     pub name: String,
-    /// What its hosts are.
+    /// Kind of its hosts.
     pub kind: TestbedKind,
-    /// Rate of its links each way; null: unshaped.
+    /// Rate of its links in each direction; null: unshaped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
     /// Largest IP packet in bytes.
     pub mtu_bytes: u32,
     /// Segmentation and checksum offloads.
     pub offloads: Offloads,
-    /// Which TIPC is set up on it.
+    /// The TIPC implementations that are set up on it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tipc: Vec<Tipc>,
-    /// The command prefixes of its hosts; empty but for [`TestbedKind::Hosts`].
+    /// The command prefixes of its hosts; empty except for [`TestbedKind::Hosts`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// What its containers have in common; everything else is each one's own. Only for [`TestbedKind::Containers`].
+    /// What its containers share; each has everything else to itself. Only for [`TestbedKind::Containers`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<Share>,
 }
 
-/// What two containers of one kernel can have in common.
+/// What two containers on one kernel can share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Share {
-    /// A directory in which both make and find files, sockets and FIFOs.
+    /// A directory in which both create and find files, sockets and FIFOs.
     Volume,
     /// `/dev/shm`.
     Shm,
-    /// The network name space: loopback, and abstract names of sockets.
+    /// The network namespace: loopback, and abstract socket names.
     Network,
-    /// The IPC name space: System V objects and POSIX message queues.
+    /// The IPC namespace: System V objects and POSIX message queues.
     Ipc,
-    /// The PID name space: each sees the other's processes.
+    /// The PID namespace: each sees the other's processes.
     Pid,
 }
 
 impl Share {
-    /// All of them.
+    /// Everything that can be shared.
     pub const ALL: [Share; 5] = [Share::Volume, Share::Shm, Share::Network, Share::Ipc, Share::Pid];
 
-    /// Its word in plans and records.
+    /// The name in plans and records.
     pub fn name(self) -> &'static str {
         match self {
             Share::Volume => "volume",
@@ -103,7 +103,7 @@ impl Share {
     }
 }
 
-/// What the hosts of a testbed are.
+/// Kind of a testbed's hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TestbedKind {
@@ -111,14 +111,14 @@ pub enum TestbedKind {
     Netlab,
     /// Two guest kernels on one switch.
     Guests,
-    /// Two containers of this kernel: mounts, processes, IPC and network of their own, but for what they share.
+    /// Two containers on this kernel, with separate mounts, processes, IPC and network except for what they share.
     Containers,
-    /// Whatever the command line names.
+    /// The hosts named on the command line.
     Hosts,
 }
 
 impl TestbedKind {
-    /// Its word in plans and records.
+    /// The name in plans and records.
     pub fn name(self) -> &'static str {
         match self {
             TestbedKind::Netlab => "netlab",
@@ -129,18 +129,18 @@ impl TestbedKind {
     }
 }
 
-/// Which TIPC is set up on a testbed.
+/// A TIPC implementation that is set up on a testbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tipc {
-    /// The kernel's: a bearer on each guest's interface, and the link waited for.
+    /// The kernel's: a bearer on each guest's interface. Cases start when the link is up.
     Kernel,
-    /// Crossway's own: a `tipcd` on each host's interface, and the link waited for.
+    /// Crossway's own: a `tipcd` on each host's interface. Cases start when the link is up.
     Node,
 }
 
 impl Tipc {
-    /// Its word in plans and records.
+    /// The name in plans and records.
     pub fn name(self) -> &'static str {
         match self {
             Tipc::Kernel => "kernel",
@@ -150,7 +150,7 @@ impl Tipc {
 }
 
 impl Testbed {
-    /// What its links are like.
+    /// The properties of its links.
     pub fn link(&self) -> Link {
         Link {
             rate: self.rate,
@@ -160,14 +160,14 @@ impl Testbed {
         }
     }
 
-    /// The hosts that take part, for people: `A to B`, or the one that both ends are on.
+    /// The hosts that take part, in readable form: `A to B`, or the host on which both ends are.
     pub fn label(&self) -> String {
         let names: Vec<String> = self.hosts.iter().map(|words| HostWords::name_of(words)).collect();
         names.join(" to ")
     }
 
-    /// Where cases run here: one place on the two hosts of a network, one for each pair of the hosts on the command line. Both
-    /// ends on one host: that is the first.
+    /// The sites of its cases: a single one if the testbed is a network of two hosts, one for each pair of the hosts
+    /// named on the command line. If both ends are on one host, it is the first.
     pub fn sites(&self, ends: Ends) -> Vec<Site> {
         let on = |hosts: Vec<String>| Site::On { testbed: Testbed { hosts, ..self.clone() }, ends };
         let hosts = &self.hosts;
@@ -189,9 +189,9 @@ pub enum Site {
     Here,
     /// These hosts of a testbed.
     On {
-        /// The testbed; of those named on the command line, the hosts that take part.
+        /// The testbed, reduced to the hosts that take part if they were named on the command line.
         testbed: Testbed,
-        /// Where the ends are.
+        /// Location of the ends.
         ends: Ends,
     },
 }
@@ -205,7 +205,7 @@ impl Site {
         }
     }
 
-    /// Where the ends are.
+    /// Location of the ends.
     pub fn ends(&self) -> Ends {
         match self {
             Site::Here => Ends::Within,
@@ -214,43 +214,45 @@ impl Site {
     }
 }
 
-/// A host as the command line names it: words to put before a command, and where the others reach it.
+/// A host as named on the command line: a command prefix, and the address at which other hosts reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostWords {
-    /// Its name: the prefix as written; `local` without one.
+    /// Its name: the prefix as written; `local` without a prefix.
     pub name: String,
-    /// The words to put before a command; none: this machine.
+    /// The words to put before a command; empty for this machine.
     pub prefix: Vec<String>,
-    /// Its address, where that is not to be found out.
+    /// Its address, if it was stated and need not be discovered.
     pub address: Option<IpAddr>,
 }
 
-/// Why hosts cannot be read.
+/// A list of hosts is malformed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "--hosts: {why}; write each host as the words that run a command there: --hosts 'ssh a,ssh b'"
+    "--hosts: {why}; write each host as the command prefix that runs a command there: --hosts 'ssh a,ssh b'"
 )]
 pub struct BadHosts {
     why: String,
 }
 
 impl HostWords {
-    /// Reads one host: words, quotes as in a shell, `local` or nothing for this machine, and behind them perhaps `=ADDRESS`.
+    /// Parses one host: words, quoted as in a shell, `local` or nothing for this machine, optionally followed by
+    /// `=ADDRESS`.
     ///
     /// # Errors
-    /// A quote is open, or what looks like an address is none.
+    /// A quote is not closed, or what looks like an address is invalid.
     pub fn parse(text: &str) -> Result<HostWords, BadHosts> {
         let bad = |why: String| BadHosts { why };
         let text = text.trim();
         let (words, address) = match text.rsplit_once('=') {
-            // `--key=value` and `NAME=value` are words of the prefix.
+            // `--key=value` and `NAME=value` are part of the prefix.
             Some((words, address)) if is_meant_as_address(address) => match address.parse() {
                 Ok(address) => (words.trim(), Some(address)),
-                Err(_) => return Err(bad(format!("'{address}' is no IP address"))),
+                Err(_) => return Err(bad(format!("'{address}' is not an IP address"))),
             },
             _ => (text, None),
         };
-        let prefix = split_words(words).ok_or_else(|| bad(format!("a quote is open in {text}")))?;
+        let prefix =
+            split_words(words).ok_or_else(|| bad(format!("a quote is not closed in {text}")))?;
         let here = prefix.is_empty() || prefix == [LOCAL];
         Ok(HostWords {
             name: if here { LOCAL.to_owned() } else { words.to_owned() },
@@ -259,12 +261,12 @@ impl HostWords {
         })
     }
 
-    /// The name in a text that [`HostWords::parse`] takes.
+    /// The name of a host in the syntax of [`HostWords::parse`].
     fn name_of(text: &str) -> String {
         HostWords::parse(text).map_or_else(|_| text.to_owned(), |host| host.name)
     }
 
-    /// The first word of a prefix, without its path; our own program's second: `guest`, `net`.
+    /// The first word of a prefix without its path; if it is our own program, its second word: `guest`, `net`.
     pub(crate) fn prefix_kind(&self) -> String {
         let Some(first) = self.prefix.first() else { return LOCAL.to_owned() };
         let name = first.rsplit('/').next().unwrap_or(first);
@@ -275,10 +277,10 @@ impl HostWords {
         }
     }
 
-    /// The hosts of a list: separated by commas outside of quotes.
+    /// Splits a list of hosts at the commas outside of quotes.
     ///
     /// # Errors
-    /// One cannot be read, or is named twice.
+    /// A host cannot be parsed, or is named twice.
     pub fn list(text: &str) -> Result<Vec<String>, BadHosts> {
         let mut hosts = vec![String::new()];
         let mut quote = None;
@@ -309,12 +311,12 @@ impl HostWords {
     }
 }
 
-/// Digits with the dots of IPv4 or the colons of IPv6 between them.
+/// Whether the text looks like an address: digits with the dots of IPv4 or the colons of IPv6 between them.
 fn is_meant_as_address(text: &str) -> bool {
     text.contains(['.', ':']) && text.chars().all(|c| c.is_ascii_hexdigit() || ".:".contains(c))
 }
 
-/// Words as a shell splits them, with its two quotes; `None` if one is left open.
+/// Splits words like a shell, with single and double quotes; `None` if a quote is not closed.
 fn split_words(text: &str) -> Option<Vec<String>> {
     let mut words: Vec<String> = Vec::new();
     let mut word: Option<String> = None;
@@ -358,8 +360,8 @@ mod tests {
     fn what_cannot_be_read_is_refused_by_name() {
         for (text, why) in [
             ("ssh a,ssh a", "'ssh a' is named twice"),
-            ("ssh a=10.0.0", "'10.0.0' is no IP address"),
-            ("ssh 'a", "a quote is open"),
+            ("ssh a=10.0.0", "'10.0.0' is not an IP address"),
+            ("ssh 'a", "a quote is not closed"),
             (",", "'local' is named twice"),
         ] {
             let error = HostWords::list(text).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Programs of others that Crossway uses: where they are, which version, what brings them.
+//! External programs that Crossway uses: their location, version, and the package that provides them.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-/// A program that a version check does not get out of within this time counts as broken.
+/// Time limit for a version query; a program that takes longer counts as broken.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// A program of others.
+/// An external program.
 #[derive(Clone, Copy, Debug)]
 pub struct Tool {
-    /// The command.
+    /// The command's name.
     pub name: &'static str,
-    /// What Crossway does with it.
+    /// What Crossway uses it for.
     pub purpose: &'static str,
-    /// The Debian package that has it.
+    /// The Debian package that contains it.
     pub package: &'static str,
-    /// Arguments that make it print its version and end; empty for programs that have no such arguments.
+    /// Arguments that make it print its version and exit; empty if it has none.
     version_args: &'static [&'static str],
 }
 
@@ -33,51 +33,51 @@ const fn tool(
     Tool { name, purpose, package, version_args }
 }
 
-/// All of them. None is needed to measure an idle machine.
+/// All external programs. None is needed to measure an idle machine.
 pub const TOOLS: &[Tool] = &[
     tool("stress-ng", "stress-ng", &["--version"], "background load for plans that ask for it"),
     tool("perf", "linux-perf", &["--version"], "flame graphs of a case"),
     tool("ip", "iproute2", &["-V"], "network namespaces and links between hosts"),
     tool("tc", "iproute2", &["-V"], "shaping of links: delay, loss, rate"),
     tool("ethtool", "ethtool", &["--version"], "offloads of interfaces"),
-    tool("tshark", "tshark", &["--version"], "judging protocol frames"),
+    tool("tshark", "tshark", &["--version"], "dissecting protocol frames"),
     tool("tcpdump", "tcpdump", &["--version"], "capturing frames"),
     tool("linux.uml", "user-mode-linux", &["--version"], "a guest kernel that has TIPC"),
     tool("chromium", "chromium", &["--version"], "testing the report"),
     tool("sockperf", "sockperf", &["--version"], "reference figures of sockets"),
     tool("iperf3", "iperf3", &["--version"], "reference figures of TCP and UDP"),
     tool("strace", "strace", &["--version"], "counting system calls in tests"),
-    tool("numactl", "numactl", &[], "memory placement by hand"),
+    tool("numactl", "numactl", &[], "manual memory placement"),
     tool("git", "git", &["--version"], "naming the revision that was measured"),
     tool("cc", "gcc", &["--version"], "the reference loops of the benchmarks"),
 ];
 
-/// What was found of a tool.
+/// Result of looking for a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum Found {
-    /// It is there and answers.
+    /// It is installed and answers.
     Ready {
-        /// The first line it says of its version; `unknown` where it has no way to say.
+        /// First line of its version output; `unknown` if it cannot report one.
         version: String,
-        /// Where it is.
+        /// Path of the program.
         path: PathBuf,
     },
-    /// It is not there, or does not answer.
+    /// It is not installed, or does not answer.
     Missing {
         /// What is wrong.
         why: String,
-        /// The exact line that mends it.
+        /// Remedy: the command that installs it.
         remedy: String,
     },
 }
 
 impl Tool {
-    /// Finds it and asks for its version.
+    /// Looks for the tool and queries its version.
     pub fn find(&self) -> Found {
         let remedy = format!("sudo apt-get install {}", self.package);
         let Some(path) = locate(self.name) else {
-            return Found::Missing { why: format!("no {} in PATH", self.name), remedy };
+            return Found::Missing { why: format!("{} is not in PATH", self.name), remedy };
         };
         if self.version_args.is_empty() {
             return Found::Ready { version: "unknown".to_owned(), path };
@@ -95,12 +95,12 @@ impl Tool {
     }
 }
 
-/// The tool called `name`.
+/// The tool with this name.
 pub fn tool_named(name: &str) -> Option<&'static Tool> {
     TOOLS.iter().find(|t| t.name == name)
 }
 
-/// Where a command is: in PATH, or where Debian keeps what only root has in PATH.
+/// The path of a command: in PATH, or in the directories that Debian has in root's PATH only.
 pub fn locate(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     let name = name.as_ref();
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -115,7 +115,7 @@ fn is_executable(file: &std::path::Path) -> bool {
     std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
-/// Runs a command to its end and returns what it wrote, standard error after standard output. Killed at the deadline.
+/// Runs a command until it exits and returns its output, standard error after standard output. Killed at the deadline.
 fn output(command: &mut Command, within: Duration) -> Result<String, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     crossway_sys::proc::die_with_parent(command);
@@ -123,7 +123,7 @@ fn output(command: &mut Command, within: Duration) -> Result<String, String> {
     let mut pipes: Vec<Box<dyn Read + Send>> = Vec::new();
     pipes.extend(child.stdout.take().map(|p| Box::new(p) as Box<dyn Read + Send>));
     pipes.extend(child.stderr.take().map(|p| Box::new(p) as Box<dyn Read + Send>));
-    // Readers of their own: a program that fills one pipe while we read the other must not hang.
+    // Read each pipe in a separate thread: a program that fills one while we read the other would hang.
     let readers: Vec<_> = pipes
         .into_iter()
         .map(|mut pipe| {
@@ -150,7 +150,7 @@ fn output(command: &mut Command, within: Duration) -> Result<String, String> {
         }
     };
     let text: String = readers.into_iter().map(|r| r.join().unwrap_or_default()).collect();
-    if status.success() { Ok(text) } else { Err(format!("it ended with {status}")) }
+    if status.success() { Ok(text) } else { Err(format!("it exited with {status}")) }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Before anything is measured, each direction of each channel carries random content of varied sizes, compared byte by
-//! byte and by CRC-32. A case that does not pass is not measured.
+//! Verification before anything is measured: each direction of each channel carries random content of varied sizes,
+//! which is compared byte by byte and by CRC-32. A case that fails is not measured.
 
 use crossway_mech::{Mechanism, Rx, Tx};
 
@@ -54,14 +54,14 @@ pub(crate) fn run<M: Mechanism>(
     Ok((lengths.len() as u32, chain.finalize()))
 }
 
-/// The same messages as a whole, for who hands them to a program.
+/// All these messages at once, for a caller that passes them to a program.
 pub(crate) fn agreed(inputs: &Inputs, sender: u16) -> Vec<Vec<u8>> {
     let seed = seed_of(inputs, sender);
     let lengths = lengths(inputs.size_bytes as usize, seed);
     (0u64..).zip(lengths).map(|(number, len)| content(len, seed.wrapping_add(number))).collect()
 }
 
-/// The CRC-32 over the CRC-32s of messages.
+/// The CRC-32 over the CRC-32 values of messages.
 pub(crate) fn chain(messages: &[Vec<u8>]) -> u32 {
     let mut chain = crc32fast::Hasher::new();
     messages.iter().for_each(|message| chain.update(&crc32fast::hash(message).to_be_bytes()));
@@ -72,7 +72,7 @@ fn seed_of(inputs: &Inputs, sender: u16) -> u64 {
     inputs.seed ^ u64::from(sender).rotate_right(16)
 }
 
-/// The full size first and last, chance between.
+/// Message sizes: the full size first and last, random sizes in between.
 fn lengths(size: usize, seed: u64) -> Vec<usize> {
     let count = (ABOUT_BYTES / size.max(1)).clamp(LEAST_MESSAGES, MOST_MESSAGES);
     let mut state = seed;
@@ -96,7 +96,7 @@ fn content(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Refuses a message that is not the agreed one.
+/// Returns an error if a message differs from the expected one.
 pub(crate) fn compare(number: usize, got: &[u8], wanted: &[u8]) -> Result<(), RoleError> {
     if got == wanted && crc32fast::hash(got) == crc32fast::hash(wanted) {
         return Ok(());

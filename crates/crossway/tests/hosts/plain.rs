@@ -58,22 +58,22 @@ fn hosts_that_cannot_be_used_are_one_clear_error_each() {
     let nonsense = format!("sh -c 'echo {greeting}; echo garbage; cat'");
     for (host, says, remedy) in [
         ("no-such-program x", "cannot run 'no-such-program'", "correct the words of --hosts"),
-        ("false", "ended with code 1", "try it by hand: false "),
+        ("false", "ended with code 1", "test it manually: false "),
         (
             "ssh -o BatchMode=yes -o ConnectTimeout=5 -p 1 127.0.0.1",
             "Connection refused",
-            "see that the machine is up",
+            "check that the machine is up",
         ),
-        ("sh -c 'echo Welcome to x; cat'", "said 'Welcome to x'", "print nothing"),
-        ("sh -c 'printf half; exit 3'", "said 'half'", "print nothing"),
+        ("sh -c 'echo Welcome to x; cat'", "printed 'Welcome to x'", "must not print"),
+        ("sh -c 'printf half; exit 3'", "printed 'half'", "must not print"),
         (
             "sh -c 'echo crossway-agent protocol=9 version=9.9 records=9; cat'",
-            "runs crossway 9.9 (protocol 9, records 9), and this is",
+            "runs crossway 9.9 (protocol 9, records 9), but this is",
             "install the same version",
         ),
-        (nonsense.as_str(), "carried nonsense", "starts another agent"),
-        ("env=10.0.0", "'10.0.0' is no IP address", "write each host as the words"),
-        ("env", "named twice", "write each host as the words"),
+        (nonsense.as_str(), "carried an invalid message", "starts another agent"),
+        ("env=10.0.0", "'10.0.0' is not an IP address", "write each host as the command prefix"),
+        ("env", "named twice", "write each host as the command prefix"),
     ] {
         let output = place.measure(&["--hosts", &format!("{host},env")]);
         let errors = errors(&output);

@@ -144,9 +144,9 @@ fn a_login_that_cannot_be_is_one_clear_error_and_nobody_is_asked() {
         (
             format!("{bare} {unasked} -o IdentityFile=none 127.0.0.1"),
             "Permission denied",
-            "must not need a password",
+            "must not require a password",
         ),
-        (format!("{login} 'echo Welcome;'"), "said 'Welcome'", "print nothing"),
+        (format!("{login} 'echo Welcome;'"), "printed 'Welcome'", "must not print"),
         (
             format!("{login} 'echo crossway-agent protocol=1 version=0.0.1 records=1; cat; :'"),
             "runs crossway 0.0.1 (protocol 1, records 1)",

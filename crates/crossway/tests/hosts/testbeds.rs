@@ -135,7 +135,7 @@ workload = "ping-pong"
         }
         if record.case.contains("paced") {
             let why = &record.nulls["latency_ns"];
-            assert!(why.contains("clocks are not the same"), "{why}");
+            assert!(why.contains("have different clocks"), "{why}");
         }
     }
     assert!(!holds_networks(owner));

@@ -92,9 +92,9 @@ fn what_cannot_run_beside_is_skipped_with_the_reason() {
     assert_eq!(
         reasons,
         [
-            "messages beside need room for a number, 8 bytes",
-            "shm-spin beside it cannot wait so",
-            "udp may lose the message that ends the workload beside",
+            "messages in beside need room for a sequence number of 8 bytes",
+            "shm-spin in beside does not support this way of waiting",
+            "udp may lose the message that ends the concurrent workload",
         ]
     );
 }

@@ -37,7 +37,7 @@ warmup_ms = 5
 /// else may spoil a trial here.
 fn is_done(record: &Record) -> bool {
     let why = record.reason.as_deref().unwrap_or_default();
-    let machine = ["the hypervisor took", "the cores moved", "the rate was not reached"]
+    let machine = ["the hypervisor took", "the cores moved", "the rate was not achieved"]
         .iter()
         .any(|spoiler| why.starts_with(spoiler));
     record.status == Status::Ok || (record.status == Status::Degraded && machine)
@@ -175,7 +175,7 @@ fn bad_plans_and_filters_are_one_clear_error() {
         (vec!["measure", "."], "Is a directory (os error 21); give the path"),
         (vec!["measure", "quick", "-f", "nothing-is-called-so"], "no case matches"),
         (vec!["measure", "quick", "-f", "nothing-is-called-so", "--list"], "no case matches"),
-        (vec!["measure", "--resume", "rt"], "give the folder that `crossway measure` wrote"),
+        (vec!["measure", "--resume", "rt"], "name a folder that `crossway measure` wrote"),
         (vec!["measure", "-o", "/proc/none"], "name another place with --out"),
     ] {
         let output = place.command(&args).output().unwrap();
@@ -291,9 +291,11 @@ warmup_ms = 3
         assert_eq!(repeated.inputs, wanted);
         assert!(is_done(&repeated), "{:?}", repeated.reason);
     }
-    for (words, wanted) in
-        [("nowhere:1", "nowhere"), ("out", "names no record"), ("plan.toml:99", "has lines 1 to")]
-    {
+    for (words, wanted) in [
+        ("nowhere:1", "nowhere"),
+        ("out", "does not name a record"),
+        ("plan.toml:99", "has lines 1 to"),
+    ] {
         let output = place.command(&["rerun", words]).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2));

@@ -108,7 +108,7 @@ fn properties_with_values_want_them() {
             "language = { wish = \"require\", any_of = [\"C 11\"] }",
             "'c 11' is no name of a language",
         ),
-        ("order = { wish = \"require\", any_of = [\"c\"] }", "a string is needed"),
+        ("order = { wish = \"require\", any_of = [\"c\"] }", "expected a string"),
     ] {
         let text = format!("size_bytes = 64\n[properties]\n{properties}");
         let said = Question::parse("t", "t.toml", &text).expect_err("no question").to_string();

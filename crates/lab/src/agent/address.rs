@@ -1,4 +1,4 @@
-//! Where one host reaches another: the one listens, the other tries all its addresses.
+//! Finds the address at which one host reaches another: one listens, the other tries all its addresses.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use super::host::ABOUT_LIMIT;
 use super::{FromAgent, Host, HostError, ToAgent};
 
-/// The address at which `to` can be reached by `from`, really tried.
+/// The address at which `from` can reach `to`, determined by connecting.
 pub(crate) fn find_address(
     from: &mut Host,
     to: &mut Host,

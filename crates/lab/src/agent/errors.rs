@@ -1,83 +1,83 @@
-//! Why a host cannot be used: each names the host, the cause and the next step.
+//! Reasons why a host cannot be used: each message names the host, the cause and the next step.
 
 use std::time::Duration;
 
 use super::greeting::Version;
 
-/// Why a host cannot be used.
+/// The reason why a host cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
-    /// The prefix's first word is no program.
+    /// The first word of the prefix is not a program.
     #[error("host '{host}': cannot run '{program}': {why}; {}", self.remedy())]
     NoProgram {
         /// The host.
         host: String,
         /// The first word of its prefix.
         program: String,
-        /// What the system says.
+        /// The system's error.
         why: String,
     },
-    /// The command ended before an agent spoke.
+    /// The command exited before an agent answered.
     #[error("host '{host}': no agent answered: '{command}' {how}; {}", self.remedy())]
     NoAgent {
         /// The host.
         host: String,
-        /// What was run.
+        /// The command.
         command: String,
-        /// How it ended and what it wrote.
+        /// How it exited, and its output.
         how: String,
     },
-    /// What came was no agent's greeting.
-    #[error("host '{host}': '{command}' said '{said}' where an agent would greet; {}", self.remedy())]
+    /// The output did not begin with an agent's greeting.
+    #[error("host '{host}': '{command}' printed '{said}' instead of an agent's greeting; {}", self.remedy())]
     Nonsense {
         /// The host.
         host: String,
-        /// What was run.
+        /// The command.
         command: String,
-        /// The beginning of it.
+        /// The beginning of the output.
         said: String,
     },
-    /// Another version.
-    #[error("host '{host}' runs crossway {there}, and this is {here}; {}", self.remedy())]
+    /// The agent has another version.
+    #[error("host '{host}' runs crossway {there}, but this is {here}; {}", self.remedy())]
     OtherVersion {
         /// The host.
         host: String,
-        /// Its version.
+        /// Version of the agent.
         there: Version,
-        /// Ours.
+        /// Version of this program.
         here: Version,
     },
-    /// Nothing came in time.
+    /// No answer arrived in time.
     #[error("host '{host}': '{command}' did not answer within {} s; {}", limit.as_secs(), self.remedy())]
     Silent {
         /// The host.
         host: String,
-        /// What was run.
+        /// The command.
         command: String,
-        /// The time it had.
+        /// The time limit.
         limit: Duration,
     },
-    /// The agent was there and is gone.
+    /// The connection to a working agent was lost.
     #[error("host '{host}': its agent was lost: '{command}' {how}; {}", self.remedy())]
     Lost {
         /// The host.
         host: String,
-        /// What was run.
+        /// The command.
         command: String,
-        /// How it ended and what it wrote.
+        /// How it exited, and its output.
         how: String,
     },
     /// Another host cannot reach it.
     #[error("host '{from}' cannot reach host '{to}' ({why}); {}", self.remedy())]
     Unreachable {
-        /// Who tried.
+        /// The host that tried to connect.
         from: String,
-        /// Whom.
+        /// The host that it tried to reach.
         to: String,
         /// What happened at each address.
         why: String,
     },
-    /// The machine itself is gone.
+    /// The machine itself failed.
     #[error("host '{host}': {why}; {remedy}")]
     Gone {
         /// The host.
@@ -87,7 +87,7 @@ pub enum HostError {
         /// The next step.
         remedy: String,
     },
-    /// Asked to stop.
+    /// The user or the system requested a stop.
     #[error("interrupted")]
     Interrupted,
 }
@@ -101,18 +101,18 @@ impl HostError {
             }
             HostError::NoAgent { command, how, .. } => {
                 let step = step_after(how);
-                format!("{step}; try it by hand: {command} --version")
+                format!("{step}; test it manually: {command} --version")
             }
-            HostError::Nonsense { .. } => "a shell's start-up files must print nothing when there is no terminal, \
-                                           and the prefix must pass bytes unchanged (no ssh -t)"
+            HostError::Nonsense { .. } => "the shell's start-up files must not print anything without a terminal, \
+                                           and the prefix must transfer bytes unchanged (no ssh -t)"
                 .to_owned(),
             HostError::OtherVersion { .. } => "install the same version on both hosts".to_owned(),
             HostError::Silent { command, .. } => format!(
-                "try it by hand: {command} --version; the prefix must not ask for a password (use keys)"
+                "test it manually: {command} --version; the prefix must not ask for a password (use keys)"
             ),
             HostError::Lost { .. } => "see its log; the next trial starts another agent".to_owned(),
             HostError::Unreachable { .. } => {
-                "open the hosts' firewalls to each other, or say which address leads there: 'PREFIX=ADDRESS'"
+                "open the hosts' firewalls to each other, or state the address to use: 'PREFIX=ADDRESS'"
                     .to_owned()
             }
             HostError::Gone { remedy, .. } => remedy.clone(),
@@ -121,20 +121,20 @@ impl HostError {
     }
 }
 
-/// What mends it, from what a command said that brought no agent: the usual complaints of ssh and shells.
+/// The next step if a command did not start an agent, derived from the usual messages of ssh and shells in its output.
 fn step_after(how: &str) -> &'static str {
     let said = |words: &str| how.contains(words);
     if said("ended with code 127") {
-        "install crossway there, or say where it is: --agent-program PATH"
+        "install crossway there, or state its path: --agent-program PATH"
     } else if said("Host key verification failed") {
-        "log in by hand once and confirm the host's key"
+        "log in manually once and confirm the host's key"
     } else if said("Permission denied") {
-        "logging in must not need a password: set up a key (ssh-copy-id), and let an agent hold its passphrase"
+        "logging in must not require a password: set up a key (ssh-copy-id), and load it into ssh-agent if it has a passphrase"
     } else if said("Could not resolve") || said("not known") {
         "correct the host's name in --hosts"
     } else if said("timed out") || said("No route to host") || said("Connection refused") {
-        "see that the machine is up and lets you log in"
+        "check that the machine is up and that you can log in"
     } else {
-        "see that these words run a command there; where crossway is not in the PATH there: --agent-program PATH"
+        "check that this prefix runs commands there; if crossway is not in the PATH there, add --agent-program PATH"
     }
 }

@@ -1,6 +1,7 @@
-//! JSON behind a 32-bit big-endian length, over byte streams. Reading takes what is there and never waits for the rest, so
-//! that a line that stalls in mid-frame holds up nobody. Every body ends with a line feed: a prefix may pass on whole lines
-//! only and keep the rest until more comes, as Slurm does with the output of its jobs.
+//! Frames of JSON with a 32-bit big-endian length, over byte streams. Reading takes what is available and never waits
+//! for the rest, so that a connection that stalls in mid-frame does not block others. Every body ends with a line feed:
+//! a prefix may forward whole lines only and hold back the rest until more arrives, as Slurm does with the output of
+//! its jobs.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -14,7 +15,7 @@ use crate::control::{ControlError, LONGEST};
 
 const READ_BYTES: usize = 64 << 10;
 
-/// The receiving end of a line.
+/// The receiving end of a connection.
 #[derive(Debug)]
 pub(crate) struct Frames {
     from: File,
@@ -27,7 +28,7 @@ impl Frames {
         Frames { from: File::from(from), bytes: Vec::new(), taken: 0 }
     }
 
-    /// What polls readable when there is more.
+    /// A descriptor that is readable when more data is available.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.from.as_fd()
     }
@@ -48,7 +49,7 @@ impl Frames {
         }
     }
 
-    /// The next whole message, if it is there.
+    /// The next complete message, if there is one.
     pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ControlError> {
         let rest = &self.bytes[self.taken..];
         let Some((length, body)) = rest.split_at_checked(4) else { return Ok(None) };
@@ -62,7 +63,7 @@ impl Frames {
         message.map(Some).map_err(|e| ControlError::Nonsense(e.to_string()))
     }
 
-    /// The first line: with its end, or as much as there is if that is too much for a greeting.
+    /// The first line: with its end, or as far as received if that is already too long for a greeting.
     pub(crate) fn first_line(&mut self) -> Option<String> {
         let rest = &self.bytes[self.taken..];
         let end = rest.iter().position(|&byte| byte == b'\n').map(|at| at + 1);
@@ -72,7 +73,7 @@ impl Frames {
         Some(line)
     }
 
-    /// All that was not taken yet, as text.
+    /// Everything not yet consumed, as text.
     pub(crate) fn leftover(&self) -> String {
         String::from_utf8_lossy(&self.bytes[self.taken..]).into_owned()
     }

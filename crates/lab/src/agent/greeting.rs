@@ -1,26 +1,26 @@
-//! The first line each way: who speaks, and in which version. Its form is for ever.
+//! The first line in each direction: the side and its version. Its format never changes.
 
 use serde::Serialize;
 
 use super::PROTOCOL;
 use crate::record::SCHEMA;
 
-/// Longer first lines are nobody's greeting.
+/// Maximum length of a greeting; a longer first line is not one.
 pub(crate) const LONGEST: usize = 4096;
 
-/// What a side says of itself.
+/// The versions that a side announces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Version {
-    /// Of the control protocol.
+    /// Version of the control protocol.
     pub protocol: u32,
-    /// The program's.
+    /// Version of the program.
     pub program: String,
-    /// Of the records.
+    /// Version of the record schema.
     pub schema: u32,
 }
 
 impl Version {
-    /// This program's.
+    /// The version of this program.
     pub(crate) fn own() -> Version {
         let program = env!("CARGO_PKG_VERSION").to_owned();
         Version { protocol: PROTOCOL, program, schema: SCHEMA }
@@ -33,17 +33,17 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// The sides.
+/// Names of the two sides in greetings.
 pub(crate) const AGENT: &str = "crossway-agent";
 pub(crate) const CONTROLLER: &str = "crossway-controller";
 
-/// The line that `side` begins with.
+/// The greeting line of `side`.
 pub(crate) fn line(side: &str) -> String {
     let Version { protocol, program, schema } = Version::own();
     format!("{side} protocol={protocol} version={program} records={schema}\n")
 }
 
-/// The version in a greeting of `side`; `None`: it is no greeting.
+/// Parses the version in a greeting of `side`; `None` if the line is not a greeting.
 pub(crate) fn read(side: &str, line: &str) -> Option<Version> {
     let words = line.trim_end().strip_prefix(side)?;
     let value = |name: &str| {

@@ -1,4 +1,5 @@
-//! The controller's side of a host: starts its agent, knows what there is, and starts another agent when one is lost.
+//! The controller's side of a host: starts its agent, holds what is known about it, and starts another agent when one
+//! is lost.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -12,37 +13,38 @@ use super::{About, FromAgent, HostError, ToAgent};
 use crate::control::ControlError;
 use crate::testbed::HostWords;
 
-/// How long an agent may take to greet: a connection, or a job's start.
+/// Time limit for the greeting of an agent, which includes connecting or starting a job.
 const GREETING_LIMIT: Duration = Duration::from_secs(60);
-/// A further agent may take so many times what the first one took, and at least this: who knows how long a host takes need
-/// not wait for a minute to know that it is gone.
+/// A further agent may take this many times as long as the first one, and at least the time below: once it is known how
+/// long a host takes, there is no need to wait a minute to find that it is down.
 const AGAIN_FACTOR: u32 = 10;
 const AGAIN_AT_LEAST: Duration = Duration::from_secs(10);
-/// How long an agent may take to tell of itself (probes and calibration take a second on an idle machine).
+/// Time limit for an agent to describe its host (probes and calibration take a second on an idle machine).
 pub(super) const ABOUT_LIMIT: Duration = Duration::from_secs(60);
-/// So much of nonsense is quoted.
+/// How many characters of an invalid answer are quoted.
 const QUOTED_NONSENSE: usize = 80;
 
 /// How a host is reached and used.
 #[derive(Clone, Debug)]
 pub struct HostPlan {
-    /// Its name, prefix and perhaps its address.
+    /// Its name, prefix and optional address.
     pub words: HostWords,
-    /// The program that is the agent there.
+    /// The path of crossway on it.
     pub program: String,
-    /// It shares its kernel with other hosts of the testbed: only the CPUs that its agent may use are its own.
+    /// Whether it shares its kernel with other hosts of the testbed: then only the CPUs that its agent may use are its
+    /// own.
     pub shares_kernel: bool,
-    /// Mechanisms that will be measured.
+    /// Mechanisms that will be measured on it.
     pub mechanisms: Vec<String>,
 }
 
-/// A host, as the controller holds it.
+/// A host in use by the controller.
 #[derive(Debug)]
 pub struct Host {
     plan: HostPlan,
     line: Option<Line>,
     about: Option<About>,
-    /// Agents lost in a row.
+    /// Number of consecutive losses of agents.
     losses: u32,
     /// The last loss.
     last_loss: Option<HostError>,
@@ -52,7 +54,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host that is not yet spoken to.
+    /// Creates a host without an agent.
     pub fn new(plan: HostPlan) -> Host {
         Host {
             plan,
@@ -70,7 +72,7 @@ impl Host {
         &self.plan.words.name
     }
 
-    /// Its name and how it is reached.
+    /// Its name, prefix and address.
     pub fn words(&self) -> &HostWords {
         &self.plan.words
     }
@@ -80,19 +82,19 @@ impl Host {
         self.plan.shares_kernel
     }
 
-    /// What there is on it, once an agent has told.
+    /// The description of the host, once its agent has sent it.
     pub fn about(&self) -> Option<&About> {
         self.about.as_ref()
     }
 
-    /// The words of the command that is the agent.
+    /// The command that starts the agent.
     fn command(&self) -> Vec<String> {
         let own = [self.plan.program.clone(), "agent".to_owned()];
         self.plan.words.prefix.iter().cloned().chain(own).collect()
     }
 
-    /// The same with what makes `ssh` fail in seconds where it would wait for somebody at a keyboard, a window of its own
-    /// included, or for a machine that is off. What the prefix says itself about these holds.
+    /// The command with options that make `ssh` fail within seconds instead of waiting for keyboard input (including a
+    /// password dialog) or for a machine that is off. Options given in the prefix take precedence.
     fn command_to_run(&self) -> Vec<String> {
         let mut words = self.command();
         if words[0] == "ssh" || words[0].ends_with("/ssh") {
@@ -107,14 +109,14 @@ impl Host {
         words
     }
 
-    /// What was run, for people: without `agent`, so that a word can be added.
+    /// The command for messages, without `agent`, so that another argument can be appended.
     fn shown(&self) -> String {
         let mut words = self.command();
         words.pop();
         words.join(" ")
     }
 
-    /// Starts an agent if none runs; [`Host::greet`] waits for it. So several can start at the same time.
+    /// Starts an agent if none runs; [`Host::greet`] waits for it. Several hosts can thus start at the same time.
     pub fn begin(&mut self) -> Result<(), HostError> {
         if self.line.is_some() {
             return Ok(());
@@ -126,7 +128,7 @@ impl Host {
             why,
         };
         let line = Line::start(&self.command_to_run()).map_err(fail)?;
-        // An agent that is gone already shows at its output.
+        // If the agent has already exited, its output will show it.
         let _ = line.write(greeting::line(greeting::CONTROLLER).as_bytes());
         let mechanisms = self.plan.mechanisms.clone();
         let _ = line.say(&ToAgent::Introduce { mechanisms });
@@ -134,14 +136,14 @@ impl Host {
         Ok(())
     }
 
-    /// Waits until the agent has greeted and told of its host.
+    /// Waits until the agent has sent its greeting and the description of its host.
     pub fn greet(&mut self, interrupt: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
         self.begin()?;
         if self.line.as_ref().is_some_and(|line| line.greeted) {
             return Ok(());
         }
         self.hear_greeting(interrupt).inspect_err(|_| self.line = None)?;
-        // Messages may have come together with the greeting.
+        // Messages may have arrived together with the greeting.
         self.sort_in()?;
         let about = self.expect(ABOUT_LIMIT, interrupt, |message| match message {
             FromAgent::About { about } => Some(*about),
@@ -194,24 +196,24 @@ impl Host {
         Ok(())
     }
 
-    /// Sees to it that an agent runs: this one, or another one if it was lost.
+    /// Ensures that an agent runs: the current one, or a new one if it was lost.
     pub(crate) fn ready(&mut self, interrupt: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
         self.greet(interrupt).inspect_err(|error| {
-            // One that is lost while it tells of itself was noted already.
+            // A loss during the description has already been counted.
             if !matches!(error, HostError::Lost { .. }) {
                 self.note_loss(error);
             }
         })
     }
 
-    /// Closes the line's way there, which ends the agent; dropping the host waits for that.
+    /// Closes the agent's input, which makes it exit; dropping the host waits for that.
     pub(crate) fn hang_up(&mut self) {
         if let Some(line) = &mut self.line {
             line.hang_up();
         }
     }
 
-    /// The last loss.
+    /// The most recent loss.
     pub(crate) fn last_loss(&self) -> Option<&HostError> {
         self.last_loss.as_ref()
     }
@@ -221,7 +223,7 @@ impl Host {
         self.line.is_some()
     }
 
-    /// No further agent is tried.
+    /// Starts no further agents.
     pub(crate) fn give_up(&mut self, error: &HostError) {
         self.losses = u32::MAX;
         self.last_loss = Some(error.clone());
@@ -234,42 +236,44 @@ impl Host {
         }
     }
 
-    /// So many agents were lost in a row.
+    /// The number of agents lost in a row.
     pub fn losses(&self) -> u32 {
         self.losses
     }
 
-    /// A trial went to its end.
+    /// Resets the count of losses after a completed trial.
     pub fn note_success(&mut self) {
         self.losses = 0;
     }
 
-    /// A number for a role, never used before.
+    /// A number for a role that was never used before.
     pub(crate) fn next_role(&mut self) -> u32 {
         self.next_role += 1;
         self.next_role
     }
 
-    /// Tells the agent something.
+    /// Sends a message to the agent.
     pub(crate) fn say(&mut self, what: &ToAgent) -> Result<(), HostError> {
         let sent = self.line.as_ref().map_or(Err(ControlError::Closed), |line| line.say(what));
         sent.map_err(|error| self.lose(&error))
     }
 
-    /// What polls readable when the agent says something or is gone.
+    /// A descriptor that is readable when the agent has sent something or has exited.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.line.as_ref().map(|line| line.frames.fd())
     }
 
-    /// Takes in what the agent has said; call it when the descriptor is readable.
+    /// Receives what the agent has sent; call it when the descriptor is readable.
     pub(crate) fn read_some(&mut self) -> Result<(), HostError> {
-        let Some(line) = &mut self.line else { return Err(self.lost_error("is gone".to_owned())) };
+        let Some(line) = &mut self.line else {
+            return Err(self.lost_error("has exited".to_owned()));
+        };
         let read = line.frames.read_some();
         read.map_err(|error| self.lose(&error))?;
         self.sort_in()
     }
 
-    /// Takes the whole messages out of what was read.
+    /// Extracts the complete messages from the received data.
     fn sort_in(&mut self) -> Result<(), HostError> {
         let Some(line) = &mut self.line else { return Ok(()) };
         loop {
@@ -281,7 +285,7 @@ impl Host {
         }
     }
 
-    /// Takes the first message that `wanted` wants out of what was heard.
+    /// Removes and returns the first received message that `wanted` accepts.
     pub(crate) fn take<T>(
         &mut self,
         mut wanted: impl FnMut(FromAgent) -> Result<T, FromAgent>,
@@ -296,7 +300,7 @@ impl Host {
         None
     }
 
-    /// Waits for an answer that is no role's; what else comes meanwhile stays for others.
+    /// Waits for an answer that does not come from a role; other messages stay queued.
     pub(crate) fn expect<T>(
         &mut self,
         limit: Duration,
@@ -311,14 +315,14 @@ impl Host {
             });
             match found.map(&mut wanted) {
                 Some(Some(answer)) => return Ok(answer),
-                // An answer out of turn, left over from a trial that failed.
+                // A late answer from a trial that failed.
                 Some(None) => continue,
                 None => {}
             }
             let command = self.shown();
             let host = self.name().to_owned();
             let Some(line) = &mut self.line else {
-                return Err(self.lost_error("is gone".to_owned()));
+                return Err(self.lost_error("has exited".to_owned()));
             };
             if !line.wait(until, interrupt)? {
                 let error = HostError::Silent { host, command, limit };
@@ -330,7 +334,7 @@ impl Host {
         }
     }
 
-    /// Gives the line up, and says why.
+    /// Closes the connection and returns the reason.
     pub(crate) fn lose(&mut self, error: &ControlError) -> HostError {
         let how = match (&mut self.line, error) {
             (Some(line), ControlError::Closed) => line.end(),
@@ -346,7 +350,7 @@ impl Host {
         HostError::Lost { host: self.name().to_owned(), command: self.shown(), how }
     }
 
-    /// Learns how the agent's clock stands to ours, from an answer that carries its instant.
+    /// Updates the offset between the agent's clock and ours from an answer that contains its time.
     pub(crate) fn note_clock(&mut self, asked_ns: u64, its_now_ns: u64) {
         let now_ns = monotonic_ns();
         if let Some(line) = &mut self.line {
@@ -355,17 +359,18 @@ impl Host {
         }
     }
 
-    /// Its clock minus ours, nanoseconds; early by the line's delay at most.
+    /// Its clock minus ours, nanoseconds; too small by at most the delay of the connection.
     pub(crate) fn offset_ns(&self) -> i64 {
         self.line.as_ref().map_or(0, |line| line.offset_ns)
     }
 
-    /// The longest time in which it answered so far, nanoseconds.
+    /// The longest response time so far, nanoseconds.
     pub(crate) fn delay_ns(&self) -> u64 {
         self.line.as_ref().map_or(0, |line| line.delay_ns)
     }
 
-    /// Where others may find it, best first: what the command line says, else what the agent does.
+    /// Addresses at which other hosts may reach it, best first: the one from the command line, else those reported by
+    /// the agent.
     pub(crate) fn addresses(&self) -> Vec<IpAddr> {
         match (self.plan.words.address, &self.about) {
             (Some(address), _) => vec![address],

@@ -1,4 +1,4 @@
-//! The line to an agent: the command that was started, its three streams, and how it ends.
+//! The connection to an agent: the started command, its three streams, and how it exits.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,14 +15,14 @@ use super::{FromAgent, HostError, ToAgent};
 use crate::control::ControlError;
 use crate::launcher::exit_report;
 
-/// How long an agent may take to end once its line is closed.
+/// Time limit for an agent to exit once its input is closed.
 const END_LIMIT: Duration = Duration::from_secs(3);
-/// How long what an agent has started may still hold its standard error: its reaper, which cleans up after an agent that was
-/// killed.
+/// Time limit for processes started by an agent that still hold its standard error: the reaper, which cleans up after
+/// an agent that was killed.
 const REAPER_LIMIT: Duration = Duration::from_secs(10);
-/// How long the command may take to end once its output is closed, and its last words to come.
+/// Time limit for the command to exit once its output is closed, and for the rest of its error output.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// So much of a command's standard error is kept.
+/// How many bytes of a command's standard error are kept.
 const KEPT_ERRORS: usize = 4096;
 
 /// A running agent.
@@ -32,17 +32,17 @@ pub(super) struct Line {
     to: Option<File>,
     pub(super) frames: Frames,
     errors: Arc<Mutex<Vec<u8>>>,
-    /// What was heard and not yet taken.
+    /// Messages received and not yet consumed.
     pub(super) inbox: VecDeque<FromAgent>,
-    /// Its clock minus ours at the same instant, nanoseconds, to within the line's delay.
+    /// Its clock minus ours at the same instant, nanoseconds, to within the delay of the connection.
     pub(super) offset_ns: i64,
-    /// The longest time in which it answered.
+    /// The longest response time so far.
     pub(super) delay_ns: u64,
     pub(super) greeted: bool,
 }
 
 impl Line {
-    /// Runs the command; why not, if it cannot be.
+    /// Runs the command; returns the reason if that is impossible.
     pub(super) fn start(words: &[String]) -> Result<Line, String> {
         let mut command = Command::new(&words[0]);
         command
@@ -51,14 +51,14 @@ impl Line {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // Without a terminal nothing in it can ask for a password, and Ctrl-C reaches the controller only.
+        // Without a terminal, nothing can prompt for a password, and Ctrl-C reaches the controller only.
         proc::own_session(&mut command);
         proc::die_with_parent(&mut command);
         let mut child = command.spawn().map_err(|e| e.to_string())?;
         let (Some(to), Some(from), Some(errors)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            return Err("its standard streams are not there".to_owned());
+            return Err("it has no standard streams".to_owned());
         };
         Ok(Line {
             child,
@@ -72,7 +72,7 @@ impl Line {
         })
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub(super) fn write(&self, bytes: &[u8]) -> std::io::Result<()> {
         self.to.as_ref().map_or(Ok(()), |mut to| to.write_all(bytes))
     }
@@ -82,12 +82,12 @@ impl Line {
         self.to.as_ref().map_or(Err(ControlError::Closed), |to| frames::send(to, what))
     }
 
-    /// Closes the way there.
+    /// Closes the agent's input.
     pub(super) fn hang_up(&mut self) {
         self.to = None;
     }
 
-    /// Waits until there is something to read; `false`: the time is up.
+    /// Waits until there is something to read; `false` on timeout.
     pub(super) fn wait(
         &self,
         until: Instant,
@@ -97,12 +97,12 @@ impl Line {
         match poll::any_readable(&fds, Some(until)) {
             Ok(ready) if ready.get(1) == Some(&true) => Err(HostError::Interrupted),
             Ok(ready) => Ok(ready[0]),
-            // The read that follows says what is wrong.
+            // The read that follows reports the error.
             Err(_) => Ok(true),
         }
     }
 
-    /// How the command ended, once its output is closed.
+    /// Describes how the command exited, once its output is closed.
     pub(super) fn end(&mut self) -> String {
         self.to = None;
         let until = Instant::now() + LAST_WORDS;
@@ -111,14 +111,14 @@ impl Line {
         exit_report(status, &String::from_utf8_lossy(&errors))
     }
 
-    /// Kills the command and what it started: it leads a process group of its own.
+    /// Kills the command and the processes it started, which form a process group.
     fn kill(&mut self) -> std::io::Result<std::process::ExitStatus> {
         proc::kill_group(self.child.id());
         let _ = self.child.kill();
         self.child.wait()
     }
 
-    /// Its status if it ends in time and its last words have been read.
+    /// Its exit status, if it exits in time and all its error output has been read.
     fn wait_end(&mut self, until: Instant) -> Option<std::io::Result<std::process::ExitStatus>> {
         loop {
             match self.child.try_wait() {
@@ -137,7 +137,7 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        // The end of its input tells the agent to end everything there; the command then ends of itself.
+        // When its input ends, the agent ends everything on its host; the command then exits.
         self.to = None;
         if self.wait_end(Instant::now() + END_LIMIT).is_none() {
             let _ = self.kill();
@@ -146,8 +146,8 @@ impl Drop for Line {
     }
 }
 
-/// Reads a command's standard error for as long as it is open and keeps the end of it, so that the command never waits for
-/// a reader.
+/// Reads a command's standard error as long as it is open and keeps its last part, so that the command never blocks on
+/// writing to it.
 fn keep_errors(mut from: ChildStderr) -> Arc<Mutex<Vec<u8>>> {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let ours = Arc::clone(&kept);
@@ -163,7 +163,7 @@ fn keep_errors(mut from: ChildStderr) -> Arc<Mutex<Vec<u8>>> {
     kept
 }
 
-/// The tools of a network are where an ordinary user's PATH may not lead.
+/// PATH extended by directories with network tools that an ordinary user's PATH may lack.
 fn search_path() -> String {
     let own = std::env::var("PATH").unwrap_or_default();
     format!("{own}:/usr/local/sbin:/usr/sbin:/sbin")

@@ -1,9 +1,9 @@
-//! Hosts: a host is a command prefix that runs `crossway agent`, which plays roles, reads meters and speaks over its standard
-//! input and output.
+//! Hosts: a host is a command prefix that runs `crossway agent`, which runs roles, reads meters and communicates
+//! through its standard input and output.
 //!
-//! `agent -> controller` and `controller -> agent` each begin with one line of text, the `greeting`, whose form never
-//! changes, so that any two versions can tell each other apart; then frames of JSON follow (`frames`). The agent ends, and
-//! everything it started with it, when its standard input closes.
+//! Both directions begin with one line of text, the `greeting`, whose format never changes, so that any two versions
+//! can tell each other apart; then follow frames of JSON (`frames`). The agent, and everything it started, ends when
+//! its standard input closes.
 
 mod address;
 mod clock;
@@ -33,64 +33,64 @@ use crate::env::Environment;
 use crate::meters::{HostAsk, HostReading};
 use crate::record::Calibration;
 
-/// The protocol's version: raised by any change of [`ToAgent`], [`FromAgent`] or what they carry.
+/// Version of the protocol: incremented by every change of [`ToAgent`], [`FromAgent`] or the types in them.
 pub(crate) const PROTOCOL: u32 = 2;
 
 /// From the controller to an agent.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "to")]
 pub(crate) enum ToAgent {
-    /// Tell of yourself, and which of these mechanisms work; answered by `About`.
+    /// Describe yourself, and report which of these mechanisms work; answered by `About`.
     Introduce {
-        /// Ids.
+        /// Ids of the mechanisms.
         mechanisms: Vec<String>,
     },
-    /// Start a process for this role; what becomes of it comes as `Role`.
+    /// Start a process for this role; what it does is reported as `Role`.
     Start {
-        /// Its number, never used twice.
+        /// Its number, never reused.
         role: u32,
         /// Its name, for messages.
         name: String,
     },
-    /// Give the role this order, with descriptors that roles of this agent have offered.
+    /// Send this order to the role, with descriptors that roles of this agent have offered.
     Tell {
         /// The role.
         role: u32,
         /// The order.
         order: Box<Order>,
-        /// In the order in which the order names them.
+        /// The descriptors, in the order in which the order refers to them.
         fds: Vec<HeldAt>,
     },
-    /// Kill what still runs of the trial and remove what it left; answered by `Cleared`.
+    /// Kill what still runs of the trial and remove what it left behind; answered by `Cleared`.
     Clear,
     /// Start the host's meters; answered by `Metering`.
     StartMeters {
         /// What to read.
         ask: HostAsk,
     },
-    /// Read them; answered by `Read`.
+    /// Read the meters; answered by `Read`.
     ReadMeters,
-    /// Open a port that others can try to reach; answered by `Listening`.
+    /// Open a port to which others can connect; answered by `Listening`.
     Listen,
-    /// Try to reach another agent's port; answered by `Reached`.
+    /// Try to connect to another agent's port; answered by `Reached`.
     Reach {
-        /// Where it may be.
+        /// Its possible addresses.
         addresses: Vec<IpAddr>,
         /// Its port.
         port: u16,
-        /// What it says to callers.
+        /// What the other agent sends to callers.
         password: String,
     },
     /// Close the port.
     StopListening,
 }
 
-/// Where the agent holds an offered descriptor.
+/// Identifies an offered descriptor held by the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HeldAt {
     /// The role that offered it.
     pub(crate) role: u32,
-    /// Its place among all that this role offered.
+    /// Its index among all descriptors offered by this role.
     pub(crate) at: usize,
 }
 
@@ -98,45 +98,45 @@ pub(crate) struct HeldAt {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "from")]
 pub(crate) enum FromAgent {
-    /// What there is on this host.
+    /// The description of this host.
     About {
-        /// All of it.
+        /// The description.
         about: Box<About>,
     },
-    /// A role answers, or has ended.
+    /// A role has answered or exited.
     Role {
         /// Its number.
         role: u32,
-        /// What it says.
+        /// Its message.
         said: Said,
     },
-    /// All roles are gone.
+    /// All roles have ended.
     Cleared,
-    /// The meters run.
+    /// The meters are running.
     Metering {
         /// CLOCK_MONOTONIC here, nanoseconds.
         now_ns: u64,
     },
-    /// What they read.
+    /// The readings of the meters.
     Read {
         /// The reading.
         reading: Box<HostReading>,
     },
     /// The port is open.
     Listening {
-        /// Which; or why there is none.
+        /// The port; or the reason why there is none.
         port: Result<u16, String>,
-        /// What callers will hear.
+        /// What callers will receive.
         password: String,
     },
-    /// What came of trying.
+    /// The result of connecting.
     Reached {
-        /// The first of the addresses that led there; else what happened at each.
+        /// The first address that worked; else what happened at each.
         outcome: Result<IpAddr, String>,
     },
 }
 
-/// What a role on another host says.
+/// A message from a role on another host.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Said {
@@ -144,31 +144,31 @@ pub(crate) enum Said {
     Answer {
         /// The answer.
         answer: Box<Answer>,
-        /// How many descriptors came with it; the agent holds them.
+        /// The number of descriptors that came with it; the agent holds them.
         fds: usize,
     },
-    /// It has ended.
+    /// The role has exited.
     Ended {
-        /// How, with its last words.
+        /// Its exit status and last output.
         how: String,
     },
 }
 
-/// What there is on a host.
+/// The description of a host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct About {
     /// Its fingerprint.
     pub environment: Environment,
-    /// Its processors.
+    /// Its CPU topology.
     pub topology: Topology,
-    /// Mechanisms by id.
+    /// Probe results of the mechanisms, by id.
     pub mechanisms: Vec<(String, Probe)>,
     /// Its clock for timed loops.
     pub ticker: Ticker,
-    /// What is known of its instruments.
+    /// The properties of its instruments.
     pub calibration: Calibration,
     /// Its addresses, best first.
     pub addresses: Vec<IpAddr>,
-    /// Names its CLOCK_MONOTONIC: hosts with the same name can compare instants.
+    /// Identifies its CLOCK_MONOTONIC: instants of hosts with the same name can be compared.
     pub clock: String,
 }

@@ -1,6 +1,6 @@
-//! At which of its addresses a host can be reached by another: the one listens, the other tries them all. The listener says a
-//! word that only the two know, so that a stranger at the same address (every host has the same loopback, many have the same
-//! bridge) is not taken for it.
+//! Determines at which of its addresses a host can be reached by another: one listens, the other tries all addresses.
+//! The listener sends a password known only to the two, so that a different host at the same address (every host has
+//! the same loopback, many have the same bridge) is not mistaken for it.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use crossway_sys::lease;
 
-/// How long an address may take to answer.
+/// Time limit for an address to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A port for others to try.
+/// A port to which others can try to connect.
 #[derive(Debug)]
 pub(crate) struct CallListener {
     listener: TcpListener,
@@ -20,9 +20,9 @@ pub(crate) struct CallListener {
 }
 
 impl CallListener {
-    /// Opens one on all addresses.
+    /// Opens a port on all addresses.
     pub(crate) fn open() -> std::io::Result<CallListener> {
-        // The wildcard of IPv6 takes IPv4 too, unless the host has no IPv6.
+        // The IPv6 wildcard address accepts IPv4 too, unless the host has no IPv6.
         let listener = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))?;
         listener.set_nonblocking(true)?;
         Ok(CallListener { listener, password: format!("{:016x}", lease::random_number()) })
@@ -36,21 +36,21 @@ impl CallListener {
         &self.password
     }
 
-    /// What polls readable when somebody knocks.
+    /// A descriptor that is readable when there is a connection attempt.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 
-    /// Tells those who knock the word.
+    /// Sends the password to all callers.
     pub(crate) fn answer(&self) {
         while let Ok((mut caller, _)) = self.listener.accept() {
-            // So few bytes fit into any socket's buffer; a caller that is gone already is no matter.
+            // Few enough bytes for any socket's buffer. It does not matter if the caller has already closed.
             let _ = caller.write_all(self.password.as_bytes());
         }
     }
 }
 
-/// The first of the addresses at which the word is heard; they are tried at the same time. Else what happened at each.
+/// The first address that sends the password; all are tried at the same time. On failure, what happened at each.
 pub(crate) fn reach(addresses: &[IpAddr], port: u16, password: &str) -> Result<IpAddr, String> {
     if addresses.is_empty() {
         return Err("it has no address; is its interface up?".to_owned());
@@ -78,7 +78,7 @@ fn hear(address: SocketAddr, password: &str) -> Result<(), String> {
     stream.set_read_timeout(Some(PATIENCE)).map_err(|e| e.to_string())?;
     let mut heard = vec![0; password.len()];
     stream.read_exact(&mut heard).map_err(|e| e.to_string())?;
-    if heard == password.as_bytes() { Ok(()) } else { Err("another host is there".to_owned()) }
+    if heard == password.as_bytes() { Ok(()) } else { Err("another host answered".to_owned()) }
 }
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
             }
             assert_eq!(reach(&[here], port, listener.password()), Ok(here));
             let error = reach(&[here], strange, listener.password()).unwrap_err();
-            assert_eq!(error, "127.0.0.1: another host is there");
+            assert_eq!(error, "127.0.0.1: another host answered");
         });
         drop(listener);
         assert!(reach(&[here], port, "x").unwrap_err().contains("refused"));

@@ -1,5 +1,5 @@
-//! The agent: a host's end of the line. It starts roles as its own children, passes on what they say, reads the host's meters,
-//! and ends with everything it started when its standard input closes.
+//! The agent, which is the remote end of the connection to a host. It starts roles as child processes, forwards their
+//! messages, reads the host's meters, and ends with everything it started when its standard input closes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,18 +21,18 @@ use crate::launcher::{LaunchError, Launcher, RoleProcess};
 use crate::meters::HostMeter;
 use crate::{calibrate, catalogue};
 
-/// Why an agent gives up.
+/// The reason why an agent exits with an error.
 #[derive(Debug, thiserror::Error)]
 enum AgentError {
     #[error(
-        "crossway agent speaks to a controller, not to a person; it is started by: crossway measure --hosts"
+        "crossway agent is not for interactive use; it is started by: crossway measure --hosts"
     )]
     Terminal,
     #[error(
         "this agent is crossway {own} and its controller is {other}; install the same version on both hosts"
     )]
     OtherVersion { own: Version, other: Version },
-    #[error("this agent was not started by crossway: it heard '{0}'")]
+    #[error("this agent was not started by crossway: it received '{0}'")]
     NoController(String),
     #[error("{0}")]
     Control(#[from] ControlError),
@@ -42,7 +42,7 @@ enum AgentError {
     Os(#[from] OsError),
 }
 
-/// The subcommand's whole life.
+/// The entry point of the subcommand.
 pub fn main() -> ExitCode {
     match serve() {
         Ok(()) | Err(AgentError::Control(ControlError::Closed)) => ExitCode::SUCCESS,
@@ -84,7 +84,7 @@ fn serve() -> Result<(), AgentError> {
     agent.live(&mut frames)
 }
 
-/// The controller's first line; both sides refuse another version, whichever of them is the newer.
+/// Reads the controller's first line; each side rejects any other version, newer or older.
 fn check_controller(frames: &mut Frames) -> Result<(), AgentError> {
     let line = loop {
         if let Some(line) = frames.first_line() {
@@ -104,13 +104,13 @@ struct Agent {
     run: lease::Run,
     ticker: Option<Ticker>,
     processes: BTreeMap<u32, RoleProcess>,
-    /// Descriptors that roles have offered, until another role of this host takes them.
+    /// Descriptors offered by roles, held until another role of this host takes them.
     held: BTreeMap<u32, Vec<Option<OwnedFd>>>,
     meter: Option<HostMeter>,
     listener: Option<CallListener>,
 }
 
-/// Who has something to say.
+/// Source of a message.
 enum Speaker {
     Controller,
     Caller,
@@ -133,7 +133,7 @@ impl Agent {
         }
     }
 
-    /// Sleeps until somebody speaks.
+    /// Waits until there is something to read.
     fn listen(&self, frames: &Frames) -> Result<Vec<Speaker>, AgentError> {
         let mut fds = vec![frames.fd()];
         let mut speakers = vec![Speaker::Controller];
@@ -206,7 +206,7 @@ impl Agent {
         }
     }
 
-    /// Passes an order on, with what only this host can know, and the descriptors that it holds.
+    /// Forwards an order, with the values that only this host knows and the descriptors that it holds.
     fn tell(&mut self, role: u32, mut order: Order, fds: &[HeldAt]) -> Result<(), AgentError> {
         if let Order::Begin { task } = &mut order {
             task.leases = Some(self.run.dir().to_owned());
@@ -219,7 +219,7 @@ impl Agent {
                 ControlError::Nonsense(format!("role {role} holds no descriptor {at}"))
             })?);
         }
-        // A role that has ended says so itself.
+        // The exit of the role is reported separately.
         let Some(process) = self.processes.get_mut(&role) else { return Ok(()) };
         let borrowed: Vec<_> = taken.iter().map(AsFd::as_fd).collect();
         match process.wire.say(&order, &borrowed) {
@@ -228,7 +228,7 @@ impl Agent {
         }
     }
 
-    /// Hears a role and tells the controller.
+    /// Forwards a role's messages to the controller.
     fn pass_on(&mut self, role: u32) -> Result<(), AgentError> {
         let Some(process) = self.processes.get_mut(&role) else { return Ok(()) };
         match process.wire.hear::<Answer>() {

@@ -1,4 +1,4 @@
-//! What the workloads beside the measured one brought, and whether they were what the case asked for.
+//! Adds the results of the concurrent workloads (`beside`) to a record, and checks that they ran as requested.
 
 use crossway_mech::Caps;
 
@@ -6,14 +6,14 @@ use super::{SLOWER, counts, histograms, judge, pacing, per_second, rate_missed, 
 use crate::record::{BesideFigures, LOCAL, Record, Status, Throughput};
 use crate::trial::{BroughtBeside, wall_ns};
 
-/// Enters the figures. A message that went wrong beside fails the trial, a rate that was not reached degrades it: the case was not
-/// measured under what it asks for.
+/// Adds the figures. A wrong message in a concurrent workload fails the trial, and a rate that was not achieved
+/// degrades it: the case was not measured under the requested conditions.
 pub(super) fn enter(record: &mut Record, brought: &[BroughtBeside], caps: &Caps) {
     if brought.is_empty() {
         return;
     }
     if caps.crosses_hosts {
-        let why = "not taken: the traffic of the workloads beside would be in it";
+        let why = "not measured: it would include the traffic of the concurrent workloads";
         record.nulls.insert("net".to_owned(), why.to_owned());
     }
     for (beside, brought) in record.inputs.beside.clone().into_iter().zip(brought) {
@@ -35,7 +35,7 @@ pub(super) fn enter(record: &mut Record, brought: &[BroughtBeside], caps: &Caps)
             workload: beside.workload,
             size_bytes: beside.size_bytes,
         };
-        let what = format!("beside it, {} by {}", figures.workload.word(), figures.mechanism);
+        let what = format!("concurrent {} by {}", figures.workload.word(), figures.mechanism);
         let missed = figures.pacing.and_then(|p| rate_missed(&p, figures.size_bytes));
         let (status, reason, remedy) = match (judge(caps, &counts, outcomes), missed) {
             ((Status::Ok, _), None) => (Status::Ok, None, None),

@@ -1,10 +1,10 @@
-//! How several roles shared: shares, Jain's index, waits, and wake-ups that were in vain (T11).
+//! How evenly several roles shared the channel: shares, Jain's index, waits, and wasted wake-ups (T11).
 
 use crate::control::Outcome;
 use crate::inputs::Workload;
 use crate::record::Fairness;
 
-/// Shares of the senders (one receiver) or of the pairs or receivers.
+/// The shares of the senders (with one receiver), or of the pairs or receivers.
 pub(super) fn of(outcomes: &[Outcome], workload: Workload) -> Option<Fairness> {
     let amounts: Vec<u64> = match workload {
         Workload::FanIn { .. } => outcomes.iter().flat_map(|o| o.shares.clone()).collect(),
@@ -24,8 +24,8 @@ pub(super) fn of(outcomes: &[Outcome], workload: Workload) -> Option<Fairness> {
         shares,
         longest_wait_ns: outcomes.iter().filter_map(|o| o.longest_wait_ns).max().unwrap_or(0),
         sleeps_per_msg: per_message(&senders, |o| o.switches_voluntary),
-        // A sender that is woken and finds no room sleeps again. A sleep that ends well is paid with a message, so what is
-        // beyond one per message was in vain; as the others may have been too, this is the least.
+        // A sender that is woken and finds no room sleeps again. A useful wake-up is followed by a message, so sleeps
+        // beyond one per message were wasted. Others may have been as well, so this is a lower bound.
         wasted_wakeups_per_msg: per_message(&senders, |o| {
             o.switches_voluntary.saturating_sub(o.sent)
         }),
@@ -38,7 +38,7 @@ fn per_message(senders: &[&Outcome], what: fn(&Outcome) -> u64) -> Option<f64> {
     (sent > 0).then(|| all as f64 / sent as f64)
 }
 
-/// Jain, Chiu, Hawe 1984: the square of the sum over n times the sum of squares.
+/// Jain, Chiu, Hawe 1984: the square of the sum divided by n times the sum of squares.
 fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|s| s * s).sum();

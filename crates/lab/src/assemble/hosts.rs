@@ -1,4 +1,4 @@
-//! From what the hosts' meters read to a record: CPU time, traffic, packets per message, what was sent again.
+//! Adds the readings of the hosts' meters to a record: CPU time, traffic, packets per message, retransmissions.
 
 use crossway_mech::Caps;
 
@@ -6,7 +6,7 @@ use crate::inputs::Workload;
 use crate::meters::{HostReading, packets};
 use crate::record::{Record, Transport};
 
-/// Enters the readings of all hosts. The first role sends, or is the client; the last one receives, or is the server.
+/// Adds the readings of all hosts. The first role is the sender or client; the last one is the receiver or server.
 pub(super) fn enter(record: &mut Record, readings: Vec<HostReading>, messages: u64, caps: &Caps) {
     let mut explain = |field: &str, why: String| record.nulls.insert(field.to_owned(), why);
     for reading in readings {
@@ -33,7 +33,8 @@ pub(super) fn enter(record: &mut Record, readings: Vec<HostReading>, messages: u
     let told = match (record.roles.first(), record.roles.last()) {
         _ if !caps.crosses_hosts => Err("it uses no network interface".to_owned()),
         _ if several(record.inputs.workload) => {
-            Err("several senders or receivers: a packet belongs to none of them alone".to_owned())
+            Err("with several senders or receivers, packets cannot be attributed to one of them"
+                .to_owned())
         }
         (Some(first), Some(last)) => packets(&record.net, &first.host, &last.host, messages),
         _ => Err("no role took part".to_owned()),
@@ -43,7 +44,7 @@ pub(super) fn enter(record: &mut Record, readings: Vec<HostReading>, messages: u
         Err(why) => drop(record.nulls.insert("packets".to_owned(), why)),
     }
     if record.packets.is_some_and(|p| p.reverse_per_forward.is_none()) {
-        let why = "on loopback both directions are one counter";
+        let why = "on loopback, one counter covers both directions";
         record.nulls.insert("packets.reverse_per_forward".to_owned(), why.to_owned());
     }
 }

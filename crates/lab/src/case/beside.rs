@@ -1,4 +1,5 @@
-//! Workloads beside a case: with what, where, and why some cannot be.
+//! Workloads that run concurrently with a case (`beside`): their resolved inputs, and why some combinations are
+//! impossible.
 
 use crossway_mech::{Reliability, Wait};
 use crossway_sys::topology::Topology;
@@ -10,7 +11,7 @@ use crate::payload::SEQUENCED_SIZE;
 use crate::placement::{self, Unplaceable};
 use crate::plan::BesideAxis;
 
-/// The workloads beside a case whose own inputs are resolved, and why they cannot be, if so.
+/// Resolves the concurrent workloads of a case whose own inputs are resolved, or returns why they are impossible.
 pub(super) fn resolve(
     axis: &[BesideAxis],
     mechanism: &'static str,
@@ -44,11 +45,12 @@ fn impossible(beside: &Beside, inputs: &Inputs) -> Option<Unplaceable> {
     let mechanism = &beside.mechanism;
     let no = |why: String, remedy: &str| Some(Unplaceable { why, remedy: remedy.to_owned() });
     if inputs.testbed.is_some() {
-        let why = "workloads beside another run on this machine only".to_owned();
+        let why = "concurrent workloads run on this machine only".to_owned();
         return no(why, "testbed = \"local\", or no beside");
     }
     if catalogue::is_contender(mechanism) {
-        let why = format!("the contender {mechanism} cannot run beside another workload");
+        let why =
+            format!("the contender {mechanism} cannot run concurrently with another workload");
         return no(why, "name a mechanism in beside");
     }
     let caps = catalogue::find(mechanism)?.caps();
@@ -57,15 +59,18 @@ fn impossible(beside: &Beside, inputs: &Inputs) -> Option<Unplaceable> {
         Wait::Spin | Wait::Hybrid { .. } => caps.can_spin,
     };
     if !waits {
-        return no(format!("{mechanism} beside it cannot wait so"), "another wait in beside");
+        return no(
+            format!("{mechanism} in beside does not support this way of waiting"),
+            "another wait in beside",
+        );
     }
     if caps.reliability == Reliability::Lossy {
-        let why = format!("{mechanism} may lose the message that ends the workload beside");
+        let why = format!("{mechanism} may lose the message that ends the concurrent workload");
         return no(why, "a reliable mechanism in beside");
     }
     let least = SEQUENCED_SIZE as u64;
     if beside.size_bytes < least {
-        let why = format!("messages beside need room for a number, {least} bytes");
+        let why = format!("messages in beside need room for a sequence number of {least} bytes");
         return no(why, "size_bytes of at least 8 in beside");
     }
     if let Some(max) = caps.max_message
@@ -77,7 +82,7 @@ fn impossible(beside: &Beside, inputs: &Inputs) -> Option<Unplaceable> {
     let spins = inputs.wait == Wait::Spin || beside.wait == Wait::Spin;
     if spins && inputs.cpus.iter().any(|cpu| beside.cpus.contains(cpu)) {
         let why = "one of the two workloads would spin on a CPU that the other one needs";
-        return no(why.to_owned(), "wait = \"block\" in both, or a placement of its own in beside");
+        return no(why.to_owned(), "wait = \"block\" in both, or a separate placement in beside");
     }
     None
 }

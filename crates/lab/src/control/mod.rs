@@ -1,9 +1,9 @@
-//! What the controller and its roles say to each other: JSON behind a 32-bit big-endian length, descriptors attached to
+//! Messages between the controller and its roles: JSON after a 32-bit big-endian length, with descriptors attached to
 //! its first byte.
 //!
-//! A role reads orders from its standard input. If that is a socket, answers go back through it and offers may carry
-//! descriptors; otherwise (a role behind a command prefix that only passes bytes, such as ssh) answers go to standard
-//! output and offers are words only.
+//! A role reads orders from its standard input. If that is a socket, answers go back through it and offers may include
+//! descriptors; otherwise (a role behind a command prefix that transfers only bytes, such as ssh) answers go to
+//! standard output and offers consist of words only.
 
 mod offers;
 mod outcome;
@@ -24,22 +24,22 @@ pub use outcome::{Counters, Outcome, PaceSeen, ServerUse};
 pub(crate) use wire::LONGEST;
 pub use wire::{ControlError, Wire};
 
-/// What a role is.
+/// The part that a role plays in a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// Sends one way.
+    /// Sends in one direction.
     Sender,
-    /// Receives one way.
+    /// Receives in one direction.
     Receiver,
-    /// Asks and waits for the answer.
+    /// Sends requests and waits for replies.
     Client,
-    /// Answers.
+    /// Receives requests and replies.
     Server,
 }
 
 impl Part {
-    /// Its name in records.
+    /// The name in records.
     pub fn name(self) -> &'static str {
         match self {
             Part::Sender => "sender",
@@ -50,30 +50,30 @@ impl Part {
     }
 }
 
-/// All that a role is told of its case.
+/// Everything that a role knows about its case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
     /// The mechanism's id.
     pub mechanism: String,
-    /// How its program is started, where it is a contender.
+    /// How the program is started, if it is a contender.
     pub contender: Option<Box<Launch>>,
-    /// The case.
+    /// The inputs of the case.
     pub inputs: Inputs,
-    /// What it is.
+    /// The part that the role plays.
     pub part: Part,
-    /// Its number among those of the same part; senders put it into their sequence numbers.
+    /// Its index among the roles with the same part; senders include it in their sequence numbers.
     pub index: u16,
-    /// The logical CPU to run on.
+    /// The logical CPU to run on; null: unpinned.
     pub cpu: Option<u32>,
-    /// How many listeners it makes.
+    /// Number of listeners that it creates.
     pub listeners: u16,
-    /// How many of the other part feed or drain it.
+    /// Number of roles of the opposite part that are connected to it.
     pub peers: u16,
-    /// The number of its first peer.
+    /// Index of its first peer.
     pub first_peer: u16,
     /// The calibrated clock for timed loops; null: calibrate one (another host).
     pub ticker: Option<Ticker>,
-    /// Bytes over which the sender rotates its messages.
+    /// Total size of the messages that the sender uses in turn, bytes.
     pub working_set_bytes: u64,
     /// The run's directory of leases; null on another host.
     pub leases: Option<PathBuf>,
@@ -81,23 +81,23 @@ pub struct Task {
     pub bind_address: Option<std::net::IpAddr>,
 }
 
-/// From the controller to a role. Each is answered by one [`Answer`].
+/// An order from the controller to a role. Each is answered by one [`Answer`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "order")]
 pub enum Order {
-    /// Become this; answered by `Offers`.
+    /// Take over this task; answered by `Offers`.
     Begin {
         /// The task.
         task: Box<Task>,
     },
-    /// Make the connecting ends; answered by `Opened`.
+    /// Create the connecting ends; answered by `Opened`.
     Connect {
-        /// One per channel.
+        /// One offer per channel.
         offers: Vec<OfferText>,
     },
     /// Complete the listening ends; answered by `Opened`.
     Accept,
-    /// Prove one direction of one channel with random content; answered by `Verified`.
+    /// Verify one direction of one channel with random content; answered by `Verified`.
     Verify {
         /// The channel's number at this role.
         channel: u16,
@@ -106,88 +106,88 @@ pub enum Order {
         /// The sender's index, part of the content's seed.
         sender: u16,
     },
-    /// Allocate and touch what the window needs; answered by `Ready`.
+    /// Allocate and touch the memory needed for the window; answered by `Ready`.
     Prepare {
         /// The window.
         window: Window,
     },
-    /// Do it now; answered by `Done`.
+    /// Run the prepared window; answered by `Done`.
     Go {
-        /// On CLOCK_MONOTONIC: the first intended instant of paced windows, the end of timed ones.
+        /// Time on CLOCK_MONOTONIC: the first intended instant of paced windows, the end of timed ones.
         at_ns: u64,
     },
-    /// End the open window that runs, which is then answered by `Done`; this order has no answer of its own.
+    /// End the open window that is running, which is then answered by `Done`; this order has no answer of its own.
     Stop,
-    /// Do this on the first channel while a fault is brought about; a descriptor for the progress is attached. Answered by
+    /// Do this on the first channel while a fault is injected; a descriptor for the progress is attached. Answered by
     /// `Acted`, if it ends.
     Act {
-        /// What.
+        /// What to do.
         act: Act,
     },
-    /// Close everything; answered by `Closed`, then the role ends.
+    /// Close everything; answered by `Closed`, after which the role exits.
     Close,
 }
 
-/// One stretch of work, for warming up or measured.
+/// A stretch of work, as part of the warm-up or measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// Number of the window within the trial.
     pub number: u32,
-    /// Messages (round trips, exchanges) to do; 0 in timed and open windows.
+    /// Number of messages (round trips, exchanges); 0 in timed and open windows.
     pub messages: u64,
     /// Messages per timed sample.
     pub batch: u32,
-    /// Whether it counts.
+    /// Whether it is measured.
     pub measured: bool,
-    /// Whether it has no end of its own: those who send go on until [`Order::Stop`].
+    /// Whether it is open-ended: senders continue until [`Order::Stop`].
     #[serde(default)]
     pub open: bool,
 }
 
-/// From a role to the controller.
+/// An answer from a role to the controller.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "answer")]
 pub enum Answer {
     /// The offers of the listeners, descriptors attached in order.
     Offers {
-        /// One per listener.
+        /// One offer per listener.
         offers: Vec<OfferText>,
-        /// What a reader of the figures should know.
+        /// Warnings about the figures.
         warnings: Vec<String>,
     },
     /// All channels are open.
     Opened {
-        /// Values read back.
+        /// Values read back from the system.
         facts: Facts,
     },
-    /// The direction was proved, as far as this end can tell.
+    /// The direction was verified, as far as this end can tell.
     Verified {
-        /// Messages that went over.
+        /// Number of messages transferred.
         messages: u32,
-        /// CRC-32 over their CRC-32s.
+        /// CRC-32 over the messages' CRC-32 values.
         crc: u32,
     },
-    /// Prepared.
+    /// The window is prepared.
     Ready,
     /// The window is over.
     Done {
-        /// What came of it.
+        /// The results of the window.
         outcome: Box<Outcome>,
     },
-    /// The act is over.
+    /// The act has ended.
     Acted {
-        /// What came of it.
+        /// What the role observed.
         seen: Box<Seen>,
     },
-    /// Closed.
+    /// Everything is closed.
     Closed,
-    /// It went wrong; the role ends.
+    /// The order failed; the role exits.
     Failed {
-        /// What, in one sentence.
+        /// The error, in one sentence.
         reason: String,
-        /// The mechanism cannot do what the case asks: nothing broke.
+        /// Whether the mechanism does not support what the case requests, so that nothing broke.
         unsupported: bool,
-        /// Nothing that happened to its peer can have brought it about: where several roles fail, this is the reason.
+        /// Whether the failure of a peer cannot have caused it: if several roles fail, this is the reason to report.
         #[serde(default)]
         own_fault: bool,
     },

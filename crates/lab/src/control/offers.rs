@@ -1,4 +1,4 @@
-//! Offers as messages carry them: words, and descriptors in order.
+//! Offers in messages: words, and descriptors in order.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -11,9 +11,9 @@ use super::ControlError;
 /// An [`Offer`]'s words and the names of its descriptors, in the order in which they are attached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfferText {
-    /// Its words.
+    /// The words of the offer.
     pub words: BTreeMap<String, String>,
-    /// Its descriptors' names.
+    /// The names of its descriptors.
     pub fds: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ pub fn offers_to_text(offers: Vec<Offer>) -> (Vec<OfferText>, Vec<OwnedFd>) {
     (texts, all)
 }
 
-/// Joins text and descriptors to offers.
+/// Combines text and descriptors into offers.
 pub fn offers_from_text(
     texts: Vec<OfferText>,
     fds: Vec<OwnedFd>,

@@ -1,15 +1,15 @@
-//! What a role saw in a window, as it tells the controller.
+//! What a role observed in a window, as it reports it to the controller.
 
 use serde::{Deserialize, Serialize};
 
-/// What one role saw in one window.
+/// Results of one role in one window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// First act on CLOCK_MONOTONIC, nanoseconds.
+    /// Start of the first operation on CLOCK_MONOTONIC, nanoseconds.
     pub start_ns: u64,
-    /// The first receipt; null where it was not taken.
+    /// Time of the first receipt; null if it was not measured.
     pub first_receipt_ns: Option<u64>,
-    /// Last act.
+    /// End of the last operation.
     pub end_ns: u64,
     /// Messages sent (round trips, exchanges).
     pub sent: u64,
@@ -17,11 +17,11 @@ pub struct Outcome {
     pub received: u64,
     /// Payload bytes received.
     pub bytes: u64,
-    /// Messages out of order.
+    /// Messages that arrived out of order.
     pub out_of_order: u64,
     /// Messages with wrong content.
     pub corrupt: u64,
-    /// Messages that never came.
+    /// Messages that never arrived.
     pub missing: u64,
     /// User CPU time, nanoseconds.
     pub user_ns: u64,
@@ -37,13 +37,13 @@ pub struct Outcome {
     pub faults_major: u64,
     /// Hardware counters.
     pub counters: Counters,
-    /// The third process that works for the channel, where there is one.
+    /// The third process that works for the channel, if there is one.
     #[serde(default)]
     pub server: Option<ServerUse>,
     /// Histograms by span: HDR V2, base64, nanoseconds.
     pub histograms: Vec<(crate::record::Span, String)>,
-    /// Instants on CLOCK_MONOTONIC that the controller pairs with the peer's: begin of closing at the client, end of
-    /// closing at the server.
+    /// Times on CLOCK_MONOTONIC that the controller pairs with the peer's: when the client began to close, when the
+    /// server had closed.
     pub stamps: Vec<u64>,
     /// Open-loop pacing.
     pub pacing: Option<PaceSeen>,
@@ -51,21 +51,21 @@ pub struct Outcome {
     pub longest_wait_ns: Option<u64>,
     /// Messages received per sender.
     pub shares: Vec<u64>,
-    /// What the ends know once messages have gone through them.
+    /// Facts that the ends know only after messages have passed.
     #[serde(default)]
     pub facts: crossway_mech::Facts,
 }
 
-/// What a process that works for both ends used during a role's window.
+/// CPU time used by a process that works for both ends, during a role's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerUse {
-    /// The process.
+    /// Its process id.
     pub pid: u32,
-    /// Its CPU time, nanoseconds; null where it could not be read.
+    /// Its CPU time, nanoseconds; null if it could not be read.
     pub cpu_ns: Option<u64>,
 }
 
-/// Hardware counters of a role; null where there are none.
+/// Hardware counters of a role; null if there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// CPU cycles.
@@ -74,19 +74,19 @@ pub struct Counters {
     pub instructions: Option<u64>,
     /// Cache misses.
     pub cache_misses: Option<u64>,
-    /// Why they are null.
+    /// Why counters are null.
     pub missing: Option<String>,
 }
 
-/// A paced sender's account.
+/// Pacing as observed by the sender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaceSeen {
-    /// Bursts intended.
+    /// Number of intended bursts.
     pub bursts: u64,
-    /// Bursts begun late.
+    /// Number of bursts that began late.
     pub late_bursts: u64,
-    /// End of the last burst minus its intended start.
+    /// End of the last burst minus its intended start, nanoseconds.
     pub drift_ns: i64,
-    /// Histogram of how late the sender began its bursts, as in [`Outcome::histograms`].
+    /// Histogram of the delays with which the sender began its bursts, encoded as in [`Outcome::histograms`].
     pub lateness: String,
 }

@@ -1,4 +1,4 @@
-//! One end of a control channel: whole messages, with their descriptors where it is a socket.
+//! One end of a control channel: transfers whole messages, with their descriptors if it is a socket.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,21 +6,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crossway_sys::{OsError, fdpass};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Longest message in bytes; an exchange trial's stamps are the longest ones.
+/// Maximum message length in bytes; the time stamps of an exchange trial need the most.
 pub(crate) const LONGEST: usize = 64 << 20;
 
-/// What goes wrong on the control channel.
+/// Errors of the control channel.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// The other side is gone.
+    /// The other side has closed the channel.
     #[error("the other side closed the control channel")]
     Closed,
-    /// It says what cannot be understood.
-    #[error("the control channel carried nonsense: {0}")]
+    /// A message cannot be parsed.
+    #[error("the control channel carried an invalid message: {0}")]
     Nonsense(String),
-    /// Descriptors cannot go where only bytes go.
+    /// Descriptors cannot be sent over a byte stream.
     #[error(
-        "a role that is reached by bytes only cannot be given descriptors; use a mechanism that crosses hosts"
+        "descriptors cannot be sent to a role that is reached over a byte stream; use a mechanism that works between hosts"
     )]
     NoDescriptors,
     /// A system call failed.
@@ -37,23 +37,23 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Over a UNIX socket: descriptors go too.
+    /// A channel over a UNIX socket, which also transfers descriptors.
     pub fn socket(socket: OwnedFd) -> Result<Wire, ControlError> {
         let to = socket.try_clone().map_err(|e| OsError::new("dup", "control socket", e))?;
         Ok(Wire { from: socket, to, passes_fds: true })
     }
 
-    /// Over a pair of byte streams: words only.
+    /// A channel over a pair of byte streams, without descriptors.
     pub fn bytes(from: OwnedFd, to: OwnedFd) -> Wire {
         Wire { from, to, passes_fds: false }
     }
 
-    /// What polls readable when the other side said something or is gone.
+    /// A descriptor that is readable when the other side has sent something or has closed.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.from.as_fd()
     }
 
-    /// Says something, with descriptors.
+    /// Sends a message with descriptors.
     pub fn say(
         &mut self,
         what: &impl Serialize,
@@ -78,7 +78,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Hears what the other side says, and the descriptors that came along; waits for ever.
+    /// Receives the next message and its descriptors; waits without a time limit.
     pub fn hear<T: DeserializeOwned>(&mut self) -> Result<(T, Vec<OwnedFd>), ControlError> {
         let mut fds = Vec::new();
         let mut length = [0; 4];

@@ -1,4 +1,4 @@
-//! Which facts make two runs comparable, and the hash of them.
+//! The facts that make two runs comparable, and their hash.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use crossway_sys::topology::Topology;
 
 use super::{Kernel, Memory, Processor, Virtualisation};
 
-/// Hardware and kernel, in words; nothing that changes from minute to minute, nothing that names one machine among
-/// equals.
+/// Facts about hardware and kernel as text; nothing that changes from minute to minute, and nothing that identifies an
+/// individual machine.
 pub(super) fn facts(
     kernel: &Kernel,
     processor: &Processor,
@@ -25,7 +25,7 @@ pub(super) fn facts(
         })
         .collect();
     let mitigations: Vec<String> = mitigations.iter().map(|(k, v)| format!("{k}: {v}")).collect();
-    // Firmware and crash kernels take a little memory away, more or less from boot to boot.
+    // Firmware and crash kernels reserve a little memory, which varies from boot to boot.
     let memory_gib = memory.total_bytes.map(|b| (b as f64 / f64::from(1 << 30)).round());
     [
         ("kernel", format!("{} {}", kernel.release, kernel.architecture)),
@@ -43,7 +43,7 @@ pub(super) fn facts(
     .into()
 }
 
-/// The hash of the facts: 64-bit FNV-1a in hexadecimal. It tells machines apart; it protects nothing.
+/// The hash of the facts: 64-bit FNV-1a in hexadecimal. It distinguishes machines and has no security purpose.
 pub fn machine_id(facts: &BTreeMap<String, String>) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for (name, value) in facts {
@@ -54,12 +54,12 @@ pub fn machine_id(facts: &BTreeMap<String, String>) -> String {
     format!("{hash:016x}")
 }
 
-/// The facts in which two machines differ: name, the first's, the second's.
+/// The facts in which two machines differ: name, value of the first, value of the second.
 pub fn difference(
     a: &BTreeMap<String, String>,
     b: &BTreeMap<String, String>,
 ) -> Vec<(String, String, String)> {
-    let none = || "not known".to_owned();
+    let none = || "unknown".to_owned();
     a.keys()
         .chain(b.keys().filter(|k| !a.contains_key(*k)))
         .filter(|k| a.get(*k) != b.get(*k))
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(machine_id(&one), machine_id(&one.clone()));
         assert_ne!(machine_id(&one), machine_id(&facts(&[("ab", "c"), ("d", "e")])));
         assert_ne!(machine_id(&one), machine_id(&facts(&[("a", "bc"), ("d", "f")])));
-        // FNV-1a of nothing is its published offset basis.
+        // The FNV-1a hash of no data is its published offset basis.
         assert_eq!(machine_id(&BTreeMap::new()), "cbf29ce484222325");
     }
 
@@ -95,7 +95,7 @@ mod tests {
         let found = difference(&a, &b);
         assert_eq!(found.len(), 3);
         assert!(found.contains(&("cpus".into(), "2".into(), "4".into())));
-        assert!(found.contains(&("old".into(), "x".into(), "not known".into())));
-        assert!(found.contains(&("new".into(), "not known".into(), "y".into())));
+        assert!(found.contains(&("old".into(), "x".into(), "unknown".into())));
+        assert!(found.contains(&("new".into(), "unknown".into(), "y".into())));
     }
 }

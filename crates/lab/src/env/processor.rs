@@ -1,4 +1,4 @@
-//! The processor: its name, the features that bear on timing, its clocks and its governor.
+//! The processor: its name, the features that affect timing, its clocks and its frequency governor.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::system::text;
 
-/// Features that decide how time is read, memory is copied and waiting is done.
+/// Features that affect how time is read, memory is copied and ends wait.
 const FLAGS_OF_INTEREST: &[&str] = &[
     "constant_tsc",
     "nonstop_tsc",
@@ -41,10 +41,10 @@ const FLAGS_OF_INTEREST: &[&str] = &[
     "crc32",
 ];
 
-/// The processor as `/proc/cpuinfo` tells it.
+/// The processor as described by `/proc/cpuinfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Processor {
-    /// Maker.
+    /// Manufacturer.
     pub vendor: Option<String>,
     /// Marketing name.
     pub model_name: Option<String>,
@@ -54,9 +54,9 @@ pub struct Processor {
     pub model: Option<String>,
     /// Stepping, or the revision on aarch64.
     pub stepping: Option<String>,
-    /// Microcode.
+    /// Microcode revision.
     pub microcode: Option<String>,
-    /// Those of its features that bear on timing.
+    /// Its features that affect timing.
     pub flags: BTreeSet<String>,
 }
 
@@ -66,7 +66,7 @@ impl Processor {
         Self::parse(&text("/proc/cpuinfo").unwrap_or_default())
     }
 
-    /// From the text of `/proc/cpuinfo`; its first processor speaks for all.
+    /// Parses the text of `/proc/cpuinfo`; its first processor represents all.
     pub fn parse(cpuinfo: &str) -> Processor {
         let get = |names: &[&str]| {
             cpuinfo.lines().find_map(|line| {
@@ -91,7 +91,7 @@ impl Processor {
         }
     }
 
-    /// All that names it, in one line.
+    /// Everything that identifies it, in one line.
     pub fn name(&self) -> String {
         let part = |p: &Option<String>| p.clone().unwrap_or("?".to_owned());
         format!(
@@ -105,14 +105,14 @@ impl Processor {
     }
 }
 
-/// Clocks.
+/// Clock sources of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock {
-    /// What the kernel keeps time by.
+    /// The clock source in use.
     pub source: Option<String>,
-    /// What it could.
+    /// The available clock sources.
     pub available: Vec<String>,
-    /// The time stamp counter ticks at one rate and never stops; null on machines without one.
+    /// Whether the time stamp counter has a constant rate and never stops; null on machines without one.
     pub tsc_steady: Option<bool>,
 }
 
@@ -131,24 +131,24 @@ impl Clock {
     }
 }
 
-/// How the processor's speed and sleep are governed.
+/// Control of the processor's frequency and idle states.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frequency {
-    /// The governors in use; empty where the guest has no say (most virtual machines).
+    /// The governors in use; empty if a guest has no control over the frequency (most virtual machines).
     pub governors: BTreeSet<String>,
-    /// The driver.
+    /// The cpufreq driver.
     pub driver: Option<String>,
     /// Lowest frequency allowed on the first CPU, kHz.
     pub min_khz: Option<u64>,
     /// Highest frequency allowed on the first CPU, kHz.
     pub max_khz: Option<u64>,
-    /// Whether it may run faster than its nominal frequency for a while.
+    /// Whether it may temporarily run faster than its nominal frequency.
     pub turbo: Option<bool>,
-    /// The driver that puts an idle CPU to sleep.
+    /// The driver of the idle states.
     pub idle_driver: Option<String>,
-    /// What chooses how deep it sleeps.
+    /// The governor that selects idle states.
     pub idle_governor: Option<String>,
-    /// The idle states of the first CPU, with the time to leave each, microseconds.
+    /// The idle states of the first CPU and their exit latencies, microseconds.
     pub idle_states_exit_us: Vec<(String, u64)>,
 }
 
@@ -163,7 +163,7 @@ impl Frequency {
             .iter()
             .filter_map(|c| text(&format!("{root}/cpu{}/cpufreq/scaling_governor", c.id)))
             .collect();
-        // Two drivers, two switches with opposite senses.
+        // The two drivers have switches with opposite meanings.
         let turbo = text(&format!("{root}/intel_pstate/no_turbo"))
             .map(|t| t == "0")
             .or_else(|| text(&format!("{root}/cpufreq/boost")).map(|t| t == "1"));

@@ -1,4 +1,4 @@
-//! The kernel and what is around it: settings, memory, power, hypervisor, container.
+//! The kernel and its environment: settings, memory, power, hypervisor, container.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ pub(super) fn text(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|t| t.trim().to_owned()).filter(|t| !t.is_empty())
 }
 
-/// Kernel parameters that bear on timing. The others may name disks and hosts, and are left out.
+/// Kernel parameters that affect timing. Others may contain names of disks and hosts, and are omitted.
 const PARAMETERS_OF_INTEREST: &[&str] = &[
     "mitigations",
     "isolcpus",
@@ -66,20 +66,20 @@ const PARAMETERS_OF_INTEREST: &[&str] = &[
 pub struct Kernel {
     /// E.g. `6.1.0-13-amd64`.
     pub release: String,
-    /// Its build.
+    /// Build of the kernel.
     pub version: String,
     /// The machine's architecture.
     pub architecture: String,
-    /// Parameters from its command line that bear on timing.
+    /// Parameters on its command line that affect timing.
     pub parameters: Vec<String>,
-    /// Security modules in use; `None` where the kernel does not say (securityfs is not mounted).
+    /// Security modules in use; `None` if the kernel does not report them (securityfs is not mounted).
     pub security_modules: Option<Vec<String>>,
     /// The distribution.
     pub distribution: Option<String>,
 }
 
 impl Kernel {
-    /// Reads the running kernel's.
+    /// Reads the facts of the running kernel.
     pub fn read() -> Kernel {
         let os_release = text("/etc/os-release").unwrap_or_default();
         Kernel {
@@ -97,7 +97,7 @@ impl Kernel {
     }
 }
 
-/// Those parameters of a kernel command line that bear on timing. What follows ` -- ` is for init.
+/// The parameters of a kernel command line that affect timing. What follows ` -- ` is for init.
 fn parameters(command_line: &str) -> Vec<String> {
     command_line
         .split_whitespace()
@@ -123,7 +123,7 @@ pub(super) fn mitigations() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Kernel settings that bear on mechanisms.
+/// Kernel settings that affect mechanisms.
 const SYSCTLS: &[&str] = &[
     "net.core.rmem_default",
     "net.core.rmem_max",
@@ -182,17 +182,17 @@ pub(super) fn sysctls() -> BTreeMap<String, String> {
 /// Memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// All of it, bytes.
+    /// Total memory, bytes.
     pub total_bytes: Option<u64>,
-    /// What could be had without swapping, bytes.
+    /// Memory available without swapping, bytes.
     pub available_bytes: Option<u64>,
     /// Swap in use, bytes.
     pub swap_used_bytes: Option<u64>,
-    /// Huge pages without asking: `always`, `madvise`, `never`.
+    /// Transparent huge pages: `always`, `madvise`, `never`.
     pub transparent_huge_pages: Option<String>,
-    /// The same for shared memory.
+    /// Transparent huge pages of shared memory.
     pub shmem_huge_pages: Option<String>,
-    /// Reserved huge pages.
+    /// Number of reserved huge pages.
     pub huge_pages: Option<u64>,
 }
 
@@ -219,15 +219,15 @@ impl Memory {
     }
 }
 
-/// The word in brackets of a sysfs choice: `always [madvise] never`.
+/// The selected word of a sysfs setting, which is in brackets: `always [madvise] never`.
 fn chosen(text: &str) -> Option<String> {
     Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
 }
 
-/// Mains and battery.
+/// Power supply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Power {
-    /// Runs from a battery; `None` where there is none or the system does not say.
+    /// Whether the machine runs on battery; `None` if it has none or does not report it.
     pub on_battery: Option<bool>,
 }
 
@@ -248,7 +248,7 @@ impl Power {
                         mains = Some(mains.unwrap_or(false) || online == "1");
                     }
                 }
-                // Batteries of mice and headsets say so in their scope.
+                // Batteries of mice and headsets have the scope "Device".
                 Some("Battery") if get("scope").as_deref() != Some("Device") => {
                     discharging = get("status").map(|s| s == "Discharging").or(discharging);
                 }
@@ -262,16 +262,16 @@ impl Power {
 /// Hypervisor and container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Virtualisation {
-    /// The hypervisor's name where it gives one, `unknown` where only its presence shows; `None`: none.
+    /// The hypervisor's name, `unknown` if only its presence is detected; `None`: no hypervisor.
     pub hypervisor: Option<String>,
-    /// The container runtime; `None`: none seen.
+    /// The container runtime; `None` if none is detected.
     pub container: Option<String>,
-    /// Share of the CPUs' time since boot that the hypervisor gave to others, 0..=1.
+    /// Share of the CPUs' time since boot that the hypervisor gave to other guests, 0..=1.
     pub steal_share: Option<f64>,
 }
 
 impl Virtualisation {
-    /// Looks at the processor's flags, DMI, and the marks that container runtimes leave.
+    /// Examines the processor's flags, DMI, and files created by container runtimes.
     pub fn read(processor: &Processor) -> Virtualisation {
         let dmi = text("/sys/class/dmi/id/sys_vendor");
         let product = text("/sys/class/dmi/id/product_name");

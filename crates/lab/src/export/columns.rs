@@ -1,18 +1,18 @@
-//! The columns of exported tables: name, type, meaning and where the value comes from.
+//! The columns of exported tables: name, type, meaning, and how the value is taken from a record.
 
 use crossway_mech::Access;
 
 use crate::cases;
 use crate::record::{HostMeters, IfaceMeters, Latency, Record, RoleMeters, Span, Status};
 
-/// A column's type.
+/// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
     /// Text.
     Text,
-    /// Unsigned 64 bits.
+    /// Unsigned 64-bit integer.
     Count,
-    /// Signed 64 bits.
+    /// Signed 64-bit integer.
     Whole,
     /// IEEE double.
     Real,
@@ -20,14 +20,14 @@ pub enum ColumnKind {
     Flag,
 }
 
-/// A field's value; `None` where it was not measured.
+/// The value of a field; `None` if it was not measured.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Text.
     Text(Option<String>),
-    /// Unsigned 64 bits.
+    /// Unsigned 64-bit integer.
     Count(Option<u64>),
-    /// Signed 64 bits.
+    /// Signed 64-bit integer.
     Whole(Option<i64>),
     /// IEEE double.
     Real(Option<f64>),
@@ -35,15 +35,15 @@ pub enum Value {
     Flag(Option<bool>),
 }
 
-/// One column.
+/// A column of an exported table.
 pub struct Column {
-    /// Its name; the unit is the last part.
+    /// Its name, which ends in the unit.
     pub name: &'static str,
     /// Its type.
     pub kind: ColumnKind,
-    /// What it means.
+    /// Its meaning.
     pub about: &'static str,
-    /// Its value in a record.
+    /// Its value for a record.
     pub value: fn(&Record) -> Value,
 }
 
@@ -54,7 +54,7 @@ macro_rules! columns {
             kind: ColumnKind::$kind,
             about: $about,
             value: |r| {
-                // Names the closure's type, so that the expressions below need not.
+                // Naming the closure's type here saves doing so in each expression below.
                 let value: fn(&Record) -> _ = $value;
                 Value::$kind(value(r))
             },
@@ -66,22 +66,22 @@ fn span(r: &Record, of: Span) -> Option<&Latency> {
     cases::latency(r, of)
 }
 
-/// A sum over the roles; `None` where there are none.
+/// The sum over the roles; `None` if there are none.
 fn total(r: &Record, of: fn(&RoleMeters) -> u64) -> Option<u64> {
     (!r.roles.is_empty()).then(|| r.roles.iter().map(of).sum())
 }
 
-/// A sum over the roles of what not every machine can count.
+/// The sum over the roles of a counter that some machines do not have.
 fn counted(r: &Record, of: fn(&RoleMeters) -> Option<u64>) -> Option<u64> {
     (!r.roles.is_empty()).then(|| r.roles.iter().map(of).sum::<Option<u64>>()).flatten()
 }
 
-/// A sum over the hosts; `None` where their meters could not be read.
+/// The sum over the hosts; `None` if their meters could not be read.
 fn hosts(r: &Record, of: fn(&HostMeters) -> u64) -> Option<u64> {
     (!r.host_cpu.is_empty()).then(|| r.host_cpu.iter().map(of).sum())
 }
 
-/// A sum over the interfaces of what records of schema 1 do not have.
+/// The sum over the interfaces of a counter that records of schema 1 do not have.
 fn dropped(r: &Record, of: fn(&IfaceMeters) -> Option<u64>) -> Option<u64> {
     (!r.net.is_empty()).then(|| r.net.iter().map(of).sum::<Option<u64>>()).flatten()
 }
@@ -95,16 +95,16 @@ fn status(status: Status) -> &'static str {
     }
 }
 
-/// All columns, in the order in which they are written.
+/// All columns, in output order.
 pub const COLUMNS: &[Column] = columns! {
-    "schema" Count "version of the record's form" |r| Some(u64::from(r.schema));
+    "schema" Count "version of the record schema" |r| Some(u64::from(r.schema));
     "run" Text "the run: its start in UTC and a suffix" |r| Some(r.run.clone());
     "plan" Text "the plan's name" |r| Some(r.plan.clone());
     "group" Text "the group of the plan" |r| Some(r.group.clone());
     "case" Text "the case, the same for all its trials" |r| Some(r.case.clone());
     "mechanism" Text "the mechanism's id" |r| Some(r.mechanism.clone());
-    "mechanism_version" Text "what provides it" |r| r.mechanism_version.clone();
-    "host" Text "local for this machine; on a testbed the host, or one to the other" |r| Some(r.host.clone());
+    "mechanism_version" Text "version of what provides it" |r| r.mechanism_version.clone();
+    "host" Text "local for this machine; on a testbed the host, or 'A to B'" |r| Some(r.host.clone());
     "testbed" Text "the testbed; null without one" |r| r.inputs.testbed.clone();
     "ends" Text "between two hosts or within one" |r| Some(r.inputs.ends.name().to_owned());
     "kernels" Text "the hosts' kernels, separated by spaces; null without a testbed"
@@ -113,9 +113,9 @@ pub const COLUMNS: &[Column] = columns! {
     "reason" Text "why it was skipped, failed or degraded" |r| r.reason.clone();
     "remedy" Text "what to do about it" |r| r.remedy.clone();
     "started_unix_ms" Count "start, milliseconds since 1970 UTC" |r| Some(r.started_unix_ms);
-    "workload" Text "what was done" |r| Some(r.inputs.workload.word());
+    "workload" Text "the workload" |r| Some(r.inputs.workload.word());
     "size_bytes" Count "message size" |r| Some(r.inputs.size_bytes);
-    "wait" Text "how waiting ends waited" |r| Some(cases::wait_name(&r.inputs.wait));
+    "wait" Text "how the ends waited" |r| Some(cases::wait_name(&r.inputs.wait));
     "access" Text "copy or in-place" |r| Some(match r.inputs.access {
         Access::Copy => "copy",
         Access::InPlace => "in-place",
@@ -125,13 +125,13 @@ pub const COLUMNS: &[Column] = columns! {
         |r| (!r.inputs.cpus.is_empty()).then(|| {
             r.inputs.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
         });
-    "load" Text "background work" |r| Some(cases::load_name(&r.inputs.load));
-    "socket_buffer_bytes" Count "SO_SNDBUF and SO_RCVBUF asked for" |r| r.inputs.socket_buffer_bytes;
-    "capacity_bytes" Count "ring, pipe or queue capacity asked for" |r| r.inputs.capacity_bytes;
-    "messages" Count "messages asked for; null where time was" |r| r.inputs.messages;
-    "packet_series_ms" Count "interval of the packet series asked for" |r| r.inputs.packet_series_ms.map(u64::from);
+    "load" Text "background load" |r| Some(cases::load_name(&r.inputs.load));
+    "socket_buffer_bytes" Count "requested SO_SNDBUF and SO_RCVBUF" |r| r.inputs.socket_buffer_bytes;
+    "capacity_bytes" Count "requested capacity of the ring, pipe or queue" |r| r.inputs.capacity_bytes;
+    "messages" Count "requested number of messages; null if the trial ends by time" |r| r.inputs.messages;
+    "packet_series_ms" Count "requested interval of the packet series" |r| r.inputs.packet_series_ms.map(u64::from);
     "warmup_ms" Count "longest warm-up" |r| Some(r.inputs.warmup_ms);
-    "measure_ms" Count "measured time where messages is null" |r| Some(r.inputs.measure_ms);
+    "measure_ms" Count "measured time if messages is null" |r| Some(r.inputs.measure_ms);
     "trial" Count "this trial, from 0" |r| Some(u64::from(r.inputs.trial));
     "trials" Count "trials of this case in this run" |r| Some(u64::from(r.inputs.trials));
     "order" Count "position in the run, from 0" |r| Some(u64::from(r.inputs.order));
@@ -141,8 +141,8 @@ pub const COLUMNS: &[Column] = columns! {
     "payload_bytes" Count "payload bytes received" |r| r.counts.map(|c| c.bytes);
     "out_of_order_msgs" Count "messages out of order" |r| r.counts.map(|c| c.out_of_order);
     "corrupt_msgs" Count "messages with wrong content" |r| r.counts.map(|c| c.corrupt);
-    "warmup_msgs" Count "messages spent on warming up" |r| r.counts.map(|c| c.warmup);
-    "sender_wall_ns" Count "the sender's own interval, between hosts with clocks of their own" |r| r.throughput.and_then(|t| t.sender_wall_ns);
+    "warmup_msgs" Count "messages used for warming up" |r| r.counts.map(|c| c.warmup);
+    "sender_wall_ns" Count "the sender's own interval, between hosts with different clocks" |r| r.throughput.and_then(|t| t.sender_wall_ns);
     "wall_ns" Count "first send to last receive" |r| r.throughput.map(|t| t.wall_ns);
     "rate_msgs_per_s" Real "messages received per second" |r| r.throughput.map(|t| t.msgs_per_s);
     "rate_bytes_per_s" Real "payload bytes received per second" |r| r.throughput.map(|t| t.bytes_per_s);
@@ -174,8 +174,8 @@ pub const COLUMNS: &[Column] = columns! {
     "bursts" Count "bursts intended" |r| r.pacing.map(|p| p.bursts);
     "late_bursts" Count "bursts that began late" |r| r.pacing.map(|p| p.late_bursts);
     "drift_ns" Whole "end of the last burst minus its intended start" |r| r.pacing.map(|p| p.drift_ns);
-    "intended_bits_per_s" Real "rate intended" |r| r.pacing.map(|p| p.intended_bits_per_s);
-    "reached_bits_per_s" Real "rate reached" |r| r.pacing.map(|p| p.reached_bits_per_s);
+    "intended_bits_per_s" Real "intended rate" |r| r.pacing.map(|p| p.intended_bits_per_s);
+    "reached_bits_per_s" Real "achieved rate" |r| r.pacing.map(|p| p.reached_bits_per_s);
     "lateness_p50_ns" Count "how late the sender itself began a burst, median" |r| r.pacing?.lateness_ns.map(|l| l.p50);
     "lateness_p99_ns" Count "how late the sender itself began a burst, 99th percentile" |r| r.pacing?.lateness_ns?.p99;
     "lateness_max_ns" Count "how late the sender itself began a burst, largest" |r| r.pacing?.lateness_ns.map(|l| l.max);
@@ -189,51 +189,51 @@ pub const COLUMNS: &[Column] = columns! {
     "cycles" Count "CPU cycles of all roles" |r| counted(r, |m| m.cycles);
     "instructions" Count "instructions of all roles" |r| counted(r, |m| m.instructions);
     "cache_misses" Count "cache misses of all roles" |r| counted(r, |m| m.cache_misses);
-    "host_busy_ns" Count "CPU time of all hosts but idle and I/O wait" |r| hosts(r, |h| h.busy_ns);
+    "host_busy_ns" Count "CPU time of all hosts except idle and I/O wait" |r| hosts(r, |h| h.busy_ns);
     "host_softirq_ns" Count "soft interrupts of all hosts" |r| hosts(r, |h| h.softirq_ns);
     "host_irq_ns" Count "hard interrupts of all hosts" |r| hosts(r, |h| h.irq_ns);
-    "host_steal_ns" Count "taken by the hypervisor" |r| hosts(r, |h| h.steal_ns);
+    "host_steal_ns" Count "time taken away by the hypervisor" |r| hosts(r, |h| h.steal_ns);
     "host_cpus" Count "CPUs of all hosts" |r| hosts(r, |h| h.cpus.into());
     "sender_host_load" Real "share of the CPUs of the sender's or client's host that was busy, 0 to 1"
         |r| r.host_cpu.first()?.load();
     "receiver_host_load" Real "the same of the receiver's or server's host"
         |r| r.host_cpu.last()?.load();
-    "servers_cpu_ns" Count "CPU time of the processes that work for the roles' channels; null where there are none"
+    "servers_cpu_ns" Count "CPU time of the processes that work for the roles' channels; null if there are none"
         |r| (!r.servers.is_empty()).then(|| r.servers.iter().map(|s| s.cpu_ns).sum::<Option<u64>>()).flatten();
     "cpu_ns_per_msg" Real "CPU time of all roles and servers per message" |r| r.cost.map(|c| c.cpu_ns_per_msg);
     "bits_per_cpu_s" Real "payload bits per CPU-second of all roles" |r| r.cost.map(|c| c.bits_per_cpu_s);
     "host_ns_per_msg" Real "busy time of all hosts per message" |r| r.cost.and_then(|c| c.host_ns_per_msg);
-    "interfaces" Text "interfaces that carried it, separated by spaces"
+    "interfaces" Text "interfaces that carried the traffic, separated by spaces"
         |r| (!r.net.is_empty()).then(|| {
             r.net.iter().map(|i| format!("{}:{}", i.host, i.name)).collect::<Vec<_>>().join(" ")
         });
-    "tx_packets" Count "packets sent on those" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.tx_packets).sum());
-    "rx_packets" Count "packets received on those" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.rx_packets).sum());
-    "tx_bytes" Count "bytes sent on those" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.tx_bytes).sum());
-    "rx_bytes" Count "bytes received on those" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.rx_bytes).sum());
-    "tx_dropped" Count "packets to be sent on those and dropped" |r| dropped(r, |i| i.tx_dropped);
-    "rx_dropped" Count "packets received on those and dropped" |r| dropped(r, |i| i.rx_dropped);
-    "packets_per_msg" Real "packets both ways per message, round trip or exchange" |r| r.packets.map(|p| p.per_msg);
+    "tx_packets" Count "packets sent on these interfaces" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.tx_packets).sum());
+    "rx_packets" Count "packets received on these interfaces" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.rx_packets).sum());
+    "tx_bytes" Count "bytes sent on these interfaces" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.tx_bytes).sum());
+    "rx_bytes" Count "bytes received on these interfaces" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.rx_bytes).sum());
+    "tx_dropped" Count "packets dropped on sending by these interfaces" |r| dropped(r, |i| i.tx_dropped);
+    "rx_dropped" Count "packets dropped on receipt by these interfaces" |r| dropped(r, |i| i.rx_dropped);
+    "packets_per_msg" Real "packets in both directions per message, round trip or exchange" |r| r.packets.map(|p| p.per_msg);
     "msgs_per_packet" Real "messages per forward packet" |r| r.packets.map(|p| p.msgs_per_packet);
     "reverse_per_forward" Real "backward packets per forward packet" |r| r.packets.and_then(|p| p.reverse_per_forward);
-    "transport_sent" Count "segments or packets that the transport protocols sent"
+    "transport_sent" Count "segments or packets sent by the transport protocols"
         |r| (!r.retransmissions.is_empty()).then(|| r.retransmissions.iter().map(|t| t.sent).sum());
-    "transport_again" Count "of these, sent again"
+    "transport_again" Count "how many of these were retransmissions"
         |r| (!r.retransmissions.is_empty()).then(|| r.retransmissions.iter().map(|t| t.again).sum());
     "packet_series" Text "packets over time, as JSON"
         |r| (!r.packet_series.is_empty()).then(|| serde_json::to_string(&r.packet_series).ok()).flatten();
     "jain" Real "Jain's fairness index of the roles" |r| r.fairness.as_ref().map(|f| f.jain);
-    "longest_wait_ns" Count "longest time one role waited" |r| r.fairness.as_ref().map(|f| f.longest_wait_ns);
+    "longest_wait_ns" Count "longest time that a role waited between two messages" |r| r.fairness.as_ref().map(|f| f.longest_wait_ns);
     "sleeps_per_msg" Real "voluntary context switches of the senders per message" |r| r.fairness.as_ref()?.sleeps_per_msg;
-    "wasted_wakeups_per_msg" Real "those beyond one per message of each sender" |r| r.fairness.as_ref()?.wasted_wakeups_per_msg;
+    "wasted_wakeups_per_msg" Real "voluntary context switches beyond one per message of each sender" |r| r.fairness.as_ref()?.wasted_wakeups_per_msg;
     "clock_read_ns" Real "cost of reading the clock" |r| Some(r.calibration.clock_read_ns);
     "clock_step_ns" Real "smallest step of the clock" |r| Some(r.calibration.clock_step_ns);
     "empty_loop_ns" Real "cost of the empty measuring loop per message" |r| Some(r.calibration.empty_loop_ns);
-    "cache_line_before_ns" Real "cache-line round trip before the run" |r| r.calibration.cache_line_before_ns;
-    "cache_line_after_ns" Real "cache-line round trip after the run" |r| r.calibration.cache_line_after_ns;
-    "cores_moved" Flag "the two differ so much that the cores moved"
+    "cache_line_before_ns" Real "cache-line round trip before the trial" |r| r.calibration.cache_line_before_ns;
+    "cache_line_after_ns" Real "cache-line round trip after the trial" |r| r.calibration.cache_line_after_ns;
+    "cores_moved" Flag "whether the two differ so much that the cores must have moved"
         |r| Some(crate::limits::cores_moved(r.calibration.cache_line_before_ns?, r.calibration.cache_line_after_ns?));
     "facts" Text "values read back from the system, as JSON" |r| serde_json::to_string(&r.facts).ok();
-    "warnings" Text "what a reader should know, separated by semicolons"
+    "warnings" Text "remarks for the reader, separated by semicolons"
         |r| (!r.warnings.is_empty()).then(|| r.warnings.join("; "));
 };

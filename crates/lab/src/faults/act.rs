@@ -1,4 +1,4 @@
-//! What a role does with its channel while a fault is brought about, to it or to its peer.
+//! What a role does with its channel while a fault is injected into it or its peer.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,104 +13,104 @@ use serde::{Deserialize, Serialize};
 use super::message::{self, Sorter};
 use crate::role_context::{RoleContext, RoleError};
 
-/// A channel that takes more than this without being full never is.
+/// A channel that accepts this many messages without becoming full is considered never to be full.
 const NEVER_FULL: u64 = 20_000;
 
-/// After so many messages that did not fit, a receiver has seen enough.
+/// Number of messages too long for its buffer after which a receiver stops.
 const REFUSALS: u32 = 8;
 
 /// How long a sender waits for room in [`Act::FillThenWait`].
 pub(super) const WAIT_FOR_ROOM: Duration = Duration::from_millis(50);
 
-/// What to do. Calls wait without a deadline, as a program does that trusts its channel.
+/// What to do. Calls wait without a deadline, like a program that trusts its channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Act {
-    /// Send so many messages, or until an error.
+    /// Send a number of messages, or until an error.
     Send {
         /// How many; null: until an error.
         messages: Option<u64>,
-        /// Microseconds of sleep after each.
+        /// Microseconds to sleep after each message.
         gap_us: u32,
     },
-    /// Receive so many messages, or until an error.
+    /// Receive a number of messages, or until an error.
     Receive {
         /// How many; null: until an error.
         messages: Option<u64>,
-        /// The buffer's length, if it is not that of the channel's messages.
+        /// Length of the buffer in bytes, if it differs from that of the channel's messages.
         buffer_bytes: Option<u64>,
     },
-    /// Send until there is no room, then wait for it, until an error.
+    /// Send until there is no room, then wait for room until an error.
     FillUp,
     /// Send until there is no room, then try once more with a deadline.
     FillThenWait,
-    /// Hand over what a half keeps of a message that was taken in part.
+    /// Send the rest of a message of which the mechanism accepted only a part.
     Flush,
-    /// Stay for ever where a message is written in place.
+    /// Wait forever while writing a message in place.
     HoldWriting,
-    /// Stay for ever where a message is read in place.
+    /// Wait forever while reading a message in place.
     HoldReading,
     /// Send one message of this length.
     SendLength {
-        /// Bytes.
+        /// Length of the message.
         bytes: u64,
     },
 }
 
-/// An error that told of the fault.
+/// An error that reported the fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// `send` or `receive`.
     pub call: String,
-    /// The error's text.
+    /// Text of the error.
     pub error: String,
-    /// It is the error that says that the peer is gone.
+    /// Whether it is the error that says that the peer is gone.
     pub peer_closed: bool,
-    /// When the call returned, CLOCK_MONOTONIC, nanoseconds.
+    /// Time at which the call returned, CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
-    /// How long the call took, nanoseconds.
+    /// Duration of the call, nanoseconds.
     pub took_ns: u64,
 }
 
-/// What came of an act that ended.
+/// Result of an act that ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// The error that ended it, or the first one that it went on after.
+    /// The error that ended it, or the first error after which it continued.
     pub told: Option<Told>,
-    /// Whether the send with a deadline kept to it, within a second.
+    /// Whether a send with a deadline returned within a second of the deadline.
     pub deadline_kept: Option<bool>,
 }
 
-/// How far an act has come, kept where the controller can read it even when the actor is dead.
+/// Progress of an act, stored where the controller can read it even after the actor has died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// See [`Phase`].
+    /// One of the values in [`phase`].
     pub(super) phase: u64,
-    /// Messages that a send accepted.
+    /// Messages accepted by send.
     pub(super) sent: u64,
-    /// Messages received that were sent.
+    /// Messages received that had been sent.
     pub(super) received: u64,
-    /// Messages received that were not.
+    /// Messages received that had not been sent.
     pub(super) not_sent: u64,
 }
 
-/// Where in its act an actor is.
+/// Phases of an act.
 pub(super) mod phase {
     /// The first call is about to be made.
     pub(crate) const BEGUN: u64 = 1;
     /// There is no room, or the message is being held.
     pub(crate) const REACHED: u64 = 2;
-    /// There was always room.
+    /// The channel never became full.
     pub(crate) const NEVER: u64 = 3;
 }
 
-/// The file in which an actor keeps its progress.
+/// Creates the file in which an actor stores its progress.
 pub(super) fn progress_file() -> Result<OwnedFd, OsError> {
     shm::create_sealed("crossway-progress", shm::page_len())
 }
 
 impl Progress {
-    /// As it stands in the file.
+    /// Reads the progress from the file.
     pub(super) fn read(file: &OwnedFd) -> Progress {
         let mut bytes = [0; 32];
         if let Ok(fd) = file.as_fd().try_clone_to_owned() {
@@ -196,7 +196,7 @@ impl<M: Mechanism> Actor<'_, M> {
         self.progress.write(&self.file);
     }
 
-    /// Keeps the first error.
+    /// Stores the first error.
     fn told(
         &mut self,
         call: &str,
@@ -254,7 +254,7 @@ impl<M: Mechanism> Actor<'_, M> {
         }
     }
 
-    /// Whether the channel became full.
+    /// Sends until the channel is full; returns whether it became full.
     fn fill_up(&mut self) -> bool {
         let mut message = vec![0; self.size];
         while self.progress.sent < NEVER_FULL {
@@ -335,7 +335,7 @@ impl<M: Mechanism> Actor<'_, M> {
     }
 }
 
-/// Until the process is killed.
+/// Waits until the process is killed.
 fn park_for_ever() {
     loop {
         std::thread::park();

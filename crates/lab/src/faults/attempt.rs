@@ -1,4 +1,4 @@
-//! One attempt: a channel is opened, a fault is brought about at one end, the other is observed.
+//! One attempt: opens a channel, injects a fault at one end, and observes the other.
 
 use std::time::Duration;
 
@@ -15,24 +15,24 @@ use super::vandal::Vandal;
 use super::{Act, Fault, Leftover, Outcome, Remover, State};
 use crate::payload::next_random;
 
-/// A stopped process stays so for so long.
+/// How long a process stays stopped.
 const STOPPED: Duration = Duration::from_millis(200);
 
-/// Messages of an attempt that ends by itself, and the pause between two: about 200 ms together.
+/// Number of messages in an attempt that ends by itself; together with the pauses between them they take about 200 ms.
 const MESSAGES: u64 = 1000;
 const GAP_US: u32 = 100;
 
-/// A sender that gets no further for a quarter of this waits for its receiver.
+/// A sender that makes no progress for a quarter of this time waits for its receiver.
 const SETTLED: Duration = Duration::from_millis(400);
 
-/// Messages that wait in the channel while garbage comes over it; they fit into every one.
+/// Messages waiting in the channel when garbage is written to it; few enough for every channel.
 const WAITING: u64 = 4;
 
 const SEND: Act = Act::Send { messages: None, gap_us: 0 };
 const RECEIVE: Act = Act::Receive { messages: None, buffer_bytes: None };
 
 impl Bench<'_> {
-    /// Tries it once; `trial` varies the instant.
+    /// Makes one attempt; `trial` varies the time of the fault.
     pub(super) fn attempt(&self, cell: &Cell, trial: u32) -> Result<Observation, NoObservation> {
         match cell.fault {
             Fault::Kill => self.kill(cell, trial),
@@ -50,7 +50,7 @@ impl Bench<'_> {
         if matches!(cell.state, State::WritingInPlace | State::ReadingInPlace)
             && !self.caps.in_place
         {
-            let why = "messages are copied by the kernel in one call: the end never holds a place of the channel";
+            let why = "messages are copied by the kernel in one call: an end never holds a slot of the channel";
             return Err(NoObservation::skipped(why));
         }
         let before = self.private.then(places::look);
@@ -91,7 +91,11 @@ impl Bench<'_> {
                 affected.act(Act::HoldReading)?;
                 affected.wait_until(|p| p.phase == phase::REACHED)?;
             }
-            State::Opening => return Err(NoObservation::skipped("nobody is killed while opening")),
+            State::Opening => {
+                return Err(NoObservation::skipped(
+                    "killing an end while it opens the channel is not tested",
+                ));
+            }
         }
         let killed_ns = affected.kill();
         if cell.state == State::Full {
@@ -113,14 +117,15 @@ impl Bench<'_> {
                     Some(self.left_behind(&before, &affected, &mut survivor, &ended));
             }
             None => seen.warnings.push(format!(
-                "not looked for what stays behind: no private places here; {}",
+                "did not check what was left behind: no private file systems and IPC namespace; {}",
                 places::REMEDY
             )),
         }
         Ok(seen)
     }
 
-    /// What stayed when one end died, and what removed it: the survivor's closing, the leases, or nothing.
+    /// What was left behind when one end died, and what removed it: the survivor when it closed, the leases, or
+    /// nothing.
     fn left_behind(
         &self,
         before: &Things,
@@ -182,18 +187,18 @@ impl Bench<'_> {
             seen.outcome = Some(Outcome::Resumed);
         } else if seen.sent_lost.is_some_and(|lost| lost > 0) && seen.outcome != Some(Outcome::Told)
         {
-            // What a lossy mechanism dropped while nobody received is waited for in vain.
+            // A lossy mechanism may have dropped the messages while nothing was receiving: the wait is in vain.
             seen.outcome = Some(Outcome::Unnoticed);
             seen.hung = false;
         }
         Ok(seen)
     }
 
-    /// What becomes of an act after a first look at it.
+    /// Waits for the end of an act after a first wait.
     fn rest_of(&self, actor: &mut Actor, first: Ended) -> Ended {
         match first {
             Ended::Silent { .. } => {
-                // As long as it advances it is given time: the messages have pauses between them.
+                // Continues while the act makes progress, because there are pauses between the messages.
                 let mut last = actor.progress();
                 loop {
                     let (ended, _) = actor.act_ended(self.watch);
@@ -214,7 +219,7 @@ impl Bench<'_> {
             super::Side::Listener => listener.pid(),
             super::Side::Connector => connector.pid(),
         };
-        // Started, a role sets itself up: what it has for that is not the channel's.
+        // After its start, a role initialises itself; descriptors that it opens for that do not belong to the channel.
         std::thread::sleep(Duration::from_millis(20));
         let vandal = Vandal::before(pid);
         self.join(&mut listener, &mut connector, Duration::from_secs(35)).map_err(
@@ -225,12 +230,12 @@ impl Bench<'_> {
             super::Side::Connector => (connector, listener),
         };
         affected.act(Act::Send { messages: Some(WAITING), gap_us: 0 })?;
-        // Mechanisms that hand messages over directly take none until the survivor receives.
+        // Mechanisms that pass messages directly accept none until the survivor receives.
         while let (Ended::Silent { moving: true }, _) = affected.act_ended(SETTLED) {}
         let damage = vandal.strike(0x7641);
         if damage.descriptors == 0 && damage.shared_bytes == 0 {
             return Err(NoObservation::skipped(
-                "the end holds no descriptor that takes bytes and no shared memory of the channel: it can send whole messages through the kernel only",
+                "the end has no descriptor of the channel that accepts arbitrary bytes, and no shared memory: it can only send whole messages through the kernel",
             ));
         }
         let struck_ns = monotonic_ns();
@@ -244,7 +249,7 @@ impl Bench<'_> {
         seen.count(affected.progress(), survivor.progress(), false);
         seen.end(&ended, struck_ns);
         if seen.outcome == Some(Outcome::Hung) && seen.sent_lost == Some(0) {
-            // Everything sent is there, and the peer lives: to wait for more is right.
+            // Everything sent has arrived and the peer is alive, so waiting for more is correct.
             seen.outcome = Some(Outcome::Unaffected);
             seen.hung = false;
         }
@@ -294,10 +299,10 @@ impl Bench<'_> {
         if let Some(told) = told.as_ref().and_then(|seen| seen.told.as_ref()) {
             seen.told_by(told);
             seen.detected_after_ns = Some(told.took_ns);
-            seen.warnings.push(format!("the send was given {WAIT_FOR_ROOM:?}"));
+            seen.warnings.push(format!("the send had a deadline of {WAIT_FOR_ROOM:?}"));
         }
         if told.is_some_and(|seen| seen.deadline_kept == Some(false)) {
-            seen.warnings.push("it did not keep to that deadline".to_owned());
+            seen.warnings.push("it did not return within the deadline".to_owned());
         }
         receiver.act(Act::Receive { messages: Some(accepted.sent), buffer_bytes: None })?;
         sender.act(Act::Flush)?;
@@ -326,12 +331,14 @@ impl Bench<'_> {
     }
 }
 
-/// Has an end send until it waits for room.
+/// Makes an end send until it waits for room.
 fn fill(actor: &mut Actor) -> Result<(), NoObservation> {
     actor.act(Act::FillUp)?;
     actor.wait_until(|p| p.phase >= phase::REACHED)?;
     if actor.progress().phase == phase::NEVER {
-        return Err(NoObservation::skipped("it is never full: it drops what it has no room for"));
+        return Err(NoObservation::skipped(
+            "the channel is never full: it drops messages for which there is no room",
+        ));
     }
     actor.wait_until_waiting()
 }

@@ -1,4 +1,4 @@
-//! Two roles with a channel between them, which are told what to do, killed and observed.
+//! Two roles with a channel between them, which can be controlled, killed and observed.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -16,17 +16,17 @@ use crate::control::{Answer, ControlError, OfferText, Order, Part, Task};
 use crate::inputs::{Ends, Inputs, Load, Placement, Workload};
 use crate::launcher::{CLOSE_LIMIT, Launcher, RoleProcess};
 
-/// A step of an attempt that takes longer, with nothing broken yet, has failed.
+/// Time limit for a step of an attempt while nothing is broken yet.
 const STEP_LIMIT: Duration = Duration::from_secs(35);
 
-/// How often a condition is looked at.
+/// Interval between checks of a condition.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// Length of all messages, bytes: more than a pipe takes at once (PIPE_BUF), less than the smallest limit of any
-/// mechanism, and no multiple of a page.
+/// Length of all messages in bytes: more than a pipe accepts atomically (PIPE_BUF), less than the smallest limit of any
+/// mechanism, and not a multiple of a page.
 pub(super) const SIZE_BYTES: u64 = 6000;
 
-/// What all attempts on one mechanism share.
+/// Resources shared by all attempts with one mechanism.
 pub(super) struct Bench<'a> {
     pub(super) mechanism: &'static str,
     pub(super) caps: Caps,
@@ -34,11 +34,11 @@ pub(super) struct Bench<'a> {
     pub(super) run: &'a lease::Run,
     /// How long a silent survivor is watched.
     pub(super) watch: Duration,
-    /// Whether `/tmp`, `/dev/shm` and the IPC tables are this process's own.
+    /// Whether this process has private `/tmp`, `/dev/shm` and IPC tables.
     pub(super) private: bool,
 }
 
-/// What a role said, or did not.
+/// What a role answered, if anything.
 pub(super) enum Heard {
     Answer(Box<Answer>, Vec<OwnedFd>),
     Silence,
@@ -54,17 +54,17 @@ pub(super) struct Actor {
 }
 
 impl Bench<'_> {
-    /// The way of waiting that suits the mechanism best: asleep if it can.
+    /// The mechanism's default way of waiting: asleep if it can.
     pub(super) fn wait(&self) -> Wait {
         if self.caps.can_block { Wait::Block } else { Wait::Spin }
     }
 
-    /// Starts a role, which knows nothing yet.
+    /// Starts a role that has no task yet.
     pub(super) fn start(&self, side: Side) -> Result<Actor, NoObservation> {
         self.start_by(self.launcher, side)
     }
 
-    /// As [`Bench::start`], by another command.
+    /// Like [`Bench::start`], with another command.
     pub(super) fn start_by(&self, launcher: &Launcher, side: Side) -> Result<Actor, NoObservation> {
         let name = match side {
             Side::Listener => "listener",
@@ -75,7 +75,7 @@ impl Bench<'_> {
         Ok(Actor { process, progress: progress_file()?, wait: self.wait(), dead: false })
     }
 
-    /// Gives a role its task; the answer is its offers.
+    /// Sends a role its task; the answer contains its offers.
     pub(super) fn begin(&self, actor: &mut Actor, side: Side) -> Heard {
         let task = Box::new(self.task(side));
         actor.order(&Order::Begin { task }, &[], STEP_LIMIT)
@@ -131,7 +131,7 @@ impl Bench<'_> {
     /// Opens a channel between two roles that have started: the listener and the connector.
     ///
     /// # Errors
-    /// The side that failed, and how.
+    /// The side that failed, and its answer.
     pub(super) fn join(
         &self,
         listener: &mut Actor,
@@ -145,7 +145,7 @@ impl Bench<'_> {
         let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
         connector.say(&Order::Connect { offers: texts }, &borrowed);
         drop(borrowed);
-        // The connector's descriptors must not stay here, or its death would never be seen.
+        // The connector's descriptors must not stay open here, or its death would never be noticed.
         drop(fds);
         listener.say(&Order::Accept, &[]);
         for (side, actor) in [(Side::Connector, connector), (Side::Listener, listener)] {
@@ -157,7 +157,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Two roles with a channel: the affected end and the survivor.
+    /// Starts two roles with a channel: the affected end and the survivor.
     pub(super) fn open(&self, affected: Side) -> Result<(Actor, Actor), NoObservation> {
         let mut listener = self.start(Side::Listener)?;
         let mut connector = self.start(Side::Connector)?;
@@ -171,7 +171,7 @@ impl Bench<'_> {
     }
 }
 
-/// An offer, or what came instead.
+/// The offers in an answer, or the answer if it is something else.
 fn offers(heard: Heard) -> Result<(Vec<OfferText>, Vec<OwnedFd>), Heard> {
     match heard {
         Heard::Answer(answer, fds) => match *answer {
@@ -187,7 +187,7 @@ fn failed(error: impl std::fmt::Display) -> NoObservation {
 }
 
 impl Heard {
-    /// In words, for reasons.
+    /// Describes the answer for a reason.
     pub(super) fn words(&self) -> String {
         match self {
             Heard::Answer(answer, _) => match &**answer {
@@ -201,7 +201,7 @@ impl Heard {
 }
 
 impl Actor {
-    /// The role's process.
+    /// Process id of the role.
     pub(super) fn pid(&self) -> u32 {
         self.process.pid()
     }
@@ -237,28 +237,28 @@ impl Actor {
         }
     }
 
-    /// Begins an act; see [`Actor::act_ended`].
+    /// Starts an act; see [`Actor::act_ended`].
     pub(super) fn act(&mut self, act: Act) -> Result<(), NoObservation> {
-        // Each act has a file of its own, so that its counts begin at 0.
+        // Each act has its own file, so that its counts begin at 0.
         self.progress = progress_file()?;
         let progress = self.progress.as_fd().try_clone_to_owned().map_err(failed)?;
         self.say(&Order::Act { act }, &[progress.as_fd()]);
         Ok(())
     }
 
-    /// How far the act has come.
+    /// The progress of the act.
     pub(super) fn progress(&self) -> Progress {
         Progress::read(&self.progress)
     }
 
-    /// Waits until the act has come so far.
+    /// Waits until the act has reached the given progress.
     pub(super) fn wait_until(&self, far: impl Fn(&Progress) -> bool) -> Result<(), NoObservation> {
         let begin = Instant::now();
         while !far(&self.progress()) {
             if begin.elapsed() > STEP_LIMIT {
                 let progress = self.progress();
                 return Err(NoObservation::Failed(format!(
-                    "the {} came no further than {progress:?} within {STEP_LIMIT:?}",
+                    "the {} made no progress beyond {progress:?} within {STEP_LIMIT:?}",
                     self.process.name
                 )));
             }
@@ -267,7 +267,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Waits until the act has begun and, if its end waits asleep, until it sleeps.
+    /// Waits until the act has begun and, if the end sleeps while it waits, until it sleeps.
     pub(super) fn wait_until_waiting(&self) -> Result<(), NoObservation> {
         self.wait_until(|progress| progress.phase >= phase::BEGUN)?;
         if self.wait != Wait::Block {
@@ -285,7 +285,7 @@ impl Actor {
         }
     }
 
-    /// Waits for the end of the act, for so long.
+    /// Waits for the end of the act, for at most this time.
     pub(super) fn act_ended(&mut self, watch: Duration) -> (Ended, Option<Seen>) {
         let first = match self.hear(watch * 3 / 4) {
             Heard::Silence => {
@@ -311,7 +311,7 @@ impl Actor {
         }
     }
 
-    /// Kills it and waits until it is dead; the instant right before, CLOCK_MONOTONIC.
+    /// Kills the role and waits until it is dead; returns the time right before, CLOCK_MONOTONIC, nanoseconds.
     pub(super) fn kill(&mut self) -> u64 {
         let at_ns = monotonic_ns();
         self.process.kill();
@@ -320,7 +320,7 @@ impl Actor {
         at_ns
     }
 
-    /// Has it close its end and go.
+    /// Makes the role close its end and exit.
     pub(super) fn close(&mut self) {
         if !self.dead {
             let _ = self.order(&Order::Close, &[], CLOSE_LIMIT);

@@ -1,4 +1,4 @@
-//! What is tried of each mechanism.
+//! The cells of the matrix: what is tested for each mechanism.
 
 use super::{Fault, Side, State};
 
@@ -8,11 +8,11 @@ pub(super) struct Cell {
     pub(super) fault: Fault,
     pub(super) state: State,
     pub(super) affected: Side,
-    /// How often.
+    /// Number of attempts.
     pub(super) trials: u32,
 }
 
-/// Deaths are a matter of the instant: each is tried more than once.
+/// The effect of a kill depends on its timing, so each is repeated.
 const KILLS: u32 = 3;
 
 const STATES: [(Fault, State); 15] = [
@@ -33,11 +33,11 @@ const STATES: [(Fault, State); 15] = [
     (Fault::LockedMemory, State::Opening),
 ];
 
-/// These happen to the machine, not to one end.
+/// Faults of the whole machine instead of one end.
 const SHARED: [(Fault, State); 2] =
     [(Fault::FullDisk, State::Opening), (Fault::FullShm, State::Opening)];
 
-/// All of them.
+/// All cells.
 pub(super) fn all() -> Vec<Cell> {
     let mut cells = Vec::new();
     for (fault, state) in STATES {

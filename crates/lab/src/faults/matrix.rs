@@ -1,4 +1,5 @@
-//! The whole matrix: one worker process per mechanism, in private places, and their records.
+//! Runs the whole matrix: one worker process per mechanism, with private file systems and IPC, and collects their
+//! records.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -24,57 +25,57 @@ use crate::record::Status;
 use crate::run::new_name;
 use crate::shutdown;
 
-/// What a caller may choose.
+/// Options of the matrix.
 #[derive(Debug)]
 pub struct Options {
-    /// Ids of mechanisms; empty: all.
+    /// Ids of the mechanisms; empty: all.
     pub mechanisms: Vec<String>,
     /// How long a silent survivor is watched before it counts as hung.
     pub watch: Duration,
-    /// This program.
+    /// Path of this program.
     pub program: PathBuf,
-    /// Its arguments that end in [`work`], to which a task in JSON is added.
+    /// Arguments that make this program run [`work`]; a task in JSON is appended.
     pub worker: Vec<String>,
-    /// Its arguments that make it a role.
+    /// Arguments that make this program a role.
     pub role: Vec<String>,
-    /// Polls readable when the matrix should stop.
+    /// Readable when the matrix should stop.
     pub interrupt: Option<OwnedFd>,
 }
 
-/// What happens, for whoever shows it.
+/// Progress of the matrix, for display.
 #[derive(Debug)]
 pub enum FaultEvent<'a> {
-    /// There are no private places, so that some faults are skipped.
+    /// Private file systems and IPC namespaces cannot be created, so that some faults are skipped.
     NoPrivatePlaces {
-        /// Why, and what mends it.
+        /// Reason and remedy.
         why: &'a str,
     },
-    /// A record was taken.
+    /// A record was written.
     Record {
         /// The record.
         record: &'a FaultRecord,
-        /// Records so far.
+        /// Number of records so far.
         done: usize,
-        /// About how many there will be.
+        /// Approximate number of records in total.
         of: usize,
     },
 }
 
-/// Why there is no matrix.
+/// The reason why the matrix was not completed.
 #[derive(Debug, thiserror::Error)]
 pub enum MatrixError {
     /// There is no such mechanism.
     #[error("there is no mechanism '{0}'; `crossway list` shows all")]
     Unknown(String),
-    /// It was asked to stop; what was recorded is not complete.
+    /// A stop was requested; the records are incomplete.
     #[error("interrupted")]
     Interrupted,
-    /// A worker died; its mechanism's records are not complete.
+    /// A worker died; the records of its mechanism are incomplete.
     #[error("the worker for {mechanism} {how}")]
     Worker {
         /// The mechanism.
         mechanism: String,
-        /// How it ended.
+        /// How it exited.
         how: String,
     },
     /// A system call failed.
@@ -82,7 +83,7 @@ pub enum MatrixError {
     Os(#[from] OsError),
 }
 
-/// What a worker is told.
+/// The task of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 struct Work {
     mechanism: String,
@@ -93,10 +94,10 @@ struct Work {
     role: Vec<String>,
 }
 
-/// Takes the matrix. Mechanisms that sleep while they wait are tried several at a time; the others alone.
+/// Runs the matrix. Mechanisms that sleep while they wait are tested several at a time, the others one by one.
 ///
 /// # Errors
-/// An id is unknown, a worker died, or it was asked to stop.
+/// An id is unknown, a worker died, or a stop was requested.
 pub fn run(
     options: &Options,
     mut tell: impl FnMut(FaultEvent<'_>),
@@ -144,7 +145,7 @@ fn chosen(ids: &[String]) -> Result<Vec<&'static Entry>, MatrixError> {
         .collect()
 }
 
-/// Runs workers, so many at once.
+/// Runs workers, up to this number at the same time.
 fn several(
     options: &Options,
     works: VecDeque<Work>,
@@ -183,7 +184,7 @@ fn several(
 
 type Records = mpsc::Sender<Result<FaultRecord, MatrixError>>;
 
-/// Runs one worker to its end and passes its records on.
+/// Runs one worker until it exits and forwards its records.
 fn one(options: &Options, work: &Work, records: &Records) -> Result<(), MatrixError> {
     let task = serde_json::to_string(work).unwrap_or_default();
     let mut command = if work.private {
@@ -197,7 +198,7 @@ fn one(options: &Options, work: &Work, records: &Records) -> Result<(), MatrixEr
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Ctrl-C reaches the controller only, which then ends the workers.
+        // Ctrl-C reaches only the controller, which then ends the workers.
         .process_group(0);
     proc::die_with_parent(&mut command);
     let mut child =
@@ -206,7 +207,7 @@ fn one(options: &Options, work: &Work, records: &Records) -> Result<(), MatrixEr
     let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(ended("has no output".to_owned()));
     };
-    // A worker that ends leaves no writer, so this ends with it.
+    // The thread ends when the worker exits and no writer is left.
     let complaints = std::thread::spawn(move || {
         let mut text = String::new();
         let _ = stderr.read_to_string(&mut text);
@@ -223,7 +224,9 @@ fn one(options: &Options, work: &Work, records: &Records) -> Result<(), MatrixEr
                 Err(error) => {
                     let _ = child.kill();
                     let _ = child.wait();
-                    return Err(ended(format!("wrote what is no record: {error}: {line}")));
+                    return Err(ended(format!(
+                        "wrote a line that is not a record: {error}: {line}"
+                    )));
                 }
             },
             Err(mpsc::RecvTimeoutError::Timeout) => {
@@ -244,18 +247,18 @@ fn one(options: &Options, work: &Work, records: &Records) -> Result<(), MatrixEr
     }
 }
 
-/// A worker's life: all cells of one mechanism, one record a line on standard output.
+/// The work of a worker: runs all cells of one mechanism and writes one record per line to standard output.
 ///
 /// # Errors
-/// The task cannot be read, or the leases cannot be kept.
+/// The task cannot be parsed, or leases cannot be created.
 pub fn work(task: &str) -> Result<(), OsError> {
     let bad = |why: String| OsError::new("read", "the worker's task", std::io::Error::other(why));
     let work: Work = serde_json::from_str(task).map_err(|e| bad(e.to_string()))?;
     let entry = registry::find(&work.mechanism).ok_or_else(|| bad(work.mechanism.clone()))?;
     let leases = lease::Run::begin(None)?;
     let launcher = Launcher {
-        // Not by its path, over which something else may be mounted here, and not as `self`, which may be another
-        // program that starts the role.
+        // Not by its path, which may be hidden by a mount here, and not as `self`, which may be a different program
+        // when the role starts.
         program: PathBuf::from(format!("/proc/{}/exe", std::process::id())),
         args: work.role.clone(),
         interrupt: None,
@@ -286,7 +289,7 @@ pub fn work(task: &str) -> Result<(), OsError> {
             }
             let text = serde_json::to_string(&record).map_err(|e| bad(e.to_string()))?;
             writeln!(out, "{text}").map_err(|e| OsError::new("write", "standard output", e))?;
-            // A silence is no matter of the instant, and what cannot be done once cannot be done again.
+            // Silence does not depend on timing, and what is impossible once stays impossible: do not repeat.
             let silent = matches!(record.outcome, Some(Outcome::Hung | Outcome::Unnoticed));
             if silent || record.status == Status::Skipped {
                 break;

@@ -1,8 +1,8 @@
-//! The messages of the fault matrix: each is told from every other by all of its bytes.
+//! The messages of the fault matrix: any two differ in all of their bytes.
 
 use crate::payload::next_random;
 
-/// Writes message `number` of a channel into `message`, which holds at least its number.
+/// Fills `message`, which has room at least for its number, with message `number` of a channel.
 pub(super) fn fill(message: &mut [u8], number: u64) {
     let mut state = number ^ 0x6661_756c_7473;
     let (words, tail) = message.as_chunks_mut::<8>();
@@ -15,14 +15,14 @@ pub(super) fn fill(message: &mut [u8], number: u64) {
     }
 }
 
-/// Sorts what was received into messages that were sent and others.
+/// Distinguishes received messages that were sent from others.
 #[derive(Debug)]
 pub(super) struct Sorter {
     expected: Vec<u8>,
     seen: std::collections::BTreeSet<u64>,
-    /// Messages that were sent, each counted once.
+    /// Received messages that were sent, each counted once.
     pub(super) received: u64,
-    /// Anything else: other content, other length, or the same message again.
+    /// Anything else: wrong content, wrong length, or a duplicate.
     pub(super) not_sent: u64,
 }
 
@@ -32,7 +32,7 @@ impl Sorter {
         Sorter { expected: vec![0; size], seen: Default::default(), received: 0, not_sent: 0 }
     }
 
-    /// Takes a message.
+    /// Classifies a received message.
     pub(super) fn take(&mut self, message: &[u8]) {
         let number = message.first_chunk::<8>().map(|word| u64::from_le_bytes(*word));
         let genuine = number.is_some_and(|number| {

@@ -1,9 +1,10 @@
-//! The fault matrix: what the ends of a channel see when something breaks.
+//! The fault matrix: what the ends of a channel observe when something breaks.
 //!
-//! For each mechanism a fault is brought about for real, in one of two processes, and the other one, the survivor, is
-//! observed: how and after how long it learns of the fault, whether it hangs, what it received that was never sent, what
-//! of the sent was lost, and what stays behind on the machine. Each attempt gives one [`FaultRecord`]. Enea's study rates
-//! data integrity and monitoring by colours without saying how (study item E23); these records are the measurement.
+//! For each mechanism, a real fault is injected into one of two processes, and the other one, the survivor, is
+//! observed: how and how soon it learns of the fault, whether it hangs, what it received that was never sent, which
+//! sent messages were lost, and what is left behind on the machine. Each attempt gives one [`FaultRecord`]. Enea's
+//! study rates data integrity and monitoring by colours without describing the method (study item E23); these records
+//! are the measurement.
 
 mod act;
 mod attempt;

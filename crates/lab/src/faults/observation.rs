@@ -1,9 +1,9 @@
-//! What was observed of the survivor in one attempt.
+//! Observations of the survivor in one attempt.
 
 use super::act::{Progress, Told};
 use super::{Detection, Leftover, Outcome};
 
-/// What one attempt gave.
+/// Result of one attempt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Observation {
     pub(super) outcome: Option<Outcome>,
@@ -18,23 +18,23 @@ pub(super) struct Observation {
     pub(super) warnings: Vec<String>,
 }
 
-/// How the survivor's act went.
+/// How the survivor's act ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// It ended, with an error or without.
     Over(Option<Told>),
-    /// It did not end while it was watched; `moving` if its counts still rose.
+    /// It did not end while it was watched; `moving` if its counts still increased.
     Silent { moving: bool },
-    /// The process is dead; how it ended.
+    /// The process died, with its exit status.
     Dead(String),
 }
 
-/// Why an attempt gave nothing.
+/// The reason why an attempt has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoObservation {
-    /// The fault cannot be brought about.
+    /// The fault cannot be injected.
     Skipped { why: String, remedy: Option<String> },
-    /// The attempt itself went wrong.
+    /// The attempt itself failed.
     Failed(String),
 }
 
@@ -51,9 +51,9 @@ impl From<crossway_sys::OsError> for NoObservation {
 }
 
 impl Observation {
-    /// Enters what was sent and what came of it, from the counts of both ends.
+    /// Computes what was sent, received and lost from the counts of both ends.
     pub(super) fn count(&mut self, sender: Progress, receiver: Progress, receiver_died: bool) {
-        // Killed between a send and its count, a sender has sent one more than it says.
+        // A sender killed between a send and its count has sent one more message than its count says.
         let sent = sender.sent.max(receiver.received);
         self.sent = Some(sent);
         self.received = Some(receiver.received);
@@ -61,7 +61,7 @@ impl Observation {
         self.received_not_sent = (!receiver_died).then_some(receiver.not_sent);
     }
 
-    /// Enters how the survivor's act ended, the fault having come at `at_ns`.
+    /// Records how the survivor's act ended; the fault was injected at `at_ns`.
     pub(super) fn end(&mut self, ended: &Ended, at_ns: u64) {
         self.outcome = Some(match ended {
             Ended::Over(Some(told)) => {
@@ -85,7 +85,7 @@ impl Observation {
         }
     }
 
-    /// Enters the error that told of the fault.
+    /// Records the error that reported the fault.
     pub(super) fn told_by(&mut self, told: &Told) {
         self.detected_by = Some(Detection {
             call: told.call.clone(),

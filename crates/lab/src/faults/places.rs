@@ -1,7 +1,7 @@
-//! Where something can stay behind, and what can run full: temporary files, `/dev/shm`, message queues, System V tables.
+//! Places where something can be left behind or run full: temporary files, `/dev/shm`, message queues, System V tables.
 //!
-//! These belong to the whole machine. A worker therefore runs with an IPC name space and mounts of its own, where whatever
-//! is found is the mechanism's, and where filling a file system hurts nobody.
+//! These belong to the whole machine. A worker therefore runs with its own IPC namespace and mounts, where everything
+//! that is found belongs to the mechanism, and where filling a file system does no harm.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,8 +12,8 @@ use crossway_sys::proc;
 
 use super::{Leftover, LeftoverKind, Remover};
 
-/// Makes private places, small enough to be filled at once, and runs the rest of the command there. The program is opened
-/// first, since it may lie below /tmp.
+/// Creates private file systems, small enough to be filled quickly, and runs the rest of the command there. The program
+/// is opened first, since it may be below /tmp.
 const PRIVATE: &str = "exec 9<\"$0\" \
      && mount -t tmpfs -o size=32m,nr_inodes=4096 crossway /dev/shm \
      && mount -t tmpfs -o size=32m,nr_inodes=4096 crossway /tmp && mkdir /tmp/mqueue \
@@ -24,7 +24,7 @@ const SHM: &str = "/dev/shm";
 const TMP: &str = "/tmp";
 const MQUEUE: &str = "/tmp/mqueue";
 
-/// A command that runs `program` in private places; its arguments are to be added.
+/// A command that runs `program` with private file systems and IPC; arguments can be appended.
 pub(super) fn private_command(program: &Path) -> Command {
     let mut command = Command::new("unshare");
     if !proc::is_root() {
@@ -35,7 +35,7 @@ pub(super) fn private_command(program: &Path) -> Command {
     command
 }
 
-/// Why there are no private places here; `None` if there are.
+/// Why private file systems and IPC are impossible here; `None` if they are possible.
 pub(super) fn why_not_private() -> Option<String> {
     match private_command(Path::new("/bin/true")).output() {
         Ok(output) if output.status.success() => None,
@@ -44,14 +44,14 @@ pub(super) fn why_not_private() -> Option<String> {
     }
 }
 
-/// What makes private places possible.
+/// What makes private file systems and IPC possible.
 pub(super) const REMEDY: &str =
     "run as root, or allow user namespaces: sudo sysctl kernel.unprivileged_userns_clone=1";
 
-/// Things with a name, by kind and name.
+/// Named objects, by kind and name.
 pub(super) type Things = BTreeSet<(LeftoverKind, String)>;
 
-/// What there is now.
+/// The objects that exist now.
 pub(super) fn look() -> Things {
     let mut found = Things::new();
     files(Path::new(TMP), LeftoverKind::Path, &mut found);
@@ -69,7 +69,7 @@ pub(super) fn look() -> Things {
     found
 }
 
-/// Files below a directory; not the leases, which are Crossway's own.
+/// Files below a directory except leases, which belong to Crossway.
 fn files(dir: &Path, kind: LeftoverKind, found: &mut Things) {
     for entry in fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok) {
         let path = entry.path();
@@ -84,7 +84,7 @@ fn files(dir: &Path, kind: LeftoverKind, found: &mut Things) {
     }
 }
 
-/// Something that stayed, with the command that removes it.
+/// An object that was left behind, with the command that removes it.
 pub(super) fn leftover((kind, name): &(LeftoverKind, String), remover: Remover) -> Leftover {
     let remedy = match kind {
         LeftoverKind::Path | LeftoverKind::PosixShm => format!("rm {name}"),
@@ -99,17 +99,17 @@ pub(super) fn leftover((kind, name): &(LeftoverKind, String), remover: Remover) 
     Leftover { kind: *kind, name: name.clone(), remover, remedy }
 }
 
-/// A file system without room, until it is dropped.
+/// A full file system; it is emptied when this is dropped.
 #[derive(Debug)]
 pub(super) struct Filled(PathBuf);
 
 impl Filled {
-    /// Fills `/tmp` or `/dev/shm`, blocks and inodes. Only in private places.
+    /// Fills `/tmp`, blocks and inodes. Only with private file systems.
     pub(super) fn disk() -> Filled {
         Filled::below(TMP)
     }
 
-    /// As [`Filled::disk`].
+    /// Fills `/dev/shm`, blocks and inodes. Only with private file systems.
     pub(super) fn shm() -> Filled {
         Filled::below(SHM)
     }
@@ -119,7 +119,7 @@ impl Filled {
         let _ = fs::create_dir(&dir);
         let chunk = vec![1; 1 << 20];
         let mut last = chunk.len();
-        // A whole chunk at first, then less, until not even a byte goes.
+        // Whole chunks at first, then smaller ones, until not even a byte fits.
         if let Ok(mut file) = fs::File::create(dir.join("blocks")) {
             use std::io::Write;
             while last > 0 {

@@ -1,14 +1,14 @@
-//! The record of one fault, as it stands in `faults.jsonl`; docs/RECORDS.md is its documentation.
+//! The record of one fault: a line of `faults.jsonl`, documented in docs/RECORDS.md.
 
 use crossway_mech::Wait;
 use serde::{Deserialize, Serialize};
 
 use crate::record::Status;
 
-/// [`FaultRecord::schema`].
+/// Current value of [`FaultRecord::schema`].
 pub const SCHEMA: u32 = 1;
 
-/// What goes wrong.
+/// The kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
@@ -16,11 +16,11 @@ pub enum Fault {
     Kill,
     /// The affected end is stopped (`SIGSTOP`) for a while and then continued.
     Stop,
-    /// The affected end writes random bytes over every descriptor and every shared page that the channel gave it, behind
-    /// the back of the mechanism.
+    /// The affected end writes random bytes to every descriptor and every shared page that the channel gave it,
+    /// bypassing the mechanism.
     Garbage,
-    /// The affected end sends a message whose length is not the one that the survivor expects: longer than its buffer,
-    /// or, on a byte stream, shorter, and then closes.
+    /// The affected end sends a message of a length that the survivor does not expect: longer than its buffer or, on a
+    /// byte stream, shorter, followed by a close.
     WrongLength,
     /// Nothing is received until the channel is full.
     FullQueue,
@@ -28,9 +28,9 @@ pub enum Fault {
     FullDisk,
     /// `/dev/shm` is full.
     FullShm,
-    /// No descriptor is left (RLIMIT_NOFILE).
+    /// There are no free descriptors (RLIMIT_NOFILE).
     FullDescriptorTable,
-    /// No memory may be locked (RLIMIT_MEMLOCK is 0 and there is no CAP_IPC_LOCK).
+    /// Memory cannot be locked (RLIMIT_MEMLOCK is 0 and there is no CAP_IPC_LOCK).
     LockedMemory,
 }
 
@@ -42,27 +42,27 @@ pub enum State {
     Opening,
     /// Nothing; the survivor waits to receive.
     Idle,
-    /// Sending message after message.
+    /// Sending one message after another.
     Sending,
-    /// Receiving message after message.
+    /// Receiving one message after another.
     Receiving,
     /// Waiting for room in a full channel; the survivor then receives.
     Full,
     /// Not receiving, while the survivor waits for room in the full channel.
     NotReceiving,
-    /// Inside the mechanism's critical part as a sender: it was handed the room for a message and is writing there.
+    /// In the mechanism's critical section as a sender: it has reserved room for a message and is writing there.
     WritingInPlace,
-    /// Inside the mechanism's critical part as a receiver: it was shown a message and has not given it back.
+    /// In the mechanism's critical section as a receiver: it is reading a message in place and has not released it.
     ReadingInPlace,
 }
 
-/// An end, by its side of the opening.
+/// An end, identified by its part in opening the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
-    /// It listened.
+    /// The end that listened.
     Listener,
-    /// It connected.
+    /// The end that connected.
     Connector,
 }
 
@@ -76,38 +76,38 @@ impl Side {
     }
 }
 
-/// What became of the survivor, the best first.
+/// Outcome for the survivor, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// The fault changed nothing: everything sent arrived unaltered.
     Unaffected,
-    /// It waited while the fault lasted, then went on; nothing was lost.
+    /// It waited during the fault and then continued; nothing was lost.
     Resumed,
-    /// A call that it made, or was waiting in, returned an error that names the fault.
+    /// A call returned an error that identifies the fault.
     Told,
-    /// It was never told, and messages that the mechanism had accepted are lost.
+    /// It was never notified, and messages that the mechanism had accepted are lost.
     Unnoticed,
     /// A call without a deadline did not return while it was watched.
     Hung,
-    /// It was given as a message what nobody sent.
+    /// It received a message that was never sent.
     Deceived,
     /// Its process died.
     Died,
 }
 
-/// How the survivor learned of the fault.
+/// How the survivor was notified of the fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detection {
-    /// The call that said so: `open`, `send` or `receive`.
+    /// The call that returned the error: `open`, `send` or `receive`.
     pub call: String,
-    /// The error, as the mechanism words it.
+    /// The text of the mechanism's error.
     pub error: String,
-    /// The error says that the peer is gone, which a program can act upon without reading words.
+    /// Whether it is the error that says that the peer is gone, which a program can handle without parsing text.
     pub peer_closed: bool,
 }
 
-/// What kind of thing stayed behind.
+/// Kind of a leftover object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeftoverKind {
@@ -125,23 +125,23 @@ pub enum LeftoverKind {
     SysvShm,
 }
 
-/// What removed a leftover, or can.
+/// What removed a leftover, or can remove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remover {
-    /// It was gone when the survivor had closed its end.
+    /// Removed when the survivor had closed its end.
     Survivor,
-    /// It was gone after Crossway's leases were swept, as its reaper and its next start do. A program without leases must
-    /// remove it by hand.
+    /// Removed after a sweep of Crossway's leases, as done by its reaper and at its next start. A program without
+    /// leases must remove it itself.
     LeaseSweep,
-    /// Nothing removed it: its owner or root must, by [`Leftover::remedy`].
+    /// Not removed automatically: its owner or root must do so with [`Leftover::remedy`].
     ByHand,
 }
 
-/// Something that was not there before the channel was opened and is there after the affected end died.
+/// An object that did not exist before the channel was opened and exists after the affected end died.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leftover {
-    /// What it is.
+    /// Kind of the object.
     pub kind: LeftoverKind,
     /// Its name: a path, or the kernel's number.
     pub name: String,
@@ -151,62 +151,65 @@ pub struct Leftover {
     pub remedy: String,
 }
 
-/// One fault, brought about once.
+/// One attempt with one fault.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FaultRecord {
-    /// Version of this form.
+    /// Version of the schema.
     pub schema: u32,
-    /// The matrix it belongs to: its start in UTC and a random suffix.
+    /// Name of the matrix: its start in UTC and a random suffix.
     pub run: String,
-    /// When, milliseconds since 1970 UTC.
+    /// Time of the attempt, milliseconds since 1970 UTC.
     pub started_unix_ms: u64,
     /// The machine's id, as in `env.json`.
     pub environment: String,
     /// The mechanism's id.
     pub mechanism: String,
-    /// What provides it; null where it is missing.
+    /// Version of what provides the mechanism; null if it is missing.
     pub mechanism_version: Option<String>,
     /// How both ends waited.
     pub wait: Wait,
-    /// Length of the messages, bytes.
+    /// Message length in bytes.
     pub size_bytes: u64,
-    /// What went wrong.
+    /// The kind of fault.
     pub fault: Fault,
     /// What the affected end was doing.
     pub state: State,
-    /// The end that it happened to.
+    /// The end into which the fault was injected.
     pub affected: Side,
-    /// The end that was observed; for a resource that ran out, the affected end itself.
+    /// The observed end; for an exhausted resource, the affected end itself.
     pub survivor: Side,
-    /// This attempt, from 0.
+    /// Number of this attempt, from 0.
     pub trial: u32,
-    /// `ok`: measured; `skipped`: it cannot be brought about here, or not to this mechanism; `failed`: the attempt itself went wrong.
+    /// `ok`: measured; `skipped`: the fault is not possible here, or not for this mechanism; `failed`: the attempt
+    /// itself failed.
     pub status: Status,
-    /// Why it is not `ok`.
+    /// Why the status is not `ok`.
     pub reason: Option<String>,
-    /// What makes it possible, where something does.
+    /// What would make it possible, if anything does.
     pub remedy: Option<String>,
-    /// What became of the survivor; null unless `ok`.
+    /// Outcome for the survivor; null unless the status is `ok`.
     pub outcome: Option<Outcome>,
-    /// How it learned of the fault; null where it did not.
+    /// How the survivor was notified of the fault; null if it was not.
     pub detected_by: Option<Detection>,
-    /// From the fault to the return of the call that told, nanoseconds; null where nothing told.
+    /// Time from the fault to the return of the call that reported it, nanoseconds; null if none did.
     pub detected_after_ns: Option<u64>,
-    /// A call without a deadline did not return within `watched_ns`, although the peer was dead or the channel useless.
+    /// Whether a call without a deadline did not return within `watched_ns`, although the peer was dead or the channel
+    /// unusable.
     pub hung: bool,
     /// How long a silent survivor was watched, nanoseconds.
     pub watched_ns: u64,
-    /// Messages that the sending end's mechanism had accepted; null where nothing was sent.
+    /// Messages accepted from the sending end by the mechanism; null if nothing was sent.
     pub sent: Option<u64>,
-    /// Of these, those that the receiving end got, unaltered.
+    /// How many of these the receiving end received unaltered.
     pub received: Option<u64>,
-    /// Messages that the survivor was given and nobody had sent: other content, other length, or twice.
+    /// Messages that the survivor received although they were never sent: wrong content, wrong length, or duplicates.
     pub received_not_sent: Option<u64>,
     /// Messages accepted and never received, unless the receiving end is the one that died.
     pub sent_lost: Option<u64>,
-    /// What stayed behind when the affected end was dead; null where it was not looked for, with the reason in `warnings`.
+    /// What was left behind when the affected end had died; null if that was not checked, with the reason in
+    /// `warnings`.
     pub left_behind: Option<Vec<Leftover>>,
-    /// What a reader should know.
+    /// Remarks for the reader.
     #[serde(default)]
     pub warnings: Vec<String>,
 }

@@ -13,7 +13,8 @@ pub const FAULTS: &str = "faults.jsonl";
 /// Reads the fault records of a file, or of `faults.jsonl` in a folder.
 ///
 /// # Errors
-/// There is no such file, a line is no fault record, or its schema is newer than ours. A last line torn by a kill is left out.
+/// The file does not exist, a line is not a fault record, or its schema is newer than this program's. An incomplete
+/// last line, left by a kill, is skipped.
 pub fn read_faults(path: &Path) -> Result<Vec<FaultRecord>, ReadError> {
     let file = if path.is_dir() { path.join(FAULTS) } else { path.to_owned() };
     let bytes = fs::read(&file).map_err(|cause| {
@@ -50,10 +51,10 @@ pub fn read_faults(path: &Path) -> Result<Vec<FaultRecord>, ReadError> {
     Ok(records)
 }
 
-/// The fault records beside a run's records; empty where there are none.
+/// Reads the fault records next to a run's records; empty if there are none.
 ///
 /// # Errors
-/// As [`read_faults`], but for a missing file.
+/// As for [`read_faults`], except that a missing file is not an error.
 pub fn read_faults_beside(records: &Path) -> Result<Vec<FaultRecord>, ReadError> {
     let dir = if records.is_dir() { records } else { records.parent().unwrap_or(Path::new("")) };
     if !dir.join(FAULTS).exists() {

@@ -1,4 +1,4 @@
-//! Resources that run out: descriptors, locked memory, room in file systems.
+//! Exhausted resources: descriptors, locked memory, space in file systems.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,17 +15,17 @@ use super::places::{self, Filled};
 use super::{Act, Detection, Fault, Outcome, Side, State};
 use crate::launcher::Launcher;
 
-/// Messages that show that a channel works all the same.
+/// Number of messages that prove that a channel works nevertheless.
 const MESSAGES: u64 = 50;
 
-/// Descriptors that a role never needs more of.
+/// More descriptors than a role ever needs.
 const ENOUGH: u64 = 256;
 
 impl Bench<'_> {
     pub(super) fn resource(&self, cell: &Cell) -> Result<Observation, NoObservation> {
         if matches!(cell.fault, Fault::FullDisk | Fault::FullShm) && !self.private {
             return Err(NoObservation::Skipped {
-                why: "no file system of its own to fill".to_owned(),
+                why: "no private file system that could be filled".to_owned(),
                 remedy: Some(places::REMEDY.to_owned()),
             });
         }
@@ -36,7 +36,7 @@ impl Bench<'_> {
         let launcher = |side| if side == cell.affected { &without_lock } else { self.launcher };
         let mut listener = self.start_by(launcher(Side::Listener), Side::Listener)?;
         let mut connector = self.start_by(launcher(Side::Connector), Side::Connector)?;
-        // What a role needs to come up it has by now.
+        // By now both roles have what they need to start.
         for actor in [&listener, &connector] {
             wait_until_up(actor);
         }
@@ -80,7 +80,7 @@ impl Bench<'_> {
         Ok(seen)
     }
 
-    /// Whether messages reach the affected end, to which `then` is done when it waits for them.
+    /// Whether messages reach the affected end; `then` is called when it waits for them.
     fn exchange(
         &self,
         affected: &mut Actor,
@@ -103,7 +103,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The command for a role that may not lock memory: root's right to do so is dropped before it starts.
+    /// The command for a role that must not lock memory: root's capability to do so is dropped before it starts.
     fn launcher_without_lock(&self, fault: Fault) -> Launcher {
         let plain = Launcher {
             program: self.launcher.program.clone(),
@@ -120,7 +120,7 @@ impl Bench<'_> {
     }
 }
 
-/// Waits until the role's program runs and waits for orders.
+/// Waits until the role's program is running and waits for orders.
 fn wait_until_up(actor: &Actor) {
     let path = format!("/proc/{}/syscall", actor.pid());
     let begin = std::time::Instant::now();
@@ -136,19 +136,19 @@ fn wait_until_up(actor: &Actor) {
     }
 }
 
-/// Leaves a process no descriptor beyond those that it has.
+/// Limits a process to the descriptors that it already has.
 fn no_descriptors(actor: &Actor) -> Result<(), NoObservation> {
     let dir = format!("/proc/{}/fd", actor.pid());
     let entries = fs::read_dir(&dir).map_err(|e| NoObservation::Failed(format!("{dir}: {e}")))?;
     let numbers =
         entries.filter_map(Result::ok).filter_map(|e| e.file_name().to_str()?.parse().ok());
     let taken: BTreeSet<u64> = numbers.collect();
-    // A new descriptor gets the lowest number that is free, which must be below the limit.
+    // A new descriptor would get the lowest free number, which this limit excludes.
     let free = (0..).find(|number| !taken.contains(number)).unwrap_or(0);
     Ok(proc::set_limit(actor.pid(), Limited::Descriptors, free)?)
 }
 
-/// An end could not be opened.
+/// Records that an end could not be opened.
 fn refused(seen: &mut Observation, cell: &Cell, side: Side, heard: &Heard, after_ns: u64) {
     seen.outcome = Some(match heard {
         Heard::Dead(_) => Outcome::Died,
@@ -168,7 +168,7 @@ fn refused(seen: &mut Observation, cell: &Cell, side: Side, heard: &Heard, after
         seen.warnings.push(heard.words());
     }
     if side != cell.affected {
-        seen.warnings.push(format!("it was the {} that failed", name(side)));
+        seen.warnings.push(format!("the {} failed", name(side)));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Many fault records in one row per mechanism.
+//! Summarizes fault records: one row per mechanism.
 
 use std::collections::BTreeMap;
 
@@ -6,43 +6,43 @@ use super::{Fault, FaultRecord, Leftover, Outcome, Remover};
 use crate::record::Status;
 use crate::stats;
 
-/// What all attempts with one fault gave.
+/// Summary of all attempts with one fault.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FaultSummary {
-    /// Attempts that were measured.
+    /// Number of attempts that were measured.
     pub attempts: usize,
-    /// The worst outcome; null where nothing was measured.
+    /// The worst outcome; null if nothing was measured.
     pub worst: Option<Outcome>,
-    /// Attempts in which the survivor hung.
+    /// Number of attempts in which the survivor hung.
     pub hung: usize,
-    /// Median time until the survivor was told, nanoseconds; null where it never was.
+    /// Median time until the survivor was notified, nanoseconds; null if it never was.
     pub told_after_ns_median: Option<f64>,
-    /// Longest time until the survivor was told, nanoseconds.
+    /// Longest time until the survivor was notified, nanoseconds.
     pub told_after_ns_max: Option<u64>,
     /// Messages received that were not sent, over all attempts.
     pub received_not_sent: u64,
     /// Messages accepted and lost, over all attempts.
     pub sent_lost: u64,
-    /// Attempts that went wrong themselves.
+    /// Number of attempts that failed.
     pub failed: usize,
     /// Why nothing was measured.
     pub reason: Option<String>,
 }
 
-/// What the matrix says of one mechanism.
+/// Summary of the matrix for one mechanism.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// The mechanism's id.
     pub mechanism: String,
-    /// By fault.
+    /// Summaries by fault.
     pub faults: BTreeMap<Fault, FaultSummary>,
-    /// What stayed behind after a death and the survivor's closing, each kind once.
+    /// Objects left behind after a death and after the survivor closed, each kind once.
     pub left_behind: Vec<Leftover>,
-    /// Whether it was looked for.
+    /// Whether leftovers were looked for.
     pub looked_for_leftovers: bool,
 }
 
-/// One row per mechanism, in the order of the records.
+/// One summary per mechanism, in the order of the records.
 pub fn summaries(records: &[FaultRecord]) -> Vec<Summary> {
     let mut rows: Vec<Summary> = Vec::new();
     for record in records {

@@ -1,5 +1,5 @@
-//! Random bytes over whatever of a channel one process can reach: its descriptors and its shared memory. What was there
-//! before the channel was opened is left alone.
+//! Writes random bytes to everything that belongs to a channel in one process: its descriptors and its shared memory.
+//! What existed before the channel was opened is not touched.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -13,16 +13,16 @@ use crossway_sys::proc;
 
 use crate::payload::next_random;
 
-/// Bytes written into each descriptor: more than a message, so that a byte stream yields one.
+/// Bytes written to each descriptor: more than a message, so that a byte stream yields at least one.
 const INTO_DESCRIPTOR: usize = 8192;
 
-/// Most bytes written into one mapping.
+/// Maximum number of bytes written to one mapping.
 const INTO_MAPPING: usize = 4 << 20;
 
-/// A descriptor that takes nothing for so long is full.
+/// A descriptor that accepts nothing for this long counts as full.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// What a process had before the channel was opened.
+/// The descriptors and mappings of a process before the channel was opened.
 #[derive(Debug)]
 pub(super) struct Vandal {
     pid: u32,
@@ -30,22 +30,22 @@ pub(super) struct Vandal {
     mappings: BTreeSet<(u64, u64)>,
 }
 
-/// What was damaged.
+/// Extent of the damage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Damage {
-    /// Descriptors that took random bytes.
+    /// Number of descriptors that accepted random bytes.
     pub(super) descriptors: usize,
-    /// Bytes of shared memory that were overwritten.
+    /// Number of bytes of shared memory that were overwritten.
     pub(super) shared_bytes: usize,
 }
 
 impl Vandal {
-    /// Notes what the process has now.
+    /// Lists what the process has now.
     pub(super) fn before(pid: u32) -> Vandal {
         Vandal { pid, descriptors: descriptors(pid), mappings: shared_mappings(pid) }
     }
 
-    /// Damages what has come since.
+    /// Damages what the process has acquired since.
     pub(super) fn strike(&self, seed: u64) -> Damage {
         let mut state = seed;
         let mut damage = Damage::default();
@@ -58,13 +58,13 @@ impl Vandal {
         }
         for (number, target) in descriptors(self.pid).difference(&self.descriptors) {
             let bytes = match target.as_str() {
-                // More than this many wake-ups at once it does not count.
+                // A few spurious wake-ups; more at the same time would have no further effect.
                 "anon_inode:[eventfd]" => 3u64.to_ne_bytes().to_vec(),
                 t if t.starts_with("anon_inode:") => continue,
                 _ => noise(&mut state, INTO_DESCRIPTOR),
             };
             let Ok(descriptor) = proc::descriptor_of(self.pid, *number) else { continue };
-            // A full channel would hold this thread up.
+            // In a thread, because a write to a full channel would block.
             let (done, wrote) = mpsc::channel();
             std::thread::spawn(move || {
                 let _ = done.send(File::from(descriptor).write(&bytes).is_ok_and(|n| n > 0));
@@ -96,7 +96,7 @@ fn descriptors(pid: u32) -> BTreeSet<(RawFd, String)> {
         .collect()
 }
 
-/// Shared and writable mappings, but not those of a kernel facility such as io_uring.
+/// Shared and writable mappings, except those of a kernel facility such as io_uring.
 fn shared_mappings(pid: u32) -> BTreeSet<(u64, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     text.lines()

@@ -1,4 +1,4 @@
-//! The roles of one trial, wherever they run: one watchdog over all of them, and none outlives its trial.
+//! The roles of one trial on all hosts, with one watchdog for all; none outlives its trial.
 
 mod answers;
 
@@ -18,28 +18,28 @@ use crate::control::{Answer, ControlError, Order};
 use crate::meters::{HostAsk, HostMeter, HostReading};
 use crate::record::LOCAL;
 
-/// How long a host's meters may take: as any other step of a trial.
+/// Time limit for starting or reading a host's meters; the same as for any other step of a trial.
 const METERS_LIMIT: Duration = Duration::from_secs(35);
 
-/// A descriptor that a role has offered.
+/// A descriptor offered by a role.
 #[derive(Debug)]
 pub(crate) enum HeldDescriptor {
-    /// It came here.
+    /// It was received by this process.
     Local(OwnedFd),
-    /// The agent of the host with this number holds it.
+    /// It is held by the agent of the host with this index.
     Remote(usize, HeldAt),
 }
 
-/// A role's place.
+/// Where a role runs.
 #[derive(Debug)]
 enum RoleHandle {
-    /// A child of this process.
+    /// In a child of this process.
     Local(RoleProcess),
-    /// A child of the agent of a host.
+    /// In a child of a host's agent.
     Remote { name: String, host: usize, role: u32 },
 }
 
-/// The roles of one trial. Dropping it kills what still runs and removes what they left.
+/// The roles of one trial. Dropping this kills what still runs and removes what they left behind.
 #[derive(Debug)]
 pub(crate) struct RoleGroup<'a> {
     handles: Vec<RoleHandle>,
@@ -54,7 +54,7 @@ pub(crate) struct RoleGroup<'a> {
 }
 
 impl<'a> RoleGroup<'a> {
-    /// Starts one process per role, given by its name and whether it listens.
+    /// Starts one process per role, given its name and whether it listens.
     pub(crate) fn start(
         site: RoleSite<'a>,
         roles: &[(String, bool)],
@@ -106,12 +106,12 @@ impl<'a> RoleGroup<'a> {
         Ok(group)
     }
 
-    /// The directory of leases that a role joins; agents have their own.
+    /// The directory in which a role registers its leases; agents have their own.
     pub(crate) fn leases(&self, role: usize) -> Option<&Path> {
         self.rooms.get(role).map(PathBuf::as_path).or_else(|| self.run.map(lease::Run::dir))
     }
 
-    /// The host that a role runs on, by name.
+    /// The name of the host on which a role runs.
     pub(crate) fn host_of(&self, role: usize) -> &str {
         match &self.handles[role] {
             RoleHandle::Local(_) => LOCAL,
@@ -119,15 +119,15 @@ impl<'a> RoleGroup<'a> {
         }
     }
 
-    /// Whether instants of all roles can be compared.
+    /// Whether times of all roles can be compared.
     pub(crate) fn one_clock(&self) -> bool {
         let mut clocks = self.hosts.iter().map(|host| host.about().map(|about| &about.clock));
         let first = clocks.next();
         clocks.all(|clock| Some(clock) == first)
     }
 
-    /// The instant `lead_ns` from now, and what the lines need on top, on the clock of each role. Roles that share a clock
-    /// get the same instant.
+    /// The instant `lead_ns` from now, plus the delay of the connections, on the clock of each role. Roles that share a
+    /// clock get the same instant.
     pub(crate) fn instants_ns(&self, lead_ns: u64) -> Vec<u64> {
         let way_ns = 2 * self.hosts.iter().map(|host| host.delay_ns()).max().unwrap_or(0);
         let at_ns = monotonic_ns() + lead_ns + way_ns;
@@ -137,7 +137,7 @@ impl<'a> RoleGroup<'a> {
             if own.as_deref() == Some(own_clock()) {
                 return 0;
             }
-            // The first host of a clock speaks for all of them.
+            // All hosts with the same clock use the offset of the first.
             self.hosts.iter().find(|h| clock(h) == own).map_or(0, |h| h.offset_ns())
         };
         self.handles
@@ -151,12 +151,12 @@ impl<'a> RoleGroup<'a> {
             .collect()
     }
 
-    /// Names the phase for error messages.
+    /// Sets the phase that error messages name.
     pub(crate) fn phase(&mut self, phase: &'static str) {
         self.phase = phase;
     }
 
-    /// Gives one role an order, with descriptors of roles of the same host.
+    /// Sends one role an order, with descriptors of roles on the same host.
     pub(crate) fn order(
         &mut self,
         role: usize,
@@ -195,7 +195,7 @@ impl<'a> RoleGroup<'a> {
         }
     }
 
-    /// Waits for one answer of each of these roles, in any order of arrival; `limit` is the watchdog.
+    /// Waits for one answer from each of these roles, in any order; `limit` is the watchdog's time.
     pub(crate) fn answers(
         &mut self,
         roles: &[usize],
@@ -239,7 +239,7 @@ impl<'a> RoleGroup<'a> {
         }
     }
 
-    /// The roles' names and processes, where they run on this host.
+    /// The names and process ids of the roles that run on this host.
     pub(crate) fn processes(&self) -> Vec<(String, u32)> {
         let local = |handle: &RoleHandle| match handle {
             RoleHandle::Local(process) => Some((process.name.clone(), process.pid())),
@@ -269,7 +269,7 @@ impl<'a> RoleGroup<'a> {
         Ok(())
     }
 
-    /// Reads them, each with its host's name.
+    /// Reads the meters of every host, each with the host's name.
     pub(crate) fn read_meters(&mut self) -> Result<Vec<HostReading>, LaunchError> {
         for host in &mut self.hosts {
             host.say(&ToAgent::ReadMeters)?;
@@ -286,16 +286,16 @@ impl<'a> RoleGroup<'a> {
         Ok(readings)
     }
 
-    /// Waits until all processes are gone; call it after they were told to close.
+    /// Waits until all processes have exited; call it after they received the order to close.
     pub(crate) fn finish(mut self) -> Result<(), LaunchError> {
         let until = Instant::now() + CLOSE_LIMIT;
         let mut left: Vec<usize> = (0..self.handles.len()).collect();
         while !left.is_empty() {
-            // The end of a role's line comes with the process's end.
+            // When a role's process ends, its connection ends too.
             let ready = self.wait(&left, until)?;
             if ready.is_empty() {
                 let name = self.name(left[0]);
-                return Err(LaunchError::Role(format!("{name} did not end")));
+                return Err(LaunchError::Role(format!("{name} did not exit")));
             }
             for (role, said) in ready {
                 if matches!(said, Err(NoAnswer::Ended(_))) {
@@ -312,10 +312,10 @@ impl<'a> RoleGroup<'a> {
         Ok(())
     }
 
-    /// Has every agent end the roles of a trial that was broken off.
+    /// Makes every agent end the roles of an aborted trial.
     fn clear(&mut self) {
         for host in &mut self.hosts {
-            // An agent that is lost has taken its roles along.
+            // The roles of a lost agent have ended with it.
             if host.fd().is_none() || host.say(&ToAgent::Clear).is_err() {
                 continue;
             }

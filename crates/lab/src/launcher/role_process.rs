@@ -1,4 +1,4 @@
-//! A role's process on this host: started here, spoken to over a socket pair, and never left running.
+//! A role's process on this host: started here, controlled over a socket pair, and never left running.
 
 use std::io::{PipeReader, Read};
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use crossway_sys::{OsError, lease, proc};
 use super::{LaunchError, Launcher};
 use crate::control::Wire;
 
-/// How much of a process's standard error is quoted.
+/// How many characters of a process's standard error are quoted.
 const QUOTED: usize = 400;
 
 /// A running role.
@@ -25,7 +25,7 @@ pub(crate) struct RoleProcess {
 }
 
 impl RoleProcess {
-    /// Starts a process that becomes a role by `command`, which is the launcher's program or leads to it.
+    /// Starts a process that becomes a role. `command` is the launcher's program, or a command that runs it.
     pub(crate) fn start(
         mut command: Command,
         launcher: &Launcher,
@@ -40,7 +40,7 @@ impl RoleProcess {
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null())
             .stderr(stderr_end)
-            // Ctrl-C reaches the controller only, which then ends the roles.
+            // Ctrl-C reaches only the controller, which then ends the roles.
             .process_group(0);
         if let Some((name, path)) = crossway_mech::mechanisms::tipc_node::variable() {
             command.env(name, path);
@@ -49,7 +49,7 @@ impl RoleProcess {
         let child = command
             .spawn()
             .map_err(|e| OsError::new("start role", launcher.program.display(), e))?;
-        // The command holds the role's ends, whose closing must be noticed.
+        // The command holds copies of the role's ends; while they are open, the role's death would go unnoticed.
         drop(command);
         let pid = child.id();
         let started_ticks = proc::started_ticks(pid).unwrap_or(0);
@@ -58,7 +58,7 @@ impl RoleProcess {
         Ok(RoleProcess { name: name.to_owned(), child, wire, stderr, _lease: lease })
     }
 
-    /// How it ended, with what it wrote to standard error; waits for the end.
+    /// Waits for the process to exit; returns its exit status and what it wrote to standard error.
     pub(crate) fn exit_report(&mut self) -> String {
         let status = self.child.wait();
         let mut bytes = Vec::new();
@@ -66,23 +66,23 @@ impl RoleProcess {
         exit_report(status, &String::from_utf8_lossy(&bytes))
     }
 
-    /// Waits for its end, which must be near.
+    /// Waits for its exit, which must be near.
     pub(crate) fn wait(&mut self) {
         let _ = self.child.wait();
     }
 
-    /// Kills it; nothing happens to one that was waited for.
+    /// Kills it; does nothing if it was already waited for.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
     }
 
-    /// Its process's number.
+    /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 }
 
-/// How a process ended and the end of what it wrote, in one sentence.
+/// The exit status and the last part of the output, in one sentence.
 pub(crate) fn exit_report(status: std::io::Result<ExitStatus>, wrote: &str) -> String {
     let how = match status {
         Ok(status) => match (status.signal(), status.code()) {
@@ -98,5 +98,5 @@ pub(crate) fn exit_report(status: std::io::Result<ExitStatus>, wrote: &str) -> S
     }
     let from = text.char_indices().rev().take(QUOTED).last().map_or(0, |(at, _)| at);
     let words: Vec<&str> = text[from..].split_whitespace().collect();
-    format!("{how} (it wrote: {})", words.join(" "))
+    format!("{how} (output: {})", words.join(" "))
 }

@@ -1,4 +1,4 @@
-//! What it costs to make, to ask after and to remove the objects of IPC, by threads: the control plane (study item E5).
+//! The cost of creating, querying and removing IPC objects, by number of threads: the control plane (study item E5).
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -13,29 +13,29 @@ use serde::{Deserialize, Serialize};
 
 use super::Spread;
 
-/// One rate.
+/// The rate of one operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ControlRate {
     /// `sysv-shm`, `sysv-mq`, `fifo`, `pipe`, `socketpair`.
     pub object: String,
-    /// `create-remove`: one object made and removed; `stat`: an object asked for its state.
+    /// `create-remove`: creating and removing one object; `stat`: querying the state of an object.
     pub operation: String,
-    /// Threads that do it at once, each with objects of its own.
+    /// Number of threads that do it at the same time, each with its own objects.
     pub threads: u32,
     /// Operations per second of all threads together.
     pub per_s: Spread,
 }
 
-/// The study's patch was measured with four threads.
+/// Numbers of threads; the study measured its patch with four.
 const THREADS: [u32; 3] = [1, 2, 4];
 
 /// Length of segments, bytes.
 const SEGMENT_BYTES: usize = 4096;
 
-/// The clock is looked at once in so many operations.
+/// The clock is read once per this number of operations.
 const AT_A_TIME: u64 = 16;
 
-/// One thread's operation, again and again; what it holds goes when it is dropped.
+/// The repeated operation of one thread; the resources that it holds are released when it is dropped.
 type Operation = Box<dyn FnMut() -> Result<(), OsError>>;
 
 type Made = fn() -> Result<Operation, OsError>;
@@ -105,7 +105,7 @@ fn leased_path() -> Result<(PathBuf, Lease), OsError> {
     Ok((path, held))
 }
 
-/// All of them; each run takes `run_ms`. What this system refuses is told in `gaps`.
+/// Measures all operations; each run takes `run_ms`. What this system does not permit is reported in `gaps`.
 pub(super) fn measure(run_ms: u32, repeats: usize, gaps: &mut Vec<String>) -> Vec<ControlRate> {
     let mut rates = Vec::new();
     for (object, operation, made) in OPERATIONS {
@@ -130,7 +130,7 @@ pub(super) fn measure(run_ms: u32, repeats: usize, gaps: &mut Vec<String>) -> Ve
     rates
 }
 
-/// Operations per second of so many threads.
+/// Operations per second of this number of threads together.
 fn rate(made: Made, threads: u32, run_ms: u32) -> Result<f64, OsError> {
     let barrier = Barrier::new(threads as usize);
     let length = Duration::from_millis(run_ms.into());

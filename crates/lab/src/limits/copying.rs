@@ -1,4 +1,4 @@
-//! One copy and two copies between two cores.
+//! Throughput of one copy and of two copies between two cores.
 
 use crossway_sys::OsError;
 use crossway_sys::topology::Topology;
@@ -7,22 +7,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{Ask, Spread, spread_of};
 
-/// How the ring was laid out when it came out best.
+/// The layout of the ring in the best measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
-    /// Room of the ring, bytes.
+    /// Size of the ring, bytes.
     pub ring_bytes: u64,
-    /// Bytes handed over at a time; a message at least.
+    /// Bytes handed over at a time; at least one message.
     pub hand_over_bytes: u64,
-    /// What the sender sends from, bytes; larger than its private caches.
+    /// Size of the sender's working set, bytes; larger than its private caches.
     pub working_set_bytes: u64,
 }
 
-/// What so many copies can carry between two cores at one message size. The sender copies whole messages out of its working
-/// set into a ring, and the receiver adds up every 64-bit word of them; with two copies it copies them out first.
+/// The throughput of one or two copies between two cores at one message size. The sender copies whole messages from its
+/// working set into a ring, and the receiver adds up every 64-bit word of them; with two copies, it first copies them
+/// out of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopyLimit {
-    /// 1 or 2.
+    /// Number of copies, 1 or 2.
     pub copies: u32,
     /// The sender's CPU.
     pub a: u32,
@@ -32,29 +33,30 @@ pub struct CopyLimit {
     pub size_bytes: u64,
     /// Messages per second.
     pub msgs_per_s: Spread,
-    /// The same with every message handed over by itself, as a mechanism must that does not know whether another one
-    /// follows; small messages lose by it.
+    /// Messages per second if every message is handed over individually, which a mechanism has to do if it does not
+    /// know whether another one follows; this slows down small messages.
     pub each_by_itself_msgs_per_s: Spread,
     /// Payload bytes per second.
     pub bytes_per_s: Spread,
-    /// The layout that came out best.
+    /// The layout of the best measurement.
     pub layout: Layout,
 }
 
-/// Rings tried: inside the nearest cache, inside the private caches, inside the last level.
+/// Sizes of rings to try: within the nearest cache, within the private caches, within the last level.
 const RINGS: [usize; 4] = [16 << 10, 128 << 10, 512 << 10, 4 << 20];
-/// Hand-overs tried for small messages.
+/// Sizes of hand-overs to try for small messages.
 const HAND_OVERS: [usize; 3] = [0, 1 << 10, 8 << 10];
-/// Working set where the caches are not known.
+/// Working set if the sizes of the caches are unknown.
 const WORKING_SET: u64 = 8 << 20;
 
-/// So many layouts of the first round are measured for good.
+/// Number of layouts from the first round that are measured thoroughly.
 const FINALISTS: usize = 3;
-/// About how long a run takes while layouts are searched between two trials, and in a reading then, milliseconds.
+/// Approximate duration of a run while layouts are searched between two trials, and of a reading afterwards,
+/// milliseconds.
 const SEARCH_MS: u32 = 1;
 const READING_MS: u32 = 2;
 
-/// How many messages take some milliseconds, whatever the size: small ones at 1 GB/s, large ones at 10.
+/// The number of messages that takes some milliseconds at any size: small ones at 1 GB/s, large ones at 10.
 fn messages(size: usize, run_ms: u32) -> usize {
     let bytes_per_ms = match size {
         0..=128 => 1 << 20,
@@ -64,11 +66,11 @@ fn messages(size: usize, run_ms: u32) -> usize {
     (run_ms as usize * bytes_per_ms / size).max(16)
 }
 
-/// Layouts worth trying for a size.
+/// Layouts to try for a size: ring size and bytes per hand-over.
 fn layouts(size: usize) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for ring in RINGS {
-        // Two messages at least, four where the ring is made for large ones.
+        // Room for at least two messages, or four if the ring is created for large ones.
         let ring = ring.max(4 * size);
         for hand_over in HAND_OVERS {
             let hand_over = hand_over.max(size);
@@ -83,7 +85,8 @@ fn layouts(size: usize) -> Vec<(usize, usize)> {
     found
 }
 
-/// What the sender sends from: four times the private caches, so that a message is out of them before its turn comes again.
+/// The sender's working set: four times its private caches, so that a message has left them before its turn comes
+/// again.
 fn working_set_bytes(topology: &Topology, cpu: u32) -> usize {
     let private = topology.private_cache_bytes(cpu).unwrap_or(WORKING_SET / 4);
     (private * 4).clamp(WORKING_SET / 2, WORKING_SET * 8) as usize
@@ -108,7 +111,8 @@ fn time_ns(
     Ok(time.wall_ns as f64 / time.messages.max(1) as f64)
 }
 
-/// One size and number of copies between two CPUs, measured again and again in little time: the layouts are searched once, and the best
+/// One message size and number of copies between two CPUs, to be measured repeatedly and quickly: the layouts are
+/// searched once, and only the best of them are tried each time.
 /// of them are then tried each time.
 #[derive(Clone, Debug)]
 pub(crate) struct Copying {
@@ -136,7 +140,7 @@ impl Copying {
         Ok(Copying { cpus, what, layouts })
     }
 
-    /// Payload bytes per second of the best layout now.
+    /// Current throughput with the best layout, payload bytes per second.
     pub(crate) fn bytes_per_s(&self) -> Result<f64, OsError> {
         let mut best = f64::INFINITY;
         for &layout in &self.layouts {
@@ -147,7 +151,7 @@ impl Copying {
     }
 }
 
-/// All sizes with one and two copies between two CPUs.
+/// Measures all sizes with one and two copies between two CPUs.
 pub(super) fn measure(
     topology: &Topology,
     (a, b): (u32, u32),
@@ -160,8 +164,8 @@ pub(super) fn measure(
         for (copies, number) in [(Copies::One, 1), (Copies::Two, 2)] {
             let time =
                 |layout, messages| time_ns((a, b), (copies, size, working_set), layout, messages);
-            // Every layout once, briefly; then the best ones, and the best that hands over each message by itself, in
-            // turn so that drift hits all alike.
+            // First every layout once, briefly; then the best ones, and the best that hands over each message
+            // individually, in turn so that drift affects all alike.
             let mut tried = Vec::new();
             for layout in layouts(size) {
                 tried.push((time(layout, messages(size, ask.run_ms) / 2)?, layout, Vec::new()));

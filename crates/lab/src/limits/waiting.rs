@@ -1,4 +1,4 @@
-//! Wake-to-run: from before the waking call to the sleeper's first instruction on another core.
+//! Wake-up latency: from before the waking call to the sleeper's first instruction on another core.
 
 use crossway_sys::OsError;
 use crossway_sys::yardstick::{self, wake_times};
@@ -6,32 +6,33 @@ use serde::{Deserialize, Serialize};
 
 use super::{IDLE, Spread, spread_of};
 
-/// What wakes.
+/// How the sleeper is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WakeKind {
     /// FUTEX_WAKE.
     Futex,
-    /// A write to an eventfd in whose read the sleeper sleeps.
+    /// A write to an eventfd that the sleeper is reading.
     Eventfd,
 }
 
-/// One wake-up yardstick.
+/// The latency of one kind of wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wake {
-    /// What wakes.
+    /// How the sleeper is woken.
     pub kind: WakeKind,
     /// The waker's CPU.
     pub a: u32,
     /// The sleeper's CPU.
     pub b: u32,
-    /// How long the sleeper slept before, microseconds. Up to 200 us the waker spins meanwhile; beyond it sleeps too.
+    /// How long the sleeper had slept, microseconds. Up to 200 us the waker spins meanwhile; for longer times it sleeps
+    /// too.
     pub idle_us: u64,
-    /// Nanoseconds.
+    /// Latency, nanoseconds.
     pub wake_to_run_ns: Spread,
 }
 
-/// Both kinds, after short and long idleness.
+/// Measures both kinds, after short and long idle times.
 pub(super) fn measure((a, b): (u32, u32), long_wakes: usize) -> Result<Vec<Wake>, OsError> {
     let mut wakes = Vec::new();
     for (kind, call) in [

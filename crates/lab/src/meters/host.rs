@@ -11,20 +11,20 @@ use super::retransmissions::{self, Sent};
 use super::series::Sampler;
 use crate::record::{HostMeters, IfaceMeters, PacketSeries, Retransmissions, Transport};
 
-/// What to read on a host around a window.
+/// What to measure on a host around a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostAsk {
-    /// The traffic of the interfaces.
+    /// Whether to read the traffic of the interfaces.
     pub interfaces: bool,
-    /// What this protocol sends again.
+    /// The protocol whose retransmissions to read.
     pub transport: Option<Transport>,
-    /// Packets over time, so many milliseconds apart.
+    /// Interval in milliseconds at which packets are sampled; null: no series.
     pub series_ms: Option<u32>,
-    /// Only the CPUs that the reading thread may use: those of a host that shares its kernel with others.
+    /// Whether to count only the CPUs that the reading thread may use: for a host that shares its kernel with others.
     pub own_cpus_only: bool,
 }
 
-/// A host's meters, running.
+/// The running meters of a host.
 #[derive(Debug)]
 pub struct HostMeter {
     begun: Instant,
@@ -35,21 +35,21 @@ pub struct HostMeter {
     sampler: Option<Result<Sampler, String>>,
 }
 
-/// What they read, without the host's name, which the reader may not know; why, where it could not be read.
+/// Readings, without the host's name, which the reader may not know; each with the reason if it could not be read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostReading {
     /// CPU time.
     pub cpu: Result<HostMeters, String>,
     /// Traffic of the interfaces that had any.
     pub net: Result<Vec<IfaceMeters>, String>,
-    /// What was sent again, where it was asked for.
+    /// Retransmissions, if they were requested.
     pub retransmissions: Result<Option<Retransmissions>, String>,
-    /// Packets over time, where they were asked for.
+    /// Packets over time, if they were requested.
     pub series: Result<Vec<PacketSeries>, String>,
 }
 
 impl HostMeter {
-    /// Reads them. What is slow to read comes first and what the window should be close to comes last.
+    /// Takes the first readings. Slow ones come first; those that should be close to the window come last.
     pub fn start(ask: &HostAsk) -> Self {
         let sent = ask.transport.map(|transport| (transport, retransmissions::read(transport)));
         let cpus = if ask.own_cpus_only { affinity::allowed().ok() } else { None };
@@ -64,7 +64,7 @@ impl HostMeter {
         }
     }
 
-    /// Reads them again; the differences.
+    /// Takes the second readings and returns the differences.
     pub fn stop(self) -> HostReading {
         let cpu = self.used();
         let net = match self.interfaces {
@@ -120,7 +120,7 @@ fn sum(a: CpuTimes, b: &CpuTimes) -> CpuTimes {
     }
 }
 
-/// The traffic since, of interfaces that had any.
+/// The traffic since `before`, of interfaces that had any.
 fn traffic(before: &BTreeMap<String, InterfaceCounters>) -> Result<Vec<IfaceMeters>, String> {
     let now = interfaces().map_err(|e| e.to_string())?;
     let used = now.iter().filter_map(|(name, now)| {
@@ -141,7 +141,7 @@ fn traffic(before: &BTreeMap<String, InterfaceCounters>) -> Result<Vec<IfaceMete
 }
 
 impl HostReading {
-    /// Enters the host's name everywhere.
+    /// Sets the host's name in all readings.
     #[must_use]
     pub fn named(mut self, host: &str) -> Self {
         if let Ok(cpu) = &mut self.cpu {

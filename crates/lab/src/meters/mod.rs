@@ -1,6 +1,7 @@
-//! What a role and its host use during a window. Snapshots are taken just outside the timed loop.
+//! Resources used by a role and its host during a window. Snapshots are taken just outside the timed loop.
 //!
-//! A host's meters run on that host, in its network namespace: by the controller for this machine, by the agent elsewhere.
+//! A host's meters run on that host, in its network namespace: in the controller on this machine, in the agent
+//! elsewhere.
 
 mod host;
 mod packets;

@@ -1,12 +1,12 @@
-//! What the packets on the wire amount to: per message, and one way against the other.
+//! Packets on the wire: per message, and backward per forward.
 
 use crate::record::{IfaceMeters, Packets};
 
-/// Loopback sends every packet to itself: what it sent it also received, whichever way the message went.
+/// Loopback receives every packet that it sends, in whichever direction the message went.
 const LOOPBACK: &str = "lo";
 
-/// Of `messages` from `sender` to `receiver` (the hosts' names; the same where both ends are on one), from the traffic of all
-/// hosts; or why it cannot be told.
+/// Computes packets per message for `messages` messages from `sender` to `receiver` (host names, equal if both ends are
+/// on one host) from the traffic of all hosts; or returns why that is impossible.
 pub(crate) fn packets(
     net: &[IfaceMeters],
     sender: &str,

@@ -1,4 +1,4 @@
-//! What a host's transport protocols sent again.
+//! Retransmissions by a host's transport protocols.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,7 @@ use crossway_sys::protocol_counters::{self, Counters};
 use crate::record::{Retransmissions, Transport};
 use crate::tools;
 
-/// Two counters that only grow.
+/// Two counters that never decrease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sent {
     sent: u64,
@@ -15,7 +15,7 @@ pub(super) struct Sent {
 }
 
 impl Transport {
-    /// The protocol below a mechanism, if it sends again and counts what.
+    /// The protocol below a mechanism, if it retransmits and counts retransmissions.
     pub fn of(mechanism: &str) -> Option<Transport> {
         match mechanism {
             "tcp" | "tcp-nodelay" | "mptcp" | "uring-tcp" => Some(Transport::Tcp),
@@ -25,16 +25,16 @@ impl Transport {
         }
     }
 
-    /// Why a mechanism has no count.
+    /// Why there is no count for a mechanism.
     pub(crate) fn why_none(mechanism: &str) -> String {
         match mechanism {
-            "udp" => "UDP sends nothing again".to_owned(),
-            id => format!("{id} has no transport protocol that counts what it sends again"),
+            "udp" => "UDP does not retransmit".to_owned(),
+            id => format!("{id} has no transport protocol that counts retransmissions"),
         }
     }
 }
 
-/// The counters as they are.
+/// Reads the current counters.
 pub(super) fn read(transport: Transport) -> Result<Sent, String> {
     let of = |counters: &Counters, names: &[&str]| {
         names.iter().map(|name| counters.get(*name).copied().unwrap_or(0)).sum()
@@ -54,22 +54,22 @@ pub(super) fn read(transport: Transport) -> Result<Sent, String> {
     }
 }
 
-/// The difference since.
+/// The difference from `before`.
 pub(super) fn since(transport: Transport, before: Sent) -> Result<Retransmissions, String> {
     let now = read(transport)?;
     Ok(Retransmissions {
         host: String::new(),
         transport,
-        // A TIPC link that was taken down takes its counters along.
+        // A TIPC link that was removed takes its counters with it.
         sent: now.sent.saturating_sub(before.sent),
         again: now.again.saturating_sub(before.again),
     })
 }
 
-/// All links of this node, as its own tool tells them.
+/// The sum over all TIPC links of this node, read with iproute2's `tipc`.
 fn tipc_links() -> Result<Sent, String> {
     let program = tools::locate("tipc")
-        .ok_or("the links' statistics need tipc; sudo apt-get install iproute2")?;
+        .ok_or("the links' statistics need the tool 'tipc'; sudo apt-get install iproute2")?;
     let told = Command::new(program)
         .args(["link", "statistics", "show"])
         .stdin(Stdio::null())
@@ -82,7 +82,7 @@ fn tipc_links() -> Result<Sent, String> {
     Ok(parse_links(&String::from_utf8_lossy(&told.stdout)))
 }
 
-/// Sums over the links: the number after `TX packets:`, and after `retrans:`, as the tool prints them.
+/// Sums over the links: the numbers after `TX packets:` and after `retrans:` in the tool's output.
 fn parse_links(text: &str) -> Sent {
     let after = |line: &str, mark: &str| -> u64 {
         let Some((_, rest)) = line.split_once(mark) else { return 0 };

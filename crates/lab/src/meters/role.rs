@@ -1,4 +1,4 @@
-//! What a role uses during a window.
+//! Resources used by a role during a window.
 
 use std::sync::OnceLock;
 
@@ -8,10 +8,11 @@ use crossway_sys::usage::{Usage, process_cpu_ns};
 
 use crate::control::{Counters, Outcome, ServerUse};
 
-/// The hardware counters of this process. They count threads that start after them, so a role opens them first of all.
+/// The hardware counters of this process. They include only threads that start after they were opened, so a role opens
+/// them first.
 static COUNTERS: OnceLock<Result<perf::Counters, String>> = OnceLock::new();
 
-/// Opens the hardware counters, where there are any.
+/// Opens the hardware counters, if there are any.
 pub(crate) fn open_counters() {
     COUNTERS.get_or_init(|| perf::Counters::start().map_err(|e| format!("{e}; {}", e.remedy())));
 }
@@ -24,7 +25,7 @@ fn count() -> Result<perf::Counted, String> {
     }
 }
 
-/// A role's meters, running.
+/// The running meters of a role.
 pub(crate) struct RoleMeter {
     usage: Usage,
     /// The process that works for the channel, and its CPU time at the start.
@@ -33,13 +34,13 @@ pub(crate) struct RoleMeter {
 }
 
 impl RoleMeter {
-    /// Reads them; the first instant of the window should come right after.
+    /// Takes the first readings; the window should begin right after.
     pub(crate) fn start() -> Self {
         let server = tipc_node::served_by().map(|pid| (pid, process_cpu_ns(pid)));
         RoleMeter { counted: count(), server, usage: Usage::now() }
     }
 
-    /// Reads them again and enters the difference.
+    /// Takes the second readings and adds the differences to the outcome.
     pub(crate) fn stop(self, outcome: &mut Outcome) {
         let used = Usage::now().since(&self.usage);
         outcome.server = self.server.map(|(pid, before)| ServerUse {

@@ -1,7 +1,7 @@
 //! Packets over time: a thread that reads the interfaces' counters at a fixed interval.
 //!
-//! A sample costs one read of `/proc/net/dev`, some tens of microseconds; the series says what it cost in all. Samples carry
-//! the instant at which they were taken, so that a thread that comes late makes a longer interval and no wrong rate.
+//! A sample costs one read of `/proc/net/dev`, some tens of microseconds; the series states its total cost. Each sample
+//! has the time at which it was taken, so that a delayed thread produces a longer interval instead of a wrong rate.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -13,12 +13,12 @@ use crossway_sys::usage::thread_cpu_ns;
 
 use crate::record::{PacketSample, PacketSeries};
 
-/// More samples of a trial are not kept: the series ends there.
+/// Maximum number of samples per trial; the series ends there.
 const SAMPLES_AT_MOST: usize = 100_000;
 
 type Snapshot = (Instant, BTreeMap<String, InterfaceCounters>);
 
-/// The thread.
+/// The sampling thread.
 #[derive(Debug)]
 pub(super) struct Sampler {
     interval_ms: u32,
@@ -27,12 +27,12 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// Takes the first sample and goes on taking them.
+    /// Takes the first sample and starts the thread that takes the others.
     pub(super) fn start(interval_ms: u32) -> Result<Sampler, String> {
         let interval = Duration::from_millis(interval_ms.max(1).into());
         let (end, ended) = mpsc::channel();
         let (tell_begun, begun) = mpsc::channel();
-        // Threads start in the network namespace of who starts them, and this one reads its own.
+        // A thread starts in the network namespace of its creator and reads the counters of that namespace.
         let thread = std::thread::Builder::new()
             .name("packet-series".to_owned())
             .spawn(move || {
@@ -61,7 +61,7 @@ impl Sampler {
         }
     }
 
-    /// Takes the last sample and tells them all, of interfaces that carried any packet.
+    /// Takes the last sample; returns all samples of interfaces that carried any packet.
     pub(super) fn stop(self) -> Vec<PacketSeries> {
         let _ = self.end.send(());
         let Ok((samples, cost_ns)) = self.thread.join() else { return Vec::new() };
@@ -133,7 +133,7 @@ mod tests {
     fn the_sampler_takes_samples_until_it_is_stopped_and_knows_its_cost() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback is up");
         let watchdog = Instant::now() + Duration::from_secs(120);
-        // A busy machine may let a first window pass without giving the thread its turn.
+        // On a busy machine, the thread may not run at all during a first window.
         let lo = loop {
             let sampler = Sampler::start(1).expect("a thread");
             for _ in 0..10 {

@@ -1,10 +1,10 @@
-//! A place in a plan: what stands there, and what is wrong with it.
+//! A position in a plan: accesses to its values, and errors that name it.
 
 use toml::{Table, Value};
 
 use super::PlanError;
 
-/// A place in a plan, for errors.
+/// A position in a plan, for error messages.
 #[derive(Clone, Debug)]
 pub(crate) struct At<'a> {
     file: &'a str,
@@ -26,7 +26,7 @@ impl<'a> At<'a> {
         PlanError::Bad { file: self.file.to_owned(), key: self.key.clone(), why: why.into() }
     }
 
-    /// Refuses keys that are not in the list.
+    /// Rejects keys that are not in the list.
     pub(crate) fn only(&self, table: &Table, allowed: &[&str]) -> Result<(), PlanError> {
         match table.keys().find(|key| !allowed.contains(&key.as_str())) {
             None => Ok(()),
@@ -37,25 +37,25 @@ impl<'a> At<'a> {
     }
 
     pub(crate) fn table<'v>(&self, value: &'v Value) -> Result<&'v Table, PlanError> {
-        value.as_table().ok_or_else(|| self.bad(format!("a table is needed, not {}", kind(value))))
+        value.as_table().ok_or_else(|| self.bad(format!("expected a table, not {}", kind(value))))
     }
 
     pub(crate) fn text<'v>(&self, value: &'v Value) -> Result<&'v str, PlanError> {
-        value.as_str().ok_or_else(|| self.bad(format!("a string is needed, not {}", kind(value))))
+        value.as_str().ok_or_else(|| self.bad(format!("expected a string, not {}", kind(value))))
     }
 
-    /// A number within bounds.
+    /// Parses a number within bounds.
     pub(crate) fn number(&self, value: &Value, least: u64, most: u64) -> Result<u64, PlanError> {
         let number = value
             .as_integer()
-            .ok_or_else(|| self.bad(format!("a whole number is needed, not {}", kind(value))))?;
+            .ok_or_else(|| self.bad(format!("expected an integer, not {}", kind(value))))?;
         u64::try_from(number)
             .ok()
             .filter(|n| (least..=most).contains(n))
             .ok_or_else(|| self.bad(format!("{number} is not between {least} and {most}")))
     }
 
-    /// A required number below this table.
+    /// Parses a required number in this table.
     pub(crate) fn field(
         &self,
         table: &Table,
@@ -67,7 +67,7 @@ impl<'a> At<'a> {
         self.key(name).number(value, least, most)
     }
 
-    /// One value or a list of them; a list must not be empty.
+    /// Parses one value or a list of them; a list must not be empty.
     pub(crate) fn axis<T>(
         &self,
         value: &Value,

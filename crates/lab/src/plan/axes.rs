@@ -1,4 +1,4 @@
-//! The values of the axes, one at a time.
+//! Parses single values of the axes.
 
 use crossway_mech::{Access, Wait};
 use toml::{Table, Value};
@@ -62,7 +62,7 @@ pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError
     }
 }
 
-/// A table with one entry that is a table: a value with arguments.
+/// Parses a table with exactly one entry, which is a table itself: a value with arguments.
 fn one_entry<'a, 'v>(
     at: &At<'a>,
     value: &'v Value,

@@ -1,4 +1,4 @@
-//! `beside`: workloads that run at the same time as the measured one.
+//! Parses `beside`: workloads that run concurrently with the measured one.
 
 use toml::{Table, Value};
 
@@ -7,10 +7,10 @@ use super::axes::{placement, wait, workload};
 use super::{BesideAxis, PlacementAxis, PlanError, mechanisms, repeat, sizes};
 use crate::inputs::{Beside, Workload};
 
-const ALLOWED: &str = "nothing, { mechanism?, workload, size_bytes, wait?, placement? }, or a list of such tables for several at once";
+const ALLOWED: &str = "nothing, { mechanism?, workload, size_bytes, wait?, placement? }, or a list of such tables for several at the same time";
 const WORKLOADS: &str = "throughput, ping-pong, { paced = { burst_bytes, period_us } }";
 
-/// One value of the axis.
+/// Parses one value of the axis.
 pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Vec<BesideAxis>, PlanError> {
     match value {
         Value::String(word) if word == "nothing" => Ok(Vec::new()),
@@ -31,7 +31,7 @@ fn one(at: &At<'_>, table: &Table) -> Result<BesideAxis, PlanError> {
         Some((at, value)) => match mechanisms::select(&at, &[at.text(value)?.to_owned()])?[..] {
             [one] => Some(one),
             ref several => {
-                return Err(at.bad(format!("one mechanism is needed, not {}", several.len())));
+                return Err(at.bad(format!("expected one mechanism, not {}", several.len())));
             }
         },
     };
@@ -41,7 +41,7 @@ fn one(at: &At<'_>, table: &Table) -> Result<BesideAxis, PlanError> {
         other => {
             let word = other.word();
             return Err(
-                here.bad(format!("{word} does not run beside another; allowed: {WORKLOADS}"))
+                here.bad(format!("{word} is not supported in beside; allowed: {WORKLOADS}"))
             );
         }
     };
@@ -53,14 +53,14 @@ fn one(at: &At<'_>, table: &Table) -> Result<BesideAxis, PlanError> {
         Some((at, value)) => match placement(&at, value)? {
             PlacementAxis::One(one) => Some(one),
             PlacementAxis::EveryPair | PlacementAxis::EveryPairAndSelf => {
-                return Err(at.bad("one placement is needed, not every pair"));
+                return Err(at.bad("expected one placement, not every pair"));
             }
         },
     };
     Ok(BesideAxis { mechanism, workload, size_bytes, wait, placement })
 }
 
-/// The value that gives these workloads again; all that was resolved is written out.
+/// Writes these workloads as a value of the axis, with everything that was resolved.
 pub(super) fn written(beside: &[Beside]) -> Value {
     let one = |b: &Beside| {
         repeat::table([
@@ -71,6 +71,6 @@ pub(super) fn written(beside: &[Beside]) -> Value {
             ("placement", repeat::placement_value(b.placement)),
         ])
     };
-    // One value of the axis, whatever its length.
+    // A nested list, so that it is one value of the axis whatever its length.
     Value::Array(vec![Value::Array(beside.iter().map(one).collect())])
 }

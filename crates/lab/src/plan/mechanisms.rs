@@ -1,4 +1,4 @@
-//! Choosing mechanisms by id, pattern or tag.
+//! Selects mechanisms by id, pattern or tag.
 
 use crossway_mech::{Boundaries, Reliability};
 
@@ -8,8 +8,8 @@ use crate::catalogue::{self, Entry};
 
 type Tag = (&'static str, fn(&Entry) -> bool);
 
-/// What a plan may say instead of ids. All but `contenders` mean mechanisms only, so that what is measured does not depend on
-/// what is declared on a machine.
+/// Tags that a plan may use instead of ids. All except `contenders` select Crossway's mechanisms only, so that a plan
+/// does not depend on what is declared on a machine.
 const TAGS: &[Tag] = &[
     ("all", |e| !e.is_contender()),
     ("contenders", |e| e.is_contender()),
@@ -24,7 +24,7 @@ const TAGS: &[Tag] = &[
     ("can-spin", |e| !e.is_contender() && e.caps().can_spin),
 ];
 
-/// The mechanisms that the words name, in the registry's order. `!word` takes away.
+/// The mechanisms selected by these words, in the registry's order. `!word` excludes.
 pub(super) fn select(at: &At<'_>, words: &[String]) -> Result<Vec<&'static str>, PlanError> {
     let entries: Vec<Entry> = catalogue::all().collect();
     let mut chosen = vec![false; entries.len()];
@@ -44,7 +44,7 @@ pub(super) fn select(at: &At<'_>, words: &[String]) -> Result<Vec<&'static str>,
             let tags: Vec<_> = TAGS.iter().map(|(tag, _)| *tag).collect();
             let ids: Vec<_> = entries.iter().map(Entry::id).collect();
             return Err(at.bad(format!(
-                "unknown mechanism '{name}'; allowed: {}; a pattern with *; {}; and each with ! before it",
+                "unknown mechanism '{name}'; allowed: {}; a pattern with *; {}; and any of these after a !",
                 ids.join(", "),
                 tags.join(", ")
             )));

@@ -1,7 +1,7 @@
-//! What to measure, as a TOML file. docs/PLANS.md explains the format.
+//! Plans: what to measure, as a TOML file. docs/PLANS.md explains the format.
 //!
-//! A plan has groups; each group is a cross product of axes. An unknown key or value is an error that names the file, the key
-//! and what is allowed.
+//! A plan has groups; each group is a cross product of axes. An unknown key or value is an error that names the file,
+//! the key and the allowed values.
 
 mod at;
 mod axes;
@@ -43,29 +43,29 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("enea", include_str!("../../../../plans/enea.toml")),
 ];
 
-/// Keys at the top of a plan that hold for all groups, whatever these say.
+/// Keys at the top of a plan that override the values of all groups.
 pub const OVERRIDES: [&str; 3] = ["trials", "warmup_ms", "measure_ms"];
 
 /// A plan, parsed and checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Its name: the file's without extension.
+    /// Its name: the file name without extension.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub about: Option<String>,
     /// Seed of the order and the payload.
     pub seed: u64,
-    /// Whether the fault matrix of its mechanisms is taken after the trials.
+    /// Whether the fault matrix of its mechanisms is run after the trials.
     pub faults: bool,
-    /// Places where cases run, besides this machine.
+    /// Testbeds on which cases run, in addition to this machine.
     pub testbeds: Vec<Testbed>,
-    /// In the order of the file.
+    /// Its groups, in the order of the file.
     pub groups: Vec<Group>,
-    /// The text as it was read; it is kept beside the results.
+    /// The text of the plan as read, which is stored with the results.
     pub text: String,
 }
 
-/// One cross product.
+/// A group: one cross product.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// Its name.
@@ -74,79 +74,79 @@ pub struct Group {
     pub about: Option<String>,
     /// Ids of the registry, in its order.
     pub mechanisms: Vec<&'static str>,
-    /// Names of testbeds; `None`: this machine.
+    /// Names of testbeds; `None` is this machine.
     pub testbeds: Vec<Option<String>>,
-    /// Where the ends are on a testbed.
+    /// Locations of the ends on a testbed.
     pub ends: Vec<Ends>,
-    /// What is done.
+    /// The workloads.
     pub workloads: Vec<Workload>,
     /// Message sizes in bytes, ascending, without repetition.
     pub sizes: Vec<u64>,
-    /// Sizes of replies in bytes; `None`: as the request.
+    /// Reply sizes in bytes; `None`: the request's size.
     pub replies: Vec<Option<u64>>,
-    /// How ends wait; `None`: as each mechanism naturally does (sleep if it can, else spin).
+    /// How the ends wait; `None`: the mechanism's default (sleep if it can, else spin).
     pub waits: Vec<Option<Wait>>,
-    /// Who writes where.
+    /// How messages are written: copied, or in place.
     pub accesses: Vec<Access>,
-    /// Where the roles run; `None`: not asked for, so other cores here and unpinned on a testbed.
+    /// Placements of the roles; `None`: not stated, so other cores on this machine and unpinned on a testbed.
     pub placements: Option<Vec<PlacementAxis>>,
-    /// Background work.
+    /// Background loads.
     pub loads: Vec<Load>,
-    /// What runs beside each case, one value of the axis after the other; an empty list: nothing.
+    /// Concurrent workloads of each case, one list per value of the axis; an empty list means none.
     pub besides: Vec<Vec<BesideAxis>>,
-    /// SO_SNDBUF / SO_RCVBUF; `None`: the system's default.
+    /// SO_SNDBUF and SO_RCVBUF in bytes; `None`: the system's default.
     pub socket_buffers: Vec<Option<u64>>,
-    /// Capacities; `None`: the mechanism's default.
+    /// Capacities in bytes; `None`: the mechanism's default.
     pub capacities: Vec<Option<u64>>,
-    /// Messages per trial; `None`: by time.
+    /// Messages per trial; `None`: the trial ends by time.
     pub messages: Option<u64>,
-    /// The study's number, where `messages` is a share of it.
+    /// The study's number of messages, if `messages` is a fraction of it.
     pub study_messages: Option<u64>,
-    /// Packets of the interfaces over time, sampled so many milliseconds apart; `None`: no series.
+    /// Interval in milliseconds at which the interfaces' packet counters are sampled; `None`: no series.
     pub packet_series_ms: Option<u32>,
     /// Trials per case.
     pub trials: u32,
-    /// Longest warm-up.
+    /// Maximum warm-up, milliseconds.
     pub warmup_ms: u64,
-    /// Measured time.
+    /// Measured time, milliseconds.
     pub measure_ms: u64,
-    /// What each case must reach.
+    /// Goals that each case must meet.
     pub require: Goals,
 }
 
-/// A workload beside the measured one, as a plan writes it.
+/// A concurrent workload as written in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BesideAxis {
     /// The mechanism; `None`: the case's.
     pub mechanism: Option<&'static str>,
-    /// What it does.
+    /// The workload.
     pub workload: Workload,
     /// Message size in bytes.
     pub size_bytes: u64,
-    /// How its ends wait; `None`: as the mechanism naturally does.
+    /// How its ends wait; `None`: the mechanism's default.
     pub wait: Option<Wait>,
-    /// Where its roles run; `None`: as the case's.
+    /// Where its roles run; `None`: where the case's run.
     pub placement: Option<Placement>,
 }
 
-/// A placement as a plan writes it.
+/// A placement as written in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlacementAxis {
     /// One placement.
     One(Placement),
     /// Every ordered pair of different logical CPUs.
     EveryPair,
-    /// As [`PlacementAxis::EveryPair`], and each logical CPU with itself.
+    /// Like [`PlacementAxis::EveryPair`], and additionally each logical CPU with itself.
     EveryPairAndSelf,
 }
 
-/// Why a plan cannot be used.
+/// The reason why a plan cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// There is no such preset or file.
     #[error("there is no plan '{name}': give a path, or one of: {}", presets())]
     Unknown {
-        /// What was asked for.
+        /// The name given.
         name: String,
     },
     /// The file cannot be read.
@@ -154,18 +154,18 @@ pub enum PlanError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why; told in the message, so it is no source of the error: a chain would say it twice.
+        /// The cause. It is part of the message and not a `source`, because a printed error chain would repeat it.
         cause: std::io::Error,
     },
-    /// It is no TOML.
+    /// The text is not valid TOML.
     #[error("{file}: not TOML: {why}")]
     NotToml {
         /// The file.
         file: String,
-        /// What the parser says.
+        /// The parser's message.
         why: String,
     },
-    /// A key is unknown, missing or holds what it may not.
+    /// A key is unknown, missing, or has an invalid value.
     #[error("{file}: {key}: {why}")]
     Bad {
         /// The file.
@@ -182,7 +182,7 @@ fn presets() -> String {
 }
 
 impl Plan {
-    /// A preset by its name, else the file at that path.
+    /// Loads a preset by its name, or else the file at that path.
     pub fn load(name_or_path: &str) -> Result<Plan, PlanError> {
         if let Some((name, text)) = PRESETS.iter().find(|(name, _)| *name == name_or_path) {
             return Plan::parse(name, &format!("preset {name}"), text);
@@ -197,10 +197,10 @@ impl Plan {
         Plan::parse(&name, name_or_path, &text)
     }
 
-    /// The same plan with another share of the studies' numbers of messages: 1 takes them all.
+    /// The same plan with another fraction of the studies' numbers of messages: 1 sends them all.
     ///
     /// # Errors
-    /// The plan has no number of a study, or the share is none.
+    /// The plan does not use a study's number, or the fraction is invalid.
     pub fn scaled(&self, file: &str, scale: f64) -> Result<Plan, PlanError> {
         if !self.groups.iter().any(|g| g.study_messages.is_some()) {
             return Err(PlanError::Bad {
@@ -210,7 +210,7 @@ impl Plan {
                     .to_owned(),
             });
         }
-        // The text is kept beside the results, and must say what was done.
+        // The text is stored with the results and must describe what was done.
         let lines = self.text.lines().filter(|line| !syntax::sets("scale", line));
         let text = lines.fold(format!("scale = {scale:?}\n"), |text, line| text + line + "\n");
         Plan::parse(&self.name, file, &text)
@@ -221,7 +221,7 @@ impl Plan {
     /// # Errors
     /// A value is out of range.
     pub fn overridden(&self, file: &str, values: &[(&str, u64)]) -> Result<Plan, PlanError> {
-        // The text is kept beside the results, and must say what was done.
+        // The text is stored with the results and must describe what was done.
         let replaced = |line: &str| values.iter().any(|(key, _)| syntax::sets(key, line));
         let mut text: String =
             values.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
@@ -236,7 +236,7 @@ impl Plan {
         Plan::parse(&self.name, file, &text)
     }
 
-    /// Parses and checks a plan's text; `file` is how errors call it.
+    /// Parses and checks the text of a plan; `file` is its name in error messages.
     pub fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanError> {
         syntax::parse(name, file, text)
     }

@@ -1,4 +1,4 @@
-//! A plan that repeats one record: its inputs, written as a plan would write them.
+//! Writes a plan that repeats one record, from the record's inputs.
 
 use crossway_mech::{Access, Wait};
 use toml::{Table, Value};
@@ -8,7 +8,7 @@ use crate::inputs::{Load, Placement, Workload};
 use crate::record::Record;
 
 impl Plan {
-    /// The plan of one case that asks for what the record's inputs say, in as many trials.
+    /// The plan of one case with the inputs of this record and the same number of trials.
     pub fn repeating(record: &Record) -> Result<Plan, PlanError> {
         let inputs = &record.inputs;
         let mut group = Table::new();

@@ -1,4 +1,4 @@
-//! `require`: what the cases of a group must reach.
+//! Parses `require`: the goals that the cases of a group must meet.
 
 use toml::{Table, Value};
 
@@ -17,7 +17,7 @@ pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Goals, PlanError> {
     }
     if goals.is_empty() {
         let keys = GoalFigure::ALL.map(GoalFigure::key).join(", ");
-        return Err(at.bad(format!("nothing is required; allowed: {keys}")));
+        return Err(at.bad(format!("the table is empty; allowed: {keys}")));
     }
     Ok(goals)
 }
@@ -26,7 +26,7 @@ fn bound(at: &At<'_>, value: &Value) -> Result<f64, PlanError> {
     let number = value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
     number
         .filter(|n| *n > 0.0 && n.is_finite())
-        .ok_or_else(|| at.bad(format!("a number above 0 is needed, not {}", kind(value))))
+        .ok_or_else(|| at.bad(format!("expected a number above 0, not {}", kind(value))))
 }
 
 pub(super) fn written(goals: &Goals) -> Value {

@@ -1,18 +1,18 @@
-//! Message sizes: numbers, texts with a unit, series.
+//! Parses message sizes: numbers, text with a unit, series.
 
 use toml::{Table, Value};
 
 use super::PlanError;
 use super::at::{At, kind};
 
-/// Larger messages would make a trial's memory the subject.
+/// With larger messages, a trial would measure memory instead of communication.
 const LARGEST: u64 = 1 << 30;
 const MOST_SIZES: usize = 100_000;
 const ALLOWED: &str = "a number of bytes, 'N KiB', 'N MiB', { arithmetic = { from, to, step } }, \
                        { geometric = { from, to, per_octave } } or { from, to, factor }, \
                        { zoom = { around, radius } }";
 
-/// All sizes of an axis, ascending, each once.
+/// All sizes of an axis, ascending, without duplicates.
 pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Vec<u64>, PlanError> {
     let parts = match value {
         Value::Array(values) if values.is_empty() => return Err(at.bad("the list is empty")),
@@ -31,7 +31,7 @@ pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Vec<u64>, PlanError> {
     Ok(sizes)
 }
 
-/// A number of bytes, with or without a unit.
+/// Parses a number of bytes, with or without a unit.
 pub(crate) fn bytes(at: &At<'_>, value: &Value, least: u64) -> Result<u64, PlanError> {
     let number = match value {
         Value::Integer(_) => return at.number(value, least, LARGEST),
@@ -41,7 +41,7 @@ pub(crate) fn bytes(at: &At<'_>, value: &Value, least: u64) -> Result<u64, PlanE
     match number {
         Some(n) if (least..=LARGEST).contains(&n) => Ok(n),
         Some(n) => Err(at.bad(format!("{n} bytes is not between {least} and {LARGEST}"))),
-        None => Err(at.bad(format!("{} is no size; allowed: {ALLOWED}", kind(value)))),
+        None => Err(at.bad(format!("{} is not a size; allowed: {ALLOWED}", kind(value)))),
     }
 }
 
@@ -60,7 +60,7 @@ fn with_unit(text: &str) -> Option<u64> {
 fn series(at: &At<'_>, table: &Table) -> Result<Vec<u64>, PlanError> {
     let entry = table.iter().next().filter(|_| table.len() == 1);
     let Some((name, arguments)) = entry else {
-        return Err(at.bad(format!("a series has one kind; allowed: {ALLOWED}")));
+        return Err(at.bad(format!("expected a single series; allowed: {ALLOWED}")));
     };
     let here = at.key(name);
     let arguments = here.table(arguments)?;
@@ -108,12 +108,12 @@ fn factor(at: &At<'_>, arguments: &Table) -> Result<f64, PlanError> {
             .as_float()
             .or_else(|| value.as_integer().map(|n| n as f64))
             .filter(|f| (1.001..=1e6).contains(f))
-            .ok_or_else(|| at.key("factor").bad("a number from 1.001 to 1000000 is needed")),
-        _ => Err(at.bad("either 'per_octave' or 'factor' is needed")),
+            .ok_or_else(|| at.key("factor").bad("expected a number from 1.001 to 1000000")),
+        _ => Err(at.bad("expected either 'per_octave' or 'factor'")),
     }
 }
 
-/// Powers from the first size on, rounded, so that octaves meet exactly; the last size is always there.
+/// Sizes that grow by a factor, rounded so that octaves are exact; the last size is always included.
 fn geometric(from: u64, to: u64, factor: f64) -> Vec<u64> {
     let mut sizes: Vec<u64> = (0..)
         .map(|i| (from as f64 * factor.powi(i)).round() as u64)

@@ -1,4 +1,4 @@
-//! From TOML to a [`Plan`], key by key, so that each error can say where and what else.
+//! Converts TOML to a [`Plan`], key by key, so that each error can name its position and the alternatives.
 
 use crossway_mech::Access;
 use toml::{Table, Value};
@@ -49,7 +49,7 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
     let scale = top.get("scale").map(|v| share(&at.key("scale"), v)).transpose()?;
     let faults = match top.get("faults") {
         Some(Value::Boolean(faults)) => *faults,
-        Some(_) => return Err(at.key("faults").bad("neither true nor false")),
+        Some(_) => return Err(at.key("faults").bad("expected true or false")),
         None => false,
     };
     let none = Table::new();
@@ -89,7 +89,7 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
     })
 }
 
-/// What a plan says outside its groups.
+/// The parts of a plan outside of its groups.
 struct Above<'a> {
     top: &'a Table,
     defaults: &'a Table,
@@ -97,7 +97,8 @@ struct Above<'a> {
     scale: Option<f64>,
 }
 
-/// The whole plan's key where it overrides, then a group's, then the default's; errors name the one that was written.
+/// Parses a group. For each key, the plan's override takes precedence over the group, and the group over the defaults;
+/// errors name the one that was used.
 fn group(at: &At<'_>, name: &str, own: &Table, above: &Above<'_>) -> Result<Group, PlanError> {
     let Above { top, defaults, testbeds, scale } = *above;
     let here = at.key("group").key(name);
@@ -191,7 +192,8 @@ fn group(at: &At<'_>, name: &str, own: &Table, above: &Above<'_>) -> Result<Grou
     })
 }
 
-/// Messages per trial: a number, or a share of a study's. The whole plan's `scale` stands before a group's own.
+/// Messages per trial: a number, or a fraction of a study's. The `scale` of the whole plan takes precedence over the
+/// group's.
 fn messages(
     at: &At<'_>,
     value: &Value,
@@ -208,18 +210,19 @@ fn messages(
     Ok((Some((scaled.round() as u64).clamp(1, MOST)), Some(study)))
 }
 
-/// A positive number that makes a number of messages smaller, or at most a hundred times as large.
+/// Parses a positive factor of at most 100, by which a number of messages is scaled.
 fn share(at: &At<'_>, value: &Value) -> Result<f64, PlanError> {
     let number = value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
     number.filter(|n| *n > 0.0 && *n <= 100.0).ok_or_else(|| {
         at.bad(format!(
-            "{} is no share; allowed: above 0, 1 for the study's own number, at most 100",
+            "{} is not a valid scale; allowed: above 0 and at most 100, where 1 is the study's own number",
             kind(value)
         ))
     })
 }
 
-/// Whether a line of a plan begins with this key. Groups' tables are inline or below a header, so at the top it is the whole plan's.
+/// Whether a line of a plan sets this key. Groups' tables are inline or below a header, so at the top it is the whole
+/// plan's.
 pub(super) fn sets(key: &str, line: &str) -> bool {
     line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
 }

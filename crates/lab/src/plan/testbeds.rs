@@ -13,7 +13,7 @@ use crate::testbed::{BadHosts, HostWords, Share, Testbed, TestbedKind, Tipc};
 const KEYS: &[&str] = &["kind", "rate", "mtu", "offloads", "tipc", "shares"];
 const KINDS: &str = "netlab, guests, hosts, containers";
 
-/// All `[testbed.NAME]`.
+/// Parses all `[testbed.NAME]` tables.
 pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Vec<Testbed>, PlanError> {
     let testbeds = at.table(value)?;
     testbeds.iter().map(|(name, value)| one(&at.key(name), name, value)).collect()
@@ -21,7 +21,7 @@ pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Vec<Testbed>, PlanError
 
 fn one(at: &At<'_>, name: &str, value: &Value) -> Result<Testbed, PlanError> {
     if name == LOCAL {
-        return Err(at.bad("'local' is this machine; give the testbed another name"));
+        return Err(at.bad("'local' is this machine; choose another name for the testbed"));
     }
     let table = at.table(value)?;
     at.only(table, KEYS)?;
@@ -30,14 +30,16 @@ fn one(at: &At<'_>, name: &str, value: &Value) -> Result<Testbed, PlanError> {
         None => return Err(at.key("kind").bad(format!("missing; allowed: {KINDS}"))),
     };
     if kind == TestbedKind::Hosts {
-        // What real hosts are like is not ours to choose.
+        // The properties of real hosts cannot be chosen here.
         at.only(table, &["kind"])?;
     }
     let usual = Link::default();
     if kind == TestbedKind::Containers {
         at.only(table, &["kind", "shares"])?;
     } else if table.contains_key("shares") {
-        return Err(at.key("shares").bad("only containers share something; kind = \"containers\""));
+        return Err(at
+            .key("shares")
+            .bad("only containers can share something; set kind = \"containers\""));
     }
     let testbed = Testbed {
         name: name.to_owned(),
@@ -61,7 +63,7 @@ fn one(at: &At<'_>, name: &str, value: &Value) -> Result<Testbed, PlanError> {
             None => Vec::new(),
         },
     };
-    // The network's own rules, before anything is measured.
+    // Apply the network's own rules before anything is measured.
     Topology::of(&["a", "b"], testbed.link()).check().map_err(|e| at.bad(e.to_string()))?;
     Ok(testbed)
 }
@@ -108,15 +110,15 @@ fn tipc(at: &At<'_>, value: &Value, kind: TestbedKind) -> Result<Tipc, PlanError
     }
 }
 
-/// The name of the testbed that `--hosts` makes for a plan that has none.
+/// The name of the testbed that `--hosts` creates in a plan that has none.
 const COMMAND_LINE: &str = "hosts";
 
 impl Plan {
-    /// Lets the hosts on the command line be those of every testbed of kind `hosts`. A plan without testbeds becomes one
-    /// of its cross-host mechanisms between these hosts.
+    /// Makes the hosts named on the command line those of every testbed of kind `hosts`. A plan without testbeds is
+    /// changed to run its cross-host mechanisms between these hosts.
     ///
     /// # Errors
-    /// The hosts cannot be read, or the plan has other testbeds only, or nothing that crosses hosts.
+    /// The hosts cannot be parsed, or the plan has only other testbeds, or no mechanism that works between hosts.
     pub fn set_hosts(&mut self, hosts: &str) -> Result<(), HostsError> {
         let hosts = HostWords::list(hosts)?;
         if self.testbeds.is_empty() {
@@ -137,7 +139,7 @@ impl Plan {
                 .retain(|id| catalogue::find(id).is_some_and(|e| e.caps().crosses_hosts));
             group.testbeds = vec![Some(COMMAND_LINE.to_owned())];
             group.ends = vec![Ends::Between];
-            // Two hosts share no cores, and work in the background is this machine's.
+            // Two hosts share no cores, and background load runs on this machine only.
             group.placements = None;
             group.loads = vec![Load::default()];
         }
@@ -159,26 +161,26 @@ impl Plan {
     }
 }
 
-/// Why a plan cannot run on the hosts of the command line.
+/// The reason why a plan cannot run on the hosts named on the command line.
 #[derive(Debug, thiserror::Error)]
 pub enum HostsError {
-    /// They cannot be read.
+    /// The list of hosts is malformed.
     #[error("{0}")]
     Bad(#[from] BadHosts),
-    /// The plan's testbeds are on this machine.
+    /// All testbeds of the plan are on this machine.
     #[error(
-        "the plan '{0}' has no testbed of kind \"hosts\" that --hosts could fill; give a copy of it one: \
+        "the plan '{0}' has no testbed of kind \"hosts\" for the hosts of --hosts; add one to a copy of it: \
          [testbed.real] kind = \"hosts\""
     )]
     NoTestbed(String),
-    /// No mechanism of the plan crosses hosts.
+    /// No mechanism of the plan works between hosts.
     #[error(
-        "the plan '{0}' has no mechanism that crosses hosts; `crossway list` shows those that do"
+        "the plan '{0}' has no mechanism that works between hosts; `crossway list` shows those that do ('hosts')"
     )]
     NothingCrosses(String),
 }
 
-/// A value of the axis `testbed`; `None` is this machine.
+/// Parses a value of the axis `testbed`; `None` is this machine.
 pub(super) fn named(
     at: &At<'_>,
     value: &Value,
@@ -196,7 +198,7 @@ pub(super) fn named(
     Err(at.bad(format!("unknown testbed '{name}'; allowed: {}", known.join(", "))))
 }
 
-/// The testbed as a plan would write it.
+/// The testbed as written in a plan.
 pub(super) fn written(testbed: &Testbed) -> Table {
     let mut table = Table::new();
     table.insert("kind".into(), testbed.kind.name().into());

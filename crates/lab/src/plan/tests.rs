@@ -1,4 +1,4 @@
-//! Plans as users write them, right and wrong.
+//! Tests with valid and invalid plans as users write them.
 
 use crossway_mech::registry;
 use crossway_sys::topology::Topology;
@@ -17,7 +17,7 @@ fn error(text: &str) -> String {
     parse(text).unwrap_err().to_string()
 }
 
-/// [`GROUP`] with one line more, or instead of the one with that key.
+/// The error for [`GROUP`] with this line added, or replacing the one with the same key.
 fn error_with(line: &str) -> String {
     let key = line.split([' ', '=']).next().unwrap_or_default();
     let kept: Vec<_> = GROUP.lines().filter(|l| !l.starts_with(&format!("{key} "))).collect();
@@ -151,11 +151,11 @@ fn what_cannot_be_is_excluded_with_a_remedy() {
         assert!(!excluded.remedy.is_empty());
         excluded.why
     };
-    assert!(why("workload = \"exchange\"").contains("connected again"));
+    assert!(why("workload = \"exchange\"").contains("cannot reconnect"));
     assert!(why("size_bytes = 0").contains("empty"));
     assert!(why("access = \"in-place\"").contains("in place"));
     assert!(why("placement = { cpus = { a = 0, b = 8000 } }").contains("CPU 8000"));
-    // Two that spin on one core (study item E18).
+    // Both ends spin on one core (study item E18).
     let spinning = expand(
         "[group.x]\nmechanisms = \"shm-spin\"\nworkload = \"ping-pong\"\nsize_bytes = 64\nplacement = \"same-core\"",
     );
@@ -226,7 +226,7 @@ fn testbeds_and_ends_are_axes() {
         case.excluded.as_ref().map_or(String::new(), |e| format!("{}; {}", e.why, e.remedy))
     };
     let between = why("pipe/throughput/64/block/unpinned/fast", &cases);
-    assert_eq!(between, "it does not cross hosts; ends = \"within\"");
+    assert_eq!(between, "the mechanism does not work between hosts; ends = \"within\"");
     assert_eq!(why("pipe/throughput/64/block/unpinned/fast/within", &cases), "");
     let nobody = why("tcp/throughput/64/block/unpinned/real", &cases);
     assert!(nobody.starts_with("the testbed 'real' has no hosts; name two"), "{nobody}");
@@ -253,7 +253,7 @@ fn hosts_move_a_plan_without_testbeds() {
     assert_eq!(cases[0].excluded, None);
 
     let error = parse(GROUP).unwrap().set_hosts("ssh a,ssh b").unwrap_err().to_string();
-    assert!(error.contains("no mechanism that crosses hosts"), "{error}");
+    assert!(error.contains("no mechanism that works between hosts"), "{error}");
     let only_netlab = format!("[testbed.n]\nkind = \"netlab\"\n{GROUP}");
     let error = parse(&only_netlab).unwrap().set_hosts("ssh a,ssh b").unwrap_err().to_string();
     assert!(error.contains("no testbed of kind \"hosts\""), "{error}");
@@ -298,7 +298,7 @@ fn workloads_beside_are_an_axis_and_can_be_repeated() {
     }
 }
 
-/// Two that spin on one CPU only wait for each other's time slice to end.
+/// If both ends spin on one CPU, each can only wait for the other's time slice to end.
 #[test]
 fn nothing_spins_beside_on_a_cpu_that_is_needed() {
     let Ok(topology) = Topology::read() else { return };
@@ -349,13 +349,13 @@ fn a_studys_number_of_messages_is_scaled_by_group_or_for_the_whole_plan() {
     assert_eq!(numbers(&plan), [(Some(200), Some(10_000)), (Some(7), None)]);
     let whole = plan.scaled("p.toml", 1.0).unwrap();
     assert_eq!(numbers(&whole), [(Some(10_000), Some(10_000)), (Some(7), None)]);
-    // What is kept beside the results says so, and can be scaled again.
+    // The text that is stored with the results contains the scale, and can be scaled again.
     assert!(whole.text.starts_with("scale = 1.0\n"), "{}", whole.text);
     let tenth = Plan::parse("p", "p.toml", &whole.scaled("p.toml", 0.1).unwrap().text).unwrap();
     assert_eq!(numbers(&tenth)[0], (Some(1000), Some(10_000)));
 
     let error = Plan::parse("p", "p.toml", &text.replace("0.02", "0")).unwrap_err().to_string();
-    assert!(error.contains("group.a.messages.scale: 0 is no share"), "{error}");
+    assert!(error.contains("group.a.messages.scale: 0 is not a valid scale"), "{error}");
     let unscaled =
         Plan::parse("p", "p.toml", &text.replace("{ study = 10000, scale = 0.02 }", "9")).unwrap();
     let error = unscaled.scaled("p.toml", 1.0).unwrap_err().to_string();
@@ -395,7 +395,7 @@ fn requests_and_replies_may_have_different_sizes() {
     let cases = cases_of(&parse(text).unwrap());
     let ids: Vec<&str> = cases.iter().map(|c| c.id.as_str()).collect();
     assert_eq!(ids[0], "pipe/ping-pong/64/block/other-core/reply4096");
-    // A reply of the request's size is the plain case.
+    // A reply of the request's size is the default.
     assert_eq!(ids[1], "pipe/ping-pong/64/block/other-core");
     let why = &cases[2].excluded.as_ref().unwrap().why;
     assert!(why.contains("only round trips"), "{why}");

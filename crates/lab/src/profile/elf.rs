@@ -1,13 +1,13 @@
-//! As much of ELF as tells addresses from offsets in a file.
+//! The part of ELF that is needed to convert file offsets to addresses.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Loaded parts of a program or library.
+/// Loaded segments of a program or library.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Segments {
-    /// Offset in the file, bytes, address.
+    /// File offset, size in bytes and address of each segment.
     loaded: Vec<(u64, u64, u64)>,
 }
 
@@ -15,7 +15,7 @@ const PT_LOAD: u32 = 1;
 const PROGRAM_HEADER_BYTES: usize = 56;
 
 impl Segments {
-    /// Those of a 64-bit little-endian ELF file; `None`: it is something else.
+    /// The segments of a 64-bit little-endian ELF file; `None` if the file is something else.
     pub(super) fn of(path: &Path) -> Option<Segments> {
         let file = File::open(path).ok()?;
         let mut head = [0; 64];
@@ -35,8 +35,8 @@ impl Segments {
         Some(Segments { loaded })
     }
 
-    /// The address of what lies at this offset of the file; the offset itself where nothing is loaded from it, as with programs at
-    /// fixed addresses, of which perf gives addresses.
+    /// The address loaded from this file offset; the offset itself if nothing is loaded from there, as with programs at
+    /// fixed addresses, for which perf reports addresses.
     pub(super) fn address(&self, offset: u64) -> u64 {
         self.loaded
             .iter()

@@ -1,4 +1,4 @@
-//! Functions and lines of addresses, inlined ones by themselves: from binutils' addr2line.
+//! Looks up functions and lines of addresses, including inlined functions, with binutils' addr2line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -10,16 +10,16 @@ use super::elf::Segments;
 /// A function at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Its name, without the parameters of its types.
+    /// Its name, without generic parameters.
     pub(super) function: String,
-    /// `file:line`; empty where unknown.
+    /// `file:line`; empty if unknown.
     pub(super) line: String,
 }
 
-/// By address, the functions from the innermost outwards.
+/// For each address, its functions from the innermost outwards.
 pub(super) type Places = BTreeMap<u64, Vec<Place>>;
 
-/// Looks these addresses of a file up; empty where addr2line is missing or knows nothing.
+/// Looks up addresses in a file; the result is empty if addr2line is missing or finds nothing.
 pub(super) fn look_up(dso: &Path, offsets: &BTreeSet<u64>) -> Places {
     let Some(segments) = Segments::of(dso) else { return Places::new() };
     let mut command = Command::new("addr2line");
@@ -29,7 +29,8 @@ pub(super) fn look_up(dso: &Path, offsets: &BTreeSet<u64>) -> Places {
     let questions: String =
         offsets.iter().map(|offset| format!("{:x}\n", segments.address(*offset))).collect();
     let Some(mut stdin) = child.stdin.take() else { return Places::new() };
-    // It answers while it is asked: without a thread both could wait for each other.
+    // addr2line answers while it still receives queries: with a single thread, both processes could wait for each
+    // other.
     let asking = std::thread::spawn(move || {
         let _ = stdin.write_all(questions.as_bytes());
     });
@@ -44,7 +45,7 @@ pub(super) fn look_up(dso: &Path, offsets: &BTreeSet<u64>) -> Places {
         .collect()
 }
 
-/// The answers by address: a line `0x...`, then for each function its name and its line.
+/// Parses the answers by address: a line `0x...`, then a line with the name and one with the line for each function.
 fn answers(text: &str) -> Places {
     let mut all = Places::new();
     let mut at = 0;
@@ -70,7 +71,8 @@ fn answers(text: &str) -> Places {
     all
 }
 
-/// A function's name without what stands in angle brackets, so that instances of a generic function are one.
+/// A function's name without angle brackets and their contents, so that all instances of a generic function count as
+/// one.
 pub(super) fn plain(function: &str) -> String {
     let mut depth = 0u32;
     let mut out = String::with_capacity(function.len());
@@ -78,7 +80,7 @@ pub(super) fn plain(function: &str) -> String {
     for c in function.chars() {
         match c {
             '<' => depth += 1,
-            // An arrow closes nothing.
+            // The `>` of an arrow closes no bracket.
             '>' if former != '-' => depth = depth.saturating_sub(1),
             c if depth == 0 => out.push(c),
             _ => {}
@@ -90,7 +92,7 @@ pub(super) fn plain(function: &str) -> String {
     if out.is_empty() { function.to_owned() } else { out.to_owned() }
 }
 
-/// The file's name at the end of a path.
+/// The file name at the end of a path.
 pub(super) fn file_name(dso: &str) -> String {
     let path = PathBuf::from(dso);
     path.file_name().map_or_else(|| dso.to_owned(), |name| name.to_string_lossy().into_owned())

@@ -1,8 +1,9 @@
-//! Where the time of a case goes: both roles, and what serves them, sampled by perf while the window that counts runs.
+//! Where the time of a case goes: perf samples both roles, and a process between them, during the measured window.
 //!
-//! A [`Profile`] holds each role's samples by [`Part`], its hottest places and its stacks. Sampling tells where a processor was, not
-//! why: what a role slept through is not in it, and shows as the difference between its wall time and its CPU time. Without perf, or
-//! without the right to it, a profile still has what `/proc` and `getrusage` tell, and says why it has no more.
+//! A [`Profile`] contains each role's samples by [`Part`], its hottest places and its stacks. Sampling shows where a
+//! processor was, not why: time that a role slept is not in the samples and shows as the difference between wall time
+//! and CPU time. If perf is missing or not permitted, a profile still contains the data from `/proc` and `getrusage`,
+//! and states why there is no more.
 
 mod elf;
 mod lines;
@@ -33,37 +34,37 @@ const WORKING_SET_BYTES: u64 = 4 << 20;
 /// How many of a role's hottest places are kept.
 const HOT_SPOTS: usize = 15;
 
-/// Why there is no profile.
+/// The reason why there is no profile.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// The person or the system asked to stop.
+    /// The user or the system requested a stop.
     #[error("interrupted")]
     Interrupted,
-    /// The plan gives no case, or more than one.
-    #[error("'{0}' gives {1} cases; a profile is of one")]
+    /// The plan has no case, or more than one.
+    #[error("'{0}' has {1} cases; a profile needs exactly one")]
     NotOne(String, usize),
     /// The case cannot run here.
     #[error("{case}: {why}; {remedy}")]
     Missing {
         /// The case.
         case: String,
-        /// Why.
+        /// The reason.
         why: String,
-        /// What helps.
+        /// The remedy.
         remedy: String,
     },
-    /// The case needs other hosts, or a load beside it.
-    #[error("{0}: only cases of this machine without a load are profiled")]
+    /// The case needs other hosts or a background load.
+    #[error("{0}: only cases on this machine without background load can be profiled")]
     Elsewhere(String),
     /// The trial failed.
     #[error("{case}: {why}")]
     Failed {
         /// The case.
         case: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The machine could not be read, or nothing leased.
+    /// The machine's facts could not be read, or leases could not be created.
     #[error("{0}")]
     Os(#[from] crossway_sys::OsError),
 }
@@ -71,49 +72,49 @@ pub enum ProfileError {
 /// How the samples were taken.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
-    /// perf's event, such as `cycles` or `cpu-clock`; null without samples.
+    /// The event that perf sampled, such as `cycles` or `cpu-clock`; null without samples.
     pub event: Option<String>,
-    /// Samples a second of CPU time that were asked for.
+    /// Requested number of samples per second of CPU time.
     pub rate_hz: u32,
-    /// Samples of the kernel came with names.
+    /// Whether samples in the kernel have function names.
     pub kernel_names: bool,
-    /// Samples of programs came with lines and inlined functions.
+    /// Whether samples in programs have lines and inlined functions.
     pub lines: bool,
-    /// What to know before reading the figures.
+    /// Remarks on the figures.
     pub notes: Vec<String>,
-    /// Why there are no samples; null with them.
+    /// Why there are no samples; null if there are.
     pub missing: Option<String>,
-    /// What would bring them.
+    /// What would make sampling possible.
     pub remedy: Option<String>,
 }
 
-/// A place in a program or in the kernel where samples fell.
+/// A function in a program or in the kernel with samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HotSpot {
-    /// The function, inlined ones by themselves.
+    /// The function; inlined functions are separate.
     pub function: String,
     /// `kernel`, or the program's or library's file name.
     pub of: String,
-    /// The line where most of its samples fell, `file:line`; null where unknown.
+    /// The line with most of its samples, `file:line`; null if unknown.
     pub line: Option<String>,
-    /// What it counts as.
+    /// The kind of work that it counts as.
     pub part: Part,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
 }
 
-/// One role, or the process that serves both.
+/// The profile of one role, or of the process that serves both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoleProfile {
     /// `sender`, `receiver`, `client`, `server`, or `broker` for a process between them.
     pub name: String,
     /// The window's wall time, nanoseconds.
     pub wall_ns: u64,
-    /// User CPU time, nanoseconds; null where only the whole is known.
+    /// User CPU time, nanoseconds; null if only the total is known.
     pub user_ns: Option<u64>,
     /// System CPU time, nanoseconds.
     pub system_ns: Option<u64>,
-    /// All CPU time, nanoseconds.
+    /// Total CPU time, nanoseconds.
     pub cpu_ns: u64,
     /// Voluntary context switches.
     pub switches_voluntary: u64,
@@ -121,18 +122,18 @@ pub struct RoleProfile {
     pub switches_involuntary: u64,
     /// Page faults, minor and major.
     pub faults: u64,
-    /// Samples in all.
+    /// Total number of samples.
     pub samples: u64,
     /// Samples by part.
     pub parts: BTreeMap<Part, u64>,
     /// The hottest places, most samples first.
     pub hot: Vec<HotSpot>,
-    /// Stacks from the outermost frame, separated by `;`, and their samples.
+    /// Stacks, with frames from the outermost inwards separated by `;`, and their numbers of samples.
     pub stacks: Vec<(String, u64)>,
 }
 
 impl RoleProfile {
-    /// CPU time of a part, nanoseconds: its share of the samples, of the CPU time that the kernel counted.
+    /// CPU time of a part, nanoseconds: its share of the samples times the CPU time that the kernel counted.
     pub fn part_ns(&self, part: Part) -> Option<f64> {
         let of_it = self.parts.get(&part).copied().unwrap_or(0);
         (self.samples > 0).then(|| self.cpu_ns as f64 * of_it as f64 / self.samples as f64)
@@ -146,13 +147,13 @@ pub struct Profile {
     pub case: String,
     /// The mechanism.
     pub mechanism: String,
-    /// Its version.
+    /// Version of what provides the mechanism.
     pub version: String,
     /// The workload's name.
     pub workload: String,
-    /// Bytes of a message.
+    /// Message size in bytes.
     pub size_bytes: u64,
-    /// Messages, or round trips, in the window.
+    /// Messages, or round trips, in the measured window.
     pub messages: u64,
     /// How the samples were taken.
     pub sampling: Sampling,
@@ -161,7 +162,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// CPU time of a part over all roles, nanoseconds per message; null without samples.
+    /// CPU time of a part summed over all roles, nanoseconds per message; null without samples.
     pub fn part_ns_per_message(&self, part: Part) -> Option<f64> {
         let mut sum = None;
         for role in &self.roles {
@@ -172,17 +173,18 @@ impl Profile {
         sum.map(|ns: f64| ns / self.messages.max(1) as f64)
     }
 
-    /// CPU time over all roles, nanoseconds per message.
+    /// CPU time of all roles, nanoseconds per message.
     pub fn cpu_ns_per_message(&self) -> f64 {
         let sum: u64 = self.roles.iter().map(|r| r.cpu_ns).sum();
         sum as f64 / self.messages.max(1) as f64
     }
 }
 
-/// Plays the plan's only case once and says where its time went.
+/// Runs the plan's only case once and profiles it.
 ///
 /// # Errors
-/// The plan has not exactly one case, the case cannot run here, or it failed. That perf is missing is no error.
+/// The plan does not have exactly one case, the case cannot run here, or the trial failed. If perf is missing, that is
+/// not an error.
 pub fn profile(
     plan: &Plan,
     launcher: &Launcher,
@@ -220,7 +222,7 @@ pub fn profile(
         })?;
     if let Some(wrong) = brought.outcomes.iter().find(|o| o.corrupt + o.out_of_order > 0) {
         return Err(failed(format!(
-            "{} messages were damaged and {} came out of order",
+            "{} messages were damaged and {} arrived out of order",
             wrong.corrupt, wrong.out_of_order
         )));
     }
@@ -280,7 +282,7 @@ fn role(name: &str, outcome: &Outcome, sampled: Option<Sampled>) -> RoleProfile 
     }
 }
 
-/// The process between the roles, where there is one.
+/// The profile of the process between the roles, if there is one.
 fn broker(outcomes: &[Outcome], sampled: Option<Sampled>) -> Option<RoleProfile> {
     let used = outcomes.iter().filter_map(|o| o.server.and_then(|s| s.cpu_ns)).max();
     if used.is_none() && sampled.is_none() {

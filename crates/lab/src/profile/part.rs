@@ -1,11 +1,11 @@
-//! What a sample counts as: judged by the names of functions, and by the files of Crossway's own.
+//! Classifies samples by the names of functions, and by the files of Crossway's own functions.
 
 use serde::{Deserialize, Serialize};
 
 use super::lines::{Place, file_name};
 use super::script::Frame;
 
-/// What a processor was busy with.
+/// The kind of work that a processor was doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
@@ -13,26 +13,26 @@ pub enum Part {
     Copy,
     /// Putting processes to sleep, waking them, choosing the next one.
     WakeUp,
-    /// Entering and leaving the kernel, finding the file of a descriptor, checking rights.
+    /// Entering and leaving the kernel, looking up the file of a descriptor, checking permissions.
     SystemCall,
     /// The mechanism's own work: protocol, acknowledgements, queues; in the kernel, a library or a program between the ends.
     Protocol,
     /// Checksums that the mechanism calculates.
     Checksum,
-    /// Getting and returning memory, page faults among it.
+    /// Allocating and freeing memory, including page faults.
     Allocation,
     /// Waiting without sleeping: for messages or for locks.
     Spinning,
-    /// Writing messages and reading every byte of them, as the measurement asks of both ends.
+    /// Writing messages and reading every byte of them, which the measurement requires of both ends.
     Payload,
-    /// The loops around it, clocks and counters.
+    /// The measuring loops, clocks and counters.
     Harness,
-    /// Interrupts that belong to something else, and what has no name.
+    /// Unrelated interrupts, and functions without names.
     Other,
 }
 
 impl Part {
-    /// All of them, in the order of tables.
+    /// All parts, in the order of tables.
     pub const ALL: [Part; 10] = [
         Part::Copy,
         Part::WakeUp,
@@ -46,7 +46,7 @@ impl Part {
         Part::Other,
     ];
 
-    /// In words.
+    /// A readable name.
     pub fn words(self) -> &'static str {
         match self {
             Part::Copy => "copying",
@@ -63,8 +63,8 @@ impl Part {
     }
 }
 
-/// What a stack counts as: the innermost frame that says something decides. `places` are the functions at the innermost frame of a
-/// program, inlined ones by themselves.
+/// Classifies a stack by its innermost frame that is conclusive. `places` are the functions at the innermost frame of a
+/// program, including inlined ones.
 pub(super) fn of(frames: &[Frame], places: &[Place]) -> Part {
     let kernel = frames.iter().take_while(|frame| frame.is_kernel());
     let mut in_kernel = false;
@@ -87,17 +87,19 @@ pub(super) fn of(frames: &[Frame], places: &[Place]) -> Part {
     of_program(frame, places)
 }
 
-/// Where interrupts come on again, and where a software clock thus sees what went before. On these paths the locks that switch them off
-/// are those of wait queues and of the scheduler, and of queues of socket buffers, whose functions say so. The function that wakes is
-/// often missing in the stack, because it ends with a jump to this one.
+/// The function that enables interrupts again, to which samples by a software clock therefore attribute the work before
+/// it. On these paths, the locks that disable interrupts belong to wait queues, to the scheduler, and to queues of
+/// socket buffers, whose functions show it. The function that wakes a process is often missing from the stack because
+/// it ends with a tail call to this one.
 const UNLOCK: &str = "_raw_spin_unlock_irqrestore";
 
-/// Functions whose work is their caller's: small helpers, locks that are free, and where interrupts come on again.
+/// Functions that count as their caller's work: small helpers, uncontended locks, and the code that enables interrupts
+/// again.
 const CALLERS: &str = "srso_ __x86_ retbleed_ _raw_ __raw_ rcu_ __rcu_ __fentry__ mutex_lock mutex_unlock \
     __mutex_ __local_bh _local_bh preempt_ __cond_resched pv_ kvm_ native_ ktime_ read_tsc \
     memset __memset refcount_ __rcu down_ up_ lock_ clear_bhb";
 
-/// Beginnings of names, separated by spaces; after a `*`, what a name holds anywhere. The first that fits decides.
+/// Prefixes of names, separated by spaces; a `*` means that the name contains the rest. The first match decides.
 const KERNEL: &[(Part, &str)] = &[
     (
         Part::Spinning,
@@ -161,7 +163,7 @@ const KERNEL: &[(Part, &str)] = &[
 ];
 
 fn of_kernel(symbol: &str) -> Option<Part> {
-    // What the compiler cut off a function belongs to it.
+    // Parts that the compiler split off a function count as that function.
     let symbol = symbol.split('.').next().unwrap_or(symbol);
     for (part, patterns) in KERNEL {
         let fits = |pattern: &str| match pattern.strip_prefix('*') {
@@ -180,7 +182,7 @@ fn of_kernel(symbol: &str) -> Option<Part> {
     None
 }
 
-/// Names of the C library's functions that copy; instances for a processor follow an underscore.
+/// Copying functions of the C library; variants for certain processors have a suffix after an underscore.
 const COPYING: &[&str] = &["memcpy", "memmove", "mempcpy"];
 const ALLOCATING: &[&str] = &[
     "malloc",
@@ -237,7 +239,7 @@ fn of_program(frame: &Frame, places: &[Place]) -> Part {
     }
 }
 
-/// Whether it is of Rust's libraries, whose callers are unknown where nothing was inlined.
+/// Whether the function belongs to Rust's libraries, whose callers are unknown unless it was inlined.
 fn of_rust(place: &Place) -> bool {
     let begins = ["core::", "std::", "alloc::"].iter().any(|of| place.function.starts_with(of));
     begins || place.line.contains("/rustc/")
@@ -248,14 +250,14 @@ fn last_word(function: &str) -> &str {
     function.rsplit("::").find(|word| !word.starts_with('{')).unwrap_or(function)
 }
 
-/// Whether a function is one that waits without sleeping.
+/// Whether the function waits without sleeping.
 fn waits(place: &Place) -> bool {
     let name = last_word(&place.function);
     ["spin_loop", "_mm_pause", "relax", "spin", "let_some_gather", "spin_until"].contains(&name)
         || place.line.contains("/ring/src/pace.rs")
 }
 
-/// Folders of Crossway's own sources, and the modules as symbols name them.
+/// Folders of Crossway's own sources, and the modules as they appear in symbols.
 const OWN: &[(&str, &str, Part)] = &[
     ("/lab/src/payload.rs", "crossway_lab::payload", Part::Payload),
     ("/lab/src/line_buffer.rs", "crossway_lab::line_buffer", Part::Payload),

@@ -1,4 +1,5 @@
-//! perf beside a trial: attached to the roles' processes, switched on for the window that counts, read afterwards.
+//! Runs perf alongside a trial: attaches it to the roles' processes, enables it for the measured window, and reads its
+//! data afterwards.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,21 +19,21 @@ use super::{HotSpot, Sampling};
 use crate::launcher::LaunchError;
 use crate::trial::Onlooker;
 
-/// What a process between the roles is called.
+/// The name of a process between the roles.
 pub(super) const BROKER: &str = "broker";
-/// Samples a second; no multiple of the kernel's own ticks.
+/// Samples per second; not a multiple of the kernel's tick rate.
 const RATE_HZ: u32 = 3999;
-/// Pages of perf's buffers: large, so that it need not wake up while the window runs. Only for the superuser, whose memory for this is
-/// not limited.
+/// Size of perf's buffers in pages: large, so that perf need not wake up while the window runs. Used by root only, for
+/// whom this memory is not limited.
 const BUFFER_PAGES: &str = "2048";
-/// How long perf may take to attach itself, or to end.
+/// Time limit for perf to attach itself, or to exit.
 const PERF_LIMIT: Duration = Duration::from_secs(20);
-/// With fewer samples shares mean little.
+/// With fewer samples, shares are unreliable.
 const FEW: u64 = 200;
-/// Lines of what perf wrote that are quoted.
+/// How many lines of perf's output are quoted.
 const QUOTED_LINES: usize = 3;
 
-/// Samples of a function, and samples by its lines.
+/// The number of samples of a function, and of each of its lines.
 type Lines = (u64, BTreeMap<String, u64>);
 
 /// A role's samples.
@@ -41,12 +42,12 @@ pub(super) struct Sampled {
     pub(super) samples: u64,
     pub(super) parts: BTreeMap<Part, u64>,
     pub(super) stacks: BTreeMap<String, u64>,
-    /// By function, file and part: samples, and samples by line.
+    /// For each function, file and part: the samples in total and by line.
     functions: BTreeMap<(String, String, Part), Lines>,
 }
 
 impl Sampled {
-    /// The places with most samples.
+    /// The places with the most samples.
     pub(super) fn hottest(&self, count: usize) -> Vec<HotSpot> {
         let mut all: Vec<HotSpot> = self
             .functions
@@ -65,14 +66,14 @@ impl Sampled {
     }
 }
 
-/// perf at work.
+/// A running perf.
 #[derive(Debug)]
 struct Recording {
     child: Child,
     dir: PathBuf,
     control: File,
     answers: File,
-    /// What each process is called.
+    /// The name of each process.
     names: HashMap<u32, String>,
     _leases: [lease::Lease; 2],
 }
@@ -85,7 +86,8 @@ impl Drop for Recording {
     }
 }
 
-/// Samples what runs during the window that counts. What goes wrong is kept as a reason; the trial goes on without samples.
+/// Samples the processes during the measured window. Errors are stored as the reason why there are no samples; the
+/// trial continues.
 #[derive(Debug)]
 pub(super) struct Sampler<'a> {
     interrupt: Option<BorrowedFd<'a>>,
@@ -95,7 +97,7 @@ pub(super) struct Sampler<'a> {
 impl Onlooker for Sampler<'_> {
     fn begin(&self, roles: &[(String, u32)], servers: &[u32]) -> Result<(), LaunchError> {
         let mut state = self.state.borrow_mut();
-        // One of a window that was too short.
+        // Discard the samples of a window that was too short.
         if state.is_ok() {
             *state = Ok(None);
             *state = self.start(roles, servers).map(Some);
@@ -129,7 +131,8 @@ impl<'a> Sampler<'a> {
         let directory = lease::hold(lease::Resource::Directory { path: dir.clone() })
             .map_err(|e| here(e.to_string()))?;
         fs::create_dir(&dir).map_err(|e| here(format!("{}: {e}", dir.display())))?;
-        // perf opens both ends of neither; held open for reading and writing here, opening never waits.
+        // perf opens the read end of one FIFO and the write end of the other; both are held open for reading and
+        // writing here, so that opening never blocks.
         let fifo = |name: &str| {
             let path = dir.join(name);
             let made = crossway_sys::pipe::make_fifo(&path).map_err(|e| e.to_string());
@@ -176,13 +179,13 @@ impl<'a> Sampler<'a> {
         Ok(recording)
     }
 
-    /// Gives perf an order and waits until it has done it.
+    /// Sends perf a command and waits until it is done.
     fn command(&self, recording: &mut Recording, word: &str) -> Result<(), String> {
         let sent = writeln!(recording.control, "{word}");
-        sent.map_err(|e| format!("perf cannot be given orders: {e}"))?;
+        sent.map_err(|e| format!("cannot send perf a command: {e}"))?;
         let until = Instant::now() + PERF_LIMIT;
         loop {
-            // It may end instead of answering.
+            // perf may exit instead of answering.
             let soon = Some(until.min(Instant::now() + Duration::from_millis(50)));
             let mut watched = vec![recording.answers.as_fd()];
             watched.extend(self.interrupt);
@@ -199,7 +202,7 @@ impl<'a> Sampler<'a> {
             }
             if let Ok(Some(status)) = recording.child.try_wait() {
                 let wrote = quoted(&recording.dir.join("log"));
-                return Err(format!("perf ended ({status}): {wrote}"));
+                return Err(format!("perf exited ({status}): {wrote}"));
             }
             if Instant::now() >= until {
                 let wrote = quoted(&recording.dir.join("log"));
@@ -208,7 +211,7 @@ impl<'a> Sampler<'a> {
         }
     }
 
-    /// What was seen, by role.
+    /// Returns the samples by role.
     pub(super) fn finish(self) -> (Sampling, BTreeMap<String, Sampled>) {
         let missing = |why: String, remedy: String| {
             let sampling =
@@ -227,7 +230,7 @@ impl<'a> Sampler<'a> {
     }
 }
 
-/// What lets perf look.
+/// What would permit sampling.
 fn remedy() -> String {
     let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     match level.trim().parse::<i32>() {
@@ -238,17 +241,17 @@ fn remedy() -> String {
     }
 }
 
-/// The end of what perf wrote, in one line.
+/// The end of perf's output, in one line.
 fn quoted(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
     if lines.is_empty() {
-        return "it wrote nothing".to_owned();
+        return "no output".to_owned();
     }
     lines[..lines.len().min(QUOTED_LINES)].join(" ")
 }
 
-/// Ends perf and reads its data.
+/// Stops perf and reads its data.
 fn collect(mut recording: Recording) -> Result<(Sampling, BTreeMap<String, Sampled>), String> {
     proc::terminate(recording.child.id());
     let started = proc::started_ticks(recording.child.id()).unwrap_or(0);
@@ -256,7 +259,7 @@ fn collect(mut recording: Recording) -> Result<(Sampling, BTreeMap<String, Sampl
     while recording.child.try_wait().is_ok_and(|ended| ended.is_none()) {
         if Instant::now() > until {
             proc::kill_exactly(recording.child.id(), started);
-            return Err(format!("perf did not end within {PERF_LIMIT:?}"));
+            return Err(format!("perf did not exit within {PERF_LIMIT:?}"));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -271,7 +274,7 @@ fn collect(mut recording: Recording) -> Result<(Sampling, BTreeMap<String, Sampl
     let samples = script::read(&String::from_utf8_lossy(&output.stdout));
     if samples.is_empty() {
         let wrote = String::from_utf8_lossy(&output.stderr);
-        let last = wrote.lines().last().unwrap_or("it wrote nothing");
+        let last = wrote.lines().last().unwrap_or("no output");
         return Err(format!("perf took no samples: {last}"));
     }
     let places = look_up(&samples);
@@ -304,21 +307,21 @@ fn notes(
     let mut notes = Vec::new();
     if event.contains("clock") {
         notes.push(
-            "This machine has no hardware counter for sampling: perf's software clock was used. It cannot look where the kernel has \
-             interrupts off; that time counts where they come on again."
+            "This machine has no hardware counter for sampling: perf's software clock was used. It does not fire while the kernel has \
+             interrupts disabled; that time is attributed to the place where they are enabled again."
                 .to_owned(),
         );
     }
     if !kernel_names {
         notes.push(
-            "The kernel's functions have no names here (kernel.kptr_restrict, kernel.perf_event_paranoid): its time counts as other."
+            "Names of kernel functions are not available (kernel.kptr_restrict, kernel.perf_event_paranoid): its time counts as other."
                 .to_owned(),
         );
     }
     if no_lines {
         notes.push(
-            "Programs have no lines (addr2line of binutils, or debug information, is missing): payload, spinning and harness may be \
-             taken for each other."
+            "Source lines of programs are not available (addr2line of binutils, or debug information, is missing): payload, spinning and harness may be \
+             confused with each other."
                 .to_owned(),
         );
     }
@@ -333,7 +336,7 @@ fn notes(
     notes
 }
 
-/// The files of programs and libraries whose lines are of use, and what is at the samples' addresses there.
+/// For the files of programs and libraries whose lines are useful: the places at the samples' addresses.
 fn look_up(samples: &[Sample]) -> BTreeMap<String, Places> {
     let mut wanted: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for sample in samples {
@@ -352,10 +355,10 @@ fn look_up(samples: &[Sample]) -> BTreeMap<String, Places> {
         .collect()
 }
 
-/// Enters one sample: its part, its innermost function, its stack.
+/// Adds one sample: its part, its innermost function, its stack.
 fn enter(into: &mut Sampled, role: &str, sample: &Sample, places: &BTreeMap<String, Places>) {
     let kernel: Vec<&Frame> = sample.frames.iter().take_while(|f| f.is_kernel()).collect();
-    // Programs are compiled without frame pointers: beyond the innermost frame theirs are made up.
+    // Programs are compiled without frame pointers: their frames beyond the innermost are invalid.
     let program = sample.frames.get(kernel.len());
     let inlined = program
         .and_then(|frame| places.get(&frame.dso)?.get(&frame.ip))

@@ -1,18 +1,18 @@
-//! What `perf script` prints: samples with their stacks.
+//! Parses the output of `perf script`: samples with their stacks.
 
 /// One frame of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     /// Address in the kernel, or offset in the file.
     pub(super) ip: u64,
-    /// The symbol; empty where unknown.
+    /// The symbol; empty if unknown.
     pub(super) symbol: String,
-    /// The file, `[kernel.kallsyms]` and the like in brackets; empty where unknown.
+    /// The file, or a name in brackets such as `[kernel.kallsyms]`; empty if unknown.
     pub(super) dso: String,
 }
 
 impl Frame {
-    /// Whether it is the kernel's.
+    /// Whether the frame is in the kernel.
     pub(super) fn is_kernel(&self) -> bool {
         self.dso.starts_with("[k") || self.dso.starts_with("[guest.k") || self.ip >> 63 == 1
     }
@@ -21,15 +21,16 @@ impl Frame {
 /// One sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
-    /// The process.
+    /// The process id.
     pub(super) pid: u32,
     /// perf's event.
     pub(super) event: String,
-    /// From the innermost frame outwards.
+    /// The frames from the innermost outwards.
     pub(super) frames: Vec<Frame>,
 }
 
-/// Reads samples as `perf script -F pid,event,ip,sym,dso` prints them: a line of the sample, its frames, an empty line.
+/// Parses samples in the format of `perf script -F pid,event,ip,sym,dso`: a line for the sample, its frames, an empty
+/// line.
 pub(super) fn read(text: &str) -> Vec<Sample> {
     let mut all = Vec::new();
     let mut sample: Option<Sample> = None;
@@ -50,7 +51,7 @@ pub(super) fn read(text: &str) -> Vec<Sample> {
     all
 }
 
-/// `ffffffff81000000 symbol+0x1 (file)`.
+/// Parses `ffffffff81000000 symbol+0x1 (file)`.
 fn frame(line: &str) -> Option<Frame> {
     let (ip, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
     let ip = u64::from_str_radix(ip, 16).ok()?;
@@ -71,7 +72,7 @@ mod tests {
         let text = "  41/42  cpu-clock: \n\tffffffff81b1ce39 copy_page ([kernel.kallsyms])\n\t 2c98bd6 <a as b>::c (d) (/x/y z)\n\
                     \n41 cycles:P: \n\t   0 [unknown] ([unknown])\n";
         let all = read(text);
-        // perf indents the process's number; a frame begins with a tab.
+        // perf indents the process id; a frame begins with a tab.
         assert_eq!(all.len(), 2, "{all:?}");
         assert_eq!(all[0].pid, 41);
         assert_eq!(all[0].event, "cpu-clock");

@@ -1,4 +1,4 @@
-//! What is read on a host and on its interfaces, each entry with the host's name.
+//! Readings of hosts and their interfaces, each with the host's name.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -7,7 +7,7 @@ use super::local;
 /// CPU time of one host during the measured part, all of its CPUs together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostMeters {
-    /// Whose.
+    /// Name of the host.
     #[serde(default = "local")]
     pub host: String,
     /// Everything but idle, I/O wait and steal, nanoseconds.
@@ -16,24 +16,24 @@ pub struct HostMeters {
     pub softirq_ns: u64,
     /// Hard interrupts, nanoseconds.
     pub irq_ns: u64,
-    /// Taken by the hypervisor, nanoseconds.
+    /// Time taken away by the hypervisor, nanoseconds.
     pub steal_ns: u64,
     /// Number of CPUs.
     pub cpus: u32,
-    /// From the first reading to the second, nanoseconds: `busy_ns` over this and `cpus` is the load. Null in schema 1.
+    /// Time between the two readings, nanoseconds: the load is `busy_ns` divided by this and `cpus`. Null in schema 1.
     #[serde(default)]
     pub span_ns: Option<u64>,
 }
 
 impl HostMeters {
-    /// The share of its CPUs that was busy, 0 to 1.
+    /// The busy fraction of its CPUs, 0 to 1.
     pub fn load(&self) -> Option<f64> {
         let span_ns = self.span_ns.filter(|ns| *ns > 0)?;
         (self.cpus > 0).then(|| self.busy_ns as f64 / (span_ns as f64 * f64::from(self.cpus)))
     }
 }
 
-/// One entry, several, or none.
+/// Deserializes one entry, several, or none.
 pub(super) fn one_or_several<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Vec<HostMeters>, D::Error> {
@@ -54,10 +54,10 @@ pub(super) fn one_or_several<'de, D: Deserializer<'de>>(
 /// One interface's traffic during the measured part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IfaceMeters {
-    /// On which host.
+    /// Name of the host.
     #[serde(default = "local")]
     pub host: String,
-    /// E.g. `lo`.
+    /// Name of the interface, e.g. `lo`.
     pub name: String,
     /// Packets sent.
     pub tx_packets: u64,
@@ -67,20 +67,20 @@ pub struct IfaceMeters {
     pub tx_bytes: u64,
     /// Bytes received.
     pub rx_bytes: u64,
-    /// Packets to be sent and dropped; null in schema 1.
+    /// Outgoing packets that were dropped; null in schema 1.
     #[serde(default)]
     pub tx_dropped: Option<u64>,
-    /// Packets received and dropped; null in schema 1.
+    /// Incoming packets that were dropped; null in schema 1.
     #[serde(default)]
     pub rx_dropped: Option<u64>,
 }
 
-/// What the packets on the wire amount to. Forward is the way of the messages, or of the requests.
+/// Packets on the wire. Forward is the direction of the messages, or of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Packets {
-    /// Packets on the wire, both ways, per message, round trip or exchange (C5).
+    /// Packets on the wire in both directions per message, round trip or exchange (C5).
     pub per_msg: f64,
-    /// Messages per forward packet (T5); on loopback, where the ways are not told apart, per packet.
+    /// Messages per forward packet (T5); on loopback, where the directions cannot be distinguished, per packet.
     pub msgs_per_packet: f64,
     /// Backward packets per forward one (T6: the acknowledgements); null on loopback.
     pub reverse_per_forward: Option<f64>,
@@ -89,15 +89,15 @@ pub struct Packets {
 /// Packets of one interface over time (T5).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PacketSeries {
-    /// On which host.
+    /// Name of the host.
     pub host: String,
-    /// Its interface.
+    /// Name of the interface.
     pub interface: String,
-    /// Time between two samples as asked for, milliseconds.
+    /// Requested time between two samples, milliseconds.
     pub interval_ms: u32,
     /// The samples, oldest first; the first is the state at the start.
     pub samples: Vec<PacketSample>,
-    /// CPU time of the thread that took all of this host's samples, nanoseconds: the meter's own cost.
+    /// CPU time of the thread that took all samples of this host, nanoseconds: the cost of measuring.
     pub cost_ns: u64,
 }
 
@@ -112,28 +112,29 @@ pub struct PacketSample {
     pub rx_packets: u64,
 }
 
-/// A transport protocol that sends again what got lost.
+/// A transport protocol that retransmits lost data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
     /// TCP, and MPTCP over it: segments.
     Tcp,
-    /// SCTP: packets sent, and occasions on which chunks were sent again.
+    /// SCTP: packets sent, and the number of times chunks were retransmitted.
     Sctp,
     /// TIPC's links: packets.
     Tipc,
 }
 
-/// What a host's transport protocol sent again during the measured part: of the whole host, strangers included.
+/// Retransmissions of a host's transport protocol during the measured part, for the whole host including unrelated
+/// traffic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retransmissions {
-    /// On which host.
+    /// Name of the host.
     pub host: String,
-    /// Which protocol; it says what is counted.
+    /// The protocol, which determines what is counted.
     pub transport: Transport,
-    /// Sent, for the first time or again.
+    /// Number sent, including retransmissions.
     pub sent: u64,
-    /// Sent again.
+    /// Number of retransmissions.
     pub again: u64,
 }
 

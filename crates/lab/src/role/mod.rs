@@ -1,4 +1,4 @@
-//! A role: one end of a measured channel, in a process of its own. It knows its task and nothing else.
+//! A role: one end of a measured channel, in a separate process. It knows only its task.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::control::{
 use crate::role_context::{RoleContext, RoleError};
 use crate::{contender, faults, meters, verify, workload};
 
-/// The hidden subcommand's whole life: orders from standard input until it closes.
+/// The entry point of the hidden subcommand: executes orders from standard input until it closes.
 pub fn main() -> ExitCode {
     let Ok(mut wire) = own_wire() else { return ExitCode::from(2) };
     match serve(&mut wire) {
@@ -72,13 +72,13 @@ impl Visitor for Life<'_> {
     }
 }
 
-/// Serves orders with mechanism `M`; public to the crate so that tests can run it with a mechanism of their own.
+/// Executes orders with mechanism `M`; visible in the crate so that tests can run it with a mechanism of their own.
 pub(crate) fn live<M: Mechanism>(task: Task, wire: &mut Wire) -> Result<(), RoleError> {
     let (mut context, offers, warnings) = RoleContext::<M>::set(task)?;
     let (offers, fds) = offers_to_text(offers);
     let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
     wire.say(&Answer::Offers { offers, warnings }, &borrowed)?;
-    // The peer's descriptors must not stay here, or its death would never be seen.
+    // The peer's descriptors must not stay open here, or its death would never be noticed.
     drop(fds);
     let mut window = None;
     loop {
@@ -110,7 +110,7 @@ pub(crate) fn live<M: Mechanism>(task: Task, wire: &mut Wire) -> Result<(), Role
                 outcome.facts = context.facts();
                 Answer::Done { outcome: Box::new(outcome) }
             }
-            // The window has ended because of it, or of itself right before.
+            // The window ended because of this order, or on its own right before.
             Order::Stop => continue,
             Order::Act { act } => {
                 let seen = faults::perform(&mut context, act, fds)?;

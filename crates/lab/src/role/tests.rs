@@ -1,4 +1,4 @@
-//! A mechanism that damages what it carries must never get a figure.
+//! Verifies that a mechanism that damages messages never gets a figure.
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,11 +13,12 @@ use super::*;
 use crate::control::{OfferText, Outcome, Part};
 use crate::inputs::{Inputs, Load, Placement, Workload};
 
-/// Messages received so far by any damaging end, and the one that is damaged (from 1), in this process.
+/// Number of messages received so far by all damaging ends in this process, and the number of the one to damage (from
+/// 1).
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
 static DAMAGED: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// A good mechanism whose receiving end flips one bit of one message.
+/// A correct mechanism whose receiving end flips one bit of one message.
 struct Damaging;
 
 struct DamagingRx(<UdsSeqpacket as Mechanism>::Rx);
@@ -168,7 +169,7 @@ fn measure(sender: &mut Actor, receiver: &mut Actor) -> Outcome {
     *outcome
 }
 
-/// One test, because the damaging ends of a process share their count.
+/// A single test, because the damaging ends of a process share their counter.
 #[test]
 fn one_flipped_bit_is_noticed_in_verification_and_in_measuring() {
     let (mut sender, mut receiver) = open();

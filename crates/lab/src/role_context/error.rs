@@ -1,10 +1,10 @@
-//! Why a role cannot go on.
+//! Errors that end a role.
 
 use crossway_mech::{OpenError, RecvError, SendError};
 
 use crate::control::{Answer, ControlError};
 
-/// Why a role gives up.
+/// The reason why a role gives up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RoleError {
     #[error("{0}")]
@@ -17,22 +17,22 @@ pub(crate) enum RoleError {
     Control(#[from] ControlError),
     #[error("{0}")]
     Os(#[from] crossway_sys::OsError),
-    /// Somebody broke a rule: the controller, or this role's own program.
+    /// The controller or this role's own program violated the protocol.
     #[error("{0}")]
     Wrong(String),
-    /// A contender's program ended, failed or kept silent, of itself or because its peer had.
+    /// A contender's program exited, failed or did not answer, on its own account or because its peer did.
     #[error("{0}")]
     Program(String),
-    /// A contender cannot do what the case asks.
+    /// A contender does not support what the case requests.
     #[error("{0}")]
     Unsupported(String),
-    /// What was wrong has been told to the controller already.
-    #[error("told already")]
+    /// The error has already been reported to the controller.
+    #[error("already reported")]
     Told,
 }
 
 impl RoleError {
-    /// What the controller is told; `None` where it is gone or knows.
+    /// The answer to the controller; `None` if the controller has gone or has already been told.
     pub(crate) fn answer(&self) -> Option<Answer> {
         let unsupported = matches!(
             self,

@@ -1,4 +1,4 @@
-//! What a role has at hand while it works: its ends, its messages, its account.
+//! The state of a role while it works: its ends, its messages, its counters.
 
 mod error;
 mod samples;
@@ -20,13 +20,13 @@ use crate::inputs::Workload;
 use crate::line_buffer::LineBuffer;
 use crate::payload::{Checker, Source};
 
-/// Longest time in which the ends must find each other.
+/// Time limit for the ends to connect.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Length of calibration on a host whose controller is elsewhere.
+/// Duration of calibration on a host other than the controller's.
 const CALIBRATION: Duration = Duration::from_millis(50);
 
-/// Room in the scratch buffer beyond the message, for marks that are longer than tiny messages.
+/// Extra room in the scratch buffer for marks that are longer than tiny messages.
 pub(crate) const MARK_BYTES: usize = 16;
 
 pub(crate) struct RoleContext<M: Mechanism> {
@@ -35,32 +35,32 @@ pub(crate) struct RoleContext<M: Mechanism> {
     pub(crate) caps: Caps,
     pub(crate) ticker: Ticker,
     pub(crate) listeners: Vec<M::Listener>,
-    /// The words of the offers connected to, for those who connect again.
+    /// The words of the offers that were connected to, for workloads that reconnect.
     pub(crate) offers: Vec<Offer>,
     pub(crate) channels: Vec<(M::Tx, M::Rx)>,
     pub(crate) source: Source,
-    /// The next sequence number of each channel, where one sender feeds several.
+    /// The next sequence number of each channel, if one sender feeds several.
     pub(crate) sequences: Vec<u64>,
-    /// One per sender that is heard.
+    /// One checker per sender from which messages arrive.
     pub(crate) checkers: Vec<Checker>,
     pub(crate) scratch: LineBuffer,
     pub(crate) samples: Samples,
 }
 
 impl<M: Mechanism> RoleContext<M> {
-    /// Makes the listeners and everything that can be made before the peers are known.
+    /// Creates the listeners and everything else that does not depend on the peers.
     pub(crate) fn set(task: Task) -> Result<(Self, Vec<Offer>, Vec<String>), RoleError> {
         let mut warnings = Vec::new();
         if let Err(e) = proc::lock_memory() {
-            warnings.push(format!(
-                "memory not locked ({e}); raise 'ulimit -l' to keep page faults out"
-            ));
+            warnings
+                .push(format!("memory not locked ({e}); raise 'ulimit -l' to avoid page faults"));
         }
         if sends_at_instants(&task) {
-            // Else every sleep of the sender ends up to 50 us late, and that would count as the mechanism's latency.
+            // Otherwise every sleep of the sender would end up to 50 us late, which would count as the mechanism's
+            // latency.
             if let Err(e) = clock::set_timer_slack_ns(NonZeroU64::MIN) {
                 warnings.push(format!(
-                    "who sends sleeps with the usual timer slack ({e}): what is sent at an instant begins late"
+                    "the sender has the default timer slack ({e}): paced messages are sent late"
                 ));
             }
         }
@@ -89,7 +89,7 @@ impl<M: Mechanism> RoleContext<M> {
                     Checker::new(received, task.inputs.access, task.first_peer + peer, seed)
                 })
                 .collect(),
-            // Written with something other than zero, so that its pages are there.
+            // Filled with a value other than zero, so that its pages are allocated.
             scratch: LineBuffer::new(sent.max(received).max(MARK_BYTES), 1),
             samples: Samples::default(),
             sequences: Vec::new(),
@@ -119,7 +119,7 @@ impl<M: Mechanism> RoleContext<M> {
         Ok(())
     }
 
-    /// What the system says of the ends; the working set lies with them.
+    /// Facts that the system reports about the ends, and the size of the working set.
     pub(crate) fn facts(&self) -> Facts {
         let mut facts = Facts::new();
         if let Some((tx, rx)) = self.channels.first() {
@@ -138,7 +138,7 @@ impl<M: Mechanism> RoleContext<M> {
         facts
     }
 
-    /// Whether messages may get lost and so their number cannot be waited for.
+    /// Whether messages may get lost, so that their number cannot be waited for.
     pub(crate) fn lossy(&self) -> bool {
         self.caps.reliability == Reliability::Lossy
     }
@@ -165,7 +165,7 @@ impl<M: Mechanism> RoleContext<M> {
         self.task.inputs.access == Access::InPlace
     }
 
-    /// Allocates and touches what the window needs.
+    /// Allocates and touches the memory needed for the window.
     pub(crate) fn prepare(&mut self, window: &Window) {
         let timed =
             self.task.part == Part::Client && self.task.inputs.workload == Workload::PingPong;
@@ -176,7 +176,7 @@ impl<M: Mechanism> RoleContext<M> {
     }
 }
 
-/// Whether this role sends at instants that are given.
+/// Whether this role sends at given instants.
 fn sends_at_instants(task: &Task) -> bool {
     match task.inputs.workload {
         Workload::Paced { .. } => task.part == Part::Sender,
@@ -209,7 +209,7 @@ fn spec_of(task: &Task) -> Spec {
     }
 }
 
-/// Whether a waiting end may sleep.
+/// Whether an end that waits this way may sleep.
 pub(crate) fn sleeps(wait: Wait) -> bool {
     !matches!(wait, Wait::Spin)
 }

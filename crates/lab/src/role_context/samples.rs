@@ -1,4 +1,5 @@
-//! Where a timed loop leaves its figures: one store per sample into touched memory; histograms are made afterwards.
+//! Memory in which a timed loop stores its samples: one store per sample into touched memory; histograms are built
+//! afterwards.
 
 use crossway_sys::clock::Ticker;
 use hdrhistogram::Histogram;
@@ -10,21 +11,21 @@ use crate::histogram;
 pub(crate) struct Samples {
     ticks: Vec<u32>,
     at: usize,
-    /// Samples that do not fit 32 bits (above a second or so).
+    /// Samples that do not fit into 32 bits (above a second or so).
     long: Vec<u64>,
 }
 
 impl Samples {
-    /// Room for so many, every page touched.
+    /// Allocates room for this many samples and touches every page.
     pub(crate) fn prepare(&mut self, room: usize) {
         self.ticks.clear();
-        // Written with something other than zero, or the allocator would hand out untouched pages.
+        // Filled with a value other than zero, since the allocator would hand out untouched pages for zeros.
         self.ticks.resize(room, 1);
         self.long.clear();
         self.at = 0;
     }
 
-    /// Stores one; there must be room.
+    /// Stores a sample; there must be room.
     #[inline(always)]
     pub(crate) fn store(&mut self, ticks: u64) {
         let Some(slot) = self.ticks.get_mut(self.at) else { return };
@@ -59,7 +60,7 @@ impl Samples {
     }
 }
 
-/// A histogram of nanoseconds that never refuses a value.
+/// A histogram of nanoseconds that accepts every value.
 #[derive(Debug)]
 pub(crate) struct Distribution(Histogram<u64>);
 

@@ -1,6 +1,6 @@
-//! Whether the cores stayed where they were: on shared virtual machines the hypervisor moves them, and what two of them
-//! cost each other changes severalfold within an hour. One reading between two trials serves as "after" for the one
-//! and as "before" for the next.
+//! Detects moved cores: on shared virtual machines the hypervisor moves virtual CPUs between cores, and the cost of
+//! communication between two of them can change severalfold within an hour. One reading between two trials serves as
+//! "after" for the first and as "before" for the second.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,25 +8,25 @@ use std::time::{Duration, Instant};
 use crate::limits::{cache_line_round_trip_ns, cores_moved};
 use crate::record::{Record, Status};
 
-/// An older reading is taken again.
+/// A reading older than this is taken again.
 const FRESH: Duration = Duration::from_secs(2);
-/// A reading that differs is repeated so often before it is believed: a passing disturbance is no move.
+/// How often a different reading is repeated before it is accepted: a passing disturbance is not a move.
 const REPEAT: usize = 3;
 
 type Reading = Result<f64, String>;
 
-/// The latest reading of each pair.
+/// The latest reading for each pair of CPUs.
 #[derive(Debug, Default)]
 pub(super) struct Cores {
     latest: BTreeMap<(u32, u32), (Instant, f64)>,
 }
 
 impl Cores {
-    /// Before a trial: the round trip between its two CPUs; `None` where two CPUs are not what it uses, or work in the
-    /// background would be measured instead.
+    /// Before a trial: measures the round trip between its two CPUs. `None` if it does not use two fixed CPUs, or if
+    /// background load would be measured instead.
     pub(super) fn before(&mut self, record: &mut Record) {
         let Some(pair) = pair(record) else {
-            let why = "taken between two fixed CPUs without background load only";
+            let why = "measured between two fixed CPUs without background load only";
             note(record, "before", why.to_owned());
             return note(record, "after", why.to_owned());
         };
@@ -41,7 +41,7 @@ impl Cores {
         }
     }
 
-    /// After a trial: enters the round trip and marks the record if the cores moved.
+    /// After a trial: adds the round trip to the record, and marks the record if the cores moved.
     pub(super) fn after(&mut self, record: &mut Record) {
         let Some(pair) = pair(record) else { return };
         let before = record.calibration.cache_line_before_ns;
@@ -73,7 +73,7 @@ impl Cores {
 
 fn pair(record: &Record) -> Option<(u32, u32)> {
     match record.inputs.cpus[..] {
-        // The CPUs of a testbed may be another machine's.
+        // The CPUs of a testbed may belong to another machine.
         _ if record.inputs.testbed.is_some() => None,
         [a, b] if a != b && record.inputs.load.is_idle() => Some((a, b)),
         _ => None,

@@ -1,4 +1,4 @@
-//! A run's folder: `results.jsonl` that only grows, and what lies beside it.
+//! The folder of a run: `results.jsonl`, which is only appended to, and the files next to it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -15,43 +15,43 @@ use crate::record::Record;
 use crate::records_io::{self, RESULTS, ReadError};
 use crate::run_info::{RUN, RunInfo};
 
-/// Group, case and trial of what is written already.
+/// Group, case and trial number of the records that exist.
 pub(super) type Done = BTreeSet<(String, String, u32)>;
 
 const PLAN: &str = "plan.toml";
 
-/// Why a run could not be made or gone on with.
+/// The reason why a run could not be created, continued or completed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// No case is left.
+    /// No case is left after filtering.
     #[error("no case matches the filter {filters}; `crossway measure PLAN --list` shows all cases")]
     Nothing {
-        /// The filters.
+        /// The filters, separated by commas.
         filters: String,
     },
-    /// The folder holds no run.
-    #[error("{}: cannot continue this run: {why}; give the folder that `crossway measure` wrote", dir.display())]
+    /// The folder is not a run.
+    #[error("{}: cannot continue this run: {why}; name a folder that `crossway measure` wrote", dir.display())]
     NoRun {
         /// The folder.
         dir: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Its records would not all be of one machine and one build.
-    #[error("{}: cannot continue this run: {why}; one table would mix figures of both: start a new run", dir.display())]
+    /// Its records would come from different machines or builds.
+    #[error("{}: cannot continue this run: {why}; its records would mix figures of both: start a new run", dir.display())]
     OtherOrigin {
         /// The folder.
         dir: PathBuf,
         /// What differs.
         why: String,
     },
-    /// A host of the command line cannot be used.
+    /// A host named on the command line cannot be used.
     #[error("{0}")]
     Host(crate::agent::HostError),
-    /// The hosts that a run was begun with cannot be used for its plan.
+    /// The plan cannot run on the hosts that the run was started with.
     #[error("{0}")]
     Hosts(#[from] crate::plan::HostsError),
-    /// Asked to stop before the first trial.
+    /// The run was interrupted before its first trial.
     #[error("interrupted before the first trial")]
     Interrupted,
     /// Its records cannot be read.
@@ -60,22 +60,22 @@ pub enum RunError {
     /// Its plan cannot be read.
     #[error("{0}")]
     Plan(#[from] PlanError),
-    /// There is no place for the records.
-    #[error("cannot make the run's folder {}: {cause}; name another place with --out", dir.display())]
+    /// The folder for the records could not be created.
+    #[error("cannot create the run's folder {}: {cause}; name another place with --out", dir.display())]
     NoFolder {
         /// The folder.
         dir: PathBuf,
-        /// Why; told in the message, so it is no source of the error.
+        /// The cause. It is part of the message and not a `source`.
         cause: std::io::Error,
     },
-    /// Something could not be written in the folder; the records before it are there.
+    /// A file in the folder could not be written; the records before it are complete.
     #[error("cannot write {}: {cause}; fix that, then continue with: crossway measure --resume {}", path.display(), dir.display())]
     Unwritten {
         /// The file.
         path: PathBuf,
         /// The run's folder.
         dir: PathBuf,
-        /// Why; told in the message, so it is no source of the error.
+        /// The cause. It is part of the message and not a `source`.
         cause: std::io::Error,
     },
     /// A system call failed.
@@ -83,7 +83,7 @@ pub enum RunError {
     Os(#[from] OsError),
 }
 
-/// An open run's folder.
+/// The open folder of a run.
 #[derive(Debug)]
 pub struct Folder {
     dir: PathBuf,
@@ -92,7 +92,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder of a new run below `out`.
+    /// Creates the folder of a new run below `out`.
     pub(super) fn create(
         out: &Path,
         plan: &Plan,
@@ -117,14 +117,15 @@ impl Folder {
             OpenOptions::new().create_new(true).append(true).open(dir.join(RESULTS))
         };
         let results = fill().map_err(|cause| {
-            // Nothing is measured yet: a folder that nothing can be done with would only puzzle.
+            // Nothing is measured yet: remove the folder, because it would be useless.
             let _ = fs::remove_dir_all(&dir);
             none(cause)
         })?;
         Ok(Folder { dir, info, results })
     }
 
-    /// Opens the folder of a run that was interrupted. A torn last line, left by a kill in mid-write, is cut off.
+    /// Opens the folder of a run that was interrupted. An incomplete last line, left by a kill in mid-write, is
+    /// removed.
     pub(super) fn reopen(dir: &Path) -> Result<Self, RunError> {
         let info = Self::info(dir)?;
         let path = dir.join(RESULTS);
@@ -144,14 +145,15 @@ impl Folder {
         Ok(Folder { dir: dir.to_owned(), info, results })
     }
 
-    /// What `run.json` says.
+    /// Reads `run.json`.
     pub fn info(dir: &Path) -> Result<RunInfo, RunError> {
         let bad = |why: String| RunError::NoRun { dir: dir.to_owned(), why };
         let text = fs::read(dir.join(RUN)).map_err(|e| bad(format!("{RUN}: {e}")))?;
         serde_json::from_slice(&text).map_err(|e| bad(format!("{RUN}: {e}")))
     }
 
-    /// Whether a run may be gone on with here: `env.json` speaks for all of its records, so they must be of one machine and one build.
+    /// Checks that a run may be continued here: `env.json` describes all of its records, so they must come from one
+    /// machine and one build.
     pub(super) fn check_origin(dir: &Path, here: &Environment) -> Result<(), RunError> {
         let Some(begun) = records_io::read_beside::<Environment>(dir, records_io::ENVIRONMENT)?
         else {
@@ -166,14 +168,14 @@ impl Folder {
             let names: Vec<_> = other.map(|(name, _)| name.as_str()).collect();
             format!("it was started on a machine with a different {}", names.join(", "))
         } else if begun.build != here.build {
-            format!("it was started by {}, this is {}", build(&begun.build), build(&here.build))
+            format!("it was started by {}, but this is {}", build(&begun.build), build(&here.build))
         } else {
             return Ok(());
         };
         Err(RunError::OtherOrigin { dir: dir.to_owned(), why })
     }
 
-    /// The plan that a run's folder keeps.
+    /// Reads the plan stored in a run's folder.
     pub fn plan(dir: &Path) -> Result<Plan, RunError> {
         let info = Self::info(dir)?;
         let path = dir.join(PLAN);
@@ -196,7 +198,7 @@ impl Folder {
         &self.info.run
     }
 
-    /// What is written already.
+    /// The group, case and trial number of all records that exist.
     pub(super) fn done(&self) -> Result<Done, RunError> {
         let path = self.dir.join(RESULTS);
         if fs::metadata(&path).is_ok_and(|m| m.len() == 0) {
@@ -206,7 +208,7 @@ impl Folder {
         Ok(loaded.records.into_iter().map(|r| (r.group, r.case, r.inputs.trial)).collect())
     }
 
-    /// Appends a record: one line, one write, so that a kill tears at most the last line.
+    /// Appends a record: one line in one write, so that a kill can damage only the last line.
     pub(super) fn append(&mut self, record: &Record) -> Result<(), RunError> {
         let path = self.dir.join(RESULTS);
         let mut line = serde_json::to_vec(record)
@@ -215,8 +217,8 @@ impl Folder {
         self.results.write_all(&line).map_err(|cause| self.unwritten(path, cause))
     }
 
-    /// Writes a JSON file beside the results. It is there whole or not at all: a run whose file was torn by a full disk could
-    /// not be continued.
+    /// Writes a JSON file next to the results, either completely or not at all: a run whose file was truncated by a
+    /// full disk could not be continued.
     pub(super) fn write_beside(&self, name: &str, what: &impl Serialize) -> Result<(), RunError> {
         let path = self.dir.join(name);
         let part = self.dir.join(format!("{name}.part"));
@@ -230,20 +232,20 @@ impl Folder {
         })
     }
 
-    /// A file in the folder that could not be written.
+    /// The error for a file in the folder that could not be written.
     pub(super) fn unwritten(&self, path: PathBuf, cause: std::io::Error) -> RunError {
         RunError::Unwritten { path, dir: self.dir.clone(), cause }
     }
 }
 
-/// JSON for people, with a newline at its end.
+/// Formatted JSON with a newline at its end.
 fn pretty(what: &impl Serialize) -> std::io::Result<Vec<u8>> {
     let mut text = serde_json::to_vec_pretty(what).map_err(std::io::Error::other)?;
     text.push(b'\n');
     Ok(text)
 }
 
-/// E.g. `2026-11-21T17-40-02Z-a1b2`: sorts by time, and is a file name everywhere.
+/// A new name, e.g. `2026-11-21T17-40-02Z-a1b2`: it sorts by time and is a valid file name everywhere.
 pub(crate) fn new_name() -> String {
     let now = jiff::Timestamp::now();
     format!(

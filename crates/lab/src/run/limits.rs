@@ -1,5 +1,5 @@
-//! The limits that bind a trial, taken between the trials of a run: the machine changes under it, and what was true before its start
-//! says little about the hundredth trial.
+//! Measures the limits that apply to a trial, between the trials of a run: the machine changes during a run, and a
+//! measurement before its start says little about the hundredth trial.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,19 +13,21 @@ use crate::limits::Copying;
 use crate::record::Record;
 use crate::stats;
 
-/// An older reading is taken again. Trials of competitors are interleaved, so several of them stand beside one reading.
+/// A reading older than this is taken again. Trials of competitors are interleaved, so several of them share one
+/// reading.
 const FRESH: Duration = Duration::from_secs(2);
-/// The bare exchange is warmed up and measured as the trial is, but not for longer than this.
+/// The minimal exchange is warmed up and measured like the trial, but at most for this long.
 const EXCHANGE_AT_MOST: Duration = Duration::from_millis(100);
-/// Round trips of one reading at most.
+/// Maximum number of round trips per reading.
 const EXCHANGES_AT_MOST: usize = 20_000;
 
-/// Searching the layout of a copy takes longer than a trial shorter than this; such a trial is a test of the plan.
+/// Shortest trial, in milliseconds, for which the layout of a copy is optimised: that takes longer than a shorter
+/// trial, which only tests the plan.
 const COPIES_FROM_MS: u64 = 20;
 
 type Reading = Result<f64, String>;
 
-/// The latest readings.
+/// The latest reading of each limit.
 #[derive(Debug, Default)]
 pub(super) struct LimitsBetween {
     exchanges: BTreeMap<(u32, u32, Duration), (Instant, Reading)>,
@@ -39,8 +41,8 @@ struct Copied {
 }
 
 impl LimitsBetween {
-    /// Before a trial: enters the limits that bind it, where it runs on two fixed CPUs of this machine (a blocking exchange: or on one)
-    /// and nothing else is to run beside it.
+    /// Before a trial: adds the limits that apply to it to the record, if it runs on two fixed CPUs of this machine
+    /// (for a blocking exchange also on one) and nothing else runs concurrently.
     pub(super) fn enter(&mut self, record: &mut Record, topology: &Topology) {
         let inputs = &record.inputs;
         let [a, b] = inputs.cpus[..] else { return };
@@ -71,7 +73,7 @@ impl LimitsBetween {
         }
     }
 
-    /// The least median of what two sleeping threads can wake each other by.
+    /// The lowest median round trip over the ways in which two sleeping threads can wake each other.
     fn exchange(&mut self, cpus: (u32, u32), warmup: Duration, span: Duration) -> Reading {
         let key = (cpus.0, cpus.1, span);
         if let Some((at, reading)) = self.exchanges.get(&key)
@@ -82,7 +84,7 @@ impl LimitsBetween {
         let median = |kind| -> Reading {
             let times = blocking_exchanges(cpus, kind, warmup, span, EXCHANGES_AT_MOST)
                 .map_err(|e| e.to_string())?;
-            stats::median(&times).ok_or_else(|| "no exchange came to its end".to_owned())
+            stats::median(&times).ok_or_else(|| "no exchange was completed".to_owned())
         };
         let reading = median(ExchangeKind::Futex)
             .and_then(|futex| Ok(futex.min(median(ExchangeKind::Pipe)?)));
@@ -158,7 +160,7 @@ mod tests {
                 ("one_copy_bytes_per_s", c.one_copy_bytes_per_s),
                 ("two_copies_bytes_per_s", c.two_copies_bytes_per_s),
             ];
-            // On a machine whose CPUs others keep for seconds a reading is null, and its reason is there.
+            // If other work keeps the machine's CPUs busy for seconds, a reading is null and has a reason.
             let tried = taken.map(|(name, value)| {
                 value.is_some_and(|v| v > 0.0)
                     || record.nulls.contains_key(&format!("calibration.{name}"))
@@ -167,7 +169,7 @@ mod tests {
         };
         let (tried, exchange) = read(&|_| {});
         assert_eq!(tried, [true, false, false]);
-        // Within two seconds the reading stands for the next trial as well.
+        // Within two seconds, the next trial uses the same reading.
         let begun = Instant::now();
         let (_, again) = read(&|_| {});
         assert!(again == exchange || begun.elapsed() >= FRESH, "{again:?} after {exchange:?}");

@@ -1,4 +1,4 @@
-//! A run: all trials of a plan in a seeded random order, each written down as soon as it is over.
+//! A run: all trials of a plan in a seeded random order; each trial's record is written as soon as it has ended.
 
 mod cores;
 mod folder;
@@ -35,70 +35,70 @@ use crate::record::{HostRef, Record, Status};
 use crate::records_io;
 use crate::testbed::Testbed;
 
-/// How long the machine is watched before the run.
+/// How long CPU activity is sampled before the run.
 const WATCH: Duration = Duration::from_millis(200);
 
-/// What a caller may choose.
+/// Options of a run.
 #[derive(Debug)]
 pub struct Options {
-    /// Folder in which the run gets a folder of its own.
+    /// Folder in which the run's own folder is created.
     pub out: PathBuf,
-    /// Patterns on group and case; empty: all.
+    /// Patterns that select cases by group and case; empty selects all.
     pub filters: Vec<String>,
-    /// What the user calls the run; `compare` finds it by that name.
+    /// Name of the run given by the user, under which `compare` finds it.
     pub name: Option<String>,
-    /// Folder of an interrupted run to go on with.
+    /// Folder of an interrupted run to continue.
     pub resume: Option<PathBuf>,
-    /// The hosts of the command line, which the plan has been given already; kept for `--resume`.
+    /// The hosts named on the command line, already applied to the plan; stored for `--resume`.
     pub hosts: Option<String>,
-    /// The program that is the agent on those hosts; `None`: `crossway` behind ssh, else this program's file.
+    /// Path of crossway on those hosts; `None`: `crossway` behind ssh, else this program's file.
     pub agent_program: Option<String>,
-    /// The program and arguments that become the reaper; without it a killed controller leaves its leases to the next
-    /// start.
+    /// The program and arguments that become the reaper. Without it, the leases of a killed controller are cleaned up
+    /// by the next start.
     pub reaper: Option<(PathBuf, Vec<String>)>,
 }
 
-/// What happens, for whoever shows it.
+/// Progress of a run, for display.
 #[derive(Debug)]
 pub enum RunEvent<'a> {
-    /// The machine's limits are being measured; what comes next of them.
+    /// The machine's limits are being measured; `what` is measured next.
     Limits {
-        /// In words.
+        /// Description of the measurement.
         what: &'a str,
     },
     /// A testbed is being set up.
     Testbed {
-        /// Which.
+        /// The testbed.
         testbed: &'a Testbed,
     },
-    /// It is up.
+    /// The testbed is up.
     Hosts {
-        /// Which.
+        /// The testbed.
         testbed: &'a Testbed,
         /// Its hosts.
         hosts: &'a [HostRef],
-        /// Whether instants of all of them can be compared.
+        /// Whether times of all hosts can be compared.
         one_clock: bool,
     },
-    /// It cannot be; its cases are skipped.
+    /// The testbed could not be set up; its cases are skipped.
     NoTestbed {
-        /// Which.
+        /// The testbed.
         testbed: &'a Testbed,
-        /// Why, and what mends it.
+        /// Reason and remedy.
         why: &'a str,
     },
-    /// All is prepared.
+    /// Everything is prepared.
     Begin {
-        /// Where it will be written.
+        /// The folder of the run.
         folder: &'a Folder,
-        /// Trials to run.
+        /// Number of trials to run.
         trials: usize,
-        /// How long they will take, about, milliseconds.
+        /// Estimated duration of all trials, milliseconds.
         expected_ms: u64,
-        /// What would spoil the figures.
+        /// Conditions that would distort the figures.
         findings: &'a [Finding],
     },
-    /// A trial begins; nothing is drawn until it ends, or drawing would be measured, too.
+    /// A trial begins; nothing may be drawn until it ends, since drawing would disturb the measurement.
     Trial {
         /// Its case.
         case: &'a Case,
@@ -112,18 +112,18 @@ pub enum RunEvent<'a> {
     },
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Where it was written.
+    /// The folder of the run.
     pub dir: PathBuf,
-    /// Trials by status.
+    /// Number of trials by status.
     pub by_status: BTreeMap<Status, usize>,
-    /// It was asked to stop before its end.
+    /// Whether it was interrupted before its end.
     pub interrupted: bool,
 }
 
-/// Runs a plan, or goes on with one.
+/// Runs a plan, or continues an interrupted run.
 pub fn measure(
     plan: &Plan,
     options: &Options,
@@ -195,10 +195,11 @@ pub fn measure(
     Ok(Summary { dir, by_status, interrupted })
 }
 
-/// A run shorter than this is a trial of the plan, not worth the seconds that limits take.
+/// A run shorter than this only tests the plan and is not worth the seconds that measuring the limits takes.
 const WORTH_LIMITS_MS: u64 = 10_000;
 
-/// Writes the machine's limits beside the records, once per run. They are yardsticks: a run goes on without them.
+/// Writes the machine's limits next to the records, once per run. They are only a reference: if they cannot be
+/// measured, the run continues.
 fn limits_beside(
     folder: &Folder,
     topology: &Topology,
@@ -221,7 +222,7 @@ fn limits_beside(
     }
 }
 
-/// What the machine should be free for.
+/// What the run needs from the machine.
 fn need(cases: &[Case]) -> Need {
     let cpus: BTreeSet<u32> = cases.iter().flat_map(|c| c.inputs.cpus.clone()).collect();
     Need {
@@ -231,7 +232,7 @@ fn need(cases: &[Case]) -> Need {
     }
 }
 
-/// Why a case cannot run, as far as that is known before a run.
+/// The reason why a case cannot run, as far as that is known before a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     /// What is missing or impossible.
@@ -240,8 +241,8 @@ pub struct Obstacle {
     pub remedy: String,
 }
 
-/// What a run of these cases would skip: each mechanism is tried here. Testbeds are not set up, so what their hosts lack is not
-/// known yet.
+/// Determines what a run of these cases would skip; each mechanism is probed here. Testbeds are not set up, so what
+/// their hosts lack is not known yet.
 pub fn survey(cases: &[Case]) -> Vec<Option<Obstacle>> {
     let ready = probe(cases);
     let one = |case: &Case| {
@@ -257,7 +258,7 @@ pub fn survey(cases: &[Case]) -> Vec<Option<Obstacle>> {
     cases.iter().map(one).collect()
 }
 
-/// Each mechanism once, really tried.
+/// Probes each mechanism once.
 fn probe(cases: &[Case]) -> BTreeMap<&'static str, Probe> {
     let here = cases.iter().filter(|c| c.inputs.testbed.is_none());
     let wanted: BTreeSet<&str> = here.map(|c| c.mechanism).collect();

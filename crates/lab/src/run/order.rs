@@ -1,4 +1,5 @@
-//! The interleaved order: every round has each case once, in a seeded random order, so that drift hits all alike.
+//! The interleaved order: every round contains each case once, in a seeded random order, so that drift affects all
+//! cases alike.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -6,19 +7,19 @@ use rand_pcg::Pcg64;
 
 use crate::case::Case;
 
-/// One trial's place.
+/// The position of one trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// Index of the case.
     pub case: usize,
-    /// Its trial.
+    /// Number of the trial.
     pub trial: u32,
     /// Its position in the run.
     pub order: u32,
 }
 
-/// The order of all trials. Within a round the cases of one background load stay together, since starting a load takes
-/// longer than a trial; the order of the loads is random, too.
+/// Returns the order of all trials. Within a round, the cases with the same background load stay together, since
+/// starting a load takes longer than a trial; the order of the loads is random, too.
 pub(super) fn interleave(cases: &[Case], seed: u64) -> Vec<Slot> {
     let mut random = Pcg64::seed_from_u64(seed);
     let rounds = cases.iter().map(|c| c.inputs.trials).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! A run under way: what is tried, kept and given up, trial by trial.
+//! A run in progress: runs, writes and gives up cases, trial by trial.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,11 +22,11 @@ use crate::record::{ContenderNote, HarnessCost, LOCAL, Record, SCHEMA, Status};
 use crate::trial::{self, Setting};
 use crate::{assemble, calibrate, catalogue, shutdown};
 
-/// After so many failures in a row the rest of a case's trials is left out.
+/// After this number of consecutive failures, the remaining trials of a case are skipped.
 const FAILURES_ENOUGH: u32 = 2;
-/// Working set of the payload where the caches' sizes are unknown.
+/// Working set of the payload in bytes if the sizes of the caches are unknown.
 const USUAL_WORKING_SET: u64 = 4 << 20;
-/// A run under way.
+/// A run in progress.
 pub(super) struct Running<'a> {
     pub(super) plan: &'a Plan,
     pub(super) launcher: &'a Launcher,
@@ -39,19 +39,19 @@ pub(super) struct Running<'a> {
     pub(super) folder: Folder,
     pub(super) verified: BTreeSet<usize>,
     pub(super) failures: BTreeMap<usize, u32>,
-    /// Cases that turned out to be impossible; one record says so.
+    /// Cases that turned out to be impossible; a single record of each says so.
     pub(super) unsupported: BTreeSet<usize>,
     pub(super) load: Option<(Load, RunningLoad)>,
     pub(super) cores: cores::Cores,
     pub(super) limits: limits::LimitsBetween,
-    /// What the harness costs, by size, access and working set.
+    /// The harness's cost by size, access and working set.
     pub(super) harness: BTreeMap<(u64, bool, u64), HarnessCost>,
     pub(super) loads_failed: BTreeMap<String, LoadError>,
     pub(super) by_status: BTreeMap<Status, usize>,
 }
 
 impl Running<'_> {
-    /// Why a case cannot run here, and what mends it.
+    /// Why a case cannot run here, and the remedy.
     fn obstacle(&self, case: &Case) -> Option<(String, String)> {
         if case.inputs.testbed.is_some() {
             let excluded = case.excluded.as_ref().map(|e| (e.why.clone(), e.remedy.clone()));
@@ -70,7 +70,7 @@ impl Running<'_> {
             && !done.contains(&(case.group.clone(), case.id.clone(), slot.trial))
     }
 
-    /// One record per case that cannot run here.
+    /// Writes one record for each case that cannot run here.
     pub(super) fn write_impossible(
         &mut self,
         done: &Done,
@@ -90,7 +90,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// All open trials in their order; tells whether it was interrupted.
+    /// Runs all open trials in their order; returns whether it was interrupted.
     pub(super) fn run_slots(
         &mut self,
         slots: &[Slot],
@@ -114,7 +114,7 @@ impl Running<'_> {
         Ok(false)
     }
 
-    /// Runs one trial; `None` when it was interrupted.
+    /// Runs one trial; returns `None` if it was interrupted.
     fn run_one(&mut self, slot: &Slot) -> Result<Option<Record>, RunError> {
         let case = &self.cases[slot.case];
         let mut record = self.blank(case, slot.trial, slot.order);
@@ -134,7 +134,7 @@ impl Running<'_> {
             record.status = Status::Skipped;
             let (why, remedy) = match error {
                 LoadError::Missing { why, remedy } => (why, remedy),
-                LoadError::Failed(why) => (why, "run stress-ng by hand to see why".to_owned()),
+                LoadError::Failed(why) => (why, "run stress-ng manually to see why".to_owned()),
             };
             (record.reason, record.remedy) = (Some(why), Some(remedy));
             return Ok(Some(record));
@@ -223,7 +223,7 @@ impl Running<'_> {
         Ok(Some(record))
     }
 
-    /// What the harness itself costs in such a case; measured once per run.
+    /// The harness's cost for such a case; measured once per run.
     fn harness_cost(&mut self, inputs: &Inputs, working_set_bytes: u64) -> HarnessCost {
         let ticker = self.instruments.ticker;
         let key = (inputs.size_bytes, inputs.access == Access::InPlace, working_set_bytes);
@@ -233,7 +233,7 @@ impl Running<'_> {
         })
     }
 
-    /// Starts and stops background work so that this load, and no other, runs.
+    /// Starts and stops background load so that exactly this load runs.
     fn set_load(&mut self, wanted: Load) -> Result<(), LoadError> {
         if self.load.as_ref().map_or(Load::default(), |(load, _)| *load) == wanted {
             return Ok(());
@@ -318,15 +318,15 @@ impl Running<'_> {
     }
 }
 
-/// An error's cause and, behind the semicolon, what mends it.
+/// Splits an error into its cause and, after the semicolon, its remedy.
 fn split_remedy(why: &str) -> (String, String) {
     match why.split_once("; ") {
         Some((why, remedy)) => (why.to_owned(), remedy.to_owned()),
-        None => (why.to_owned(), "ask for what the mechanism can do".to_owned()),
+        None => (why.to_owned(), "choose what the mechanism supports".to_owned()),
     }
 }
 
-/// Twice the sender's private caches.
+/// Twice the size of the sender's private caches.
 fn working_set(topology: &Topology, cpus: &[u32]) -> u64 {
     let cpu = cpus.first().copied().or_else(|| topology.allowed().first().copied());
     cpu.and_then(|cpu| topology.private_cache_bytes(cpu)).map_or(USUAL_WORKING_SET, |b| 2 * b)

@@ -1,4 +1,4 @@
-//! The testbeds of a run: all that open cases need are set up before the first trial and go when the run is over.
+//! The testbeds of a run: all that open cases need are set up before the first trial and removed at the end of the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -19,8 +19,8 @@ use crate::testbed::{Containers, LiveTestbed, TestbedError, TestbedKind, Testbed
 pub(super) struct LiveTestbeds(BTreeMap<String, Result<LiveTestbed, TestbedError>>);
 
 impl LiveTestbeds {
-    /// Sets up what these cases need. A testbed of this machine that cannot be is an obstacle for its cases; a host of the
-    /// command line that cannot be used ends the run before it has begun.
+    /// Sets up what these cases need. If a testbed on this machine cannot be set up, its cases are skipped; if a host
+    /// named on the command line cannot be used, the run does not start.
     pub(super) fn set_up(
         plan: &Plan,
         cases: &[Case],
@@ -69,7 +69,7 @@ impl LiveTestbeds {
         Ok(testbeds)
     }
 
-    /// The fingerprints of all hosts by their digests.
+    /// The fingerprints of all hosts by machine id.
     pub(super) fn environments(&self) -> BTreeMap<String, Environment> {
         self.0.values().flatten().flat_map(LiveTestbed::environments).collect()
     }
@@ -83,7 +83,7 @@ impl LiveTestbeds {
         Some((testbed, testbed.hosts_of(inputs)))
     }
 
-    /// Why a case cannot run on its testbed, and what mends it; known before its first trial.
+    /// Why a case cannot run on its testbed, and the remedy; known before its first trial.
     pub(super) fn obstacle(&self, case: &Case) -> Option<(String, String)> {
         match self.testbed(&case.inputs)? {
             Err(error) => Some(error.split()),
@@ -97,13 +97,13 @@ impl LiveTestbeds {
         }
     }
 
-    /// Why no trial is begun on a case's hosts any more, and what mends it.
+    /// Why no more trials are started on a case's hosts, and the remedy.
     pub(super) fn given_up(&self, inputs: &Inputs) -> Option<(String, String)> {
         let (testbed, on) = self.up(inputs)?;
         testbed.given_up(&on)
     }
 
-    /// Enters what is known of a case's hosts before the trial.
+    /// Adds the known facts about a case's hosts to a record before the trial.
     pub(super) fn enter(&self, record: &mut Record) {
         let Some((testbed, on)) = self.up(&record.inputs) else { return };
         record.hosts = on.iter().map(|&at| testbed.refs()[at].clone()).collect::<Vec<HostRef>>();
@@ -113,19 +113,19 @@ impl LiveTestbeds {
         record.inputs.cpus = testbed.place(&record.inputs, &on).unwrap_or_default();
         let about = on.first().and_then(|&at| testbed.host(at).about());
         record.calibration = about.map_or_else(Calibration::default, |about| about.calibration);
-        let why = "taken on this machine without a testbed only".to_owned();
+        let why = "measured only on this machine without a testbed".to_owned();
         for when in ["before", "after"] {
             record.nulls.insert(format!("calibration.cache_line_{when}_ns"), why.clone());
         }
     }
 
-    /// The processors of the host that sends first.
+    /// The CPU topology of the host that sends first.
     pub(super) fn topology(&self, inputs: &Inputs) -> Option<&crossway_sys::topology::Topology> {
         let (testbed, on) = self.up(inputs)?;
         Some(&testbed.host(*on.first()?).about()?.topology)
     }
 
-    /// The site for a case, with agents that run, and where the listening end is reached.
+    /// The site of a case, with running agents, and the address of the listening end.
     pub(super) fn site<'a>(
         &'a mut self,
         inputs: &Inputs,
@@ -141,12 +141,12 @@ impl LiveTestbeds {
         Ok((RoleSite::Remote { hosts: testbed.hosts_mut(&on), interrupt }, address))
     }
 
-    /// The containers of a case, where it has some.
+    /// The containers of a case, if it has any.
     pub(super) fn containers(&self, inputs: &Inputs) -> Option<&Containers> {
         self.testbed(inputs)?.as_ref().ok()?.containers()
     }
 
-    /// Notes that a trial on a case's hosts came to its end.
+    /// Notes that a trial on a case's hosts was completed.
     pub(super) fn note_success(&mut self, inputs: &Inputs) {
         let Some(Ok(testbed)) = inputs.testbed.as_ref().and_then(|name| self.0.get_mut(name))
         else {
@@ -157,12 +157,12 @@ impl LiveTestbeds {
     }
 }
 
-/// `A to B`, or the one host.
+/// `A to B`, or the only host.
 fn label(hosts: &[HostRef]) -> String {
     hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>().join(" to ")
 }
 
-/// The hosts of a case before its testbed is up.
+/// The label of a case's hosts before its testbed is up.
 pub(super) fn host_label(inputs: &Inputs) -> Option<String> {
     let testbed = inputs.testbed_spec.as_ref()?;
     Some(match (testbed.kind, inputs.ends) {

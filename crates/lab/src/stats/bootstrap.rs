@@ -1,9 +1,9 @@
 //! Bootstrap percentile intervals of the median and of the ratio of two medians.
 //!
 //! The bootstrap distribution of a median has a closed form (Efron, "Bootstrap methods: another look at the jackknife",
-//! 1979, section 3): the resample's median is one of the figures, or the mean of two, with binomial probabilities. For the
-//! few trials a case has, that exact distribution is used: no random numbers, no seed, and the same answer every time.
-//! Larger samples are resampled with a fixed seed.
+//! 1979, section 3): the resample's median is one of the figures, or the mean of two, with binomial probabilities. For
+//! the few trials of a case, that exact distribution is used: it needs no random numbers or seed and always gives the
+//! same answer. Larger samples are resampled with a fixed seed.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -11,43 +11,43 @@ use serde::{Deserialize, Serialize};
 
 use super::{quantile_of_sorted, sorted};
 
-/// From here on resampling is cheaper than the exact distribution.
+/// Largest number of figures for the exact distribution; for more, resampling is cheaper.
 const EXACT_AT_MOST: usize = 24;
-/// Resamples where the exact distribution is too large; the error of the 2.5 % point is then below 0.2 %.
+/// Number of resamples where the exact distribution is too large; the error of the 2.5 % point is then below 0.2 %.
 const RESAMPLES: usize = 10_000;
-/// Any constant: the same figures shall give the same interval in every run.
+/// An arbitrary constant: the same figures give the same interval in every run.
 const SEED: u64 = 0x0063_726f_7373_7761;
 
 /// A confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Its lower end.
+    /// Lower end.
     pub low: f64,
-    /// Its upper end.
+    /// Upper end.
     pub high: f64,
 }
 
 impl Interval {
-    /// Whether `x` lies in it.
+    /// Whether `x` lies in the interval.
     pub fn contains(&self, x: f64) -> bool {
         self.low <= x && x <= self.high
     }
 
-    /// Whether the two have a point in common.
+    /// Whether the two intervals have a point in common.
     pub fn overlaps(&self, other: &Interval) -> bool {
         self.low <= other.high && other.low <= self.high
     }
 }
 
-/// The interval in which the median lies with probability `level` (e.g. 0.95), by the bootstrap's percentiles.
-/// With five trials that is their whole range.
+/// The interval that contains the median with probability `level` (e.g. 0.95), from bootstrap percentiles. With five
+/// trials it is their whole range.
 pub fn median_interval(figures: &[f64], level: f64) -> Option<Interval> {
     let sorted = sorted(figures)?;
     Some(interval(medians(&sorted, SEED), level))
 }
 
-/// The interval of `median(over) / median(under)`, both resampled independently. `None` when a figure is not
-/// positive: a ratio of rates or times has no meaning there.
+/// The interval of `median(over) / median(under)`, both resampled independently. `None` if a figure is not positive: a
+/// ratio of rates or times has no meaning then.
 pub fn ratio_interval(over: &[f64], under: &[f64], level: f64) -> Option<Interval> {
     let (over, under) = (sorted(over)?, sorted(under)?);
     if over[0] <= 0.0 || under[0] <= 0.0 {
@@ -68,7 +68,7 @@ pub fn ratio_interval(over: &[f64], under: &[f64], level: f64) -> Option<Interva
     Some(interval(over.iter().zip(&under).map(|(x, y)| (x / y, weight)).collect(), level))
 }
 
-/// The resample's medians with their probabilities.
+/// The medians of resamples, with their probabilities.
 fn medians(sorted: &[f64], seed: u64) -> Vec<(f64, f64)> {
     let n = sorted.len();
     if n > EXACT_AT_MOST {
@@ -77,7 +77,7 @@ fn medians(sorted: &[f64], seed: u64) -> Vec<(f64, f64)> {
     if n % 2 == 1 { odd(sorted) } else { even(sorted) }
 }
 
-/// P(at least `k` of `n` draws fall among the first `i` of `n` figures).
+/// P(at least `k` of `n` draws are among the first `i` of `n` figures).
 fn tail(n: usize, i: usize, k: usize) -> f64 {
     let p = i as f64 / n as f64;
     (k..=n).map(|j| choose(n, j) * p.powi(j as i32) * (1.0 - p).powi((n - j) as i32)).sum()
@@ -99,10 +99,10 @@ fn even(sorted: &[f64]) -> Vec<(f64, f64)> {
     let power = |i: usize| (i as f64 / n as f64).powi(half as i32);
     let mut out = Vec::with_capacity(n * (n + 1) / 2);
     for i in 0..n {
-        // The lower middle one is figure i ...
+        // The lower middle figure is figure i ...
         let mut left = tail(n, i + 1, half) - tail(n, i, half);
         for j in i + 1..n {
-            // ... and the upper middle one is figure j: half of the draws have their maximum at i, half their
+            // ... and the upper middle figure is figure j: half of the draws have their maximum at i, half their
             // minimum at j.
             let p = choose(n, half) * (power(i + 1) - power(i)) * (power(n - j) - power(n - j - 1));
             left -= p;
@@ -146,7 +146,7 @@ fn draw(distribution: &[(f64, f64)], random: &mut Pcg64Mcg) -> Vec<f64> {
 fn interval(mut distribution: Vec<(f64, f64)>, level: f64) -> Interval {
     distribution.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     let tail = (1.0 - level) / 2.0;
-    // Sums of probabilities carry rounding errors; a hair keeps an exact boundary on its side.
+    // Sums of probabilities have rounding errors; this tolerance keeps an exact boundary on its side.
     let hair = 1e-12;
     let first = |wanted: f64| {
         let mut sum = 0.0;
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn probabilities_of_three_and_two_are_those_worked_by_hand() {
-        // Of 27 resamples of 3, the median is the least in 7, the middle one in 13, the largest in 7.
+        // Of 27 resamples of 3, the median is the smallest figure in 7, the middle one in 13, the largest in 7.
         let three = odd(&[1.0, 2.0, 3.0]);
         for (got, want) in three.iter().zip([7.0, 13.0, 7.0]) {
             assert!((got.1 - want / 27.0).abs() < 1e-12, "{three:?}");
@@ -187,8 +187,8 @@ mod tests {
 
     #[test]
     fn efrons_distribution_for_thirteen_figures() {
-        // Published by Efron for n = 13, to four places: the median equals the k-th figure with probabilities .0000 .0015
-        // .0142 .0550 .1242 .1936 .2230, and the same backwards.
+        // Published by Efron for n = 13, to four places: the median equals the k-th figure with probabilities .0000
+        // .0015 .0142 .0550 .1242 .1936 .2230, and symmetrically.
         let figures: Vec<f64> = (1..=13).map(f64::from).collect();
         let published = [0.0000, 0.0015, 0.0142, 0.0550, 0.1242, 0.1936, 0.2230];
         for (k, want) in published.iter().enumerate() {

@@ -4,21 +4,22 @@ use serde::{Deserialize, Serialize};
 
 use super::{median, sorted};
 
-/// Up to so many figures together the exact distribution is used.
+/// Largest number of figures in both samples for the exact distribution.
 const EXACT_AT_MOST: usize = 50;
 
-/// Mann-Whitney's U test.
+/// Result of Mann-Whitney's U test.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MannWhitney {
     /// Pairs in which the first sample's figure is the larger one; ties count one half.
     pub u: f64,
-    /// Two-sided probability of a U at least as far from its mean, were both samples of one distribution.
+    /// Two-sided probability of a U at least as far from its mean if both samples came from one distribution.
     pub p: f64,
-    /// Exact, ties included; else the normal approximation with corrections for ties and continuity.
+    /// Whether `p` is exact, ties included; otherwise it is the normal approximation with corrections for ties and
+    /// continuity.
     pub exact: bool,
 }
 
-/// Ranks from 1, doubled so that the mean ranks of ties are whole numbers; first sample's, then the second's.
+/// Ranks from 1, doubled so that the mean ranks of ties are integers; those of the first sample, then of the second.
 fn doubled_ranks(a: &[f64], b: &[f64]) -> Vec<u32> {
     let all: Vec<f64> = a.iter().chain(b).copied().collect();
     let mut order: Vec<usize> = (0..all.len()).collect();
@@ -38,7 +39,7 @@ fn doubled_ranks(a: &[f64], b: &[f64]) -> Vec<u32> {
     ranks
 }
 
-/// Tests whether `a` tends to be larger or smaller than `b`; `None` if one is empty or has a NaN.
+/// Tests whether `a` tends to be larger or smaller than `b`; `None` if one is empty or contains a NaN.
 pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<MannWhitney> {
     sorted(a)?;
     sorted(b)?;
@@ -66,11 +67,11 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<MannWhitney> {
     Some(MannWhitney { u, p: erfc(z / std::f64::consts::SQRT_2), exact: false })
 }
 
-/// Counts, over all ways to choose `n` of the ranks, those whose sum is at least as far from the mean as `seen`.
+/// The fraction of all ways to choose `n` of the ranks whose sum is at least as far from the mean as `seen`.
 fn exact_p(ranks: &[u32], n: usize, seen: u32) -> f64 {
     let total: u32 = ranks.iter().sum();
     let width = total as usize + 1;
-    // ways[k * width + s]: choices of k ranks with sum s. Counts go beyond 2^53 only far from the tails' reach.
+    // ways[k * width + s]: choices of k ranks with sum s. Counts exceed 2^53 only far from the tails.
     let mut ways = vec![0.0f64; (n + 1) * width];
     ways[0] = 1.0;
     for (taken, &rank) in ranks.iter().enumerate() {
@@ -93,8 +94,8 @@ fn exact_p(ranks: &[u32], n: usize, seen: u32) -> f64 {
     (beyond / all).min(1.0)
 }
 
-/// The complementary error function, relative error below 1.2e-7 (the rational Chebyshev form of Numerical
-/// Recipes); far more than a p-value needs.
+/// The complementary error function with a relative error below 1.2e-7 (the rational Chebyshev form of Numerical
+/// Recipes), which is far more accurate than a p-value needs.
 fn erfc(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.5 * x.abs());
     const C: [f64; 10] = [
@@ -114,14 +115,14 @@ fn erfc(x: f64) -> f64 {
     if x >= 0.0 { tail } else { 2.0 - tail }
 }
 
-/// Hodges and Lehmann's estimate of the shift: the median of all differences `a - b`.
+/// Hodges-Lehmann estimate of the shift: the median of all differences `a - b`.
 pub fn hodges_lehmann(a: &[f64], b: &[f64]) -> Option<f64> {
     let differences: Vec<f64> = a.iter().flat_map(|x| b.iter().map(move |y| x - y)).collect();
     median(&differences)
 }
 
-/// Cliff's delta, -1..=1: how much more often `a` is the larger than the smaller one of a pair. 0.147, 0.33 and 0.474
-/// are the usual marks for a small, a medium and a large effect (Romano and others, 2006).
+/// Cliff's delta, -1..=1: how much more often `a` is larger than `b` than smaller, over all pairs. 0.147, 0.33 and
+/// 0.474 are the usual thresholds of a small, a medium and a large effect (Romano and others, 2006).
 pub fn cliffs_delta(a: &[f64], b: &[f64]) -> Option<f64> {
     if a.is_empty() || b.is_empty() {
         return None;
@@ -173,7 +174,7 @@ mod tests {
 
     #[test]
     fn ties_are_counted_exactly() {
-        // Ranks of (1, 2 | 2, 3): 1, 2.5, 2.5, 4. Sums of two: 3.5, 3.5, 5, 5, 6.5, 6.5; 3.5 is seen, so 4 of 6.
+        // Ranks of (1, 2 | 2, 3): 1, 2.5, 2.5, 4. Sums of two: 3.5, 3.5, 5, 5, 6.5, 6.5; 3.5 is observed, so 4 of 6.
         let test = mann_whitney(&[1.0, 2.0], &[2.0, 3.0]).expect("figures");
         assert_eq!(test.u, 0.5);
         near(test.p, 4.0 / 6.0, 1e-12);

@@ -1,4 +1,4 @@
-//! Jumps that a smooth curve does not explain.
+//! Finds jumps that a smooth curve does not explain.
 
 use super::regression::{Fit, fit, student_p};
 use super::{FALSE_ALARM, LEAST_JUMP, Place};
@@ -7,39 +7,39 @@ use crate::stats::{mad, median, quantile};
 /// A jump between two neighbouring places.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Last place before it.
+    /// Last point before the jump.
     pub after_x: f64,
-    /// First place behind it.
+    /// First point after the jump.
     pub at_x: f64,
-    /// Its height as a share of the level before it; positive is up.
+    /// Height as a fraction of the level before it; positive is up.
     pub jump: f64,
     /// Standard error of `jump`.
     pub error: f64,
-    /// Chance that noise alone gives such a jump anywhere in the series.
+    /// Probability that noise alone produces such a jump anywhere in the series.
     pub p: f64,
 }
 
-/// A staircase of one period.
+/// A staircase: steps with one period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Staircase {
-    /// Bytes per tread.
+    /// Width of a tread in bytes.
     pub period: f64,
     /// Height of one step in the figure's unit.
     pub height: f64,
-    /// Its standard error.
+    /// Standard error of `height`.
     pub error: f64,
-    /// Chance that noise alone gives such a staircase.
+    /// Probability that noise alone produces such a staircase.
     pub p: f64,
 }
 
-/// Places on each side of a gap, and the degree of the smooth curve through them.
+/// Number of points on each side of a gap, and degree of the smooth curve through them.
 const SCALES: [(usize, usize); 2] = [(3, 1), (6, 2)];
 
-/// Least agreement, in standard errors of the local fit, so that curvature that the smooth part cannot follow is not
-/// taken for a jump.
+/// Minimum height of a jump in standard errors of the local fit, so that curvature that the smooth part cannot follow
+/// is not mistaken for a jump.
 const LOCAL_T: f64 = 3.5;
 
-/// Weight of the whole series' noise beside the local fit's own, in degrees of freedom.
+/// Weight of the whole series' noise relative to the local fit's own, in degrees of freedom.
 const POOLED_FREEDOM: f64 = 8.0;
 
 struct Candidate {
@@ -48,11 +48,11 @@ struct Candidate {
     fit: Fit,
 }
 
-/// Finds the steps of a series of positive figures, in order of x. Needs at least six places.
+/// Finds the steps in a series of positive figures, in the order of x. Needs at least six points.
 pub fn find_steps(places: &[Place]) -> Vec<Step> {
     let mut places: Vec<&Place> = places.iter().filter(|p| !p.figures.is_empty()).collect();
     places.sort_by(|a, b| a.x.total_cmp(&b.x));
-    // Logarithms: noise is a share of the level, and a power law is a straight line.
+    // Logarithms: noise is proportional to the level, and a power law becomes a straight line.
     let levels: Vec<f64> = places.iter().filter_map(|p| median(&p.figures)).map(f64::ln).collect();
     if levels.iter().any(|level| !level.is_finite()) {
         return Vec::new();
@@ -71,7 +71,7 @@ pub fn find_steps(places: &[Place]) -> Vec<Step> {
         for candidate in candidates {
             let coefficient = candidate.fit.coefficients.last().expect("the jump's column");
             let local = coefficient.unit_error * candidate.fit.variance.max(noise / 4.0).sqrt();
-            // The noise of the whole series is known far better than the local one, which yet may differ from it.
+            // The noise of the whole series is known far better than the local one, which may nevertheless differ.
             let freedom = candidate.fit.freedom as f64;
             let variance = (noise * POOLED_FREEDOM + candidate.fit.variance * freedom)
                 / (POOLED_FREEDOM + freedom);
@@ -97,8 +97,8 @@ pub fn find_steps(places: &[Place]) -> Vec<Step> {
     strongest(found, &xs)
 }
 
-/// Tests whether the figures rise by a constant at every multiple of `period` (x = k * period + 1), beyond a smooth curve:
-/// the cost of one packet more. Needs at least three treads and six places.
+/// Tests whether the figures rise by a constant at every multiple of `period` (x = k * period + 1), beyond a smooth
+/// curve: the cost of one more packet. Needs at least three treads and six points.
 pub fn test_staircase(places: &[Place], period: f64) -> Option<Staircase> {
     let (xs, levels): (Vec<f64>, Vec<f64>) =
         places.iter().filter_map(|p| Some((p.x, median(&p.figures)?))).unzip();
@@ -118,13 +118,13 @@ pub fn test_staircase(places: &[Place], period: f64) -> Option<Staircase> {
     Some(Staircase { period, height: height.value, error, p })
 }
 
-/// For every gap with room on both sides: a smooth curve with a jump in the gap, fitted to the places around it.
+/// Fits, for every gap with enough points on both sides, a smooth curve with a jump in the gap to the points around it.
 fn candidates(xs: &[f64], levels: &[f64], width: usize, degree: usize) -> Vec<Candidate> {
     let mut all = Vec::new();
     for gap in 0..xs.len().saturating_sub(1) {
         let from = (gap + 1).saturating_sub(width);
         let to = (gap + 1 + width).min(xs.len());
-        // Three places a side, or the jump and the slope cannot be told apart.
+        // With fewer than three points per side, jump and slope cannot be distinguished.
         if gap + 1 - from < 3 || to - gap - 1 < 3 || to - from < degree + 4 {
             continue;
         }
@@ -146,10 +146,11 @@ fn candidates(xs: &[f64], levels: &[f64], width: usize, degree: usize) -> Vec<Ca
     all
 }
 
-/// Variance of the logarithm of a place's level: what the trials of one place say, or, where places scatter more than their trials do (each
+/// Variance of the logarithm of a point's level, from the trials of one point, or, if points scatter more than their
+/// trials (each point has an offset of its own), from what the quietest quarter of the local fits leaves unexplained.
 /// place has an offset of its own), what the calmer quarter of the local fits leaves unexplained.
 fn noise(places: &[&Place], candidates: &[Candidate]) -> Option<f64> {
-    // 1.4826 makes the MAD a standard deviation, 1.2533 a median's error out of it.
+    // 1.4826 converts the MAD to a standard deviation, 1.2533 a standard deviation to the error of a median.
     let within: Vec<f64> = places
         .iter()
         .filter(|p| p.figures.len() > 2)
@@ -162,11 +163,11 @@ fn noise(places: &[&Place], candidates: &[Candidate]) -> Option<f64> {
     let within = median(&within).unwrap_or(0.0);
     let between = quantile(&between, 0.4)?;
     let noise = within.max(between);
-    // Exact figures have no noise but rounding.
+    // Exact figures have no noise except rounding.
     Some(noise.max(1e-18))
 }
 
-/// Of candidates closer than three places the strongest stays: a jump casts a shadow on the gaps beside it.
+/// Keeps the strongest of candidates closer than three points: a jump affects the fits of the neighbouring gaps.
 fn strongest(mut found: Vec<(f64, Step)>, xs: &[f64]) -> Vec<Step> {
     found.sort_by(|a, b| b.0.total_cmp(&a.0));
     let place = |x: f64| xs.iter().position(|&y| y == x).unwrap_or(0);
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn smooth_curves_raise_no_alarm() {
-        // 1 % false alarms are allowed; 300 series of noise of three kinds must stay within what chance allows.
+        // 1 % false alarms are permitted; 300 series with three kinds of noise must stay within what chance permits.
         let mut alarms = 0;
         for seed in 0..100 {
             let mut noise = Noise::new(1000 + seed);
@@ -211,7 +212,7 @@ mod tests {
             let saturating = series((1..60).map(|n| 1024.0 * f64::from(n)), 5, |x| {
                 (9000.0 * x / (x + 16_000.0)) * noise.around_one(0.05)
             });
-            // Every place has an offset of its own, ten times what its trials scatter.
+            // Every point has an offset of its own, ten times the scatter of its trials.
             let offsets: Vec<f64> = (0..70).map(|_| noise.around_one(0.02)).collect();
             let jagged = series((0..70).map(f64::from), 7, |x| {
                 (500.0 + x) * offsets[x as usize] * noise.around_one(0.002)

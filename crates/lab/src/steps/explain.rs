@@ -1,35 +1,36 @@
-//! Where the facts of a machine make steps expected, and which step they explain.
+//! Predicts steps from the facts of a machine, and finds the prediction that explains a step.
 
 use super::Step;
 
-/// How a protocol cuts a message that one packet cannot hold.
+/// How a protocol splits a message that does not fit in one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cutting {
-    /// Largest message that goes in one packet, bytes.
+    /// Largest message that fits in one packet, bytes.
     pub whole: u32,
-    /// Bytes of a cut message that one packet carries.
+    /// Bytes of a split message per packet.
     pub piece: u32,
-    /// Bytes that are cut along with the message: its own header.
+    /// Size in bytes of the message's own header, which is split along with it.
     pub head: u32,
 }
 
 impl Cutting {
-    /// UDP over IPv4: fragments end at multiples of 8 bytes (RFC 791), and the UDP header is cut along.
+    /// UDP over IPv4: fragments end at multiples of 8 bytes (RFC 791), and the UDP header is split along with the
+    /// message.
     pub fn udp(mtu: u32) -> Cutting {
         let (ip, udp) = (20, 8);
         let piece = mtu.saturating_sub(ip) / 8 * 8;
         Cutting { whole: mtu.saturating_sub(ip + udp), piece, head: udp }
     }
 
-    /// A connection of Linux' TIPC. Its largest packet is the link's MTU less 40 bytes kept for a tunnel's header, and less 32 more where the kernel is
-    /// built with TIPC's encryption; each fragment has a header of 40 and carries a part of the message with its own
-    /// header of 24 (net/tipc/link.c, net/tipc/msg.c).
+    /// A connection of Linux' TIPC. Its largest packet is the link's MTU minus 40 bytes reserved for a tunnel header,
+    /// and minus another 32 if the kernel is built with TIPC encryption; each fragment has a header of 40 bytes and
+    /// contains a part of the message with its own header of 24 bytes (net/tipc/link.c, net/tipc/msg.c).
     pub fn tipc(mtu: u32, with_encryption: bool) -> Cutting {
         let largest = mtu.saturating_sub(40 + if with_encryption { 32 } else { 0 });
         Cutting { whole: largest.saturating_sub(24), piece: largest.saturating_sub(40), head: 24 }
     }
 
-    /// Packets of a message of `size` bytes.
+    /// Number of packets for a message of `size` bytes.
     pub fn packets(&self, size: u64) -> u64 {
         if size <= u64::from(self.whole) || self.piece == 0 {
             return 1;
@@ -37,67 +38,67 @@ impl Cutting {
         (size + u64::from(self.head)).div_ceil(u64::from(self.piece))
     }
 
-    /// Smallest message that needs `packets` packets, from 2 on.
+    /// Smallest message that needs `packets` packets, for 2 and more.
     fn first_with(&self, packets: u64) -> u64 {
         let full = (packets - 1) * u64::from(self.piece) + 1;
         full.saturating_sub(u64::from(self.head)).max(u64::from(self.whole) + 1)
     }
 }
 
-/// Facts read on the machine and from the channel; what is unknown is left out.
+/// Facts about the machine and the channel; unknown facts are left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// Link MTU, bytes, and the protocol header in each packet (24 for a TIPC connection, 40 for TCP over IPv4 without
     /// options, 52 with timestamps).
     pub packet: Option<(u32, u32)>,
-    /// How the protocol cuts messages, in as many ways as may hold here.
+    /// How the protocol splits messages, with all variants that are possible here.
     pub cuttings: Vec<Cutting>,
-    /// Whether the protocol re-cuts messages into full packets (a byte stream does; then no step is expected).
+    /// Whether the protocol rearranges messages into full packets (a byte stream does; then no step is expected).
     pub recut: bool,
-    /// Bytes that one pipe buffer holds (F_GETPIPE_SZ).
+    /// Capacity of one pipe buffer in bytes (F_GETPIPE_SZ).
     pub pipe_bytes: Option<u64>,
     /// Page size, for mechanisms that move pages.
     pub page_bytes: Option<u64>,
     /// Data cache sizes, innermost first.
     pub cache_bytes: Vec<u64>,
-    /// Message size, where x is a socket buffer.
+    /// Message size, if x is a socket buffer.
     pub message_bytes: Option<u64>,
-    /// Largest message that goes in one piece.
+    /// Largest message that is sent unfragmented.
     pub fragment_bytes: Option<u64>,
 }
 
 /// Why a step is expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// A message needs one packet more.
+    /// A message needs one more packet.
     Packet {
-        /// Packets from this x on.
+        /// Number of packets from this x on.
         packets: u32,
         /// Payload of one packet, bytes.
         payload: u32,
     },
-    /// A message is cut into one fragment more.
+    /// A message is split into one more fragment.
     Fragment {
-        /// Packets from this x on.
+        /// Number of packets from this x on.
         packets: u64,
-        /// How it is cut.
+        /// How it is split.
         cutting: Cutting,
     },
     /// The socket buffer holds a whole message.
     BufferHoldsMessage,
     /// A message no longer fits the pipe.
     PipeFull,
-    /// A message needs one page more.
+    /// A message needs one more page.
     Page {
-        /// Pages from this x on.
+        /// Number of pages from this x on.
         pages: u64,
     },
     /// A message no longer fits a cache.
     Cache {
-        /// 0 is the innermost.
+        /// Index of the cache; 0 is the innermost.
         index: usize,
     },
-    /// A message is cut into fragments.
+    /// A message is split into fragments.
     Fragmented,
 }
 
@@ -121,7 +122,7 @@ impl std::fmt::Display for Cause {
             Cause::PipeFull => f.write_str("larger than the pipe's buffer (F_GETPIPE_SZ)"),
             Cause::Page { pages } => write!(f, "touches page number {pages}"),
             Cause::Cache { index } => write!(f, "larger than the level-{} data cache", index + 1),
-            Cause::Fragmented => f.write_str("larger than one piece; cut into fragments"),
+            Cause::Fragmented => f.write_str("larger than one piece; split into fragments"),
         }
     }
 }
@@ -129,16 +130,16 @@ impl std::fmt::Display for Cause {
 /// A step that the facts predict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// First x behind it.
+    /// First x after the step.
     pub x: f64,
-    /// Why.
+    /// The reason for the step.
     pub cause: Cause,
 }
 
-/// Predictions of one kind at most; a series of thousands of steps is a staircase.
+/// Maximum number of predictions of one kind; a series with more steps is a staircase.
 const AT_MOST: u64 = 64;
 
-/// The steps that `facts` make expected for x in `from..=to`, strongest kind first.
+/// Predicts the steps for x in `from..=to` from `facts`, strongest kind first.
 pub fn predict(facts: &Facts, from: f64, to: f64) -> Vec<Prediction> {
     let mut all = Vec::new();
     let mut add = |x: f64, cause: Cause| {
@@ -183,7 +184,7 @@ pub fn predict(facts: &Facts, from: f64, to: f64) -> Vec<Prediction> {
     all
 }
 
-/// The prediction that explains `step`: one that lies in its gap. Where several do, the strongest kind.
+/// The prediction that lies in the gap of `step`; of several, the strongest kind.
 pub fn explain<'a>(step: &Step, predictions: &'a [Prediction]) -> Option<&'a Prediction> {
     predictions.iter().find(|p| p.x > step.after_x && p.x <= step.at_x)
 }
@@ -208,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_cut_message_is_counted_with_its_header() {
-        // Linux' TIPC with encryption built in, on Ethernet: 1428 bytes a packet.
+        // Linux' TIPC with encryption built in, on Ethernet: 1428 bytes per packet.
         let cutting = Cutting::tipc(1500, true);
         assert_eq!((cutting.whole, cutting.piece), (1404, 1388));
         for (size, packets) in
@@ -227,7 +228,7 @@ mod tests {
             all[1].cause.to_string(),
             "needs packet number 3: 2 x 1388 bytes - 24 of header + 1"
         );
-        // Far out, the predictions go on where the series is.
+        // At large x, predictions are still made for the range of the series.
         let far = predict(&facts, 100_000.0, 103_000.0);
         assert!(far.iter().all(|p| p.x > 100_000.0) && far.len() >= 2, "{far:?}");
     }
@@ -254,7 +255,7 @@ mod tests {
             assert!(all.iter().any(|p| p.cause == cause), "{cause:?}");
         }
         assert!(!all.iter().any(|p| p.cause == Cause::BufferHoldsMessage));
-        // A page boundary coincides with the pipe's end; the rarer cause is named.
+        // A page boundary coincides with the pipe's capacity; the rarer cause is returned.
         let cause = &explain(&step(65_536.0, 65_600.0), &all).unwrap().cause;
         assert_eq!(*cause, Cause::PipeFull);
     }

@@ -1,4 +1,4 @@
-//! Where a rising curve reaches its plateau.
+//! Finds where a rising curve reaches its plateau.
 
 use super::Place;
 use crate::stats::median;
@@ -8,20 +8,20 @@ use crate::stats::median;
 pub struct Knee {
     /// Smallest x from which on the median stays at or above `share` of the plateau.
     pub x: f64,
-    /// The place before it; the knee lies between the two.
+    /// The point before it; the knee lies between the two.
     pub before_x: f64,
     /// Level of the plateau.
     pub plateau: f64,
-    /// Share of the plateau that counts as reached.
+    /// Fraction of the plateau that counts as reached.
     pub share: f64,
-    /// Level at the first place as a share of the plateau: how much there was to gain.
+    /// Level at the first point as a fraction of the plateau: how much there was to gain.
     pub start: f64,
 }
 
-/// Finds where `places` reach 90 % of their plateau, as study item C3 asks (W / L at which throughput is there).
+/// Finds where `places` reach 90 % of their plateau, for study item C3 (the W / L at which full throughput is reached).
 ///
-/// The plateau is the median of the last third of the levels; it must be one: those levels lie within a tenth of it. `None` if
-/// there is no plateau, or if the curve has nothing to climb (it starts at 90 % or above).
+/// The plateau is the median of the last third of the levels, which must lie within a tenth of it. `None` if there is
+/// no plateau, or if the curve does not rise (it starts at 90 % or above).
 pub fn find_knee(places: &[Place]) -> Option<Knee> {
     let mut points: Vec<(f64, f64)> =
         places.iter().filter_map(|p| Some((p.x, median(&p.figures)?))).collect();

@@ -17,7 +17,7 @@ pub(super) struct Fit {
     pub(super) freedom: usize,
 }
 
-/// Fits `y` by the columns of `rows`; `None` if they are not independent or there are too few rows.
+/// Fits `y` to the columns of `rows`; `None` if they are not independent or there are too few rows.
 pub(super) fn fit(rows: &[Vec<f64>], y: &[f64]) -> Option<Fit> {
     let columns = rows.first()?.len();
     let freedom = rows.len().checked_sub(columns)?;
@@ -129,7 +129,7 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     front * fraction
 }
 
-/// Stirling's series after shifting the argument above 10.
+/// Stirling's series, after shifting the argument above 10.
 fn ln_gamma(mut x: f64) -> f64 {
     let mut shift = 0.0;
     while x < 10.0 {
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn student_p_agrees_with_printed_tables() {
-        // Two-sided critical values of any printed table of Student's t.
+        // Two-sided critical values from a printed table of Student's t.
         for (t, freedom, p) in
             [(12.706, 1.0, 0.05), (2.776, 4.0, 0.05), (3.355, 8.0, 0.01), (2.042, 30.0, 0.05)]
         {

@@ -1,7 +1,9 @@
-//! Two containers of one kernel: what container engines make, made with util-linux and, for the network, with [`Lab`].
+//! Two containers on one kernel, set up like a container engine does, but with util-linux and, for the network, with
+//! [`Lab`].
 //!
-//! Each role runs in fresh name spaces of its own, which go with it. What passes between the ends goes as with an engine: names through
-//! what the containers share, descriptors over a socket that both were given (the control line).
+//! Each role runs in new namespaces, which disappear with it. As with a container engine, the ends find each other by
+//! names through what the containers share, and pass descriptors over a socket that both were given (the control
+//! connection).
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -13,22 +15,22 @@ use crossway_sys::{OsError, lease};
 use super::error::TestbedError;
 use super::{NAMES, Share, Testbed};
 
-/// Names directories that a container does not see; a number follows.
+/// Prefix of environment variables that name directories hidden from a container; a number follows.
 const HIDDEN: &str = "CROSSWAY_HIDDEN_";
 
-/// How roles get into their containers.
+/// How roles are started in their containers.
 #[derive(Debug)]
 pub(crate) struct Containers {
     shares: Vec<Share>,
-    /// Words that lead into each container's network; none where it is shared.
+    /// Command prefixes that enter each container's network; empty if the network is shared.
     prefixes: Vec<Vec<String>>,
-    /// Where the listening end is reached; null: loopback.
+    /// Address of the listening end; null: loopback.
     address: Option<IpAddr>,
     _lab: Option<Lab>,
 }
 
 impl Containers {
-    /// Makes the network, and tries whether name spaces can be made.
+    /// Creates the network, and checks that namespaces can be created.
     pub(super) fn make(testbed: &Testbed) -> Result<Containers, TestbedError> {
         let mut containers = Containers {
             shares: testbed.shares.clone(),
@@ -46,7 +48,7 @@ impl Containers {
         let tried = containers.command(0, &["/tmp".into()], Path::new("/bin/true")).output();
         let refused = |why: String| {
             let remedy = "run as root; sudo apt-get install util-linux iproute2";
-            TestbedError::Obstacle(format!("no containers here: {why}"), remedy.to_owned())
+            TestbedError::Obstacle(format!("cannot create containers: {why}"), remedy.to_owned())
         };
         match tried {
             Ok(output) if output.status.success() => Ok(containers),
@@ -59,19 +61,19 @@ impl Containers {
         self.shares.contains(&what)
     }
 
-    /// Where the listening end is reached, unless over loopback.
+    /// Address of the listening end; `None`: loopback.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         self.address
     }
 
-    /// A directory for the role with this number, below the run's.
+    /// Creates a directory for the role with this number, below the run's.
     pub(crate) fn room(&self, run: &lease::Run, role: usize) -> Result<PathBuf, OsError> {
         run.room(&format!("c{role}"))
     }
 
-    /// A command that runs `program` in the container of the connecting (0) or the listening (1) end; its arguments are to be added.
-    /// Without a shared volume it does not see the directories `others`. Its own is seen from outside, where what it leases is
-    /// removed should it be killed.
+    /// A command that runs `program` in the container of the connecting (0) or the listening (1) end; arguments can be
+    /// appended. Without a shared volume, the directories `others` are hidden from it. Its own directory is visible
+    /// from outside, so that what it leases there can be removed if it is killed.
     pub(crate) fn command(&self, at: usize, others: &[PathBuf], program: &Path) -> Command {
         let mut words = self.prefixes[at].clone();
         words.extend(["unshare", "--mount"].map(str::to_owned));
@@ -81,7 +83,7 @@ impl Containers {
         if !self.share(Share::Pid) {
             words.extend(["--pid", "--fork", "--kill-child", "--mount-proc"].map(str::to_owned));
         }
-        // The program is opened first, since it may lie in what is hidden.
+        // The program is opened first, since it may be in a directory that will be hidden.
         let mut script = "exec 9<\"$0\"".to_owned();
         if !self.share(Share::Shm) {
             script.push_str(" && mount -t tmpfs -o mode=1777 crossway /dev/shm");

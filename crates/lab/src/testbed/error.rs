@@ -1,14 +1,14 @@
-//! Why a testbed cannot be used.
+//! Reasons why a testbed cannot be used.
 
 use crossway_netlab::NetError;
 use crossway_sys::OsError;
 
 use crate::agent::HostError;
 
-/// Why a testbed cannot be used.
+/// The reason why a testbed cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum TestbedError {
-    /// Its network or its guests cannot be made, or a host cannot be placed: reason and remedy.
+    /// Its network or its guests cannot be created, or a role cannot be placed on a host: reason and remedy.
     #[error("{0}; {1}")]
     Obstacle(String, String),
     /// A host cannot be used.
@@ -35,7 +35,7 @@ impl From<NetError> for TestbedError {
         let text = error.to_string();
         match text.split_once("; ") {
             Some((why, remedy)) => TestbedError::Obstacle(why.to_owned(), remedy.to_owned()),
-            None => TestbedError::Obstacle(text, "try by hand: crossway net up".to_owned()),
+            None => TestbedError::Obstacle(text, "test it manually: crossway net up".to_owned()),
         }
     }
 }

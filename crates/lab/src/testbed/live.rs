@@ -17,15 +17,15 @@ use crate::inputs::{Ends, Inputs};
 use crate::placement::{self, Unplaceable};
 use crate::record::HostRef;
 
-/// After so many agents lost in a row a host is given up.
+/// Number of agents lost in a row after which a host is given up.
 const MOST_LOSSES: u32 = 3;
 
-/// What it takes to boot a guest again.
+/// What is needed to boot a guest again.
 #[derive(Debug)]
 pub(super) struct RebootPlan {
     pub(super) program: PathBuf,
     pub(super) tipc: Vec<Tipc>,
-    /// How often that was done, by host.
+    /// How often each host's guest was booted again.
     pub(super) boots: [u32; 2],
 }
 
@@ -34,22 +34,22 @@ pub(super) struct RebootPlan {
 pub(crate) struct LiveTestbed {
     pub(super) hosts: Vec<Host>,
     pub(super) refs: Vec<HostRef>,
-    /// Where the second of two hosts is reached by the first.
+    /// For pairs of hosts: the address at which the first reaches the second.
     pub(super) addresses: BTreeMap<(usize, usize), Result<IpAddr, HostError>>,
-    /// What a reader should know of every figure taken here.
+    /// Warnings that apply to all figures measured here.
     pub(crate) warnings: Vec<String>,
-    /// What it takes to boot a guest again.
+    /// What is needed to boot a guest again.
     pub(super) again: RebootPlan,
-    /// Those of guests that died are missing until they are booted again.
+    /// The `tipcd` of each host; missing for guests that died, until they are booted again.
     pub(super) tipcds: Vec<Option<Tipcd>>,
     pub(super) guests: Vec<Option<Guest>>,
     pub(super) lab: Option<Lab>,
-    /// Instead of hosts' agents, what roles are started in.
+    /// The containers in which roles run, instead of hosts with agents.
     pub(super) containers: Option<Containers>,
 }
 
 impl LiveTestbed {
-    /// Starts all agents, at the same time, and hears what they tell.
+    /// Starts all agents at the same time and receives their descriptions.
     pub(super) fn meet(&mut self, interrupt: Option<BorrowedFd<'_>>) -> Result<(), TestbedError> {
         for host in &mut self.hosts {
             host.begin()?;
@@ -67,7 +67,7 @@ impl LiveTestbed {
         Ok(())
     }
 
-    /// The hosts, as records name them.
+    /// The hosts in the form used in records.
     pub(crate) fn refs(&self) -> &[HostRef] {
         &self.refs
     }
@@ -78,7 +78,7 @@ impl LiveTestbed {
         self.hosts.windows(2).all(|two| clock(&two[0]) == clock(&two[1]))
     }
 
-    /// Fingerprints by their digests.
+    /// The fingerprints of the hosts, by machine id.
     pub(crate) fn environments(&self) -> impl Iterator<Item = (String, Environment)> {
         self.hosts
             .iter()
@@ -86,7 +86,7 @@ impl LiveTestbed {
             .filter_map(|(h, r)| Some((r.environment.clone(), h.about()?.environment.clone())))
     }
 
-    /// The numbers of the hosts that a case runs on: where it connects, where it listens.
+    /// The indices of the hosts on which a case runs: the connecting one, then the listening one.
     pub(crate) fn hosts_of(&self, inputs: &Inputs) -> Vec<usize> {
         let named = inputs.testbed_spec.iter().flat_map(|testbed| &testbed.hosts);
         let named = named.filter_map(|text| {
@@ -104,17 +104,17 @@ impl LiveTestbed {
         all
     }
 
-    /// What roles are started in, where that is not an agent's host.
+    /// The containers in which roles run, if there are any.
     pub(crate) fn containers(&self) -> Option<&Containers> {
         self.containers.as_ref()
     }
 
-    /// A host by its number.
+    /// A host by its index.
     pub(crate) fn host(&self, at: usize) -> &Host {
         &self.hosts[at]
     }
 
-    /// Why a mechanism cannot be measured on these hosts, and its version there.
+    /// Why a mechanism cannot be measured on these hosts, or its version there.
     pub(crate) fn probe(
         &self,
         mechanism: &str,
@@ -156,7 +156,7 @@ impl LiveTestbed {
         if on.len() < 2 {
             return cpus;
         }
-        // Each role has its own host's CPUs.
+        // The roles are on different hosts, each with its own CPUs.
         let there = placement::resolve(inputs.placement, inputs.wait, last);
         match (cpus, there) {
             (Ok(a), Ok(b)) => Ok(a.first().into_iter().chain(b.get(1)).copied().collect()),
@@ -164,7 +164,7 @@ impl LiveTestbed {
         }
     }
 
-    /// The first of these hosts whose agents were lost too often in a row.
+    /// The first of these hosts that was given up because its agents were lost too often.
     pub(crate) fn given_up(&self, on: &[usize]) -> Option<(String, String)> {
         let host = on.iter().map(|&at| &self.hosts[at]).find(|h| h.losses() >= MOST_LOSSES)?;
         let last = host.last_loss()?;
@@ -175,7 +175,7 @@ impl LiveTestbed {
         Some((format!("{MOST_LOSSES} agents in a row were lost before this trial: {why}"), remedy))
     }
 
-    /// The address at which the listening host is reached; found out once. Both ends on one host: none is needed.
+    /// The address of the listening host, determined once. None is needed if both ends are on one host.
     pub(crate) fn address(
         &mut self,
         on: &[usize],
@@ -193,7 +193,7 @@ impl LiveTestbed {
         found.map(Some)
     }
 
-    /// The hosts themselves, for a trial.
+    /// Mutable access to these hosts, for a trial.
     pub(crate) fn hosts_mut(&mut self, on: &[usize]) -> Vec<&mut Host> {
         let these = self.hosts.iter_mut().enumerate().filter(|(at, _)| on.contains(at));
         let mut these: Vec<(usize, &mut Host)> = these.collect();
@@ -202,7 +202,7 @@ impl LiveTestbed {
     }
 }
 
-/// A guest in the place of the host `name`, kept by `program`, which need not be the one that runs.
+/// Boots a guest in the place of the host `name`. Its keeper is `program`, which need not be the running one.
 pub(super) fn boot_one(lab: &Lab, program: &Path, name: &str) -> Result<Guest, NetError> {
     let network = lab.network();
     let mut spec = GuestSpec::new(&format!("{}-{name}", network.name))?;
@@ -212,7 +212,7 @@ pub(super) fn boot_one(lab: &Lab, program: &Path, name: &str) -> Result<Guest, N
 
 impl Drop for LiveTestbed {
     fn drop(&mut self) {
-        // All at once, since each may take a moment to end.
+        // All at the same time, since each may take a moment to exit.
         self.hosts.iter_mut().for_each(Host::hang_up);
     }
 }

@@ -1,4 +1,4 @@
-//! A guest that died during the run is booted again, so that the trials that follow go on.
+//! Boots a guest that died during the run again, so that later trials can run.
 
 use std::os::fd::BorrowedFd;
 
@@ -10,11 +10,11 @@ use super::tipc::{self, GUEST_SOCKET, Tipcd};
 use super::{NAMES, Tipc};
 use crate::agent::HostError;
 
-/// So often a guest is booted again in one run: more is no accident.
+/// How often a guest is booted again in one run; if it dies more often, it is not an accident.
 const MOST_BOOTS: u32 = 2;
 
 impl LiveTestbed {
-    /// Sees to it that agents run on these hosts, and the guests that the agents run in.
+    /// Ensures that agents run on these hosts, and guests where the hosts are guests.
     pub(crate) fn ready(
         &mut self,
         on: &[usize],
@@ -28,7 +28,7 @@ impl LiveTestbed {
     }
 
     fn revive(&mut self, at: usize) -> Result<(), HostError> {
-        // A guest whose agent answers lives; the others are asked.
+        // If a guest's agent answers, the guest is alive; check the others.
         if self.hosts[at].has_line() {
             return Ok(());
         }
@@ -41,7 +41,7 @@ impl LiveTestbed {
         if self.again.boots[at] >= MOST_BOOTS {
             let error = gone(
                 format!("its guest died {} times in this run", MOST_BOOTS + 1),
-                "see the reasons of the trials that failed; try by hand: crossway guest up"
+                "see the reasons of the failed trials; test it manually: crossway guest up"
                     .to_owned(),
             );
             self.hosts[at].give_up(&error);
@@ -50,18 +50,19 @@ impl LiveTestbed {
         self.again.boots[at] += 1;
         self.boot_again(at).map_err(|error| {
             let (why, remedy) = error.split();
-            let error = gone(format!("its guest died and cannot be booted again: {why}"), remedy);
+            let error =
+                gone(format!("its guest died and could not be booted again: {why}"), remedy);
             self.hosts[at].note_loss(&error);
             error
         })?;
         self.warnings.push(format!(
-            "host '{host}' died during this run and was booted again, the {}. time before this trial",
+            "host '{host}' died during this run and was booted again before this trial (reboot {})",
             self.again.boots[at]
         ));
         Ok(())
     }
 
-    /// What is left of it goes first: the new one takes its name and its place.
+    /// Removes what is left of the old guest first: the new one takes its name and its place.
     fn boot_again(&mut self, at: usize) -> Result<(), TestbedError> {
         let Some(lab) = &self.lab else { return Ok(()) };
         if let Some(tipcd) = self.tipcds.get_mut(at) {

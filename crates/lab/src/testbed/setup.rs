@@ -1,4 +1,4 @@
-//! Setting a testbed up: its network, its guests, its nodes.
+//! Sets up a testbed: its network, its guests, its nodes.
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -13,25 +13,26 @@ use super::tipc::{self, GUEST_SOCKET, Tipcd};
 use super::{Containers, HostWords, LOCAL, NAMES, Testbed, TestbedKind, Tipc};
 use crate::agent::{Host, HostPlan};
 
-/// Leads programs to a `tipcd`.
+/// The environment variable that tells programs the socket of a `tipcd`.
 const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";
-const SHARED: &str = "there are fewer CPUs than hosts: a host's CPU time is not its own alone";
+const SHARED: &str =
+    "there are fewer CPUs than hosts: the CPU time of a host includes that of others";
 
-/// What a testbed is made with.
+/// What setting up a testbed requires.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TestbedSetup<'a> {
     /// This program.
     pub(crate) program: &'a Path,
-    /// The agent's program on hosts of the command line; `None`: see [`agent_program`].
+    /// Path of crossway on hosts named on the command line; `None`: see [`agent_program`].
     pub(crate) agent_program: Option<&'a str>,
     /// Mechanisms that will be measured.
     pub(crate) mechanisms: &'a [String],
-    /// Polls readable when the run should stop.
+    /// Readable when the run should stop.
     pub(crate) interrupt: Option<BorrowedFd<'a>>,
 }
 
 impl LiveTestbed {
-    /// Makes it; nothing is left behind if that fails.
+    /// Sets the testbed up; if that fails, nothing is left behind.
     pub(crate) fn make(
         testbed: &Testbed,
         with: TestbedSetup<'_>,
@@ -54,7 +55,7 @@ impl LiveTestbed {
         let hosts: Vec<Host> = match testbed.kind {
             TestbedKind::Containers => {
                 containers = Some(Containers::make(testbed)?);
-                // Probes and processors are this machine's, whose agent tells them.
+                // Probes and CPU topology are those of this machine, reported by an agent on it.
                 let here = HostWords { name: LOCAL.to_owned(), prefix: Vec::new(), address: None };
                 vec![host(here, own.clone(), true)]
             }
@@ -104,7 +105,7 @@ impl LiveTestbed {
                 }
                 let mut prefixes: Vec<_> = guests.iter().map(Guest::prefix).collect();
                 if testbed.tipc.contains(&Tipc::Node) {
-                    // Each guest has a /run of its own.
+                    // Each guest has its own /run.
                     let sockets = NAMES.map(|_| GUEST_SOCKET.to_owned());
                     tipcds = join_nodes(&mut prefixes, &own, &sockets)?;
                 }
@@ -138,7 +139,7 @@ impl LiveTestbed {
     }
 }
 
-/// Starts a `tipcd` on each host, waits until they have found each other, and lets the prefixes lead programs to them.
+/// Starts a `tipcd` on each host, waits until they have found each other, and adds their sockets to the prefixes.
 fn join_nodes(
     prefixes: &mut [Vec<String>],
     program: &str,
@@ -155,7 +156,7 @@ fn join_nodes(
     Ok(tipcds)
 }
 
-/// Two guests at the same time, each in the place of a host of the network.
+/// Boots two guests at the same time, each in the place of a host of the network.
 fn boot(lab: &Lab, program: &Path) -> Result<Vec<Guest>, TestbedError> {
     let booted: Vec<Result<Guest, NetError>> = std::thread::scope(|scope| {
         let boots: Vec<_> =
@@ -169,8 +170,8 @@ fn boot(lab: &Lab, program: &Path) -> Result<Vec<Guest>, TestbedError> {
     Ok(booted.into_iter().collect::<Result<_, _>>()?)
 }
 
-/// The agent's program: as told; behind ssh what the other machine's PATH has; else this program, whose file the prefix can
-/// see (namespaces, guests, and clusters with a file system in common).
+/// The path of the agent's program: the stated one; behind ssh the one in the other machine's PATH; else this program,
+/// whose file is visible there (namespaces, guests, and clusters with a shared file system).
 fn agent_program(words: &HostWords, told: Option<&str>, own: &str) -> String {
     match (told, words.prefix.first()) {
         (Some(told), Some(_)) => told.to_owned(),

@@ -1,4 +1,4 @@
-//! TIPC on a testbed: bearers on, links waited for.
+//! Sets up TIPC on a testbed: enables bearers and waits for links.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
@@ -10,14 +10,14 @@ use crossway_sys::proc;
 
 use super::error::TestbedError;
 
-/// How long two kernels may take to find each other; they do it within a second.
+/// Time limit for two kernels to find each other; it usually takes less than a second.
 const LINK_LIMIT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Where a guest's `tipcd` serves: each guest has a /run of its own.
+/// Path of the socket of a guest's `tipcd`: each guest has its own /run.
 pub(super) const GUEST_SOCKET: &str = "/run/tipcd.sock";
 
-/// Puts each of these guests' kernels on the network as a TIPC node and waits until it has a link to another.
+/// Makes each of these guests' kernels a TIPC node on the network and waits until it has a link to another one.
 pub(super) fn join_kernels(guests: &[&Guest]) -> Result<(), TestbedError> {
     for guest in guests {
         let words = ["tipc", "bearer", "enable", "media", "eth", "device", "eth0"];
@@ -38,7 +38,7 @@ fn wait_for_link(guest: &Guest) -> Result<(), TestbedError> {
     loop {
         let links = run(guest, &["tipc", "link", "list"])?;
         let links = String::from_utf8_lossy(&links.stdout).into_owned();
-        // The broadcast link is always there, and up.
+        // The broadcast link always exists and is up.
         let up = |line: &&str| line.ends_with(": up") && !line.starts_with("broadcast-link");
         if links.lines().any(|line| up(&line.trim())) {
             return Ok(());
@@ -51,20 +51,20 @@ fn wait_for_link(guest: &Guest) -> Result<(), TestbedError> {
     }
 }
 
-/// The cluster of Crossway's own nodes: another one than the kernel's, which may be on the same interface.
+/// The netid of Crossway's own nodes; it differs from the kernel's, which may be on the same interface.
 const NODES_NETID: &str = "4712";
 
-/// A `tipcd` of a host. It ends with the value.
+/// A host's `tipcd`. It exits when this is dropped.
 #[derive(Debug)]
 pub(super) struct Tipcd {
     child: Child,
-    /// What it prints, line by line.
+    /// Its output, line by line.
     lines: Receiver<String>,
     host: String,
 }
 
 impl Tipcd {
-    /// Starts one behind `prefix` that serves programs at `socket`.
+    /// Starts a `tipcd` with `prefix`, which serves programs at `socket`.
     pub(super) fn start(
         host: &str,
         prefix: &[String],
@@ -80,7 +80,7 @@ impl Tipcd {
         let mut child = command.spawn().map_err(|e| tipcd_obstacle(host, &e.to_string()))?;
         let (tell, lines) = channel();
         if let Some(out) = child.stdout.take() {
-            // Read to its end, or the node would wait for a reader.
+            // Read until the end, or the node would block on its output.
             std::thread::spawn(move || {
                 for line in BufReader::new(out).lines().map_while(Result::ok) {
                     let _ = tell.send(line);
@@ -103,7 +103,7 @@ impl Tipcd {
                     return Err(tipcd_obstacle(&self.host, &what));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(tipcd_obstacle(&self.host, "it ended at once"));
+                    return Err(tipcd_obstacle(&self.host, "it exited immediately"));
                 }
             }
         }
@@ -120,7 +120,7 @@ impl Drop for Tipcd {
 fn tipcd_obstacle(host: &str, what: &str) -> TestbedError {
     TestbedError::Obstacle(
         format!("tipcd on host '{host}': {what}"),
-        "try by hand: crossway net up; crossway net exec NET/HOST -- crossway tipcd eth:eth0"
+        "test it manually: crossway net up; crossway net exec NET/HOST -- crossway tipcd eth:eth0"
             .to_owned(),
     )
 }
@@ -138,7 +138,7 @@ fn run(guest: &Guest, words: &[&str]) -> Result<Output, TestbedError> {
 fn obstacle(guest: &Guest, what: &str) -> TestbedError {
     TestbedError::Obstacle(
         format!("guest '{}': {what}", guest.record().name),
-        "try by hand: crossway guest up, crossway guest exec NAME -- tipc bearer enable ..."
+        "test it manually: crossway guest up, crossway guest exec NAME -- tipc bearer enable ..."
             .to_owned(),
     )
 }

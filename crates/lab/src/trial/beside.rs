@@ -1,4 +1,5 @@
-//! Workloads beside the measured one: opened and proved like it, begun before its warm-up and ended after its measured part.
+//! Concurrent workloads (`beside`): opened and verified like the measured one, started before its warm-up and ended
+//! after its measured part.
 
 use super::{BroughtBeside, STEP_LIMIT, Setting, TrialRun, unexpected};
 use crate::catalogue;
@@ -7,7 +8,7 @@ use crate::inputs::Inputs;
 use crate::launcher::{LaunchError, RoleSite};
 use crate::role_layout::RoleLayout;
 
-/// What each of them is given.
+/// The settings of each concurrent workload.
 pub(super) fn settings<'a>(of: &Setting<'a>, inputs: &'a [Inputs]) -> Vec<Setting<'a>> {
     let besides = of.inputs.beside.iter().zip(inputs);
     besides
@@ -29,7 +30,7 @@ pub(super) fn settings<'a>(of: &Setting<'a>, inputs: &'a [Inputs]) -> Vec<Settin
         .collect()
 }
 
-/// Starts all of them; they run until [`end`], or until they are dropped.
+/// Starts all concurrent workloads; they run until [`end`], or until they are dropped.
 pub(super) fn start<'a>(
     settings: &'a [Setting<'a>],
     here: Option<RoleSite<'a>>,
@@ -37,7 +38,7 @@ pub(super) fn start<'a>(
     let mut running = Vec::new();
     for setting in settings {
         let Some(site) = here.as_ref().and_then(RoleSite::here) else {
-            let why = "workloads beside another run on this machine only";
+            let why = "concurrent workloads run on this machine only";
             return Err(LaunchError::Role(why.to_owned()));
         };
         running.push(begin(setting, site).map_err(|e| named(setting, e))?);
@@ -52,16 +53,16 @@ fn begin<'a>(setting: &'a Setting<'a>, site: RoleSite<'a>) -> Result<TrialRun<'a
     if setting.verify {
         run.verify()?;
     }
-    run.group.phase("running beside");
+    run.group.phase("running the concurrent workload");
     let window = Window { number: 1, messages: 0, batch: 1, measured: true, open: true };
     run.ready(&window)?;
     run.give_go(0)?;
     Ok(run)
 }
 
-/// Has all of them end, and takes what they saw.
+/// Ends all concurrent workloads and returns their results.
 pub(super) fn end(running: Vec<TrialRun<'_>>) -> Result<Vec<BroughtBeside>, LaunchError> {
-    // All are told before any is waited for, so that they end at one time.
+    // All receive the order before any is waited for, so that they end at the same time.
     let mut stopped = Vec::new();
     for mut run in running {
         let told = run.stop();
@@ -78,7 +79,7 @@ pub(super) fn end(running: Vec<TrialRun<'_>>) -> Result<Vec<BroughtBeside>, Laun
 }
 
 impl TrialRun<'_> {
-    /// Who listens ends with its peer's end mark.
+    /// Only senders receive the order; receivers end at their peer's end mark.
     fn stop(&mut self) -> Result<(), LaunchError> {
         for role in self.all() {
             if self.layout.roles[role].listeners == 0 {
@@ -103,9 +104,9 @@ impl TrialRun<'_> {
     }
 }
 
-/// The error with the words for the workload that it belongs to.
+/// The error with a prefix that names the workload it belongs to.
 fn named(setting: &Setting<'_>, error: LaunchError) -> LaunchError {
-    let what = format!("beside it, {} by {}", setting.inputs.workload.word(), setting.mechanism);
+    let what = format!("concurrent {} by {}", setting.inputs.workload.word(), setting.mechanism);
     match error {
         LaunchError::Role(why) => LaunchError::Role(format!("{what}: {why}")),
         LaunchError::Unsupported(why) => LaunchError::Unsupported(format!("{what}: {why}")),

@@ -22,42 +22,42 @@ use windows::Measured;
 
 pub(crate) use wall::{sender_wall_ns, timed, wall_ns};
 
-/// The watchdog for whatever should be quick: opening, verifying, preparing. Longer than a guest that keeps silent is left alive, on a
-/// machine of whatever speed: that it has died is the better reason.
+/// Watchdog for steps that should be quick: opening, verifying, preparing. Longer than the time after which an
+/// unresponsive guest is declared dead, because the death of the guest is the better reason.
 const STEP_LIMIT: Duration = Duration::from_secs(35);
 
-/// What a trial is given besides its inputs.
+/// The parameters of a trial in addition to its inputs.
 #[derive(Debug)]
 pub(crate) struct Setting<'a> {
     pub(crate) mechanism: &'a str,
-    /// How its program is started, where it is a contender.
+    /// How the program is started, if it is a contender.
     pub(crate) contender: Option<Launch>,
     pub(crate) caps: Caps,
     pub(crate) inputs: &'a Inputs,
     pub(crate) ticker: Ticker,
     pub(crate) clock_step_ns: f64,
     pub(crate) working_set_bytes: u64,
-    /// Whether the case must still pass verification in this run.
+    /// Whether the case still has to be verified in this run.
     pub(crate) verify: bool,
-    /// Where the listening end can be reached by the other one; null: loopback.
+    /// The address at which the connecting end reaches the listening one; null: loopback.
     pub(crate) bind_address: Option<IpAddr>,
-    /// The ends are in containers of their own; that nothing passes between them is an answer, no failure.
+    /// Whether the ends are in separate containers: then it is a result, not a failure, if they cannot communicate.
     pub(crate) contained: bool,
-    /// Samples the roles while the window that counts runs; null: nothing does.
+    /// Observes the roles during the measured window; null: nothing does.
     pub(crate) onlooker: Option<&'a dyn Onlooker>,
 }
 
-/// Looks on from outside while the window that counts runs.
+/// Observes the processes from outside during the measured window.
 pub(crate) trait Onlooker: std::fmt::Debug {
-    /// The window is about to begin: the roles' processes with the roles' names, and processes that work for both ends. Called
-    /// once more where a window is repeated because it was too short; what was seen before is then void.
+    /// The window is about to begin: the roles' processes with their names, and processes that work for both ends.
+    /// Called again if a window is repeated because it was too short; earlier observations are then void.
     fn begin(&self, roles: &[(String, u32)], servers: &[u32]) -> Result<(), LaunchError>;
 
-    /// It is over.
+    /// The window has ended.
     fn end(&self) -> Result<(), LaunchError>;
 }
 
-/// What a trial brought.
+/// Results of a trial.
 #[derive(Debug)]
 pub(crate) struct Brought {
     pub(crate) layout: RoleLayout,
@@ -66,17 +66,17 @@ pub(crate) struct Brought {
     pub(crate) warmup: u64,
     pub(crate) facts: Facts,
     pub(crate) warnings: Vec<String>,
-    /// What each host's meters read, with the hosts' names.
+    /// The readings of each host's meters, with the hosts' names.
     pub(crate) hosts: Vec<HostReading>,
-    /// Each role's host.
+    /// The name of each role's host.
     pub(crate) role_hosts: Vec<String>,
-    /// Whether instants of all roles can be compared.
+    /// Whether times of all roles can be compared.
     pub(crate) one_clock: bool,
-    /// What the workloads beside brought, in the order of the inputs.
+    /// Results of the concurrent workloads, in the order of the inputs.
     pub(crate) beside: Vec<BroughtBeside>,
 }
 
-/// What a workload beside the measured one brought.
+/// Results of a concurrent workload.
 #[derive(Debug)]
 pub(crate) struct BroughtBeside {
     pub(crate) layout: RoleLayout,
@@ -97,7 +97,7 @@ pub(crate) fn run(setting: &Setting<'_>, site: RoleSite<'_>) -> Result<Brought, 
         Err(LaunchError::Role(why)) if setting.contained => {
             let why = why.replace("; ", ", ");
             return Err(LaunchError::Unsupported(format!(
-                "it does not pass between these containers: {why}; let them share what its names need"
+                "the ends cannot communicate between these containers: {why}; let the containers share what the names of the channel need"
             )));
         }
         opened => opened?,
@@ -134,7 +134,7 @@ struct TrialRun<'a> {
     layout: RoleLayout,
     group: RoleGroup<'a>,
     window: u32,
-    /// Processes that work for both ends, as the last window named them.
+    /// Process ids of processes that work for both ends, as reported by the last window.
     servers: Vec<u32>,
 }
 
@@ -158,7 +158,7 @@ impl<'a> TrialRun<'a> {
 }
 
 fn unexpected(answer: &Answer) -> LaunchError {
-    LaunchError::Role(format!("a role answered out of turn: {answer:?}"))
+    LaunchError::Role(format!("unexpected answer from a role: {answer:?}"))
 }
 
 type HeldOffer = (OfferText, Vec<HeldDescriptor>);

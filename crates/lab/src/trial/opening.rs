@@ -1,4 +1,4 @@
-//! From nothing to verified channels, and back.
+//! Opens, verifies and closes the channels of a trial.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::launcher::{CLOSE_LIMIT, HeldDescriptor, LaunchError};
 use crate::role_layout::RoleLayout;
 
 impl TrialRun<'_> {
-    /// Gives every role its task, relays the offers and completes the channels.
+    /// Sends every role its task, relays the offers and opens the channels.
     pub(super) fn open(&mut self) -> Result<(Facts, Vec<String>), LaunchError> {
         self.group.phase("opening");
         for role in self.all() {
@@ -74,12 +74,12 @@ impl TrialRun<'_> {
         }
     }
 
-    /// Proves each direction that the workload uses.
+    /// Verifies each direction that the workload uses.
     pub(super) fn verify(&mut self) -> Result<(), LaunchError> {
         self.group.phase("verifying");
         let both_ways = RoleLayout::both_ways(self.setting.inputs.workload);
         for link in self.layout.links.clone() {
-            // Who connects is who sends first, in every layout.
+            // In every layout, the connecting role sends first.
             let (here, there) = (link.connector, link.listener);
             let sender = self.layout.roles[here].index;
             self.verify_one((there, link.channel_there), (here, link.channel_here), sender)?;
@@ -126,8 +126,8 @@ impl TrialRun<'_> {
     }
 }
 
-/// By what the ends find each other: `offered_NAME` is 1 for each word of the offers, `offered_descriptors` their number. The words
-/// are those of [`OfferText`].
+/// Facts about how the ends find each other: `offered_NAME` is 1 for each word of the offers, `offered_descriptors`
+/// their number. The words are those of [`OfferText`].
 fn offered(offers: &[Vec<HeldOffer>]) -> Facts {
     let mut facts = Facts::new();
     for (text, _) in offers.iter().flatten() {
@@ -139,7 +139,7 @@ fn offered(offers: &[Vec<HeldOffer>]) -> Facts {
     facts
 }
 
-/// Gives each offer its own descriptors out of those that came together.
+/// Assigns the descriptors that arrived together to the offers.
 fn split(texts: Vec<OfferText>, fds: Vec<HeldDescriptor>) -> Vec<HeldOffer> {
     let mut fds = fds.into_iter();
     texts
@@ -151,7 +151,7 @@ fn split(texts: Vec<OfferText>, fds: Vec<HeldDescriptor>) -> Vec<HeldOffer> {
         .collect()
 }
 
-/// The words as often as asked, the descriptors once.
+/// Copies the words, which may be handed over several times; the descriptors can be taken only once.
 fn hand_over(offer: &mut HeldOffer) -> HeldOffer {
     let fds = std::mem::take(&mut offer.1);
     let mut text = offer.0.clone();
@@ -159,7 +159,7 @@ fn hand_over(offer: &mut HeldOffer) -> HeldOffer {
     (text, fds)
 }
 
-/// Values of both ends; where they differ, the later one's get a prefix.
+/// Merges the values of both ends; if they differ, the later ones get a prefix.
 fn merge(facts: &mut BTreeMap<String, i64>, more: Facts) {
     for (name, value) in more {
         match facts.get(&name) {

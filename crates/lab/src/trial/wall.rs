@@ -1,17 +1,17 @@
-//! How long a window took, by whose clock.
+//! The duration of a window, and the clock by which it is measured.
 
 use crate::control::Outcome;
 use crate::inputs::Workload;
 use crate::role_layout::RoleLayout;
 
-/// Workloads that run until an instant instead of for a number of messages.
+/// Whether the workload runs until a given time instead of for a number of messages.
 pub(crate) fn timed(workload: Workload) -> bool {
     matches!(workload, Workload::Pairs { .. } | Workload::FanIn { .. } | Workload::FanOut { .. })
 }
 
-/// First act to last, over all roles. Who listens starts earlier, waiting, so that the others' start counts. Without a clock
-/// in common: the receivers' own interval, first to last receipt; where replies flow, or the first receipt was not taken, that
-/// of those who send first.
+/// The time from the first operation to the last, over all roles. A listening role starts earlier and waits, so the
+/// others' start counts. Without a common clock: the receivers' own interval, first to last receipt; if there are
+/// replies, or the first receipt was not measured, the interval of the roles that send first.
 pub(crate) fn wall_ns(layout: &RoleLayout, outcomes: &[Outcome], one_clock: bool) -> u64 {
     let those = |listening: bool| {
         let pairs = layout.roles.iter().zip(outcomes);
@@ -30,7 +30,7 @@ pub(crate) fn wall_ns(layout: &RoleLayout, outcomes: &[Outcome], one_clock: bool
     end.saturating_sub(start)
 }
 
-/// The interval of those who send first, on their own clock.
+/// The interval of the roles that send first, on their own clock.
 pub(crate) fn sender_wall_ns(layout: &RoleLayout, outcomes: &[Outcome]) -> u64 {
     let active = layout.roles.iter().zip(outcomes).filter(|(role, _)| role.listeners == 0);
     let (start, end) = active.fold((u64::MAX, 0), |(start, end), (_, outcome)| {

@@ -1,4 +1,4 @@
-//! Windows: warming up until the rate holds, then the one that counts.
+//! The windows of a trial: warming up until the rate is stable, then the measured window.
 
 use std::time::Duration;
 
@@ -12,34 +12,35 @@ use crate::meters::{HostAsk, HostReading};
 use crate::record::Transport;
 use crate::workload::messages_per_burst;
 
-/// A window may take so many times what was expected, and a step's time on top.
+/// A window may take this many times the expected time, plus the time limit of a step.
 const PATIENCE_FACTOR: u64 = 20;
-/// Paced and timed windows begin so long after the order, so that all roles are there.
+/// Time between the order and the start of paced and timed windows, so that all roles are ready.
 const LEAD_NS: u64 = 3_000_000;
 /// Messages in the first warm-up window.
 const FIRST_WINDOW: u64 = 8;
-/// A warm-up window is at most so many times the former.
+/// A warm-up window has at most this many times the messages of the previous one.
 const GROWTH: u64 = 16;
-/// How often the measured window may be repeated because it was too short, and by how much its rate may be corrected at once.
+/// How often the measured window may be repeated because it was too short, and the maximum factor of each correction of
+/// its rate.
 const ATTEMPTS: u32 = 4;
 const MOST_CORRECTION: f64 = 100.0;
-/// Two windows agree when their rates differ by less than this.
+/// Two windows agree if their rates differ by less than this fraction.
 const AGREEMENT: f64 = 0.05;
-/// Below so many steps of the clock per message, several are timed together.
+/// If a message takes fewer clock steps than this, several messages are timed together.
 const STEPS_PER_SAMPLE: f64 = 20.0;
 
-/// The window that counts.
+/// The results of the measured window.
 pub(super) struct Measured {
     pub(super) window: Window,
     pub(super) outcomes: Vec<Outcome>,
     pub(super) hosts: Vec<HostReading>,
-    /// Messages of windows that were too short to count.
+    /// Messages in windows that were too short and were discarded.
     pub(super) discarded: u64,
 }
 
 impl TrialRun<'_> {
-    /// Runs windows until two agree or the limit is reached; returns the messages spent and the rate, messages per
-    /// second.
+    /// Runs windows until two agree or the time limit is reached; returns the number of messages and the rate in
+    /// messages per second.
     pub(super) fn warm_up(&mut self) -> Result<(u64, f64), LaunchError> {
         self.group.phase("warming up");
         let inputs = self.setting.inputs;
@@ -96,7 +97,7 @@ impl TrialRun<'_> {
         Window { number: self.window, messages, batch, measured, open: false }
     }
 
-    /// The window that counts, from the rate seen.
+    /// The measured window, sized for this rate.
     fn measured_window(&mut self, rate: f64) -> Window {
         let inputs = self.setting.inputs;
         let by_time = || (rate * inputs.measure_ms as f64 / 1e3) as u64;
@@ -123,8 +124,8 @@ impl TrialRun<'_> {
         }
     }
 
-    /// The window that counts. A disturbance while warming up makes the rate too low and the window too short; it is then
-    /// discarded and done again with the rate that it showed.
+    /// Runs the measured window. A disturbance during warm-up makes the rate too low and the window too short; the
+    /// window is then discarded and repeated at the rate that it showed.
     pub(super) fn measure(&mut self, mut rate: f64) -> Result<Measured, LaunchError> {
         let inputs = self.setting.inputs;
         let least_ns = inputs.measure_ms * 1_000_000 / 2;
@@ -161,7 +162,7 @@ impl TrialRun<'_> {
         self.group.start_meters(&self.host_ask(window))
     }
 
-    /// Has every role prepare the window.
+    /// Makes every role prepare the window.
     pub(super) fn ready(&mut self, window: &Window) -> Result<(), LaunchError> {
         for role in self.all() {
             self.group.order(role, &Order::Prepare { window: *window }, Vec::new())?;
@@ -172,9 +173,9 @@ impl TrialRun<'_> {
         Ok(())
     }
 
-    /// What the host's meters read around a window: all there is around the one that counts.
+    /// What the hosts' meters read around a window: everything if it is the measured one.
     fn host_ask(&self, window: &Window) -> HostAsk {
-        // Interfaces and protocols do not tell whose a packet is.
+        // Counters of interfaces and protocols do not distinguish workloads.
         let alone = self.setting.inputs.beside.is_empty();
         let counts = window.measured && self.setting.caps.crosses_hosts && alone;
         HostAsk {
@@ -222,7 +223,7 @@ impl TrialRun<'_> {
         Ok(outcomes)
     }
 
-    /// Lets every role go; timed windows end after this span. Who waits is told first.
+    /// Starts the window in every role; timed windows end after this span. Waiting roles are started first.
     pub(super) fn give_go(&mut self, span_ns: u64) -> Result<(), LaunchError> {
         let listening = |role: &usize| self.layout.roles[*role].listeners > 0;
         let (waiting, active): (Vec<_>, Vec<_>) = self.all().into_iter().partition(listening);

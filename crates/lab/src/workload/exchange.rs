@@ -1,5 +1,5 @@
-//! Connect, one request, one reply, close (study item C4). Set-up and exchange are timed by the client; tear-down runs from
-//! the client's closing until the server has closed too, so the two ends' stamps are paired by the controller.
+//! Connect, one request, one reply, close (study item C4). Set-up and exchange are timed by the client. Tear-down runs
+//! from the client's closing until the server has closed too, so the controller pairs the time stamps of both ends.
 
 use crossway_mech::{Listener, Mechanism, Offer, RecvError, Rx, Tx};
 use crossway_sys::clock::monotonic_ns;
@@ -87,8 +87,9 @@ fn answer_by<M: Mechanism, P: Put>(
             if sees_close {
                 match rx.recv(&mut scratch[..len], None) {
                     Err(RecvError::PeerClosed) => {}
-                    Ok(_) => return Err(RoleError::Wrong("a second request came".to_owned())),
-                    // A reset is a close, too: the client may have gone before our reply's last part was taken.
+                    Ok(_) => return Err(RoleError::Wrong("a second request arrived".to_owned())),
+                    // A reset is a close, too: the client may have closed before it received the last part of our
+                    // reply.
                     Err(RecvError::Os(_)) => {}
                     Err(e) => return Err(e.into()),
                 }

@@ -1,4 +1,4 @@
-//! What the roles do, one file each, generic over the mechanism so that no virtual call stands in a timed loop.
+//! The workloads, one file each, generic over the mechanism so that no timed loop contains a virtual call.
 
 mod exchange;
 mod open_ended;
@@ -21,7 +21,7 @@ use crate::meters::RoleMeter;
 use crate::payload::{Checker, Seen, Source, write_in_place};
 use crate::role_context::{RoleContext, RoleError};
 
-/// Does this role's part of one window. Open windows end when something can be read from the controller's line.
+/// Runs this role's part of one window. Open-ended windows end when the controller's connection becomes readable.
 pub(crate) fn run<M: Mechanism>(
     context: &mut RoleContext<M>,
     window: &Window,
@@ -71,7 +71,7 @@ fn metered(work: impl FnOnce() -> Result<(), RoleError>) -> Result<Outcome, Role
     Ok(outcome)
 }
 
-/// Enters a receiver's account.
+/// Adds a receiver's counters to the outcome.
 fn enter(outcome: &mut Outcome, checkers: &[Checker], size: usize) {
     for checker in checkers {
         outcome.received += checker.messages;
@@ -82,7 +82,7 @@ fn enter(outcome: &mut Outcome, checkers: &[Checker], size: usize) {
     outcome.bytes = outcome.received * size as u64;
 }
 
-/// How a sender puts a message into a mechanism; chosen once, outside of the loop.
+/// How a sender passes a message to a mechanism; chosen once, outside of the loop.
 trait Put {
     fn put<T: Tx>(tx: &mut T, source: &mut Source, scratch: &mut [u8]) -> Result<(), SendError>;
 }
@@ -97,7 +97,7 @@ impl Put for ByCopy {
     }
 }
 
-/// Writes the message where the mechanism holds it.
+/// Writes the message into the mechanism's own buffer.
 struct InPlace;
 
 impl Put for InPlace {
@@ -108,7 +108,7 @@ impl Put for InPlace {
     }
 }
 
-/// Receives one message, reads every byte of it where the receiver's end shows it, and judges it.
+/// Receives one message, reads every byte of it in the receiver's buffer, and checks it.
 #[inline(always)]
 fn take<R: Rx>(rx: &mut R, scratch: &mut [u8], checker: &mut Checker) -> Result<Seen, RecvError> {
     rx.recv_in_place(scratch, None, |message| checker.check(message))

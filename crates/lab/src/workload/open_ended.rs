@@ -1,5 +1,6 @@
-//! A workload beside the measured one. Nobody knows beforehand how long the other one takes, so whoever sends first goes on until the
-//! controller says stop, at least for one message, and an end mark in the place of a message then ends the stream.
+//! An open-ended workload, which runs concurrently with the measured one. Its duration is not known beforehand, so the
+//! sending role continues until the controller stops it, for at least one message; an end mark in place of a message
+//! then ends the stream.
 
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -16,10 +17,10 @@ use crate::payload::Seen;
 use crate::record::Span;
 use crate::role_context::{Distribution, RoleContext, RoleError};
 
-/// How long the controller may have waited before it is heard.
+/// Interval in nanoseconds between checks for the controller's order.
 const LOOK_EVERY_NS: u64 = 1_000_000;
 
-/// Does this role's part until the line can be read from, or until the peer's end mark.
+/// Runs this role's part until the connection to the controller is readable, or until the peer's end mark.
 pub(super) fn run<M: Mechanism>(
     context: &mut RoleContext<M>,
     at_ns: u64,
@@ -46,7 +47,7 @@ pub(super) fn run<M: Mechanism>(
     }
 }
 
-/// Whether the controller wants an end, looked up now and then.
+/// Checks from time to time whether the controller has ordered a stop.
 struct Stop<'a> {
     line: BorrowedFd<'a>,
     ticker: Ticker,
@@ -60,7 +61,7 @@ impl<'a> Stop<'a> {
         Stop { line, ticker, every, last: ticker.now() }
     }
 
-    /// After each message.
+    /// Called after each message.
     fn asked(&mut self) -> Result<bool, RoleError> {
         let now = self.ticker.now();
         if now.wrapping_sub(self.last) < self.every {
@@ -70,7 +71,7 @@ impl<'a> Stop<'a> {
         self.asked_now()
     }
 
-    /// Before a burst of a paced stream, which has at least one.
+    /// Called before a burst of a paced stream, which has at least one burst.
     fn after(&self, bursts: u64) -> Result<bool, RoleError> {
         Ok(bursts > 0 && self.asked_now()?)
     }
@@ -135,14 +136,14 @@ fn send_paced<M: Mechanism>(
         Ok(tx.flush()?)
     })?;
     outcome.sent = sent;
-    // The first act is the first burst, not the sleep before it.
+    // The first operation is the first burst, not the sleep before it.
     outcome.start_ns = outcome.start_ns.max(pace.instant_ns(0));
     seen.lateness = lateness.encode();
     outcome.pacing = Some(seen);
     Ok(outcome)
 }
 
-/// Receives until the end mark; of a paced stream with how late each message came.
+/// Receives until the end mark; for a paced stream, records the latency of each message.
 fn receive<M: Mechanism>(
     context: &mut RoleContext<M>,
     pace: Option<&Pace>,
@@ -167,7 +168,7 @@ fn receive<M: Mechanism>(
         Ok(())
     })?;
     if pace.is_some() {
-        // Not the wait for the end of the last period.
+        // Excludes the wait for the end of the last period.
         outcome.end_ns = last_ns;
         outcome.histograms.push((Span::OneWay, delays.encode()));
     }

@@ -1,6 +1,7 @@
-//! Open loop: each burst is due at its instant, whatever happened before; latency counts from that instant, so a stall is
-//! charged to every message that it delayed. How late the sender itself began each burst is a figure of its own: what the
-//! kernel's timer and scheduler cost is in the latency, but it is not the mechanism's.
+//! Open loop: each burst is due at its instant, even if earlier bursts are late. Latency counts from that instant, so a
+//! stall is charged to every message that it delayed. The delay with which the sender itself began each burst is
+//! reported separately: the latency includes the cost of the kernel's timer and scheduler, which is not the
+//! mechanism's.
 
 use crossway_mech::{Mechanism, Tx, Wait};
 use crossway_sys::clock::{monotonic_ns, sleep_until_ns};
@@ -11,17 +12,17 @@ use crate::control::{Outcome, PaceSeen, Window};
 use crate::record::Span;
 use crate::role_context::{Distribution, RoleContext, RoleError};
 
-/// A burst that begins so much after its instant is late, or after a tenth of the period if that is less.
+/// Delay in nanoseconds after which a burst counts as late, unless a tenth of the period is less.
 const LATE_NS: u64 = 1_000_000;
 
-/// A sender that spins for its mechanism owns a core: it sleeps until so long before a burst and spins the rest, so that no
-/// wake-up delays the burst.
+/// A sender that spins for its mechanism occupies a core anyway: it sleeps until this long before a burst and spins for
+/// the rest, so that no wake-up delays the burst.
 pub(super) const SPIN_AHEAD_NS: u64 = 150_000;
 
-/// A stream without an end of its own looks so often whether it is to end while it waits for a burst.
+/// While an open-ended stream waits for a burst, it checks at this interval whether it should end.
 const LOOK_EVERY_NS: u64 = 20_000_000;
 
-/// When what is due.
+/// The schedule of bursts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     first_ns: u64,
@@ -42,7 +43,7 @@ impl Pace {
         self.messages_per_burst
     }
 
-    /// One message every so many nanoseconds.
+    /// A schedule with one message per period.
     pub(super) fn of_one(period_ns: u64, first_ns: u64) -> Pace {
         Pace { first_ns, period_ns, messages_per_burst: 1 }
     }
@@ -51,7 +52,7 @@ impl Pace {
         self.first_ns + burst * self.period_ns
     }
 
-    /// Waits for a burst's instant and returns the time at which it was over.
+    /// Waits for the instant of a burst; returns the time at which the wait ended.
     pub(super) fn wait_for(&self, burst: u64, spin_ahead_ns: u64) -> u64 {
         let instant = self.instant_ns(burst);
         sleep_until_ns(instant.saturating_sub(spin_ahead_ns));
@@ -64,7 +65,8 @@ impl Pace {
         }
     }
 
-    /// Waits for a burst's instant unless something ends the stream before, which is looked for now and then; whether it was waited for.
+    /// Waits for the instant of a burst while checking from time to time whether the stream should end; returns whether
+    /// the instant was reached.
     pub(super) fn wait_unless<E>(
         &self,
         burst: u64,
@@ -88,7 +90,7 @@ impl Pace {
     }
 }
 
-/// Whole messages in a burst, at least one.
+/// Number of whole messages in a burst, at least one.
 pub(crate) fn messages_per_burst(burst_bytes: u64, size: u64) -> u64 {
     (burst_bytes / size.max(1)).max(1)
 }
@@ -137,14 +139,14 @@ fn send_by<M: Mechanism, P: Put>(
         }
         Ok(())
     })?;
-    // The first act is the first burst, not the sleep before it.
+    // The first operation is the first burst, not the sleep before it.
     outcome.start_ns = outcome.start_ns.max(pace.first_ns);
     seen.lateness = lateness.encode();
     outcome.pacing = Some(seen);
     Ok(outcome)
 }
 
-/// Whether the sender may spin: it does so for its mechanism already, and its peer runs elsewhere.
+/// Whether the sender may spin: it already does so for its mechanism, and its peer runs on another CPU.
 pub(super) fn owns_a_core<M: Mechanism>(context: &RoleContext<M>) -> bool {
     let inputs = &context.task.inputs;
     inputs.wait == Wait::Spin && matches!(inputs.cpus[..], [a, b] if a != b)

@@ -1,4 +1,4 @@
-//! Request and reply; the round trip is timed by one clock read, which ends one and begins the next.
+//! Request and reply; each round trip is timed by a single clock read, which ends one and begins the next.
 
 use crossway_mech::{Mechanism, Tx};
 

@@ -1,6 +1,6 @@
-//! Requests at a rate, open loop: each is due at its instant, whatever happened before. One request is under way at a time, so one that
-//! is due while the former is unanswered waits; its latency counts from its instant, and a stall is charged to every request that
-//! it delayed.
+//! Requests at a fixed rate, open loop: each is due at its instant, even if earlier requests are late. Only one request
+//! is outstanding at a time, so a request that is due while the previous one is unanswered waits. Its latency counts
+//! from its instant, and a stall is charged to every request that it delayed.
 
 use crossway_mech::{Mechanism, Tx};
 use crossway_sys::clock::monotonic_ns;
@@ -56,7 +56,7 @@ fn ask_by<M: Mechanism, P: Put>(
         }
         Ok(())
     })?;
-    // The first act is the first request, not the sleep before it.
+    // The first operation is the first request, not the sleep before it.
     outcome.start_ns = outcome.start_ns.max(pace.instant_ns(0));
     seen.lateness = lateness.encode();
     outcome.pacing = Some(seen);

@@ -1,6 +1,6 @@
-//! Several roles at once: many pairs, many senders into one receiver, one sender to many receivers.
+//! Workloads with several roles: many pairs, many senders to one receiver, one sender to many receivers.
 //!
-//! All send until the same instant, so that shares can differ; an end mark in the place of a message ends each stream.
+//! All send until the same instant, so that shares can differ; an end mark in place of a message ends each stream.
 
 use std::os::fd::BorrowedFd;
 
@@ -15,10 +15,10 @@ use crate::inputs::Workload;
 use crate::payload::{Checker, SENDER_SHIFT, Seen, sender_of};
 use crate::role_context::{RoleContext, RoleError, sleeps};
 
-/// Messages taken from one channel before the next gets its turn.
+/// Number of messages taken from one channel before the next gets its turn.
 const TURN: u32 = 16;
 
-/// Sends until the instant, to each channel in turn; then the end marks.
+/// Sends until the given time, to each channel in turn, and then the end marks.
 pub(super) fn send<M: Mechanism>(
     context: &mut RoleContext<M>,
     until_ns: u64,
@@ -70,7 +70,7 @@ fn ticks_until(ticker: &Ticker, until_ns: u64) -> u64 {
     (until_ns.saturating_sub(monotonic_ns()) as f64 / ticker.ns_per_tick()) as u64
 }
 
-/// Receives until every sender's end mark has come.
+/// Receives until every sender's end mark has arrived.
 pub(super) fn receive<M: Mechanism>(context: &mut RoleContext<M>) -> Result<Outcome, RoleError> {
     let len = context.receive_len();
     let (fan_in, work_us) = match context.task.inputs.workload {
@@ -95,7 +95,7 @@ pub(super) fn receive<M: Mechanism>(context: &mut RoleContext<M>) -> Result<Outc
     Ok(outcome)
 }
 
-/// What a slow receiver does with each message: it keeps its CPU busy for a while.
+/// Work of a slow receiver for each message: it keeps its CPU busy for a while.
 #[derive(Clone, Copy)]
 struct Work {
     ticker: Ticker,
@@ -114,7 +114,7 @@ impl Work {
     }
 }
 
-/// All senders feed one end; the number tells whose message it is.
+/// All senders feed one end; the sequence number identifies the sender of a message.
 fn receive_mixed<R: Rx>(
     rx: &mut R,
     scratch: &mut [u8],
@@ -128,7 +128,7 @@ fn receive_mixed<R: Rx>(
             None => open -= 1,
             Some(sender) => {
                 let at = usize::from(sender).wrapping_sub(first as usize);
-                // A number that no sender has is damage; the first account takes it.
+                // A number that belongs to no sender is corrupt; it is counted for the first one.
                 let at = if at < checkers.len() { at } else { 0 };
                 checkers[at].check(message);
                 work.on_a_message();
@@ -138,7 +138,7 @@ fn receive_mixed<R: Rx>(
     Ok(())
 }
 
-/// One end per sender: waits for any of them where they can be polled, else looks at each in turn.
+/// One end per sender: waits for any of them if they can be polled, else checks each in turn.
 fn receive_in_turn<R: Rx>(
     mut rxs: Vec<&mut R>,
     scratch: &mut [u8],

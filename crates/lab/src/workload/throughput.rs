@@ -1,6 +1,6 @@
-//! One way, as fast as it goes. Both ends know the number of messages, so neither reads a clock in the loop.
+//! One direction, as fast as possible. Both ends know the number of messages, so neither reads a clock in the loop.
 //!
-//! Where messages may get lost the receiver cannot count on the number: the sender then repeats an end mark, outside of
+//! If messages may get lost, the receiver cannot rely on the number: the sender then repeats an end mark, outside of
 //! the timed part, until the receiver answers.
 
 use crossway_mech::{Deadline, Mechanism, RecvError, Rx, SendError, Tx};
@@ -11,9 +11,9 @@ use crate::control::{Outcome, Window};
 use crate::payload::{END_MARK, Seen};
 use crate::role_context::{RoleContext, RoleError};
 
-/// Time between two end marks.
+/// Time between two end marks, nanoseconds.
 const MARK_PERIOD_NS: u64 = 1_000_000;
-/// How long the sender repeats its mark before it calls the receiver dead.
+/// How often the sender repeats its mark before it considers the receiver dead.
 const MARK_LIMIT: u32 = 5_000;
 
 pub(super) fn send<M: Mechanism>(
@@ -67,7 +67,7 @@ pub(super) fn receive<M: Mechanism>(
         }
         if window.messages > 0 {
             take(rx, scratch, checker)?;
-            // Between hosts the receiver's own interval counts, which begins here.
+            // Between hosts, the receiver's own interval counts, which begins here.
             first_ns = Some(monotonic_ns());
         }
         for _ in 1..window.messages {
@@ -83,7 +83,7 @@ pub(super) fn receive<M: Mechanism>(
     Ok(outcome)
 }
 
-/// A mark: the end, and of which window.
+/// An end mark, with the number of the window that it ends.
 fn mark(window: u32) -> [u8; 16] {
     let mut mark = [0; 16];
     mark[..8].copy_from_slice(&END_MARK.to_le_bytes());
@@ -91,10 +91,10 @@ fn mark(window: u32) -> [u8; 16] {
     mark
 }
 
-/// Receives until this window's end mark; returns the instant of the last message that was no mark.
+/// Receives until this window's end mark; returns the time of the last message that was not a mark.
 ///
-/// The clock is read for marks only: the first mark comes right behind the last message unless that was lost, and what is
-/// read then is the end to within the mark's own way.
+/// The clock is read for marks only: unless the first mark was lost, it comes right after the last message, and its
+/// time is that of the end to within the mark's own latency.
 pub(super) fn receive_lossy<R: Rx>(
     rx: &mut R,
     scratch: &mut [u8],
@@ -103,7 +103,7 @@ pub(super) fn receive_lossy<R: Rx>(
 ) -> Result<u64, RoleError> {
     loop {
         let ended = rx.recv_in_place(scratch, None, |message| {
-            // Compared whole, so that content cannot look like a mark.
+            // The whole message is compared, so that content cannot be mistaken for a mark.
             let is_mark = message.len() == 16 && message[..8] == END_MARK.to_le_bytes();
             if !is_mark {
                 each(message);
@@ -142,10 +142,10 @@ pub(super) fn end_lossy<M: Mechanism>(
             Err(e) => return Err(e.into()),
         }
     }
-    Err(RoleError::Wrong("the receiver never saw the end mark".to_owned()))
+    Err(RoleError::Wrong("the receiver never received the end mark".to_owned()))
 }
 
-/// Receives until the end mark that takes the place of a message.
+/// Receives until an end mark arrives in place of a message.
 pub(super) fn receive_until_mark<R: Rx>(
     rx: &mut R,
     scratch: &mut [u8],

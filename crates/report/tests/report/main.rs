@@ -335,7 +335,7 @@ fn unreadable_runs_give_one_clear_line() {
     let dir = tempfile::tempdir().expect("a directory");
     let missing = dir.path().join("none");
     assert!(matches!(Run::read(&missing), Err(RunError::NoDirectory(_))));
-    assert!(Run::read(dir.path()).unwrap_err().to_string().contains("holds no run"));
+    assert!(Run::read(dir.path()).unwrap_err().to_string().contains("is not a run"));
     std::fs::write(dir.path().join("results.jsonl"), "").expect("room");
     assert!(matches!(Run::read(dir.path()), Err(RunError::Empty(_))));
 
@@ -347,7 +347,7 @@ fn unreadable_runs_give_one_clear_line() {
     std::fs::write(&file, &text).expect("room");
     let run = Run::read(dir.path()).expect("a torn last line is no reason to stop");
     assert_eq!(run.records.len(), 5);
-    assert!(run.notices.iter().any(|n| n.contains("torn")), "{:?}", run.notices);
+    assert!(run.notices.iter().any(|n| n.contains("incomplete")), "{:?}", run.notices);
 
     std::fs::write(
         &file,
