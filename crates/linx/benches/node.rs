@@ -1,8 +1,10 @@
-//! What a node bears: many endpoints, hunts among them, one that dies while thousands are attached to it, and a link beside bare TCP.
+//! Measures what a node can handle: many endpoints, hunts among them, the death of an endpoint that thousands are attached
+//! to, and the throughput of a link compared with bare TCP.
 //!
-//! `cargo bench -p crossway-linx --bench node`. The node is in a thread of this process, which has a descriptor for each endpoint; the endpoints
-//! are in as many other processes as two descriptors for each need. Where the limit of descriptors (`ulimit -n`) is below 70,000 there are
-//! fewer endpoints, and that is said. A benchmark, not a test: the exit status is 0 whatever it finds.
+//! `cargo bench -p crossway-linx --bench node`. The node runs in a thread of this process, which has one descriptor for each
+//! endpoint; the endpoints are in other processes, as many as are needed with two descriptors per endpoint. If the limit of
+//! descriptors (`ulimit -n`) is below 70,000, there are fewer endpoints, which is printed. This is a benchmark, not a test:
+//! the exit status is 0 whatever the result.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,11 +19,11 @@ use crossway_linx::{
 use crossway_sys::clock::monotonic_ns;
 use crossway_sys::proc;
 
-/// As many as Enea's study has processes.
+/// The number of processes in Enea's study.
 const ENDPOINTS: usize = 70_000;
 const HUNTS: usize = 5_000;
 const WATCHERS: usize = 10_000;
-/// Descriptors for everything but endpoints.
+/// Descriptors needed for anything but endpoints.
 const SPARE: usize = 1200;
 const LARGE: usize = 16 << 20;
 const PAIRS: usize = 7;
@@ -34,7 +36,7 @@ fn any(endpoint: &mut Endpoint) -> Signal {
     endpoint.receive(&Filter::ANY, None).unwrap().expect("without a deadline")
 }
 
-/// The figure below which so large a share lies.
+/// The quantile of sorted values.
 fn at(sorted: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * share) as usize]
 }
@@ -54,23 +56,25 @@ fn times(what: &str, target_us: f64, mut times_us: Vec<f64>) {
     );
 }
 
-/// Descriptors that a process has for endpoints.
+/// The number of descriptors that a process has for endpoints.
 fn room() -> usize {
     let limit = usize::try_from(proc::raise_descriptor_limit()).unwrap_or(usize::MAX);
     limit.saturating_sub(SPARE)
 }
 
-/// As many endpoints as asked for, or as the node has descriptors for.
+/// `wanted`, limited by the descriptors that the node has.
 fn within_limit(wanted: usize) -> usize {
-    // No process has more than half of a node's descriptors, but many processes have all.
+    // No process may have more than half of a node's descriptors, but many processes together may have all.
     let room = room();
     if room < wanted {
-        println!("the limit of descriptors is for {room} endpoints, not {wanted}: see ulimit -n");
+        println!(
+            "the limit of descriptors allows only {room} of {wanted} endpoints: see ulimit -n"
+        );
     }
     room.min(wanted)
 }
 
-/// A process with a part of the endpoints.
+/// A process that owns some of the endpoints.
 struct Herd {
     child: Child,
     say: ChildStdin,
@@ -110,7 +114,8 @@ impl Drop for Herd {
     }
 }
 
-/// The process: opens its endpoints; then attaches all of them to whoever is named, and says when the last one was told of the end.
+/// The code of such a process: opens its endpoints, then attaches all of them to a named endpoint and reports when the last
+/// one has received the signal of its end.
 fn herd(words: &[String]) {
     proc::raise_descriptor_limit();
     let (dir, first, count) = (Path::new(&words[0]), &words[1], &words[2]);
@@ -131,7 +136,7 @@ fn herd(words: &[String]) {
     }
 }
 
-/// Numbers in a fixed order that looks like none.
+/// The numbers below a limit in a fixed order that looks random.
 fn shuffled(below: usize) -> impl Iterator<Item = usize> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     std::iter::repeat_with(move || {
@@ -193,10 +198,10 @@ fn storm() {
         let last_ns = told.max().unwrap();
         taken.push(last_ns.saturating_sub(start_ns) as f64 / 1e3);
     }
-    times(&format!("one dies, {count} are told"), 1e6, taken);
+    times(&format!("one dies, {count} are notified"), 1e6, taken);
 }
 
-/// Seconds for so many large signals over a link.
+/// Seconds for `count` large signals over a link.
 fn by_link(client: &mut Endpoint, there: Spid, server: &mut Endpoint, count: usize) -> f64 {
     let start = Instant::now();
     std::thread::scope(|scope| {
@@ -256,7 +261,7 @@ fn link() {
     ratios.sort_by(f64::total_cmp);
     rates.sort_by(f64::total_cmp);
     println!(
-        "16 MiB signals by a link over loopback: {:.0} MB/s, {:.3} of bare TCP (least {:.3}, most {:.3}); each byte crosses two sockets more than bare",
+        "16 MiB signals by a link over loopback: {:.0} MB/s, {:.3} of bare TCP (least {:.3}, most {:.3}); each byte crosses two more sockets than with bare TCP",
         at(&rates, 0.5),
         at(&ratios, 0.5),
         at(&ratios, 0.0),

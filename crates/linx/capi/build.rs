@@ -1,6 +1,7 @@
-//! Gives the shared object the name that programs bind to; `include/linx.h` says when its number rises.
+//! Sets the soname of the shared object, to which programs bind; `include/linx.h` says when its number
+//! changes.
 
-/// The number of the ABI.
+/// The version number of the ABI.
 const ABI: u32 = 0;
 
 fn main() {

@@ -1,6 +1,8 @@
-//! The cases of LINX's own benchmark, `linx_bmark`: attach delay, round trip, burst, ramps of sizes with the CPU they take, and many pairs.
+//! The cases of LINX's own benchmark, `linx_bmark`: attach delay, round trip, burst, ramps of sizes with their CPU time, and
+//! many pairs.
 //!
-//! A [`serve`]r answers; it runs in a process of its own, on this node or beyond links. A [`Client`] asks and measures.
+//! A server ([`serve`]) answers; it runs in its own process, on this node or beyond links. A [`Client`] sends requests and
+//! measures.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,63 +12,63 @@ use crossway_sys::usage::Usage;
 use crate::signal::{ATTACH, USER_BASE};
 use crate::{Endpoint, Error, Filter, Signal, Spid};
 
-/// The name of a server unless it is given another one.
+/// The default name of a server.
 pub const SERVER: &str = "crossway-linx-bench";
 
-/// Bytes of a signal in the cases of one size, as `linx_bmark` has it.
+/// Size of a signal in bytes in the cases with a single size, as in `linx_bmark`.
 pub const SIZE: usize = 2048;
-/// Signals of a burst, as `linx_bmark` has it.
+/// Number of signals in a burst, as in `linx_bmark`.
 pub const BURST: u32 = 40;
-/// Steps of a ramp and its ends in bytes, as `linx_bmark` has them.
+/// Number of steps of a ramp and its limits in bytes, as in `linx_bmark`.
 pub const RAMP: (usize, usize, usize) = (10, 1000, 65_536);
 
-/// Comes back as it is.
+/// A signal that the server returns unchanged.
 const ECHO: u32 = USER_BASE + 0x0b00;
-/// Is counted.
+/// A signal that the server only receives.
 const COUNT: u32 = USER_BASE + 0x0b01;
-/// Comes back when everything before it was received.
+/// A signal that the server returns after receiving everything before it.
 const LAST: u32 = USER_BASE + 0x0b02;
-/// Comes back with the CPU time of the server's process so far, in nanoseconds, big-endian.
+/// A signal that the server returns with the CPU time used by its process, in nanoseconds, big-endian.
 const CPU: u32 = USER_BASE + 0x0b03;
-/// Is answered by an endpoint of the server that was opened for it, and closes that when it comes to it.
+/// A signal that the server answers from a newly opened endpoint, which closes when the signal is sent to it again.
 const OPEN: u32 = USER_BASE + 0x0b04;
 
-/// What a case came to.
+/// The results of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// Bytes of each signal.
+    /// Size of each signal in bytes.
     pub size: usize,
-    /// What was timed: so many round trips, bursts or deaths.
+    /// Number of measured round trips, bursts or deaths.
     pub times: usize,
-    /// Signals in all, answers not counted.
+    /// Total number of signals, not counting answers.
     pub signals: u64,
-    /// The median, in nanoseconds.
+    /// The median duration in nanoseconds.
     pub median_ns: u64,
-    /// 99 of 100 took no longer, in nanoseconds.
+    /// The 99th percentile of the durations in nanoseconds.
     pub p99_ns: u64,
-    /// The longest, in nanoseconds.
+    /// The longest duration in nanoseconds.
     pub longest_ns: u64,
-    /// All of it, in nanoseconds.
+    /// The total duration in nanoseconds.
     pub elapsed_ns: u64,
     /// CPU time of the client's process, in nanoseconds.
     pub client_cpu_ns: u64,
-    /// CPU time of the server's process, in nanoseconds. Nodes are in neither.
+    /// CPU time of the server's process, in nanoseconds. The time of nodes is in neither.
     pub server_cpu_ns: u64,
 }
 
 impl Figures {
-    /// Signals in a second.
+    /// Signals per second.
     pub fn signals_per_s(&self) -> f64 {
         self.signals as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }
 
-    /// Both processes' share of one CPU, in percent; up to 200.
+    /// CPU usage of both processes together in percent of one CPU; up to 200.
     pub fn cpu_percent(&self) -> f64 {
         (self.client_cpu_ns + self.server_cpu_ns) as f64 * 100.0 / self.elapsed_ns.max(1) as f64
     }
 }
 
-/// Answers clients at an endpoint of this name, until the node ends.
+/// Serves clients at an endpoint with this name, until the node ends.
 ///
 /// # Errors
 /// As [`Endpoint::open`] and [`Endpoint::receive`].
@@ -86,28 +88,29 @@ pub fn serve(dir: &Path, name: &str) -> Result<(), Error> {
                 own.send_copy(CPU, &cpu_ns, client, None)
             }
             OPEN => open_for(dir, client),
-            // Nobody's who measures.
+            // Other signals are not part of a measurement.
             _ => Ok(()),
         };
         match answered {
-            // It gave up.
+            // The client gave up.
             Ok(()) | Err(Error::Gone { .. } | Error::Unknown { .. }) => {}
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Opens an endpoint for a client and closes it as soon as the client wants that; the client waits for nothing else meanwhile.
+/// Opens an endpoint for a client and closes it as soon as the client asks for that; meanwhile the client waits for nothing
+/// else.
 fn open_for(dir: &Path, client: Spid) -> Result<(), Error> {
     let mut short = Endpoint::open(dir, "crossway-linx-bench-short")?;
-    // Its sender shows the client who this is.
+    // The sender of this signal tells the client the number of the endpoint.
     short.send_copy(OPEN, &[], client, None)?;
     short.attach(client, None)?;
     short.receive(&Filter::only(&[OPEN, ATTACH]), None)?;
     Ok(())
 }
 
-/// Asks a server, and measures.
+/// Sends requests to a server and measures.
 #[derive(Debug)]
 pub struct Client {
     own: Endpoint,
@@ -116,7 +119,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Finds the server at this path, waiting for it as long as for every answer.
+    /// Finds the server at this path. `patience` limits this wait and the wait for every answer.
     ///
     /// # Errors
     /// As [`Endpoint::open`] and [`Endpoint::hunt_and_wait`].
@@ -127,7 +130,7 @@ impl Client {
         Ok(Client { own, server, patience })
     }
 
-    /// The next signal of this number.
+    /// Waits for the next signal with this number.
     fn answer(&mut self, number: u32) -> Result<Signal, Error> {
         let until = Some(Instant::now() + self.patience);
         match self.own.receive(&Filter::only(&[number, ATTACH]), until)? {
@@ -142,7 +145,7 @@ impl Client {
         self.own.send_copy(number, payload, self.server, until)
     }
 
-    /// CPU time of this process and of the server's so far.
+    /// CPU time in nanoseconds used so far by this process and by the server's.
     fn cpu_ns(&mut self) -> Result<(u64, u64), Error> {
         self.send(CPU, &[])?;
         let signal = self.answer(CPU)?;
@@ -150,7 +153,7 @@ impl Client {
         Ok((Usage::now().cpu_ns, of_server))
     }
 
-    /// Times something, `signals` of `size` bytes each time.
+    /// Measures an operation that sends `signals` signals of `size` bytes, `times` times.
     fn times(
         &mut self,
         size: usize,
@@ -158,7 +161,7 @@ impl Client {
         signals: u64,
         mut once: impl FnMut(&mut Self) -> Result<Duration, Error>,
     ) -> Result<Figures, Error> {
-        // Channels are made and buffers are warm afterwards.
+        // After these, channels exist and buffers are warm.
         for _ in 0..times.div_ceil(10) {
             once(self)?;
         }
@@ -185,7 +188,7 @@ impl Client {
         })
     }
 
-    /// From the signal that lets an endpoint of the server close to the signal of its end.
+    /// Measures the time from the signal that makes an endpoint of the server close to the signal of its end.
     ///
     /// # Errors
     /// As [`Endpoint::receive`]; [`Error::Gone`] if the server ends, [`Error::TimedOut`] if it does not answer.
@@ -194,7 +197,7 @@ impl Client {
             client.send(OPEN, &[])?;
             let short = client.answer(OPEN)?.sender().ok_or(Error::TimedOut)?;
             client.own.attach(short, Some(Signal::bare(OPEN)))?;
-            // The node has it.
+            // After this the node has processed the attach.
             client.own.info(short)?;
             let start = Instant::now();
             client.own.send_copy(OPEN, &[], short, None)?;
@@ -203,7 +206,7 @@ impl Client {
         })
     }
 
-    /// A signal there and back.
+    /// Measures the time of a signal and its echo.
     ///
     /// # Errors
     /// As [`Client::attach_delay`].
@@ -218,7 +221,7 @@ impl Client {
         })
     }
 
-    /// Signals one after the other, until the server has received the last one.
+    /// Measures the time to send signals one after the other, until the server has received the last one.
     ///
     /// # Errors
     /// As [`Client::attach_delay`].
@@ -237,13 +240,13 @@ impl Client {
     }
 }
 
-/// The sizes of a ramp.
+/// The sizes of a ramp in bytes.
 pub fn ramp() -> impl Iterator<Item = usize> {
     let (steps, first, last) = RAMP;
     (0..steps).map(move |step| first + (last - first) * step / (steps - 1))
 }
 
-/// What follows the number of a signal of so many bytes.
+/// The payload of a signal of `size` bytes in total.
 fn payload(size: usize) -> Result<Vec<u8>, Error> {
     let len = size.checked_sub(crate::limits::LEAST_SIGNAL).ok_or(Error::BadSize { size })?;
     crate::signal::check(ECHO, len)?;

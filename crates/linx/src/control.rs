@@ -11,10 +11,11 @@ use crate::Error;
 use crate::limits::RECORD;
 use crate::wire::local::{Event, Request};
 
-/// The variable that names the node's directory.
+/// The environment variable that names the node's directory.
 pub const DIR_VARIABLE: &str = "CROSSWAY_LINX_DIR";
 
-/// The directory of the node that programs use unless told otherwise: `$CROSSWAY_LINX_DIR`, or `crossway-linx` in `$XDG_RUNTIME_DIR` or in `/run`.
+/// The directory of the node that programs use by default: `$CROSSWAY_LINX_DIR`, or `crossway-linx` in `$XDG_RUNTIME_DIR` or
+/// in `/run`.
 pub fn default_dir() -> PathBuf {
     if let Some(dir) = std::env::var_os(DIR_VARIABLE).filter(|dir| !dir.is_empty()) {
         return dir.into();
@@ -23,12 +24,12 @@ pub fn default_dir() -> PathBuf {
     PathBuf::from(runtime.unwrap_or_else(|| "/run".into())).join("crossway-linx")
 }
 
-/// Where in its directory a node serves.
+/// The path of the node's socket in its directory.
 pub(crate) fn socket_path(dir: &Path) -> PathBuf {
     dir.join("node")
 }
 
-/// The connection.
+/// The connection to the node.
 pub(crate) struct Control {
     fd: OwnedFd,
     record: Box<[u8; RECORD]>,
@@ -41,7 +42,7 @@ impl Control {
         let address = socket::path_address(&path)?;
         socket::connect(&fd, &address).map_err(|errno| match errno {
             Errno::ACCESS => Error::NotPermitted(format!(
-                "you may not use the LINX node at {}; ask for access to its directory",
+                "no permission to use the LINX node at {}; request access to its directory",
                 path.display()
             )),
             errno => Error::NoNode {
@@ -53,12 +54,12 @@ impl Control {
         Ok(Control::on(fd))
     }
 
-    /// On a connection that is there.
+    /// Uses an existing connection.
     pub(crate) fn on(fd: OwnedFd) -> Control {
         Control { fd, record: Box::new([0; RECORD]) }
     }
 
-    /// Says something to the node; waits while it is busy.
+    /// Sends a request to the node; waits while the node is busy.
     pub(crate) fn say(&self, request: &Request) -> Result<(), Error> {
         match socket::send(&self.fd, &request.encode(), false) {
             Ok(_) => Ok(()),
@@ -67,7 +68,7 @@ impl Control {
         }
     }
 
-    /// What the node says; `None` if that is nothing now.
+    /// The next event from the node; `None` if there is none now.
     pub(crate) fn hear(
         &mut self,
         nonblocking: bool,

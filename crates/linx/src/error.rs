@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of this crate.
 
 use std::path::PathBuf;
 
@@ -17,19 +17,19 @@ pub enum Error {
     /// A signal cannot have this size.
     #[error("a signal cannot have {size} bytes: it has {LEAST_SIGNAL} to {LARGEST_SIGNAL}")]
     BadSize {
-        /// What was asked for.
+        /// The requested size in bytes.
         size: usize,
     },
     /// No endpoint or link can have this name.
     #[error("'{name}' cannot be a name: names have 1 to {LONGEST_NAME} bytes and no '/'")]
     BadName {
-        /// The name.
+        /// The invalid name.
         name: String,
     },
-    /// The endpoint existed and is closed, or its process or node died, or cannot be reached.
-    #[error("the endpoint {spid} is gone; hunt for its name to find its successor")]
+    /// The endpoint existed but was closed, its process or node died, or it cannot be reached.
+    #[error("the endpoint {spid} no longer exists; hunt for its name to find its successor")]
     Gone {
-        /// Whose number it was.
+        /// The number of the endpoint.
         spid: Spid,
     },
     /// No endpoint ever had this number in this node.
@@ -40,42 +40,43 @@ pub enum Error {
         /// The number.
         number: u32,
     },
-    /// No such attach, hunt or time-out is pending: it was answered and received, or cancelled.
+    /// No such attach, hunt or time-out is pending: it was answered and received, or was cancelled.
     #[error("nothing is pending under this reference: it was received or cancelled before")]
     NotPending,
-    /// Nothing came, or no room appeared, until the deadline.
+    /// No signal arrived, or there was no room, until the deadline.
     #[error("nothing happened until the deadline")]
     TimedOut,
-    /// A receive that waits for certain signals would wait forever: the queue is full of others, and the endpoint lets nothing more in.
+    /// A receive that waits for certain signals would wait for ever: the queue is full of other signals, so the endpoint
+    /// accepts no more.
     #[error(
-        "the queue is full of {signals} signals that this receive does not take: receive them, or open the endpoint with a larger queue"
+        "the queue is full with {signals} signals, none of which this receive accepts: receive them, or open the endpoint with a larger queue"
     )]
     QueueFull {
-        /// How many there are.
+        /// The number of signals in the queue.
         signals: usize,
     },
-    /// More of something than there may be.
+    /// A limit was reached.
     #[error("{0}")]
     Limit(String),
-    /// The node does not allow it.
+    /// The node does not permit it.
     #[error("not permitted: {0}")]
     NotPermitted(String),
-    /// Nobody serves at this path.
+    /// No node serves at this path.
     #[error("no LINX node at {path}: {source}; start one with: crossway linx node --dir {dir}")]
     NoNode {
-        /// The node's socket.
+        /// The path of the node's socket.
         path: PathBuf,
-        /// Its directory.
+        /// The node's directory.
         dir: String,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The node ended, and with it the endpoint.
     #[error("the LINX node has ended or has closed this endpoint")]
     NodeGone,
-    /// The node speaks another version of the protocol, or not this protocol.
+    /// The node uses another version of the protocol, or another protocol.
     #[error(
-        "the node's answer cannot be understood ({0}); use programs and node of one version of Crossway"
+        "invalid answer from the node ({0}); use the same version of Crossway for programs and nodes"
     )]
     Protocol(String),
     /// A system call failed.
@@ -84,7 +85,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The errno that the C interface gives for it.
+    /// The errno that the C interface returns for the error.
     pub fn errno(&self) -> i32 {
         let errno = match self {
             Error::BadNumber

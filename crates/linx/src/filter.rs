@@ -1,47 +1,48 @@
-//! Which signals a receive takes.
+//! Selects the signals that a receive accepts.
 
 use crate::{Signal, Spid};
 
-/// Which numbers.
+/// A selection by signal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers<'a> {
-    /// All.
+    /// All numbers.
     Any,
-    /// These only.
+    /// Only these numbers.
     Only(&'a [u32]),
-    /// All but these.
+    /// All numbers except these.
     Except(&'a [u32]),
 }
 
-/// What a receive takes; everything else stays in the queue, in order.
+/// The signals that a receive accepts; all others stay in the queue, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter<'a> {
-    /// By number.
+    /// The accepted numbers.
     pub numbers: Numbers<'a>,
-    /// By sender.
+    /// The accepted sender; `None`: any.
     pub from: Option<Spid>,
 }
 
 impl<'a> Filter<'a> {
-    /// Takes every signal.
+    /// Accepts every signal.
     pub const ANY: Filter<'static> = Filter { numbers: Numbers::Any, from: None };
 
-    /// Takes signals of these numbers.
+    /// Accepts signals with these numbers.
     pub const fn only(numbers: &'a [u32]) -> Self {
         Filter { numbers: Numbers::Only(numbers), from: None }
     }
 
-    /// Takes signals of all numbers but these.
+    /// Accepts signals with all numbers except these.
     pub const fn except(numbers: &'a [u32]) -> Self {
         Filter { numbers: Numbers::Except(numbers), from: None }
     }
 
-    /// Takes of those only what this endpoint has sent. Attach to it and name the attach's number, or its death is not noticed.
+    /// Restricts the filter to signals from this sender. Attach to the sender and include the attach's number, otherwise its
+    /// death is not noticed.
     pub const fn from(self, sender: Spid) -> Self {
         Filter { from: Some(sender), ..self }
     }
 
-    /// Whether it takes this signal.
+    /// Whether the filter accepts this signal.
     #[inline]
     pub fn takes(&self, signal: &Signal) -> bool {
         let number = match self.numbers {

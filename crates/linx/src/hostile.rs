@@ -1,4 +1,4 @@
-//! Programs that have the right to connect and do what no correct program does: they disturb only their own channels.
+//! Programs that may connect and then misbehave disturb only their own channels.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -14,12 +14,12 @@ use crate::signal::USER_BASE;
 use crate::wire::local::{Channel, Event, Report, Request, VERSION};
 use crate::{Endpoint, Filter, Node, NodeThread, Options, Settings, Signal, Spid, Transport};
 
-/// Only catches hangs.
+/// A deadline that only catches hangs.
 fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(60))
 }
 
-/// A node with two endpoints that trust each other.
+/// A node with two endpoints that communicate with each other.
 struct Place {
     node: NodeThread,
     a: Endpoint,
@@ -41,7 +41,7 @@ impl Place {
         Intruder { fd: self.node.connection().unwrap() }
     }
 
-    /// The two still find each other and talk, and nothing else has come to them.
+    /// Asserts that the two endpoints still find each other and communicate, and have received nothing else.
     fn is_unharmed(&mut self, after: &str) {
         let found = self.a.hunt_and_wait("b", soon()).unwrap();
         assert_eq!(found, self.b.spid(), "{after}");
@@ -69,12 +69,12 @@ impl Intruder {
         self.say_bytes(&request.encode());
     }
 
-    /// That the node has closed the connection by then is as well.
+    /// A failure because the node has already closed the connection is expected, too.
     fn say_bytes(&self, bytes: &[u8]) {
         let _ = socket::send(&self.fd, bytes, false);
     }
 
-    /// The next event, `None` at the end.
+    /// The next event, `None` at the end of the connection.
     fn hear(&self) -> Option<(Event, Vec<OwnedFd>)> {
         let (mut record, mut fds) = ([0; RECORD], Vec::new());
         match fdpass::receive(&self.fd, &mut record, &mut fds, false) {
@@ -117,7 +117,7 @@ fn a_malformed_request_ends_its_own_connection_and_no_other() {
     let open = Request::Open { version: VERSION, name: "x".into() };
     let report = Request::Report { serial: 0, report: Report::default() };
     let bad_path = Request::Hunt { id: 1, owner: None, path: "//".into() };
-    // Said at once, and after opening an endpoint.
+    // Sent immediately, and after opening an endpoint.
     let at_once: [Vec<u8>; 6] =
         [vec![0], vec![255; 100], vec![1; RECORD], own.encode(), report.encode(), {
             let mut cut = open.encode();
@@ -135,7 +135,7 @@ fn a_malformed_request_ends_its_own_connection_and_no_other() {
         intruder.say_bytes(&bytes);
         intruder.is_turned_out(&format!("{bytes:?} after opening"));
     }
-    // The same reference twice.
+    // The same reference used twice.
     for twice in [
         Request::Hunt { id: 7, owner: None, path: "nobody".into() },
         Request::Attach { id: 7, spid: place.b.spid() },
@@ -156,14 +156,14 @@ fn requests_that_name_other_endpoints_change_nothing_of_theirs() {
     place.a.attach(b, None).unwrap();
     place.a.hunt("late", None).unwrap();
     let (intruder, own) = place.intruder().open("x");
-    // References are each connection's own.
+    // References are local to each connection.
     for id in 0..100 {
         intruder.say(&Request::CancelHunt { id });
         intruder.say(&Request::Detach { id });
         intruder.say(&Request::CancelNewLink { id });
         intruder.say(&Request::Report { serial: id, report: Report::default() });
     }
-    // Owning a hunt that ends with somebody else does nothing to that one.
+    // Ending a hunt that is owned by another endpoint does not affect that endpoint.
     intruder.say(&Request::Hunt { id: 1, owner: Some(a), path: "nobody".into() });
     intruder.say(&Request::Attach { id: 1, spid: a });
     intruder.say(&Request::Name { spid: own });
@@ -178,7 +178,7 @@ fn requests_that_name_other_endpoints_change_nothing_of_theirs() {
     assert_eq!(told.sender(), Some(b), "its attach is still there");
 }
 
-/// Headers and what follows that a receiver must not take.
+/// Headers and following bytes that a receiver must reject.
 fn forgeries(own: Spid, other: Spid, to: Spid) -> Vec<Vec<u8>> {
     let of = |piece: u32, size: u32, from, flags| Header { piece, size, from, to: to.get(), flags };
     let with = |header: Header, body: &[u8]| [&header.encode()[..], body].concat();
@@ -205,7 +205,7 @@ fn forged_signals_end_their_own_channel_and_no_other() {
     for transport in [Transport::Uds, Transport::Fifo] {
         let mut place = Place::new(transport);
         let (a, b) = (place.a.spid(), place.b.spid());
-        // Its reference is the first: a forged notice could answer it.
+        // Its reference is the first one, which a forged notice could answer.
         place.b.attach(a, None).unwrap();
         for n in 0.. {
             let (intruder, own) = place.intruder().open("x");
@@ -217,17 +217,17 @@ fn forged_signals_end_their_own_channel_and_no_other() {
                 Transport::Uds => drop(socket::send(wire, bytes, true).unwrap()),
                 _ => write(wire, bytes),
             }
-            // What it sends is read while it is alive...
+            // What the intruder sends is read while it is alive...
             assert_eq!(place.b.receive(&Filter::ANY, Some(Instant::now())).unwrap(), None);
             place.is_unharmed(&format!("forgery {n} by {transport}"));
             drop(intruder);
-            // ...and the rest behind its end.
+            // ...and the rest after its end.
             place.is_unharmed(&format!("the end of forgery {n} by {transport}"));
         }
     }
 }
 
-/// Writes to what is no socket.
+/// Writes to a descriptor that is not a socket.
 fn write(to: &OwnedFd, bytes: &[u8]) {
     let _ = std::fs::File::from(to.try_clone().unwrap()).write_all(bytes);
 }
@@ -247,14 +247,14 @@ fn scribbling_in_shared_memory_harms_only_its_own_channel() {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
-                // Most of it where positions and lengths are.
+                // Mostly where positions and lengths are.
                 let within = if state & 1 == 0 { 8192.min(len) } else { len };
                 let at = ((state >> 16) % within) & !7;
                 let word = if state & 6 == 0 { u64::MAX } else { state >> (state & 63) };
                 memory.write_all_at(&word.to_ne_bytes(), at).unwrap();
             }
             write(&fds[2], &1u64.to_ne_bytes());
-            // What it makes up may look like a signal of its own, but is nobody else's.
+            // The intruder may forge signals of its own, but none of other endpoints.
             let until = Some(Instant::now());
             while let Some(signal) = place.b.receive(&Filter::ANY, until).unwrap() {
                 assert_ne!(signal.sender(), Some(place.a.spid()), "round {round}");
@@ -279,11 +279,11 @@ fn a_program_that_floods_the_node_and_reads_nothing_stops_no_other() {
             id += 1;
             for (to, request) in [
                 (&flood, bytes(Request::Hunt { id, owner: None, path: format!("nobody-{id}") })),
-                // Answered at once, and never heard.
+                // Answered immediately, but never received.
                 (&answers, bytes(Request::Hunt { id, owner: None, path: "a".into() })),
                 (&answers, bytes(Request::Name { spid: b })),
             ] {
-                // As fast as the node takes it.
+                // As fast as the node accepts it.
                 let _ = socket::send(&to.fd, &request, true);
             }
         }

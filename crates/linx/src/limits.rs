@@ -1,56 +1,58 @@
-//! Every bound, and what happens at it.
+//! All limits, and what happens when they are reached.
 
-/// Bytes of the number that starts each signal: the least size of one.
+/// Size in bytes of the number at the start of each signal, and so the minimum size of a signal.
 pub const LEAST_SIGNAL: usize = 4;
 
-/// Bytes of the largest signal; a larger one is refused when it is made, and a peer that announces one loses its channel.
+/// Maximum size of a signal in bytes; a larger one cannot be created, and a peer that announces one loses its channel.
 pub const LARGEST_SIGNAL: usize = 64 << 20;
 
-/// Bytes of the longest name of an endpoint or link.
+/// Maximum length in bytes of the name of an endpoint or link.
 pub const LONGEST_NAME: usize = 255;
 
-/// Bytes of the longest path of a hunt.
+/// Maximum length in bytes of the path of a hunt.
 pub const LONGEST_PATH: usize = 1024;
 
-/// Numbers in the longest filter that an endpoint reports of itself; the others are left out of the report.
+/// Maximum number of signal numbers in the filter that an endpoint reports; further ones are left out of the report.
 pub const REPORTED_FILTER: usize = 16;
 
-/// Hunts of one endpoint that are pending at a time; more are refused.
+/// Maximum number of pending hunts of an endpoint; more are refused.
 pub const HUNTS: usize = 65_536;
 
-/// Attaches of one endpoint that are pending at a time; more are refused.
+/// Maximum number of pending attaches of an endpoint; more are refused.
 pub const ATTACHES: usize = 65_536;
 
-/// Channels of one endpoint at a time; who would need one more is refused.
+/// Maximum number of channels of an endpoint; requests for more are refused.
 pub const CHANNELS: usize = 4096;
 
-/// Channels that the endpoints of one process may have to one endpoint of another process. More are refused, so that other processes
-/// still get one.
+/// Maximum number of channels from the endpoints of one process to one endpoint of another process. More are refused, so
+/// that other processes can still get a channel.
 pub const PROCESS_CHANNELS: usize = CHANNELS / 2;
 
-/// Senders other than itself as which one endpoint may send on one channel; more are refused.
+/// Maximum number of other senders in whose name an endpoint may send on one channel; more are refused.
 pub const VOUCHED: usize = 256;
 
-/// Signals in an endpoint's queue by default; see [`WhenFull`](crate::WhenFull).
+/// Default limit of the number of signals in an endpoint's queue; see [`WhenFull`](crate::WhenFull).
 pub const QUEUE_SIGNALS: usize = 65_536;
 
-/// Bytes in an endpoint's queue by default.
+/// Default limit of the number of bytes in an endpoint's queue.
 pub const QUEUE_BYTES: usize = 128 << 20;
 
-/// Bytes of a signal that go through a node in one piece.
+/// Maximum number of bytes of a signal that pass through a node in one piece.
 pub const PIECE: usize = 64 << 10;
 
-/// Bytes of the longest record of the protocol between a program and its node, descriptors aside.
+/// Maximum length in bytes of a record of the protocol between a program and its node, not counting descriptors.
 pub const RECORD: usize = 4096;
 
-/// Bytes that may be under way from one node to an endpoint of the next before that node has taken them: who sends more waits.
+/// Maximum number of bytes in flight from one node to an endpoint of the next, until that node has delivered them; a sender
+/// of more waits.
 pub const WINDOW: usize = 1 << 20;
 
-/// Bytes that a node keeps for a link until the peer has acknowledged them; then everyone who sends by that link waits.
+/// Maximum number of bytes that a node keeps for a link until the peer has acknowledged them; beyond it, all senders over
+/// that link wait.
 pub const UNACKNOWLEDGED: usize = 8 << 20;
 
-/// A receiver that has signals in its queue looks for further ones, which may be out of band, after so many...
+/// A receiver with signals in its queue checks for further ones, which may be out of band, after this number of signals...
 pub const LOOK_AROUND: u32 = 16;
 
-/// ...unless its queue has so many, so that it does not move more and more into its queue that it cannot receive as fast.
+/// ...unless its queue has this many signals, so that it does not move signals into its queue faster than it receives them.
 pub const LOOK_BELOW: usize = 256;

@@ -1,29 +1,29 @@
-//! What has come for an endpoint and what it waits for, without I/O or clock.
+//! The signals that have arrived for an endpoint and the requests it has pending, without I/O or clock.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::{Error, Filter, Signal, Spid};
 
-/// What happens to signals for an endpoint whose queue is full.
+/// What happens to signals for an endpoint with a full queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// They stay where they are, and who sends more waits until it is received.
+    /// They stay in their channels, and senders wait until signals are received.
     #[default]
     Block,
-    /// The new one is dropped and counted.
+    /// The new signal is dropped and counted.
     DropNewest,
-    /// The oldest is dropped and counted.
+    /// The oldest signal is dropped and counted.
     DropOldest,
 }
 
-/// Bounds of an endpoint's queue.
+/// The limits of an endpoint's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Signals at most.
+    /// Maximum number of signals.
     pub signals: usize,
-    /// Bytes at most; one signal may exceed it, so that none is too large for ever.
+    /// Maximum number of bytes; one signal may exceed it, so that no signal is blocked for ever.
     pub bytes: usize,
-    /// What then.
+    /// What happens at the limits.
     pub when_full: WhenFull,
 }
 
@@ -42,12 +42,12 @@ impl Default for Queue {
 pub struct Reference(pub(crate) u32);
 
 impl Reference {
-    /// The number, for the C interface.
+    /// The reference as a number, for the C interface.
     pub fn get(self) -> u32 {
         self.0
     }
 
-    /// From the number.
+    /// Creates a reference from its number.
     pub fn new(number: u32) -> Reference {
         Reference(number)
     }
@@ -56,7 +56,7 @@ impl Reference {
 #[derive(Debug)]
 struct Item {
     signal: Signal,
-    /// Which reference it answers.
+    /// The reference that the signal answers, if any.
     answers: Option<Reference>,
 }
 
@@ -68,7 +68,7 @@ enum Pending {
     NewLink,
 }
 
-/// Which kind of reference.
+/// The kind of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Attach,
@@ -88,11 +88,11 @@ impl Pending {
     }
 }
 
-/// The queue and what is pending.
+/// The queue and the pending requests.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     queue: VecDeque<Item>,
-    /// So many at the queue's front are out of band.
+    /// Number of signals at the front of the queue that are out of band.
     out_of_band: usize,
     bytes: usize,
     bounds: Queue,
@@ -126,32 +126,32 @@ impl Mailbox {
         self.bytes
     }
 
-    /// So many of a kind are pending.
+    /// Number of pending requests of a kind.
     pub(crate) fn pending(&self, kind: Kind) -> usize {
         self.counts[kind as usize]
     }
 
-    /// No more may be let in.
+    /// Whether the queue is full.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.bounds.when_full == WhenFull::Block
             && (self.queue.len() >= self.bounds.signals || self.bytes >= self.bounds.bytes)
     }
 
-    /// A signal that another endpoint sent.
+    /// Queues a signal that another endpoint sent.
     #[inline]
     pub(crate) fn arrive(&mut self, signal: Signal) {
         let full = self.queue.len() >= self.bounds.signals || self.bytes >= self.bounds.bytes;
         if full {
             match self.bounds.when_full {
-                // What was let in before the bound was met stays.
+                // Signals that were let in before the limit was reached stay.
                 WhenFull::Block => {}
                 WhenFull::DropNewest => {
                     self.dropped += 1;
                     return;
                 }
                 WhenFull::DropOldest => {
-                    // Answers to the endpoint's own requests are not the senders' to displace.
+                    // Answers to the endpoint's own requests must not be displaced by senders.
                     if let Some(at) = self.queue.iter().position(|item| item.answers.is_none()) {
                         self.remove(at);
                         self.dropped += 1;
@@ -182,14 +182,14 @@ impl Mailbox {
         Some(item.signal)
     }
 
-    /// Takes the first signal that the filter takes.
+    /// Takes the first signal that the filter accepts.
     #[inline]
     pub(crate) fn take(&mut self, filter: &Filter<'_>) -> Option<Signal> {
         let at = self.queue.iter().position(|item| filter.takes(&item.signal))?;
         self.remove(at)
     }
 
-    /// Whether something is neither answered nor cancelled, or its answer is still queued.
+    /// Whether a request is neither answered nor cancelled, or its answer is still queued.
     #[cfg(test)]
     pub(crate) fn is_pending(&self, reference: Reference) -> bool {
         self.pending.contains_key(&reference)
@@ -222,50 +222,50 @@ impl Mailbox {
         self.pending.remove(&reference)
     }
 
-    /// The signal that will tell of a death.
+    /// Adds an attach with the signal that will report the end of the endpoint.
     pub(crate) fn attach(&mut self, signal: Signal) -> Reference {
         self.add(Pending::Attach(signal))
     }
 
-    /// The endpoint attached to is gone.
+    /// Handles the end of an attached endpoint.
     pub(crate) fn gone(&mut self, reference: Reference, spid: Spid) {
         if let Some(Pending::Attach(signal)) = self.settle(reference, Kind::Attach) {
             self.push(signal.from(spid), Some(reference));
         }
     }
 
-    /// The signal that will answer a hunt.
+    /// Adds a hunt with the signal that will answer it.
     pub(crate) fn hunt(&mut self, signal: Signal) -> Reference {
         self.add(Pending::Hunt(signal))
     }
 
-    /// An endpoint was found.
+    /// Handles the answer to a hunt.
     pub(crate) fn found(&mut self, reference: Reference, spid: Spid) {
         if let Some(Pending::Hunt(signal)) = self.settle(reference, Kind::Hunt) {
             self.push(signal.from(spid), Some(reference));
         }
     }
 
-    /// A wish to hear of the next link.
+    /// Adds a request for the next new link.
     pub(crate) fn new_link(&mut self) -> Reference {
         self.add(Pending::NewLink)
     }
 
-    /// A link came up, of which `signal` tells.
+    /// Handles a new link, which `signal` reports.
     pub(crate) fn link_up(&mut self, reference: Reference, signal: Signal) {
         if self.settle(reference, Kind::NewLink).is_some() {
             self.push(signal, Some(reference));
         }
     }
 
-    /// A signal that comes at an instant.
+    /// Adds a time-out with the signal to queue at an instant.
     pub(crate) fn timeout(&mut self, at_ns: u64, signal: Signal) -> Reference {
         let reference = self.add(Pending::Timeout { at_ns, signal });
         self.timeouts.insert((at_ns, reference), ());
         reference
     }
 
-    /// Another instant for a time-out that is still pending.
+    /// Changes the instant of a pending time-out.
     pub(crate) fn change_timeout(&mut self, reference: Reference, to_ns: u64) -> Result<(), Error> {
         match self.pending.get_mut(&reference) {
             Some(Pending::Timeout { at_ns, .. }) => {
@@ -278,13 +278,13 @@ impl Mailbox {
         }
     }
 
-    /// When the next time-out is over.
+    /// The instant of the next time-out.
     #[inline]
     pub(crate) fn next_timeout_ns(&self) -> Option<u64> {
         self.timeouts.first_key_value().map(|((at, _), ())| *at)
     }
 
-    /// Queues the signals of time-outs that are over; `own` is the endpoint itself, from which they come.
+    /// Queues the signals of expired time-outs; they come from `own`, the endpoint itself.
     pub(crate) fn expire(&mut self, now_ns: u64, own: Spid) {
         while let Some(entry) = self.timeouts.first_entry() {
             let (at, reference) = *entry.key();
@@ -298,8 +298,8 @@ impl Mailbox {
         }
     }
 
-    /// Gives up what is pending, or its signal if that is queued already: it is not received afterwards. Tells whether it
-    /// was still pending.
+    /// Cancels a pending request, or removes its signal if that is already queued, so that it will not be received.
+    /// Returns whether the request was still pending.
     pub(crate) fn cancel(&mut self, reference: Reference, kind: Kind) -> Result<bool, Error> {
         if let Some(pending) = self.settle(reference, kind) {
             if let Pending::Timeout { at_ns, .. } = pending {

@@ -1,5 +1,5 @@
-//! What two nodes have told each other, across the connections that carried it: nothing is lost, repeated or reordered when one connection fails and another
-//! one takes its place. No I/O, no clock.
+//! The state of a session between two nodes across the connections that carry it: nothing is lost, repeated or reordered
+//! when one connection fails and another replaces it. No I/O, no clock.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,38 +7,38 @@ use std::sync::Arc;
 use crate::limits::UNACKNOWLEDGED;
 use crate::wire::link::{Frame, Init, Message, VERSION};
 
-/// Messages or bytes received after which an acknowledgement is due.
+/// Number of messages or bytes received after which an acknowledgement is due.
 const ACK_MESSAGES: u64 = 32;
 const ACK_BYTES: usize = 256 << 10;
 
-/// What this end can do; what both can is used.
+/// The features that this end supports; those that both ends support are used.
 pub(crate) const FEATURES: &str = "out-of-band,resume,credit";
 
-/// Why two ends cannot go on.
+/// Why two ends cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
-    /// The peer has forgotten the session: everything begins again.
+    /// The peer has forgotten the session, so a new one must begin.
     Forgotten,
-    /// The peer is no node that this one can talk to.
+    /// The peer is not a node that this one can communicate with.
     Refused(String),
 }
 
 /// One end of a session.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Its number; both ends have the same.
+    /// The session's number, which is the same at both ends.
     number: u64,
-    /// Messages given to this end so far, and how many of them the peer has received.
+    /// Number of messages sent by this end so far, and how many of them the peer has received.
     sent: u64,
     acknowledged: u64,
-    /// Those in between.
+    /// The messages in between.
     unacknowledged: VecDeque<Arc<[u8]>>,
     unacknowledged_bytes: usize,
-    /// Messages received, and how many the peer was told of.
+    /// Number of messages received, and how many of them were acknowledged.
     received: u64,
     told: u64,
     untold_bytes: usize,
-    /// The peer has answered once.
+    /// Whether the peer has answered once.
     established: bool,
 }
 
@@ -61,7 +61,7 @@ impl Session {
         self.number
     }
 
-    /// How this end introduces itself on a new connection.
+    /// The frame with which this end introduces itself on a new connection.
     pub(crate) fn init(&self, name: &str, timeout_ms: u32) -> Frame {
         Frame::Init(Init {
             version: VERSION,
@@ -74,28 +74,30 @@ impl Session {
         })
     }
 
-    /// The peer has introduced itself. Returns what has to be sent again on this connection.
+    /// Handles the introduction of the peer. Returns the messages that must be sent again on this connection.
     pub(crate) fn handle_init(&mut self, init: &Init) -> Result<Vec<Arc<[u8]>>, Mismatch> {
         if init.version != VERSION {
             let why =
-                format!("it speaks version {} of the link protocol, not {VERSION}", init.version);
+                format!("it uses version {} of the link protocol, not {VERSION}", init.version);
             return Err(Mismatch::Refused(why));
         }
         if !init.features.split(',').any(|feature| feature == "credit") {
-            let why = "it does not limit what is under way (feature 'credit')".to_owned();
+            let why = "it does not support flow control (feature 'credit')".to_owned();
             return Err(Mismatch::Refused(why));
         }
         if init.session != self.number || (self.established && init.known != self.number) {
             return Err(Mismatch::Forgotten);
         }
         if !self.handle_ack(init.received) {
-            return Err(Mismatch::Refused("it has received what was not sent".to_owned()));
+            return Err(Mismatch::Refused(
+                "it acknowledged messages that were not sent".to_owned(),
+            ));
         }
         self.established = true;
         Ok(self.unacknowledged.iter().cloned().collect())
     }
 
-    /// Numbers a message. Returns it as it goes over a connection.
+    /// Numbers a message and returns it as it is sent over a connection.
     pub(crate) fn send(&mut self, message: Message) -> Arc<[u8]> {
         let mut bytes = Vec::new();
         Frame::Message(message).encode(&mut bytes);
@@ -106,22 +108,22 @@ impl Session {
         bytes
     }
 
-    /// Messages given to this end so far.
+    /// Number of messages sent by this end so far.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// The peer has acknowledged all.
+    /// Whether the peer has acknowledged everything.
     pub(crate) fn is_settled(&self) -> bool {
         self.unacknowledged.is_empty()
     }
 
-    /// No more signals should be given to it now.
+    /// Whether no more signals should be sent now.
     pub(crate) fn is_full(&self) -> bool {
         self.unacknowledged_bytes >= UNACKNOWLEDGED
     }
 
-    /// The peer has received so many messages; false if that cannot be.
+    /// Handles an acknowledgement of `received` messages; returns false if it is impossible.
     #[must_use]
     pub(crate) fn handle_ack(&mut self, received: u64) -> bool {
         if received < self.acknowledged || received > self.sent {
@@ -136,13 +138,13 @@ impl Session {
         true
     }
 
-    /// A message of so many bytes has come.
+    /// Counts a received message of `bytes` bytes.
     pub(crate) fn handle_message(&mut self, bytes: usize) {
         self.received += 1;
         self.untold_bytes += bytes;
     }
 
-    /// The acknowledgement that is due; `now`: whatever was received.
+    /// The acknowledgement that is due; with `now`, of everything received.
     pub(crate) fn poll_ack(&mut self, now: bool) -> Option<Frame> {
         let untold = self.received - self.told;
         let due = untold >= ACK_MESSAGES || self.untold_bytes >= ACK_BYTES || (now && untold > 0);

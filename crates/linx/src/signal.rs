@@ -1,24 +1,24 @@
-//! Signals: a number and bytes.
+//! Signals, which consist of a number and bytes.
 
 use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL};
 use crate::{Error, Spid};
 
-/// A new link came up; the payload is its name.
+/// The number of the signal for a new link; its payload includes the link's name.
 pub const NEW_LINK: u32 = 248;
-/// A requested time-out is over.
+/// The number of the default signal of a time-out.
 pub const TIMEOUT: u32 = 249;
-/// The default answer to a hunt.
+/// The number of the default answer to a hunt.
 pub const HUNT: u32 = 251;
-/// The default signal of an attach.
+/// The number of the default signal of an attach.
 pub const ATTACH: u32 = 252;
 
-/// The least number that programs should use for signals of their own; lower ones may be the system's.
+/// The lowest number that programs should use for their own signals; lower ones are reserved for the system.
 pub const USER_BASE: u32 = 0x1000_0000;
 
-/// A message: a number that says what it is, and bytes. Sending takes it away from the sender, so that no program looks at a signal
-/// that it has sent.
+/// A message: a number that identifies its type, and bytes. Sending moves it away from the sender, so that a program cannot
+/// access a signal after sending it.
 ///
-/// The buffer starts with the number in the machine's byte order, as C programs lay it out.
+/// The buffer starts with the number in the machine's byte order, as in C programs.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Signal {
     bytes: Vec<u8>,
@@ -27,17 +27,17 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// A signal with so many bytes of payload, all 0.
+    /// Creates a signal with a payload of `payload_len` zero bytes.
     ///
     /// # Errors
-    /// [`Error::BadNumber`] for number 0, [`Error::BadSize`] for more bytes than a signal may have.
+    /// [`Error::BadNumber`] for number 0, [`Error::BadSize`] for a size above the maximum.
     pub fn new(number: u32, payload_len: usize) -> Result<Signal, Error> {
         let mut bytes = vec![0; check(number, payload_len)?];
         bytes[..LEAST_SIGNAL].copy_from_slice(&number.to_ne_bytes());
         Ok(Signal { bytes, sender: None, out_of_band: false })
     }
 
-    /// A signal with a payload.
+    /// Creates a signal with a payload.
     ///
     /// # Errors
     /// As [`Signal::new`].
@@ -48,27 +48,27 @@ impl Signal {
         Ok(Signal { bytes, sender: None, out_of_band: false })
     }
 
-    /// A signal that is nothing but its number, of which the caller knows that it is not 0.
+    /// Creates a signal without payload; the caller knows that the number is not 0.
     pub(crate) fn bare(number: u32) -> Signal {
         Signal { bytes: number.to_ne_bytes().to_vec(), sender: None, out_of_band: false }
     }
 
-    /// As it came: number and payload.
+    /// Creates a received signal from its number and payload.
     pub(crate) fn received(bytes: Vec<u8>, sender: Spid, out_of_band: bool) -> Signal {
         debug_assert!(bytes.len() >= LEAST_SIGNAL);
         Signal { bytes, sender: Some(sender), out_of_band }
     }
 
-    /// With another sender.
+    /// Sets another sender.
     pub(crate) fn from(mut self, sender: Spid) -> Signal {
         self.sender = Some(sender);
         self
     }
 
-    /// A signal of number and payload as C programs lay it out.
+    /// Creates a signal from number and payload in the layout of C programs.
     ///
     /// # Errors
-    /// As [`Signal::new`], also for fewer bytes than the number has.
+    /// As [`Signal::new`], also if there are fewer bytes than the number has.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Signal, Error> {
         let signal = Signal { bytes, sender: None, out_of_band: false };
         let len = signal.bytes.len();
@@ -77,12 +77,12 @@ impl Signal {
         Ok(signal)
     }
 
-    /// What it is.
+    /// The number that identifies the type of the signal.
     pub fn number(&self) -> u32 {
         u32::from_ne_bytes(self.bytes[..LEAST_SIGNAL].try_into().expect("four bytes"))
     }
 
-    /// Bytes with the number: what LINX calls the signal's size.
+    /// The size in bytes including the number, as LINX counts it.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
@@ -92,15 +92,15 @@ impl Signal {
         &self.bytes[LEAST_SIGNAL..]
     }
 
-    /// The bytes after the number, to write.
+    /// The bytes after the number, for writing.
     pub fn payload_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[LEAST_SIGNAL..]
     }
 
-    /// Changes the size, which counts the number; what is added is 0.
+    /// Changes the size, which includes the number; added bytes are 0.
     ///
     /// # Errors
-    /// [`Error::BadSize`] for less than the number has, or more than a signal may have.
+    /// [`Error::BadSize`] if it is smaller than the number or above the maximum.
     pub fn set_size(&mut self, size: usize) -> Result<(), Error> {
         if !(LEAST_SIGNAL..=LARGEST_SIGNAL).contains(&size) {
             return Err(Error::BadSize { size });
@@ -109,17 +109,17 @@ impl Signal {
         Ok(())
     }
 
-    /// Makes it another signal with the same payload: a received buffer may be used for the answer.
+    /// Changes the number and keeps the payload, so that a received buffer can be used for the answer.
     ///
     /// # Errors
-    /// [`Error::BadNumber`] for 0.
+    /// [`Error::BadNumber`] for number 0.
     pub fn set_number(&mut self, number: u32) -> Result<(), Error> {
         check(number, 0)?;
         self.bytes[..LEAST_SIGNAL].copy_from_slice(&number.to_ne_bytes());
         Ok(())
     }
 
-    /// Whose it is; `None` for a signal that was not received.
+    /// The sender; `None` for a signal that was not received.
     pub fn sender(&self) -> Option<Spid> {
         self.sender
     }
@@ -134,13 +134,13 @@ impl Signal {
         &self.bytes
     }
 
-    /// Number and payload, as C programs lay them out.
+    /// Number and payload in the layout of C programs.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 }
 
-/// The size of a signal with such a payload.
+/// The size of a signal with a payload of `payload_len` bytes.
 pub(crate) fn check(number: u32, payload_len: usize) -> Result<usize, Error> {
     if number == 0 {
         return Err(Error::BadNumber);

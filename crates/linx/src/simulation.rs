@@ -1,7 +1,7 @@
-//! Three nodes in a row, their programs and their links in simulated time: everything happens in an order that a seed chooses, links break, endpoints
-//! end, and at each step and at the end what the model promises is checked.
+//! Simulates three nodes in a row, their programs and their links: a seed determines the order of all events, links break,
+//! endpoints end, and the guarantees of the model are checked at each step and at the end.
 //!
-//! `CROSSWAY_LINX_SEEDS` says how many seeds are tried, and `CROSSWAY_LINX_SEED` names the one to be repeated.
+//! `CROSSWAY_LINX_SEEDS` sets the number of seeds to try, and `CROSSWAY_LINX_SEED` selects one to repeat.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -13,7 +13,7 @@ use crate::wire::link::Message;
 use crate::wire::local::Event;
 use crate::{Filter, Queue, Reference, Signal, Spid};
 
-/// Small numbers that follow from a seed (SplitMix64).
+/// Pseudo-random numbers derived from a seed (SplitMix64).
 struct Chance(u64);
 
 impl Chance {
@@ -30,7 +30,7 @@ impl Chance {
     }
 }
 
-/// What is on its way to a program.
+/// Something in flight to a program.
 enum Post {
     Event(Event),
     Data { from: Spid, sequence: u64 },
@@ -40,10 +40,10 @@ enum Post {
 struct Program {
     mailbox: Mailbox,
     posts: VecDeque<Post>,
-    /// Its attaches that are neither answered nor taken back, with their targets.
+    /// Its attaches that are neither answered nor cancelled, with their targets.
     attaches: BTreeMap<Reference, Spid>,
     hunts: BTreeMap<Reference, String>,
-    /// Whose end it was told of: nothing of them may come any more.
+    /// The endpoints whose end was reported: nothing more may arrive from them.
     ended: HashSet<Spid>,
     /// Endpoints it has found.
     known: Vec<Spid>,
@@ -54,17 +54,17 @@ struct Program {
 struct Site {
     registry: Registry,
     programs: BTreeMap<Spid, Program>,
-    /// Every number that was ever given.
+    /// Every number that was ever assigned.
     given: HashSet<Spid>,
 }
 
 /// A link between two neighbours.
 struct Span {
     nodes: [usize; 2],
-    /// What each side calls it.
+    /// The name of the link on each side.
     names: [&'static str; 2],
     up: Option<[LinkId; 2]>,
-    /// On their way to each side.
+    /// Messages in flight to each side.
     messages: [VecDeque<Message>; 2],
 }
 
@@ -80,7 +80,7 @@ const NAMES: [&str; 4] = ["ant", "bee", "cat", "dog"];
 impl World {
     fn new(seed: u64) -> World {
         let site = |_| Site {
-            // So few numbers that indices are used again and again.
+            // A small number space, so that indices are reused often.
             registry: Registry::new(Widths { index: 7, instance: 12 }),
             programs: BTreeMap::new(),
             given: HashSet::new(),
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// The span and the side on which a node knows a link by this number.
+    /// The span and the side at which a node has a link with this id.
     fn span_of(&self, node: usize, id: LinkId) -> Option<(usize, usize)> {
         self.spans.iter().enumerate().find_map(|(at, span)| {
             let side = span.nodes.iter().position(|of| *of == node)?;
@@ -128,7 +128,7 @@ impl World {
             return;
         }
         let spid = site.registry.handle_open(name, 1, 1).unwrap();
-        assert!(site.given.insert(spid), "the number {spid} was given twice");
+        assert!(site.given.insert(spid), "the number {spid} was assigned twice");
         site.programs.insert(
             spid,
             Program {
@@ -231,11 +231,11 @@ impl World {
                 self.say(node, over, Message::Data { from, to: there, size: 8, flags: 1, piece });
             }
             Route::Gone => {}
-            Route::Unknown => panic!("{to} was found, but never was"),
+            Route::Unknown => panic!("{to} was found, but never existed"),
         }
     }
 
-    /// A link breaks, or comes up.
+    /// Makes a link break or come up.
     fn flap(&mut self) {
         let at = self.chance.below(self.spans.len());
         let nodes = self.spans[at].nodes;
@@ -260,7 +260,7 @@ impl World {
         }
     }
 
-    /// Something that is on its way arrives; false if nothing is.
+    /// Delivers something that is in flight; returns false if there is nothing.
     fn step(&mut self) -> bool {
         let mut ways = Vec::new();
         for (at, span) in self.spans.iter().enumerate() {
@@ -306,7 +306,7 @@ impl World {
         let Some(program) = self.sites[node].programs.get_mut(&spid) else { return };
         match program.posts.pop_front() {
             Some(Post::Data { from, sequence }) => {
-                assert!(!program.ended.contains(&from), "a signal of {from} after its end");
+                assert!(!program.ended.contains(&from), "a signal from {from} after its end");
                 let last = program.received.insert(from, sequence).unwrap_or(0);
                 assert!(sequence > last, "signals of {from} came out of order");
             }
@@ -331,14 +331,14 @@ impl World {
                     let told = program.attaches.len();
                     let pending = &program.mailbox;
                     program.attaches.retain(|attach, _| pending.is_pending(*attach));
-                    // One signal, one attach: the one that was answered.
+                    // Each signal answers exactly one attach.
                     assert_eq!(
                         told - program.attaches.len(),
                         1,
-                        "an attach was told twice or never made"
+                        "an attach was answered twice or never made"
                     );
                 }
-                number => panic!("a signal {number:#x} that nobody sent"),
+                number => panic!("a signal {number:#x} that was never sent"),
             }
             assert!(signal.number() < USER_BASE);
         }
@@ -358,7 +358,7 @@ impl World {
         Some((node, last.to_owned()))
     }
 
-    /// After everything has arrived: nothing is owed.
+    /// Checks that no answers are missing after everything has arrived.
     fn check_rest(&mut self) {
         while self.step() {}
         for (node, site) in self.sites.iter().enumerate() {
@@ -366,7 +366,7 @@ impl World {
                 for target in program.attaches.values() {
                     assert!(
                         site.registry.get(*target).is_some(),
-                        "{spid} of node {node} was not told of the end of {target}"
+                        "{spid} of node {node} was not notified of the end of {target}"
                     );
                 }
                 for path in program.hunts.values() {
@@ -389,7 +389,7 @@ fn run(seed: u64) {
         world.act();
     }
     world.check_rest();
-    // Everybody ends, and nothing is left.
+    // All endpoints end, and nothing remains.
     for node in 0..3 {
         let all: Vec<Spid> = world.sites[node].programs.keys().copied().collect();
         for spid in all {

@@ -1,16 +1,16 @@
-//! Numbers of endpoints that never mean another endpoint.
+//! Numbers of endpoints, which are never reused for another endpoint.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::num::NonZeroU32;
 
-/// The number of an endpoint, unique in its node for as long as the node runs: a number that was given to an endpoint is never
-/// given to another one, however many are opened and closed.
+/// The number of an endpoint, unique in its node as long as the node runs: it is never assigned to another endpoint, however
+/// many are opened and closed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Spid(NonZeroU32);
 
 impl Spid {
-    /// From the number; `None` for 0, which is no endpoint's.
+    /// Creates a number; `None` for 0, which no endpoint has.
     pub const fn new(number: u32) -> Option<Spid> {
         match NonZeroU32::new(number) {
             Some(number) => Some(Spid(number)),
@@ -18,7 +18,7 @@ impl Spid {
         }
     }
 
-    /// The number.
+    /// The number as an integer.
     pub const fn get(self) -> u32 {
         self.0.get()
     }
@@ -36,7 +36,7 @@ impl fmt::Display for Spid {
     }
 }
 
-/// What is known of a number.
+/// The state of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// An endpoint has it.
@@ -47,17 +47,17 @@ pub(crate) enum Standing {
     Unknown,
 }
 
-/// How a number is made of an index, which is used again, and a count of the uses of that index.
+/// How a number is composed of an index, which is reused, and a count of the uses of that index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Widths {
-    /// Bits of the index.
+    /// Number of bits of the index.
     pub(crate) index: u32,
-    /// Bits of the count.
+    /// Number of bits of the count.
     pub(crate) instance: u32,
 }
 
 impl Widths {
-    /// A million endpoints at a time, 4096 uses of each index: 4 billion endpoints in a node's life.
+    /// A million endpoints at a time, 4096 uses of each index: 4 billion endpoints in the lifetime of a node.
     pub(crate) const FULL: Widths = Widths { index: 20, instance: 12 };
 }
 
@@ -66,25 +66,25 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// Values by their numbers.
+/// A table of values by their numbers.
 pub(crate) struct SpidTable<T> {
     widths: Widths,
     slots: Vec<Slot<T>>,
-    /// Indices that may be used again, the one that was freed first in front.
+    /// Indices that may be reused, in the order in which they were freed.
     free: VecDeque<u32>,
 }
 
 impl<T> SpidTable<T> {
-    /// An empty table.
+    /// Creates an empty table.
     pub(crate) fn new(widths: Widths) -> Self {
-        // Index 0 is left out, so that no number is 0.
+        // Index 0 is not used, so that no number is 0.
         SpidTable { widths, slots: vec![Slot { instance: 0, value: None }], free: VecDeque::new() }
     }
 
-    /// Gives the value a number; `None` when every number was given.
+    /// Assigns a number to a value; `None` when all numbers are used up.
     pub(crate) fn insert(&mut self, value: T) -> Option<Spid> {
         let fresh = self.slots.len() < 1 << self.widths.index;
-        // Indices that were never used go first: counts of uses then grow evenly.
+        // Unused indices are taken first, so that the counts of uses grow evenly.
         let index = if fresh {
             self.slots.push(Slot { instance: 0, value: None });
             self.slots.len() - 1
@@ -101,7 +101,7 @@ impl<T> SpidTable<T> {
         ((spid.get() & mask) as usize, spid.get() >> self.widths.index)
     }
 
-    /// Takes a value out; its number is not given again.
+    /// Removes a value; its number is not assigned again.
     pub(crate) fn remove(&mut self, spid: Spid) -> Option<T> {
         let (index, instance) = self.split(spid);
         let last = (1 << self.widths.instance) - 1;
@@ -111,25 +111,25 @@ impl<T> SpidTable<T> {
             slot.instance += 1;
             self.free.push_back(index as u32);
         } else {
-            // Used up: the next use would repeat a number. An instance beyond the last matches none.
+            // The index is used up: another use would repeat a number. An instance beyond the last one matches no number.
             slot.instance = last + 1;
         }
         Some(value)
     }
 
-    /// The value.
+    /// The value with this number.
     pub(crate) fn get(&self, spid: Spid) -> Option<&T> {
         let (index, instance) = self.split(spid);
         self.slots.get(index).filter(|slot| slot.instance == instance)?.value.as_ref()
     }
 
-    /// The value, to change.
+    /// The value with this number, for changing.
     pub(crate) fn get_mut(&mut self, spid: Spid) -> Option<&mut T> {
         let (index, instance) = self.split(spid);
         self.slots.get_mut(index).filter(|slot| slot.instance == instance)?.value.as_mut()
     }
 
-    /// What is known of the number.
+    /// The state of a number.
     pub(crate) fn standing(&self, spid: Spid) -> Standing {
         let (index, instance) = self.split(spid);
         match self.slots.get(index) {
@@ -139,7 +139,7 @@ impl<T> SpidTable<T> {
         }
     }
 
-    /// All, by number of the index.
+    /// All values, in the order of their indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Spid, &T)> {
         let bits = self.widths.index;
         self.slots.iter().enumerate().filter_map(move |(index, slot)| {
@@ -160,7 +160,7 @@ mod tests {
         let mut table = SpidTable::new(Widths { index: 3, instance: 2 });
         let mut seen = HashSet::new();
         while let Some(spid) = table.insert(()) {
-            assert!(seen.insert(spid), "{spid} was given twice");
+            assert!(seen.insert(spid), "{spid} was assigned twice");
             assert_eq!(table.standing(spid), Standing::Alive);
             assert_eq!(table.remove(spid), Some(()));
             assert_eq!(table.remove(spid), None);

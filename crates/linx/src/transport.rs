@@ -1,25 +1,25 @@
-//! By what signals go between two endpoints of a node.
+//! The transports for signals between two endpoints of a node.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// By what signals go between two endpoints of a node.
+/// The transport for signals between two endpoints of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Transport {
     /// A pair of UNIX stream sockets.
     #[default]
     Uds,
-    /// A FIFO each way.
+    /// One FIFO for each direction.
     Fifo,
-    /// A ring in shared memory each way.
+    /// One ring in shared memory for each direction.
     Shm,
 }
 
 impl Transport {
-    /// All.
+    /// All transports.
     pub const ALL: [Transport; 3] = [Transport::Uds, Transport::Fifo, Transport::Shm];
 
-    /// Its name.
+    /// The transport's name.
     pub const fn name(self) -> &'static str {
         match self {
             Transport::Uds => "uds",
@@ -40,6 +40,6 @@ impl FromStr for Transport {
 
     fn from_str(word: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|transport| transport.name() == word);
-        known.ok_or_else(|| format!("there is no transport '{word}': give uds, fifo or shm"))
+        known.ok_or_else(|| format!("unknown transport '{word}': use uds, fifo or shm"))
     }
 }

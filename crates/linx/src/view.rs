@@ -1,4 +1,4 @@
-//! What a node tells of its endpoints.
+//! The information that a node provides about its endpoints.
 
 use std::path::Path;
 
@@ -6,73 +6,74 @@ use crate::control::Control;
 use crate::wire::local::{Event, Report, Request, Row, VERSION};
 use crate::{Error, Spid};
 
-/// What an endpoint is.
+/// The kind of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointKind {
-    /// A program's on this node.
+    /// Opened by a program on this node.
     Local,
-    /// One of another node.
+    /// An endpoint of another node.
     Remote,
     /// A link that is up.
     Link,
 }
 
-/// Which signals an endpoint waits for.
+/// The signals that an endpoint waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitsFor {
-    /// It does not wait in a receive now, or did not answer in time.
+    /// It is not waiting in a receive, or did not answer in time.
     NotReceiving,
-    /// All.
+    /// All signals.
     Any,
-    /// Those with one of these numbers.
+    /// Signals with one of these numbers.
     Only(Vec<u32>),
-    /// Those without one of these numbers.
+    /// Signals with other numbers than these.
     Except(Vec<u32>),
 }
 
-/// An endpoint's own account.
+/// The state that an endpoint reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// What it waits for.
+    /// The signals it waits for.
     pub waits_for: WaitsFor,
-    /// From whom only.
+    /// The sender it waits for; `None`: any.
     pub from: Option<Spid>,
-    /// Signals in its queue.
+    /// Number of signals in its queue.
     pub queued: u64,
-    /// Bytes in its queue.
+    /// Number of bytes in its queue.
     pub queued_bytes: u64,
-    /// Signals it has sent.
+    /// Number of signals it has sent.
     pub sent: u64,
-    /// Signals it has received.
+    /// Number of signals it has received.
     pub received: u64,
-    /// Signals it has dropped because its queue was full.
+    /// Number of signals it has dropped because its queue was full.
     pub dropped: u64,
-    /// Time-outs it has requested that are not over.
+    /// Number of pending time-outs.
     pub timeouts: u32,
 }
 
-/// What is known of an endpoint.
+/// Information about an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointInfo {
     /// Its number.
     pub spid: Spid,
     /// Its name; with the path of links to it if it is remote.
     pub name: String,
-    /// What it is.
+    /// The kind of the endpoint.
     pub kind: EndpointKind,
-    /// Its process, 0 if that is not on this host or in another PID namespace.
+    /// The id of its process; 0 if the process is on another host or in another PID namespace.
     pub pid: u32,
-    /// Its user, 0 for what is not a program's.
+    /// Its user id; 0 if it was not opened by a program.
     pub user: u32,
-    /// Attaches to it.
+    /// Number of attaches to it.
     pub attached_from: u32,
-    /// Its own attaches.
+    /// Number of its own attaches.
     pub attached_to: u32,
-    /// Its pending hunts.
+    /// Number of its pending hunts.
     pub hunts: u32,
-    /// Its channels to other endpoints.
+    /// Number of its channels to other endpoints.
     pub channels: u32,
-    /// Its own account; `None` for what is not a program's, and for a program that did not look into its endpoint in time.
+    /// The state that it reports; `None` if it was not opened by a program, or if the program did not use the endpoint in
+    /// time.
     pub condition: Option<Condition>,
 }
 
@@ -112,7 +113,7 @@ impl EndpointInfo {
     }
 }
 
-/// All endpoints and links of the node in this directory.
+/// Lists all endpoints and links of the node in this directory.
 ///
 /// # Errors
 /// [`Error::NoNode`], [`Error::NotPermitted`], [`Error::NodeGone`], [`Error::Protocol`].

@@ -1,7 +1,7 @@
-//! Programs and nodes killed (SIGKILL) at random instants of sending, receiving, hunting and attaching: each attach gives exactly one
-//! signal, after the last signal that arrived, and nothing is left behind.
+//! Programs and nodes are killed (SIGKILL) at random instants while sending, receiving, hunting and attaching: each attach
+//! gives exactly one signal, after the last signal that arrived, and nothing remains.
 //!
-//! `CROSSWAY_LINX_KILLS=1000 cargo test -p crossway-linx --test kills` kills as often.
+//! `CROSSWAY_LINX_KILLS=1000 cargo test -p crossway-linx --test kills` sets the number of kills.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,32 +13,32 @@ use crossway_linx::{
     Signal, Spid, Transport, list,
 };
 
-/// Only catches hangs.
+/// A limit that only catches hangs.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// The victim's life, for the child process.
+/// Tells the child process to run as the victim.
 const ACT: &str = "CROSSWAY_LINX_VICTIM";
-/// How often somebody is killed; 100 by default.
+/// The number of kills; 100 by default.
 const KILLS: &str = "CROSSWAY_LINX_KILLS";
 
 fn soon() -> Option<Instant> {
     Some(Instant::now() + WATCHDOG)
 }
 
-/// What a victim does all the time.
+/// What a victim does in a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Send,
     Receive,
     Hunt,
     Attach,
-    /// As `Send`, from a node of its own that dies with it.
+    /// As `Send`, from its own node, which dies with it.
     Node,
 }
 
 const ACTS: [Act; 5] = [Act::Send, Act::Receive, Act::Hunt, Act::Attach, Act::Node];
 
-/// Numbers that look random, from a seed that the test prints.
+/// Pseudo-random numbers from a seed that the test prints.
 struct Chance(u64);
 
 impl Chance {
@@ -76,7 +76,7 @@ fn victim() {
     let witness = own.hunt_and_wait(path, None).unwrap();
     own.attach(witness, None).unwrap();
     let until = || Some(Instant::now() + Duration::from_micros(50));
-    // No limit is met, however late the kill.
+    // Few enough not to reach a limit, however late the kill.
     for n in 0..20_000 {
         match act {
             // One signal in any case, so that there is a channel.
@@ -109,7 +109,7 @@ fn victim() {
     std::thread::sleep(WATCHDOG);
 }
 
-/// After so long without a connection, a node that dies is dead to its peer.
+/// How long a node may be without a connection before its peer considers it dead.
 const LINK_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A node that listens.
@@ -118,7 +118,7 @@ fn listening(link_timeout: Duration) -> Settings {
     Settings { listen, link_timeout, ..Settings::default() }
 }
 
-/// A node of this name that calls its link to the one at this address "near".
+/// Settings of a node with this name that calls its link to the node at this address "near".
 fn dialling(name: &str, address: &str, link_timeout: Duration) -> Settings {
     let links =
         vec![LinkSettings { name: "near".to_owned(), addresses: vec![address.parse().unwrap()] }];
@@ -134,12 +134,12 @@ impl Drop for Killed {
     }
 }
 
-/// Descriptors of this process, with those of the nodes in it.
+/// Number of open descriptors of this process, including those of its nodes.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Until no more are held than before: what was being closed then is gone now.
+/// Waits until no more descriptors are open than before: those that were being closed then are closed now.
 fn until_holding(before: usize, what: &str) {
     let limit = Instant::now() + WATCHDOG;
     while descriptors() > before {
@@ -148,7 +148,7 @@ fn until_holding(before: usize, what: &str) {
     }
 }
 
-/// What a witness has heard of the victim.
+/// What a witness has received from the victim.
 #[derive(Default)]
 struct Heard {
     victim: Option<Spid>,
@@ -157,7 +157,8 @@ struct Heard {
 }
 
 impl Heard {
-    /// Attaches as soon as the victim is there, and checks that what comes is whole, in order, and before the news of the end.
+    /// Attaches as soon as the victim exists, and checks that signals arrive whole, in order, and before the notice of its
+    /// end.
     fn take(&mut self, witness: &mut Endpoint, signal: Signal, round: &str) {
         let from = signal.sender().unwrap();
         match signal.number() {
@@ -186,15 +187,15 @@ impl Heard {
     }
 }
 
-/// Of each witness.
+/// Number of attaches of each witness.
 const ATTACHES: u32 = 3;
 
 struct Place {
     near: PathBuf,
     far: PathBuf,
-    /// Linked to nodes that are killed.
+    /// The directory of a node linked to nodes that are killed.
     short: PathBuf,
-    /// Where that one listens.
+    /// The address at which that node listens.
     address: String,
     _nodes: [NodeThread; 3],
     dir: tempfile::TempDir,
@@ -205,7 +206,7 @@ impl Place {
         let dir = tempfile::tempdir().unwrap();
         let at = |name| dir.path().join(name);
         let (near, far, short) = (at("near"), at("far"), at("short"));
-        // Nothing waits for the time-out of these, and a busy machine does not reach it.
+        // No test waits for this timeout, and a busy machine does not reach it.
         let of_near = Node::spawn(&near, listening(WATCHDOG)).unwrap();
         let address = of_near.listens_at()[0].to_string();
         let of_far = Node::spawn(&far, dialling("far", &address, WATCHDOG)).unwrap();
@@ -218,7 +219,7 @@ impl Place {
         Place { near, far, short, address, _nodes: [of_near, of_far, of_short], dir }
     }
 
-    /// Kills a victim once.
+    /// Kills a victim once and checks the consequences.
     fn kill(&self, number: u64, chance: &mut Chance) -> u32 {
         let act = ACTS[(number % 5) as usize];
         let transport = Transport::ALL[(number / 5 % 3) as usize];
@@ -251,7 +252,7 @@ impl Place {
         let mut child = Killed(child.stdout(Stdio::null()).spawn().unwrap());
 
         let mut heard: Vec<Heard> = witnesses.iter().map(|_| Heard::default()).collect();
-        // Some die before they are open; most in what they do.
+        // Some die before their endpoint is open; most during their loop.
         let early = chance.below(8) == 0;
         let mut instant =
             early.then(|| Instant::now() + Duration::from_micros(chance.below(15_000)));
@@ -261,7 +262,7 @@ impl Place {
             assert!(Instant::now() < limit, "{round}: an attach is not answered");
             let never_opened = heard.iter().all(|heard| heard.victim.is_none());
             if dead && never_opened && descriptors() <= held {
-                // Its connection is closed, so its answers would have come.
+                // Its connection is closed, so its answers would have arrived.
                 break;
             }
             for (n, witness) in witnesses.iter_mut().enumerate() {
@@ -291,15 +292,15 @@ impl Place {
                 child.0.wait().unwrap();
                 dead = true;
             }
-            // One whose link timed out ends by itself.
+            // A victim whose link timed out ends by itself.
             dead |= act == Act::Node && child.0.try_wait().unwrap().is_some();
         }
-        // A link's peer may be too slow for its short time-out.
+        // A link's peer may be too slow for its short timeout.
         assert!(dead || act == Act::Node, "{round}: an attach was answered before the end");
         drop(child);
         for (witness, heard) in witnesses.iter_mut().zip(&heard) {
             let after = witness.receive(&Filter::ANY, Some(Instant::now())).unwrap();
-            assert_eq!(after, None, "{round}: something comes after the end");
+            assert_eq!(after, None, "{round}: a signal arrives after the end");
             let spid = witness.spid();
             let info = witness.info(spid).unwrap();
             let left = (info.attached_from, info.attached_to);

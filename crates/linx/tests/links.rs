@@ -1,4 +1,4 @@
-//! Several nodes in one process, linked over loopback.
+//! Tests of several nodes in one process, linked over loopback.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use crossway_linx::{
     Settings, Signal,
 };
 
-/// Only catches hangs.
+/// A limit that only catches hangs.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 fn soon() -> Option<Instant> {
@@ -28,7 +28,7 @@ struct Host {
 
 impl Host {
     fn new(name: &str, links: &[(&str, Vec<SocketAddr>)]) -> Host {
-        // No test waits for it, and a busy machine does not reach it.
+        // No test waits for this timeout, and a busy machine does not reach it.
         Self::at(name, loopback(), WATCHDOG, links)
     }
 
@@ -117,7 +117,7 @@ fn a_path_of_links_leads_to_an_endpoint_and_back() {
             assert!(got.payload().iter().enumerate().all(|(at, b)| *b == (at % 251) as u8));
         });
     }
-    // The last signals come before the news of the end.
+    // The last signals arrive before the notice of the end.
     server.send(signal(70), server.spid()).unwrap();
     let back = any(&mut server).sender().unwrap();
     assert_eq!(back, server.spid());
@@ -145,7 +145,7 @@ fn the_end_of_an_endpoint_is_told_behind_what_it_has_sent() {
     let told = any(&mut client);
     assert_eq!((told.number(), told.sender()), (ATTACH, Some(there)));
     assert!(matches!(client.send(signal(1), there), Err(Error::Gone { .. })));
-    // The successor is another one.
+    // The successor is a different endpoint.
     let _server = b.open("server");
     assert_ne!(client.hunt_and_wait("b/server", soon()).unwrap(), there);
 }
@@ -182,7 +182,7 @@ fn the_loss_of_a_node_reaches_everyone_attached_and_hunts_go_on_when_it_is_back(
     assert_ne!(found.sender(), Some(there));
 }
 
-/// Passes a connection on until it is told to stop.
+/// Forwards a connection until it is told to stop.
 struct Way {
     at: SocketAddr,
     cut: std::sync::mpsc::Sender<()>,
@@ -253,7 +253,7 @@ fn a_receiver_that_does_not_receive_holds_back_its_own_senders_only() {
             Err(Error::TimedOut) => break,
             Err(error) => panic!("{error}"),
         }
-        assert!(bytes < 64 << 20, "nothing holds the sender back");
+        assert!(bytes < 64 << 20, "the sender is never blocked");
     }
     other.send(signal(1), there).unwrap();
     assert_eq!(any(&mut server).number(), USER_BASE + 1);

@@ -1,4 +1,4 @@
-//! The model as programs see it, by every transport between endpoints of one node.
+//! Tests of the model as programs see it, over every transport between endpoints of one node.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crossway_linx::{
     WhenFull,
 };
 
-/// Only catches hangs.
+/// A limit that only catches hangs.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 fn soon() -> Option<Instant> {
@@ -94,7 +94,7 @@ fn a_hunt_finds_what_is_there_and_what_comes_later_and_signals_go_both_ways() {
             assert_eq!((at_b.number(), at_b.sender()), (USER_BASE + n, Some(a.spid())));
             let mut at_a = any(&mut a);
             assert_eq!((at_a.number(), at_a.payload()), (USER_BASE + 1000 + n, &b"payload"[..]));
-            // The buffer serves for the answer.
+            // The buffer is reused for the answer.
             at_a.set_number(USER_BASE + 2000 + n).unwrap();
             a.send(at_a, b.spid()).unwrap();
         }
@@ -194,7 +194,7 @@ fn an_attach_signal_that_is_queued_is_taken_back_by_the_detach() {
     let b = host.open("b");
     let attach = a.attach(b.spid(), None).unwrap();
     drop(b);
-    // It has come, as the next look shows.
+    // It has arrived, as the next check shows.
     while a.receive(&Filter::only(&[1]), now()).unwrap().is_none()
         && a.info(Spid::new(2).unwrap()).is_ok()
     {}
@@ -222,7 +222,7 @@ fn who_restarts_gets_another_number_and_is_found_again() {
         }
         spids.sort_unstable();
         spids.dedup();
-        assert_eq!(spids.len(), 5, "no number was given twice");
+        assert_eq!(spids.len(), 5, "no number was assigned twice");
     });
 }
 
@@ -271,7 +271,7 @@ fn out_of_band_signals_stand_before_those_that_were_queued() {
         }
         a.send_out_of_band(signal(8), b.spid()).unwrap();
         a.send_out_of_band(signal(9), b.spid()).unwrap();
-        // All are in the queue after a receive that takes none of them.
+        // All of them are in the queue after a receive that accepts none.
         while b.receive(&Filter::only(&[1]), now()).unwrap().is_some() {}
         let eight = any(&mut b);
         assert!(eight.is_out_of_band());
@@ -318,9 +318,9 @@ fn a_full_queue_holds_senders_back_until_their_deadline() {
                 Err(Error::TimedOut) => break,
                 Err(other) => panic!("{other}"),
             }
-            assert!(sent < 1000, "nothing holds the sender back");
+            assert!(sent < 1000, "the sender is never blocked");
         }
-        // It waits for a signal that cannot come, and is told so.
+        // It waits for a signal that cannot arrive, and gets an error.
         let full = b.receive(&Filter::only(&[1]), None);
         assert!(matches!(full, Err(Error::QueueFull { signals: 2 })), "{full:?}");
         std::thread::scope(|scope| {
@@ -380,7 +380,7 @@ fn the_descriptor_is_readable_while_something_can_be_received() {
         a.send(signal(0), b.spid()).unwrap();
         a.send(signal(1), b.spid()).unwrap();
         for n in 0..2 {
-            // It may be readable for nothing at first.
+            // It may be spuriously readable at first.
             loop {
                 assert!(readable(&mut b, soon()));
                 if let Some(got) = b.receive(&Filter::ANY, now()).unwrap() {
@@ -459,7 +459,7 @@ fn the_directory_has_the_rights_and_the_group_that_were_asked_for() {
         let about = dir.metadata().unwrap();
         assert_eq!((about.mode() & 0o7777, about.gid()), (mode, own_group), "whatever the umask");
     }
-    // Whoever is no member of a group cannot give it away, and leaves no directory behind.
+    // A user who is not a member of a group cannot assign it, and leaves no directory behind.
     let dir = temporary.path().join("other");
     let settings = Settings { group: Some(4_000_000), ..Settings::default() };
     match Node::spawn(&dir, settings) {

@@ -32,13 +32,13 @@ static int server(void) {
         if (linx_receive(linx, &sig, LINX_NO_SIG_SEL) == -1) return 0;
         client = linx_sender(linx, &sig);
         if (sig->sig_no == LINX_OS_ATTACH_SIG) {
-            printf("the client %#x is gone\n", (unsigned)client);
+            printf("the client %#x has ended\n", (unsigned)client);
             fflush(stdout);
             linx_free_buf(linx, &sig);
             continue;
         }
         if (sig->request.number == 0) linx_attach(linx, NULL, client);
-        /* The buffer serves for the answer. */
+        /* The buffer is reused for the answer. */
         sig->sig_no = REPLY;
         linx_send(linx, &sig, client);
     }
@@ -69,7 +69,7 @@ static int client(void) {
     while (spid != LINX_ILLEGAL_SPID && answered < 2) {
         union LINX_SIGNAL *sig = linx_alloc(linx, sizeof(struct request), REQUEST);
         sig->request.number = number++;
-        /* A server that is gone is told of by the attach. */
+        /* The signal of the attach reports the end of a server. */
         linx_send(linx, &sig, spid);
         if (linx_receive(linx, &sig, any) == -1) return 1;
         if (sig->sig_no == LINX_OS_ATTACH_SIG) {

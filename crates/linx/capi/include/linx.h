@@ -2,9 +2,9 @@
  *
  * The node is the one in $CROSSWAY_LINX_DIR, or in crossway-linx in $XDG_RUNTIME_DIR or in /run: crossway linx node.
  *
- * Calls that return int return -1 with errno where they fail. A call that takes the address of a signal's pointer takes the signal
- * over, also where it fails, and sets the pointer to LINX_NIL. A signal that belongs to another endpoint, or of which more was written than it
- * has, ends the program with a message. Sending waits while the receiver's queue is full.
+ * Calls that return int return -1 and set errno on failure. A call that takes the address of a signal's pointer takes ownership of the
+ * signal, even if it fails, and sets the pointer to LINX_NIL. A signal that belongs to another endpoint, or was written beyond its size,
+ * ends the program with a message. Sending waits while the receiver's queue is full.
  *
  * ABI: programs bind to libcrossway_linx.so.0. The number rises when a structure, a constant or a prototype here changes its meaning. */
 #ifndef LINX_H
@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 typedef struct LINX LINX;
-/* Each program says what its signals are; every one begins with a LINX_SIGSELECT. */
+/* Each program defines its signals; every one begins with a LINX_SIGSELECT. */
 union LINX_SIGNAL;
 
 typedef uint32_t LINX_SPID;
@@ -37,28 +37,28 @@ typedef uint32_t LINX_NLTOKEN;
 #define LINX_ILLEGAL_TMOREF ((LINX_OSTMOREF)0)
 #define LINX_ILLEGAL_NLREF ((LINX_NLREF)0)
 
-/* Numbers of signals that come by themselves. Programs use 0x10000000 and above. */
+/* Numbers of signals that the system sends. Programs use 0x10000000 and above. */
 #define LINX_OS_NEW_LINK_SIG ((LINX_SIGSELECT)248)
 #define LINX_OS_TMO_SIG ((LINX_SIGSELECT)249)
 #define LINX_OS_LINK_SIG ((LINX_SIGSELECT)250)
 #define LINX_OS_HUNT_SIG ((LINX_SIGSELECT)251)
 #define LINX_OS_ATTACH_SIG ((LINX_SIGSELECT)252)
 
-/* Filters: how many numbers follow, and those; none: all signals; a negative count: all but those. */
+/* Filters: a count, followed by that many numbers; 0: all signals; a negative count: all but these. */
 static const LINX_SIGSELECT LINX_NO_SIG_SEL[] = {0};
 static const LINX_SIGSELECT LINX_OS_HUNT_SIG_SEL[] = {1, 251};
 static const LINX_SIGSELECT LINX_OS_ATTACH_SIG_SEL[] = {1, 252};
 
-/* A list of options is pairs of a tag and a value, and LINX_SIG_OPT_END. */
+/* A list of options consists of pairs of a tag and a value, and ends with LINX_SIG_OPT_END. */
 #define LINX_SIG_OPT_END 0
 #define LINX_SIG_OPT_OOB 1
 /* Attributes of a signal. */
 #define LINX_SIG_ATTR_OOB 1
 
-/* options and arg have no meaning: 0 and NULL. */
+/* options and arg are not used: pass 0 and NULL. */
 LINX *linx_open(const char *name, uint32_t options, void *arg);
 int linx_close(LINX *linx);
-/* To poll; never to be closed or read. */
+/* For polling; do not close it or read from it. */
 int linx_get_descriptor(LINX *linx);
 
 union LINX_SIGNAL *linx_alloc(LINX *linx, LINX_OSBUFSIZE size, LINX_SIGSELECT sig_no);
@@ -66,20 +66,20 @@ union LINX_SIGNAL *linx_alloc(LINX *linx, LINX_OSBUFSIZE size, LINX_SIGSELECT si
 union LINX_SIGNAL *linx_s_alloc(LINX *linx, LINX_OSBUFSIZE size, LINX_SIGSELECT sig_no, uint32_t flags);
 int linx_free_buf(LINX *linx, union LINX_SIGNAL **sig);
 LINX_SPID linx_sender(LINX *linx, union LINX_SIGNAL **sig);
-/* 0 and -1 are errors: no signal is that small. */
+/* Returns 0 or -1 on error: no signal is that small. */
 LINX_OSBUFSIZE linx_sigsize(LINX *linx, union LINX_SIGNAL **sig);
-/* A signal can become smaller, not larger. */
+/* A signal can be made smaller, not larger. */
 int linx_set_sigsize(LINX *linx, union LINX_SIGNAL **sig, LINX_OSBUFSIZE sigsize);
-/* Sets *value to non-NULL if the signal came out of band. */
+/* Sets *value to non-NULL if the signal was sent out of band. */
 int linx_sigattr(const LINX *linx, const union LINX_SIGNAL **sig, uint32_t attr, void **value);
 
 int linx_send(LINX *linx, union LINX_SIGNAL **sig, LINX_SPID to);
 int linx_send_w_s(LINX *linx, union LINX_SIGNAL **sig, LINX_SPID from, LINX_SPID to);
 int linx_send_w_opt(LINX *linx, union LINX_SIGNAL **sig, LINX_SPID from, LINX_SPID to, int32_t *taglist);
 
-/* The size of the signal received. */
+/* Returns the size of the received signal. */
 int linx_receive(LINX *linx, union LINX_SIGNAL **sig, const LINX_SIGSELECT *sig_sel);
-/* 0 with LINX_NIL if none came in time. */
+/* Returns 0 and sets LINX_NIL if no signal arrived in time. */
 int linx_receive_w_tmo(LINX *linx, union LINX_SIGNAL **sig, LINX_OSTIME tmo, const LINX_SIGSELECT *sig_sel);
 int linx_receive_from(LINX *linx, union LINX_SIGNAL **sig, LINX_OSTIME tmo, const LINX_SIGSELECT *sig_sel, LINX_SPID from);
 
@@ -93,17 +93,17 @@ LINX_OSTMOREF linx_request_tmo(LINX *linx, LINX_OSTIME tmo, union LINX_SIGNAL **
 int linx_modify_tmo(LINX *linx, LINX_OSTMOREF *tmoref, LINX_OSTIME tmo);
 int linx_cancel_tmo(LINX *linx, LINX_OSTMOREF *tmoref);
 
-/* The signal's payload: the token for the next request, 32 bits, and the link's name with a 0 behind it. */
+/* The signal's payload: the token for the next request, 32 bits, and the link's name with a NUL byte after it. */
 LINX_NLREF linx_request_new_link(LINX *linx, LINX_NLTOKEN token);
 int linx_cancel_new_link(LINX *linx, LINX_NLREF *nlref);
 
 LINX_SPID linx_get_spid(LINX *linx);
-/* With the path of links to it; to be freed with linx_free_name. */
+/* The name includes the path of links to it; free it with linx_free_name. */
 int linx_get_name(LINX *linx, LINX_SPID spid, char **name);
 int linx_free_name(LINX *linx, char **name);
-/* Its process, 0 for an endpoint on another host, -1 with errno for none. */
+/* Returns its process, 0 for an endpoint on another host, -1 with errno if there is no such endpoint. */
 pid_t linx_get_owner(LINX *linx, LINX_SPID spid);
-/* Writes the version and a 0; returns its length. NULL: the length alone. */
+/* Writes the version and a NUL byte; returns its length. With NULL it only returns the length. */
 int linx_get_version(char *buf);
 
 #ifdef __cplusplus

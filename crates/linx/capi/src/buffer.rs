@@ -1,24 +1,24 @@
-//! What stands before a signal that C programs hold, and how they pass filters.
+//! The header before a signal that C programs hold, and the filters they pass.
 
 use crossway_linx::{Filter, Numbers, Signal, Spid};
 
-/// Says that a buffer is one of this library's, and not freed.
+/// Marks a buffer that was allocated by this library and not freed.
 pub(crate) const LIVE: u32 = 0x4c49_4e58;
-/// Stands behind each signal.
+/// The byte after each signal, which detects overruns.
 pub(crate) const END_MARK: u8 = 0xee;
 
-/// Before a signal's bytes.
+/// The header before a signal's bytes.
 #[repr(C, align(16))]
 pub(crate) struct Head {
     pub(crate) live: u32,
-    /// Bytes now, with the number.
+    /// Current size in bytes, including the signal number.
     pub(crate) size: u32,
-    /// Bytes when it was made.
+    /// Size in bytes when it was allocated.
     pub(crate) room: u32,
-    /// 0: it was not received.
+    /// The sender's number, 0 if the signal was not received.
     pub(crate) sender: u32,
     pub(crate) out_of_band: u32,
-    /// The endpoint that it belongs to.
+    /// The address of the endpoint that the signal belongs to.
     pub(crate) owner: usize,
 }
 
@@ -36,7 +36,7 @@ impl Head {
     }
 }
 
-/// A filter of C: a count, and so many numbers; a negative count excludes them.
+/// Converts a filter from C: a count followed by that many numbers; a negative count excludes them.
 pub(crate) fn filter<'a>(count: i32, numbers: &'a [u32], from: Option<Spid>) -> Filter<'a> {
     let numbers = match count {
         0 => Numbers::Any,

@@ -1,4 +1,4 @@
-/* Every call of linx.h does what it says. */
+/* Tests that every call of linx.h works as documented. */
 #include <errno.h>
 #include <linx.h>
 #include <poll.h>

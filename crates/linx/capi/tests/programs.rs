@@ -1,4 +1,4 @@
-//! C programs that were written for liblinx compile against the header and run on a node.
+//! Tests that C programs written for liblinx compile against the header and run on a node.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The library as this workspace builds it, and a node.
+/// The library built from this workspace, and a node.
 struct Site {
     library: PathBuf,
     dir: tempfile::TempDir,
@@ -18,7 +18,7 @@ struct Site {
 }
 
 impl Site {
-    /// `None` where there is no compiler.
+    /// Returns `None` if there is no compiler.
     fn new() -> Option<Site> {
         if let Err(error) = Command::new("cc").arg("--version").output() {
             eprintln!("SKIP the C interface: cc: {error}; install gcc");
@@ -98,7 +98,7 @@ fn every_call_does_what_the_header_says() {
 fn the_demo_goes_on_with_the_successor_of_a_killed_server() {
     let Some(site) = Site::new() else { return };
     let program = site.program("examples/basic.c");
-    // The client first: it waits for a server.
+    // The client starts first and waits for a server.
     let client = site.command(&program, "client").stdout(Stdio::piped()).spawn().unwrap();
     let mut client = Running(client);
     let mut lines = BufReader::new(client.0.stdout.take().unwrap()).lines();

@@ -1,26 +1,27 @@
-//! What stands before each piece of a signal on a channel.
+//! The header before each piece of a signal on a channel.
 
 use crate::Spid;
 use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL};
 
-/// Bytes of a header.
+/// Length of a header in bytes.
 pub(crate) const HEADER: usize = 20;
 
-/// The signal's first piece.
+/// The piece is the first of its signal.
 pub(crate) const FIRST: u8 = 1;
-/// Out of band.
+/// The signal is out of band.
 pub(crate) const OUT_OF_BAND: u8 = 2;
-/// No signal: `from`, to which the receiver is attached under the number in `to`, is gone, and all that it has sent was before this.
+/// Not a signal: `from`, to which the receiver is attached under the number in `to`, has ended, and everything it has sent
+/// precedes this.
 pub(crate) const GONE: u8 = 4;
-/// No signal: what came of one of `from` so far is all that will come of it.
+/// Not a signal: the incomplete signal from `from` will not be completed.
 pub(crate) const ABANDONED: u8 = 8;
 
-/// A header. On a channel between two endpoints each signal is one piece.
+/// A header. On a channel between two endpoints each signal is a single piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Bytes that follow.
+    /// Number of bytes that follow.
     pub(crate) piece: u32,
-    /// Bytes of the signal with its number.
+    /// Size of the signal in bytes, including its number.
     pub(crate) size: u32,
     pub(crate) from: Spid,
     pub(crate) to: u32,
@@ -37,7 +38,7 @@ impl Header {
         bytes
     }
 
-    /// `None` if no correct peer writes that.
+    /// Returns `None` for a header that no correct peer writes.
     pub(crate) fn decode(bytes: &[u8; HEADER]) -> Option<Header> {
         let mut words = bytes
             .chunks_exact(4)

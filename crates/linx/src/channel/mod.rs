@@ -1,4 +1,4 @@
-//! The ways by which signals come and go.
+//! The channels over which signals are sent and received.
 
 pub(crate) mod frame;
 mod parts;
@@ -15,7 +15,7 @@ pub(crate) use parts::{Assembly, Came};
 pub(crate) use ring::{RingChannel, dimensions};
 pub(crate) use stream::{Pipe, StreamChannel};
 
-/// A signal on its way out.
+/// A signal to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing<'a> {
     pub(crate) from: Spid,
@@ -26,7 +26,7 @@ pub(crate) struct Outgoing<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    /// The whole of a signal.
+    /// All of a signal.
     pub(crate) fn of(signal: &'a Signal, from: Spid, to: Spid, out_of_band: bool) -> Self {
         Outgoing { from, to, out_of_band, number: signal.number(), payload: signal.payload() }
     }
@@ -36,32 +36,32 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// Why a channel cannot be used any more.
+/// Why a channel is no longer usable.
 #[derive(Debug)]
 pub(crate) enum Broken {
-    /// The peer has closed it, and all that it sent was taken.
+    /// The peer has closed it, and everything it sent was received.
     Ended,
-    /// The peer has written what no correct peer writes.
+    /// The peer has written data that no correct peer writes.
     Damaged(&'static str),
-    /// The system says so.
+    /// A system call failed.
     Os(OsError),
 }
 
-/// What became of an attempt to send.
+/// The result of an attempt to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// The channel has taken the signal, though a part of it may be waiting for room.
+    /// The channel has taken the signal, though part of it may still wait for room.
     Taken,
     /// There was no room, and nothing was taken.
     Full,
 }
 
-/// What an attempt to read found.
+/// The result of an attempt to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
-    /// Something; there may be more.
+    /// Something was read; there may be more.
     Something,
-    /// Nothing now.
+    /// There is nothing now.
     Nothing,
 }
 
@@ -72,7 +72,7 @@ pub(crate) enum Channel {
 }
 
 impl Channel {
-    /// Takes the signal if there is room, or waits a moment for it where the system can do both in one call and `patient`.
+    /// Takes the signal if there is room. With `patient`, waits a moment for room if the system can do both in one call.
     #[inline]
     pub(crate) fn send(&mut self, out: &Outgoing<'_>, patient: bool) -> Result<Sent, Broken> {
         match self {
@@ -81,7 +81,7 @@ impl Channel {
         }
     }
 
-    /// Sends on what was taken and had no room; true when all is gone.
+    /// Sends what was taken and had no room; returns true when nothing remains.
     pub(crate) fn flush(&mut self, patient: bool) -> Result<bool, Broken> {
         match self {
             Channel::Stream(channel) => channel.flush(patient),
@@ -89,7 +89,7 @@ impl Channel {
         }
     }
 
-    /// Whether some of what was taken waits for room.
+    /// Whether something that was taken still waits for room.
     pub(crate) fn holds_back(&self) -> bool {
         match self {
             Channel::Stream(channel) => channel.holds_back(),
@@ -97,7 +97,7 @@ impl Channel {
         }
     }
 
-    /// Whether a part of a large signal has come.
+    /// Whether part of a large signal has arrived.
     pub(crate) fn is_amid_signal(&self) -> bool {
         match self {
             Channel::Stream(channel) => channel.is_amid_signal(),
@@ -105,7 +105,8 @@ impl Channel {
         }
     }
 
-    /// Asks to be woken when there is room; true if there is some by now. Of a descriptor that becomes writable nothing must be asked.
+    /// Asks to be woken when there is room; returns true if there already is some. A descriptor that becomes writable needs
+    /// no request.
     pub(crate) fn ask_for_room(&mut self) -> Result<bool, Broken> {
         match self {
             Channel::Stream(_) => Ok(false),
@@ -113,7 +114,7 @@ impl Channel {
         }
     }
 
-    /// The descriptor that becomes writable when there is room; `None`: room is told where messages are.
+    /// The descriptor that becomes writable when there is room; `None` if the descriptor for reading also reports room.
     pub(crate) fn room_fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Channel::Stream(channel) => Some(channel.write_fd()),
@@ -121,7 +122,7 @@ impl Channel {
         }
     }
 
-    /// The descriptor that becomes readable when something comes.
+    /// The descriptor that becomes readable when something arrives.
     pub(crate) fn read_fd(&self) -> BorrowedFd<'_> {
         match self {
             Channel::Stream(channel) => channel.read_fd(),
@@ -129,7 +130,7 @@ impl Channel {
         }
     }
 
-    /// The next signal of what was read; no system call.
+    /// The next signal from the data already read; makes no system call.
     #[inline]
     pub(crate) fn next(&mut self, assembly: &mut Assembly) -> Result<Option<Came>, Broken> {
         match self {
@@ -138,7 +139,7 @@ impl Channel {
         }
     }
 
-    /// Reads once. `patient`: the rest of a signal may be waited for for a moment.
+    /// Reads once. With `patient`, it may wait a moment for the rest of a signal.
     #[inline]
     pub(crate) fn fill(
         &mut self,
@@ -151,7 +152,7 @@ impl Channel {
         }
     }
 
-    /// From now on the descriptor tells when something comes; false if something is there already.
+    /// From now on the descriptor reports arrivals; returns false if something has already arrived.
     #[inline]
     pub(crate) fn arm(&mut self) -> Result<bool, Broken> {
         match self {

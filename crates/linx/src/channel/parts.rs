@@ -1,4 +1,4 @@
-//! Signals of which a part has come.
+//! Reassembles signals from pieces.
 
 use std::collections::HashMap;
 
@@ -7,30 +7,30 @@ use super::frame::{ABANDONED, FIRST, GONE, Header, OUT_OF_BAND};
 use crate::limits::{LEAST_SIGNAL, VOUCHED};
 use crate::{Signal, Spid};
 
-/// Freed buffers that are kept for the next signals.
+/// Number of freed buffers kept for further signals.
 const KEPT: usize = 8;
 
-/// What came complete.
+/// A complete arrival.
 #[derive(Debug)]
 pub(crate) enum Came {
     Signal(Signal),
-    /// The attach under this number is to be answered.
+    /// The attached endpoint has ended; answers the attach with this number.
     Gone {
         id: u32,
         spid: Spid,
     },
 }
 
-/// Of whose signals what has come so far, and buffers for more.
+/// The incomplete signals by channel and sender, and buffers for more.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
-    /// The channel that a piece comes by, and what has come.
+    /// The bytes received so far, by channel and sender.
     begun: HashMap<(u32, Spid), Vec<u8>>,
     free: Vec<Vec<u8>>,
 }
 
 impl Assembly {
-    /// A buffer with room for so many bytes.
+    /// A buffer with room for `len` bytes.
     #[inline]
     pub(crate) fn buffer(&mut self, len: usize) -> Vec<u8> {
         if let Some(at) = self.free.iter().rposition(|free| free.capacity() >= len) {
@@ -41,11 +41,11 @@ impl Assembly {
         Vec::with_capacity(len)
     }
 
-    /// A buffer that is not needed any more.
+    /// Returns a buffer that is no longer needed.
     #[inline]
     pub(crate) fn give_back(&mut self, buffer: Vec<u8>) {
         if self.free.len() == KEPT {
-            // Larger ones are worth more.
+            // Larger buffers are more valuable.
             let least = (0..KEPT).min_by_key(|at| self.free[*at].capacity()).unwrap_or(0);
             if self.free[least].capacity() >= buffer.capacity() {
                 return;
@@ -56,13 +56,13 @@ impl Assembly {
         }
     }
 
-    /// Where the bytes of a piece go.
+    /// The buffer to which the bytes of a piece are appended.
     #[inline]
     pub(crate) fn begin(&mut self, channel: u32, header: &Header) -> Result<Vec<u8>, Broken> {
         let size = header.size as usize;
         if header.flags & FIRST != 0 {
             if header.piece != header.size && self.begun.contains_key(&(channel, header.from)) {
-                return Err(Broken::Damaged("a signal begins before the last one is complete"));
+                return Err(Broken::Damaged("a signal begins before the previous one is complete"));
             }
             return Ok(self.buffer(size));
         }
@@ -71,12 +71,12 @@ impl Assembly {
             .remove(&(channel, header.from))
             .ok_or(Broken::Damaged("a piece belongs to no signal"))?;
         if buffer.len() + header.piece as usize > size {
-            return Err(Broken::Damaged("the pieces of a signal are more than the signal"));
+            return Err(Broken::Damaged("the pieces of a signal exceed its size"));
         }
         Ok(buffer)
     }
 
-    /// All bytes of a piece have come.
+    /// Called when all bytes of a piece have arrived.
     #[inline]
     pub(crate) fn complete(
         &mut self,
@@ -86,7 +86,7 @@ impl Assembly {
     ) -> Result<Option<Came>, Broken> {
         if bytes.len() < header.size as usize {
             if self.begun.len() > 16 * VOUCHED {
-                return Err(Broken::Damaged("too many signals have begun at a time"));
+                return Err(Broken::Damaged("too many signals are incomplete at the same time"));
             }
             self.begun.insert((channel, header.from), bytes);
             return Ok(None);
@@ -98,7 +98,7 @@ impl Assembly {
         Ok(Some(Came::Signal(Signal::received(bytes, header.from, out_of_band))))
     }
 
-    /// A header without bytes.
+    /// Handles a header without bytes.
     pub(crate) fn notice(&mut self, channel: u32, header: &Header) -> Option<Came> {
         if header.flags & (ABANDONED | GONE) != 0 {
             self.begun.remove(&(channel, header.from));
@@ -106,7 +106,7 @@ impl Assembly {
         (header.flags & GONE != 0).then_some(Came::Gone { id: header.to, spid: header.from })
     }
 
-    /// A channel has ended.
+    /// Discards the incomplete signals of a channel that has ended.
     pub(crate) fn forget(&mut self, channel: u32) {
         self.begun.retain(|(of, _), _| *of != channel);
     }

@@ -1,4 +1,4 @@
-//! Signals in shared memory: a ring each way, with an eventfd for each end to sleep on.
+//! Signals in shared memory: one ring for each direction, with an eventfd for each end to sleep on.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::parts::{Assembly, Came};
 use super::{Broken, Filled, Outgoing, Sent};
 use crate::limits::LEAST_SIGNAL;
 
-/// Wakes the other end by its eventfd. This end sleeps elsewhere, where it hears everything that may wake it.
+/// Wakes the other end through its eventfd. This end sleeps elsewhere, where everything that may wake it is watched.
 struct Knock {
     other: Arc<EventFd>,
 }
@@ -41,18 +41,19 @@ impl Bell for Knock {
     }
 
     fn peer_gone(&self) -> Result<bool, OsError> {
-        // The node tells.
+        // The node reports the end of the peer.
         Ok(false)
     }
 }
 
-/// The rings' sizes for a capacity of each in bytes: a piece is at most a quarter of it, so that both ends work at a time.
+/// The dimensions for rings of a capacity in bytes each: a piece is at most a quarter of it, so that both ends can work at
+/// the same time.
 pub(crate) fn dimensions(capacity: usize) -> Dimensions {
     let capacity = capacity.max(4 * shm::page_len());
     Dimensions::choose(capacity / 4, Some(capacity))
 }
 
-/// What of a signal waits for room.
+/// The part of a signal that waits for room.
 struct Unsent {
     header: Header,
     bytes: Vec<u8>,
@@ -70,7 +71,7 @@ pub(crate) struct RingChannel {
 }
 
 impl RingChannel {
-    /// The end of whoever asked for the channel, or the other one.
+    /// Creates the end of the endpoint that requested the channel, or the other end.
     pub(crate) fn new(
         memory: &OwnedFd,
         own: OwnedFd,
@@ -81,7 +82,7 @@ impl RingChannel {
     ) -> Result<Self, OsError> {
         let dimensions = dimensions(capacity);
         if !shm::is_sealed(memory.as_fd(), dimensions.memory_len())? {
-            let why = std::io::Error::other("the shared memory is not of the size agreed upon");
+            let why = std::io::Error::other("the shared memory does not have the agreed size");
             return Err(OsError::new("mmap", "channel", why));
         }
         let mapping = Arc::new(Mapping::of_pieces(memory, &dimensions.pieces())?);
@@ -150,7 +151,7 @@ impl RingChannel {
         Ok(Sent::Taken)
     }
 
-    /// Sends what did not go with a signal's first piece; what has no room now is kept.
+    /// Sends what did not fit into a signal's first piece; keeps what has no room now.
     fn send_rest(&mut self, header: Header, mut rest: &[u8]) -> Result<(), Broken> {
         while !rest.is_empty() {
             let (piece, after) = rest.split_at(rest.len().min(self.largest));
@@ -164,7 +165,7 @@ impl RingChannel {
         Ok(())
     }
 
-    /// Asks the peer to ring when there is room; true if there is.
+    /// Asks the peer to ring when there is room; returns true if there already is.
     pub(crate) fn ask_for_room(&mut self) -> Result<bool, Broken> {
         let len = HEADER + self.largest;
         self.tx.ask_for_room(len).map_err(sending)
@@ -178,10 +179,9 @@ impl RingChannel {
                 let (head, body) = message
                     .split_first_chunk::<HEADER>()
                     .ok_or(Broken::Damaged("a message without a header"))?;
-                let header =
-                    Header::decode(head).ok_or(Broken::Damaged("a header that makes no sense"))?;
+                let header = Header::decode(head).ok_or(Broken::Damaged("an invalid header"))?;
                 if body.len() != header.piece as usize {
-                    return Err(Broken::Damaged("a piece has not the length of its header"));
+                    return Err(Broken::Damaged("the length of a piece differs from its header"));
                 }
                 let mut bytes = assembly.begin(number, &header)?;
                 bytes.extend_from_slice(body);
@@ -196,12 +196,12 @@ impl RingChannel {
         }
     }
 
-    /// Hears what rang before.
+    /// Clears earlier wake-ups.
     pub(crate) fn clear_bell(&mut self) -> Result<Filled, Broken> {
         Ok(if self.own.clear()? { Filled::Something } else { Filled::Nothing })
     }
 
-    /// Asks the peer to ring when something comes; false if something is there already.
+    /// Asks the peer to ring when something arrives; returns false if something has already arrived.
     #[inline]
     pub(crate) fn arm(&mut self) -> Result<bool, Broken> {
         self.rx.announce_sleep().map(|found| !found).map_err(receiving)

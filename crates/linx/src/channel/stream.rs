@@ -1,4 +1,4 @@
-//! Signals in byte streams: a pair of UNIX sockets, or a FIFO each way.
+//! Signals in byte streams: a pair of UNIX sockets, or one FIFO for each direction.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,10 +11,11 @@ use super::parts::{Assembly, Came};
 use super::{Broken, Filled, Outgoing, Sent};
 use crate::limits::{LEAST_SIGNAL, PIECE};
 
-/// Bytes read at once where signals are small.
+/// Number of bytes read at once while signals are small.
 const BUFFER: usize = 64 << 10;
 
-/// What is left of a piece goes directly to its place from so many bytes on.
+/// If at least this many bytes of a piece are missing, they are read directly into the signal's
+/// buffer.
 const DIRECTLY: usize = 8 << 10;
 
 /// A two-way byte stream.
@@ -27,7 +28,7 @@ impl Pipe {
     #[inline]
     fn write(&mut self, parts: &[IoSlice<'_>], patient: bool) -> Result<usize, Errno> {
         match self {
-            // The socket's own time limit bounds the patience.
+            // The socket's own timeout limits the wait.
             Pipe::Socket(fd) => records::send_parts(fd, parts, !patient),
             Pipe::Fifo { write, .. } => write.write_parts(parts, true),
         }
@@ -55,12 +56,12 @@ impl Pipe {
     }
 }
 
-/// A piece whose header has come.
+/// A piece whose header has arrived.
 struct Piece {
     header: Header,
-    /// What has come of the signal.
+    /// The bytes of the signal received so far.
     bytes: Vec<u8>,
-    /// What is to come of the piece.
+    /// Number of bytes of the piece that are still missing.
     left: usize,
 }
 
@@ -68,9 +69,10 @@ struct Piece {
 pub(crate) struct StreamChannel {
     pipe: Pipe,
     number: u32,
-    /// To a node, signals go in pieces, so that it has room for each.
+    /// Whether signals are sent in pieces, which is done towards a node, so that it has room for
+    /// each.
     in_pieces: bool,
-    /// Bytes that were taken and not written yet.
+    /// Bytes that were taken but not written yet.
     unsent: Vec<u8>,
     unsent_from: usize,
     buffer: Vec<u8>,
@@ -112,7 +114,7 @@ impl StreamChannel {
         self.unsent_from < self.unsent.len()
     }
 
-    /// Whether what is left of a piece would go directly to its place.
+    /// Whether the rest of a piece would be read directly into the signal's buffer.
     pub(crate) fn is_amid_signal(&self) -> bool {
         self.piece.as_ref().is_some_and(|piece| piece.left >= DIRECTLY)
     }
@@ -128,7 +130,7 @@ impl StreamChannel {
         }
         self.unsent.clear();
         self.unsent_from = 0;
-        // A large signal's bytes are not kept for ever.
+        // Memory for a large signal is not kept for ever.
         self.unsent.shrink_to(BUFFER);
         Ok(true)
     }
@@ -158,7 +160,7 @@ impl StreamChannel {
             let (piece, after) = rest.split_at(rest.len().min(PIECE));
             rest = after;
             let head = header(piece.len(), 0).encode();
-            // The first piece is under way: what has no room now is kept.
+            // The first piece was sent, so what has no room now must be kept.
             if (self.holds_back() && !self.flush(patient)?)
                 || self.put(&head, piece, patient)? == Sent::Full
             {
@@ -169,7 +171,7 @@ impl StreamChannel {
         Ok(Sent::Taken)
     }
 
-    /// Writes a header and what follows; what of it has no room is kept, unless nothing was written.
+    /// Writes a header and its body; what has no room is kept, unless nothing was written.
     #[inline]
     fn put(&mut self, head: &[u8], body: &[u8], patient: bool) -> Result<Sent, Broken> {
         match self.pipe.write(&[IoSlice::new(head), IoSlice::new(body)], patient) {
@@ -205,8 +207,7 @@ impl StreamChannel {
             let Some(head) = self.buffer[self.start..self.end].first_chunk::<HEADER>() else {
                 return Ok(None);
             };
-            let header =
-                Header::decode(head).ok_or(Broken::Damaged("a header that makes no sense"))?;
+            let header = Header::decode(head).ok_or(Broken::Damaged("an invalid header"))?;
             self.start += HEADER;
             if header.flags & (GONE | ABANDONED) != 0 {
                 if let Some(came) = assembly.notice(self.number, &header) {

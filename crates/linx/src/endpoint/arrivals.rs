@@ -1,4 +1,4 @@
-//! What comes for an endpoint: events of the node, and signals.
+//! Arrivals at an endpoint: events from the node, and signals.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -15,16 +15,16 @@ use crate::signal::NEW_LINK;
 use crate::wire::local::{self, Event, Report, Request};
 use crate::{Error, Filter, Numbers, Reference, Signal, Spid, Transport};
 
-/// Which waits an endpoint reports of itself when it is asked while it does something else than receiving.
+/// The filter that an endpoint reports when it is asked while it is not receiving.
 const NOTHING: Filter<'static> = Filter::ANY;
 
 impl Endpoint {
-    /// Looks into everything that has something, once, waiting until the deadline for it; tells whether something had.
+    /// Checks everything that is ready, once, waiting for that until the deadline; returns whether something was.
     pub(super) fn look(&mut self, until: Option<Instant>) -> Result<bool, Error> {
         self.look_as(&NOTHING, until, false)
     }
 
-    /// As [`Endpoint::look`], in a receive with this filter.
+    /// As [`Endpoint::look`], during a receive with this filter.
     pub(super) fn look_for(
         &mut self,
         filter: &Filter<'_>,
@@ -65,7 +65,7 @@ impl Endpoint {
         Ok(tokens[..count].iter().any(|token| !matches!(*token, WAKE | TIMER)))
     }
 
-    /// Whether all channels tell when something comes; false if one has something by now.
+    /// Arms all channels to report arrivals; returns false if one has something already.
     pub(super) fn arm_hot(&mut self) -> Result<bool, Error> {
         while let Some(number) = self.hot.front().copied() {
             let armed = match self.ways.get_mut(&number) {
@@ -75,7 +75,7 @@ impl Endpoint {
             match armed {
                 Ok(false) => return Ok(false),
                 Ok(true) => {}
-                // Told by the next look.
+                // Handled by the next check.
                 Err(broken) => {
                     self.channel_ended(number, broken);
                     return Ok(false);
@@ -98,7 +98,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes signals out of channels that have some, until one is there that the filter takes; tells whether any came.
+    /// Takes signals out of channels that contain some, until there is one that the filter accepts; returns whether any
+    /// arrived.
     #[inline]
     pub(super) fn drain_hot(&mut self, filter: &Filter<'_>) -> Result<bool, Error> {
         let mut any = false;
@@ -107,7 +108,7 @@ impl Endpoint {
             let had = self.mailbox.len();
             self.take_in(number, false, Some(filter));
             any |= self.mailbox.len() > had;
-            // The next one has its turn.
+            // The next channel has its turn.
             if !self.hot.is_empty() {
                 self.hot.rotate_left(1);
             }
@@ -118,11 +119,11 @@ impl Endpoint {
         Ok(any)
     }
 
-    /// A descriptor says that a channel has something.
+    /// Called when a descriptor reports that a channel has something to read.
     fn fill(&mut self, number: u32, receiving: bool) -> Result<(), Error> {
         let Some(way) = self.ways.get_mut(&number) else { return Ok(()) };
         if let Channel::Ring(_) = way.channel {
-            // It is told once: looked into before the next sleep, whatever is done with it now.
+            // It is reported only once, so the channel is checked before the next sleep, whatever is done with it now.
             self.make_hot(number);
             self.take_in(number, receiving, None);
             return Ok(());
@@ -141,8 +142,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Moves what a channel has into the queue, up to a signal that the filter takes. `patient`: the rest of a large signal that has begun
-    /// is waited for a moment, since it is on its way.
+    /// Moves signals from a channel into the queue, up to one that the filter accepts. With `patient`, waits a moment for
+    /// the rest of a large signal that has begun to arrive.
     fn take_in(&mut self, number: u32, patient: bool, filter: Option<&Filter<'_>>) {
         while !self.mailbox.is_full()
             && let Some(way) = self.ways.get_mut(&number)
@@ -171,7 +172,7 @@ impl Endpoint {
         }
     }
 
-    /// Queues what came by a channel, if its peer may send that.
+    /// Queues an arrival from a channel, if its peer is allowed to send it.
     fn accept(&mut self, number: u32, came: Came) {
         match came {
             Came::Signal(signal) => {
@@ -182,7 +183,7 @@ impl Endpoint {
                 }
                 let Some(from) = from else { return };
                 if !way.vouched.contains(&from) {
-                    // The node has said so before the peer was allowed to send.
+                    // The node announces this before the peer is allowed to send.
                     let _ = self.hear_all(&NOTHING, false);
                 }
                 match self.ways.get(&number) {
@@ -202,7 +203,7 @@ impl Endpoint {
         }
     }
 
-    /// A channel is of no more use.
+    /// Removes a channel that is no longer usable.
     pub(super) fn channel_ended(&mut self, number: u32, broken: Broken) {
         let Some(way) = self.ways.remove(&number) else { return };
         match broken {
@@ -218,14 +219,14 @@ impl Endpoint {
         self.assembly.forget(number);
         self.hot.retain(|hot| *hot != number);
         self.unsent.remove(&number);
-        // The route stays, so that nobody who is gone is asked for again before the node has said so.
+        // The route stays, so that an endpoint that has ended is not requested again before the node has reported its end.
         if self.last_route.is_some_and(|(_, of)| of == number) {
             self.last_route = None;
         }
     }
 
-    /// Reads all that a dead peer's channel still has; what it sent comes before the news of its end. The queue's bound does not
-    /// hold for it: it is no more than a channel's room.
+    /// Reads everything that remains in a dead peer's channel, so that its signals precede the notice of its end. The
+    /// queue's limit does not apply, because this is no more than the capacity of a channel.
     fn read_out(&mut self, number: u32) {
         loop {
             let Some(way) = self.ways.get_mut(&number) else { return };
@@ -248,7 +249,7 @@ impl Endpoint {
         }
     }
 
-    /// Reads all that channels still have; tells whether that was something.
+    /// Reads everything that remains in all channels; returns whether there was anything.
     pub(super) fn read_out_all(&mut self) -> bool {
         let had = self.mailbox.len();
         let all: Vec<u32> = self.ways.keys().copied().collect();
@@ -258,14 +259,16 @@ impl Endpoint {
         self.mailbox.len() > had
     }
 
-    /// Handles all that the node has said.
+    /// Handles all events from the node.
     pub(super) fn hear_all(&mut self, filter: &Filter<'_>, receiving: bool) -> Result<(), Error> {
         loop {
             match self.control.hear(true) {
                 Ok(None) => return Ok(()),
                 Ok(Some((event, fds))) => {
                     if let Some(event) = self.handle(event, fds, filter, receiving)? {
-                        return Err(Error::Protocol(format!("an answer to nothing: {event:?}")));
+                        return Err(Error::Protocol(format!(
+                            "an answer without a request: {event:?}"
+                        )));
                     }
                 }
                 Err(Error::NodeGone) => {
@@ -278,7 +281,7 @@ impl Endpoint {
         }
     }
 
-    /// Handles an event; gives back what is somebody's answer.
+    /// Handles an event; returns an event that answers a request.
     pub(super) fn handle(
         &mut self,
         event: Event,
@@ -295,7 +298,7 @@ impl Endpoint {
             Event::PeerGone { spid } => {
                 self.read_out_of(spid);
                 self.routes.remove(&spid).inspect(|number| {
-                    // A relay serves others, too.
+                    // A relay also serves other peers.
                     if self.ways.get(number).is_some_and(|way| way.peer == Some(spid)) {
                         self.channel_ended(*number, Broken::Ended);
                     }
@@ -326,7 +329,7 @@ impl Endpoint {
         Ok(None)
     }
 
-    /// Reads what a dead endpoint has sent.
+    /// Reads the remaining signals of a dead endpoint.
     fn read_out_of(&mut self, spid: Spid) {
         let direct = self.routes.get(&spid).copied();
         let relays: Vec<u32> = match direct {
@@ -370,8 +373,8 @@ impl Endpoint {
         self.routes.insert(spid, told.number);
         self.last_route = None;
         let Some(transport) = told.transport else { return Ok(()) };
-        // The system drops descriptors for which this process has no room. Then there is no channel: whoever sends by it is told that its peer is
-        // gone, and all others go on.
+        // The system drops descriptors for which this process has no room. Then there is no channel: an endpoint that sends
+        // through it is informed that its peer has ended, and all others continue.
         let needed = match transport {
             Transport::Uds => 1,
             Transport::Fifo => 2,
@@ -406,7 +409,7 @@ impl Endpoint {
                 let capacity = (told.capacity as usize).min(LARGEST_SIGNAL);
                 let ring =
                     RingChannel::new(&memory, own, other, capacity, told.first, told.number)?;
-                // Each ring of the bell is told once, so that nothing has to be read from it.
+                // Each ring of the bell is reported once, so that nothing has to be read from it.
                 when = When::Arrivals;
                 Channel::Ring(ring)
             }

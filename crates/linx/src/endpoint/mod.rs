@@ -1,4 +1,4 @@
-//! Endpoints: what a program opens, sends from and receives at.
+//! Endpoints, which a program opens to send and receive signals.
 
 mod arrivals;
 mod requests;
@@ -21,45 +21,47 @@ use crate::mailbox::Mailbox;
 use crate::wire::local::{Event, Request, VERSION};
 use crate::{Error, Filter, Queue, Signal, Spid, Transport};
 
-/// How an endpoint is opened.
+/// The options for opening an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Its queue's bounds.
+    /// The limits of its queue.
     pub queue: Queue,
-    /// By what it sends to other endpoints of the node; `None`: as the node says. Where both ends send, the first one's wish counts.
+    /// The transport for signals to other endpoints of the node; `None`: the node's default. If both ends send, the choice
+    /// of the one that sends first counts.
     pub transport: Option<Transport>,
 }
 
 const CONTROL: u64 = 0;
 const WAKE: u64 = u64::MAX;
 const TIMER: u64 = u64::MAX - 1;
-/// Descriptors that one look reports.
+/// Number of descriptors handled by one check.
 const BATCH: usize = 64;
 
-/// A channel and who is at its other end.
+/// A channel and the endpoint at its other end.
 struct Way {
     channel: Channel,
-    /// `None`: the node, which passes on what others send.
+    /// `None`: the node, which relays the signals of others.
     peer: Option<Spid>,
-    /// As whom the peer may send besides itself.
+    /// The endpoints in whose name the peer may send, in addition to itself.
     vouched: HashSet<Spid>,
-    /// It is in `hot`.
+    /// Whether it is in `hot`.
     is_hot: bool,
 }
 
-/// What others poll.
+/// The descriptor that the program polls.
 struct Pollable {
-    /// Readable while something is queued here, where no descriptor shows it.
+    /// Readable while something is queued here that no other descriptor shows.
     wake: EventFd,
     is_awake: bool,
     timer: TimerFd,
-    /// The instant to which the timer is set.
+    /// The instant for which the timer is set.
     timed_ns: Option<u64>,
 }
 
-/// An endpoint: a name under which others find it, a number that is its alone, a queue of signals.
+/// An endpoint: a name by which others find it, a unique number, and a queue of signals.
 ///
-/// One thread at a time uses it; a program opens as many as it has threads. Dropping it closes it: everyone attached is told.
+/// Only one thread at a time can use it; a program opens one for each of its threads. Dropping it closes it: every attached
+/// endpoint is notified.
 pub struct Endpoint {
     control: Control,
     name: String,
@@ -69,18 +71,18 @@ pub struct Endpoint {
     assembly: Assembly,
     epoll: Epoll,
     ways: HashMap<u32, Way>,
-    /// The channel to an endpoint.
+    /// The channel for each endpoint.
     routes: HashMap<Spid, u32>,
-    /// The route used last.
+    /// The route that was used last.
     last_route: Option<(Spid, u32)>,
-    /// Channels to look into before sleeping: nothing will wake for what is in them.
+    /// Channels to check before sleeping: signals in them will not wake this endpoint.
     hot: VecDeque<u32>,
-    /// Channels that hold back what they have taken.
+    /// Channels that hold back signals they have taken.
     unsent: HashSet<u32>,
-    /// As whom this endpoint may send to whom, besides itself.
+    /// Pairs of a sender and a receiver: this endpoint may send to the receiver in the sender's name.
     may_send_as: HashSet<(Spid, Spid)>,
     pollable: Option<Pollable>,
-    /// Received signals since the last look around.
+    /// Number of signals received since the last check for new ones.
     since_look: u32,
     sent: u64,
     received: u64,
@@ -97,7 +99,7 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// Opens an endpoint on the node in a directory ([`default_dir`](crate::default_dir)). Others may have the same name.
+    /// Opens an endpoint on the node in a directory ([`default_dir`](crate::default_dir)). Names need not be unique.
     ///
     /// # Errors
     /// [`Error::BadName`], [`Error::NoNode`], [`Error::NotPermitted`], [`Error::Limit`].
@@ -105,7 +107,7 @@ impl Endpoint {
         Self::open_with(dir, name, &Options::default())
     }
 
-    /// As [`Endpoint::open`], with other than the default options.
+    /// As [`Endpoint::open`], with options.
     ///
     /// # Errors
     /// As [`Endpoint::open`].
@@ -125,7 +127,7 @@ impl Endpoint {
 
     fn on(mut control: Control, name: &str, options: &Options) -> Result<Endpoint, Error> {
         let said = control.say(&Request::Open { version: VERSION, name: name.to_owned() });
-        // Whoever is turned away finds the reason behind a connection that is closed already.
+        // If the node rejects the connection, the reason can still be read from the closed connection.
         let spid = match said.and_then(|()| control.hear(false)).or_else(|_| control.hear(false))? {
             Some((Event::Opened { spid }, _)) => spid,
             Some((Event::Refused { refusal, why }, _)) => {
@@ -157,12 +159,12 @@ impl Endpoint {
         })
     }
 
-    /// Its number.
+    /// The endpoint's number.
     pub fn spid(&self) -> Spid {
         self.spid
     }
 
-    /// Its name.
+    /// The endpoint's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -179,17 +181,17 @@ impl Endpoint {
         Signal::from_bytes(bytes)
     }
 
-    /// Keeps a signal's buffer for the next signals. Dropping a signal frees it as well.
+    /// Keeps a signal's buffer for further signals. Dropping a signal frees it as well.
     pub fn free(&mut self, signal: Signal) {
         self.assembly.give_back(signal.into_bytes());
     }
 
-    /// Receives the first signal of the queue that the filter takes, waiting until the deadline for one; `None` waits for ever, and
-    /// `Ok(None)` says that the deadline has passed.
+    /// Receives the first signal in the queue that the filter accepts, waiting for one until the deadline; `None` waits for
+    /// ever. `Ok(None)` means that the deadline has passed.
     ///
     /// # Errors
-    /// [`Error::QueueFull`] if none can come because the queue is full of others; [`Error::NodeGone`] when everything was received and the
-    /// node is gone.
+    /// [`Error::QueueFull`] if none can arrive because the queue is full of others; [`Error::NodeGone`] when everything was
+    /// received and the node has ended.
     #[inline]
     pub fn receive(
         &mut self,
@@ -210,7 +212,7 @@ impl Endpoint {
         until: Option<Instant>,
     ) -> Result<Option<Signal>, Error> {
         if self.since_look >= LOOK_AROUND && (1..LOOK_BELOW).contains(&self.mailbox.len()) {
-            // What is queued is taken in the order of arrival, but something out of band may have come.
+            // Queued signals are taken in the order of arrival, but a signal out of band may have arrived.
             self.look(Some(Instant::now()))?;
         }
         let mut nothing_left = false;
@@ -245,7 +247,7 @@ impl Endpoint {
         }
     }
 
-    /// Sleeps until something has come, a time-out or the deadline; tells whether something has come.
+    /// Sleeps until something arrives, a time-out expires or the deadline passes; returns whether something arrived.
     fn sleep(&mut self, filter: &Filter<'_>, until: Option<Instant>) -> Result<bool, Error> {
         let timeout = self
             .mailbox
@@ -256,14 +258,14 @@ impl Endpoint {
             (a, b) => a.or(b),
         };
         if !self.unsent.is_empty() {
-            // What was taken goes out while this endpoint waits.
+            // Signals that were taken are sent while this endpoint waits.
             let soon = Instant::now() + Duration::from_millis(1);
             until = Some(until.map_or(soon, |until| until.min(soon)));
         }
         self.look_for(filter, until)
     }
 
-    /// Queues the signals of time-outs that are over.
+    /// Queues the signals of expired time-outs.
     #[inline]
     fn expire(&mut self) {
         if self.mailbox.next_timeout_ns().is_some() {
@@ -271,10 +273,11 @@ impl Endpoint {
         }
     }
 
-    /// A descriptor that polls readable when something can be received; it may be so for nothing, too. Do not read from it, and do not close it. After
+    /// A descriptor that polls readable when something can be received; spurious readiness is possible. Do not read from it
+    /// or close it. When it is ready, receive with a deadline that has passed until there is nothing left.
     /// it was ready, receive with a deadline that has passed until there is nothing.
     ///
-    /// # Errors
+    /// [`Error::Os`] if a system call fails.
     /// [`Error::Os`].
     pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
         if self.pollable.is_none() {
@@ -292,7 +295,7 @@ impl Endpoint {
         Ok(self.epoll.as_fd())
     }
 
-    /// Makes the descriptor show what nothing else would.
+    /// Makes the descriptor readable for what no other descriptor shows.
     fn announce(&mut self) -> Result<(), Error> {
         let idle = self.mailbox.len() == 0 && self.arm_hot()?;
         let next_ns = self.mailbox.next_timeout_ns();
@@ -316,7 +319,7 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        // What was taken is sent on, for as long as somebody may reasonably take to receive it.
+        // Signals that were taken are still sent, for as long as a receiver may reasonably take.
         let until = Instant::now() + Duration::from_secs(1);
         while !self.unsent.is_empty() && Instant::now() < until {
             if self.flush_some().is_err() {

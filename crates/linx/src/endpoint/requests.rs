@@ -1,4 +1,4 @@
-//! What an endpoint asks of its node.
+//! Requests of an endpoint to its node.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::view::EndpointInfo;
 use crate::wire::local::{Event, Refusal, Request};
 use crate::{Error, Filter, Reference, Signal, Spid};
 
-/// A node's refusal as an error; `of` is the endpoint that the request was about.
+/// Converts a refusal by the node to an error; `of` is the endpoint that the request was about.
 pub(super) fn refused(refusal: Refusal, why: String, of: Option<Spid>) -> Error {
     match (refusal, of) {
         (Refusal::Gone, Some(spid)) => Error::Gone { spid },
@@ -24,8 +24,9 @@ pub(super) fn refused(refusal: Refusal, why: String, of: Option<Spid>) -> Error 
 }
 
 impl Endpoint {
-    /// Looks for an endpoint by its name, or by a path of link names with a name at its end. The answer is a signal that seems to come from the
-    /// endpoint found: `answer`, or one with number [`HUNT`]. It comes when there is such an endpoint, however late.
+    /// Hunts for an endpoint by its name, or by a path of link names with a name at its end. The answer is a signal that
+    /// appears to come from the endpoint found: `answer`, or one with number [`HUNT`]. It arrives as soon as there is such
+    /// an endpoint, however late.
     ///
     /// # Errors
     /// [`Error::BadName`], [`Error::Limit`], [`Error::NodeGone`].
@@ -33,7 +34,8 @@ impl Endpoint {
         self.hunt_for(path, answer, None)
     }
 
-    /// As [`Endpoint::hunt`]; the hunt ends without an answer when `owner` closes. The answer still comes to this endpoint.
+    /// As [`Endpoint::hunt`], but the hunt ends without an answer when `owner` closes. The answer still arrives at this
+    /// endpoint.
     ///
     /// # Errors
     /// As [`Endpoint::hunt`].
@@ -55,21 +57,21 @@ impl Endpoint {
         self.ask_for(reference, Kind::Hunt, &request)
     }
 
-    /// Gives a hunt up; its answer is not received afterwards.
+    /// Cancels a hunt; its answer will not be received.
     ///
     /// # Errors
-    /// [`Error::NotPending`] if the answer was received, or the hunt cancelled before.
+    /// [`Error::NotPending`] if the answer was received, or the hunt was cancelled before.
     pub fn cancel_hunt(&mut self, hunt: Reference) -> Result<(), Error> {
         self.give_up(hunt, Kind::Hunt, &Request::CancelHunt { id: hunt.0 })
     }
 
-    /// Waits until the hunt for a path is answered: a convenience for programs that can do nothing else meanwhile.
+    /// Waits until the hunt for a path is answered: a convenience for programs that have nothing else to do meanwhile.
     ///
     /// # Errors
     /// As [`Endpoint::hunt`] and [`Endpoint::receive`]; [`Error::TimedOut`].
     pub fn hunt_and_wait(&mut self, path: &str, until: Option<Instant>) -> Result<Spid, Error> {
         let hunt = self.hunt(path, None)?;
-        // Other hunts' answers may have the same number: this one's is told by its reference.
+        // The answers of other hunts may have the same number, so this one is identified by its reference.
         loop {
             self.expire();
             if let Some(signal) = self.mailbox.take_answer(hunt) {
@@ -91,8 +93,9 @@ impl Endpoint {
         }
     }
 
-    /// Asks to be told when an endpoint is gone: closed, its process or node dead, or out of reach. Then a signal comes that seems to be from
-    /// it: `signal`, or one with number [`ATTACH`]. Exactly one comes for each attach, at once if the endpoint is gone already.
+    /// Requests a signal for the end of an endpoint: when it was closed, its process or node has died, or it cannot be
+    /// reached. The signal appears to come from that endpoint: `signal`, or one with number [`ATTACH`]. Each attach results
+    /// in exactly one signal, immediately if the endpoint has already ended.
     ///
     /// # Errors
     /// [`Error::Limit`], [`Error::NodeGone`].
@@ -103,18 +106,19 @@ impl Endpoint {
         self.ask_for(reference, Kind::Attach, &request)
     }
 
-    /// Takes an attach back: its signal is not received afterwards, even if it was queued already.
+    /// Cancels an attach: its signal will not be received, even if it was queued already.
     ///
     /// # Errors
-    /// [`Error::NotPending`] if the signal was received, or the attach taken back before.
+    /// [`Error::NotPending`] if the signal was received, or the attach was cancelled before.
     pub fn detach(&mut self, attach: Reference) -> Result<(), Error> {
         self.give_up(attach, Kind::Attach, &Request::Detach { id: attach.0 })
     }
 
-    /// Asks for a signal after some time, `signal` or one with number [`TIMEOUT`], which seems to come from this endpoint itself.
+    /// Requests a signal after some time, `signal` or one with number [`TIMEOUT`], which appears to come from this endpoint
+    /// itself.
     ///
     /// # Errors
-    /// [`Error::Limit`].
+    /// [`Error::Limit`] if too many time-outs are pending.
     pub fn request_timeout(
         &mut self,
         after: Duration,
@@ -127,30 +131,30 @@ impl Endpoint {
         Ok(timeout)
     }
 
-    /// Changes a time-out that is not over to so much time from now.
+    /// Changes a pending time-out to expire after `after` from now.
     ///
     /// # Errors
-    /// [`Error::NotPending`] if it is over, or was cancelled.
+    /// [`Error::NotPending`] if it has expired or was cancelled.
     pub fn change_timeout(&mut self, timeout: Reference, after: Duration) -> Result<(), Error> {
         self.mailbox.change_timeout(timeout, instant_ns(after))?;
         self.show()
     }
 
-    /// Cancels a time-out: its signal is not received afterwards, even if it was queued already.
+    /// Cancels a time-out: its signal will not be received, even if it was queued already.
     ///
     /// # Errors
-    /// [`Error::NotPending`] if the signal was received, or the time-out cancelled before.
+    /// [`Error::NotPending`] if the signal was received, or the time-out was cancelled before.
     pub fn cancel_timeout(&mut self, timeout: Reference) -> Result<(), Error> {
         self.mailbox.cancel(timeout, Kind::Timeout)?;
         self.show()
     }
 
-    /// Asks for a signal with number [`NEW_LINK`](crate::signal::NEW_LINK) when a link is up that came up after the one of the
-    /// token, 0 for any. The signal's payload is the token of that link, to be used in the next request, in 8 bytes, and the link's name
-    /// with a 0 behind it. So no link is missed or told twice.
+    /// Requests a signal with number [`NEW_LINK`](crate::signal::NEW_LINK) for a link that came up later than the link of
+    /// the token, or for any link if the token is 0. The signal's payload is the token of that link in 8 bytes, to be used
+    /// in the next request, and the link's name with a NUL byte after it. So no link is missed or reported twice.
     ///
     /// # Errors
-    /// [`Error::NodeGone`].
+    /// [`Error::NodeGone`] if the node has ended.
     pub fn request_new_link(&mut self, token: u64) -> Result<Reference, Error> {
         self.check_limit(Kind::NewLink, HUNTS, "requests for links")?;
         let reference = self.mailbox.new_link();
@@ -158,15 +162,15 @@ impl Endpoint {
         self.ask_for(reference, Kind::NewLink, &request)
     }
 
-    /// Gives such a request up.
+    /// Cancels such a request.
     ///
     /// # Errors
-    /// [`Error::NotPending`] if the signal was received, or the request given up before.
+    /// [`Error::NotPending`] if the signal was received, or the request was cancelled before.
     pub fn cancel_new_link(&mut self, request: Reference) -> Result<(), Error> {
         self.give_up(request, Kind::NewLink, &Request::CancelNewLink { id: request.0 })
     }
 
-    /// What an endpoint is: its name, with the path of links to it if it is remote, its process and more.
+    /// Information about an endpoint: its name, with the path of links to it if it is remote, its process and more.
     ///
     /// # Errors
     /// [`Error::Gone`], [`Error::Unknown`], [`Error::NodeGone`].
@@ -214,12 +218,12 @@ impl Endpoint {
         self.show()
     }
 
-    /// Brings the descriptor up to date after a change of what is queued or timed.
+    /// Updates the descriptor after a change of the queue or the timer.
     fn show(&mut self) -> Result<(), Error> {
         if self.pollable.is_some() { self.announce() } else { Ok(()) }
     }
 
-    /// Makes a channel to an endpoint.
+    /// Creates a channel to an endpoint.
     pub(super) fn connect(&mut self, to: Spid) -> Result<u32, Error> {
         let request = Request::Connect { spid: to, transport: self.transport };
         self.control.say(&request)?;
@@ -231,7 +235,7 @@ impl Endpoint {
         }
     }
 
-    /// Asks whether this endpoint may send as `from` to `to`.
+    /// Asks the node whether this endpoint may send as `from` to `to`.
     pub(super) fn vouch(&mut self, from: Spid, to: Spid) -> Result<(), Error> {
         match self.ask(&Request::Vouch { from, to }, from)? {
             Event::End => Ok(()),
@@ -239,7 +243,7 @@ impl Endpoint {
         }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     fn ask(&mut self, request: &Request, about: Spid) -> Result<Event, Error> {
         self.control.say(request)?;
         loop {
@@ -249,7 +253,7 @@ impl Endpoint {
         }
     }
 
-    /// Handles the next thing that the node says, waiting for it; gives back what is an answer.
+    /// Waits for the next event from the node and handles it; returns it if it is an answer.
     fn hear_answer(&mut self, about: Spid) -> Result<Option<Event>, Error> {
         if self.node_gone {
             return Err(Error::NodeGone);

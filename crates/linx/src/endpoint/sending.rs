@@ -1,4 +1,4 @@
-//! How signals leave an endpoint.
+//! How an endpoint sends signals.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use super::Endpoint;
 use crate::channel::{Outgoing, Sent};
 use crate::{Error, Filter, Signal, Spid};
 
-/// How often somebody who waits for room tries again, whatever wakes or does not.
+/// How often an endpoint that waits for room tries again, even if it is not woken.
 const TRY_AGAIN: Duration = Duration::from_millis(50);
 
 impl Endpoint {
-    /// Sends a signal; waits for room as long as the receiver is behind.
+    /// Sends a signal; waits for room if the receiver is slow.
     ///
     /// # Errors
-    /// [`Error::Gone`] if the receiver is gone, [`Error::Unknown`] if there never was one. The signal is freed in any case.
+    /// [`Error::Gone`] if the receiver has ended, [`Error::Unknown`] if it never existed. The signal is freed in any case.
     #[inline]
     pub fn send(&mut self, signal: Signal, to: Spid) -> Result<(), Error> {
         self.send_until(signal, to, None)
@@ -26,7 +26,7 @@ impl Endpoint {
     /// As [`Endpoint::send`], waiting for room until the deadline at most.
     ///
     /// # Errors
-    /// As [`Endpoint::send`], and [`Error::TimedOut`] if there was no room; nothing was sent then.
+    /// As [`Endpoint::send`], and [`Error::TimedOut`] if there was no room; nothing was sent in that case.
     #[inline]
     pub fn send_until(
         &mut self,
@@ -39,7 +39,8 @@ impl Endpoint {
         outcome
     }
 
-    /// Sends a signal out of band: it stands before all others in the receiver's queue, though behind earlier ones of its kind.
+    /// Sends a signal out of band: it is placed before all others in the receiver's queue, but after earlier signals out of
+    /// band.
     ///
     /// # Errors
     /// As [`Endpoint::send`].
@@ -49,10 +50,10 @@ impl Endpoint {
         outcome
     }
 
-    /// Sends a signal that seems to come from another endpoint of the same user.
+    /// Sends a signal that appears to come from another endpoint of the same user.
     ///
     /// # Errors
-    /// As [`Endpoint::send`], and [`Error::NotPermitted`] for the endpoint of another user or node.
+    /// As [`Endpoint::send`], and [`Error::NotPermitted`] for an endpoint of another user or node.
     pub fn send_as(&mut self, signal: Signal, from: Spid, to: Spid) -> Result<(), Error> {
         if from != self.spid && to != self.spid && !self.may_send_as.contains(&(from, to)) {
             self.route(to)?;
@@ -64,7 +65,7 @@ impl Endpoint {
         outcome
     }
 
-    /// Sends a signal whose payload is copied from where it is; for payloads that are in no signal.
+    /// Sends a signal whose payload is copied from `payload`, for payloads that are not in a signal.
     ///
     /// # Errors
     /// As [`Endpoint::send_until`] and [`Signal::new`].
@@ -81,10 +82,10 @@ impl Endpoint {
         self.transmit(&out, until)
     }
 
-    /// Waits until the channels have taken all that was sent.
+    /// Waits until the channels have sent everything.
     ///
     /// # Errors
-    /// [`Error::TimedOut`].
+    /// [`Error::TimedOut`] if the deadline has passed.
     pub fn flush(&mut self, until: Option<Instant>) -> Result<(), Error> {
         while !self.unsent.is_empty() {
             self.flush_some()?;
@@ -106,7 +107,7 @@ impl Endpoint {
             Some((to, number)) if to == out.to => number,
             _ => self.route(out.to)?,
         };
-        // A first attempt may wait in the call itself, unless that could last beyond the deadline.
+        // The first attempt may wait within the call itself, unless that could take longer than the deadline.
         let mut patient = until.is_none();
         loop {
             let Some(way) = self.ways.get_mut(&number) else {
@@ -122,7 +123,7 @@ impl Endpoint {
                 }
                 Ok(Sent::Full) => {}
                 Err(broken) => {
-                    // What the peer has sent before it ended is still to be received.
+                    // What the peer sent before it ended must still be received.
                     if !matches!(broken, crate::channel::Broken::Ended) {
                         self.channel_ended(number, broken);
                     }
@@ -133,7 +134,7 @@ impl Endpoint {
                 return Err(Error::TimedOut);
             }
             self.wait_for_room(number, until)?;
-            // The news of its end may have come meanwhile; a channel to the node goes on for others.
+            // The notice of its end may have arrived meanwhile; a channel to the node continues for other endpoints.
             if !self.routes.contains_key(&out.to) {
                 return Err(Error::Gone { spid: out.to });
             }
@@ -153,7 +154,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The channel to an endpoint, made if there is none.
+    /// The channel to an endpoint, created if there is none.
     pub(super) fn route(&mut self, to: Spid) -> Result<u32, Error> {
         let number = match self.routes.get(&to) {
             Some(number) => *number,
@@ -163,8 +164,8 @@ impl Endpoint {
         Ok(number)
     }
 
-    /// Sleeps until a channel may have room, and lets in what comes meanwhile: two endpoints that send to each other do not block each
-    /// other before both their queues are full.
+    /// Sleeps until a channel may have room, and takes in arrivals meanwhile: two endpoints that send to each other do not
+    /// block each other until both their queues are full.
     fn wait_for_room(&mut self, number: u32, until: Option<Instant>) -> Result<(), Error> {
         let soon = Instant::now() + TRY_AGAIN;
         let until = Some(until.map_or(soon, |until| until.min(soon)));
@@ -179,14 +180,14 @@ impl Endpoint {
         }
         let full = self.mailbox.is_full();
         if !full && !self.arm_hot()? {
-            // Something is there to be taken in first.
+            // Something has arrived that must be taken in first.
             self.drain_hot(&Filter::ANY)?;
             return Ok(());
         }
         let Some(way) = self.ways.get(&number) else { return Ok(()) };
         let mut fds = vec![(self.control.as_fd(), Interest::Readable)];
         if full {
-            // Nothing more is taken in, so what has come must not wake.
+            // Nothing more is taken in, so arrivals must not wake this endpoint.
             if way.channel.room_fd().is_none() {
                 fds.push((way.channel.read_fd(), Interest::Readable));
             }
@@ -214,7 +215,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sends on what channels hold back, as far as there is room.
+    /// Sends what channels hold back, as far as there is room.
     pub(super) fn flush_some(&mut self) -> Result<(), Error> {
         let waiting: Vec<u32> = self.unsent.iter().copied().collect();
         for number in waiting {

@@ -1,4 +1,4 @@
-//! Makes channels between two endpoints; the node keeps nothing of them.
+//! Creates channels between two endpoints; the node keeps no part of them.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crossway_sys::{OsError, shm};
 use crate::Transport;
 use crate::channel::dimensions;
 
-/// How long a call on a socket waits for room or for the rest of a signal before its endpoint looks at what else has come.
+/// How long a call on a socket waits for room or for the rest of a signal before its endpoint checks for other arrivals.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// The descriptors of the two ends, that of whoever asked first.
+/// Creates the descriptors of the two ends, first those of the endpoint that requested the channel.
 pub(super) fn make(
     transport: Transport,
     bytes: usize,
@@ -32,7 +32,8 @@ pub(super) fn make(
                     .map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "pipe", e))?;
                 let mut end = PipeEnd::new(copy)?;
                 end.set_nonblocking()?;
-                // Users have a limit for the sum of them (pipe-user-pages-soft): what they have by default does, too.
+                // Users have a limit for the sum of the capacities (pipe-user-pages-soft); the default capacity is
+                // sufficient, too.
                 let _ = end.set_capacity_bytes(bytes);
             }
             for read in [&read_a, &read_b] {
@@ -53,12 +54,12 @@ pub(super) fn make(
     }
 }
 
-/// Two ends of a byte stream.
+/// Creates the two ends of a byte stream.
 pub(super) fn stream_pair(bytes: Option<usize>) -> Result<(OwnedFd, OwnedFd), OsError> {
     let (a, b) = socket::unix_pair(Kind::Stream)?;
     for end in [&a, &b] {
         if let Some(bytes) = bytes {
-            // The kernel doubles it; what it does not allow it clamps.
+            // The kernel doubles the size, and clamps it to its limit.
             socket::set_buffers(end.as_fd(), bytes / 2)?;
         }
         let limit = Some(PATIENCE);

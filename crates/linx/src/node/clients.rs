@@ -16,10 +16,11 @@ use crate::registry::{Kind, LinkId, Refused};
 use crate::wire::local::{self, Event, Refusal, Report, Request, VERSION};
 use crate::{Error, Spid, Transport};
 
-/// Records of one program that are handled before others have their turn.
+/// Number of records of one program that are handled before the others have their turn.
 const AT_A_TIME: usize = 64;
 
-/// Records that wait for a program to receive them. Each is the answer to something that the program may have pending at most so often.
+/// Maximum number of records that wait for a program to receive them. Each answers a pending request, and the number of
+/// those is limited.
 const OUTBOX: usize = 2 * (HUNTS + ATTACHES + CHANNELS);
 
 /// A record with its descriptors.
@@ -31,20 +32,20 @@ struct Letter {
 struct Client {
     fd: OwnedFd,
     credentials: Credentials,
-    /// Its endpoint, once it is open.
+    /// The endpoint of the connection, once it is open.
     spid: Option<Spid>,
     outbox: VecDeque<Letter>,
-    /// It is in `unsent`.
+    /// Whether it is in `unsent`.
     is_unsent: bool,
-    /// Its channels so far; the next one's number.
+    /// The number of channels created so far, which is the next channel's number.
     channels: u32,
-    /// Channels to it by the endpoint at the other end.
+    /// The numbers of its channels by the endpoint at the other end.
     numbers: HashMap<Spid, u32>,
-    /// It waits for this list.
+    /// The list that it waits for.
     listing: Option<u32>,
 }
 
-/// Endpoints that were asked for their reports.
+/// Endpoints whose reports were requested.
 struct Listing {
     client: usize,
     waits_for: HashSet<Spid>,
@@ -55,22 +56,22 @@ struct Listing {
 pub(super) struct Clients {
     all: Slab<Client>,
     by_spid: HashMap<Spid, usize>,
-    /// Connections that may have something to be read.
+    /// Connections that may have data to read.
     readable: VecDeque<usize>,
     is_readable: HashSet<usize>,
-    /// Connections with something to be sent, in the order in which that came about.
+    /// Connections with records to send, in the order in which they were added.
     unsent: Vec<usize>,
     listings: BTreeMap<u32, Listing>,
     last_listing: u32,
-    /// Given up for a moment to turn away whoever cannot be served for want of descriptors.
+    /// Closed for a moment to reject a connection that cannot be served for lack of descriptors.
     reserve: Option<File>,
     record: Vec<u8>,
-    /// Connections that one process may have.
+    /// Maximum number of connections per process.
     share: usize,
 }
 
 impl Clients {
-    /// No other process than the node's own has more than half of so many descriptors.
+    /// No process other than the node's own gets more than half of `descriptors`.
     pub(super) fn new(descriptors: u64) -> Result<Self, OsError> {
         Ok(Clients {
             all: Slab::new(),
@@ -86,7 +87,7 @@ impl Clients {
         })
     }
 
-    /// Whether a process has as many connections as one may have.
+    /// Whether a process has reached the maximum number of connections.
     fn has_its_share(&self, pid: u32) -> bool {
         let of_process = || self.all.iter().filter(|(_, c)| c.credentials.pid == pid).count();
         self.all.len() >= self.share && pid != std::process::id() && of_process() >= self.share
@@ -101,7 +102,7 @@ impl Clients {
         self.listings.values().map(|listing| listing.until).min()
     }
 
-    /// The system says that a connection has changed.
+    /// Called when the system reports a change of a connection.
     pub(super) fn changed(&mut self, index: usize, writable: bool) {
         if !self.all.contains(index) {
             return;
@@ -120,7 +121,7 @@ impl Clients {
         }
     }
 
-    /// Sends an event to an endpoint's program, as soon as that receives it.
+    /// Sends an event to an endpoint's program, as soon as the program can receive it.
     pub(super) fn tell(&mut self, spid: Spid, event: &Event, fds: Vec<OwnedFd>) {
         if let Event::PeerGone { spid: gone } = event
             && let Some(client) = self.by_spid.get(&spid).and_then(|index| self.all.get_mut(*index))
@@ -143,7 +144,7 @@ impl Clients {
         self.post(index, &Event::Refused { refusal, why }, Vec::new());
     }
 
-    /// Sends what programs have room for. Returns the endpoints of those that are gone.
+    /// Sends what programs have room for. Returns the endpoints of programs that have ended.
     pub(super) fn flush(&mut self) -> Vec<Spid> {
         let mut gone = Vec::new();
         for index in std::mem::take(&mut self.unsent) {
@@ -156,7 +157,7 @@ impl Clients {
                     Ok(_) => {
                         client.outbox.pop_front();
                     }
-                    // Told when there is room. Too many descriptors under way: tried again when some are received.
+                    // Room is reported later. With too many descriptors in flight, it is retried when some were received.
                     Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => break false,
                     Err(Errno::TOOMANYREFS) => break false,
                     Err(_) => break true,
@@ -169,7 +170,7 @@ impl Clients {
         gone
     }
 
-    /// Ends the connection of an endpoint's program.
+    /// Closes the connection of an endpoint's program.
     pub(super) fn expel(&mut self, spid: Spid) -> Option<Spid> {
         let index = *self.by_spid.get(&spid)?;
         self.drop_client(index)
@@ -191,7 +192,7 @@ impl Clients {
         Some(spid)
     }
 
-    /// The number of a new channel of an endpoint.
+    /// The number for a new channel of an endpoint.
     fn number(&mut self, spid: Spid, other: Spid) -> u32 {
         let Some(client) = self.by_spid.get(&spid).and_then(|index| self.all.get_mut(*index))
         else {
@@ -213,7 +214,7 @@ fn turn_away(fd: &OwnedFd, why: &str) {
 }
 
 impl Node {
-    /// Lets in whoever knocks.
+    /// Accepts waiting connections.
     pub(super) fn admit(&mut self) -> Result<(), Error> {
         loop {
             match self.door.accept() {
@@ -223,7 +224,7 @@ impl Node {
                     if self.clients.has_its_share(credentials.pid) {
                         turn_away(
                             &fd,
-                            "this process has as many endpoints as the node gives to one; raise the node's limit of descriptors (ulimit -n)",
+                            "this process has reached the node's limit of endpoints per process; raise the node's limit of descriptors (ulimit -n)",
                         );
                         continue;
                     }
@@ -244,14 +245,14 @@ impl Node {
                 }
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::MFILE | Errno::NFILE) => self.turn_away_unheard()?,
-                // Whoever knocked has gone again.
+                // The client has already disconnected.
                 Err(Errno::CONNABORTED | Errno::INTR) => {}
                 Err(errno) => return Err(OsError::new("accept", "LINX node", errno).into()),
             }
         }
     }
 
-    /// Tells whoever cannot be served for want of descriptors.
+    /// Rejects a connection that cannot be served for lack of descriptors.
     fn turn_away_unheard(&mut self) -> Result<(), Error> {
         self.clients.reserve = None;
         if let Ok(fd) = self.door.accept() {
@@ -264,7 +265,7 @@ impl Node {
         Ok(())
     }
 
-    /// Handles what programs have said, some of each.
+    /// Handles the requests of programs, some of each.
     pub(super) fn serve_clients(&mut self) {
         for _ in 0..self.clients.readable.len() {
             let Some(index) = self.clients.readable.pop_front() else { break };
@@ -279,7 +280,7 @@ impl Node {
                         closed = !request.is_ok_and(|request| self.serve(index, request));
                     }
                     Err(Errno::AGAIN) => more = false,
-                    // The end, or no correct program's doing.
+                    // The end of the connection, or a faulty program.
                     _ => closed = true,
                 }
                 if closed || !more {
@@ -298,13 +299,13 @@ impl Node {
         self.finish_listings();
     }
 
-    /// Handles one request; false if no correct program makes it.
+    /// Handles one request; returns false if no correct program would make it.
     fn serve(&mut self, index: usize, request: Request) -> bool {
         let client = &self.clients.all[index];
         let Some(own) = client.spid else { return self.serve_stranger(index, request) };
         let answer: Result<(), Refused> = match request {
             Request::Hunt { id, owner, path } => {
-                // A correct program has checked what the registry would refuse.
+                // A correct program has already checked for the errors that the registry would report.
                 return self.registry.handle_hunt(own, id, &path, owner).is_ok();
             }
             Request::CancelHunt { id } => {
@@ -351,7 +352,7 @@ impl Node {
         true
     }
 
-    /// A connection without an endpoint may open one, or ask for the list.
+    /// Serves a connection without an endpoint, which may open one or request the list.
     fn serve_stranger(&mut self, index: usize, request: Request) -> bool {
         let client = &self.clients.all[index];
         let Credentials { pid, uid: user, .. } = client.credentials;
@@ -395,7 +396,7 @@ impl Node {
         self.clients.listings.insert(serial, listing);
     }
 
-    /// Sends the lists for which all have answered, or time is up.
+    /// Sends the lists for which all reports have arrived, or the time limit has passed.
     fn finish_listings(&mut self) {
         let now = Instant::now();
         let done: Vec<u32> = self
@@ -433,12 +434,12 @@ impl Node {
                 self.registry.handle_connect(own, to)?;
                 let (_, fd) = self.relay_for(own, link).map_err(|error| {
                     self.registry.handle_connect_failed(own, to);
-                    (Refusal::Limit, format!("no channel can be made: {error}"))
+                    (Refusal::Limit, format!("cannot create a channel: {error}"))
                 })?;
                 self.tell_of_relay(own, link, Some(to), fd);
                 return Ok(());
             }
-            // A link takes no signals.
+            // Links do not receive signals.
             Some(Kind::Link { .. }) => return Err((Refusal::Gone, String::new())),
             Some(Kind::Local { .. }) if to == own => return Err((Refusal::Gone, String::new())),
             Some(Kind::Local { .. }) | None => {}
@@ -454,9 +455,9 @@ impl Node {
         let bytes = self.settings.channel_bytes;
         let (first, second) = channels::make(transport, bytes).map_err(|error| {
             self.registry.handle_connect_failed(own, to);
-            (Refusal::Limit, format!("no channel can be made: {error}"))
+            (Refusal::Limit, format!("cannot create a channel: {error}"))
         })?;
-        // The other one first: what is sent by the channel comes after the news of it.
+        // The other endpoint first: signals sent over the channel must follow the announcement of the channel.
         for (spid, other, fds, is_first) in [(to, own, second, false), (own, to, first, true)] {
             let channel = local::Channel {
                 number: self.clients.number(spid, other),
@@ -470,7 +471,7 @@ impl Node {
         Ok(())
     }
 
-    /// Tells an endpoint of its channel for a link, by which it reaches `asked`.
+    /// Announces to an endpoint the channel for a link, by which it reaches `asked`.
     pub(super) fn tell_of_relay(
         &mut self,
         endpoint: Spid,
@@ -500,7 +501,7 @@ impl Node {
 
     fn vouch(&mut self, index: usize, own: Spid, from: Spid, to: Spid) -> Result<(), Refused> {
         self.registry.may_send_as(own, from, to)?;
-        // Before the answer: the receiver knows when the first such signal comes.
+        // Before the answer, so that the receiver knows when the first such signal arrives.
         self.clients.tell(to, &Event::Vouched { peer: own, from }, Vec::new());
         self.clients.post(index, &Event::End, Vec::new());
         Ok(())

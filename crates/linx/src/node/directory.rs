@@ -1,4 +1,4 @@
-//! The directory in which a node serves: the right to it is the right to use the node.
+//! The directory in which a node serves: a program with access to it may use the node.
 
 use std::fs::{DirBuilder, File, OpenOptions, set_permissions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,12 +13,12 @@ use crate::control::socket_path;
 
 const BACKLOG: i32 = 4096;
 
-/// Where connections come from.
+/// The source of connections.
 #[derive(Debug)]
 pub(super) enum Door {
-    /// Whoever has the right to the directory connects.
+    /// Programs with access to the directory connect.
     Directory(Directory),
-    /// They are handed in.
+    /// Connections are created on request and handed out.
     Private(OwnedFd),
 }
 
@@ -30,7 +30,7 @@ impl Door {
         }
     }
 
-    /// The next connection, EAGAIN if there is none.
+    /// The next connection; EAGAIN if there is none.
     pub(super) fn accept(&self) -> Result<OwnedFd, Errno> {
         match self {
             Door::Directory(directory) => socket::try_accept(&directory.door),
@@ -43,27 +43,28 @@ impl Door {
     }
 }
 
-/// A directory that this node has for itself.
+/// A directory that this node uses exclusively.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
     door: OwnedFd,
-    /// Held for as long as the node serves; the system lets go of it however the node ends.
+    /// Held as long as the node serves; the system releases it however the node ends.
     _lock: File,
 }
 
 impl Directory {
-    /// Makes the directory if it is not there, with these rights; those of one that is there stay.
+    /// Creates the directory with these permissions if it does not exist; those of an existing one
+    /// do not change.
     pub(super) fn take(path: &Path, mode: u32, group: Option<u32>) -> Result<Directory, Error> {
         let failed = |call, error| Error::Os(OsError::new(call, path.display(), error));
-        // Nobody else comes in before it has its group.
+        // Prevents access before the directory has its group.
         match DirBuilder::new().mode(0o700).create(path) {
             Ok(()) => {
                 let rights = std::os::unix::fs::PermissionsExt::from_mode(mode);
                 let done = chown(path, None, group)
                     .map_err(|error| failed("chown", error))
                     .and_then(|()| {
-                        // Not by mkdir: the umask would take from it.
+                        // Not by mkdir: the umask would remove permissions.
                         set_permissions(path, rights).map_err(|error| failed("chmod", error))
                     });
                 if let Err(error) = done {
@@ -82,16 +83,16 @@ impl Directory {
             .map_err(|error| failed("open lock in", error))?;
         if lock.try_lock().is_err() {
             return Err(Error::Limit(format!(
-                "a LINX node serves in {} already; stop it, or give another directory with --dir",
+                "a LINX node already serves in {}; stop it, or choose another directory with --dir",
                 path.display()
             )));
         }
         let at = socket_path(path);
-        // Nobody serves there: the lock says so.
+        // No node serves there, as the lock shows.
         let _ = std::fs::remove_file(&at);
         let door = socket::unix(Kind::Seqpacket)?;
         socket::bind(&door, &socket::path_address(&at)?, &at.display().to_string())?;
-        // The directory decides who comes here.
+        // Access is controlled by the directory.
         let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o666);
         set_permissions(&at, everyone).map_err(|error| failed("chmod node in", error))?;
         socket::listen(&door, BACKLOG)?;
@@ -104,7 +105,7 @@ impl Drop for Directory {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(socket_path(&self.path));
         let _ = std::fs::remove_file(self.path.join("lock"));
-        // Somebody else's files keep it.
+        // This fails if the directory contains other files, which is intended.
         let _ = std::fs::remove_dir(&self.path);
     }
 }

@@ -1,6 +1,6 @@
-//! The node: one process, or a thread of one, that knows all endpoints of a host and passes on what goes to other nodes.
+//! The node: a process, or a thread of one, that knows all endpoints of a host and relays signals to other nodes.
 //!
-//! Signals between endpoints of the node do not come by here.
+//! Signals between endpoints of the node do not pass through it.
 
 mod channels;
 mod clients;
@@ -30,28 +30,28 @@ use links::Links;
 pub use links::{LinkAddress, LinkSettings};
 use relays::Relays;
 
-/// How a node works.
+/// The settings of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// By what signals go between endpoints that have no wish of their own.
+    /// The transport for signals between endpoints that do not specify one.
     pub transport: Transport,
-    /// Room of a channel in bytes, each way; a FIFO's is rounded up to a power of two pages.
+    /// Capacity of a channel in bytes for each direction; that of a FIFO is rounded up to a power of two pages.
     pub channel_bytes: usize,
-    /// Who may use the node: the mode of its directory, if the node makes it.
+    /// The mode of the node's directory, which controls access to the node; used if the node creates the directory.
     pub mode: u32,
-    /// The group of its directory, if the node makes it; `None`: as the system says.
+    /// The group of its directory, if the node creates it; `None`: the system's default.
     pub group: Option<u32>,
-    /// What nodes that this one dials call their links to it.
+    /// The name that nodes dialled by this one use for their links to it.
     pub name: String,
-    /// Where other nodes may dial.
+    /// The addresses at which other nodes may dial this one.
     pub listen: Vec<LinkAddress>,
-    /// The nodes that this one dials.
+    /// The links to nodes that this one dials.
     pub links: Vec<LinkSettings>,
-    /// A connection of a link over which nothing was heard for so long is given up, and so is a link without a connection.
+    /// How long a link's connection may be silent before it is closed, and how long a link without a connection stays up.
     pub link_timeout: Duration,
-    /// How long a link without a connection stays up; `None`: [`Settings::link_timeout`].
+    /// Overrides how long a link without a connection stays up; `None`: [`Settings::link_timeout`].
     pub reconnect_within: Option<Duration>,
-    /// Which implementation of TIPC is used for TIPC addresses.
+    /// The implementation of TIPC for TIPC addresses.
     pub tipc: TipcBackend,
 }
 
@@ -72,7 +72,7 @@ impl Default for Settings {
     }
 }
 
-/// What an epoll token stands for.
+/// The meaning of an epoll token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
     Stop,
@@ -117,9 +117,9 @@ pub struct Node {
     clients: Clients,
     relays: Relays,
     links: Links,
-    /// What the registry wants done that waits for something else to be done first.
+    /// Outputs of the registry that must wait for something else to be done first.
     waiting: VecDeque<Output>,
-    /// Endpoints to be closed because their programs do what no correct program does.
+    /// Endpoints to be closed because their programs misbehave.
     expelled: Vec<Spid>,
 }
 
@@ -129,30 +129,30 @@ impl std::fmt::Debug for Node {
     }
 }
 
-/// A node that runs in a thread; dropping it ends it.
+/// A node that runs in a thread; dropping it stops the node.
 #[derive(Debug)]
 pub struct NodeThread {
     stop: EventFd,
     thread: Option<JoinHandle<Result<(), Error>>>,
-    /// A private node takes connections here.
+    /// The socket that gives a private node its connections.
     hand_in: Option<OwnedFd>,
     listens_at: Vec<LinkAddress>,
 }
 
 impl NodeThread {
-    /// Where other nodes may dial it, with the ports that the system chose.
+    /// The addresses at which other nodes may dial it, with the ports that the system chose.
     pub fn listens_at(&self) -> &[LinkAddress] {
         &self.listens_at
     }
 
-    /// A new connection to a private node ([`Node::spawn_private`]), of which this or another process makes an endpoint
-    /// ([`Endpoint::open_on`](crate::Endpoint::open_on)).
+    /// Creates a new connection to a private node ([`Node::spawn_private`]), from which this or another process makes an
+    /// endpoint ([`Endpoint::open_on`](crate::Endpoint::open_on)).
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] if the node is not private, [`Error::NodeGone`].
+    /// [`Error::NotPermitted`] if the node is not private, [`Error::NodeGone`] if it has ended.
     pub fn connection(&self) -> Result<OwnedFd, Error> {
         let Some(hand_in) = &self.hand_in else {
-            let why = "a node in a directory is connected to by its path".to_owned();
+            let why = "connect to a node in a directory by its path".to_owned();
             return Err(Error::NotPermitted(why));
         };
         let (ours, theirs) = socket::unix_pair(Kind::Seqpacket)?;
@@ -173,7 +173,8 @@ impl Drop for NodeThread {
 }
 
 impl Node {
-    /// Serves in a directory, which is made if it is not there. Endpoints can be opened from now on, and are served by [`Node::run`].
+    /// Serves in a directory, which is created if it does not exist. Endpoints can be opened from now on; [`Node::run`]
+    /// serves them.
     ///
     /// # Errors
     /// [`Error::Limit`] if a node serves there already, [`Error::Os`].
@@ -211,11 +212,11 @@ impl Node {
         Node::bind(dir, settings)?.start(None)
     }
 
-    /// A node in a thread of this process that has no name: whoever is given a [`NodeThread::connection`] may use it, and nothing of it is
-    /// left, however the process ends.
+    /// A node in a thread of this process without a name: only the holder of a [`NodeThread::connection`] may use it, and
+    /// nothing of it remains, however the process ends.
     ///
     /// # Errors
-    /// [`Error::Os`].
+    /// [`Error::Os`] if a system call fails.
     pub fn spawn_private(settings: Settings) -> Result<NodeThread, Error> {
         let (ours, theirs) = socket::unix_pair(Kind::Seqpacket)?;
         Node::behind(Door::Private(theirs), settings, u64::MAX)?.start(Some(ours))
@@ -233,11 +234,11 @@ impl Node {
         Ok(NodeThread { stop, thread: Some(thread), hand_in, listens_at })
     }
 
-    /// Serves until `stop` is signalled. Then it goes on until the linked nodes have acknowledged what was sent before, for at most
-    /// [`LINGER`].
+    /// Serves until `stop` is signalled. Then continues until the linked nodes have acknowledged everything sent before, for
+    /// at most [`LINGER`].
     ///
     /// # Errors
-    /// [`Error::Os`] of what the node cannot work without.
+    /// [`Error::Os`] if a system call fails that the node cannot work without.
     pub fn run(&mut self, stop: &EventFd) -> Result<(), Error> {
         self.epoll.add(stop, Token::Stop.number(), Report::WhileReadable)?;
         let mut ready: Vec<Ready> = Vec::new();
@@ -276,7 +277,7 @@ impl Node {
             self.supervise();
             self.work_off();
             if let Some(at) = stops_at {
-                // Endpoints that were closed before the stop are noticed in the turn after it.
+                // Endpoints that were closed before the stop are noticed in the iteration after it.
                 if at <= Instant::now() || (is_idle && !stopped_now && self.all_is_acknowledged()) {
                     return Ok(());
                 }
@@ -285,12 +286,12 @@ impl Node {
         }
     }
 
-    /// When something must happen though nothing comes.
+    /// The next instant at which something must be done even without an event.
     fn next_instant(&self) -> Option<Instant> {
         [self.clients.next_instant(), self.links.next_instant()].into_iter().flatten().min()
     }
 
-    /// Does what the registry has found to be done.
+    /// Carries out the outputs of the registry.
     fn work_off(&mut self) {
         loop {
             while let Some(output) =
@@ -316,7 +317,7 @@ impl Node {
         }
     }
 
-    /// An endpoint is closed.
+    /// Closes an endpoint.
     fn close(&mut self, spid: Spid) {
         self.close_relays(spid);
         self.registry.handle_close(spid);
@@ -326,5 +327,5 @@ impl Node {
 /// How long a node that was asked to stop waits until the linked nodes have acknowledged what it sent.
 pub const LINGER: Duration = Duration::from_secs(1);
 
-/// How long a tool that lists endpoints waits for those that do not answer.
+/// How long a tool that lists endpoints waits for endpoints that do not answer.
 const REPORT_WITHIN: Duration = Duration::from_millis(100);

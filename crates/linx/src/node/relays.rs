@@ -1,7 +1,8 @@
-//! Signals on their way between an endpoint of this node and a link, or from one link to another.
+//! Relays signals between an endpoint of this node and a link, or from one link to another.
 //!
-//! An endpoint has one channel to its node for each link that it sends to or receives from. Bounds: a node has at most
-//! [`WINDOW`] bytes (and a piece) under way to any endpoint of the next node until that has taken them. Whoever sends more is not read from.
+//! An endpoint has one channel to its node for each link that it sends to or receives from. Limits: a node has at most
+//! [`WINDOW`] bytes (and a piece) in flight to any endpoint of the next node until that node has delivered them. The channel
+//! of an endpoint that sends more is not read.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -17,34 +18,34 @@ use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL, PIECE, WINDOW};
 use crate::registry::{Kind, LinkId, Route};
 use crate::wire::link::{self, Message};
 
-/// Bytes read from an endpoint before others have their turn.
+/// Number of bytes read from an endpoint before others have their turn.
 const AT_A_TIME: usize = 4 * PIECE;
 
-/// Something for an endpoint, as it is written.
+/// Something for an endpoint, in its encoded form.
 struct Letter {
     bytes: Vec<u8>,
     at: usize,
-    /// Bytes of a signal in it.
+    /// Number of bytes of a signal in it.
     payload: u32,
 }
 
-/// An endpoint's channel for a link.
+/// The channel of an endpoint for a link.
 struct Relay {
     endpoint: Spid,
     link: LinkId,
     fd: OwnedFd,
     inbox: Vec<u8>,
     outbox: VecDeque<Letter>,
-    /// Of whose signals a part was written or is about to be, and how much is to come.
+    /// The senders of signals that were partially written or are about to be, and the number of missing bytes.
     open: HashMap<Spid, u32>,
-    /// A piece that waits for the peer to take others.
+    /// A piece that waits until the peer has delivered others.
     held: Option<(Header, Vec<u8>)>,
     is_ready: bool,
-    /// The link is down: nothing but what is in the outbox goes here.
+    /// The link is down: only the rest of the outbox is still sent.
     is_orphan: bool,
 }
 
-/// From which link a piece came, and the piece.
+/// A piece, and the link from which it came.
 type InTransit = (LinkId, Message);
 
 #[derive(Default)]
@@ -52,11 +53,11 @@ pub(super) struct Relays {
     all: Slab<Relay>,
     by_key: HashMap<(Spid, LinkId), usize>,
     ready: VecDeque<usize>,
-    /// Bytes on their way to an endpoint of a link's peer.
+    /// Number of bytes in flight to an endpoint of a link's peer.
     in_flight: HashMap<(LinkId, Spid), usize>,
-    /// Pieces that go from one link to another.
+    /// Pieces to be relayed from one link to another.
     transit: HashMap<(LinkId, Spid), VecDeque<InTransit>>,
-    /// Bytes for which a link's peer has not got credit yet.
+    /// Number of bytes for which a link's peer has not received credit yet.
     owed: HashMap<(LinkId, Spid), u32>,
 }
 
@@ -65,7 +66,7 @@ impl Relays {
         !self.ready.is_empty()
     }
 
-    /// The system says that a channel has changed.
+    /// Called when the system reports a change of a channel.
     pub(super) fn changed(&mut self, index: usize) {
         if let Some(relay) = self.all.get_mut(index)
             && !std::mem::replace(&mut relay.is_ready, true)
@@ -81,7 +82,7 @@ impl Relays {
         self.changed(index);
     }
 
-    /// An endpoint beyond a link is gone: what came of its signals is not completed.
+    /// Handles the end of an endpoint beyond a link: incomplete signals from it will not be completed.
     pub(super) fn abandon(&mut self, from: Spid) {
         let of: Vec<usize> =
             self.all.iter().filter(|(_, r)| r.open.contains_key(&from)).map(|(i, _)| i).collect();
@@ -92,7 +93,7 @@ impl Relays {
         }
     }
 
-    /// Everything that waits for a link's peer may be tried again.
+    /// Retries everything that waits for a link's peer.
     pub(super) fn retry(&mut self, link: LinkId) {
         let waiting: Vec<usize> = self
             .all
@@ -105,7 +106,7 @@ impl Relays {
         }
     }
 
-    /// A link is down.
+    /// Handles the loss of a link.
     pub(super) fn link_down(&mut self, link: LinkId) {
         self.in_flight.retain(|(of, _), _| *of != link);
         self.transit.retain(|(to, _), _| *to != link);
@@ -124,7 +125,7 @@ impl Relays {
 }
 
 impl Node {
-    /// The channel of an endpoint for a link, made if there is none; the descriptor is the endpoint's.
+    /// The channel of an endpoint for a link, created if there is none; the returned descriptor is the endpoint's.
     pub(super) fn relay_for(
         &mut self,
         endpoint: Spid,
@@ -153,7 +154,7 @@ impl Node {
         Ok((index, Some(theirs)))
     }
 
-    /// Moves what endpoints have sent and what is for them, some of each.
+    /// Moves signals from and to endpoints, some of each.
     pub(super) fn serve_relays(&mut self) {
         for _ in 0..self.relays.ready.len() {
             let Some(index) = self.relays.ready.pop_front() else { break };
@@ -171,7 +172,7 @@ impl Node {
         }
     }
 
-    /// Passes on what an endpoint has sent. `bounded`: as far as its receivers take it.
+    /// Relays what an endpoint has sent. `bounded`: only as much as its receivers can take.
     fn read_relay(&mut self, index: usize, mut most: usize, bounded: bool) {
         loop {
             let Some(relay) = self.relays.all.get_mut(index) else { return };
@@ -186,7 +187,7 @@ impl Node {
                     header.piece as usize <= PIECE && header.flags & (GONE | ABANDONED) == 0
                 };
                 let Some(header) = Header::decode(head).filter(fits) else {
-                    return self.expel(index, "its channel has a header that makes no sense");
+                    return self.expel(index, "its channel contains an invalid header");
                 };
                 let end = HEADER + header.piece as usize;
                 if relay.inbox.len() >= end {
@@ -202,19 +203,19 @@ impl Node {
             }
             relay.inbox.reserve(PIECE + HEADER);
             match socket::recv_behind(&relay.fd, &mut relay.inbox, PIECE + HEADER, true) {
-                // Its endpoint tells that it is closed by its other connection.
+                // The endpoint's other connection reports that it is closed.
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
         }
     }
 
-    /// Sends a piece over the link of its receiver; false if it has to wait.
+    /// Sends a piece over the link of its receiver; returns false if it has to wait.
     fn pass_on(&mut self, index: usize, header: Header, mut piece: Vec<u8>, bounded: bool) -> bool {
         let Some(relay) = self.relays.all.get(index) else { return false };
         let (endpoint, link) = (relay.endpoint, relay.link);
         let Some(to) = Spid::new(header.to) else {
-            self.expel(index, "it sends to nobody");
+            self.expel(index, "it sends to an endpoint that never existed");
             return false;
         };
         if header.from != endpoint
@@ -258,13 +259,13 @@ impl Node {
         flags: u8,
         piece: Vec<u8>,
     ) {
-        // The peer knows the sender first.
+        // The peer must know the sender first.
         self.work_off_links();
         *self.relays.in_flight.entry((link, there)).or_default() += piece.len();
         self.say(link, Message::Data { from, to: there, size, flags, piece });
     }
 
-    /// A piece has come over a link; false if no correct peer sends it.
+    /// Handles a piece that has arrived over a link; returns false if no correct peer would send it.
     pub(super) fn handle_data(&mut self, link: LinkId, message: Message) -> bool {
         let Message::Data { from, to, size, flags, ref piece } = message else { return false };
         let first = flags & link::FIRST != 0;
@@ -282,7 +283,7 @@ impl Node {
                 self.move_transit(over, there);
                 true
             }
-            // It is gone, and the peer is being told.
+            // The receiver has ended, and the peer is being informed.
             _ => self.registry.standing(to) == crate::spid::Standing::Dead,
         }
     }
@@ -304,7 +305,7 @@ impl Node {
                 index
             }
             Err(error) => {
-                tracing::warn!("a signal for {to} is lost: no channel can be made: {error}");
+                tracing::warn!("a signal for {to} is lost: cannot create a channel: {error}");
                 return true;
             }
         };
@@ -347,7 +348,7 @@ impl Node {
             match socket::send(&relay.fd, &letter.bytes[letter.at..], true) {
                 Ok(n) => letter.at += n,
                 Err(Errno::AGAIN) => break,
-                // Its endpoint is closed, and this will be, too.
+                // Its endpoint is closed, and this channel will be, too.
                 Err(_) => {
                     relay.outbox.clear();
                     break;
@@ -361,7 +362,7 @@ impl Node {
         self.owe(link, endpoint, taken);
     }
 
-    /// A link's peer may send so many bytes more to an endpoint.
+    /// Gives a link's peer credit to send more bytes to an endpoint.
     fn owe(&mut self, link: LinkId, to: Spid, bytes: u32) {
         if bytes == 0 {
             return;
@@ -374,7 +375,7 @@ impl Node {
         }
     }
 
-    /// A link's peer has taken bytes for one of its endpoints.
+    /// Handles credit from a link's peer, which has delivered bytes to one of its endpoints.
     pub(super) fn handle_credit(&mut self, link: LinkId, to: Spid, bytes: u32) {
         if let Some(in_flight) = self.relays.in_flight.get_mut(&(link, to)) {
             *in_flight = in_flight.saturating_sub(bytes as usize);
@@ -383,7 +384,7 @@ impl Node {
         self.move_transit(link, to);
     }
 
-    /// The session with a link's peer has room again.
+    /// Called when the session with a link's peer has room again.
     pub(super) fn link_has_room(&mut self, link: LinkId) {
         self.relays.retry(link);
         let to: Vec<Spid> = self
@@ -398,7 +399,7 @@ impl Node {
         }
     }
 
-    /// Sends on what goes from one link to another.
+    /// Relays pieces from one link to another.
     fn move_transit(&mut self, over: LinkId, there: Spid) {
         while self.has_window(over, there) {
             let Some(queue) = self.relays.transit.get_mut(&(over, there)) else { return };
@@ -415,14 +416,14 @@ impl Node {
         }
     }
 
-    /// An endpoint beyond a link is gone: nothing goes there any more.
+    /// Handles the end of an endpoint beyond a link: nothing more is sent to it.
     pub(super) fn forget_receiver(&mut self, link: LinkId, there: Spid) {
         self.relays.in_flight.remove(&(link, there));
         self.relays.transit.remove(&(link, there));
         self.relays.retry(link);
     }
 
-    /// A local endpoint is closed: what it has sent goes out before the news of that.
+    /// Handles the close of a local endpoint: its signals are sent before the notice of its end.
     pub(super) fn close_relays(&mut self, endpoint: Spid) {
         let of: Vec<usize> = self
             .relays
@@ -432,7 +433,7 @@ impl Node {
             .map(|(index, _)| index)
             .collect();
         for index in of {
-            // A channel's room is all that this can be.
+            // This is limited by the channel's capacity.
             self.read_relay(index, usize::MAX, false);
             if let Some(relay) = self.relays.all.try_remove(index) {
                 self.relays.by_key.remove(&(endpoint, relay.link));
@@ -441,7 +442,7 @@ impl Node {
         }
     }
 
-    /// The news that a remote endpoint is gone goes behind what it has sent, if that is still to be written. False: nothing is.
+    /// Queues the notice that a remote endpoint has ended after its remaining signals. Returns false if none remain.
     pub(super) fn tell_behind(&mut self, who: Spid, id: u32, spid: Spid) -> bool {
         let index = self.relays.all.iter().find(|(_, relay)| {
             relay.endpoint == who && relay.outbox.iter().any(|letter| is_from(letter, spid))
@@ -451,7 +452,7 @@ impl Node {
         true
     }
 
-    /// Closes the endpoint of a program that does what no correct program does.
+    /// Closes the endpoint of a misbehaving program.
     fn expel(&mut self, index: usize, why: &str) {
         let Some(relay) = self.relays.all.get(index) else { return };
         let endpoint = relay.endpoint;
@@ -468,7 +469,7 @@ fn is_from(letter: &Letter, spid: Spid) -> bool {
     header.is_some_and(|header| header.from == spid)
 }
 
-/// Brings a signal's number from one byte order to the other; its payload is the programs' affair.
+/// Converts a signal's number from one byte order to the other; the payload is left to the programs.
 fn swap_number(piece: &mut [u8], from: fn([u8; 4]) -> u32, to: fn(u32) -> [u8; 4]) {
     if let Some(number) = piece.first_chunk_mut::<LEAST_SIGNAL>() {
         *number = to(from(*number));

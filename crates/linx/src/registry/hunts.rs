@@ -1,4 +1,4 @@
-//! Who looks for whom.
+//! Pending hunts.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,24 +8,24 @@ use crate::limits::LONGEST_PATH;
 use crate::wire::link::Message;
 use crate::wire::local::{Event, Refusal};
 
-/// Who looks.
+/// The source of a hunt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hunter {
-    /// A local endpoint, under its reference.
+    /// A local endpoint, with its reference.
     Endpoint(Spid, u32),
-    /// A link's peer, under its own number.
+    /// A link's peer, with its own number.
     Peer(LinkId, u64),
 }
 
 struct Hunt {
     hunter: Hunter,
-    /// The hunt ends when this endpoint does.
+    /// The hunt ends together with this endpoint.
     owner: Option<Spid>,
-    /// A name here, or the name of a link here.
+    /// The name of an endpoint here, or of a link.
     name: String,
-    /// What to look for at the other end of that link.
+    /// What to hunt for at the other end of that link.
     rest: Option<String>,
-    /// The link that was asked.
+    /// The link whose peer was asked.
     asked: Option<LinkId>,
 }
 
@@ -33,9 +33,9 @@ struct Hunt {
 #[derive(Default)]
 pub(crate) struct Hunts {
     by_serial: HashMap<u64, Hunt>,
-    /// Hunts for a name here.
+    /// Hunts for a name on this node.
     for_name: HashMap<String, BTreeSet<u64>>,
-    /// Hunts that a link of that name leads on.
+    /// Hunts that continue over a link with that name.
     by_link: HashMap<String, BTreeSet<u64>>,
     last: u64,
 }
@@ -65,14 +65,14 @@ impl Hunts {
         Some(hunt)
     }
 
-    /// Hunts that wait for something to be led on by a link of this name.
+    /// Hunts that wait for a link with this name to continue.
     pub(super) fn led_on_by(&self, link: &str) -> Vec<u64> {
         self.by_link.get(link).into_iter().flatten().copied().collect()
     }
 }
 
 impl Registry {
-    /// A local endpoint looks for a name, or for a path of link names with a name at its end.
+    /// Handles the hunt of a local endpoint for a name, or for a path of link names with a name at its end.
     pub(crate) fn handle_hunt(
         &mut self,
         who: Spid,
@@ -87,7 +87,7 @@ impl Registry {
         if let Some(owner) = owner
             && self.table.get(owner).is_none()
         {
-            // It has ended already, and the hunt with it.
+            // The owner has already ended, and the hunt with it.
             return Ok(());
         }
         let (name, rest) = split(path)?;
@@ -103,7 +103,7 @@ impl Registry {
         Ok(())
     }
 
-    /// It does not look any more.
+    /// Handles the cancellation of a hunt.
     pub(crate) fn handle_cancel_hunt(&mut self, who: Spid, id: u32) {
         let serial = self.table.get_mut(who).and_then(|entry| entry.hunts.remove(&id));
         if let Some(serial) = serial {
@@ -111,7 +111,7 @@ impl Registry {
         }
     }
 
-    /// A link's peer looks for something here.
+    /// Handles the hunt of a link's peer for something here.
     pub(super) fn hunt_for_peer(&mut self, link: LinkId, id: u64, path: &str) {
         let Ok((name, rest)) = split(path) else { return };
         let hunt = Hunt { hunter: Hunter::Peer(link, id), owner: None, name, rest, asked: None };
@@ -122,7 +122,7 @@ impl Registry {
         self.pursue(serial);
     }
 
-    /// Answers a hunt if what it looks for is here, or asks the link that leads on.
+    /// Answers a hunt if its target is here, or passes it to the link where it continues.
     pub(super) fn pursue(&mut self, serial: u64) {
         let Some(hunt) = self.hunts.by_serial.get(&serial) else { return };
         match &hunt.rest {
@@ -143,7 +143,7 @@ impl Registry {
         }
     }
 
-    /// A name came up.
+    /// Answers the hunts for a new name.
     pub(super) fn answer_hunts_for(&mut self, name: &str, spid: Spid) {
         let waiting: Vec<u64> =
             self.hunts.for_name.get(name).into_iter().flatten().copied().collect();
@@ -152,10 +152,10 @@ impl Registry {
         }
     }
 
-    /// A link's peer has found what was asked.
+    /// Handles the answer of a link's peer.
     pub(super) fn answer_from(&mut self, link: LinkId, serial: u64, spid: Spid) {
         let asked = self.hunts.by_serial.get(&serial).and_then(|hunt| hunt.asked);
-        // Whatever a peer says, it answers only what it was asked.
+        // An answer is accepted only for a hunt that was passed to this peer.
         if asked == Some(link) {
             self.answer(serial, spid);
         }
@@ -177,7 +177,8 @@ impl Registry {
         }
     }
 
-    /// Ends a hunt without an answer and takes it out of its owner's and its link's books; its hunter's are the caller's.
+    /// Ends a hunt without an answer and removes it from the records of its owner and its link; the caller removes it
+    /// from those of its hunter.
     pub(super) fn forget_hunt(&mut self, serial: u64) -> Option<Hunter> {
         let hunt = self.hunts.remove(serial)?;
         if let Some(owner) = hunt.owner.and_then(|owner| self.table.get_mut(owner)) {
@@ -194,7 +195,7 @@ impl Registry {
         Some(hunt.hunter)
     }
 
-    /// Ends a hunt whose owner has ended, or whose link has.
+    /// Ends a hunt whose owner or link has ended.
     pub(super) fn cancel_hunt(&mut self, serial: u64) {
         if let Some(Hunter::Endpoint(who, id)) = self.forget_hunt(serial)
             && let Some(entry) = self.table.get_mut(who)
@@ -203,7 +204,7 @@ impl Registry {
         }
     }
 
-    /// The link that was asked is down: the hunt waits for its successor.
+    /// The link to which a hunt was passed is down: the hunt waits for its successor.
     pub(super) fn unask(&mut self, link: LinkId, name: &str) {
         for serial in self.hunts.led_on_by(name) {
             if let Some(hunt) = self.hunts.by_serial.get_mut(&serial)
@@ -215,9 +216,9 @@ impl Registry {
     }
 }
 
-/// The first name of a path, and what is to be found beyond the link of that name.
+/// Splits a path into its first name, and the rest to be found beyond the link with that name.
 fn split(path: &str) -> Result<(String, Option<String>), Refused> {
-    let bad = |why: &str| (Refusal::Protocol, format!("'{path}' is no path to hunt for: {why}"));
+    let bad = |why: &str| (Refusal::Protocol, format!("'{path}' is not a valid hunt path: {why}"));
     if path.len() > LONGEST_PATH {
         return Err(bad("it is too long"));
     }

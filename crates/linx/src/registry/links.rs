@@ -9,33 +9,33 @@ use crate::spid::Standing;
 use crate::wire::link::Message;
 use crate::wire::local::Event;
 
-/// A link while it is up; the number is not used again.
+/// A link while it is up; the number is not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct LinkId(pub(crate) u64);
 
 /// A link that is up.
 pub(crate) struct Link {
     pub(crate) name: String,
-    /// The link as an endpoint.
+    /// The link's own number as an endpoint.
     pub(crate) spid: Spid,
-    /// The endpoints here that stand for the peer's, by the peer's numbers.
+    /// The endpoints here that represent the peer's, by the peer's numbers.
     pub(super) remotes: HashMap<Spid, Spid>,
-    /// What the peer looks for, by its numbers.
+    /// The peer's hunts, by its numbers.
     pub(super) queries: HashMap<u64, u64>,
-    /// What the peer knows of this node.
+    /// The endpoints of this node that the peer knows.
     pub(super) published: BTreeSet<Spid>,
 }
 
-/// Where a signal goes.
+/// The destination of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// To an endpoint of this node.
     Local,
-    /// To the peer of a link, whose number for it this is.
+    /// To the peer of a link, which knows the receiver by this number.
     Link(LinkId, Spid),
-    /// Nowhere any more.
+    /// The receiver has ended.
     Gone,
-    /// Nowhere: no endpoint had that number.
+    /// No endpoint ever had that number.
     Unknown,
 }
 
@@ -46,7 +46,7 @@ impl Registry {
         }
     }
 
-    /// Lets the peer of a link know an endpoint, once.
+    /// Announces an endpoint to the peer of a link, once.
     pub(super) fn publish(&mut self, link: LinkId, spid: Spid) {
         let Some(entry) = self.table.get_mut(spid) else { return };
         let Some(known) = self.links.get_mut(&link) else { return };
@@ -57,12 +57,12 @@ impl Registry {
         }
     }
 
-    /// A link that is up.
+    /// A link that is up, by its id.
     pub(crate) fn link(&self, link: LinkId) -> Option<&Link> {
         self.links.get(&link)
     }
 
-    /// A link has come up. No other link of that name may be up.
+    /// Handles a new link. No other link with that name may be up.
     pub(crate) fn handle_link_up(&mut self, link: LinkId, name: &str) -> Result<Spid, Refused> {
         let spid = self.insert_named(name, Kind::Link { link })?;
         let state = Link {
@@ -93,7 +93,7 @@ impl Registry {
         self.tell(who, Event::LinkUp { id, token: link.0, name });
     }
 
-    /// A link is down: everything beyond it is gone.
+    /// Handles the loss of a link: everything beyond it has ended.
     pub(crate) fn handle_link_down(&mut self, id: LinkId) {
         let Some(link) = self.links.remove(&id) else { return };
         if self.links_by_name.get(&link.name) == Some(&id) {
@@ -109,7 +109,7 @@ impl Registry {
         }
         self.unask(id, &link.name);
         let mut remotes: Vec<Spid> = link.remotes.into_values().collect();
-        // In an order that does not depend on hashing, so that a run can be repeated.
+        // In an order that does not depend on hashing, so that a run can be reproduced.
         remotes.sort_unstable();
         for spid in remotes {
             self.end(spid);
@@ -117,7 +117,7 @@ impl Registry {
         self.end(link.spid);
     }
 
-    /// An endpoint asks for the next link that comes up after the one that the token names; 0 for any.
+    /// Handles a request for the next link that comes up after that of the token; 0 for any.
     pub(crate) fn handle_new_link(&mut self, who: Spid, id: u32, token: u64) {
         let next = self.links.keys().copied().find(|link| link.0 > token);
         match next {
@@ -131,7 +131,7 @@ impl Registry {
         }
     }
 
-    /// It does not want to know any more.
+    /// Handles the cancellation of such a request.
     pub(crate) fn handle_cancel_new_link(&mut self, who: Spid, id: u32) {
         if let Some(entry) = self.table.get_mut(who) {
             entry.new_links.remove(&id);
@@ -139,7 +139,8 @@ impl Registry {
         self.link_waiters.remove(&(who, id));
     }
 
-    /// The peer of a link says something. Signals and credit are the caller's. False: no correct peer says that.
+    /// Handles a message from the peer of a link; the caller handles signals and credit. Returns false if no
+    /// correct peer would send it.
     #[must_use]
     pub(crate) fn handle_message(&mut self, link: LinkId, message: Message) -> bool {
         let Some(state) = self.links.get(&link) else { return true };
@@ -182,7 +183,8 @@ impl Registry {
         true
     }
 
-    /// Where a signal from one endpoint to another goes. If that is a link, its peer knows the sender afterwards.
+    /// Where a signal from one endpoint to another must be sent. If that is a link, its peer knows the sender
+    /// afterwards.
     pub(crate) fn route(&mut self, from: Spid, to: Spid) -> Route {
         match self.table.get(to).map(|entry| entry.kind) {
             Some(Kind::Local { .. }) => Route::Local,
@@ -190,14 +192,14 @@ impl Registry {
                 self.publish(link, from);
                 Route::Link(link, spid)
             }
-            // A link takes no signals; LINX drops them, too.
+            // Links do not receive signals; LINX drops them, too.
             Some(Kind::Link { .. }) => Route::Gone,
             None if self.table.standing(to) == Standing::Dead => Route::Gone,
             None => Route::Unknown,
         }
     }
 
-    /// Which endpoint here stands for the peer's.
+    /// The endpoint here that represents the peer's.
     pub(crate) fn remote(&self, link: LinkId, spid: Spid) -> Option<Spid> {
         self.links.get(&link)?.remotes.get(&spid).copied()
     }

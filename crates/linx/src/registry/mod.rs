@@ -1,6 +1,7 @@
-//! What a node knows: endpoints, who looks for whom, who is attached to whom, and what other nodes have published here. No I/O, no clock.
+//! The state of a node: endpoints, hunts, attaches, and what other nodes have published here. No I/O, no clock.
 //!
-//! The owner calls a `handle_*` function for everything that happens and then takes out with [`Registry::poll_output`] what is to be done.
+//! The owner calls a `handle_*` function for every event and then takes the resulting actions from
+//! [`Registry::poll_output`].
 
 mod hunts;
 mod links;
@@ -16,21 +17,21 @@ use crate::{Error, Spid};
 pub(crate) use hunts::Hunts;
 pub(crate) use links::{Link, LinkId, Route};
 
-/// To be done.
+/// An action for the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// Tell a local endpoint.
+    /// Send an event to a local endpoint.
     Event(Spid, Event),
-    /// Tell the peer of a link.
+    /// Send a message to the peer of a link.
     Link(LinkId, Message),
 }
 
-/// What an endpoint is.
+/// The kind of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A program's on this node.
+    /// Opened by a program on this node.
     Local { pid: u32, user: u32 },
-    /// One that another node published, by its number there.
+    /// Published by another node, with its number there.
     Remote { link: LinkId, spid: Spid },
     /// A link that is up.
     Link { link: LinkId },
@@ -40,13 +41,13 @@ pub(crate) enum Kind {
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// Who wants to be told of its end, and under which reference.
+    /// The endpoints attached to it, with their references.
     attached_by: BTreeSet<(Spid, u32)>,
-    /// What it is attached to, by its references.
+    /// The endpoints it is attached to, by its references.
     attaches: HashMap<u32, Spid>,
     /// Its pending hunts.
     hunts: HashMap<u32, u64>,
-    /// Hunts of others that end with it.
+    /// Hunts of others that end together with it.
     owns: BTreeSet<u64>,
     /// Links whose peers know it.
     published_on: Vec<LinkId>,
@@ -56,27 +57,27 @@ pub(crate) struct Entry {
     new_links: BTreeMap<u32, u64>,
 }
 
-/// A refusal, in words.
+/// A refusal, with its explanation.
 pub(crate) type Refused = (Refusal, String);
 
-/// The node's knowledge.
+/// The state of the node.
 pub(crate) struct Registry {
     table: SpidTable<Entry>,
     by_name: HashMap<String, BTreeSet<Spid>>,
     hunts: Hunts,
     links: BTreeMap<LinkId, Link>,
     links_by_name: HashMap<String, LinkId>,
-    /// Links that have come up so far.
+    /// Number of links that have come up so far.
     link_serial: u64,
     /// Endpoints that wait for a link.
     link_waiters: BTreeSet<(Spid, u32)>,
     outputs: VecDeque<Output>,
 }
 
-/// Whether an endpoint or a link can have this name.
+/// Checks whether an endpoint or a link can have this name.
 ///
 /// # Errors
-/// [`Error::BadName`].
+/// [`Error::BadName`] if not.
 pub fn check_name(name: &str) -> Result<(), Error> {
     if name.is_empty() || name.len() > LONGEST_NAME || name.contains('/') || name.contains('\0') {
         return Err(Error::BadName { name: name.to_owned() });
@@ -98,7 +99,7 @@ impl Registry {
         }
     }
 
-    /// What is to be done next.
+    /// The next action.
     pub(crate) fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -138,17 +139,17 @@ impl Registry {
         self.table.insert(entry)
     }
 
-    /// Makes an entry that can be hunted for by its name here.
+    /// Adds an entry that can be found here by its name.
     fn insert_named(&mut self, name: &str, kind: Kind) -> Result<Spid, Refused> {
         let spid = self.insert(name.to_owned(), kind).ok_or_else(|| {
-            let why = "this node has given out every number an endpoint can have; restart it to begin again".to_owned();
+            let why = "this node has used up all endpoint numbers; restart it".to_owned();
             (Refusal::Limit, why)
         })?;
         self.by_name.entry(name.to_owned()).or_default().insert(spid);
         Ok(spid)
     }
 
-    /// A program opens an endpoint.
+    /// Handles the opening of an endpoint by a program.
     pub(crate) fn handle_open(&mut self, name: &str, pid: u32, user: u32) -> Result<Spid, Refused> {
         check_name(name).map_err(|error| (Refusal::Protocol, error.to_string()))?;
         let spid = self.insert_named(name, Kind::Local { pid, user })?;
@@ -156,12 +157,12 @@ impl Registry {
         Ok(spid)
     }
 
-    /// A local endpoint is closed, or its program died.
+    /// Handles the close of a local endpoint, or the death of its program.
     pub(crate) fn handle_close(&mut self, spid: Spid) {
         self.end(spid);
     }
 
-    /// Takes an endpoint out and tells everyone.
+    /// Removes an endpoint and notifies everyone concerned.
     fn end(&mut self, spid: Spid) {
         let Some(entry) = self.table.remove(spid) else { return };
         if !matches!(entry.kind, Kind::Remote { .. })
@@ -213,7 +214,7 @@ impl Registry {
         }
     }
 
-    /// An endpoint wants to be told when another one is gone; at once if it is already.
+    /// Handles an attach; it is answered immediately if the endpoint has already ended.
     pub(crate) fn handle_attach(&mut self, who: Spid, id: u32, to: Spid) -> Result<(), Refused> {
         let Some(watcher) = self.table.get_mut(who) else { return Ok(()) };
         if watcher.attaches.len() >= ATTACHES || watcher.attaches.contains_key(&id) {
@@ -231,7 +232,7 @@ impl Registry {
         Ok(())
     }
 
-    /// It does not want to be told any more.
+    /// Handles a detach.
     pub(crate) fn handle_detach(&mut self, who: Spid, id: u32) {
         let target = self.table.get_mut(who).and_then(|entry| entry.attaches.remove(&id));
         if let Some(target) = target.and_then(|target| self.table.get_mut(target)) {
@@ -239,7 +240,7 @@ impl Registry {
         }
     }
 
-    /// Two endpoints are to have a channel; false if they have one.
+    /// Handles a request for a channel between two endpoints; returns false if they have one.
     pub(crate) fn handle_connect(&mut self, who: Spid, to: Spid) -> Result<bool, Refused> {
         let has = |table: &SpidTable<Entry>, spid| table.get(spid).map(|e| e.partners.len());
         let Some(theirs) = has(&self.table, to) else { return Err(self.refusal_of(to)) };
@@ -250,13 +251,14 @@ impl Registry {
             // A remote endpoint or link has no descriptors of its own.
             let local = matches!(self.table.get(spid).map(|e| e.kind), Some(Kind::Local { .. }));
             if local && count >= CHANNELS {
-                let why = format!("{spid} has {CHANNELS} channels, and no endpoint has more");
+                let why =
+                    format!("{spid} has reached the limit of {CHANNELS} channels per endpoint");
                 return Err((Refusal::Limit, why));
             }
         }
         if theirs >= PROCESS_CHANNELS && self.channels_of_process(to, who) >= PROCESS_CHANNELS {
             let why = format!(
-                "this process has {PROCESS_CHANNELS} channels to {to}, and no process has more to one endpoint of another"
+                "this process has reached the limit of {PROCESS_CHANNELS} channels to {to}, an endpoint of another process"
             );
             return Err((Refusal::Limit, why));
         }
@@ -268,7 +270,7 @@ impl Registry {
         Ok(true)
     }
 
-    /// How many channels the process of `who` has to an endpoint of another process.
+    /// Number of channels that the process of `who` has to an endpoint of another process.
     fn channels_of_process(&self, to: Spid, who: Spid) -> usize {
         let process = |spid| match self.table.get(spid).map(|entry| entry.kind) {
             Some(Kind::Local { pid, .. }) => Some(pid),
@@ -282,7 +284,7 @@ impl Registry {
         target.partners.iter().filter(|partner| process(**partner) == own).count()
     }
 
-    /// The channel could not be made after all.
+    /// Called when the channel could not be created after all.
     pub(crate) fn handle_connect_failed(&mut self, who: Spid, to: Spid) {
         for (spid, other) in [(who, to), (to, who)] {
             if let Some(entry) = self.table.get_mut(spid) {
@@ -291,7 +293,7 @@ impl Registry {
         }
     }
 
-    /// Whether `who` may show `from` as the sender of a signal to `to`: its user's own endpoints only.
+    /// Whether `who` may use `from` as the sender of a signal to `to`: only endpoints of its own user.
     pub(crate) fn may_send_as(&self, who: Spid, from: Spid, to: Spid) -> Result<(), Refused> {
         let user = |spid| match self.table.get(spid).map(|entry| entry.kind) {
             Some(Kind::Local { user, .. }) => Some(user),
@@ -311,7 +313,7 @@ impl Registry {
         Err((Refusal::NotPermitted, why))
     }
 
-    /// What is known of an endpoint.
+    /// Information about an endpoint.
     pub(crate) fn row(&self, spid: Spid) -> Option<Row> {
         let entry = self.table.get(spid)?;
         let (kind, pid, user) = match entry.kind {
@@ -362,7 +364,7 @@ mod tests {
         }
         assert!(matches!(registry.handle_connect(*last, target), Err((Refusal::Limit, _))));
         assert!(registry.handle_connect(honest, target).unwrap());
-        // Its own are not bounded so.
+        // Its own channels are not limited like this.
         assert!(registry.handle_connect(*last, first[0]).unwrap());
         registry.handle_close(first[0]);
         assert!(registry.handle_connect(*last, target).unwrap(), "there is room again");

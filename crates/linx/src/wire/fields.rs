@@ -1,17 +1,17 @@
-//! Numbers and texts in bytes.
+//! Encodes and decodes numbers and texts.
 
 use crate::Spid;
 
-/// What came is not what it should be.
+/// The bytes do not have the expected form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// Appends fields.
+/// Encodes fields.
 #[derive(Debug, Default)]
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 
 impl Writer {
-    /// Begins with the kind.
+    /// Starts with the kind.
     pub(crate) fn of(kind: u8) -> Writer {
         Writer(vec![kind])
     }
@@ -35,7 +35,7 @@ impl Writer {
         self.int(value.get())
     }
 
-    /// A text of at most 65,535 bytes; a longer one is cut.
+    /// Appends a text of at most 65,535 bytes; a longer one is truncated.
     pub(crate) fn text(mut self, value: &str) -> Self {
         let mut len = value.len().min(usize::from(u16::MAX));
         while !value.is_char_boundary(len) {
@@ -46,7 +46,7 @@ impl Writer {
         self
     }
 
-    /// What is left to say, in bytes.
+    /// Appends the remaining bytes, without a length.
     pub(crate) fn rest(mut self, value: &[u8]) -> Self {
         self.0.extend_from_slice(value);
         self
@@ -57,7 +57,7 @@ impl Writer {
     }
 }
 
-/// Takes fields off.
+/// Decodes fields.
 pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         std::mem::take(&mut self.0)
     }
 
-    /// Nothing may follow.
+    /// Returns the value if no bytes remain.
     pub(crate) fn end<T>(self, value: T) -> Result<T, Malformed> {
         if self.0.is_empty() { Ok(value) } else { Err(Malformed) }
     }

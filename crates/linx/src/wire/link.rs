@@ -1,75 +1,77 @@
-//! Between two nodes: frames in a byte stream, each a length (4 bytes, of what follows), a kind and fields.
+//! The protocol between two nodes: frames in a byte stream, each with a length (4 bytes, of what follows), a kind and
+//! fields.
 //!
-//! What a session numbers (everything from [`Message`]) survives the loss of a connection; the rest belongs to one connection.
+//! Frames that a session numbers (everything from [`Message`]) survive the loss of a connection; the others belong to one
+//! connection.
 
 use super::fields::{Malformed, Reader, Writer};
 use crate::Spid;
 use crate::limits::PIECE;
 
-/// Of this protocol.
+/// The version of this protocol.
 pub(crate) const VERSION: u32 = 1;
 
-/// The first bytes of every connection, so that something else at the port is noticed.
+/// The first bytes of every connection, which show that the other end is a node.
 pub(crate) const MAGIC: u32 = 0x4c4e_5858;
 
-/// Bytes of the longest frame: a piece of a signal with its fields.
+/// Maximum length of a frame in bytes: a piece of a signal with its fields.
 pub(crate) const LONGEST_FRAME: usize = PIECE + 256;
 
-/// The piece is a signal's first.
+/// The piece is the first of its signal.
 pub(crate) const FIRST: u8 = 1;
 /// The signal is out of band.
 pub(crate) const OUT_OF_BAND: u8 = 2;
 
-/// A frame.
+/// A frame on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// Who is there, and up to which message of the session it has received. Both ends send it first.
+    /// Identifies the sender, and says how many messages of the session it has received. Both ends send it first.
     Init(Init),
-    /// The connection is not wanted, and why.
+    /// The connection is refused, with the reason.
     Refused { why: String },
-    /// So many messages of the session were received.
+    /// This many messages of the session were received.
     Ack { received: u64 },
-    /// Is somebody there?
+    /// Requests a [`Frame::Pong`].
     Ping,
-    /// Yes.
+    /// The answer to a [`Frame::Ping`].
     Pong,
-    /// Numbered by the session.
+    /// A message numbered by the session.
     Message(Message),
 }
 
-/// How an end introduces itself.
+/// The introduction of an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Init {
     pub(crate) version: u32,
-    /// Words, separated by commas; what both ends name is on.
+    /// Features, separated by commas; those that both ends list are used.
     pub(crate) features: String,
-    /// The dialling node's name; what the other calls the link, unless told otherwise.
+    /// The dialling node's name, which the other node uses for the link unless configured otherwise.
     pub(crate) name: String,
     /// Chosen by the dialling end; the same on every connection of one session.
     pub(crate) session: u64,
-    /// A number of the end's own session, 0 if it knows none: an end that has forgotten the session starts a new one.
+    /// The number of the session that the end knows, 0 if none: an end that has forgotten the session starts a new one.
     pub(crate) known: u64,
     pub(crate) received: u64,
-    /// How long the end waits for a sign of life.
+    /// How long the end waits for a sign of life, in milliseconds.
     pub(crate) timeout_ms: u32,
 }
 
-/// What a session carries.
+/// A message of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// Looks for an endpoint.
+    /// Hunts for an endpoint.
     Query { id: u64, path: String },
-    /// Does not look for it any more.
+    /// Cancels a hunt.
     Cancel { id: u64 },
-    /// An endpoint that the peer may meet from now on.
+    /// Announces an endpoint that will be referred to from now on.
     Publish { spid: Spid, name: String },
-    /// It is gone.
+    /// The endpoint has ended.
     Unpublish { spid: Spid },
     /// The answer to a query.
     Answer { id: u64, spid: Spid },
     /// A piece of a signal. The first one starts with the signal's number.
     Data { from: Spid, to: Spid, size: u32, flags: u8, piece: Vec<u8> },
-    /// So many bytes for `to` were taken.
+    /// This many bytes for `to` were delivered.
     Credit { to: Spid, bytes: u32 },
 }
 
@@ -107,7 +109,7 @@ impl Frame {
         out.extend_from_slice(&body);
     }
 
-    /// Takes the first frame off, if it is complete; with it comes how many bytes it had.
+    /// Decodes the first frame, if it is complete, and returns it with its length in bytes.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, Malformed> {
         let Some((len, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
         let len = u32::from_be_bytes(*len) as usize;

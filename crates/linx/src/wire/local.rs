@@ -1,46 +1,47 @@
-//! Between a program and its node: records on a SEQPACKET socket, one connection for each endpoint. Signals do not go here.
+//! The protocol between a program and its node: records on a SEQPACKET socket, one connection for each endpoint. Signals
+//! are not sent here.
 
 use super::fields::{Malformed, Reader, Writer};
 use crate::{Spid, Transport};
 
-/// Of this protocol.
+/// The version of this protocol.
 pub(crate) const VERSION: u32 = 1;
 
-/// What a program says.
+/// A message from a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Opens the connection's endpoint; the first request of every connection but a tool's.
     Open { version: u32, name: String },
-    /// Looks for an endpoint; the answer may come at any time.
+    /// Hunts for an endpoint; the answer may arrive at any time.
     Hunt { id: u32, owner: Option<Spid>, path: String },
-    /// Does not look for it any more.
+    /// Cancels a hunt.
     CancelHunt { id: u32 },
-    /// Asks to be told when it is gone.
+    /// Requests a notice of the end of an endpoint.
     Attach { id: u32, spid: Spid },
-    /// Does not want to be told any more.
+    /// Cancels an attach.
     Detach { id: u32 },
-    /// Asks for a way to send to it.
+    /// Requests a channel to an endpoint.
     Connect { spid: Spid, transport: Option<Transport> },
-    /// Asks to send as `from` on the channel to `to`.
+    /// Requests permission to send as `from` on the channel to `to`.
     Vouch { from: Spid, to: Spid },
-    /// Asks what an endpoint is.
+    /// Requests information about an endpoint.
     Name { spid: Spid },
-    /// Asks for all endpoints and links.
+    /// Requests the list of all endpoints and links.
     List { version: u32 },
-    /// How the endpoint is.
+    /// The state of the endpoint, as requested.
     Report { serial: u32, report: Report },
-    /// Asks for the next link after the one that the token names.
+    /// Requests a notice of the next link after that of the token.
     NewLink { id: u32, token: u64 },
-    /// Does not want to know any more.
+    /// Cancels such a request.
     CancelNewLink { id: u32 },
 }
 
-/// How an endpoint is; what only itself knows.
+/// The state of an endpoint that only the endpoint itself knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// Waits in a receive.
+    /// Whether it waits in a receive.
     pub(crate) receiving: bool,
-    /// 0 any, 1 only, 2 except.
+    /// The kind of filter: 0 any, 1 only, 2 except.
     pub(crate) filter: u8,
     pub(crate) numbers: Vec<u32>,
     pub(crate) from: Option<Spid>,
@@ -52,7 +53,7 @@ pub(crate) struct Report {
     pub(crate) timeouts: u32,
 }
 
-/// Why a node refuses.
+/// Why a node refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Gone,
@@ -62,56 +63,56 @@ pub(crate) enum Refusal {
     Protocol,
 }
 
-/// What a node says.
+/// A message from a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// The endpoint is open.
     Opened { spid: Spid },
-    /// The request that is waited for is refused.
+    /// The request that is waiting for an answer is refused.
     Refused { refusal: Refusal, why: String },
     /// The answer to a hunt.
     Found { id: u32, spid: Spid },
-    /// The endpoint attached to is gone.
+    /// The endpoint attached to has ended.
     Gone { id: u32, spid: Spid },
-    /// The endpoint at the other end of a channel is gone.
+    /// The endpoint at the other end of a channel has ended.
     PeerGone { spid: Spid },
-    /// A way to `spid`; descriptors come along, unless the channel is there already.
+    /// A channel to `spid`; descriptors are attached, unless the channel exists already.
     Channel { spid: Spid, channel: Channel },
     /// The channel's peer may send as `from`.
     Vouched { peer: Spid, from: Spid },
-    /// What an endpoint is.
+    /// Information about an endpoint.
     NameIs(Row),
-    /// One of a list.
+    /// One entry of a list.
     Row { row: Row, report: Option<Report> },
-    /// The list's end.
+    /// The end of the list.
     End,
-    /// Asks for a report.
+    /// Requests a report.
     Ask { serial: u32 },
     /// A link came up.
     LinkUp { id: u32, token: u64, name: String },
 }
 
-/// What a channel is.
+/// The description of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Channel {
     /// Its number, unique at this endpoint.
     pub(crate) number: u32,
-    /// `None`: it is there already.
+    /// `None`: the channel exists already.
     pub(crate) transport: Option<Transport>,
-    /// It leads to the node, which passes signals on to another node.
+    /// Whether it leads to the node, which relays signals to another node.
     pub(crate) relay: bool,
-    /// Of the two ends, this is the one that asked.
+    /// Whether this is the end that requested the channel.
     pub(crate) first: bool,
-    /// Bytes of each ring.
+    /// Capacity of each ring in bytes.
     pub(crate) capacity: u32,
 }
 
-/// What the node knows of an endpoint.
+/// The node's information about an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) spid: Spid,
     pub(crate) name: String,
-    /// 0 local, 1 remote, 2 link.
+    /// The kind: 0 local, 1 remote, 2 link.
     pub(crate) kind: u8,
     pub(crate) pid: u32,
     pub(crate) user: u32,

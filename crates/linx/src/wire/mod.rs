@@ -1,4 +1,5 @@
-//! What is said between a program and its node, and between nodes. All numbers are big-endian, on a host too: one way to write them.
+//! The protocols between a program and its node, and between nodes. All numbers are big-endian, even on one host, so that
+//! there is only one encoding.
 
 pub(crate) mod fields;
 

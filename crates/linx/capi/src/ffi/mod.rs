@@ -1,4 +1,4 @@
-//! The functions; `linx.h` says what each does.
+//! The functions of the C interface; `linx.h` documents them.
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)]
 
@@ -24,11 +24,11 @@ pub struct Linx {
     signals: HashSet<usize>,
 }
 
-/// A signal as C has it: its bytes.
+/// A signal in C: a pointer to its bytes.
 type Sig = *mut u8;
 
 fn fail(errno: c_int) -> c_int {
-    // SAFETY: the C library's own word for this thread's errno.
+    // SAFETY: the C library's pointer to this thread's errno.
     unsafe { *libc::__errno_location() = errno };
     -1
 }
@@ -51,31 +51,32 @@ fn abort_because(why: &str) -> ! {
     std::process::abort()
 }
 
-/// The head of a signal that belongs to an endpoint; anything else ends the program.
+/// Returns the header of a signal that belongs to an endpoint; for any other pointer it ends the
+/// program.
 ///
 /// # Safety
-/// `sig` is a signal of this library that was not freed, or this is noticed.
+/// `sig` may be any pointer: one that is not a live signal of this library is detected.
 unsafe fn head<'a>(linx: &Linx, sig: Sig) -> &'a mut Head {
     if !linx.signals.contains(&(sig as usize)) {
         abort_because(
-            "a signal was used that does not belong to the endpoint, or was sent or freed before",
+            "a signal was used that does not belong to the endpoint, or that was already sent or freed",
         );
     }
-    // SAFETY: the set holds only what `to_c` has made and nothing has freed since.
+    // SAFETY: the set only contains pointers that `to_c` has made and that were not freed since.
     let head = unsafe { &mut *sig.sub(size_of::<Head>()).cast::<Head>() };
-    // SAFETY: the buffer has a byte behind its room.
+    // SAFETY: the buffer has one byte after its capacity.
     let mark = unsafe { *sig.add(head.size as usize) };
     if head.live != LIVE || head.owner != ptr::from_ref(linx) as usize || mark != END_MARK {
-        abort_because("more was written to a signal than it has, or something over it");
+        abort_because("more was written to a signal than its size, or its end was overwritten");
     }
     head
 }
 
-/// Makes a signal one of C's.
+/// Converts a signal to one that C owns.
 fn to_c(linx: &mut Linx, signal: Signal) -> Sig {
     let head = Head::new(&signal, ptr::from_ref(linx) as usize);
     let layout = layout(head.room);
-    // SAFETY: the layout is not empty; what is written lies within it.
+    // SAFETY: the layout is not empty; all writes are within it.
     let sig = unsafe {
         let start = alloc(layout);
         if start.is_null() {
@@ -92,21 +93,21 @@ fn to_c(linx: &mut Linx, signal: Signal) -> Sig {
     sig
 }
 
-/// Shows a signal's bytes.
+/// Borrows a signal's bytes.
 ///
 /// # Safety
-/// As [`head`]; the bytes are C's to change afterwards.
+/// As for [`head`]; C may change the bytes afterwards.
 unsafe fn bytes<'a>(linx: &Linx, sig: Sig) -> &'a [u8] {
-    // SAFETY: as the caller promises; the head says how many bytes there are.
+    // SAFETY: guaranteed by the caller; the header contains the number of bytes.
     unsafe { std::slice::from_raw_parts(sig, head(linx, sig).size as usize) }
 }
 
-/// Frees one of C's signals.
+/// Frees a signal owned by C.
 ///
 /// # Safety
-/// As [`head`].
+/// As for [`head`].
 unsafe fn release(linx: &mut Linx, sig: Sig) {
-    // SAFETY: as the caller promises; made by `to_c` with this layout.
+    // SAFETY: guaranteed by the caller; allocated by `to_c` with this layout.
     unsafe {
         let head = head(linx, sig);
         head.live = 0;
@@ -116,12 +117,13 @@ unsafe fn release(linx: &mut Linx, sig: Sig) {
     }
 }
 
-/// Takes the signal behind a pointer over, if there is one, and sets the pointer to NULL.
+/// Takes ownership of the signal that a pointer refers to, if there is one, and sets the pointer to
+/// NULL.
 ///
 /// # Safety
-/// `sig` is NULL or can be read and written; `*sig` is NULL or as [`head`] wants.
+/// `sig` is NULL or can be read and written; `*sig` is NULL or as required by [`head`].
 unsafe fn take(linx: &mut Linx, sig: *mut Sig) -> Result<Option<Signal>, Error> {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let Some(place) = sig.as_mut().filter(|sig| !sig.is_null()) else { return Ok(None) };
         let signal = Signal::from_bytes(bytes(linx, *place).to_vec());
@@ -131,25 +133,25 @@ unsafe fn take(linx: &mut Linx, sig: *mut Sig) -> Result<Option<Signal>, Error> 
     }
 }
 
-/// The endpoint behind a handle.
+/// Returns the endpoint of a handle.
 ///
 /// # Safety
-/// NULL, or what `linx_open` gave and `linx_close` has not had.
+/// NULL, or a result of `linx_open` that was not passed to `linx_close`.
 unsafe fn endpoint<'a>(linx: *mut Linx) -> Option<&'a mut Linx> {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { linx.as_mut() }
 }
 
-/// A string of C.
+/// Converts a string from C; `None` for NULL and for invalid UTF-8.
 ///
 /// # Safety
-/// NULL, or a string that ends with 0.
+/// NULL, or a string that ends with a NUL byte.
 unsafe fn text<'a>(string: *const c_char) -> Option<&'a str> {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_str().ok()).flatten()
 }
 
-/// Opens an endpoint.
+/// Opens an endpoint with a name; NULL with errno on failure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_open(
     name: *const c_char,
@@ -170,7 +172,7 @@ pub unsafe extern "C" fn linx_open(
     }
 }
 
-/// Closes an endpoint and frees its signals.
+/// Closes an endpoint and frees the signals that belong to it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_close(linx: *mut Linx) -> c_int {
     if linx.is_null() {
@@ -185,7 +187,7 @@ pub unsafe extern "C" fn linx_close(linx: *mut Linx) -> c_int {
     0
 }
 
-/// The descriptor to poll.
+/// The descriptor that becomes readable when a signal can be received.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_get_descriptor(linx: *mut Linx) -> c_int {
     // SAFETY: a handle, as the header says.
@@ -193,7 +195,7 @@ pub unsafe extern "C" fn linx_get_descriptor(linx: *mut Linx) -> c_int {
     linx.endpoint.descriptor().map_or_else(|error| failed(&error), |fd| fd.as_raw_fd())
 }
 
-/// Makes a signal.
+/// Allocates a signal of a size in bytes with a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_alloc(linx: *mut Linx, size: u32, sig_no: u32) -> Sig {
     // SAFETY: a handle, as the header says.
@@ -214,7 +216,7 @@ pub unsafe extern "C" fn linx_alloc(linx: *mut Linx, size: u32, sig_no: u32) -> 
     }
 }
 
-/// Makes a signal in the shared pool, which there is not.
+/// Fails: there is no pool of shared buffers.
 #[unsafe(no_mangle)]
 pub extern "C" fn linx_s_alloc(_linx: *mut Linx, _size: u32, _sig_no: u32, _flags: u32) -> Sig {
     fail(libc::EOPNOTSUPP);
@@ -237,16 +239,16 @@ pub unsafe extern "C" fn linx_free_buf(linx: *mut Linx, sig: *mut Sig) -> c_int 
     }
 }
 
-/// Does something with a signal's head.
+/// Applies a function to a signal's header.
 ///
 /// # Safety
-/// As the header says of the handle and the signal.
+/// As `linx.h` requires of the handle and the signal.
 unsafe fn with_head<R>(
     linx: *mut Linx,
     sig: *mut Sig,
     act: impl FnOnce(&mut Head, Sig) -> R,
 ) -> Option<R> {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let linx = endpoint(linx)?;
         let sig = *sig.as_ref()?;
@@ -254,7 +256,7 @@ unsafe fn with_head<R>(
     }
 }
 
-/// Whose a signal is.
+/// The sender of a received signal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_sender(linx: *mut Linx, sig: *mut Sig) -> u32 {
     // SAFETY: as the header says.
@@ -264,14 +266,14 @@ pub unsafe extern "C" fn linx_sender(linx: *mut Linx, sig: *mut Sig) -> u32 {
     })
 }
 
-/// A signal's size.
+/// The size of a signal in bytes, including its number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_sigsize(linx: *mut Linx, sig: *mut Sig) -> u32 {
     // SAFETY: as the header says.
     unsafe { with_head(linx, sig, |head, _| head.size) }.unwrap_or_else(|| fail(EINVAL) as u32)
 }
 
-/// Makes a signal smaller.
+/// Reduces the size of a signal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_set_sigsize(linx: *mut Linx, sig: *mut Sig, sigsize: u32) -> c_int {
     // SAFETY: as the header says.
@@ -289,7 +291,7 @@ pub unsafe extern "C" fn linx_set_sigsize(linx: *mut Linx, sig: *mut Sig, sigsiz
     changed.unwrap_or_else(|| fail(EINVAL))
 }
 
-/// An attribute of a signal: 1, whether it came out of band.
+/// Reads an attribute of a signal; attribute 1 is whether it was sent out of band.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_sigattr(
     linx: *const Linx,
@@ -309,17 +311,17 @@ pub unsafe extern "C" fn linx_sigattr(
     }
 }
 
-/// Takes a signal and an endpoint's number, and acts.
+/// Takes ownership of a signal and passes it with an endpoint's number to a function.
 ///
 /// # Safety
-/// As the header says of the handle and the signal.
+/// As `linx.h` requires of the handle and the signal.
 unsafe fn sending(
     linx: *mut Linx,
     sig: *mut Sig,
     to: u32,
     act: impl FnOnce(&mut Endpoint, Signal, Spid) -> Result<(), Error>,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let Some(linx) = endpoint(linx) else { return fail(EINVAL) };
         match (take(linx, sig), Spid::new(to)) {
@@ -330,14 +332,14 @@ unsafe fn sending(
     }
 }
 
-/// Sends a signal.
+/// Sends a signal to an endpoint.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_send(linx: *mut Linx, sig: *mut Sig, to: u32) -> c_int {
     // SAFETY: as the header says.
     unsafe { sending(linx, sig, to, |endpoint, signal, to| endpoint.send(signal, to)) }
 }
 
-/// Sends a signal with another sender.
+/// Sends a signal that appears to come from another endpoint.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_send_w_s(
     linx: *mut Linx,
@@ -354,7 +356,7 @@ pub unsafe extern "C" fn linx_send_w_s(
     }
 }
 
-/// Sends a signal with options.
+/// Sends a signal with options, such as out of band.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_send_w_opt(
     linx: *mut Linx,
@@ -381,7 +383,7 @@ pub unsafe extern "C" fn linx_send_w_opt(
                 endpoint.send_as(signal, from, to)
             }
             Some(from) if from != endpoint.spid() => Err(Error::NotPermitted(
-                "out of band, a signal is sent in the endpoint's own name".to_owned(),
+                "a signal out of band can only be sent in the endpoint's own name".to_owned(),
             )),
             _ if out_of_band => endpoint.send_out_of_band(signal, to),
             _ => endpoint.send(signal, to),
@@ -389,10 +391,10 @@ pub unsafe extern "C" fn linx_send_w_opt(
     }
 }
 
-/// Receives.
+/// Receives a signal.
 ///
 /// # Safety
-/// As the header says of the handle, the signal's place and the filter.
+/// As `linx.h` requires of the handle, the signal's pointer and the filter.
 unsafe fn receiving(
     linx: *mut Linx,
     sig: *mut Sig,
@@ -400,7 +402,7 @@ unsafe fn receiving(
     sig_sel: *const u32,
     from: Option<Spid>,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let (Some(linx), Some(place)) = (endpoint(linx), sig.as_mut()) else { return fail(EINVAL) };
         *place = ptr::null_mut();
@@ -423,7 +425,7 @@ unsafe fn receiving(
     }
 }
 
-/// C's tokens of links have 32 bits: the notice of a link as C has it.
+/// Converts the notice of a link for C, where link tokens have 32 bits.
 fn shorten_token(signal: Signal) -> Signal {
     match signal.payload().split_first_chunk::<8>() {
         Some((token, name)) if signal.number() == NEW_LINK => {
@@ -435,7 +437,7 @@ fn shorten_token(signal: Signal) -> Signal {
     }
 }
 
-/// Receives a signal.
+/// Receives a signal, waiting for ever.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_receive(
     linx: *mut Linx,
@@ -446,7 +448,7 @@ pub unsafe extern "C" fn linx_receive(
     unsafe { receiving(linx, sig, None, sig_sel, None) }
 }
 
-/// Receives a signal within a time.
+/// Receives a signal, waiting for at most `tmo` milliseconds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_receive_w_tmo(
     linx: *mut Linx,
@@ -458,7 +460,7 @@ pub unsafe extern "C" fn linx_receive_w_tmo(
     unsafe { receiving(linx, sig, Some(tmo), sig_sel, None) }
 }
 
-/// Receives a signal of one sender within a time.
+/// Receives a signal from one sender, waiting for at most `tmo` milliseconds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_receive_from(
     linx: *mut Linx,

@@ -1,4 +1,4 @@
-//! What an endpoint asks for: hunts, attaches, time-outs, links, and what endpoints are.
+//! Requests of an endpoint: hunts, attaches, time-outs, links, and information about endpoints.
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
@@ -8,7 +8,7 @@ use crossway_linx::{Endpoint, Error, Reference, Spid};
 
 use super::{EINVAL, Linx, Sig, done, endpoint, fail, failed, take, text};
 
-/// Looks for an endpoint.
+/// Hunts for an endpoint by name or path.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_hunt(
     linx: *mut Linx,
@@ -19,7 +19,7 @@ pub unsafe extern "C" fn linx_hunt(
     unsafe { linx_hunt_from(linx, hunt_path, hunt_sig, 0) }
 }
 
-/// Looks for an endpoint for as long as another one is open.
+/// Hunts for an endpoint for as long as another one is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_hunt_from(
     linx: *mut Linx,
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn linx_hunt_from(
     }
 }
 
-/// A reference as C has it.
+/// Converts a reference, or an error, for C.
 fn reference(made: Result<Reference, Error>) -> u32 {
     made.map_or_else(
         |error| {
@@ -50,7 +50,7 @@ fn reference(made: Result<Reference, Error>) -> u32 {
     )
 }
 
-/// Asks to be told of an endpoint's end.
+/// Attaches to an endpoint, so that a signal reports its end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_attach(linx: *mut Linx, sig: *mut Sig, spid: u32) -> u32 {
     // SAFETY: as the header says.
@@ -64,16 +64,16 @@ pub unsafe extern "C" fn linx_attach(linx: *mut Linx, sig: *mut Sig, spid: u32) 
     }
 }
 
-/// Gives something pending up and sets its reference to 0.
+/// Cancels a pending request and sets its reference to 0.
 ///
 /// # Safety
-/// As the header says of the handle and the reference.
+/// As `linx.h` requires of the handle and the reference.
 unsafe fn give_up(
     linx: *mut Linx,
     place: *mut u32,
     act: impl FnOnce(&mut Endpoint, Reference) -> Result<(), Error>,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let (Some(linx), Some(place)) = (endpoint(linx), place.as_mut()) else {
             return fail(EINVAL);
@@ -83,14 +83,14 @@ unsafe fn give_up(
     }
 }
 
-/// Takes an attach back.
+/// Cancels an attach.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_detach(linx: *mut Linx, attref: *mut u32) -> c_int {
     // SAFETY: as the header says.
     unsafe { give_up(linx, attref, Endpoint::detach) }
 }
 
-/// Asks for a signal after a time.
+/// Requests a signal after a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_request_tmo(linx: *mut Linx, tmo: u32, sig: *mut Sig) -> u32 {
     // SAFETY: as the header says.
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn linx_request_tmo(linx: *mut Linx, tmo: u32, sig: *mut S
     }
 }
 
-/// Changes a time-out.
+/// Changes the time of a pending time-out.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_modify_tmo(linx: *mut Linx, tmoref: *mut u32, tmo: u32) -> c_int {
     // SAFETY: as the header says.
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn linx_cancel_tmo(linx: *mut Linx, tmoref: *mut u32) -> c
     unsafe { give_up(linx, tmoref, Endpoint::cancel_timeout) }
 }
 
-/// Asks for the next link.
+/// Requests a signal for the next new link.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_request_new_link(linx: *mut Linx, token: u32) -> u32 {
     // SAFETY: as the header says.
@@ -136,21 +136,21 @@ pub unsafe extern "C" fn linx_request_new_link(linx: *mut Linx, token: u32) -> u
     reference(linx.endpoint.request_new_link(token.into()))
 }
 
-/// Gives such a request up.
+/// Cancels such a request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_cancel_new_link(linx: *mut Linx, nlref: *mut u32) -> c_int {
     // SAFETY: as the header says.
     unsafe { give_up(linx, nlref, Endpoint::cancel_new_link) }
 }
 
-/// An endpoint's own number.
+/// The number of an endpoint itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_get_spid(linx: *mut Linx) -> u32 {
     // SAFETY: as the header says.
     unsafe { endpoint(linx) }.map_or(0, |linx| linx.endpoint.spid().get())
 }
 
-/// An endpoint's name.
+/// The name of an endpoint, with the path of links to it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_get_name(
     linx: *mut Linx,
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn linx_get_name(
     }
 }
 
-/// Frees a name.
+/// Frees a name returned by `linx_get_name`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_free_name(_linx: *mut Linx, name: *mut *mut c_char) -> c_int {
     // SAFETY: as the header says: what linx_get_name gave.
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn linx_free_name(_linx: *mut Linx, name: *mut *mut c_char
     }
 }
 
-/// An endpoint's process.
+/// The process of an endpoint.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_get_owner(linx: *mut Linx, spid: u32) -> libc::pid_t {
     // SAFETY: as the header says.
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn linx_get_owner(linx: *mut Linx, spid: u32) -> libc::pid
     }
 }
 
-/// The version.
+/// The version of the library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_get_version(buf: *mut c_char) -> c_int {
     let version = concat!("crossway-", env!("CARGO_PKG_VERSION"), "\0");
