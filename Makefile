@@ -10,7 +10,7 @@ CARGO  ?= cargo
 PLAN   ?= quick
 BUILT  ?= target/release
 
-# Where what is installed goes.
+# Installation directories.
 BIN      = $(DESTDIR)$(PREFIX)/bin
 MAN      = $(DESTDIR)$(PREFIX)/share/man/man1
 LIB      = $(DESTDIR)$(PREFIX)/lib
@@ -44,7 +44,7 @@ check:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
-# What needs no set-up, no root and no network: for the time between two edits.
+# Checks that need no set-up, no root and no network, to run after each edit.
 quick:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
@@ -56,8 +56,8 @@ test:
 	$(CARGO) test --workspace --locked --no-fail-fast
 	$(MAKE) loom
 
-# The rings under every interleaving the model checker can reach, in a target folder of its own because the
-# configuration changes every crate.
+# Model-checks the rings in every interleaving that loom can reach. Uses a separate target folder because the
+# configuration affects every crate.
 loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --release -p crossway-ring --test 'loom_*' --target-dir target/loom
 
@@ -75,7 +75,7 @@ install: build
 	$(CARGO) build --release --locked -p crossway-tipc-node -p crossway-tipc-preload $(LIBRARIES:%=-p crossway-%-capi)
 	$(MAKE) install-built
 
-# What is built already in $(BUILT), without building: packagers and the test of this use it.
+# Installs what is already built in $(BUILT), for packagers and for the test of the installation.
 install-built: $(LIBRARIES:%=install-%)
 	install -d $(BIN) $(MAN) $(LIB)/pkgconfig $(INCLUDE) $(EXAMPLES) $(BASH) $(ZSH) $(FISH) $(UNITS) $(SHARE)
 	install -m755 $(BUILT)/crossway $(BUILT)/tipcd $(BIN)
@@ -91,7 +91,7 @@ install-built: $(LIBRARIES:%=install-%)
 	$(BUILT)/crossway completions zsh > $(ZSH)/_crossway
 	$(BUILT)/crossway completions fish > $(FISH)/crossway.fish
 
-# A C library with the name that says its ABI, its header and what pkg-config says of it.
+# Installs a C library under the name with its ABI version, its header and its pkg-config file.
 install-%:
 	install -d $(LIB)/pkgconfig $(INCLUDE) $(EXAMPLES)
 	install -m755 $(BUILT)/libcrossway_$*.so $(LIB)/libcrossway_$*.so.$(VERSION)

@@ -1,4 +1,4 @@
-/* D-Bus: one method call with a byte array per message, unanswered; through a dbus-daemon that the listening end starts for the
+/* D-Bus: one method call with a byte array per message, without a reply; through a dbus-daemon that the listening end starts for the
  * run, or peer to peer over the same UNIX socket protocol. libdbus, the reference implementation. */
 #define _GNU_SOURCE
 #include "crossway_contender.h"
@@ -29,7 +29,7 @@ __attribute__((noreturn)) static void failed(const char *what, DBusError *error)
     cw_fail("%s: %s", what, error->message ? error->message : "no memory");
 }
 
-/* Starts a bus of its own, with a configuration that knows no other one and no limits that tests would meet. */
+/* Starts a private bus, whose configuration includes no other one and has no limits that tests would reach. */
 static void start_daemon(struct cw_role *role, char *address, size_t room)
 {
     char file[600], option[700];
@@ -89,7 +89,7 @@ static void met(DBusServer *at, DBusConnection *fresh, void *unused)
     channel = dbus_connection_ref(fresh);
 }
 
-/* libdbus asks for a main loop; this contender turns the descriptors of a listening server itself. */
+/* libdbus expects a main loop; this contender polls the descriptors of a listening server itself. */
 static DBusWatch *watch;
 
 static dbus_bool_t add_watch(DBusWatch *fresh, void *unused)
@@ -129,7 +129,7 @@ static int listen_(struct cw_role *role, struct cw_words *offer)
     return 0;
 }
 
-/* Takes the next message that carries content; NULL when the connection is gone. */
+/* Receives the next message with content; NULL when the connection is closed. */
 static DBusMessage *next(void)
 {
     for (;;) {
@@ -157,7 +157,7 @@ static DBusMessage *next(void)
     }
 }
 
-/* A bus tells who leaves it, to those who ask. */
+/* A bus informs subscribers when a member leaves it. */
 static void watch_peer(void)
 {
     DBusError error = DBUS_ERROR_INIT;
@@ -206,7 +206,7 @@ static int send_(struct cw_role *role, const void *bytes, size_t len)
         !dbus_connection_send(channel, message, NULL))
         cw_fail("no memory");
     dbus_message_unref(message);
-    /* libdbus queues without a limit; a sender waits until the socket has taken its message. */
+    /* libdbus queues without a limit, so a sender waits until the socket has taken its message. */
     dbus_connection_flush(channel);
     if (!dbus_connection_get_is_connected(channel)) {
         errno = EPIPE;

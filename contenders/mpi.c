@@ -1,8 +1,8 @@
 /* MPI: two ranks of one job of Open MPI; MPI_Send and MPI_Recv between them.
  *
  * The ends of a channel are processes that Crossway starts and pins, and the ranks of a job are processes that mpirun starts. Open
- * MPI gives a rank its identity through its environment: mpirun starts this program twice with `rank`, each of which hands its
- * environment to one end, which becomes that rank, and waits until the channel is closed. mpirun and the two that wait are servers. */
+ * MPI gives a rank its identity through its environment: mpirun starts this program twice with `rank`. Each of the two passes its
+ * environment to one end, which becomes that rank, and waits until the channel is closed. mpirun and the two waiting processes count as servers. */
 #define _GNU_SOURCE
 #include "crossway_contender.h"
 
@@ -76,7 +76,7 @@ static int whole_read(int fd, void *into, size_t len)
     return 0;
 }
 
-/* What Open MPI and PMIx put into a rank's environment; the rest belongs to the process. */
+/* The environment variables that Open MPI and PMIx set for a rank; all others belong to the process. */
 static int is_identity(const char *variable)
 {
     static const char *const prefixes[] = {"OMPI_", "PMIX_", "ORTE_", "OPAL_"};
@@ -86,7 +86,7 @@ static int is_identity(const char *variable)
     return 0;
 }
 
-/* Started by mpirun: hands its identity over and waits for the end. */
+/* Started by mpirun: passes on its identity and waits for the end. */
 static int stand_in(const char *path)
 {
     static char text[ENVIRONMENT_BYTES];
@@ -111,7 +111,7 @@ static int stand_in(const char *path)
     header[1] = (uint32_t)len;
     if (whole_write(fd, header, sizeof header) != 0 || whole_write(fd, text, len) != 0)
         return 1;
-    /* The end of the connection is the end of the channel. */
+    /* The end of the connection marks the end of the channel. */
     while (read(fd, &byte, 1) > 0)
         ;
     return 0;
@@ -126,7 +126,7 @@ static void become(const char *text, size_t len)
     }
 }
 
-/* MPI would wait for ever for a rank that was killed; the connection between the ends tells. */
+/* MPI would wait for ever for a rank that was killed, so a connection between the ends detects that. */
 static void *watch(void *unused)
 {
     struct pollfd end = {.fd = peer_fd, .events = POLLIN};
@@ -173,7 +173,7 @@ static void start_mpirun(struct cw_role *role, const char *path)
     if (mpirun == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         cw_unpin();
-        /* It refuses to run as root unless told twice. What it runs here is this program. */
+        /* It refuses to run as root without both variables. The only program it runs here is this one. */
         if (geteuid() == 0) {
             setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
             setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
@@ -186,7 +186,7 @@ static void start_mpirun(struct cw_role *role, const char *path)
     cw_server(role, mpirun);
 }
 
-/* Waits for a connection, but not longer than mpirun lives. */
+/* Waits for a connection, but only as long as mpirun runs. */
 static int next_connection(void)
 {
     struct pollfd ready = {.fd = listener, .events = POLLIN};
@@ -286,7 +286,7 @@ static void close_(struct cw_role *role)
 {
     (void)role;
     atomic_store(&closing, 1);
-    /* Waits until the other rank is here, too. */
+    /* Waits until the other rank has reached this point, too. */
     MPI_Finalize();
     if (mpirun > 0) {
         close(rank_fd[0]);

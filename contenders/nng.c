@@ -23,7 +23,7 @@ static void must(int error)
         cw_fail("nng: %s", nng_strerror(error));
 }
 
-/* nng waits for a peer that is gone, in case it comes again. Here the end of the channel is the end. */
+/* nng waits for a peer that has disconnected, in case it reconnects. Here the end of the connection ends the channel. */
 static void gone(nng_pipe pipe, nng_pipe_ev event, void *unused)
 {
     (void)pipe, (void)event, (void)unused;
@@ -67,7 +67,7 @@ static int connect_(struct cw_role *role, const struct cw_words *offer)
     return 0;
 }
 
-/* How the operation under way ended. */
+/* The result of the completed operation. */
 static int outcome(void)
 {
     int error;

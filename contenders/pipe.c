@@ -1,5 +1,5 @@
-/* Anonymous pipes, one each way, through the helper: shows what the helper costs beside Crossway's own mechanism `pipe`,
- * and how a contender is written. The other process opens the pipes through /proc. */
+/* Anonymous pipes, one each way, through the helper: shows the overhead of the helper compared with Crossway's own mechanism `pipe`,
+ * and how to write a contender. The other process opens the pipes through /proc. */
 #define _GNU_SOURCE
 #include "crossway_contender.h"
 
@@ -42,7 +42,7 @@ static int listen_(struct cw_role *role, struct cw_words *offer)
 static int accept_(struct cw_role *role)
 {
     char opened;
-    /* The other end's pipes must not stay open here, or its death would never be seen; it says when it has its own. */
+    /* The other end's pipes must not stay open here, otherwise its death would go unnoticed; it reports when it has opened its own. */
     if (read(own.in, &opened, 1) != 1)
         return -1;
     close(others.in);

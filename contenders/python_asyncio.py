@@ -36,7 +36,8 @@ class AsyncioStreams:
         writer.transport.set_write_buffer_limits(0)
 
     def send(self, message):
-        # The transport keeps what the socket does not take, and the next message is written into the same buffer.
+        # The transport keeps what the socket does not accept, and the next message is written into the same
+        # buffer.
         self.writer.write(bytes(message))
         self.run(self.writer.drain())
 

@@ -12,7 +12,7 @@ import crossway_contender
 METHOD = "Carry"
 SERVICE = "crossway.Contender"
 OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-# gRPC takes messages from an iterator; so many wait for their turn.
+# gRPC takes messages from an iterator; this many wait in the queue.
 QUEUED = 64
 
 
@@ -58,14 +58,14 @@ class Grpc:
         self.incoming = call
 
     def send(self, message):
-        # The buffer is written again before gRPC has sent it.
+        # The buffer is reused before gRPC has sent it.
         message = bytes(message)
         while True:
             try:
                 return self.outgoing.put(message, timeout=0.5)
             except queue.Full:
                 if self.over:
-                    raise ConnectionError("the peer is gone") from None
+                    raise ConnectionError("the peer has closed the channel") from None
 
     def receive(self, size):
         return next(self.incoming)

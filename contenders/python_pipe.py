@@ -22,7 +22,8 @@ class MultiprocessingPipe:
         return {"path": self.path}
 
     def accept(self):
-        # What multiprocessing does for a child: the descriptor goes over a UNIX socket.
+        # As multiprocessing does for a child: the descriptor is passed over a UNIX
+        # socket.
         helper, _ = self.listener.accept()
         reduction.send_handle(helper, self.other.fileno(), None)
         helper.close()

@@ -1,4 +1,4 @@
-/* ZeroMQ: a pair of PAIR sockets over ipc:// or tcp://, one message a frame, the library's own queues and I/O thread. */
+/* ZeroMQ: a pair of PAIR sockets over ipc:// or tcp://, one frame per message, with the library's own queues and I/O thread. */
 #define _GNU_SOURCE
 #include "crossway_contender.h"
 
@@ -16,13 +16,13 @@ static void library(char *text, size_t room)
 
 static int make(void)
 {
-    /* What was sent is delivered before the program ends. */
+    /* Messages that were sent are delivered before the program ends. */
     int linger = 5000;
     context = zmq_ctx_new();
     channel = context ? zmq_socket(context, ZMQ_PAIR) : NULL;
     if (!channel || zmq_setsockopt(channel, ZMQ_LINGER, &linger, sizeof linger) != 0)
         return -1;
-    /* A PAIR socket hides that its peer is gone; its monitor tells. */
+    /* A PAIR socket does not show that its peer has disconnected, but its monitor does. */
     if (zmq_socket_monitor(channel, "inproc://events", ZMQ_EVENT_DISCONNECTED) != 0)
         return -1;
     events = zmq_socket(context, ZMQ_PAIR);
@@ -49,7 +49,7 @@ static int connect_(struct cw_role *role, const struct cw_words *offer)
     return make() != 0 ? -1 : zmq_connect(channel, cw_word(offer, "endpoint"));
 }
 
-/* Waits until the socket is ready or the peer is gone. */
+/* Waits until the socket is ready or the peer has disconnected. */
 static int wait_for(short what)
 {
     zmq_pollitem_t items[2] = {{.socket = channel, .events = what}, {.socket = events, .events = ZMQ_POLLIN}};

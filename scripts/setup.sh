@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Sets up what Crossway needs on Debian or Ubuntu: scripts/setup.sh build|test|bench
+# Installs what Crossway needs on Debian or Ubuntu: scripts/setup.sh build|test|bench
 #
-#   build   what it takes to compile and to measure
-#   test    the real things the tests run: namespaces, guests, tshark, Chromium, stress-ng ...
+#   build   the packages needed to compile and to measure
+#   test    the programs that the tests use: namespaces, guests, tshark, Chromium, stress-ng ...
 #   bench   the public tools that `make bench` compares with
 #
 # Installs with apt as root or through sudo. Without apt, or without the right to use it, it lists what is
-# missing: an error for what compiling needs, a warning for the rest, whose tests then say that they skip.
+# missing: as an error if compiling needs it, otherwise as a warning, and the tests concerned report that
+# they are skipped.
 set -euo pipefail
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
-# command or file that shows a package is there : Debian package
+# command or file that shows that a package is installed : Debian package
 build_needs=(cc:gcc make:make git:git /usr/include/stdio.h:libc6-dev)
 build_wants=(stress-ng:stress-ng)
 test_wants=(
@@ -47,7 +48,7 @@ install() {
   command -v apt-get >/dev/null 2>&1 || return 1
   say "installing $*"
   local quiet=(env DEBIAN_FRONTEND=noninteractive apt-get -y -qq -o Dpkg::Use-Pty=0)
-  "${sudo[@]}" "${quiet[@]}" update >/dev/null || say "apt-get update failed; trying with the lists there are"
+  "${sudo[@]}" "${quiet[@]}" update >/dev/null || say "apt-get update failed; trying with the existing lists"
   "${sudo[@]}" "${quiet[@]}" install --no-install-recommends "$@" >/dev/null
 }
 
@@ -59,12 +60,12 @@ provide() { # needs|wants pair...
   install "${packages[@]}" || true
   mapfile -t packages < <(missing "$@")
   [ ${#packages[@]} -eq 0 ] && return 0
-  say "missing, and not installable from here: ${packages[*]}"
+  say "missing, and cannot be installed here: ${packages[*]}"
   if [ "$grade" = needs ]; then
     say "Crossway cannot be compiled without them. On Debian: sudo apt-get install ${packages[*]}"
     exit 1
   fi
-  say "what needs them will be skipped, and will say so. On Debian: sudo apt-get install ${packages[*]}"
+  say "tests and comparisons that need them will be skipped with a message. On Debian: sudo apt-get install ${packages[*]}"
 }
 
 rust() {

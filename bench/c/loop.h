@@ -1,10 +1,10 @@
-/* What every reference loop shares: two pinned processes, the sender's rotating messages, the receiver's sum over every
+/* Shared by all reference loops: two pinned processes, the sender's rotating messages, the receiver's sum over every
  * byte, the clock, and the one line of JSON at the end. A transport is four functions; nothing else is measured.
  *
  * Usage of each program: PROGRAM throughput|ping-pong SIZE MESSAGES CPU_A CPU_B WORKING_SET WARMUP [BATCH]
- * WARMUP messages go before the counted ones: a virtual machine's wake-ups are up to half faster in the first 100 ms.
- * ping-pong times BATCH round trips together (a short one is not much longer than reading the clock).
- * With BATCH 0 nothing is touched: the same hot message every time, no number in it, no sum over it, and no clock but at the two ends.
+ * WARMUP messages precede the counted ones: a virtual machine's wake-ups are up to 50 % faster in the first 100 ms.
+ * ping-pong times BATCH round trips together (a short one takes hardly longer than reading the clock).
+ * With BATCH 0 no payload is touched: the same hot message every time, no number in it, no sum over it, and the clock is read only at both ends.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -46,7 +46,7 @@ static void pin(int cpu) {
 
 typedef uint64_t words8 __attribute__((vector_size(64), aligned(8), may_alias));
 
-/* BATCH 0: how little a loop can do. */
+/* BATCH 0: the minimum that a loop can do. */
 static int touch_nothing;
 
 /* Adds a message's 64-bit words in eight lanes; reads every byte. */
@@ -69,7 +69,7 @@ static inline uint64_t sum(const void *message, size_t size) {
     return total;
 }
 
-/* The sender's messages: more of them than its private caches hold, used in turn. */
+/* The sender's messages, used in rotation: more of them than fit into its private caches. */
 static unsigned char *arena;
 static size_t arena_len, arena_at, stride;
 static uint64_t sequence;
@@ -93,7 +93,7 @@ static inline const void *source_next(size_t size) {
     return message;
 }
 
-/* What the two processes tell each other besides messages. */
+/* Data that the two processes exchange besides messages. */
 struct outcome {
     volatile int ready;
     uint64_t end_ns;

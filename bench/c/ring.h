@@ -1,10 +1,10 @@
 /* A single-producer single-consumer ring in shared memory, mapped twice in a row. A record is a header word (length with the
- * top bit set) and the payload; the header is stored last and is the publication, and before it the next header is zeroed.
- * The consumer's head has a line of its own. What an end does when it has to wait is the including file's.
+ * top bit set) and the payload; the header is stored last, which publishes the record; before that, the next header is zeroed.
+ * The consumer's head has its own cache line. The including file defines how an end waits.
  */
 #include <stdatomic.h>
 
-/* Above small messages a few times the private caches, as Crossway. */
+/* For larger messages, a few times the size of the private caches, as in Crossway. */
 #define RING_MIN(size) ((size) <= 256 ? 256u << 10 : 4u << 20)
 #define PUBLISHED (1ull << 63)
 
@@ -59,7 +59,7 @@ static void transport_open(size_t size) {
 }
 
 static void ring_side(int child) {
-    /* Map the pages in this process too. */
+    /* Fault the pages in for this process, too. */
     for (int i = 0; i < 2; i++) madvise(rings[i].records, 2 * rings[i].capacity, 23 /* MADV_POPULATE_WRITE */);
     out_ring = &rings[child];
     in_ring = &rings[!child];
@@ -109,7 +109,7 @@ static inline void relax(void) {
 #endif
 }
 
-/* Half the ring, or what the message needs if that is more: waiting for one record only would move both in lockstep. */
+/* Wait for half the ring, or for what the message needs if that is more: waiting for a single record would move both ends in lockstep. */
 static inline uint64_t plenty(struct ring *r, uint64_t least) {
     uint64_t half = r->position > r->capacity / 2 ? r->position - r->capacity / 2 : 0;
     return half > least ? half : least;

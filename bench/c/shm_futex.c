@@ -1,11 +1,11 @@
-/* The ring with ends that sleep on a futex. The sleeper's membarrier stands for the waker's fence. */
+/* The ring with ends that sleep on a futex. The sleeper's membarrier also serves as the waker's fence. */
 #include "loop.h"
 #include "ring.h"
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 
-/* A receiver in the middle of a stream looks again for so long before it sleeps; one that got a single message does not. */
+/* A receiver in the middle of a stream checks again for this long before it sleeps; after a single message it does not. */
 #define FLOW_NS 5000
 #define FLOW_MESSAGES 8
 

@@ -1,6 +1,6 @@
 // The contenders' protocol of Crossway, version 1, for programs in Go: compile this file together with the program's own.
 //
-// A contender implements Contender and calls Serve; docs/CONTENDERS.md says what is asked of it.
+// A contender implements Contender and calls Serve; docs/CONTENDERS.md defines what it must do.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
@@ -32,7 +32,8 @@ type Role struct {
 	ShmPrefix string `json:"shm_prefix"`
 }
 
-// Contender is what is measured. Receive fills the message for byte streams, else returns how long it was.
+// Contender is the program to be measured. For byte streams, Receive fills the message; otherwise it returns the
+// message's length.
 type Contender interface {
 	Library() string
 	Listen(role *Role) (map[string]string, error)
@@ -70,7 +71,7 @@ type window struct {
 
 type answer map[string]any
 
-// The runtime's own clock is monotonic, too, but does not say since when.
+// The runtime's own clock is monotonic, too, but its zero is unspecified.
 func nowNs() int64 {
 	var t syscall.Timespec
 	syscall.Syscall(syscall.SYS_CLOCK_GETTIME, 1, uintptr(unsafe.Pointer(&t)), 0)
@@ -225,7 +226,7 @@ func verify(contender Contender, o *order) answer {
 // Serve obeys orders until the end; the last call of main.
 func Serve(contender Contender) {
 	answers := json.NewEncoder(os.Stdout)
-	// What a library prints is not taken for an answer.
+	// Output that a library prints must not be taken for an answer.
 	os.Stdout = os.Stderr
 	defer func() {
 		if why := recover(); why != nil {
@@ -240,7 +241,7 @@ func Serve(contender Contender) {
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			os.Exit(1) // Whoever gave orders is gone.
+			os.Exit(1) // The process that gave orders has ended.
 		}
 		var o order
 		check(json.Unmarshal(line, &o))

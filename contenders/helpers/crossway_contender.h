@@ -1,7 +1,7 @@
 /* The contenders' protocol of Crossway, version 1, for programs in C: one header, no library.
  *
  * A contender defines a `static const struct cw_contender` with the functions below and calls cw_main with it.
- * docs/CONTENDERS.md says what is asked of them. The loops are inlined into the program, so that calling through the
+ * docs/CONTENDERS.md defines what they must do. The loops are inlined into the program, so that calling through the
  * structure costs nothing where the compiler optimises.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
@@ -32,7 +32,7 @@
 #define CW_WORD_BYTES 1024
 #define CW_VERIFY_MESSAGES 1024
 
-/* What the two ends tell each other before the channel is open: names and texts. */
+/* The words of an offer, which one end passes to the other before the channel is open: names and texts. */
 struct cw_words {
     int count;
     char name[CW_WORDS][64];
@@ -42,16 +42,16 @@ struct cw_words {
 /* One end of a channel, as its functions see it. */
 struct cw_role {
     char part[16];        /* sender, receiver, client, server */
-    int listens;          /* it makes the offer; the other end connects */
-    size_t size_bytes;    /* no message is longer */
-    int spins;            /* it should wait by spinning */
-    int cpu;              /* the CPU that it was started on, or -1 */
+    int listens;          /* whether it makes the offer; the other end connects */
+    size_t size_bytes;    /* maximum length of a message */
+    int spins;            /* whether it should wait by spinning */
+    int cpu;              /* the CPU on which it was started, or -1 */
     char bind[64];        /* the address to listen at */
     char dir[512];        /* a private directory, removed afterwards; also the working directory */
-    char shm_prefix[64];  /* what begins so in /dev/shm is removed afterwards */
-    long capacity_bytes;  /* room between the ends as the plan asks, or -1 */
-    long socket_buffer_bytes; /* as the plan asks, or -1 */
-    void *channel;        /* the contender's own */
+    char shm_prefix[64];  /* prefix in /dev/shm; everything with it is removed afterwards */
+    long capacity_bytes;  /* capacity between the ends if the plan requests one, or -1 */
+    long socket_buffer_bytes; /* requested by the plan, or -1 */
+    void *channel;        /* for the contender's own use */
     int server_count;     /* processes started by this one that work for both ends */
     long servers[CW_SERVERS];
     int fact_count;
@@ -62,17 +62,17 @@ struct cw_role {
 struct cw_contender {
     /* Writes the library's name and version; called before anything else. */
     void (*library)(char *text, size_t room);
-    /* Listens and says where. */
+    /* Listens and fills in the offer. */
     int (*listen)(struct cw_role *role, struct cw_words *offer);
-    /* Waits for the other end; may be NULL. */
+    /* Waits for the other end to connect; may be NULL. */
     int (*accept)(struct cw_role *role);
-    /* Connects to what the other end offered. */
+    /* Connects to the other end's offer. */
     int (*connect)(struct cw_role *role, const struct cw_words *offer);
     /* Sends one message, all of it. */
     int (*send)(struct cw_role *role, const void *message, size_t len);
     /* Receives one message into `room` bytes and returns its length, or -1. For byte streams: exactly `len` bytes. */
     long (*receive)(struct cw_role *role, void *message, size_t len);
-    /* Hands over what was collected for batching; may be NULL. */
+    /* Sends everything collected for batching; may be NULL. */
     int (*flush)(struct cw_role *role);
     /* Closes the channel. */
     void (*close)(struct cw_role *role);
@@ -87,7 +87,7 @@ static inline uint64_t cw_now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Text between quotes in JSON. */
+/* Writes text as a quoted JSON string. */
 static inline void cw_print_text(const char *text)
 {
     for (; *text; text++) {
@@ -101,7 +101,7 @@ static inline void cw_print_text(const char *text)
     }
 }
 
-/* Lets the calling process run on every CPU that there is: for servers that a role starts, which are neither end. */
+/* Lets the calling process run on every available CPU: for servers that a role starts, which are neither end. */
 static inline void cw_unpin(void)
 {
     cpu_set_t all;
@@ -109,7 +109,7 @@ static inline void cw_unpin(void)
     sched_setaffinity(0, sizeof all, &all);
 }
 
-/* Ends the program with a reason that the person reads. */
+/* Ends the program with a reason that is shown to the user. */
 __attribute__((noreturn, format(printf, 1, 2)))
 static inline void cw_fail(const char *format, ...)
 {
@@ -125,7 +125,7 @@ static inline void cw_fail(const char *format, ...)
     exit(1);
 }
 
-/* Ends the program because what was asked cannot be done; the trial is skipped, not failed. */
+/* Ends the program because it cannot do what was requested; the trial is skipped, not failed. */
 __attribute__((noreturn))
 static inline void cw_unsupported(const char *why)
 {
@@ -148,7 +148,7 @@ static inline void cw_offer(struct cw_words *offer, const char *name, const char
     offer->count++;
 }
 
-/* The text of a word of the other end's offer. */
+/* The value of a word in the other end's offer. */
 static inline const char *cw_word(const struct cw_words *offer, const char *name)
 {
     for (int i = 0; i < offer->count; i++)
@@ -157,7 +157,7 @@ static inline const char *cw_word(const struct cw_words *offer, const char *name
     cw_fail("the offer has no word '%s'", name);
 }
 
-/* Enters a value that was read back from the system, with the unit in its name. */
+/* Records a value that was read back from the system; the unit is part of its name. */
 static inline void cw_fact(struct cw_role *role, const char *name, long value)
 {
     if (role->fact_count == CW_WORDS)
@@ -166,21 +166,21 @@ static inline void cw_fact(struct cw_role *role, const char *name, long value)
     role->fact[role->fact_count++] = value;
 }
 
-/* Names a process that this one started and that works for both ends, such as a broker. */
+/* Records a process that this one started and that works for both ends, such as a broker. */
 static inline void cw_server(struct cw_role *role, long pid)
 {
     if (role->server_count < CW_SERVERS)
         role->servers[role->server_count++] = pid;
 }
 
-/* ---- reading orders: objects of texts, numbers, lists of numbers, and objects of texts ---- */
+/* ---- parsing orders: objects of strings, numbers, lists of numbers, and objects of strings ---- */
 
 struct cw_order {
     char *line;
     size_t room;
 };
 
-/* Where the value of a key begins, inside the object at `from`; NULL if there is none. */
+/* The start of the value of a key in the object at `from`; NULL if there is none. */
 static const char *cw_find(const char *from, const char *key)
 {
     int depth = 0, quoted = 0;
@@ -207,7 +207,7 @@ static const char *cw_find(const char *from, const char *key)
     return NULL;
 }
 
-/* Copies the text at `at`, which begins with a quote; returns what follows it. */
+/* Copies the string at `at`, which begins with a quote; returns the position after it. */
 static const char *cw_copy_text(const char *at, char *to, size_t room)
 {
     size_t n = 0;
@@ -287,8 +287,8 @@ struct cw_window {
     size_t sample_room, sample_count;
 };
 
-/* Numbers are written so many messages ahead: right before its turn a copy that loads wider words than the number would
- * wait for the store, and a figure would hold that wait. */
+/* Numbers are written this many messages ahead: if a number were written right before it is sent, a copy that loads wider words than the
+ * number would have to wait for the store, and the measurement would include that wait. */
 #define CW_LEAD 8
 
 static void *cw_lines(size_t bytes)
@@ -359,7 +359,7 @@ static inline struct cw_cursor cw_cursor(const struct cw_window *w, size_t size)
     return c;
 }
 
-/* Receives one message, reads it, and notes whether its number follows the former's. */
+/* Receives one message, reads it, and records whether its number follows the previous one. */
 static inline __attribute__((always_inline)) void cw_take(const struct cw_contender *of, struct cw_role *role, struct cw_window *w,
                                                           uint64_t *next)
 {
@@ -480,7 +480,7 @@ static void cw_result(struct cw_window *w, int receives)
     fputs("{\"answer\":\"result\"", cw_out);
     if (receives)
         fprintf(cw_out, ",\"checksum\":\"%llx\"", (unsigned long long)w->checksum);
-    /* Four digits of each sample are enough and keep the line short. */
+    /* Four digits of each sample are sufficient and keep the line short. */
     for (size_t i = 0; i < w->sample_count; i++) {
         uint64_t step = 1;
         while (w->samples[i] / step >= 10000)
@@ -546,8 +546,8 @@ static void cw_verify(const struct cw_contender *of, struct cw_role *role, const
     fputs("]}\n", cw_out);
 }
 
-/* Page faults stay out of what is measured, where the limit of locked memory allows. Where it does not, an ordinary user's 8 MiB for
- * example, nothing is locked: every allocation beyond the limit would fail from then on. */
+/* Keeps page faults out of the measurement if the limit of locked memory permits. Otherwise, for example with an unprivileged user's 8 MiB,
+ * nothing is locked, because every allocation beyond the limit would fail from then on. */
 static void cw_lock_memory(void)
 {
     struct rlimit limit;
@@ -606,7 +606,7 @@ static void cw_opened(const struct cw_role *role)
     fputs("}}\n", cw_out);
 }
 
-/* Serves orders until the end; what main returns. */
+/* Serves orders until the end; returns the exit status for main. */
 static inline __attribute__((always_inline)) int cw_serve(const struct cw_contender *of, int in, int out)
 {
     static struct cw_role role;
@@ -659,12 +659,12 @@ static inline __attribute__((always_inline)) int cw_serve(const struct cw_conten
         }
         fflush(cw_out);
     }
-    /* Whoever gave orders is gone. */
+    /* The process that gave orders has ended. */
     return 1;
 }
 
-/* As main's whole body: `return cw_main(&contender);`. Standard output becomes standard error, so that what the library
- * prints is not taken for an answer. */
+/* The whole body of main: `return cw_main(&contender);`. Standard output is redirected to standard error, so that output of the library
+ * is not taken for an answer. */
 static inline __attribute__((always_inline)) int cw_main(const struct cw_contender *of)
 {
     int in = fcntl(0, F_DUPFD_CLOEXEC, 3), out = fcntl(1, F_DUPFD_CLOEXEC, 3), null = open("/dev/null", O_RDONLY | O_CLOEXEC);

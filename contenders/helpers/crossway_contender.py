@@ -1,13 +1,13 @@
 """The contenders' protocol of Crossway, version 1, for programs in Python: standard library only.
 
-A contender is an object with these methods; docs/CONTENDERS.md says what is asked of them:
+A contender is an object with these methods; docs/CONTENDERS.md defines what they must do:
 
     library()            the library's name and version
     listen(role)         listens; returns a dict of words from which the other end connects
-    accept()             waits for the other end (may be left out)
-    connect(role, words) connects to what the other end offered
+    accept()             waits for the other end to connect (optional)
+    connect(role, words) connects to the other end's offer
     send(message)        sends one message, all of it
-    receive(size)        receives one message of at most `size` bytes (byte streams: exactly so many) and returns it
+    receive(size)        receives one message of at most `size` bytes (byte streams: exactly that many) and returns it
     close()              closes the channel
 
 and the program ends with `crossway_contender.main(contender)`.
@@ -29,11 +29,11 @@ _NUMBER = Struct("<Q")
 
 
 class Unsupported(Exception):
-    """What was asked cannot be done with this contender: the case is skipped, not failed."""
+    """The contender cannot do what was requested: the case is skipped, not failed."""
 
 
 class Role:
-    """What this end is; `dir` is a private directory, removed afterwards."""
+    """The role of this end; `dir` is a private directory, removed afterwards."""
 
     def __init__(self, order):
         self.part = order["part"]
@@ -190,15 +190,15 @@ def _serve(contender, orders, say):
             return 0
         else:
             raise RuntimeError(f"unknown order '{name}'")
-    # Whoever gave orders is gone.
+    # The process that gave orders has ended.
     return 1
 
 
 def main(contender):
-    """Serves orders until the end; what a program does last."""
+    """Serves orders until the end; a program calls this last."""
     orders = os.fdopen(os.dup(0), "r")
     answers = os.fdopen(os.dup(1), "w")
-    # What a library prints is not taken for an answer.
+    # Output that a library prints must not be taken for an answer.
     os.dup2(2, 1)
 
     def say(**answer):
@@ -215,5 +215,5 @@ def main(contender):
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()
-    # Threads of libraries do not keep a role from ending.
+    # Threads of libraries must not keep a role from ending.
     os._exit(code)

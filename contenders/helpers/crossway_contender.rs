@@ -1,7 +1,7 @@
 //! The contenders' protocol of Crossway, version 1, for programs in Rust: one file, standard library only.
 //!
-//! A contender implements [`Contender`] and calls `serve::<Mine>()` in `main`. docs/CONTENDERS.md says what is asked of it. Have the
-//! build command copy this file beside yours, and say `mod crossway_contender;`.
+//! A contender implements [`Contender`] and calls `serve::<Mine>()` in `main`. docs/CONTENDERS.md defines what it must do.
+//! Let the build command copy this file next to yours, and declare `mod crossway_contender;`.
 //!
 //! SPDX-License-Identifier: MIT OR Apache-2.0
 
@@ -15,13 +15,13 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 const PROTOCOL: u64 = 1;
-/// Numbers are written this many messages ahead: right before its turn, a copy that loads wider words than the number would wait
-/// for the store, and a figure would hold that wait.
+/// Numbers are written this many messages ahead: if a number were written right before it is sent, a copy that loads wider
+/// words than the number would have to wait for the store, and the measurement would include that wait.
 const LEAD: usize = 8;
 
-/// What can go wrong; the text is one sentence for people.
+/// An error; the text is one sentence for the user.
 pub type Result<T> = std::result::Result<T, String>;
-/// What the two ends tell each other before the channel is open: names and texts.
+/// The words of an offer, which one end passes to the other before the channel is open: names and texts.
 pub type Words = BTreeMap<String, String>;
 
 /// One end of a channel.
@@ -30,37 +30,37 @@ pub type Words = BTreeMap<String, String>;
 pub struct Role {
     /// `sender`, `receiver`, `client` or `server`.
     pub part: String,
-    /// No message is longer.
+    /// Maximum length of a message in bytes.
     pub size_bytes: usize,
-    /// It should wait by spinning.
+    /// Whether it should wait by spinning.
     pub spins: bool,
-    /// The address to listen at.
+    /// The address to listen on.
     pub bind: String,
     /// A private directory, removed afterwards; also the working directory.
     pub dir: PathBuf,
-    /// What begins so in /dev/shm is removed afterwards.
+    /// A prefix in /dev/shm; everything with it is removed afterwards.
     pub shm_prefix: String,
-    /// Room between the ends as the plan asks.
+    /// Capacity between the ends in bytes, if the plan requests one.
     pub capacity_bytes: Option<u64>,
-    /// Socket buffers as the plan asks.
+    /// Size of the socket buffers in bytes, if the plan requests one.
     pub socket_buffer_bytes: Option<u64>,
 }
 
-/// What is measured.
+/// The program to be measured.
 pub trait Contender: Sized {
     /// The library's name and version.
     fn library() -> String;
-    /// Listens and says where.
+    /// Listens and returns the offer.
     fn listen(role: &Role, words: &mut Words) -> Result<Self>;
-    /// Waits for the other end.
+    /// Waits for the other end to connect.
     fn accept(&mut self) -> Result<()> {
         Ok(())
     }
-    /// Connects to what the other end offered.
+    /// Connects to the other end's offer.
     fn connect(role: &Role, words: &Words) -> Result<Self>;
     /// Sends one message, all of it.
     fn send(&mut self, message: &[u8]) -> Result<()>;
-    /// Receives one message and shows it; a byte stream receives exactly `len` bytes.
+    /// Receives one message and passes it to a function; a byte stream receives exactly `len` bytes.
     fn receive(&mut self, len: usize, take: impl FnOnce(&[u8])) -> Result<()>;
     /// Closes the channel.
     fn close(self) -> Result<()>;
@@ -68,8 +68,8 @@ pub trait Contender: Sized {
 
 static ANSWERS: OnceLock<Mutex<File>> = OnceLock::new();
 
-/// Serves orders until the end, and ends the process. Standard output becomes standard error, so that what a library prints is not
-/// taken for an answer.
+/// Serves orders until the end, and ends the process. Standard output is redirected to standard error, so that output of a
+/// library is not taken for an answer.
 pub fn serve<C: Contender>() -> ! {
     let answers = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
     let Ok(answers) = answers else { std::process::exit(2) };
@@ -82,7 +82,7 @@ pub fn serve<C: Contender>() -> ! {
     }
 }
 
-/// Ends the program with a reason that the person reads.
+/// Ends the program with a reason that is shown to the user.
 pub fn fail(reason: &str) -> ! {
     say(&format!("{{\"answer\":\"failed\",\"reason\":{}}}", quoted(reason)));
     std::process::exit(1)
@@ -107,7 +107,7 @@ fn orders<C: Contender>() -> Result<i32> {
     let mut line = String::new();
     loop {
         line.clear();
-        // The process that gave orders is gone.
+        // The process that gave orders has ended.
         if input.read_line(&mut line).map_err(|e| e.to_string())? == 0 {
             return Ok(1);
         }
@@ -242,7 +242,7 @@ impl Window {
             }
         }
         if role.part == "client" {
-            // Touched now, so that no page fault falls into the window.
+            // Touched now, so that no page fault occurs during the measurement.
             self.samples = vec![1; (self.messages / self.batch) as usize];
             self.samples.clear();
         }
@@ -297,7 +297,7 @@ impl Window {
         Ok(())
     }
 
-    /// Receives one message, reads it, and notes whether its number follows the former's.
+    /// Receives one message, reads it, and records whether its number follows the previous one.
     #[inline(always)]
     fn take<C: Contender>(&mut self, channel: &mut C, size: usize, next: &mut u64) -> Result<()> {
         let mut got = 0;
@@ -324,7 +324,7 @@ impl Window {
         if role.part != "sender" {
             let _ = write!(text, ",\"checksum\":\"{:x}\"", self.checksum);
         }
-        // Four digits of each sample are enough and keep the line short.
+        // Four digits of each sample are sufficient and keep the line short.
         for sample in &mut self.samples {
             let mut step = 1;
             while *sample / step >= 10_000 {
@@ -343,7 +343,7 @@ impl Window {
     }
 }
 
-/// Uses the prepared messages in turn.
+/// Uses the prepared messages in rotation.
 struct Cursor {
     size: usize,
     stride: usize,
@@ -394,7 +394,7 @@ unsafe extern "C" {
     fn dup2(from: std::ffi::c_int, to: std::ffi::c_int) -> std::ffi::c_int;
 }
 
-/// CLOCK_MONOTONIC, which the standard library shows only as differences.
+/// CLOCK_MONOTONIC, of which the standard library provides only differences.
 fn now_ns() -> u64 {
     let mut time = Timespec { seconds: 0, nanoseconds: 0 };
     // SAFETY: the structure is the C library's and lives for the length of the call.
@@ -415,7 +415,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// As much of JSON as orders use.
+/// The subset of JSON that orders use.
 enum Json {
     Object(BTreeMap<String, Json>),
     List(Vec<Json>),
@@ -468,7 +468,7 @@ impl Json {
         }
     }
 
-    /// What stands between two brackets, separated by commas.
+    /// The elements between two brackets, separated by commas.
     fn each(
         rest: &mut &str,
         close: char,

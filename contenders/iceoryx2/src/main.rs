@@ -1,7 +1,8 @@
-//! iceoryx2: publish-subscribe over shared memory, one service each way. The sender writes into a loaned sample, the receiver reads in
-//! place. An end that waits asleep waits for an event of the library, which the sender raises with each message; an end that spins polls.
+//! iceoryx2: publish-subscribe over shared memory, one service for each direction. The sender writes into a loaned sample,
+//! the receiver reads in place. An end that sleeps waits for an event of the library, which the sender raises with each
+//! message; an end that spins polls.
 //!
-//! The library has no notion of one peer whose death ends a channel: a UNIX connection between the two processes tells.
+//! The library does not end a channel when a peer dies, so a UNIX connection between the two processes reports that.
 
 mod crossway_contender;
 
@@ -18,9 +19,9 @@ use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::*;
 
-/// Room between the ends where the plan does not say.
+/// Capacity between the ends in bytes if the plan does not specify it.
 const ROOM_BYTES: u64 = 4 << 20;
-/// Messages that fit into it, at least and at most.
+/// Minimum and maximum number of messages that fit into it.
 const ROOM_MESSAGES: (u64, u64) = (4, 128);
 
 type Service = ipc::Service;
@@ -28,10 +29,10 @@ type Service = ipc::Service;
 struct Iceoryx2 {
     publisher: Publisher<Service, [u8], ()>,
     subscriber: Subscriber<Service, [u8], ()>,
-    /// What wakes the other end and this one, unless both spin.
+    /// Wakes the other end and this one, unless both spin.
     bell: Option<(Notifier<Service>, Listener<Service>)>,
     door: Option<UnixListener>,
-    /// What the other end watches.
+    /// The connection that the other end watches.
     peer: Option<UnixStream>,
     _node: Node<Service>,
 }
@@ -40,10 +41,10 @@ fn why<E: Display>(what: &'static str) -> impl Fn(E) -> String {
     move |e| format!("iceoryx2: {what}: {e}")
 }
 
-/// Both ends open everything with the same settings, whichever comes first.
+/// Both ends open everything with the same settings, in any order.
 fn open(role: &Role, prefix: &str, listens: bool) -> Result<Iceoryx2> {
     let mut config = Config::default();
-    // The library puts sockets there, whose paths must be short.
+    // The library puts sockets into this folder, whose paths must be short.
     let root = format!("/dev/shm/{prefix}");
     config.global.set_root_path(&Path::new(root.as_bytes()).map_err(why("the root directory"))?);
     config.global.prefix = FileName::new(prefix.as_bytes()).map_err(why("the prefix"))?;
@@ -90,11 +91,11 @@ fn open(role: &Role, prefix: &str, listens: bool) -> Result<Iceoryx2> {
     Ok(Iceoryx2 { publisher, subscriber, bell, door: None, peer: None, _node: node })
 }
 
-/// Says that this end closes, and does not die.
+/// The byte that says that this end closes properly and has not died.
 const GOODBYE: u8 = b'.';
 
 impl Iceoryx2 {
-    /// Ends this process when the other one has ended without a goodbye.
+    /// Ends this process when the other one has ended without that byte.
     fn watch(&mut self, peer: UnixStream) -> Result<()> {
         let mut other = peer.try_clone().map_err(|e| format!("dup: {e}"))?;
         self.peer = Some(peer);
@@ -128,7 +129,7 @@ impl Contender for Iceoryx2 {
 
     fn accept(&mut self) -> Result<()> {
         let door = self.door.take().ok_or("accept without listen")?;
-        // The other end comes once all its ports are there.
+        // The other end connects once all its ports exist.
         let (peer, _) = door.accept().map_err(|e| format!("accept: {e}"))?;
         self.watch(peer)
     }
@@ -171,7 +172,7 @@ impl Contender for Iceoryx2 {
 
     fn close(mut self) -> Result<()> {
         if let Some(peer) = &mut self.peer {
-            // The other end may have closed already.
+            // The other end may already have closed.
             let _ = peer.write_all(&[GOODBYE]);
         }
         Ok(())
