@@ -30,7 +30,7 @@ pub struct Compared {
     pub cpu_ns: Option<Figure>,
     /// Goals.
     pub goals: Vec<GoalVerdict>,
-    /// `chosen`, `equal`, `admissible`, `not pursued` (a first look was enough), `fails`.
+    /// `chosen`, `equal`, `admissible`, `not pursued` (a first look or former records were enough), `fails`.
     pub verdict: &'static str,
     /// Cases of the trials behind it.
     pub cases: Vec<String>,
@@ -167,7 +167,8 @@ fn all_judged(
 ) -> Vec<Judged> {
     let best_of = |c: &Candidate| {
         let fresh = judge(question, c, survey.trials.iter());
-        fresh.or_else(|| judge(question, c, sources.library.own.iter()))
+        let former = || judge(question, c, sources.library.own.iter());
+        fresh.or_else(|| Some(Judged { former: !survey.trials.is_empty(), ..former()? }))
     };
     let mut judged: Vec<Judged> = candidates.iter().filter_map(best_of).collect();
     if judged.is_empty() && !sources.library.foreign.is_empty() {
@@ -211,7 +212,10 @@ fn enter_table(advice: &mut Advice, judged: &[Judged], choice: Option<&Choice<'_
             Some(c) if same(c.chosen) => "chosen",
             Some(c) if c.equal.iter().any(|e| same(e)) => "equal",
             _ if !j.admissible() => "fails",
-            Some(c) if c.chosen.cost.n >= TRIALS_AT_LEAST && j.cost.n < TRIALS_AT_LEAST => {
+            Some(c)
+                if (j.former && !c.chosen.former)
+                    || (c.chosen.cost.n >= TRIALS_AT_LEAST && j.cost.n < TRIALS_AT_LEAST) =>
+            {
                 "not pursued"
             }
             _ => "admissible",
@@ -246,7 +250,7 @@ fn enter_choice(
     survey: &Survey,
 ) {
     let chosen = choice.chosen;
-    let confidence = choice.confidence();
+    let confidence = choice.confidence;
     advice.confidence = (chosen.cost.n >= TRIALS_AT_LEAST).then_some(confidence);
     advice.equal = choice.equal.iter().map(|j| j.candidate.label()).collect();
     advice.runner_up = choice.runner_up.map(|j| j.candidate.label());

@@ -62,8 +62,8 @@ fn seen(costs: &[f64], random: &mut Pcg64Mcg) -> Belief {
     Belief { mean: median(costs).unwrap_or(f64::NAN).ln(), sd: variance.sqrt().max(LEAST_SD) }
 }
 
-/// How probable it is that the first costs at most `share` more than the least of all.
-pub(super) fn within(beliefs: &[Belief], share: f64) -> f64 {
+/// For each, how probable it is that it costs at most `share` more than the least of all.
+pub(super) fn within(beliefs: &[Belief], share: f64) -> Vec<f64> {
     const DRAWS: usize = 1_000;
     let mut random = Pcg64Mcg::seed_from_u64(SEED);
     let mut normal = |b: &Belief| {
@@ -72,14 +72,15 @@ pub(super) fn within(beliefs: &[Belief], share: f64) -> f64 {
             (random.random_range(f64::EPSILON..1.0), random.random_range(0.0..1.0));
         b.mean + b.sd * (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
     };
-    let good = (0..DRAWS)
-        .filter(|_| {
-            let draws: Vec<f64> = beliefs.iter().map(&mut normal).collect();
-            let least = draws.iter().copied().fold(f64::INFINITY, f64::min);
-            draws.first().is_some_and(|own| *own <= least + (1.0 + share).ln())
-        })
-        .count();
-    good as f64 / DRAWS as f64
+    let mut good = vec![0_usize; beliefs.len()];
+    for _ in 0..DRAWS {
+        let draws: Vec<f64> = beliefs.iter().map(&mut normal).collect();
+        let most = draws.iter().copied().fold(f64::INFINITY, f64::min) + (1.0 + share).ln();
+        for (good, draw) in good.iter_mut().zip(draws) {
+            *good += usize::from(draw <= most);
+        }
+    }
+    good.into_iter().map(|n| n as f64 / DRAWS as f64).collect()
 }
 
 #[cfg(test)]
@@ -107,7 +108,8 @@ mod tests {
         let medians = spread(&|n| median(&equals[n]).expect("figures"));
         let means = spread(&|n| believed[n].mean.exp());
         assert!(medians > 1.1 && means < 1.0 + (medians - 1.0) / 2.0, "{medians} {means}");
-        assert!(within(&believed, 0.05) > 0.8, "{}", within(&believed, 0.05));
+        let sure = within(&believed, 0.05);
+        assert!(sure.iter().all(|p| *p > 0.8), "{sure:?}");
     }
 
     #[test]
@@ -116,7 +118,7 @@ mod tests {
         let believed = of(&all);
         assert!((believed[0].mean.exp() / 100.0 - 1.0).abs() < 0.05);
         assert!((believed[1].mean.exp() / 130.0 - 1.0).abs() < 0.05);
-        assert!(within(&believed, 0.05) > 0.99);
-        assert!(within(&[believed[1], believed[0]], 0.05) < 0.01);
+        let sure = within(&believed, 0.05);
+        assert!(sure[0] > 0.99 && sure[1] < 0.01 && sure[2] < 0.01, "{sure:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::belief::{Belief, beliefs, within};
+use super::belief::{beliefs, within};
 use super::candidate::Candidate;
 use super::question::{Objective, Question};
 use super::trials::Trial;
@@ -12,14 +12,22 @@ use crate::stats::{Interval, TRIALS_AT_LEAST, median, median_interval};
 
 /// Share of an offered rate below which the rate was not reached.
 pub const RATE_REACHED: f64 = 0.99;
-/// Costs that are believed to be closer than this are equal for a program's purposes, if the intervals do not contradict.
+/// What a choice may cost beyond the best; closer costs are equal for a program's purposes.
 pub const EQUAL_WITHIN: f64 = 0.05;
+/// Candidates are equal if it is about as certain of one as of the other, up to this probability, that it costs no more than that.
+const AS_CERTAIN: f64 = 0.05;
+/// Medians above this factor of the least one are not compared by their scatter any more.
+const NO_RIVAL: f64 = 2.0;
+/// Candidates that are the best with less than this probability need no further trials.
+const HARDLY: f64 = 0.02;
 /// Below this confidence no choice is made.
 pub const CONFIDENT: f64 = 0.6;
+/// From this confidence on, trials go elsewhere.
+const CERTAIN: f64 = 0.95;
 /// Equals' medians are not farther apart than this, however few trials there are.
 const EQUAL_AT_MOST: f64 = 0.15;
 /// The latest so many trials of a case are judged: enough for the question, and the machine may have changed since older ones.
-const LATEST_TRIALS: usize = 24;
+pub(super) const LATEST_TRIALS: usize = 60;
 
 /// A figure of a candidate over its trials.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -100,6 +108,8 @@ pub struct Judged {
     pub cases: Vec<String>,
     /// Runs that they are from.
     pub runs: Vec<String>,
+    /// Its trials are of former runs, while others were measured for the question.
+    pub former: bool,
 }
 
 impl Judged {
@@ -327,6 +337,7 @@ pub fn judge<'a>(
         has_server: all().any(|t| t.has_server()),
         cases,
         runs,
+        former: false,
     })
 }
 
@@ -339,47 +350,57 @@ pub struct Choice<'a> {
     pub equal: Vec<&'a Judged>,
     /// The best of the others.
     pub runner_up: Option<&'a Judged>,
-    /// All that were compared with it.
-    pub others: Vec<&'a Judged>,
+    /// How probable it is, after all trials, that the choice costs at most [`EQUAL_WITHIN`] more than the best; 0 with fewer than
+    /// [`TRIALS_AT_LEAST`] trials, since a handful of equal figures would never doubt itself.
+    pub confidence: f64,
+    /// Those that may be the best, or within [`EQUAL_WITHIN`] of it, the choice among them.
+    pub possible: Vec<&'a Judged>,
 }
 
 impl Choice<'_> {
-    /// How probable it is, after all trials, that the choice costs at most [`EQUAL_WITHIN`] more than the best.
-    pub fn confidence(&self) -> f64 {
-        // A handful of equal figures would never doubt itself.
-        if self.chosen.costs.len() < TRIALS_AT_LEAST {
-            return 0.0;
-        }
-        let all = std::iter::once(self.chosen).chain(self.others.iter().copied());
-        let costs: Vec<&[f64]> = all.map(|j| j.costs.as_slice()).collect();
-        within(&beliefs(&costs), EQUAL_WITHIN)
+    /// Whether more trials would hardly change it: it is certain enough, and every goal is decided.
+    pub fn is_settled(&self) -> bool {
+        let open = |g: &GoalVerdict| g.met.is_none() && g.measured.is_some();
+        self.confidence >= CERTAIN && !self.chosen.goals.iter().any(open)
     }
 }
 
-/// Chooses: the least cost among the admissible, and of those equal to it the one that satisfies more preferences, then the simpler.
+/// Chooses: of the admissible ones that are the most certain to cost hardly more than the best, the one that satisfies more
+/// preferences, then the simpler.
 pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a>> {
     let mut admissible: Vec<&Judged> = judged.iter().filter(|j| j.admissible()).collect();
-    // Candidates that a first look left behind have too few trials to be compared with those that were measured at length.
-    if admissible.iter().any(|j| j.cost.n >= TRIALS_AT_LEAST) {
-        admissible.retain(|j| j.cost.n >= TRIALS_AT_LEAST);
-    }
-    admissible.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
-    let best = *admissible.first()?;
-    let costs: Vec<&[f64]> = admissible.iter().map(|j| j.costs.as_slice()).collect();
-    let believed: Vec<Belief> = beliefs(&costs);
-    let least = believed.iter().map(|b| b.mean).fold(f64::INFINITY, f64::min);
-    let mut equal: Vec<&Judged> = Vec::new();
-    for (j, belief) in admissible.iter().zip(&believed) {
-        let near = j.cost.median <= best.cost.median * (1.0 + EQUAL_AT_MOST)
-            && j.cost.overlaps(&best.cost);
-        if std::ptr::eq(*j, best) || (near && belief.mean <= least + (1.0 + EQUAL_WITHIN).ln()) {
-            equal.push(j);
+    // Candidates that a first look left behind have too few trials to be compared with those that were measured at length, and
+    // those of former runs met the machine in another mood.
+    for better in [(|j| !j.former) as fn(&Judged) -> bool, |j| j.cost.n >= TRIALS_AT_LEAST] {
+        if admissible.iter().any(|j| better(j)) {
+            admissible.retain(|j| better(j));
         }
     }
-    equal.sort_by_key(|j| (-j.candidate.preferences(question), j.simplicity()));
-    let chosen = equal.remove(0);
-    admissible.retain(|j| !std::ptr::eq(*j, chosen));
+    admissible.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
+    let least = admissible.first()?.cost.median;
+    let rivals: Vec<&Judged> =
+        admissible.iter().copied().filter(|j| j.cost.median <= least * NO_RIVAL).collect();
+    let costs: Vec<&[f64]> = rivals.iter().map(|j| j.costs.as_slice()).collect();
+    let sure = within(&beliefs(&costs), EQUAL_WITHIN);
+    let most = sure.iter().copied().fold(0.0, f64::max);
+    let best = *rivals.iter().zip(&sure).find(|(_, p)| **p == most)?.0;
+    let mut equal: Vec<(&Judged, f64)> = Vec::new();
+    for (j, p) in rivals.iter().zip(&sure) {
+        let near = j.cost.median <= best.cost.median * (1.0 + EQUAL_AT_MOST);
+        if near && j.cost.overlaps(&best.cost) && *p >= most - AS_CERTAIN {
+            equal.push((j, *p));
+        }
+    }
+    equal.sort_by_key(|(j, _)| (-j.candidate.preferences(question), j.simplicity()));
+    let (chosen, confidence) = equal.remove(0);
+    let possible = rivals.iter().zip(&sure).filter(|(_, p)| **p >= HARDLY);
     let runner_up =
         admissible.iter().find(|j| j.candidate.mechanism != chosen.candidate.mechanism).copied();
-    Some(Choice { chosen, equal, runner_up, others: admissible })
+    Some(Choice {
+        chosen,
+        equal: equal.into_iter().map(|(j, _)| j).collect(),
+        runner_up,
+        confidence: if chosen.cost.n < TRIALS_AT_LEAST { 0.0 } else { confidence },
+        possible: possible.map(|(j, _)| *j).collect(),
+    })
 }

@@ -1,8 +1,8 @@
 //! Measuring what a question asks, within a time budget.
 //!
 //! Successive halving: all candidates are measured briefly, the better half longer, until few remain; each stage is a plan
-//! of its own whose trials are interleaved in a seeded random order, and whose records are kept like those of any run. The last
-//! part of the budget goes to variations of the question (other sizes, rates, load), which show where the answer changes.
+//! of its own whose trials are interleaved in a seeded random order, and whose records are kept like those of any run. While the last
+//! ones cannot be told apart, they are measured again. The last part of the budget goes to variations of the question (other sizes, rates, load), which show where the answer changes.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,12 @@ use toml::{Table, Value};
 
 use super::AdviseError;
 use super::candidate::Candidate;
-use super::judge::{Judged, Setting, judge};
+use super::judge::{Judged, LATEST_TRIALS, Setting, choose, judge};
 use super::question::{Question, Site};
 use super::trials::Trial;
 use crate::inputs::{Load, Workload};
 use crate::plan::{Plan, number, table, workload_value};
+use crate::stats::TRIALS_AT_LEAST;
 
 /// What a trial takes besides its warm-up and its measured part, until this run has shown it: starting, verifying, closing.
 const OVERHEAD: Duration = Duration::from_millis(80);
@@ -24,6 +25,8 @@ const FIRST_TRIALS: u32 = 3;
 /// Trials of each of the last candidates, at least; more if the time allows.
 const LAST_TRIALS: u32 = 7;
 const MOST_TRIALS: u32 = 24;
+/// Trials of those that cannot be told apart, each time.
+const AGAIN_TRIALS: u32 = 12;
 /// Candidates that reach the last stage.
 const LAST_CANDIDATES: usize = 4;
 /// Candidates that are compared in variations.
@@ -138,6 +141,7 @@ impl Surveyor<'_> {
             let trials = self.affordable(left.len(), share).min(MOST_TRIALS);
             if last {
                 self.stage("the last candidates", &left, &own, trials.max(LAST_TRIALS))?;
+                self.settle(candidates)?;
                 return Ok(self.better_half(left, known));
             }
             if trials == 0 {
@@ -148,9 +152,36 @@ impl Surveyor<'_> {
         }
     }
 
+    /// Measures those that may be the best again while it is not settled which to choose, and the time for that lasts.
+    fn settle(&mut self, candidates: &[Candidate]) -> Result<(), AdviseError> {
+        let own = Setting::of(self.question);
+        let judged = |of: &[Candidate], survey: &Survey| -> Vec<Judged> {
+            of.iter().filter_map(|c| judge(self.question, c, survey.trials.iter())).collect()
+        };
+        let mut looked_at = judged(candidates, &self.survey);
+        looked_at.retain(|j| j.cost.n >= TRIALS_AT_LEAST);
+        let left: Vec<Candidate> = looked_at.into_iter().map(|j| j.candidate).collect();
+        loop {
+            let judged = judged(&left, &self.survey);
+            let Some(choice) = choose(self.question, &judged).filter(|c| !c.is_settled()) else {
+                return Ok(());
+            };
+            let open: Vec<Candidate> =
+                choice.possible.iter().map(|j| j.candidate.clone()).collect();
+            let most = choice.possible.iter().map(|j| j.cost.n).max().unwrap_or(0);
+            let time = self.budget.mul_f64(CHOICE_SHARE).saturating_sub(self.begun.elapsed());
+            let trials = self.affordable(open.len(), time).min(AGAIN_TRIALS);
+            if trials < FIRST_TRIALS || most >= LATEST_TRIALS {
+                return Ok(());
+            }
+            self.stage("those that are not told apart yet", &open, &own, trials)?;
+        }
+    }
+
     /// The half with the least cost, those first that keep every goal; all, if there are few.
     fn better_half(&self, candidates: Vec<Candidate>, known: &[Trial]) -> Vec<Candidate> {
-        let trials = || self.survey.trials.iter().chain(known);
+        // The latest ones count, and those are the survey's.
+        let trials = || known.iter().chain(&self.survey.trials);
         let mut judged: Vec<Judged> =
             candidates.iter().filter_map(|c| judge(self.question, c, trials())).collect();
         judged.sort_by(|a, b| {
