@@ -1,18 +1,27 @@
 //! What the advice of `crossway advise` costs beyond the best on this machine.
 //!
-//! For each of the scenarios, which a seeded generator draws (pattern, size, rate, placement, what is minimised, required
-//! properties):
+//! For each of the scenarios, which a seeded generator draws (pattern, sizes of messages and replies, rate, placement, load, goal, what
+//! is minimised, required properties):
 //!
 //! 1. every admissible mechanism is measured;
 //! 2. `advise` decides by itself within its budget: it has no records, and measures for itself;
-//! 3. the mechanisms that may be the best, and the one that was chosen, are measured again at length.
+//! 3. the mechanisms that may be the best, and the one that was chosen, are measured again, and once more those that are still near
+//!    each other.
 //!
-//! The regret is what the choice costs in the measurements of 1 and 3 beyond the least there. Because the least of several noisy
-//! medians lies below the least of the true ones, it is a little too large. Beside it stands the lower end of its interval.
+//! What the advice measured takes no part in the judgement. The regret is what the choice costs in the measurements of 1 and 3 beyond
+//! the least there, stated in three ways:
 //!
-//! `cargo run --release -p crossway-lab --example advice_regret -- OUT [--scenarios 60] [--minutes 9] [--crossway FILE]`
+//! - by the medians of all trials: too large, because the least of several noisy medians lies below the least of the true ones;
+//! - by halves: the best is picked from every other trial and compared with the choice in the rest, and the reverse, so that a
+//!   lucky trial cannot both make a mechanism the best one and count against the choice;
+//! - the lower end of the interval of the first: what is shown beyond doubt.
+//!
+//! `cargo run --release -p crossway-lab --example advice_regret -- OUT [--scenarios 60] [--budget 12] [--minutes 9] [--crossway FILE]`
 //!
 //! Every finished scenario is a line of OUT/scenarios.jsonl; the same command goes on where the last one ended.
+
+mod drawn;
+mod summary;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,29 +30,25 @@ use std::time::{Duration, Instant};
 use crossway_lab::advise::candidate::{Candidate, Known};
 use crossway_lab::advise::judge::{Judged, judge};
 use crossway_lab::advise::{
-    AdviseError, Bench, Library, Machine, Question, Sources, Trial, admissible, advise, survey,
+    Advice, AdviseError, Bench, Library, Machine, Question, Sources, Trial, admissible, advise,
+    survey,
 };
 use crossway_lab::catalogue;
 use crossway_lab::launcher::Launcher;
 use crossway_lab::run::{Options, RunError};
 use crossway_lab::{shutdown, stats};
-use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Time in which the advice must be found.
-const BUDGET: Duration = Duration::from_secs(8);
+/// Seconds in which the advice must be found; a tenth of what `crossway advise` takes by default.
+const BUDGET_S: u64 = 12;
 /// Trials of every admissible mechanism before the advice.
 const FIRST_TRIALS: u32 = 5;
-/// Trials afterwards, of those that may be the best.
-const LAST_TRIALS: u32 = 15;
-/// Whose median is so much above the least one is not the best.
-const OUT_OF_REACH: f64 = 1.3;
-/// More costs than this are regretted.
-const REGRET: f64 = 0.05;
+/// Trials afterwards: of those whose median is at most this factor above the least one so far, and of the choice.
+const LATER_TRIALS: [(f64, u32); 2] = [(1.3, 7), (1.15, 24)];
 const RESAMPLES: usize = 1_000;
 
 /// What a mechanism costs in truth, nanoseconds per message.
@@ -68,7 +73,9 @@ struct Outcome {
     advice_s: f64,
     /// Share by which the choice costs more than the least; null where none was made, or where it is not admissible in truth.
     regret: Option<f64>,
-    /// Lower end of its 95 % interval.
+    /// The same, with the best picked from one half of the trials and compared in the other.
+    by_halves: Option<f64>,
+    /// Lower end of the 95 % interval of `regret`.
     at_least: Option<f64>,
     truth: Vec<Cost>,
 }
@@ -76,6 +83,7 @@ struct Outcome {
 struct Arguments {
     out: PathBuf,
     scenarios: u64,
+    budget: Duration,
     minutes: u64,
     crossway: PathBuf,
 }
@@ -85,6 +93,7 @@ fn arguments() -> Result<Arguments, Failure> {
     let mut said = Arguments {
         out: PathBuf::new(),
         scenarios: 60,
+        budget: Duration::from_secs(BUDGET_S),
         minutes: 60,
         crossway: "target/release/crossway".into(),
     };
@@ -92,6 +101,7 @@ fn arguments() -> Result<Arguments, Failure> {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
             "--scenarios" => said.scenarios = value()?.parse()?,
+            "--budget" => said.budget = Duration::from_secs(value()?.parse()?),
             "--minutes" => said.minutes = value()?.parse()?,
             "--crossway" => said.crossway = value()?.into(),
             out => said.out = out.into(),
@@ -109,53 +119,11 @@ fn arguments() -> Result<Arguments, Failure> {
     Ok(said)
 }
 
-/// The question of a scenario.
-fn drawn(scenario: u64, attempt: u64) -> String {
-    let mut random = Pcg64Mcg::seed_from_u64(scenario * 1_000 + attempt);
-    let mut one = |of: &[&str]| (*of.choose(&mut random).expect("not empty")).to_owned();
-    let pattern = one(&[
-        "request-reply",
-        "request-reply",
-        "request-reply",
-        "stream",
-        "stream",
-        "stream at a rate",
-        "request-reply at a rate",
-        "connect-per-exchange",
-        "fan-in",
-    ]);
-    let (word, paced) = match pattern.strip_suffix(" at a rate") {
-        Some(word) => (word, true),
-        None => (pattern.as_str(), false),
-    };
-    let size = one(&["16", "64", "256", "1 KiB", "4 KiB", "16 KiB", "64 KiB", "256 KiB"]);
-    let placement = one(&["other-core", "other-core", "same-core"]);
-    let mut text =
-        format!("pattern = \"{word}\"\nsize_bytes = \"{size}\"\nplacement = \"{placement}\"\n");
-    if paced {
-        text += &format!("rate_per_s = {}\n", one(&["500", "1000", "2000"]));
-    } else if one(&["yes", "no", "no", "no"]) == "yes" {
-        text += "optimise = \"cpu\"\n";
-    }
-    text += "[properties]\norder = \"require\"\ndelivery = \"require\"\n";
-    text += &one(&[
-        "boundaries = \"require\"\n",
-        "pollable = \"require\"\n",
-        "crosses-hosts = \"require\"\n",
-        "zero-copy = \"require\"\n",
-        "zero-copy = \"prohibit\"\n",
-        "crosses-hosts = \"prohibit\"\n",
-        "boundaries = \"prohibit\"\n",
-        "spinning = \"no-preference\"\nzero-copy = \"require\"\n",
-        "boundaries = \"require\"\npollable = \"require\"\n",
-    ]);
-    text
-}
-
 struct Place<'a> {
     known: Known<'a>,
     launcher: &'a Launcher,
     out: &'a Path,
+    budget: Duration,
 }
 
 impl Place<'_> {
@@ -197,21 +165,18 @@ impl Place<'_> {
             known: self.known,
             library: &library,
             folder: self.out,
-            budget: Some(BUDGET),
+            budget: Some(self.budget),
         };
         let advice = advise(&question, &sources, &mut self.bench("advice"), &mut |_| {})?;
-        let first = judged(&question, &candidates, &trials);
-        let least = first.iter().map(|j| j.cost.median).fold(f64::INFINITY, f64::min);
-        let near = |j: &&Judged| {
-            j.cost.median <= least * OUT_OF_REACH || Some(j.candidate.label()) == advice.choice
-        };
-        let near: Vec<Candidate> = first.iter().filter(near).map(|j| j.candidate.clone()).collect();
-        trials.extend(self.truth(&question, &near, LAST_TRIALS, scenario + 1)?);
+        for (step, (reach, count)) in LATER_TRIALS.into_iter().enumerate() {
+            let near = near(&judged(&question, &candidates, &trials), reach, &advice);
+            if near.len() > 1 {
+                let seed = scenario + 1_000 * (step as u64 + 1);
+                trials.extend(self.truth(&question, &near, count, seed)?);
+            }
+        }
         let last = judged(&question, &candidates, &trials);
-        let (regret, at_least) = match advice.choice.as_ref() {
-            Some(choice) => regret(&last, choice),
-            None => (None, None),
-        };
+        let regret = advice.choice.as_ref().and_then(|choice| Regret::of(&last, choice));
         let cost = |j: &Judged| Cost {
             candidate: j.candidate.label(),
             trials: j.cost.n,
@@ -227,8 +192,9 @@ impl Place<'_> {
             abstained: advice.abstained,
             confidence: advice.confidence,
             advice_s: advice.measured_s,
-            regret,
-            at_least,
+            regret: regret.as_ref().map(|r| r.by_medians),
+            by_halves: regret.as_ref().map(|r| r.by_halves),
+            at_least: regret.as_ref().map(|r| r.at_least),
             truth: last.iter().map(cost).collect(),
         })
     }
@@ -236,7 +202,7 @@ impl Place<'_> {
     /// The first draw of a scenario that leaves a choice.
     fn question(&self, scenario: u64) -> Result<(String, Question, Vec<Candidate>), Failure> {
         for attempt in 0..1_000 {
-            let text = drawn(scenario, attempt);
+            let text = drawn::drawn(scenario, attempt);
             let name = format!("scenario-{scenario}");
             // Fans cannot be asked for latency, and the like.
             let Ok(question) = Question::parse(&name, &name, &text) else { continue };
@@ -257,70 +223,57 @@ fn judged(question: &Question, candidates: &[Candidate], trials: &[Trial]) -> Ve
     all
 }
 
-/// What the choice costs beyond the least, and at least so.
-fn regret(truth: &[Judged], choice: &str) -> (Option<f64>, Option<f64>) {
-    let own = truth.iter().find(|j| j.candidate.label() == choice);
-    let (Some(own), Some(best)) = (own, truth.first()) else { return (None, None) };
-    let mut random = Pcg64Mcg::seed_from_u64(1);
-    let mut draw = |costs: &[f64]| {
-        let again: Vec<f64> =
-            costs.iter().map(|_| costs[random.random_range(0..costs.len())]).collect();
-        stats::median(&again).unwrap_or(f64::NAN)
+/// Those that may be the best, and the one that was chosen.
+fn near(judged: &[Judged], reach: f64, advice: &Advice) -> Vec<Candidate> {
+    let least = judged.first().map_or(f64::INFINITY, |j| j.cost.median);
+    let near =
+        |j: &&Judged| j.cost.median <= least * reach || Some(j.candidate.label()) == advice.choice;
+    judged.iter().filter(near).map(|j| j.candidate.clone()).collect()
+}
+
+/// What the choice costs beyond the least, as a share of it.
+struct Regret {
+    by_medians: f64,
+    by_halves: f64,
+    at_least: f64,
+}
+
+impl Regret {
+    /// `None` where the choice is not admissible in truth.
+    fn of(truth: &[Judged], choice: &str) -> Option<Regret> {
+        let own = truth.iter().find(|j| j.candidate.label() == choice)?;
+        let best = truth.first()?;
+        let mut random = Pcg64Mcg::seed_from_u64(1);
+        let mut draw = |costs: &[f64]| {
+            let again: Vec<f64> =
+                costs.iter().map(|_| costs[random.random_range(0..costs.len())]).collect();
+            stats::median(&again).unwrap_or(f64::NAN)
+        };
+        let mut ratios: Vec<f64> =
+            (0..RESAMPLES).map(|_| draw(&own.costs) / draw(&best.costs) - 1.0).collect();
+        ratios.sort_by(f64::total_cmp);
+        Some(Regret {
+            by_medians: own.cost.median / best.cost.median - 1.0,
+            by_halves: (beyond_the_other_half(truth, own, 0)
+                * beyond_the_other_half(truth, own, 1))
+            .sqrt()
+                - 1.0,
+            at_least: if own.candidate == best.candidate { 0.0 } else { ratios[RESAMPLES / 40] },
+        })
+    }
+}
+
+/// The choice's cost in one half of the trials, by that of the mechanism that is the best in the other half.
+fn beyond_the_other_half(truth: &[Judged], own: &Judged, half: usize) -> f64 {
+    let median = |j: &Judged, half: usize| {
+        let costs: Vec<f64> = j.costs.iter().copied().skip(half).step_by(2).collect();
+        stats::median(&costs).unwrap_or(f64::NAN)
     };
-    let mut ratios: Vec<f64> =
-        (0..RESAMPLES).map(|_| draw(&own.costs) / draw(&best.costs) - 1.0).collect();
-    ratios.sort_by(f64::total_cmp);
-    let at_least = if own.candidate == best.candidate { 0.0 } else { ratios[RESAMPLES / 40] };
-    (Some(own.cost.median / best.cost.median - 1.0), Some(at_least))
-}
-
-/// A share with its 95 % interval (Wilson's).
-fn share(hits: usize, of: usize) -> String {
-    if of == 0 {
-        return "none".to_owned();
-    }
-    let (n, p, z) = (of as f64, hits as f64 / of as f64, 1.96_f64);
-    let middle = (p + z * z / (2.0 * n)) / (1.0 + z * z / n);
-    let half = z / (1.0 + z * z / n) * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
-    let percent = |x: f64| 100.0 * x.clamp(0.0, 1.0);
-    format!(
-        "{hits} of {of}, {:.1} % ({:.1} to {:.1})",
-        percent(p),
-        percent(middle - half),
-        percent(middle + half)
-    )
-}
-
-fn summarise(outcomes: &[Outcome]) {
-    let answered: Vec<&Outcome> = outcomes.iter().filter(|o| o.choice.is_some()).collect();
-    let over = |figure: Option<f64>| figure.is_none_or(|r| r > REGRET);
-    let regretted = answered.iter().filter(|o| over(o.regret)).count();
-    let shown = answered.iter().filter(|o| over(o.at_least)).count();
-    let mut regrets: Vec<f64> = answered.iter().filter_map(|o| o.regret).collect();
-    regrets.sort_by(f64::total_cmp);
-    println!("scenarios: {}", outcomes.len());
-    println!("abstained: {}", share(outcomes.len() - answered.len(), outcomes.len()));
-    println!("more than 5 % above the least, by the medians: {}", share(regretted, answered.len()));
-    println!("the same, by the lower end of the interval: {}", share(shown, answered.len()));
-    if !regrets.is_empty() {
-        let at = |q: f64| 100.0 * regrets[((regrets.len() - 1) as f64 * q) as usize];
-        println!("regret: median {:.1} %, 90th percentile {:.1} %", at(0.5), at(0.9));
-    }
-    let mut worst = answered;
-    let key = |o: &Outcome| o.regret.unwrap_or(f64::INFINITY);
-    worst.sort_by(|a, b| key(b).total_cmp(&key(a)));
-    println!("the worst:");
-    for o in worst.iter().take(8).filter(|o| key(o) > 0.0) {
-        let best = o.truth.first().map_or("none", |c| c.candidate.as_str());
-        println!(
-            "  {:.1} % (at least {:.1} %): {} instead of {best}; {} [{}]",
-            100.0 * key(o),
-            100.0 * o.at_least.unwrap_or(f64::INFINITY),
-            o.choice.as_deref().unwrap_or_default(),
-            o.sentence,
-            o.scenario
-        );
-    }
+    let rank = |a: &&Judged, b: &&Judged| median(a, 1 - half).total_cmp(&median(b, 1 - half));
+    // What was left behind as out of reach has too few trials for two halves.
+    let enough = |j: &&Judged| 2 * j.costs.len() >= own.costs.len();
+    let best = truth.iter().filter(enough).min_by(rank).unwrap_or(own);
+    median(own, half) / median(best, half)
 }
 
 fn main() -> Result<(), Failure> {
@@ -340,8 +293,10 @@ fn main() -> Result<(), Failure> {
         known: Known { probes: &probes, faults: &[] },
         launcher: &launcher,
         out: &arguments.out,
+        budget: arguments.budget,
     };
     let begun = Instant::now();
+    let percent = |r: Option<f64>| r.map_or("-".to_owned(), |r| format!("{:.1} %", 100.0 * r));
     let mut log = std::fs::File::options().create(true).append(true).open(&file)?;
     for scenario in 0..arguments.scenarios {
         if outcomes.iter().any(|o| o.scenario == scenario) {
@@ -353,14 +308,15 @@ fn main() -> Result<(), Failure> {
         }
         let outcome = place.play(scenario)?;
         println!(
-            "{scenario}: {} -> {}, regret {}",
+            "{scenario}: {} -> {}, regret {} by the medians, {} by halves",
             outcome.sentence,
             outcome.choice.as_deref().unwrap_or("no choice"),
-            outcome.regret.map_or("-".to_owned(), |r| format!("{:.1} %", 100.0 * r))
+            percent(outcome.regret),
+            percent(outcome.by_halves)
         );
         writeln!(log, "{}", serde_json::to_string(&outcome)?)?;
         outcomes.push(outcome);
     }
-    summarise(&outcomes);
+    summary::summarise(&outcomes);
     Ok(())
 }
