@@ -15,11 +15,12 @@ pub enum Lines {
     Two,
 }
 
-/// Measures round trips between two CPUs: nanoseconds per round trip for each of `batches` batches of `rounds` round
-/// trips.
+/// Measures round trips between two CPUs: nanoseconds per round trip for each of at most `batches` batches of `rounds`
+/// round trips. On a busy machine the two loops seldom run at the same time: after
+/// [`GIVE_UP_AFTER`](super::GIVE_UP_AFTER) the batches completed by then are returned.
 ///
 /// # Errors
-/// A CPU cannot be used, or something else occupied one of them for seconds.
+/// A CPU cannot be used, or other programs occupied one of them so much that no batch was completed.
 pub fn cache_line_round_trips(
     cpus: (u32, u32),
     lines: Lines,
@@ -34,7 +35,7 @@ pub fn cache_line_round_trips(
     let ask = |patience: &super::Patience| {
         let mut times = Vec::with_capacity(batches);
         let mut round = 0u64;
-        for _ in 0..batches {
+        'all: for _ in 0..batches {
             let start = monotonic_ns();
             for _ in 0..rounds {
                 round += 1;
@@ -49,12 +50,12 @@ pub fn cache_line_round_trips(
                     }
                 };
                 if !answered {
-                    return None;
+                    break 'all;
                 }
             }
             times.push((monotonic_ns() - start) as f64 / rounds as f64);
         }
-        Some(times)
+        (!times.is_empty()).then_some(times)
     };
     let answer = |patience: &super::Patience| {
         for round in 1..=total {
@@ -72,9 +73,10 @@ pub fn cache_line_round_trips(
                 }
             };
             if !asked {
-                return None;
+                break;
             }
         }
+        // Whether enough rounds were completed is for the requester to say.
         Some(())
     };
     on_two_cpus(cpus, ask, answer).map(|(times, ())| times)
