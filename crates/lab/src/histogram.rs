@@ -6,9 +6,10 @@
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::interval_log::{
-    IntervalLogHistogram, IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag,
+    IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag,
 };
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 
@@ -25,21 +26,17 @@ pub fn empty() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds are constants and valid")
 }
 
-/// Encodes a histogram as text, V2 in hexadecimal, for the control channel.
+/// Encodes a histogram as text, V2 in base64, for the control channel.
 pub fn encode(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
     V2Serializer::new().serialize(histogram, &mut bytes).expect("writing to memory succeeds");
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    BASE64_STANDARD.encode(bytes)
 }
 
 /// Decodes the text of [`encode`]; `None` if it is damaged.
 pub fn decode(text: &str) -> Option<Histogram<u64>> {
-    let bytes: Option<Vec<u8>> = text
-        .as_bytes()
-        .chunks(2)
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-        .collect();
-    Deserializer::new().deserialize(&mut bytes?.as_slice()).ok()
+    let bytes = BASE64_STANDARD.decode(text).ok()?;
+    Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
 }
 
 /// The tag of a span in an interval log.
@@ -111,39 +108,11 @@ pub fn read_log(text: &[u8]) -> Vec<(String, Histogram<u64>)> {
     IntervalLogIterator::new(text)
         .filter_map(|entry| match entry {
             Ok(LogEntry::Interval(line)) => {
-                Some((line.tag()?.as_str().to_owned(), line_of(&line)?))
+                Some((line.tag()?.as_str().to_owned(), decode(line.encoded_histogram())?))
             }
             _ => None,
         })
         .collect()
-}
-
-fn line_of(line: &IntervalLogHistogram<'_>) -> Option<Histogram<u64>> {
-    let bytes = base64(line.encoded_histogram())?;
-    Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
-}
-
-/// Standard base64 with padding (RFC 4648, section 4).
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut count) = (0u32, 0);
-    for letter in text.bytes().filter(|&b| b != b'=') {
-        let value = match letter {
-            b'A'..=b'Z' => letter - b'A',
-            b'a'..=b'z' => letter - b'a' + 26,
-            b'0'..=b'9' => letter - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-        }
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -251,8 +251,9 @@ impl HostWords {
             },
             _ => (text, None),
         };
-        let prefix =
-            split_words(words).ok_or_else(|| bad(format!("a quote is not closed in {text}")))?;
+        let prefix = shlex::split(words).ok_or_else(|| {
+            bad(format!("a quote is not closed, or a backslash ends it, in {text}"))
+        })?;
         let here = prefix.is_empty() || prefix == [LOCAL];
         Ok(HostWords {
             name: if here { LOCAL.to_owned() } else { words.to_owned() },
@@ -316,26 +317,6 @@ fn is_meant_as_address(text: &str) -> bool {
     text.contains(['.', ':']) && text.chars().all(|c| c.is_ascii_hexdigit() || ".:".contains(c))
 }
 
-/// Splits words like a shell, with single and double quotes; `None` if a quote is not closed.
-fn split_words(text: &str) -> Option<Vec<String>> {
-    let mut words: Vec<String> = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    for c in text.chars() {
-        match (c, quote) {
-            ('\'' | '"', None) => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            (c, Some(open)) if c == open => quote = None,
-            (c, None) if c.is_whitespace() => words.extend(word.take()),
-            (c, _) => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    quote.is_none().then_some(words)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -352,6 +333,7 @@ mod tests {
         assert_eq!(quoted.prefix[3], "tcp,self");
         assert_eq!(quoted.address, None);
         assert_eq!(HostWords::parse("env A=1").unwrap().prefix, ["env", "A=1"]);
+        assert_eq!(HostWords::parse(r"ssh my\ host").unwrap().prefix, ["ssh", "my host"]);
         assert_eq!(HostWords::list("mpirun --mca btl 'tcp,self' -np 1,ssh b").unwrap().len(), 2);
         assert_eq!(HostWords::parse("ssh b=::1").unwrap().address, Some("::1".parse().unwrap()));
     }

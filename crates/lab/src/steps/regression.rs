@@ -102,7 +102,9 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
         return 1.0 - incomplete_beta(1.0 - x, b, a);
     }
     let front =
-        (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (-x).ln_1p()).exp() / a;
+        (libm::lgamma(a + b) - libm::lgamma(a) - libm::lgamma(b) + a * x.ln() + b * (-x).ln_1p())
+            .exp()
+            / a;
     let tiny = 1e-300;
     let (mut c, mut d) = (1.0, 1.0 - (a + b) * x / (a + 1.0));
     d = 1.0 / if d.abs() < tiny { tiny } else { d };
@@ -127,19 +129,6 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
         }
     }
     front * fraction
-}
-
-/// Stirling's series, after shifting the argument above 10.
-fn ln_gamma(mut x: f64) -> f64 {
-    let mut shift = 0.0;
-    while x < 10.0 {
-        shift -= x.ln();
-        x += 1.0;
-    }
-    let inverse = 1.0 / x;
-    let series =
-        inverse * (1.0 / 12.0 - inverse * inverse * (1.0 / 360.0 - inverse * inverse / 1260.0));
-    shift + (x - 0.5) * x.ln() - x + 0.5 * (2.0 * std::f64::consts::PI).ln() + series
 }
 
 #[cfg(test)]
