@@ -42,7 +42,7 @@ fn for_each_up(mut take: impl FnMut(&CStr, IpAddr)) -> Result<(), OsError> {
         if entry.ifa_flags & libc::IFF_UP as u32 == 0 || entry.ifa_addr.is_null() {
             continue;
         }
-        // SAFETY: a non-null address has at least its family, and the family tells the form of the rest.
+        // SAFETY: a non-null address has at least its family, and the family determines the layout of the rest.
         let address = unsafe {
             match i32::from((*entry.ifa_addr).sa_family) {
                 libc::AF_INET => {

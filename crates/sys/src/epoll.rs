@@ -158,7 +158,7 @@ mod tests {
         rustix::io::write(&w, b"x").unwrap();
         let ready: Vec<_> = epoll.wait_for(None).unwrap().collect();
         assert_eq!(ready, [Ready { token: 7, readable: true, writable: false, ended: false }]);
-        assert_eq!(epoll.wait_for(now).unwrap().count(), 0, "an edge is told once");
+        assert_eq!(epoll.wait_for(now).unwrap().count(), 0, "an edge is reported once");
         epoll.change(&r, 8, Report::WhileReadable).unwrap();
         for _ in 0..2 {
             assert_eq!(epoll.wait_for(now).unwrap().next().map(|r| r.token), Some(8));

@@ -66,10 +66,9 @@ const HAY: u8 = b'-';
 /// Whether the C library's string functions return correct results in this process. They use the widest registers that the
 /// CPU has, and a kernel that does not preserve those of its programs is exposed when a page fault occurs in the middle of a
 /// function, so each function runs over untouched pages.
-/// that were not touched before.
 ///
+/// # Errors
 /// The first wrong result, or a failed memory allocation.
-/// The first wrong answer, or that memory could not be had.
 pub fn check_string_functions() -> Result<(), String> {
     let page = shm::page_len();
     let len = PAGES * page;

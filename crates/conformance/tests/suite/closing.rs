@@ -61,7 +61,7 @@ pub(crate) fn a_closed_peer_is_noticed_after_its_last_message<M: Mechanism>() {
     });
 }
 
-/// Waits until the thread whose id was reported sleeps, if it is one that sleeps.
+/// Waits until the thread whose id was reported sleeps, if the mechanism lets it sleep.
 fn let_it_sleep<M: Mechanism>(tid: u32) {
     if !M::caps().can_block {
         return;

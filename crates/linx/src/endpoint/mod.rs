@@ -275,10 +275,9 @@ impl Endpoint {
 
     /// A descriptor that polls readable when something can be received; spurious readiness is possible. Do not read from it
     /// or close it. When it is ready, receive with a deadline that has passed until there is nothing left.
-    /// it was ready, receive with a deadline that has passed until there is nothing.
     ///
+    /// # Errors
     /// [`Error::Os`] if a system call fails.
-    /// [`Error::Os`].
     pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
         if self.pollable.is_none() {
             let pollable = Pollable {

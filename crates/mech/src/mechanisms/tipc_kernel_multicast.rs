@@ -34,7 +34,7 @@ pub struct ServiceMulticast;
 
 impl DatagramFamily for ServiceMulticast {
     const NAME: &'static str = "tipc-kernel-multicast";
-    const SUMMARY: &'static str = "the kernel's TIPC, service multicast (RDM): one send to all who joined; full receivers drop";
+    const SUMMARY: &'static str = "the kernel's TIPC, service multicast (RDM): one send reaches all members; full receivers drop";
     const RELIABILITY: Reliability = Reliability::Lossy;
     const CARRIES_EMPTY: bool = false;
     const FAN_OUT: bool = true;

@@ -283,7 +283,7 @@ pub unsafe extern "C" fn linx_set_sigsize(linx: *mut Linx, sig: *mut Sig, sigsiz
                 return fail(libc::EMSGSIZE);
             }
             head.size = sigsize;
-            // SAFETY: within the room, or the byte behind it.
+            // SAFETY: within the room, or the byte after it.
             sig.add(sigsize as usize).write(END_MARK);
             0
         })
