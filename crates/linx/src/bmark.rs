@@ -259,7 +259,7 @@ mod tests {
     use crate::{Node, Settings, Transport};
 
     #[test]
-    fn every_case_counts_what_it_was_asked_for_and_an_end_of_the_server_is_told() {
+    fn every_case_counts_as_requested_and_reports_the_end_of_the_server() {
         assert_eq!(ramp().collect::<Vec<_>>().len(), 10);
         assert_eq!((ramp().next(), ramp().last()), (Some(1000), Some(65_536)));
         for transport in Transport::ALL {

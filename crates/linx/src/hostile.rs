@@ -91,7 +91,7 @@ impl Intruder {
         }
     }
 
-    fn is_turned_out(&self, after: &str) {
+    fn is_disconnected(&self, after: &str) {
         while let Some((event, _)) = self.hear() {
             assert!(
                 matches!(event, Event::Refused { .. } | Event::Opened { .. }),
@@ -127,13 +127,13 @@ fn a_malformed_request_ends_its_own_connection_and_no_other() {
     for bytes in &at_once {
         let intruder = place.intruder();
         intruder.say_bytes(bytes);
-        intruder.is_turned_out(&format!("{bytes:?} at once"));
+        intruder.is_disconnected(&format!("{bytes:?} at once"));
     }
     let later = [vec![0], vec![77; 5], open.encode(), bad_path.encode(), vec![6; RECORD + 100]];
     for bytes in later {
         let (intruder, _) = place.intruder().open("x");
         intruder.say_bytes(&bytes);
-        intruder.is_turned_out(&format!("{bytes:?} after opening"));
+        intruder.is_disconnected(&format!("{bytes:?} after opening"));
     }
     // The same reference used twice.
     for twice in [
@@ -143,7 +143,7 @@ fn a_malformed_request_ends_its_own_connection_and_no_other() {
         let (intruder, _) = place.intruder().open("x");
         intruder.say(&twice);
         intruder.say(&twice);
-        intruder.is_turned_out(&format!("{twice:?} twice"));
+        intruder.is_disconnected(&format!("{twice:?} twice"));
     }
     place.is_unharmed("garbage");
 }

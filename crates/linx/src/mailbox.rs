@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attach_is_told_once_and_never_after_the_detach() {
+    fn an_attach_is_answered_once_and_never_after_the_detach() {
         let mut mailbox = Mailbox::new(Queue::default());
         let attach = |m: &mut Mailbox| m.attach(Signal::bare(ATTACH));
         let told = attach(&mut mailbox);

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_signal_is_refused() {
+    fn invalid_signals_are_rejected() {
         assert!(matches!(Signal::new(0, 1), Err(Error::BadNumber)));
         assert!(matches!(Signal::new(1, LARGEST_SIGNAL), Err(Error::BadSize { .. })));
         assert!(matches!(Signal::from_bytes(vec![1, 0, 0]), Err(Error::BadSize { size: 3 })));

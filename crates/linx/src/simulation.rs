@@ -403,7 +403,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn what_the_model_promises_holds_in_whatever_order_things_happen() {
+fn the_guarantees_of_the_model_hold_in_any_order_of_events() {
     let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     if let Some(seed) = number("CROSSWAY_LINX_SEED") {
         return run(seed);

@@ -126,7 +126,7 @@ fn a_path_of_links_leads_to_an_endpoint_and_back() {
 }
 
 #[test]
-fn the_end_of_an_endpoint_is_told_behind_what_it_has_sent() {
+fn the_end_of_an_endpoint_is_reported_after_its_last_signal() {
     let b = Host::new("b", &[]);
     let a = Host::new("a", &[("b", b.at.clone())]);
     let mut client = a.open("client");

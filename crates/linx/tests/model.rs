@@ -156,7 +156,7 @@ fn receiving_by_number_and_sender_leaves_the_rest_in_order() {
 }
 
 #[test]
-fn an_attach_is_told_after_all_that_was_sent_and_at_once_of_the_dead() {
+fn an_attach_is_answered_after_the_last_signal_and_immediately_for_dead_endpoints() {
     on_every_transport(|host| {
         let mut a = host.open("a");
         let mut b = host.open("b");
@@ -204,7 +204,7 @@ fn an_attach_signal_that_is_queued_is_taken_back_by_the_detach() {
 }
 
 #[test]
-fn who_restarts_gets_another_number_and_is_found_again() {
+fn a_restarted_process_gets_another_number_and_is_found_again() {
     on_every_transport(|host| {
         let mut client = host.open("client");
         let mut spids = Vec::new();
@@ -401,7 +401,7 @@ fn the_descriptor_is_readable_while_something_can_be_received() {
 }
 
 #[test]
-fn the_list_tells_what_endpoints_are_and_wait_for() {
+fn the_list_shows_the_state_of_endpoints() {
     let host = Host::new(Transport::Uds);
     let mut a = host.open("a");
     let mut b = host.open("b");
@@ -433,7 +433,7 @@ fn the_list_tells_what_endpoints_are_and_wait_for() {
 }
 
 #[test]
-fn the_end_of_the_node_is_told_and_its_directory_is_free_again() {
+fn the_end_of_the_node_is_reported_and_its_directory_is_free_again() {
     let host = Host::new(Transport::Uds);
     let mut a = host.open("a");
     a.request_new_link(0).unwrap();
@@ -448,7 +448,7 @@ fn the_end_of_the_node_is_told_and_its_directory_is_free_again() {
 }
 
 #[test]
-fn the_directory_has_the_rights_and_the_group_that_were_asked_for() {
+fn the_directory_has_the_requested_permissions_and_group() {
     use std::os::unix::fs::MetadataExt;
     let temporary = tempfile::tempdir().unwrap();
     let own_group = temporary.path().metadata().unwrap().gid();

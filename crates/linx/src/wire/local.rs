@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_and_nothing_shorter_does() {
+    fn frames_decode_as_encoded_and_truncated_ones_do_not() {
         let report =
             Report { numbers: vec![1, 2], from: Some(spid(4)), queued: 5, ..Report::default() };
         let requests = [

@@ -1,4 +1,4 @@
-//! What carries a link: a connection of TCP or of TIPC.
+//! The connection that carries a link, over TCP or TIPC.
 
 use std::fmt;
 use std::io::IoSlice;
@@ -11,19 +11,20 @@ use crossway_sys::{Errno, OsError, records};
 use crossway_tipc_client as tipc;
 use crossway_tipc_client::{Patience, Scope, ServiceRange};
 
-/// The most that one call sends on a TIPC stream here.
+/// Maximum number of bytes sent by one call on a TIPC stream here.
 const TIPC_PIECE: usize = 66_000;
 
-/// Where a node listens for others.
+/// An address at which a node listens for other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkAddress {
-    /// A port of TCP.
+    /// A TCP address and port.
     Tcp(SocketAddr),
-    /// A service of TIPC, by the kernel where that has TIPC and else by a `tipcd`. Wherever in the cluster its node is, TIPC finds it.
+    /// A TIPC service, of the kernel's TIPC if there is one and otherwise of a `tipcd`. TIPC finds its node anywhere in the
+    /// cluster.
     Tipc {
-        /// Its type, 64 or above.
+        /// The service type, 64 or above.
         service: u32,
-        /// Its instance.
+        /// The service instance.
         instance: u32,
     },
 }
@@ -47,7 +48,7 @@ impl FromStr for LinkAddress {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        let bad = || format!("'{word}' is no address: give IP:PORT or tipc:TYPE:INSTANCE");
+        let bad = || format!("'{word}' is not an address: use IP:PORT or tipc:TYPE:INSTANCE");
         let Some(rest) = word.strip_prefix("tipc:") else {
             return word.parse().map(LinkAddress::Tcp).map_err(|_| bad());
         };
@@ -56,7 +57,7 @@ impl FromStr for LinkAddress {
             return Err(bad());
         };
         if service < 64 {
-            return Err(format!("'{word}': types below 64 are TIPC's own"));
+            return Err(format!("'{word}': types below 64 are reserved for TIPC"));
         }
         Ok(LinkAddress::Tipc { service, instance })
     }
@@ -67,7 +68,7 @@ fn tipc_socket(backend: &tipc::Backend) -> Result<tipc::Socket, OsError> {
         .map_err(|error| OsError::new("socket", "TIPC", std::io::Error::other(error)))
 }
 
-/// Where connections come in.
+/// A listening socket for links.
 pub(super) enum LinkDoor {
     Tcp(OwnedFd),
     Tipc(tipc::Socket, LinkAddress),
@@ -87,7 +88,7 @@ impl LinkDoor {
             LinkAddress::Tipc { service, instance } => {
                 let socket = tipc_socket(backend)?;
                 let failed = |call| move |errno| OsError::new(call, address, errno);
-                // Binding publishes at once: whoever came before listen would be refused.
+                // Binding publishes the name immediately: connections before listen would be refused.
                 socket.listen().map_err(failed("listen"))?;
                 let range = ServiceRange::single(service, instance);
                 socket.bind(range, Scope::Cluster).map_err(failed("bind"))?;
@@ -106,7 +107,7 @@ impl LinkDoor {
         }
     }
 
-    /// The next connection, EAGAIN if there is none.
+    /// The next connection; EAGAIN if there is none.
     pub(super) fn accept(&self) -> Result<Line, Errno> {
         match self {
             LinkDoor::Tcp(fd) => socket::try_accept(fd).map(Line::Tcp),
@@ -126,14 +127,14 @@ impl AsFd for LinkDoor {
     }
 }
 
-/// A connection, or one that is being made.
+/// A connection, or one that is being established.
 pub(super) enum Line {
     Tcp(OwnedFd),
     Tipc(tipc::Socket),
 }
 
 impl Line {
-    /// Begins to connect; when the descriptor is writable, [`Line::take_error`] says what came of it.
+    /// Starts to connect; when the descriptor is writable, [`Line::take_error`] returns the result.
     pub(super) fn dial(address: LinkAddress, backend: &tipc::Backend) -> Result<Line, OsError> {
         let (line, outcome) = match address {
             LinkAddress::Tcp(address) => {
@@ -155,7 +156,7 @@ impl Line {
         }
     }
 
-    /// Small frames are not held back, and no call sleeps.
+    /// Disables Nagle's algorithm and makes all calls non-blocking.
     pub(super) fn prepare(&self) -> Result<(), OsError> {
         match self {
             Line::Tcp(fd) => {
@@ -173,7 +174,7 @@ impl Line {
         }
     }
 
-    /// Sends as much as there is room for.
+    /// Sends as many bytes as there is room for.
     pub(super) fn send(&self, parts: &[IoSlice<'_>]) -> Result<usize, Errno> {
         match self {
             Line::Tcp(fd) => records::send_parts(fd, parts, true),
@@ -196,7 +197,7 @@ impl Line {
         }
     }
 
-    /// Receives at most so much behind what is there; 0 at the end.
+    /// Receives at most `most` bytes and appends them to `inbox`; returns 0 at the end.
     pub(super) fn receive(&self, inbox: &mut Vec<u8>, most: usize) -> Result<usize, Errno> {
         match self {
             Line::Tcp(fd) => socket::recv_behind(fd, inbox, most, true),

@@ -1,4 +1,4 @@
-//! Links to other nodes: who dials whom, supervision, and what happens when a connection fails.
+//! Links to other nodes: dialling, supervision, and handling of failed connections.
 
 mod line;
 mod wires;
@@ -19,60 +19,61 @@ use crate::wire::link::{Frame, Init, Message};
 pub use line::LinkAddress;
 use line::{Line, LinkDoor};
 
-/// How a link is made.
+/// The configuration of a link that this node dials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSettings {
-    /// What this node calls it; a name as endpoints have.
+    /// The name of the link at this node, with the same rules as names of endpoints.
     pub name: String,
-    /// Where the other node listens. The first is used; when it fails, the next one takes its place without loss.
+    /// The addresses at which the other node listens. The first is used; if it fails, the next one replaces it
+    /// without loss.
     pub addresses: Vec<LinkAddress>,
 }
 
-/// Links of a node; more are refused.
+/// Maximum number of links of a node; more are refused.
 const LINKS: usize = 1024;
 
-/// Connections that have not said yet who they are; more are turned away.
+/// Maximum number of connections whose peer has not introduced itself; more are refused.
 const STRANGERS: usize = 64;
 
-/// How soon a refused connection is tried again.
+/// How soon a failed connection is retried.
 const REDIAL: Duration = Duration::from_millis(100);
 
-/// A connection.
+/// A connection of a link.
 struct Wire {
     line: Line,
-    /// Of which link, once that is known.
+    /// The link it belongs to, once that is known.
     peer: Option<usize>,
     dialled: bool,
-    /// The system has not connected it yet.
+    /// Whether it is still being established.
     is_connecting: bool,
-    /// Both ends have introduced themselves.
+    /// Whether both ends have introduced themselves.
     is_greeted: bool,
     inbox: Vec<u8>,
     outbox: VecDeque<Arc<[u8]>>,
-    /// Bytes of the first that are written.
+    /// Number of bytes of the first frame in the outbox that are already written.
     written: usize,
     heard: Instant,
     is_ready: bool,
-    /// There was room to write, once.
+    /// Whether there is room to write, as far as known.
     is_writable: bool,
-    /// The peer was asked to acknowledge so many messages.
+    /// The number of messages up to which the peer was asked for an acknowledgement.
     asked_after: u64,
 }
 
 /// A link, up or not.
 struct Peer {
     name: String,
-    /// Empty where the other node dials.
+    /// The addresses to dial; empty if the other node dials.
     addresses: Vec<LinkAddress>,
     next: usize,
     session: Session,
     wire: Option<usize>,
-    /// While it is up.
+    /// Its id while it is up.
     id: Option<LinkId>,
-    /// When it is down for want of a connection.
+    /// When it will go down for lack of a connection.
     down_at: Option<Instant>,
     dial_at: Option<Instant>,
-    /// The last failure that was told, so that each is told once.
+    /// The last failure that was logged, so that each is logged only once.
     told: String,
 }
 
@@ -100,7 +101,7 @@ impl Links {
         dials.chain([self.tick_at]).flatten().min()
     }
 
-    /// The system says that a connection has changed.
+    /// Called when the system reports a change of a connection.
     pub(super) fn changed(&mut self, index: usize, writable: bool) {
         if let Some(wire) = self.wires.get_mut(index) {
             wire.is_writable |= writable;
@@ -129,7 +130,7 @@ impl Links {
 }
 
 impl Node {
-    /// Listens for other nodes, and dials them.
+    /// Starts to listen for other nodes, and to dial them.
     pub(super) fn open_links(&mut self) -> Result<(), Error> {
         for (index, address) in self.settings.listen.clone().into_iter().enumerate() {
             let door = LinkDoor::open(address, &self.settings.tipc)?;
@@ -158,7 +159,7 @@ impl Node {
         self.links.doors.iter().filter_map(LinkDoor::address).collect()
     }
 
-    /// Lets in whoever has dialled.
+    /// Accepts waiting connections.
     pub(super) fn admit_wires(&mut self, door: usize) -> Result<(), Error> {
         loop {
             match self.links.doors[door].accept() {
@@ -198,7 +199,7 @@ impl Node {
         Ok(index)
     }
 
-    /// Does what is due: dials, pings, and gives up what does not answer.
+    /// Does what is due: dials, pings, and drops connections that do not answer.
     pub(super) fn supervise(&mut self) {
         let now = Instant::now();
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
@@ -210,7 +211,7 @@ impl Node {
         let down: Vec<usize> =
             self.links.peers.iter().filter(|(_, p)| due(p.down_at)).map(|(i, _)| i).collect();
         for peer in down {
-            self.take_down(peer, "no connection came up in time");
+            self.take_down(peer, "no connection was established in time");
         }
         if self.links.wires.is_empty() {
             self.links.tick_at = None;
@@ -220,7 +221,7 @@ impl Node {
             let wires: Vec<usize> = self.links.wires.iter().map(|(index, _)| index).collect();
             for index in wires {
                 if now.duration_since(self.links.wires[index].heard) > timeout {
-                    self.drop_wire(index, "nothing was heard in time");
+                    self.drop_wire(index, "the other node did not answer in time");
                 } else if self.links.wires[index].is_greeted {
                     self.acknowledge(index, true);
                     self.links.post(index, &Frame::Ping);
@@ -247,16 +248,16 @@ impl Node {
     fn dial_later(&mut self, index: usize, why: &str) {
         let peer = &mut self.links.peers[index];
         if peer.told != why {
-            tracing::info!("link {}: {why}; it is tried again and again", peer.name);
+            tracing::info!("link {}: {why}; retrying", peer.name);
             peer.told = why.to_owned();
         }
-        // Another address may work at once.
+        // Another address may work immediately.
         let tried_all = peer.next.is_multiple_of(peer.addresses.len().max(1));
         let pause = if tried_all { REDIAL } else { Duration::ZERO };
         peer.dial_at = Some(Instant::now() + pause);
     }
 
-    /// A connection is of no more use.
+    /// Removes a connection that is no longer usable.
     fn drop_wire(&mut self, index: usize, why: &str) {
         let Some(wire) = self.links.wires.try_remove(index) else { return };
         let Some(at) = wire.peer else { return };
@@ -266,7 +267,7 @@ impl Node {
             _ => peer.wire = None,
         }
         if peer.id.is_some() {
-            tracing::info!("link {}: a connection is lost: {why}", peer.name);
+            tracing::info!("link {}: lost a connection: {why}", peer.name);
             let patience = self.settings.reconnect_within.unwrap_or(self.settings.link_timeout);
             peer.down_at.get_or_insert(Instant::now() + patience);
         }
@@ -277,7 +278,7 @@ impl Node {
         }
     }
 
-    /// A link is down; what the two nodes knew of each other is forgotten.
+    /// Takes a link down and discards everything that the two nodes knew of each other.
     fn take_down(&mut self, index: usize, why: &str) {
         let Some(peer) = self.links.peers.get_mut(index) else { return };
         peer.down_at = None;
@@ -295,7 +296,7 @@ impl Node {
         }
     }
 
-    /// Reads and writes what connections have and take, some of each.
+    /// Reads from and writes to connections, a limited amount each.
     pub(super) fn serve_wires(&mut self) {
         for _ in 0..self.links.ready.len() {
             let Some(index) = self.links.ready.pop_front() else { break };
@@ -351,14 +352,14 @@ impl Node {
         if correct {
             return Ok(());
         }
-        // The two nodes disagree about what is; only a new beginning mends that.
+        // The two nodes disagree about their common state; only a new session resolves that.
         if let Some((index, _)) = self.links.peers.iter().find(|(_, peer)| peer.id == Some(id)) {
-            self.take_down(index, "the other node sends what no node sends");
+            self.take_down(index, "the other node violated the protocol");
         }
-        Err("it sends what no node sends".to_owned())
+        Err("it violated the protocol".to_owned())
     }
 
-    /// The other end of a connection has introduced itself.
+    /// Handles the introduction of the other end of a connection.
     fn handle_init(&mut self, index: usize, init: &Init) -> Result<(), String> {
         let wire = &self.links.wires[index];
         let at = match (wire.dialled, wire.peer) {
@@ -373,7 +374,7 @@ impl Node {
                     }
                 };
                 self.links.wires[index].peer = Some(at);
-                // What this end knows of the session is said before it learns more.
+                // This end reports its state of the session before it processes that of the other end.
                 self.introduce(index);
                 at
             }
@@ -382,8 +383,8 @@ impl Node {
         let again = match peer.session.handle_init(init) {
             Ok(again) => again,
             Err(Mismatch::Forgotten) => {
-                self.take_down(at, "the other node has begun again");
-                return Err("the other node has begun again".to_owned());
+                self.take_down(at, "the other node has started a new session");
+                return Err("the other node has started a new session".to_owned());
             }
             Err(Mismatch::Refused(why)) => {
                 self.links.post(index, &Frame::Refused { why: why.clone() });
@@ -418,7 +419,7 @@ impl Node {
         Ok(())
     }
 
-    /// The link that a dialling node means.
+    /// The link that a dialling node refers to.
     fn peer_for(&mut self, init: &Init) -> Result<usize, String> {
         if crate::check_name(&init.name).is_err() {
             return Err(format!("'{}' cannot be the name of a link", init.name));
@@ -426,18 +427,18 @@ impl Node {
         let same = self.links.peers.iter().find(|(_, peer)| peer.name == init.name);
         if let Some((at, peer)) = same {
             if !peer.addresses.is_empty() {
-                return Err(format!("this node dials another link that is called {}", peer.name));
+                return Err(format!("this node already dials a link named {}", peer.name));
             }
             if peer.session.number() == init.session {
                 return Ok(at);
             }
             if peer.wire.is_some() {
-                return Err(format!("a link called {} is up", peer.name));
+                return Err(format!("a link named {} is already up", peer.name));
             }
-            self.take_down(at, "the other node has begun again");
+            self.take_down(at, "the other node has started a new session");
         }
         if self.links.peers.len() >= LINKS {
-            return Err(format!("this node has {LINKS} links, and no node has more"));
+            return Err(format!("this node has reached its limit of {LINKS} links"));
         }
         let session = Session::new(init.session);
         Ok(self.links.peers.insert(Peer {
@@ -466,7 +467,8 @@ impl Node {
     pub(super) fn say(&mut self, id: LinkId, message: Message) {
         let Some(peer) = self.links.by_id(id) else { return };
         let bytes = peer.session.send(message);
-        // What is said before both ends have introduced themselves goes with what has to be sent again.
+        // Messages from before both ends have introduced themselves are sent together with those that must be
+        // sent again.
         if let Some(wire) = peer.wire
             && self.links.wires.get(wire).is_some_and(|wire| wire.is_greeted)
         {
@@ -474,7 +476,7 @@ impl Node {
         }
     }
 
-    /// Asks all peers to acknowledge what they have received, once for all that was sent.
+    /// Asks all peers once to acknowledge everything that was sent to them.
     pub(super) fn ask_for_acks(&mut self) {
         let mut behind = Vec::new();
         for (index, wire) in &mut self.links.wires {
@@ -490,7 +492,7 @@ impl Node {
         }
     }
 
-    /// Whether all peers that can be reached have received all that was for them.
+    /// Whether all reachable peers have received everything sent to them.
     pub(super) fn all_is_acknowledged(&self) -> bool {
         let waits = |wire: &Wire| {
             let peer = wire.peer.and_then(|at| self.links.peers.get(at));
@@ -499,13 +501,13 @@ impl Node {
         !self.links.wires.iter().any(|(_, wire)| waits(wire))
     }
 
-    /// Whether no more signals should go to a link now.
+    /// Whether no more signals should be sent over a link now.
     pub(super) fn is_link_full(&self, id: LinkId) -> bool {
         let peer = self.links.peers.iter().find(|(_, peer)| peer.id == Some(id));
         peer.is_none_or(|(_, peer)| peer.session.is_full())
     }
 
-    /// Sends what the registry has to say to other nodes; the rest of what it wants stays.
+    /// Sends the registry's messages to other nodes; its other outputs are kept.
     pub(super) fn work_off_links(&mut self) {
         while let Some(output) = self.registry.poll_output() {
             match output {

@@ -1,4 +1,4 @@
-//! The bytes of connections between nodes: frames are read and written.
+//! Reads and writes frames on connections between nodes.
 
 use std::io::IoSlice;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use super::Node;
 use crate::limits::PIECE;
 use crate::wire::link::Frame;
 
-/// Bytes read from a connection before others have their turn.
+/// Number of bytes read from a connection before others have their turn.
 const AT_A_TIME: usize = 8 * PIECE;
 
 impl Node {
@@ -51,7 +51,7 @@ impl Node {
             let Some(wire) = self.links.wires.get_mut(index) else { return Ok(()) };
             wire.inbox.reserve(2 * PIECE);
             match wire.line.receive(&mut wire.inbox, 2 * PIECE) {
-                Ok(0) => return Err("the other node closed it".to_owned()),
+                Ok(0) => return Err("the other node closed the connection".to_owned()),
                 Ok(n) => {
                     wire.heard = Instant::now();
                     most = most.saturating_sub(n);
@@ -83,7 +83,7 @@ impl Node {
                     }
                     self.work_off_links();
                 }
-                Err(_) => break Err("the other end sends what no node sends".to_owned()),
+                Err(_) => break Err("the other end violated the protocol".to_owned()),
             }
         };
         if let Some(wire) = self.links.wires.get_mut(index) {
@@ -99,7 +99,7 @@ impl Node {
         match frame {
             Frame::Init(init) if !greeted => return self.handle_init(index, &init),
             Frame::Refused { why } => return Err(format!("the other node refuses: {why}")),
-            _ if !greeted => return Err("it does not introduce itself".to_owned()),
+            _ if !greeted => return Err("it did not introduce itself".to_owned()),
             Frame::Ping => {
                 self.acknowledge(index, true);
                 self.links.post(index, &Frame::Pong);
@@ -109,7 +109,11 @@ impl Node {
                 let peer = at.and_then(|at| self.links.peers.get_mut(at));
                 let id = peer.map_or(Ok(None), |peer| {
                     let fits = peer.session.handle_ack(received);
-                    if fits { Ok(peer.id) } else { Err("it acknowledges what was not sent") }
+                    if fits {
+                        Ok(peer.id)
+                    } else {
+                        Err("it acknowledged messages that were not sent")
+                    }
                 })?;
                 if let Some(id) = id {
                     self.link_has_room(id);
@@ -123,7 +127,7 @@ impl Node {
                 let Some(id) = peer.id else { return Ok(()) };
                 return self.handle_link_message(id, message);
             }
-            Frame::Init(_) => return Err("it introduces itself twice".to_owned()),
+            Frame::Init(_) => return Err("it introduced itself twice".to_owned()),
         }
         Ok(())
     }
