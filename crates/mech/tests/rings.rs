@@ -130,7 +130,7 @@ fn deadlines_are_kept<M: Mechanism>(wait: Wait) {
     tx.send(&[2; 64], watchdog()).unwrap();
 }
 
-fn a_closed_end_is_told_after_what_was_sent<M: Mechanism>(wait: Wait) {
+fn a_closed_end_is_reported_after_the_last_message<M: Mechanism>(wait: Wait) {
     let ((mut tx, rx), (mut other_tx, mut other_rx)) = pair::<M>(&spec(wait, 64));
     tx.send(b"last words", watchdog()).unwrap();
     drop((tx, rx));
@@ -151,7 +151,7 @@ fn one_half_may_close_alone<M: Mechanism>(wait: Wait) {
     assert!(matches!(other_rx.recv(&mut [0; 64], watchdog()), Err(RecvError::PeerClosed)));
 }
 
-fn waiting_ends_are_told_of_the_close<M: Mechanism>(wait: Wait) {
+fn waiting_ends_notice_the_close<M: Mechanism>(wait: Wait) {
     let ((mut tx, rx), (other_tx, mut other_rx)) = pair::<M>(&spec(wait, 64));
     let receiver = std::thread::spawn(move || other_rx.recv(&mut [0; 64], watchdog()));
     while tx.try_send(&[0; 64]).is_ok() {}
@@ -178,9 +178,9 @@ macro_rules! rings {
             #[test] fn in_place_both_ways() { super::in_place_both_ways::<$mechanism>($wait) }
             #[test] fn small_buffer() { super::a_small_buffer_leaves_the_message::<$mechanism>($wait) }
             #[test] fn deadlines_are_kept() { super::deadlines_are_kept::<$mechanism>($wait) }
-            #[test] fn closed_end() { super::a_closed_end_is_told_after_what_was_sent::<$mechanism>($wait) }
+            #[test] fn closed_end() { super::a_closed_end_is_reported_after_the_last_message::<$mechanism>($wait) }
             #[test] fn one_half_closes() { super::one_half_may_close_alone::<$mechanism>($wait) }
-            #[test] fn waiting_ends() { super::waiting_ends_are_told_of_the_close::<$mechanism>($wait) }
+            #[test] fn waiting_ends() { super::waiting_ends_notice_the_close::<$mechanism>($wait) }
         }
     )*};
 }

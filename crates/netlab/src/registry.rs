@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_named_for_good() {
+    fn a_process_is_identified_uniquely() {
         let own = Process::own();
         assert!(own.is_alive());
         assert!(!Process { started_ticks: own.started_ticks + 1, ..own }.is_alive());

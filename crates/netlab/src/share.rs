@@ -84,13 +84,13 @@ mod tests {
     }
 
     #[test]
-    fn too_few_cpus_are_shared_and_said_so() {
+    fn too_few_cpus_are_shared_and_reported() {
         let s = shares(&[4, 7], &none(3), false);
         assert_eq!((s.hosts, s.shared), (vec![vec![4], vec![7], vec![4]], true));
     }
 
     #[test]
-    fn a_wish_is_kept_and_taken_from_the_others() {
+    fn requested_cpus_are_granted_and_withheld_from_the_others() {
         let s = shares(&[0, 1, 2], &[vec![1], vec![]], false);
         assert_eq!((s.hosts, s.shared), (vec![vec![1], vec![0, 2]], false));
         assert!(shares(&[0, 1], &[vec![1], vec![1]], false).shared);

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name() {
+    fn invalid_values_are_rejected_by_name() {
         assert!(Topology::of(&["a", "b"], Link::default()).check().is_ok());
         assert!(refusal(|t| t.hosts.clear()).starts_with("number of hosts '0'"));
         assert!(

@@ -109,7 +109,7 @@ fn is_own(lab: &Lab) -> bool {
 }
 
 #[test]
-fn what_is_lost_is_counted() {
+fn lost_messages_are_counted() {
     let Some(lab) = up("ilo", Impairment { loss: 0.3, seed: 1, ..Impairment::default() }) else {
         return;
     };

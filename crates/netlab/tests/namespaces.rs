@@ -260,7 +260,7 @@ fn a_network_that_was_kept_stays_until_taken_down() {
 
 /// Not a test by itself: the next one runs it in a process that it kills.
 #[test]
-#[ignore = "a part of what_a_killed_owner_leaves_is_removed_by_the_next"]
+#[ignore = "a part of the_remains_of_a_killed_owner_are_removed_by_the_next_one"]
 fn owner_that_waits_to_be_killed() {
     let lab = Lab::up(&named("tx", &["a", "b", "c"], Link::default())).unwrap();
     println!("up {}", lab.network().name);
@@ -270,7 +270,7 @@ fn owner_that_waits_to_be_killed() {
 }
 
 #[test]
-fn what_a_killed_owner_leaves_is_removed_by_the_next() {
+fn the_remains_of_a_killed_owner_are_removed_by_the_next_one() {
     let Some(lab) = up("killed", &named("t1", &["a", "b"], Link::default())) else { return };
     drop(lab);
     let mut owner = Command::new(std::env::current_exe().unwrap())
@@ -293,7 +293,7 @@ fn what_a_killed_owner_leaves_is_removed_by_the_next() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_made() {
+fn invalid_settings_are_rejected_before_anything_is_created() {
     let many: Vec<HostSpec> =
         (0..=MAX_HOSTS).map(|n| HostSpec::namespace(&format!("h{n}"))).collect();
     let topology = Topology { name: None, hosts: many, link: Link::default() };

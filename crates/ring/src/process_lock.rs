@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_that_was_killed_is_succeeded_and_that_is_told_once() {
+    fn the_lock_of_a_killed_holder_is_taken_over_and_reported_once() {
         let lock = new_lock();
         let mut child = holder(&lock);
         let waiting = waiter(&lock);

@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wish_below_need_is_rounded_up() {
+    fn a_capacity_below_the_minimum_is_raised() {
         let d = Dimensions::choose(1000, Some(1));
         assert_eq!(d.capacity, page());
         assert!(Dimensions::choose(page(), Some(1)).capacity > page());

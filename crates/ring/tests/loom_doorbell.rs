@@ -198,7 +198,7 @@ fn model(preemptions: usize, case: impl Fn() + Send + Sync + 'static) {
 }
 
 #[test]
-fn each_batch_is_heard_and_nothing_rings_for_nothing() {
+fn each_batch_is_noticed_and_no_bell_is_superfluous() {
     model(3, || {
         let shared = Shared::new(256);
         let tipcd = {

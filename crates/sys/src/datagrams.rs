@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_says_of_joined_segments_is_not_believed_blindly() {
+    fn implausible_segment_lengths_are_handled() {
         let mut control = Control::cut(1400);
         assert_eq!(
             control.joined(Control::LEN),

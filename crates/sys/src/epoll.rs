@@ -171,7 +171,7 @@ mod tests {
 
     /// tipcd waits for this when a program sends a request before it has received its last answer.
     #[test]
-    fn that_the_other_end_has_received_is_told_as_a_change() {
+    fn reception_by_the_other_end_is_reported_as_a_change() {
         use crate::socket::{self, Kind};
         let mut epoll = Epoll::new(8).unwrap();
         let (ours, theirs) = socket::unix_pair(Kind::Seqpacket).unwrap();

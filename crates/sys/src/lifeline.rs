@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn one_descriptor_tells_of_data_and_of_death() {
+    fn one_descriptor_reports_data_and_death() {
         use crate::poll::{Interest, wait_ready};
         let (end, other) = Lifeline::pair().unwrap();
         let (mut reader, mut writer) = std::io::pipe().unwrap();

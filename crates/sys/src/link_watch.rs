@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_carrier_that_goes_and_comes_is_told_and_so_is_the_interfaces_end() {
+    fn changes_of_the_carrier_and_the_end_of_the_interface_are_reported() {
         let id = std::process::id() % 100_000;
         let (near, far) = (format!("cwn{id}"), format!("cwf{id}"));
         if !ip(&format!("link add {near} type veth peer name {far}")) {

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_taken_back_and_its_place_is_free() {
+    fn frames_that_the_kernel_refuses_are_handed_back_and_their_slots_are_free() {
         let outcome = std::thread::spawn(|| {
             // SAFETY: only this thread enters the new namespace, and it owns no network descriptors that anything relies on.
             unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_shows_in_a_view_and_by_descriptor() {
+    fn written_bytes_are_visible_in_a_view_and_through_the_descriptor() {
         let mut pages = Pages::new("crossway-test", 5000).unwrap();
         assert_eq!(pages.len() % page_len(), 0);
         pages.bytes_mut(4998..5003).copy_from_slice(b"hello");

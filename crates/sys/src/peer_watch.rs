@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_is_told_of_confirmation_and_of_the_end() {
+    fn the_peer_is_notified_of_confirmation_and_end() {
         let (a, b) = pair().unwrap();
         let (a, told_a) = watched(a);
         let (b, told_b) = watched(b);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn who_left_watching_still_hears_the_confirmation() {
+    fn a_detached_watcher_still_receives_the_confirmation() {
         let (a, b) = pair().unwrap();
         let (a, told_a) = watched(a);
         a.leave_watching();

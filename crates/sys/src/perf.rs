@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn hardware_counts_or_says_why_not() {
+    fn hardware_counters_work_or_give_a_reason() {
         match Counters::start() {
             Ok(counters) => {
                 let before = counters.read().expect("readable");

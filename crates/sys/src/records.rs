@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_the_buffers_is_told() {
+    fn messages_longer_than_the_buffers_are_reported() {
         let (a, b) = unix_pair(Kind::Seqpacket).unwrap();
         send(&a, b"", &[1; 1000], true).unwrap();
         let mut inbox = Inbox::new(64);

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn removal_wakes_who_waits() {
+    fn removal_wakes_waiters() {
         let q = queue();
         let queue = q.0;
         let waiting = std::thread::spawn(move || {

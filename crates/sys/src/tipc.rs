@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_addresses_are_rejected() {
         for text in ["", "service:1", "service:1:2:3", "range:1:2", "socket:x:1", "name:1:2"] {
             assert!(text.parse::<TipcAddress>().is_err(), "{text}");
         }

@@ -120,7 +120,7 @@ fn sizes_are_read_with_their_units() {
 }
 
 #[test]
-fn a_bare_virtual_machine_says_what_it_does_not_know() {
+fn a_bare_virtual_machine_lists_missing_information() {
     let topology = bare_vm().read(&[]);
     assert_eq!(topology.allowed(), [0, 1]);
     assert_eq!(topology.sockets(), None);

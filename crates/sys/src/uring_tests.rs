@@ -52,7 +52,7 @@ fn an_empty_pipe_gives_nothing_now_or_until_the_deadline_then_what_was_written()
 }
 
 #[test]
-fn what_comes_later_ends_the_wait_asleep_and_awake() {
+fn a_later_arrival_ends_both_a_sleeping_and_a_spinning_wait() {
     let Some(mut ring) = ring() else { return };
     let (mut a, b) = UnixStream::pair().unwrap();
     for waiting in [
@@ -73,7 +73,7 @@ fn what_comes_later_ends_the_wait_asleep_and_awake() {
 }
 
 #[test]
-fn a_full_socket_takes_nothing_and_a_part_that_went_is_told() {
+fn a_full_socket_takes_nothing_and_a_partial_send_is_reported() {
     let Some(mut ring) = ring() else { return };
     let (a, b) = UnixStream::pair().unwrap();
     let large = vec![7; 4 << 20];
@@ -86,7 +86,7 @@ fn a_full_socket_takes_nothing_and_a_part_that_went_is_told() {
 }
 
 #[test]
-fn what_can_be_done_at_once_is_done_at_once_with_and_without_nowait() {
+fn possible_requests_complete_without_waiting_with_and_without_nowait() {
     let Some(mut ring) = ring() else { return };
     for nowait in [true, false] {
         ring.nowait &= nowait;

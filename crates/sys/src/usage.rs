@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_s_usage_is_what_it_says_of_itself() {
+    fn another_process_s_usage_matches_its_own_measurement() {
         let before = Usage::now();
         let seen = Usage::of_process(std::process::id()).unwrap();
         assert!(seen.cpu_ns >= before.cpu_ns);

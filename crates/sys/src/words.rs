@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_side_stores_the_other_loads() {
+    fn stored_words_are_visible_to_the_other_side() {
         let (mine, fd) = SharedWords::create("crossway-test", 3).unwrap();
         let theirs = SharedWords::open(&fd, 3).unwrap();
         theirs.word(2).store(7, Ordering::Release);

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_kernel_keeps_what_string_functions_need() {
+    fn this_kernel_preserves_the_registers_of_string_functions() {
         assert_eq!(check_string_functions(), Ok(()));
     }
 

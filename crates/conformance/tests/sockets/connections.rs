@@ -271,7 +271,7 @@ fn a_connection_that_ends_as_soon_as_it_is_made_was_made() {
 }
 
 #[test]
-fn a_closed_listener_refuses_those_who_wait() {
+fn a_closed_listener_refuses_waiting_connections() {
     let site = Site::lone();
     for kind in BOTH {
         let listener = listening(&site, kind);

@@ -36,7 +36,7 @@ fn named_pair(site: &Site, kind: Kind) -> (Socket, Socket) {
 }
 
 #[test]
-fn what_was_sent_before_a_shutdown_comes_before_it() {
+fn data_sent_before_a_shutdown_arrives_before_it() {
     let site = Site::lone();
     for kind in BOTH {
         for _ in 0..20 {
@@ -187,7 +187,7 @@ fn importance_makes_room() {
 }
 
 #[test]
-fn what_waits_is_counted() {
+fn waiting_messages_are_counted() {
     let site = Site::lone();
     let server = site.socket(Kind::Rdm);
     server.bind(NAMED, Scope::Cluster).unwrap();

@@ -75,7 +75,7 @@ fn members_meet_send_in_four_ways_and_part() {
 }
 
 #[test]
-fn a_member_that_does_not_read_stops_who_sends_to_it_and_gets_everything() {
+fn a_member_that_does_not_read_blocks_its_sender_and_loses_nothing() {
     let site = Site::lone();
     let (slow, sender) = (member(&site, 1, 0), member(&site, 2, EVENTS));
     let mut buf = vec![0; 10_000];
@@ -110,7 +110,7 @@ fn a_member_that_does_not_read_stops_who_sends_to_it_and_gets_everything() {
 }
 
 #[test]
-fn what_a_member_cannot_do() {
+fn calls_that_fail_for_a_member() {
     let site = Site::lone();
     let one = site.socket(Kind::Rdm);
     let server = site.socket(Kind::Rdm);

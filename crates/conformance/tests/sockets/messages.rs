@@ -187,7 +187,7 @@ fn an_unreachable_destination_is_noticed_again_after_it_was_reachable() {
 }
 
 #[test]
-fn what_nobody_reads_comes_back_if_asked_for() {
+fn unread_messages_are_returned_if_requested() {
     let site = Site::lone();
     let client = site.socket(Kind::Rdm);
     client.set_option(DEST_DROPPABLE, 0).unwrap();

@@ -118,7 +118,7 @@ fn a_cancelled_subscription_says_nothing_more() {
 }
 
 #[test]
-fn a_service_is_told_once_and_each_of_its_ports_too() {
+fn a_service_and_each_of_its_ports_are_reported_once() {
     let site = Site::lone();
     let sockets: Vec<_> = (0..2).map(|_| site.socket(Kind::Rdm)).collect();
     let range = ServiceRange { service: 1000, lower: 1, upper: 5 };
@@ -151,7 +151,7 @@ fn a_service_is_told_once_and_each_of_its_ports_too() {
 }
 
 #[test]
-fn a_node_tells_of_itself() {
+fn a_node_reports_its_own_state() {
     let site = Site::lone();
     let topology = site.socket(Kind::Seqpacket);
     topology.connect(Some(Address::service(1, 1)), Patience::Forever).unwrap();

@@ -160,7 +160,7 @@ fn programs_that_stay_cost_no_more_and_outlive_their_tipcd() {
 }
 
 #[test]
-fn a_multicast_wakes_whoever_waits_in_whatever_way() {
+fn a_multicast_wakes_every_kind_of_waiter() {
     let site = Site::new();
     let Some(program) = compiled("multicasts", site.dir.path()) else { return };
     // Numbers of rounds, sockets, senders.

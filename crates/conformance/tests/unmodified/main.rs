@@ -121,7 +121,7 @@ fn pythons_socket_module_gives_what_it_gives_on_a_kernel() {
 }
 
 #[test]
-fn without_a_tipcd_the_program_is_told_once_and_gets_eafnosupport() {
+fn without_a_tipcd_the_program_prints_one_message_and_gets_eafnosupport() {
     let site = Site::new();
     let Some(program) = compiled("processes", site.dir.path()) else { return };
     let output = Command::new("timeout")

@@ -68,7 +68,7 @@ fn asked(node: &Node, others: &Node, settling: &[&str]) -> Vec<Table> {
 }
 
 /// The output of the script when the other node is lost.
-fn bereft(two: Two, settling: &[&str]) -> Vec<Table> {
+fn after_loss(two: Two, settling: &[&str]) -> Vec<Table> {
     let Two { nodes: [node, other], .. } = &two;
     let script = here("states.py");
     let words = [Path::new(PYTHON), &script, Path::new("peer")];
@@ -92,7 +92,7 @@ fn answers(what: What, settling: &[&str]) -> Option<Answers> {
     let two = Two::new("st", [what; 2])?;
     let between = |two: Two| {
         let between = asked(&two.nodes[0], &two.nodes[1], settling);
-        (between, bereft(two, settling))
+        (between, after_loss(two, settling))
     };
     if what == What::Kernel {
         let one = asked(&two.nodes[0], &two.nodes[0], settling);

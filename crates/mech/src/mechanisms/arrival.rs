@@ -53,7 +53,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn who_comes_too_early_comes_again() {
+    fn an_early_connector_retries() {
         let mut errnos = vec![Errno::CONNREFUSED, Errno::HOSTUNREACH, Errno::HOSTUNREACH];
         let outcome = await_name(LONG, CONNECTION, |left| {
             assert!(left <= LONG);
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_name_would_mend_is_told_at_once() {
+    fn errors_that_no_name_would_fix_are_returned_immediately() {
         for errno in [Errno::TIMEDOUT, Errno::ACCESS, Errno::NOMEM] {
             let mut tried = 0;
             let outcome: Result<(), Errno> = await_name(LONG, CONNECTION, |_| {

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dropped_half_had_sent_is_read_after_it() {
+    fn messages_of_a_dropped_half_are_still_received() {
         let spec = Spec { max_message: 64, ..Spec::default() };
         let (listener, mut offer) = Cma::listen(&spec).unwrap();
         let (mut tx, _rx) = Cma::connect(&spec, &mut offer).unwrap();

@@ -349,7 +349,7 @@ mod tests {
     use crate::Listener;
 
     #[test]
-    fn a_size_that_cannot_be_had_names_the_line_that_mends_it() {
+    fn an_unavailable_size_names_the_command_that_raises_it() {
         let spec = Spec { max_message: (16 << 20) + 1, ..Spec::default() };
         let error = two_queues(&spec).unwrap_err().to_string();
         assert!(error.contains("sysctl -w fs.mqueue.msgsize_max=16777217"), "{error}");

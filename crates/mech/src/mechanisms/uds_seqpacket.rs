@@ -136,7 +136,7 @@ mod tests {
     use crate::{Listener, Mechanism, RecvError, Rx, Tx};
 
     #[test]
-    fn the_limit_follows_the_buffer_that_was_asked_for_at_both_ends() {
+    fn the_limit_follows_the_requested_buffer_at_both_ends() {
         let spec = Spec { socket_buffer_bytes: Some(8192), max_message: 4096, ..Spec::default() };
         let (mut listener, mut offer) = UdsSeqpacket::listen(&spec).unwrap();
         let (tx, _rx) = UdsSeqpacket::connect(&spec, &mut offer).unwrap();

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_an_error() {
+    fn an_invalid_frame_is_an_error() {
         for bad in [
             [12, 0, 0, 0, 0, 0, 0, 0, 0, 0],
             [4, 3, 0, 0, 0, 0, 0, 0, 0, 0],

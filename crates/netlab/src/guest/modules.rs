@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_module_needs_comes_before_it_and_once() {
+    fn dependencies_come_before_a_module_and_only_once() {
         let text = "kernel/net/tipc/tipc.ko: kernel/net/ipv6/ipv6.ko kernel/lib/crc-ccitt.ko kernel/net/t.ko\n\
                     kernel/net/ipv6/ipv6.ko: kernel/lib/crc-ccitt.ko\n\
                     kernel/lib/crc-ccitt.ko:\nkernel/net/t.ko:\n";

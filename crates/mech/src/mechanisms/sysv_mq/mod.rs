@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_before_the_receiver_came_and_the_sender_went_arrives() {
+    fn messages_sent_before_the_receiver_opened_and_the_sender_closed_arrive() {
         let spec = Spec { max_message: 64, ..Spec::default() };
         let (mut listener, mut offer) = SysvMq::listen(&spec).unwrap();
         let id = offer.word("sysv-mq", "read-id").unwrap();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_cannot_be_had_names_the_line_that_mends_it() {
+    fn an_unavailable_size_names_the_command_that_raises_it() {
         let msgmax = Limits::read().unwrap().message_bytes;
         let spec = Spec { max_message: msgmax + 1, ..Spec::default() };
         let error = SysvMq::listen(&spec).unwrap_err().to_string();
