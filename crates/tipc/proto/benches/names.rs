@@ -1,8 +1,8 @@
-//! The name table with a million bindings, and the topology service with a hundred thousand subscriptions.
+//! Benchmarks the name table with a million bindings, and the topology service with a hundred thousand subscriptions.
 //!
 //! `cargo bench -p crossway-tipc-proto --bench names` prints medians; `-- --json` prints them as one JSON object. Each figure is the
-//! median of batches of 64 operations on names drawn at random, which leaves out what a noisy machine does to a few of them. Octets per
-//! binding are what the process grew by.
+//! median over batches of 64 operations on randomly drawn names, which excludes batches disturbed by other load. The memory per binding
+//! is the growth of the process.
 
 use crossway_tipc_proto::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
 use crossway_tipc_proto::limits::BINDINGS_PER_NODE_MAX;
@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::Instant;
 
 const BINDINGS: u32 = 1_000_000;
-/// Enough that none has more bindings than a node may.
+/// Enough nodes that none exceeds the limit of bindings per node.
 const NODES: u32 = 16;
 const _: () = assert!((BINDINGS / NODES) as usize <= BINDINGS_PER_NODE_MAX);
 const BATCH: usize = 64;
@@ -23,7 +23,7 @@ const BATCHES: usize = 4_000;
 const SUBSCRIBERS: u32 = 100;
 const SUBSCRIPTIONS_EACH: u32 = 1_000;
 
-/// How a million bindings are spread over names.
+/// How a million bindings are distributed over names.
 struct Spread {
     name: &'static str,
     binding: fn(u32) -> ServiceRange,
@@ -49,7 +49,7 @@ struct Figure {
     unit: String,
 }
 
-/// Multiplication by an odd number visits every remainder of a power of two; the rest is folded.
+/// Multiplying by an odd number visits every remainder modulo a power of two; larger values wrap.
 struct Draw(u64);
 
 impl Draw {
@@ -74,7 +74,7 @@ fn median_ns(batches: usize, mut operation: impl FnMut()) -> f64 {
     median((0..batches).map(batch).collect())
 }
 
-/// Octets of memory that the process uses now; `None` where /proc does not tell.
+/// Resident memory of the process in bytes; `None` if /proc does not provide it.
 fn resident_octets() -> Option<f64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: f64 = statm.split_whitespace().nth(1)?.parse().ok()?;
@@ -100,7 +100,7 @@ fn table(spread: &Spread, figures: &mut Vec<Figure>) {
     });
     add("insert", ns, "ns");
     if let (Some(before), Some(after)) = (before, resident_octets()) {
-        add("memory per binding", (after - before) / f64::from(n), "octets");
+        add("memory per binding", (after - before) / f64::from(n), "bytes");
     }
     let mut draw = Draw(1);
     let mut lookup = |local: Option<NodeAddr>| {
@@ -122,7 +122,7 @@ fn table(spread: &Spread, figures: &mut Vec<Figure>) {
     add("loss of a node, per binding", begin.elapsed().as_nanos() as f64 / lost as f64, "ns");
 }
 
-/// Lets a lone node work off what its own sockets sent to each other.
+/// Lets a single node process the messages between its own sockets.
 fn settle(node: &mut Node) {
     let mut frame = Vec::new();
     node.handle_timeout(Nanos(1));
@@ -130,7 +130,7 @@ fn settle(node: &mut Node) {
     while node.poll_event().is_some() {}
 }
 
-/// 28 octets of subscription: PORTS, for ever.
+/// A subscription of 28 bytes: PORTS, without time limit.
 fn subscription(lower: u32, upper: u32, filter: u32) -> Vec<u8> {
     let words = [1_000, lower, upper, u32::MAX, filter, 0, 0];
     words.into_iter().flat_map(u32::to_be_bytes).collect()
@@ -143,7 +143,7 @@ fn subscriptions(figures: &mut Vec<Figure>) {
     let ports: Vec<Port> = (0..SUBSCRIBERS)
         .map(|_| {
             let port = node.open(SocketKind::Seqpacket).expect("a socket");
-            // It goes on by itself.
+            // The connection is completed by `settle`.
             let _ = node.connect(now, port, Some(service), &[]);
             settle(&mut node);
             port
@@ -185,7 +185,7 @@ fn subscriptions(figures: &mut Vec<Figure>) {
     figures.push(Figure { what: "cancel and subscribe".into(), value: ns, unit: "ns".into() });
 }
 
-/// Each spread in a process of its own, so that memory freed by one is not counted as another's.
+/// Each distribution runs in a process of its own, so that memory freed by one does not affect another.
 fn apart(spread: usize) -> Result<String, std::io::Error> {
     let output = Command::new(std::env::current_exe()?).arg(spread.to_string()).output()?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

@@ -46,8 +46,10 @@ impl core::fmt::Display for BindingError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::BadRange => "the lower bound of the service range is above its upper bound",
-            Self::Exists => "this binding exists already",
-            Self::TooMany => "the node has its full number of bindings; withdraw some first",
+            Self::Exists => "this binding already exists",
+            Self::TooMany => {
+                "the node has reached its maximum number of bindings; withdraw some first"
+            }
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The kernel's own frames: every one is understood, and encoding what was understood gives the same octets.
+//! Frames captured from the kernel: each can be decoded, and encoding the result reproduces the same bytes.
 
 use crossway_tipc_proto::wire::{Frame, Message, View};
 
@@ -17,7 +17,7 @@ fn frames() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
     })
 }
 
-/// The octets that carry information: RESET and ACTIVATE lose what the kernel left behind the interface name's NUL.
+/// The significant bytes: RESET and ACTIVATE lose what the kernel leaves after the interface name's NUL.
 fn content(bytes: &[u8]) -> Vec<u8> {
     let mut content = bytes.to_vec();
     let view = View::parse(bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Decoders are total, and encoding then decoding gives back what was encoded.
+//! Decoders never panic, and decoding an encoded message returns the original.
 
 use crossway_tipc_proto::addr::{
     BearerId, Importance, MediaAddr, NetworkId, NodeAddr, NodeId, Port, ServiceRange, SocketAddr,
@@ -136,7 +136,7 @@ fn round_trip(frame: &Frame<'_>) -> Result<(), TestCaseError> {
     prop_assert_eq!(exact.as_ref(), Ok(frame));
     out.extend_from_slice(&[0xa5; 7]);
     let padded = Frame::decode(&out);
-    prop_assert_eq!(padded.as_ref(), Ok(frame), "padding behind the message is ignored");
+    prop_assert_eq!(padded.as_ref(), Ok(frame), "padding after the message is ignored");
     Ok(())
 }
 
@@ -144,7 +144,7 @@ proptest! {
     #[test]
     fn decoding_any_octets_ends_without_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), steer: bool) {
         if steer && bytes.len() >= 4 {
-            // Make most inputs pass the first check, so that the decoders behind it are reached.
+            // Make most inputs pass the first check, so that they reach the individual decoders.
             let header_words = 6 + bytes[0] as u32 % 10;
             let user = u32::from(bytes[1]) % 16;
             let w0 = 2 << 29 | user << 25 | header_words << 21 | bytes.len() as u32;
@@ -262,7 +262,7 @@ proptest! {
             1 => LinkProtocolKind::Reset(reset),
             _ => LinkProtocolKind::Activate(reset, dest_session),
         };
-        // ACTIVATE has the session where the others have the broadcast acknowledgement.
+        // ACTIVATE has the session in the place of the broadcast acknowledgement.
         let bcast_ack = match (which, dest_session) {
             (2, Some(session)) => session,
             _ => numbers[2],

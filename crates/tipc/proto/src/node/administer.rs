@@ -1,4 +1,4 @@
-//! What an operator may change while the node runs, and what there is to see besides peers and links.
+//! Settings that an operator can change while the node runs, and reports other than those on peers and links.
 
 use super::{MulticastPolicy, Node, bearer::BearerError, peer::Contact};
 use crate::addr::{BearerId, Importance, MediaAddr, NetworkId, NodeAddr};
@@ -13,35 +13,35 @@ use crate::wire::{Capabilities, Discovery, InterfaceName, User, View};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// A bearer.
+/// Description of a bearer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BearerReport {
-    /// Its number.
+    /// Number of the bearer.
     pub id: BearerId,
     /// Name of its interface.
     pub name: InterfaceName,
     /// This node's address on the medium.
     pub addr: MediaAddr,
-    /// Largest packet, in octets.
+    /// Largest packet, in bytes.
     pub mtu: usize,
-    /// Silence after which its links fail, unless they are set otherwise.
+    /// Default tolerance of its links: the silence after which they fail.
     pub tolerance: Duration,
-    /// Priority of its links.
+    /// Default priority of its links.
     pub priority: u8,
-    /// Largest send window of its links, in packets.
+    /// Default maximum send window of its links, in packets.
     pub window_max: u16,
-    /// One frame reaches all stations.
+    /// The medium can send one frame to all stations.
     pub broadcasts: bool,
-    /// Stations that were removed, whose discovery is not heard.
+    /// Removed stations, whose discovery messages are ignored.
     pub removed: Vec<MediaAddr>,
 }
 
-/// Messages and their octets, headers not counted.
+/// Message and byte counts, without headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Octets of their payloads.
+    /// Total length of their payloads, in bytes.
     pub octets: u64,
 }
 
@@ -55,43 +55,43 @@ impl Traffic {
 /// Why a setting is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SettingError {
-    /// There is no such link.
+    /// The link does not exist.
     NoSuchLink,
-    /// There is no such bearer.
+    /// The bearer does not exist.
     NoSuchBearer,
-    /// There is no such peer.
+    /// The peer does not exist.
     NoSuchPeer,
     /// There is contact with the peer.
     PeerUp,
-    /// Outside [`TOLERANCE_MIN`] to [`TOLERANCE_MAX`].
+    /// The tolerance is outside [`TOLERANCE_MIN`] to [`TOLERANCE_MAX`].
     Tolerance,
-    /// Outside 1 to [`PRIORITY_MAX`].
+    /// The priority is outside 1 to [`PRIORITY_MAX`].
     Priority,
-    /// Outside 1 to [`WINDOW_MAX_ETHERNET`].
+    /// The window is outside 1 to [`WINDOW_MAX_ETHERNET`].
     Window,
-    /// Beyond [`MONITOR_THRESHOLD_MAX`].
+    /// The threshold exceeds [`MONITOR_THRESHOLD_MAX`].
     MonitorThreshold,
 }
 
 impl core::fmt::Display for SettingError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::NoSuchLink => f.write_str("there is no such link"),
-            Self::NoSuchBearer => f.write_str("there is no such bearer"),
-            Self::NoSuchPeer => f.write_str("there is no such node"),
-            Self::PeerUp => f.write_str("there is contact with it, and only a node that is down can be removed; disable the bearer or remove its remote first"),
+            Self::NoSuchLink => f.write_str("no such link"),
+            Self::NoSuchBearer => f.write_str("no such bearer"),
+            Self::NoSuchPeer => f.write_str("no such node"),
+            Self::PeerUp => f.write_str("the node is up, and only a node that is down can be removed; disable the bearer or remove its remote first"),
             Self::Tolerance => {
                 let (least, most) = (TOLERANCE_MIN.as_millis(), TOLERANCE_MAX.as_millis());
-                write!(f, "a tolerance lies between {least} and {most} ms")
+                write!(f, "the tolerance must be between {least} and {most} ms")
             }
-            Self::Priority => write!(f, "a priority lies between 1 and {PRIORITY_MAX}"),
+            Self::Priority => write!(f, "the priority must be between 1 and {PRIORITY_MAX}"),
             Self::Window => {
-                write!(f, "a window lies between 1 and {WINDOW_MAX_ETHERNET} packets")
+                write!(f, "the window must be between 1 and {WINDOW_MAX_ETHERNET} packets")
             }
             Self::MonitorThreshold => {
                 write!(
                     f,
-                    "the monitor's threshold lies between 0 and {MONITOR_THRESHOLD_MAX} nodes"
+                    "the monitor's threshold must be between 0 and {MONITOR_THRESHOLD_MAX} nodes"
                 )
             }
         }
@@ -114,7 +114,7 @@ fn check(settings: LinkSettings) -> Result<(), SettingError> {
 }
 
 impl Node {
-    /// The bearers by number.
+    /// The bearers, by number.
     pub fn bearers(&self) -> impl Iterator<Item = BearerReport> + '_ {
         (0..).zip(&self.bearers).filter_map(|(n, bearer)| {
             let bearer = bearer.as_ref()?;
@@ -133,22 +133,22 @@ impl Node {
         })
     }
 
-    /// The cluster.
+    /// The network ID of the cluster.
     pub const fn network(&self) -> NetworkId {
         self.cfg.network
     }
 
-    /// What this node announces.
+    /// The capabilities that this node announces.
     pub fn capabilities(&self) -> Capabilities {
         self.cfg.announced()
     }
 
-    /// The node's own bindings, the topology service's and those of links included.
+    /// The node's own bindings, including those of the topology service and those that represent links.
     pub fn own_bindings(&self) -> Vec<Binding> {
         self.names.of_node(self.own()).map(|(_, binding)| binding).collect()
     }
 
-    /// Data messages between sockets of this node since it began, which no link counts.
+    /// Data messages between sockets of this node since it started, which no link counts.
     pub const fn local_traffic(&self) -> Traffic {
         self.local_traffic
     }
@@ -163,10 +163,10 @@ impl Node {
         }
     }
 
-    /// Sets what future links of a bearer begin with; links that are there stay as they are.
+    /// Sets the defaults for future links of a bearer; existing links stay as they are.
     ///
     /// # Errors
-    /// [`SettingError`].
+    /// Any of [`SettingError`].
     pub fn set_bearer(
         &mut self,
         bearer: BearerId,
@@ -181,17 +181,17 @@ impl Node {
         Ok(())
     }
 
-    /// How multicasts travel whose sockets leave it to the node.
+    /// How multicasts are sent if the socket does not choose a method.
     pub const fn multicasts(&self) -> MulticastPolicy {
         self.cfg.multicasts
     }
 
-    /// Has later multicasts travel so.
+    /// Sets the method of subsequent multicasts if the socket does not choose one.
     pub const fn set_multicasts(&mut self, policy: MulticastPolicy) {
         self.cfg.multicasts = policy;
     }
 
-    /// Begins the counters of a link anew; how often it came up is kept.
+    /// Resets the statistics of a link, except the number of times it came up.
     ///
     /// # Errors
     /// [`SettingError::NoSuchLink`].
@@ -205,7 +205,7 @@ impl Node {
         Ok(())
     }
 
-    /// Begins the counters of the broadcast link anew.
+    /// Resets the statistics of the broadcast link.
     pub fn reset_broadcast_statistics(&mut self) {
         self.bcast.stats = Default::default();
     }
@@ -223,10 +223,10 @@ impl Node {
         Ok(())
     }
 
-    /// Sets a link, and through it the peer's end.
+    /// Changes settings of a link at both ends.
     ///
     /// # Errors
-    /// [`SettingError`].
+    /// Any of [`SettingError`].
     pub fn set_link(
         &mut self,
         now: Nanos,
@@ -241,7 +241,8 @@ impl Node {
         Ok(())
     }
 
-    /// Ends the links over a bearer to one station, whose peer is told, and does not hear its discovery any more.
+    /// Takes down the links over a bearer to one station after notifying the peer, and ignores its discovery
+    /// messages from now on.
     ///
     /// # Errors
     /// [`BearerError::NoSuchBearer`].
@@ -262,7 +263,8 @@ impl Node {
         bearer.is_some_and(|b| b.removed.contains(station))
     }
 
-    /// Where a frame that came on a bearer was sent from, as far as its sender is known or says so itself.
+    /// The sender's address on the medium for a frame that arrived on a bearer, if the sender is known or states
+    /// it itself.
     pub fn station_of(&self, bearer: BearerId, frame: &[u8]) -> Option<MediaAddr> {
         let view = View::parse(frame).ok()?;
         if view.user() == Some(User::LinkConfig) {
@@ -271,7 +273,8 @@ impl Node {
         Some(self.peers.get(&view.prev_node())?.link(bearer)?.media)
     }
 
-    /// Looks around on a bearer at once, for a station that it reaches only now, and hears it if it was removed.
+    /// Sends a discovery request on a bearer immediately to reach a newly added station, which is no longer
+    /// ignored if it had been removed.
     pub fn meet(&mut self, now: Nanos, bearer: BearerId, station: MediaAddr) {
         if let Some(Some(bearer)) = self.bearers.get_mut(usize::from(bearer.0)) {
             bearer.removed.remove(&station);

@@ -1,4 +1,4 @@
-//! The node's attachments to media.
+//! The node's bearers, its attachments to media.
 
 use super::{Address, Node};
 use crate::addr::{BearerId, MediaAddr, NodeId};
@@ -12,28 +12,28 @@ use crate::wire::InterfaceName;
 use alloc::collections::BTreeSet;
 use core::time::Duration;
 
-/// What a bearer is.
+/// Configuration of a bearer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BearerConfig {
     /// Name of the interface, shown to peers; must not be empty.
     pub name: InterfaceName,
-    /// Our address on the medium, to which peers send.
+    /// Our address on the medium, which peers send to.
     pub addr: MediaAddr,
-    /// Largest TIPC packet the medium carries, in octets.
+    /// Largest TIPC packet that the medium carries, in bytes.
     pub mtu: usize,
-    /// Largest send window of its links, in packets; `None` for the medium's default.
+    /// Maximum send window of its links, in packets; `None` for the medium's default.
     pub window_max: Option<u16>,
     /// Silence after which a link fails.
     pub tolerance: Duration,
     /// Priority of its links, 1 to 31.
     pub priority: u8,
-    /// One frame can reach all stations. False for a medium that needs a copy for each, on which multicasts then go to the nodes that
-    /// want them instead of to all.
+    /// Whether one frame can reach all stations. False for a medium that needs a copy for each, on which multicasts are sent only to
+    /// the nodes that need them.
     pub broadcasts: bool,
 }
 
 impl BearerConfig {
-    /// A bearer with the protocol's defaults.
+    /// A bearer with the protocol's default values.
     pub fn new(name: &str, addr: MediaAddr, mtu: usize) -> Self {
         let name = InterfaceName::new(name);
         Self {
@@ -51,15 +51,15 @@ impl BearerConfig {
 /// Why a bearer cannot be enabled or disabled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BearerError {
-    /// The node has its full number of bearers.
+    /// The node has the maximum number of bearers.
     TooMany,
-    /// Its MTU is below the smallest or above the largest packet.
+    /// The MTU is below or above the allowed packet sizes.
     BadMtu,
-    /// Its address is a group's, or the name is empty.
+    /// The address is not unicast, or the name is empty.
     BadName,
-    /// Another bearer has this address.
+    /// Another bearer has the same address.
     AddressInUse,
-    /// No bearer of that number.
+    /// There is no bearer with that number.
     NoSuchBearer,
 }
 
@@ -70,11 +70,11 @@ impl core::fmt::Display for BearerError {
                 write!(f, "a node has at most {BEARERS_MAX} bearers; disable one first")
             }
             Self::BadMtu => {
-                write!(f, "the bearer's MTU must lie between {LINK_MTU_MIN} and 65535 octets")
+                write!(f, "the MTU of the bearer must be between {LINK_MTU_MIN} and 65535 bytes")
             }
-            Self::BadName => f.write_str("a bearer needs a name and the address of one station"),
+            Self::BadName => f.write_str("a bearer needs a name and a unicast address"),
             Self::AddressInUse => f.write_str("another bearer of this node has the same address"),
-            Self::NoSuchBearer => f.write_str("there is no such bearer"),
+            Self::NoSuchBearer => f.write_str("no such bearer"),
         }
     }
 }
@@ -84,12 +84,12 @@ impl core::error::Error for BearerError {}
 #[derive(Clone, Debug)]
 pub(super) struct Bearer {
     pub(super) cfg: BearerConfig,
-    /// When the next discovery message goes out.
+    /// When to send the next discovery message.
     pub(super) discover_at: Nanos,
     pub(super) discover_interval: Duration,
-    /// Stations that an operator removed: their discovery is not heard.
+    /// Stations removed by an operator: their discovery messages are ignored.
     pub(super) removed: BTreeSet<MediaAddr>,
-    /// Who watches whom on the medium.
+    /// Decides which peers to probe on the medium.
     pub(super) monitor: Monitor,
 }
 
@@ -103,11 +103,11 @@ impl Bearer {
 }
 
 impl Node {
-    /// Attaches the node to a medium. Discovery begins at once; with the first bearer also the trial of the address, unless the
+    /// Attaches the node to a medium. Discovery starts immediately; with the first bearer, so does the address trial, unless the
     /// address is fixed.
     ///
     /// # Errors
-    /// [`BearerError`] says why not.
+    /// [`BearerError`] gives the reason.
     pub fn enable_bearer(
         &mut self,
         now: Nanos,
@@ -144,8 +144,8 @@ impl Node {
         Ok(BearerId(index as u8))
     }
 
-    /// Detaches the node from a medium; its links go down, and their peers are told if the caller still sends what
-    /// [`Node::poll_transmit`] gives for this bearer.
+    /// Detaches the node from a medium. Its links go down; their peers are notified if the caller still sends the frames that
+    /// [`Node::poll_transmit`] returns for this bearer.
     ///
     /// # Errors
     /// [`BearerError::NoSuchBearer`].

@@ -1,4 +1,4 @@
-//! Links that come and go, and what that means for the contact with their node.
+//! Links that come up or go down, and the consequences for contact with their node.
 
 use super::peer::{Contact, Peer};
 use super::tunnel::Opening;
@@ -13,7 +13,7 @@ use crate::wire::Capabilities;
 use alloc::vec::Vec;
 
 impl Node {
-    /// Draws the consequences of a link that came up or went down.
+    /// Handles the consequences of a link event.
     pub(super) fn link_event(
         &mut self,
         now: Nanos,
@@ -57,7 +57,7 @@ impl Node {
         }
     }
 
-    /// A second link is up: what it takes over from the first must not overtake what is under way there.
+    /// Synchronises a second link that has come up: the traffic that it takes over must not overtake what is in flight on the first.
     fn synchronize(&mut self, addr: NodeAddr, bearer: BearerId) {
         let Some(peer) = self.peers.get_mut(&addr) else { return };
         let Some(behind) = peer.other(bearer) else { return };
@@ -81,7 +81,7 @@ impl Node {
         }
     }
 
-    /// Says that a link went down.
+    /// Reports that a link went down.
     fn link_lost(&mut self, now: Nanos, addr: NodeAddr, bearer: BearerId, reason: LinkDownReason) {
         let Some(over) = self.peers.get(&addr).and_then(|p| p.link(bearer)) else { return };
         let peer_bearer = over.link.peer_bearer();
@@ -93,8 +93,8 @@ impl Node {
         self.monitor_lost(now, addr, bearer);
     }
 
-    /// Takes all links to a peer down at once, because what they carried can no longer be trusted, or its queue is lost. Contact
-    /// begins anew.
+    /// Takes all links to a peer down at the same time, because their traffic can no longer be trusted, or their queue is lost. Contact is
+    /// then re-established from scratch.
     pub(super) fn lose_peer(&mut self, now: Nanos, addr: NodeAddr, reason: LinkDownReason) {
         let Some(peer) = self.peers.get_mut(&addr).filter(|p| p.is_up()) else { return };
         for bearer in peer.bearers() {
@@ -112,7 +112,7 @@ impl Node {
         self.touch(addr);
     }
 
-    /// No link is left. `last` is the one that went last, which knows already how it goes on.
+    /// Ends contact when no link is left. `last` is the link that went down last, which has already been reset.
     fn contact_lost(
         &mut self,
         now: Nanos,
@@ -126,7 +126,7 @@ impl Node {
         peer.contact = if peer_knows { Contact::Down } else { Contact::Leaving };
         for bearer in peer.bearers() {
             if let Some(over) = peer.link_mut(bearer) {
-                // What it held is lost with the contact.
+                // Its queues are lost with the contact.
                 drop(over.link.take_remains());
                 if Some(bearer) != last {
                     over.link.restart(now);
@@ -155,8 +155,8 @@ impl Node {
         }
     }
 
-    /// The caller learned that a medium carries nothing for now: its links are down at once instead of after their tolerance, and what they
-    /// carried goes on over others. The bearer stays, and its links come up again when something is heard.
+    /// Reports that a medium is temporarily unavailable: its links go down immediately instead of after their tolerance, and their traffic
+    /// continues over others. The bearer remains, and its links come up again when frames arrive.
     pub fn medium_lost(&mut self, now: Nanos, bearer: BearerId) {
         let addrs: Vec<_> =
             self.peers.iter().filter(|(_, p)| p.is_link_up(bearer)).map(|(a, _)| *a).collect();
@@ -168,7 +168,7 @@ impl Node {
         }
     }
 
-    /// The caller learned that a medium carries frames again: nodes are looked for there at once, and known ones asked.
+    /// Reports that a medium is available again: discovery starts immediately, and known peers are contacted.
     pub fn medium_back(&mut self, now: Nanos, bearer: BearerId) {
         let Some(Some(back)) = self.bearers.get_mut(usize::from(bearer.0)) else { return };
         (back.discover_at, back.discover_interval) = (now, DISCOVERY_FIRST);
@@ -183,7 +183,7 @@ impl Node {
         self.discover(now);
     }
 
-    /// Takes down every link on a bearer, or that to one station. A peer with another link goes on over that; others are told, and
+    /// Takes down every link on a bearer, or only those to one station. Peers with another link continue over it; others are notified and
     /// forgotten.
     pub(super) fn stop_links(&mut self, now: Nanos, bearer: BearerId, station: Option<MediaAddr>) {
         let meant = |p: &Peer| p.link(bearer).is_some_and(|l| station.is_none_or(|s| s == l.media));
@@ -213,15 +213,15 @@ impl Node {
         }
     }
 
-    /// Ends the node's contacts in good order: every peer is told at once instead of having to wait for its tolerance.
+    /// Ends all contacts in an orderly way: peers are notified immediately instead of waiting for their tolerance.
     pub fn stop(&mut self, now: Nanos) {
         let addrs: Vec<NodeAddr> = self.peers.keys().copied().collect();
         for addr in addrs {
-            // No link is to take over what another carried.
+            // No link must take over the traffic of another.
             self.lose_peer(now, addr, LinkDownReason::BearerDisabled);
         }
         for index in 0..self.bearers.len() {
-            // A slot without bearer has nothing to disable.
+            // A slot without a bearer has nothing to disable.
             let _ = self.disable_bearer(now, BearerId(index as u8));
         }
         self.address = Address::None;

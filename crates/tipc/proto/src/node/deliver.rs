@@ -1,4 +1,4 @@
-//! Messages arriving at sockets: accepted, answered, returned.
+//! Messages that arrive at sockets: delivers, answers or returns them.
 
 use super::reject::RETURNED_OCTETS;
 use super::send::plain;
@@ -15,7 +15,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// The message that ends a connection at `port`, as if `peer` had sent it. `unread` is what it gives back.
+/// The message that ends a connection at `port`, as if sent by `peer`. `unread` is the data that it returns.
 pub(super) fn connection_end(
     port: Port,
     peer: SocketAddr,
@@ -39,7 +39,8 @@ enum Verdict {
 }
 
 impl Node {
-    /// A data message for a socket of this node. When it is to be queued as it is, it is left to the caller: for which port.
+    /// Delivers a data message to a socket of this node. If the message is to be queued unchanged, returns the port and
+    /// leaves the queuing to the caller.
     pub(super) fn deliver(
         &mut self,
         now: Nanos,
@@ -73,7 +74,7 @@ impl Node {
         None
     }
 
-    /// One socket's copy of a multicast: in its turn, when its sender changes between broadcast and replicast.
+    /// Delivers one socket's copy of a multicast, in order if its sender is switching between broadcast and replicast.
     fn deliver_multicast(
         &mut self,
         now: Nanos,
@@ -91,7 +92,7 @@ impl Node {
             arrival = socket.mcast_order.accept(now, from, &view, socket.options.receive_octets);
         }
         match arrival {
-            // A twin has said all it has to say.
+            // A twin has served its purpose once it has arrived.
             Arrival::Deliver if m.error == ErrorCode::Ok => {
                 self.deliver_to(now, sender, port, m, bytes);
             }
@@ -102,7 +103,7 @@ impl Node {
         }
     }
 
-    /// Multicasts whose turn has come.
+    /// Delivers multicasts that were held back.
     fn deliver_held(&mut self, now: Nanos, port: Port, messages: Vec<Vec<u8>>) {
         for bytes in messages {
             let Ok(view) = View::parse(&bytes) else { continue };
@@ -113,7 +114,7 @@ impl Node {
         }
     }
 
-    /// Hands over the multicasts that wait for others from a node that was lost.
+    /// Releases the multicasts that wait for others from a node that was lost.
     pub(super) fn release_held(&mut self, now: Nanos, node: NodeAddr) {
         let held: Vec<(Port, Vec<Vec<u8>>)> = self
             .sockets
@@ -126,7 +127,7 @@ impl Node {
         }
     }
 
-    /// The port that the sender chose is gone, or the choice was left to us: look once more.
+    /// Looks the name up again: the port that the sender chose no longer exists, or the choice was left to this node.
     fn look_up_again(
         &mut self,
         now: Nanos,
@@ -161,7 +162,7 @@ impl Node {
         }
     }
 
-    /// Gives a socket a copy of a message.
+    /// Delivers a copy of a message to a socket.
     fn deliver_to(
         &mut self,
         now: Nanos,
@@ -175,7 +176,8 @@ impl Node {
         }
     }
 
-    /// Whether a message is to wait for a socket's reader. Otherwise it was dealt with: consumed, refused or dropped.
+    /// Whether a message must be queued for the socket's reader. Otherwise it has been handled: consumed, refused or
+    /// dropped.
     fn admits(
         &mut self,
         now: Nanos,
@@ -200,7 +202,7 @@ impl Node {
         }
     }
 
-    /// Puts a message that was admitted behind those that wait.
+    /// Appends an admitted message to the receive queue.
     pub(super) fn queue(&mut self, port: Port, bytes: Vec<u8>, payload_len: usize) {
         let Some(socket) = self.sockets.get_mut(&port) else { return };
         let was_empty = socket.front().is_none();
@@ -218,7 +220,7 @@ impl Node {
             return Verdict::Refuse(ErrorCode::NoPort);
         };
         if !socket.kind.is_connected_kind() {
-            // Empty messages are not delivered, unless they report an error.
+            // Empty messages are not delivered unless they report an error.
             return match (is_conn, m.error, m.payload.is_empty()) {
                 (true, ..) => Verdict::Refuse(ErrorCode::NoPort),
                 (_, ErrorCode::Ok, true) => Verdict::Done,
@@ -239,14 +241,15 @@ impl Node {
                     core::mem::replace(&mut socket.state, SocketState::Connected(connection));
                 self.clear_socket_timer(port, &state);
                 self.set_socket_timer(port, now + self.cfg.limits.connection_probe);
-                // By the time that somebody looks the connection may have ended, and be like one that never was.
+                // By the time the application looks, the connection may have ended and be indistinguishable from one never
+                // made.
                 self.events.push_back(Event::Connected { port, peer: from });
                 self.socket_changed(port);
                 if m.payload.is_empty() { Verdict::Done } else { Verdict::Queue }
             }
             SocketState::Connected(c) if is_conn && c.peer == from => {
                 if m.error != ErrorCode::Ok {
-                    // The queue says in its turn that the connection ended, and how.
+                    // The reader learns from the queue that the connection ended, and how.
                     let end = connection_end(port, from, m.error, m.payload);
                     self.disconnect(port, end);
                     return Verdict::Done;
@@ -275,7 +278,7 @@ impl Node {
         }
     }
 
-    /// The connection of a socket is over; `end` is what its reader finds last.
+    /// Ends a socket's connection; `end` becomes the last item in its receive queue.
     pub(super) fn disconnect(&mut self, port: Port, end: Vec<u8>) {
         let Some(socket) = self.sockets.get_mut(&port) else { return };
         let state = core::mem::replace(&mut socket.state, SocketState::Disconnected);
@@ -284,14 +287,15 @@ impl Node {
         self.socket_changed(port);
     }
 
-    /// A request for a connection came back.
+    /// Handles a connection request that was returned.
     fn request_failed(&mut self, now: Nanos, port: Port, error: ErrorCode) {
         let random = self.rng.next_u32();
         let Some(socket) = self.sockets.get_mut(&port) else { return };
         let timeout = socket.options.connect_timeout;
         let SocketState::Connecting(connecting) = &mut socket.state else { return };
         if error == ErrorCode::Overload {
-            // The listener is full for the moment: come back at a random time, so that not all come back together.
+            // The listener is full for the moment: retry after a random time, so that not all requests are repeated
+            // together.
             let spread = (timeout / 4).as_millis().max(1) as u32;
             let at = now + CONNECT_RETRY + Duration::from_millis(u64::from(random % spread));
             if let Some(old) = connecting.retry_at.replace(at) {
@@ -307,7 +311,7 @@ impl Node {
         self.socket_changed(port);
     }
 
-    /// A message about a connection.
+    /// Handles a connection management message.
     pub(super) fn handle_conn(&mut self, sender: NodeAddr, m: &ConnManager, bytes: &[u8]) {
         let from = SocketAddr { port: m.orig.port, node: sender };
         let connection = match self.sockets.get_mut(&m.dest.port).map(|s| &mut s.state) {
@@ -348,7 +352,7 @@ impl Node {
         }
     }
 
-    /// Runs the sockets' timers that are due.
+    /// Handles the socket timers that have expired.
     pub(super) fn socket_timeouts(&mut self, now: Nanos) {
         while let Some(&(at, port)) = self.socket_timers.first()
             && at <= now
@@ -376,7 +380,7 @@ impl Node {
                     let request = c.request.clone();
                     let node =
                         View::parse(&request).ok().and_then(|v| v.dest_node()).unwrap_or_default();
-                    // If it does not go now, the deadline ends the attempt.
+                    // If it cannot be sent now, the deadline ends the attempt.
                     let _ = self.route(node, request);
                 }
                 SocketState::Connected(c) if c.probing => {

@@ -1,4 +1,4 @@
-//! Finding neighbours and settling the node's own address.
+//! Neighbour discovery and negotiation of the node's own address.
 
 use super::peer::{Contact, Peer, PeerLink, is_legal_peer};
 use super::{Address, Destination, Event, Node, REQUIRED, Transmit};
@@ -18,7 +18,7 @@ use crate::wire::{Discovery, DiscoveryKind};
 use alloc::vec::Vec;
 
 impl Node {
-    /// Sends the discovery messages that are due and ends the trial when its time is over.
+    /// Sends the discovery messages that are due and ends an address trial that has run its time.
     pub(super) fn discover(&mut self, now: Nanos) {
         if let Address::Trial { candidate, until } = self.address
             && until <= now
@@ -49,7 +49,7 @@ impl Node {
         }
     }
 
-    /// When [`Node::discover`] has something to do.
+    /// When [`Node::discover`] must be called next.
     pub(super) fn discovery_timeout(&self) -> Option<Nanos> {
         let next = self.bearers.iter().flatten().map(|b| b.discover_at).min()?;
         match self.address {
@@ -59,7 +59,7 @@ impl Node {
         }
     }
 
-    /// Looks around quickly again, because the last neighbour was lost.
+    /// Restarts frequent discovery because the last neighbour was lost.
     pub(super) fn discover_afresh(&mut self, now: Nanos) {
         for bearer in self.bearers.iter_mut().flatten() {
             (bearer.discover_at, bearer.discover_interval) =
@@ -67,7 +67,7 @@ impl Node {
         }
     }
 
-    /// The address is ours.
+    /// Adopts the node's address.
     pub(super) fn settle(&mut self, addr: NodeAddr) {
         self.address = Address::Own(addr);
         let mut bcast = BcastSender::new(addr, self.cfg.network, 0);
@@ -78,13 +78,13 @@ impl Node {
         for bearer in self.bearers.iter_mut().flatten() {
             bearer.monitor = Monitor::new(addr, self.monitor_threshold);
         }
-        // Until now the node's own bindings were those of node 0.
+        // Until now, the node's own bindings belonged to node 0.
         for old in self.names.remove_node(NodeAddr(0)) {
             let moved = Binding { socket: SocketAddr { node: addr, ..old.socket }, ..old };
-            // The table held it a moment ago, so it has room for it.
+            // The table held it a moment ago, so there is room for it.
             let _ = self.names.insert(moved);
         }
-        // And connections within the node were between ports of node 0.
+        // Likewise, connections within the node were between ports of node 0.
         for socket in self.sockets.values_mut() {
             if let Some(group) = &mut socket.group {
                 group.settle(addr);
@@ -167,7 +167,7 @@ impl Node {
         }
     }
 
-    /// Somebody wants an address: refuse it if it is ours or another node's.
+    /// Handles the address trial of another node: refuses the address if it is ours or a third node's.
     fn handle_trial(&mut self, bearer: BearerId, m: &Discovery) {
         let ours = match self.address {
             Address::Own(addr) | Address::Trial { candidate: addr, .. } => addr,
@@ -189,7 +189,7 @@ impl Node {
         self.send_discovery(bearer, dest, DiscoveryKind::TrialFail { suggested }, m.sender);
     }
 
-    /// Our trial address was refused: take the suggestion and begin again.
+    /// Handles the refusal of our trial address: takes the suggestion and starts again.
     fn handle_trial_fail(
         &mut self,
         now: Nanos,
@@ -213,7 +213,7 @@ impl Node {
         bearer: BearerId,
         m: &Discovery,
     ) -> Result<(), DropReason> {
-        // During the trial neighbours wait: there is no address yet to answer from.
+        // During the trial, discovery messages are not processed: there is no address yet to answer from.
         let Some(own) = self.addr() else { return Err(DropReason::NotForUs) };
         if m.domain != NodeAddr(0) && m.domain != own {
             return Err(DropReason::NotForUs);
@@ -248,7 +248,7 @@ impl Node {
         Ok(())
     }
 
-    /// Takes what a neighbour says of itself on a bearer into the tables. Returns whether it is to be answered.
+    /// Records the information in a neighbour's discovery message. Returns whether to answer it.
     fn admit_neighbour(
         &mut self,
         now: Nanos,
@@ -272,7 +272,7 @@ impl Node {
             }
             Some((true, false)) if same_life => return Ok(true),
             None if peer.is_full() => {
-                // As many links as there may be; this bearer gets one only when another has been silent.
+                // The peer has the maximum number of links; this bearer gets one only if another has been silent.
                 let Some(idle) = peer.idle_link(now) else { return Ok(false) };
                 peer.links[usize::from(idle.0)] = None;
                 if let Some(bearer) = self.bearers[usize::from(idle.0)].as_mut() {
@@ -282,7 +282,8 @@ impl Node {
             Some((_, false)) | None => {}
         }
         if !peer.is_up() {
-            // Only another life can believe in a contact of old; of the same one, a link may just be coming up elsewhere.
+            // Only a new incarnation can assume an old contact; with the same one, a link may just be coming up
+            // elsewhere.
             if !same_life {
                 (peer.id, peer.contact) = (m.id, Contact::Leaving);
             }
@@ -292,15 +293,16 @@ impl Node {
             self.events.push_back(Event::DuplicateAddress { id: m.id, media: m.media });
             return Err(DropReason::DuplicateAddress);
         }
-        // A new life of a peer whose old one is still believed in over another link: it comes up when that is lost.
+        // The peer has restarted while contact with its old incarnation still exists over another link: contact is
+        // re-established when that is lost.
         (peer.signature, peer.announced) = (m.signature, m.capabilities);
         self.add_link(now, bearer, m)?;
         Ok(true)
     }
 
-    /// A node that we knew under another address: forget the old one unless it is alive.
+    /// Handles a node known under another address: forgets the old one unless it is in contact.
     fn drop_former_address(&mut self, m: &Discovery) -> Result<(), DropReason> {
-        // One search per neighbour is enough: in a large cluster most messages come from those that are known.
+        // One search per neighbour is enough: in a large cluster, most messages come from known neighbours.
         if self.peers.get(&m.sender).is_some_and(|p| p.id == m.id) {
             return Ok(());
         }
@@ -315,7 +317,7 @@ impl Node {
         }
     }
 
-    /// A fresh link in place of the one on this bearer, which is not up.
+    /// Creates a new link that replaces the one on this bearer, which is not up.
     fn add_link(&mut self, now: Nanos, bearer: BearerId, m: &Discovery) -> Result<(), DropReason> {
         let Some(Some(b)) = self.bearers.get(usize::from(bearer.0)) else {
             return Err(DropReason::NoBearer);
@@ -372,7 +374,7 @@ impl Node {
         Ok(())
     }
 
-    /// Removes a peer whose link is down.
+    /// Removes a peer whose links are down.
     pub(super) fn forget_peer(&mut self, addr: NodeAddr) {
         if let Some(peer) = self.peers.remove(&addr)
             && let Some(at) = peer.timer

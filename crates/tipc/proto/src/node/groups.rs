@@ -1,4 +1,4 @@
-//! Communication groups: a socket's membership joined to names, links and the application.
+//! Communication groups: connects a socket's membership with names, links and the application.
 
 use super::names::BindError;
 use super::send::plain;
@@ -25,10 +25,11 @@ impl From<Refusal> for SocketError {
 }
 
 impl Node {
-    /// Makes a socket a member of a group. The others learn of it as of a binding, and say hello.
+    /// Makes a socket a member of a group. The other members are notified by its binding and answer with JOIN.
     ///
     /// # Errors
-    /// [`SocketError::Access`] for a reserved type or a socket that is a member already, and what [`Node::bind`] gives.
+    /// [`SocketError::Access`] for a reserved type or if the socket is already a member, and the errors of
+    /// [`Node::bind`].
     pub fn join(
         &mut self,
         now: Nanos,
@@ -67,10 +68,10 @@ impl Node {
         Ok(())
     }
 
-    /// Ends a socket's membership: what it sent before still arrives, then the others see it leave.
+    /// Ends a socket's membership: messages sent before are still delivered, then the others see it leave.
     ///
     /// # Errors
-    /// [`SocketError::Invalid`] when it is no member.
+    /// [`SocketError::Invalid`] if it is not a member.
     pub fn leave(&mut self, now: Nanos, port: Port) -> Result<(), SocketError> {
         let group = self.socket(port)?.group.as_ref().ok_or(SocketError::Invalid)?;
         let (request, key) = (group.request, group.key);
@@ -95,7 +96,7 @@ impl Node {
         }
     }
 
-    /// A binding came or went: perhaps a member of a group that sockets of this node are in.
+    /// Handles a change of a binding, which may be a member's in a group that sockets of this node are in.
     pub(super) fn group_news(&mut self, published: bool, binding: &Binding) {
         let Some(ports) = self.groups.get(&binding.range.service) else { return };
         for port in ports.clone() {
@@ -123,7 +124,7 @@ impl Node {
         self.apply(port, out);
     }
 
-    /// The members on a node that was lost are gone.
+    /// Removes the members on a node that was lost.
     pub(super) fn lose_members(&mut self, node: NodeAddr) {
         let ports: Vec<Port> = self.groups.values().flatten().copied().collect();
         for port in ports {
@@ -135,7 +136,7 @@ impl Node {
         }
     }
 
-    /// A message of the group protocol.
+    /// Handles a group protocol message.
     pub(super) fn handle_group(&mut self, sender: NodeAddr, m: &GroupProtocol) {
         let own = SocketAddr { port: m.dest.port, node: self.own() };
         let from = SocketAddr { port: m.orig.port, node: sender };
@@ -148,7 +149,7 @@ impl Node {
         self.apply(own.port, out);
     }
 
-    /// A data message of a group.
+    /// Delivers a data message of a group.
     pub(super) fn deliver_group(&mut self, sender: NodeAddr, m: &DataMessage<'_>, bytes: &[u8]) {
         let DataKind::Group { cast, group: service, instance, number, ack_required, .. } = m.kind
         else {
@@ -167,7 +168,8 @@ impl Node {
                 self.drops.count(DropReason::NotMember);
                 continue;
             };
-            // A socket hears itself only when it wants to, and every other socket of its node always.
+            // A socket receives its own messages only if it asked for loopback, but always those of other sockets on
+            // its node.
             let itself = port == from.port && sender == own;
             if m.error != ErrorCode::Ok || itself && !group.request.loopback {
                 continue;
@@ -178,7 +180,7 @@ impl Node {
         }
     }
 
-    /// A member's patience may be at its end.
+    /// Checks whether a member's patience has run out.
     pub(super) fn group_timeout(&mut self, now: Nanos, port: Port) {
         let Some(socket) = self.sockets.get_mut(&port) else { return };
         let (Some(group), Some(patience)) = (&mut socket.group, socket.options.group_patience)
@@ -193,7 +195,7 @@ impl Node {
         }
     }
 
-    /// The application read a group's message.
+    /// Records that the application has read a group message.
     pub(super) fn group_read(&mut self, port: Port, from: SocketAddr, blocks: u32) {
         let mut out = Outcome::default();
         if let Some(group) = self.sockets.get_mut(&port).and_then(|s| s.group.as_mut()) {
@@ -202,7 +204,7 @@ impl Node {
         self.apply(port, out);
     }
 
-    /// Draws the consequences of a group's step.
+    /// Carries out the actions that result from a group's input.
     fn apply(&mut self, port: Port, out: Outcome) {
         let orig = SocketAddr { port, node: self.own() };
         for (dest, kind) in out.send {
@@ -214,7 +216,7 @@ impl Node {
         }
         out.dropped.into_iter().for_each(|reason| self.drops.count(reason));
         let Some(socket) = self.sockets.get_mut(&port) else { return };
-        // Told before the news of the member, after which a sender must not take it for reachable.
+        // Set before the event that reports the member's end, after which a sender must not consider it reachable.
         if let Some(group) = &mut socket.group
             && group.take_shrank()
         {
@@ -238,7 +240,8 @@ impl Node {
         }
     }
 
-    /// A member's send: to all, to those of an instance, to one of an instance in its turn, or to one socket.
+    /// Sends a member's message: to all, to those with an instance, to one with an instance in round-robin order, or to
+    /// one socket.
     pub(super) fn send_group(
         &mut self,
         now: Nanos,
@@ -249,7 +252,7 @@ impl Node {
         if payload.len() > MESSAGE_LEN_MAX {
             return Err(SocketError::MessageTooLong);
         }
-        // Empty messages are not delivered; a kernel would not even give the window back that they use.
+        // Empty messages are not delivered; a kernel would not even return the window that they use.
         if payload.is_empty() {
             return Ok(0);
         }

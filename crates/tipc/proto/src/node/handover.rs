@@ -1,4 +1,4 @@
-//! Messages and connection requests by value, for a caller that hands them on to other processes and may get them back unread.
+//! Messages and connection requests by value, for a caller that passes them on to other processes and may get them back unread.
 
 use super::Node;
 use crate::addr::{Port, ServiceRange, SocketAddr};
@@ -9,7 +9,7 @@ use crate::time::Nanos;
 use crate::wire::{ConnManagerKind, DataKind, DataMessage, ErrorCode, User, View};
 use alloc::vec::Vec;
 
-/// A message that was taken out of a socket's queue.
+/// A message taken from a socket's queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Taken {
     bytes: Vec<u8>,
@@ -17,23 +17,23 @@ pub struct Taken {
     member: Option<FromMember>,
 }
 
-/// What a taken message is for its receiver.
+/// A taken message as seen by its receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Incoming<'a> {
-    /// The sending socket; of a returned message, the socket that did not take it.
+    /// The sending socket, or for a returned message the socket that rejected it.
     pub from: SocketAddr,
-    /// The service that was addressed; of a connection, the one that it was made through.
+    /// The service that was addressed, or for a connection, the one through which it was made.
     pub service: Option<ServiceRange>,
-    /// [`ErrorCode::Ok`]; or why this message of ours came back, or how the connection ended.
+    /// [`ErrorCode::Ok`], or why this message, which we had sent, was returned, or how the connection ended.
     pub error: ErrorCode,
-    /// The payload, or what is left of it.
+    /// The payload, possibly cut in a returned message.
     pub payload: &'a [u8],
-    /// The sending member, when this came within a group. News of a member have no payload.
+    /// The sending member if the message was received in a group. Membership events have no payload.
     pub group: Option<GroupSource>,
 }
 
 impl Taken {
-    /// What it is.
+    /// Decodes the message.
     pub fn incoming(&self) -> Incoming<'_> {
         let nothing = Incoming {
             from: self.member.map_or_else(SocketAddr::default, |(from, _)| from),
@@ -42,7 +42,7 @@ impl Taken {
             payload: &[],
             group: self.member.map(|(_, source)| source),
         };
-        // Only what was decoded on arrival is ever queued.
+        // Only messages decoded on arrival are ever queued.
         let Ok(view) = View::parse(&self.bytes) else { return nothing };
         let Some(User::Data(importance)) = view.user() else { return nothing };
         let Ok(message) = DataMessage::decode(&view, importance) else { return nothing };
@@ -62,27 +62,27 @@ impl Taken {
         }
     }
 
-    /// Its payload.
+    /// The payload of the message.
     pub fn payload(&self) -> &[u8] {
         View::parse(&self.bytes).map_or(&[], |view| view.data())
     }
 
-    /// Octets that it holds.
+    /// Length of the message in bytes.
     pub fn octets(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether [`Node::give_back`] would return it to its sender, who asked for that.
+    /// Whether [`Node::give_back`] would return the message to its sender, as the sender requested.
     pub fn is_returnable(&self) -> bool {
         View::parse(&self.bytes)
             .is_ok_and(|view| !view.bit19() && view.error_code() == Some(ErrorCode::Ok))
     }
 }
 
-/// A request for a connection that was taken out of a listening socket's queue.
+/// A connection request taken from a listening socket's queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConnectionRequest {
-    /// Who asks.
+    /// The socket that requests the connection.
     pub peer: SocketAddr,
     /// The service through which the listener was found.
     pub service: Option<ServiceRange>,
@@ -90,10 +90,10 @@ pub struct ConnectionRequest {
 }
 
 impl Node {
-    /// Takes the oldest message of a socket whole; of a connection also its end, once.
+    /// Removes and returns a socket's oldest message; for a connection, also its end, once.
     ///
     /// # Errors
-    /// [`SocketError::WouldBlock`] when there is none, [`SocketError::Invalid`] on a listening socket.
+    /// [`SocketError::WouldBlock`] if there is none, [`SocketError::Invalid`] on a listening socket.
     pub fn take(&mut self, now: Nanos, port: Port) -> Result<Taken, SocketError> {
         let socket = self.socket(port)?;
         if matches!(socket.state, SocketState::Listening) {
@@ -119,7 +119,7 @@ impl Node {
         Ok(taken)
     }
 
-    /// Returns a message that nobody read to its sender, if that wants it.
+    /// Returns an unread message to its sender, if the sender allows it.
     pub fn give_back(&mut self, now: Nanos, taken: &Taken) {
         if let Ok(view) = View::parse(&taken.bytes) {
             self.return_message(view.prev_node(), &view, ErrorCode::NoPort);
@@ -127,10 +127,10 @@ impl Node {
         }
     }
 
-    /// Takes the oldest connection request of a listening socket. It is to be accepted or refused.
+    /// Removes and returns the oldest connection request of a listening socket. The caller must accept or refuse it.
     ///
     /// # Errors
-    /// As [`Node::accept`].
+    /// As for [`Node::accept`].
     pub fn take_request(&mut self, port: Port) -> Result<ConnectionRequest, SocketError> {
         let socket = self.socket(port)?;
         if !matches!(socket.state, SocketState::Listening) {
@@ -141,7 +141,7 @@ impl Node {
         Ok(ConnectionRequest { peer: described.from, service: described.service, bytes })
     }
 
-    /// Accepts a connection request for a socket of this kind: the new socket's port. The peer learns of it now.
+    /// Accepts a connection request with a new socket of this kind, notifies the peer and returns the new socket's port.
     ///
     /// # Errors
     /// [`SocketError::TooMany`].
@@ -164,11 +164,12 @@ impl Node {
         }
     }
 
-    /// Whether a message that this socket sent there now would find somebody, as far as this node knows. A member of a group sends within
-    /// it, and without a destination to all.
+    /// Checks whether a message sent by this socket now would have a receiver, as far as this node knows. A group member sends within its
+    /// group; without a destination it sends to all members.
     ///
     /// # Errors
-    /// [`SocketError::Unreachable`]; [`SocketError::Invalid`] for a range in the wrong order and no destination outside a group.
+    /// [`SocketError::Unreachable`]; [`SocketError::Invalid`] for a range whose bounds are out of order, or without a destination outside
+    /// a group.
     pub fn check_destination_for(
         &self,
         port: Port,
@@ -182,7 +183,7 @@ impl Node {
         }
     }
 
-    /// The same for a socket that is in no group.
+    /// The same check for a socket that is not in a group.
     fn check_destination(&self, dest: Address) -> Result<(), SocketError> {
         let dest = match dest {
             Address::Service { service, instance, domain } => {

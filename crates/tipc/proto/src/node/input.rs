@@ -1,4 +1,4 @@
-//! Frames and time coming in.
+//! Incoming frames and timeouts.
 
 use super::Node;
 use super::peer::Contact;
@@ -11,8 +11,8 @@ use crate::wire::{BcastInit, Discovery, LinkProtocol, LinkProtocolKind, Message,
 use alloc::vec::Vec;
 
 impl Node {
-    /// Takes one frame that came in on a bearer. Where the medium says it came from is of no interest: the protocol trusts the
-    /// address that discovery announced.
+    /// Handles a frame received on a bearer. Its source address on the medium is irrelevant: the protocol relies on the
+    /// address announced in discovery.
     pub fn handle_frame(&mut self, now: Nanos, bearer: BearerId, frame: &[u8]) {
         if let Err(reason) = self.receive(now, bearer, frame) {
             self.drops.count(reason);
@@ -120,7 +120,7 @@ impl Node {
         over.heard_at = now;
         let mut behind = Vec::new();
         let (event, in_order) = over.link.handle_packet(now, view, &mut behind, &mut self.drops);
-        // Up is told before what comes with it.
+        // Report the link as up before delivering what arrives with it.
         self.link_event(now, sender, bearer, event);
         if let Some(peer) = self.peers.get_mut(&sender)
             && peer.is_link_up(bearer)
@@ -168,7 +168,7 @@ impl Node {
         Ok(())
     }
 
-    /// A whole message in order, from a unicast or broadcast link.
+    /// Handles a complete message in sequence, from a unicast or broadcast link.
     pub(super) fn handle_message(&mut self, now: Nanos, sender: NodeAddr, bytes: Vec<u8>) {
         let Ok(view) = View::parse(&bytes) else {
             self.drops.count(DropReason::Malformed);
@@ -201,7 +201,7 @@ impl Node {
         }
     }
 
-    /// Runs everything that is due.
+    /// Handles everything that is due.
     pub fn handle_timeout(&mut self, now: Nanos) {
         self.discover(now);
         if self.bcast.handle_timeout(now) {

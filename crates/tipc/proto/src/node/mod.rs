@@ -1,4 +1,4 @@
-//! A whole node: bearers, neighbours, links, names.
+//! A whole node: bearers, neighbours, links, names and sockets.
 //!
 //! The caller owns time and I/O. After any `handle_*` call or command it drains [`Node::poll_transmit`] and [`Node::poll_event`], then
 //! sleeps until [`Node::poll_timeout`] or the next frame:
@@ -66,7 +66,7 @@ use bearer::Bearer;
 use peer::Peer;
 use topology::Topology;
 
-/// What this node announces: exactly what it speaks, which is all there is.
+/// Capabilities that this node announces: all that it supports, which are all that exist.
 pub const CAPABILITIES: Capabilities = Capabilities::SYN
     .and(Capabilities::BCAST_SYNCH)
     .and(Capabilities::BCAST_STATE_NACK)
@@ -80,40 +80,40 @@ pub const CAPABILITIES: Capabilities = Capabilities::SYN
     .and(Capabilities::NAGLE)
     .and(Capabilities::NAMED_BCAST);
 
-/// What a peer must understand. Kernels since Linux 4.17 of 2018 do; what older ones do instead is not spoken here, so discovery does not
-/// lead to contact with them ([`Event::TooOld`]).
+/// Capabilities that a peer must have. Kernels since Linux 4.17 (2018) have them; the older alternatives are not supported, so no contact
+/// is made with older kernels ([`Event::TooOld`]).
 pub const REQUIRED: Capabilities = Capabilities::SYN
     .and(Capabilities::BCAST_SYNCH)
     .and(Capabilities::BCAST_STATE_NACK)
     .and(Capabilities::BLOCK_FLOWCTL)
     .and(Capabilities::NODE_ID128);
 
-/// What a node is told at its birth.
+/// Configuration of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Its identity; the first bearer supplies one when there is none.
+    /// Its identity; derived from the first bearer if not given.
     pub id: Option<NodeId>,
-    /// A fixed address. Without it the address follows from the identity and is tried for a second first.
+    /// A fixed address. Without one, the address is derived from the identity and tried for a second first.
     pub addr: Option<NodeAddr>,
-    /// The cluster.
+    /// Network ID of the cluster.
     pub network: NetworkId,
-    /// Seed of the node's random numbers. Two lives of one node must have different seeds.
+    /// Seed of the node's random numbers. Must differ each time the node starts.
     pub seed: u64,
-    /// Capabilities that are not announced, as of an older node, and not used either. None by default. Without one of [`REQUIRED`]
-    /// nodes of this kind refuse the node.
+    /// Capabilities that are neither announced nor used, to emulate an older node. None by default. Nodes of this implementation refuse a
+    /// node that lacks one of [`REQUIRED`].
     pub withheld: Capabilities,
-    /// Bounds of its tables, and times.
+    /// Table limits and times.
     pub limits: Limits,
-    /// How multicasts travel whose sockets leave it to the node.
+    /// How multicasts are sent if the socket does not choose a method.
     pub multicasts: MulticastPolicy,
 }
 
-/// How multicasts travel to other nodes.
+/// How multicasts are sent to other nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MulticastPolicy {
-    /// The way of sockets that do not choose one.
+    /// Method for sockets that do not choose one.
     pub method: MulticastMethod,
-    /// Where that is left open: the share of the peers, in percent, up to which each gets a copy of its own.
+    /// For the automatic method: replicast is used if at most this percentage of the peers are destinations.
     pub replicast_percent: usize,
 }
 
@@ -127,114 +127,114 @@ impl Default for MulticastPolicy {
 }
 
 impl Config {
-    /// What the node announces.
+    /// The capabilities that the node announces.
     const fn announced(&self) -> Capabilities {
         CAPABILITIES.without(self.withheld)
     }
 }
 
-/// Where a frame is to go.
+/// Destination of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destination {
-    /// One station.
+    /// A single station.
     Unicast(MediaAddr),
     /// All stations: the medium's broadcast or multicast address, or each configured remote in turn.
     Broadcast,
 }
 
-/// A frame to be sent; its octets are in the buffer that was given to [`Node::poll_transmit`].
+/// A frame to be sent; its bytes are in the buffer passed to [`Node::poll_transmit`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
     /// The bearer to send on.
     pub bearer: BearerId,
-    /// Where to.
+    /// Destination on that bearer's medium.
     pub dest: Destination,
 }
 
-/// What happened.
+/// An event for the caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The trial is over: this is the node's address from now on.
+    /// The address trial has ended: this is the node's address from now on.
     AddressSettled(NodeAddr),
-    /// Another node uses our address. It is ignored.
+    /// Another node uses our address. The other node is ignored.
     DuplicateAddress {
-        /// Its identity.
+        /// Identity of the other node.
         id: NodeId,
-        /// Where it sends from.
+        /// Media address that it sends from.
         media: MediaAddr,
     },
-    /// A node was found that lacks what this one needs of a peer ([`REQUIRED`]). There is no contact with it.
+    /// A node was found that lacks a required capability ([`REQUIRED`]). There is no contact with it.
     TooOld {
-        /// Its address.
+        /// Address of the node.
         peer: NodeAddr,
-        /// What it lacks.
+        /// Capabilities that it lacks.
         missing: Capabilities,
     },
-    /// A link came up. [`Event::PeerUp`] follows when it is the first to its node.
+    /// A link came up. [`Event::PeerUp`] follows if it is the first to its node.
     LinkUp {
         /// The node at the other end.
         peer: NodeAddr,
-        /// Our end's bearer.
+        /// Bearer at our end.
         bearer: BearerId,
     },
-    /// A link went down. [`Event::PeerDown`] follows when no other was left to its node.
+    /// A link went down. [`Event::PeerDown`] follows if it was the last to its node.
     LinkDown {
         /// The node at the other end.
         peer: NodeAddr,
-        /// Our end's bearer.
+        /// Bearer at our end.
         bearer: BearerId,
-        /// Why.
+        /// Why the link went down.
         reason: LinkDownReason,
     },
-    /// Contact with a node began.
+    /// Contact with a node was established.
     PeerUp {
-        /// The node.
+        /// Address of the node.
         peer: NodeAddr,
     },
-    /// Contact with a node was lost, and with it what was under way from and to it.
+    /// Contact with a node was lost, along with everything in flight from and to it.
     PeerDown {
-        /// The node.
+        /// Address of the node.
         peer: NodeAddr,
     },
-    /// A binding came into the table.
+    /// A binding was added to the table.
     Published(Binding),
-    /// A binding left the table.
+    /// A binding was removed from the table.
     Withdrawn(Binding),
-    /// A member of a group can no longer be sent to by some socket of this node.
+    /// A group member can no longer be reached by some socket of this node.
     GroupShrank {
-        /// The group.
+        /// Service type of the group.
         group: u32,
     },
-    /// Something changed for a socket: ask what it can do now.
+    /// A socket's readiness may have changed; see [`Node::readiness`].
     SocketReady(Port),
-    /// A request for a connection was accepted.
+    /// A connection request was accepted.
     Connected {
-        /// The socket that asked.
+        /// The socket that made the request.
         port: Port,
-        /// Who accepted.
+        /// The socket that accepted it.
         peer: SocketAddr,
     },
-    /// A request for a connection failed.
+    /// A connection request failed.
     ConnectFailed {
-        /// The socket that asked.
+        /// The socket that made the request.
         port: Port,
-        /// Refused or timed out.
+        /// Whether it was refused or timed out.
         error: SocketError,
     },
 }
 
-/// The node's own address, or its way to one.
+/// State of the node's own address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Address {
-    /// No bearer yet, so nobody to ask.
+    /// No bearer yet, so the address cannot be tried.
     None,
-    /// Asking whether anybody minds.
+    /// Trying an address: waiting for objections.
     Trial { candidate: NodeAddr, until: Nanos },
-    /// Owned.
+    /// The address belongs to the node.
     Own(NodeAddr),
 }
 
-/// A TIPC node.
+/// The state of a TIPC node.
 #[derive(Clone, Debug)]
 pub struct Node {
     cfg: Config,
@@ -245,22 +245,22 @@ pub struct Node {
     net_hash: u32,
     bearers: [Option<Bearer>; BEARERS_MAX],
     peers: BTreeMap<NodeAddr, Peer>,
-    /// Nodes on a medium up to which everybody watches everybody.
+    /// Up to this number of nodes on a medium, each node monitors all others.
     monitor_threshold: usize,
-    /// Peers in contact.
+    /// Number of peers in contact.
     linked: usize,
-    /// Those among them that do not understand name updates by broadcast.
+    /// Number of those that do not support name updates by broadcast.
     unnumbered: usize,
     bcast: BcastSender,
     names: NameTable,
     next_key: u32,
     /// Number of the next name update to be sent.
     update_number: Seq,
-    /// Discovery messages that wait to be sent.
+    /// Discovery messages to be sent.
     answers: VecDeque<(Transmit, Vec<u8>)>,
-    /// Broadcasts of the broadcast link that still have to go out on further bearers.
+    /// Broadcasts that still have to be sent on further bearers.
     bcast_copies: VecDeque<(BearerId, Vec<u8>)>,
-    /// Sockets that wait for room on the broadcast link, and at which level.
+    /// Sockets that wait for room on the broadcast link, each with the level it needs.
     bcast_waiting: VecDeque<(Port, usize)>,
     /// Peers that may have something to send.
     ready: VecDeque<NodeAddr>,
@@ -269,23 +269,23 @@ pub struct Node {
     socket_timers: BTreeSet<(Nanos, Port)>,
     /// The sockets of this node in each group.
     groups: BTreeMap<u32, BTreeSet<Port>>,
-    /// Sockets for which a link has room again.
+    /// Sockets that wait for a link that has room again.
     woken: VecDeque<Port>,
     topology: Topology,
-    /// The node works on its own sockets' messages.
+    /// Whether messages between the node's own sockets are being processed.
     serving: bool,
-    /// Room for the messages that a packet completes, empty between packets.
+    /// Buffer for the messages completed by a packet, empty between packets.
     assembled: Vec<Vec<u8>>,
     /// Messages between sockets of this node.
     local: VecDeque<Vec<u8>>,
-    /// What went that way.
+    /// Statistics of those messages.
     local_traffic: Traffic,
     events: VecDeque<Event>,
     drops: DropCounters,
 }
 
 impl Node {
-    /// A node without bearers.
+    /// Creates a node without bearers.
     pub fn new(cfg: Config) -> Self {
         let mut rng = Rng::new(cfg.seed);
         let signature = Discovery::legal_signature(rng.next_u16(), cfg.announced());
@@ -338,7 +338,7 @@ impl Node {
         }
     }
 
-    /// The node's identity, once a bearer or the configuration supplied one.
+    /// The node's identity, once the configuration or a bearer has supplied one.
     pub const fn id(&self) -> Option<NodeId> {
         self.id
     }
@@ -348,22 +348,22 @@ impl Node {
         &self.names
     }
 
-    /// Drops by reason since the node began.
+    /// Drop counters by reason since the node started.
     pub const fn drops(&self) -> &DropCounters {
         &self.drops
     }
 
-    /// Whether [`Node::poll_event`] has one.
+    /// Whether [`Node::poll_event`] would return an event.
     pub fn has_event(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// The next event, oldest first. The queue holds what the calls since the last draining caused.
+    /// The next event, oldest first. The queue holds the events caused by calls since it was last drained.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Octets held in the queues of all links and sockets, for the bound on memory.
+    /// Number of bytes held in the queues of all links and sockets, for the memory limit.
     pub fn octets(&self) -> usize {
         let links = self.peers.values().map(Peer::octets).sum::<usize>();
         let sockets = self.sockets.values().map(Socket::octets).sum::<usize>();

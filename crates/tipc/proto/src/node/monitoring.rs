@@ -1,4 +1,4 @@
-//! The ring monitor of each medium, as the node uses and shows it.
+//! The ring monitor of each medium, as used and reported by the node.
 
 use super::Node;
 use super::administer::SettingError;
@@ -9,28 +9,29 @@ use crate::time::Nanos;
 use crate::wire::DomainRecord;
 use alloc::vec::Vec;
 
-/// The monitor of a bearer.
+/// State of a bearer's monitor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MonitorReport {
-    /// The bearer.
+    /// The monitored bearer.
     pub bearer: BearerId,
-    /// Counts the assignments of roles.
+    /// Number of times the roles have been assigned.
     pub table_generation: u32,
-    /// Nodes on the medium, this one included.
+    /// Number of nodes on the medium, including this one.
     pub cluster_size: usize,
-    /// Nodes watch each other along the ring; otherwise each watches all.
+    /// Nodes monitor each other along the ring; otherwise each monitors all others.
     pub active: bool,
-    /// Nodes in this node's own domain.
+    /// Number of nodes in this node's own domain.
     pub domain: usize,
 }
 
 impl Node {
-    /// Nodes on a medium, this one included, up to which each watches all others; beyond it they watch each other along a ring.
+    /// The threshold: up to this number of nodes on a medium, including this one, each node monitors all others; above it, they
+    /// monitor each other along a ring.
     pub const fn monitor_threshold(&self) -> usize {
         self.monitor_threshold
     }
 
-    /// Sets that number.
+    /// Sets the threshold.
     ///
     /// # Errors
     /// [`SettingError::MonitorThreshold`].
@@ -45,7 +46,7 @@ impl Node {
         Ok(())
     }
 
-    /// The monitors of all bearers.
+    /// State of the monitors of all bearers.
     pub fn monitors(&self) -> impl Iterator<Item = MonitorReport> + '_ {
         (0..).zip(&self.bearers).filter_map(|(n, bearer)| {
             let monitor = &bearer.as_ref()?.monitor;
@@ -59,13 +60,13 @@ impl Node {
         })
     }
 
-    /// Who is watched how on a bearer: this node first, then the others in the order of the ring.
+    /// How each node on a bearer is monitored: this node first, then the others in ring order.
     pub fn monitored(&self, bearer: BearerId) -> Vec<MonitoredReport> {
         let bearer = self.bearers.get(usize::from(bearer.0)).and_then(Option::as_ref);
         bearer.map(|b| b.monitor.reports()).unwrap_or_default()
     }
 
-    /// A peer tells of its domain.
+    /// Handles a peer's domain record.
     pub(super) fn handle_domain(
         &mut self,
         now: Nanos,
@@ -78,7 +79,7 @@ impl Node {
         self.suspect(now, bearer, &lost);
     }
 
-    /// The link to a node is lost, and with it what the node watched.
+    /// Handles the loss of the link to a node, and of the monitoring that the node did.
     pub(super) fn monitor_lost(&mut self, now: Nanos, addr: NodeAddr, bearer: BearerId) {
         let Some(Some(on)) = self.bearers.get_mut(usize::from(bearer.0)) else { return };
         let orphans = on.monitor.peer_down(addr);

@@ -1,4 +1,4 @@
-//! Multicast on its way out: by the broadcast link or as one copy to each node, and in order when the way changes.
+//! Outgoing multicasts: by the broadcast link or as one copy to each node, in order when the method changes.
 
 use super::Node;
 use super::send::{LOOKUP_CLUSTER, plain};
@@ -10,7 +10,7 @@ use crate::wire::{Capabilities, DataKind, DataMessage, ErrorCode};
 use alloc::collections::BTreeSet;
 
 impl Node {
-    /// One message to every node that has a matching binding.
+    /// Sends a message to every node that has a matching binding.
     pub(super) fn send_multicast(
         &mut self,
         now: Nanos,
@@ -42,7 +42,7 @@ impl Node {
         };
         self.await_room(port, &nodes, replicast)?;
         if message.syn {
-            // Goes the old way and tells the receivers that nothing sent before is still under way there.
+            // Sent by the old method, it tells the receivers that nothing sent before is still in flight there.
             let twin = DataMessage {
                 flag18: !replicast,
                 error: ErrorCode::NoPort,
@@ -59,7 +59,7 @@ impl Node {
         Ok(())
     }
 
-    /// Whether a multicast to so many other nodes goes as one copy to each.
+    /// Whether a multicast to this number of other nodes is sent as one copy to each.
     pub(super) fn replicast_now(
         &self,
         now: Nanos,
@@ -90,7 +90,7 @@ impl Node {
         }
     }
 
-    /// Whether every medium in use reaches all its stations at once.
+    /// Whether every medium in use supports broadcasts.
     fn broadcasts_carried(&self) -> bool {
         self.bearers.iter().flatten().all(|b| b.cfg.broadcasts)
     }
@@ -100,7 +100,8 @@ impl Node {
         self.peers.values().filter(|p| p.is_up()).all(|p| p.capabilities.has(capability))
     }
 
-    /// Whether a message to these nodes would be taken now. All or none: a copy that has to wait must not let the others go twice.
+    /// Checks whether a message to all these nodes would be accepted now. All or none: if one copy had to wait, the others would be
+    /// sent twice.
     pub(super) fn await_room(
         &mut self,
         port: Port,
@@ -130,8 +131,8 @@ impl Node {
         Ok(())
     }
 
-    /// Sends a message to these nodes, this one included. There must be room, so that nothing but the loss of a node can stop it, and
-    /// that takes the node's bindings along.
+    /// Sends a message to these nodes, which may include this one. There must be room, so that only the loss of a node can prevent
+    /// delivery, and in that case its bindings are lost too.
     pub(super) fn cast(
         &mut self,
         nodes: &BTreeSet<NodeAddr>,
@@ -160,7 +161,7 @@ impl Node {
         }
     }
 
-    /// Wakes as many senders as the broadcast link has room for, in the order in which they came.
+    /// Wakes waiting senders, in order of arrival, while the broadcast link has room.
     pub(super) fn wake_broadcasters(&mut self) {
         let mut woken = 0;
         while let Some(&(port, level)) = self.bcast_waiting.front()

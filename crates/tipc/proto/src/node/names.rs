@@ -1,4 +1,4 @@
-//! Own bindings to the other nodes, theirs into the table.
+//! Distributes the node's own bindings to the other nodes and enters theirs into the table.
 
 use super::Node;
 use super::peer::Peer;
@@ -16,29 +16,29 @@ use crate::wire::{
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// Octets of items in one bulk message: a whole number of them, well inside the largest message.
+/// Number of bytes of items in a bulk message: a multiple of the item length, well within the largest message.
 const BULK_OCTETS: usize = 3_000 * NameItem::LEN;
 
-/// Service types below this are the protocol's own.
+/// Service types below this value are reserved for the protocol.
 const RESERVED_SERVICES: u32 = 64;
 
 /// Why a port cannot be bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum BindError {
-    /// The table refuses it.
+    /// The table rejects the binding.
     Table(BindingError),
-    /// Service types below 64 belong to the protocol.
+    /// The service type is below 64 and reserved for the protocol.
     Reserved,
-    /// A link holds as many unsent updates as it may; a peer is slow to acknowledge.
+    /// A link holds the maximum number of unsent updates because a peer is slow to acknowledge.
     Congested,
 }
 
-/// The order of one peer's name updates.
+/// Keeps one peer's name updates in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NameReceiver {
-    /// Number of the next update, known once the last bulk message was seen.
+    /// Number of the next update, known once the last bulk message has arrived.
     next: Option<Seq>,
-    /// Withdrawal and items, by number.
+    /// Withdrawal flag and items, by number.
     waiting: BTreeMap<u16, (bool, Vec<NameItem>)>,
 }
 
@@ -49,7 +49,8 @@ impl NameReceiver {
 }
 
 impl Node {
-    /// Binds a port of this node to a service range; every node of the scope learns of it. Returns the key to withdraw it by.
+    /// Binds a port of this node to a service range and informs every node in the scope. Returns the key needed to withdraw the
+    /// binding.
     pub(super) fn publish(
         &mut self,
         range: ServiceRange,
@@ -71,8 +72,8 @@ impl Node {
         Ok(binding.key)
     }
 
-    /// Withdraws a binding of this node. When the broadcast link cannot take the update, contact with the peers that hold it up begins
-    /// anew: a closing socket cannot wait, and a binding that stays behind would mislead the cluster.
+    /// Withdraws a binding of this node. If the broadcast link cannot accept the update, contact with the peers that block it is
+    /// re-established from scratch: a closing socket cannot wait, and a binding left behind would mislead the cluster.
     pub(super) fn withdraw_at_any_cost(
         &mut self,
         now: Nanos,
@@ -100,19 +101,19 @@ impl Node {
             for addr in behind {
                 self.overrun(now, addr);
             }
-            // With the laggards gone there is room, and if not, there is no peer left that holds the binding.
+            // Without the slow peers there is room; otherwise, no peer is left that has the binding.
             let _ = self.distribute(true, &binding);
         }
     }
 
-    /// Whether updates go to each peer on its own link. A peer without numbered updates would take a broadcast as it comes, before or
-    /// after what came on its link; as long as there is one, no update is broadcast, so that it gets each once and in order. The others
-    /// put the two ways in order by the numbers.
+    /// Whether updates are sent to each peer on its own link. A peer that does not support numbered updates would apply a broadcast as
+    /// it arrives, before or after those on its link. While there is such a peer, no update is broadcast, so that it gets each once and
+    /// in order. The other peers order both by number.
     const fn names_go_one_by_one(&self) -> bool {
         self.unnumbered > 0 || !self.cfg.announced().has(Capabilities::NAMED_BCAST)
     }
 
-    /// Sends one update to all peers: a numbered broadcast, or a copy to each. All get it, or none does.
+    /// Sends an update to all peers, by a numbered broadcast or as a copy to each. Either all get it or none.
     fn distribute(&mut self, withdrawal: bool, binding: &Binding) -> Result<(), Congested> {
         let Some(own) = self.addr() else { return Ok(()) };
         let mut body = Vec::new();
@@ -150,7 +151,7 @@ impl Node {
         Ok(())
     }
 
-    /// What a peer hears first: where our broadcasts begin, and all our bindings.
+    /// Sends the first messages to a new peer: where our broadcasts begin, and all our bindings.
     pub(super) fn greet(&mut self, now: Nanos, peer: NodeAddr) {
         let own = self.own();
         if self.peers.get(&peer).is_some_and(|p| !p.hears_numbered_names()) {
@@ -171,7 +172,7 @@ impl Node {
         let mut items = Vec::new();
         let mut bindings: Vec<_> =
             self.names.of_node(own).filter(|(_, b)| b.scope == Scope::Cluster).collect();
-        // In the order in which they were made, as the kernel does.
+        // In the order in which they were made, as in the kernel.
         bindings.sort_unstable_by_key(|(age, _)| *age);
         for (_, binding) in bindings {
             NameItem { range: binding.range, port: binding.socket.port, key: binding.key }
@@ -202,8 +203,8 @@ impl Node {
         }
     }
 
-    /// A peer without numbered updates has come, and gets all bindings. Updates that wait to be broadcast are among them; those it must
-    /// not hear once more, perhaps after later ones. They go to the other peers one by one.
+    /// Handles a new peer that does not support numbered updates and gets all bindings. These include updates still waiting to be
+    /// broadcast, which it must not get again, possibly after later ones. They are sent to the other peers individually.
     fn redirect_names(&mut self, now: Nanos, newcomer: NodeAddr) {
         let updates = self.bcast.take_names();
         let others: Vec<NodeAddr> =
@@ -226,25 +227,26 @@ impl Node {
         self.peers.iter().filter(|(_, p)| p.is_up()).map(|(addr, _)| *addr).collect()
     }
 
-    /// The protocol's own messages no longer fit: without them the peer cannot be kept consistent, so contact begins anew.
+    /// Handles a full backlog of protocol messages: the peer can no longer be kept consistent, so contact is re-established from
+    /// scratch.
     fn overrun(&mut self, now: Nanos, addr: NodeAddr) {
         self.lose_peer(now, addr, crate::link::LinkDownReason::Overrun);
     }
 
     pub(super) fn handle_names(&mut self, now: Nanos, sender: NodeAddr, m: &NameMessage<'_>) {
-        // The owner is the sender: names are not passed on. What comes in one packet with the end of the contact comes too late.
+        // The owner must be the sender: names are not forwarded. Updates that arrive in the packet that ends the contact are too late.
         if m.owner != sender || !self.peers.get(&sender).is_some_and(Peer::is_up) {
             self.drops.count(DropReason::Malformed);
             return;
         }
-        // As a node that does not announce numbers, this one does not know them.
+        // A node that does not announce numbered updates does not use the numbers either.
         let numbered = self.cfg.announced().has(Capabilities::NAMED_BCAST);
         match m.series {
             _ if !numbered => self.apply_names(sender, m.withdrawal, m.items()),
             NameSeries::Bulk { last } => {
                 if last && let Some(peer) = self.peers.get_mut(&sender) {
                     peer.names.next = Some(m.number);
-                    // What waited for the bulk and turns out to be part of it already is overtaken.
+                    // Drop waiting updates that turn out to be part of the bulk.
                     peer.names.waiting.retain(|number, _| !Seq(*number).before(m.number));
                 }
                 self.apply_names(sender, m.withdrawal, m.items());

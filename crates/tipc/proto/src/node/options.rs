@@ -1,45 +1,46 @@
-//! Socket options under the numbers and with the rules of Linux's level `SOL_TIPC`.
+//! Socket options with the numbers and rules of Linux's level `SOL_TIPC`.
 
 use super::Node;
 use crate::addr::{Importance, Port};
 use crate::socket::{MulticastMethod, SocketError, SocketKind};
 use core::time::Duration;
 
-/// Numbers of the options of level `SOL_TIPC`.
+/// Option numbers at level `SOL_TIPC`.
 pub mod option {
-    /// Importance of what is sent, 0 to 3.
+    /// Importance of messages sent, 0 to 3.
     pub const IMPORTANCE: u32 = 127;
-    /// Messages may be dropped when the way out is congested.
+    /// Messages may be dropped when the link is congested.
     pub const SRC_DROPPABLE: u32 = 128;
-    /// Messages that cannot be delivered are not returned.
+    /// Messages that cannot be delivered are dropped instead of returned.
     pub const DEST_DROPPABLE: u32 = 129;
-    /// Milliseconds that a connection request waits.
+    /// Timeout of a connection request, in milliseconds.
     pub const CONN_TIMEOUT: u32 = 130;
     /// Always 0; kept by Linux for old programs.
     pub const NODE_RECVQ_DEPTH: u32 = 131;
-    /// Messages that wait in the socket.
+    /// Number of messages in the receive queue.
     pub const SOCK_RECVQ_DEPTH: u32 = 132;
-    /// Multicasts go by broadcast. Takes no value.
+    /// Multicasts use broadcast. Takes no value.
     pub const MCAST_BROADCAST: u32 = 133;
-    /// Multicasts go as one copy to each node. Takes no value.
+    /// Multicasts are sent as one copy to each node. Takes no value.
     pub const MCAST_REPLICAST: u32 = 134;
-    /// The group that the socket is in; joining is [`Node::join`](crate::node::Node::join).
+    /// The group that the socket is in; joining is done with [`Node::join`](crate::node::Node::join).
     pub const GROUP_JOIN: u32 = 135;
     /// Leaves the group. Takes no value.
     pub const GROUP_LEAVE: u32 = 136;
-    /// Octets that wait in the socket.
+    /// Number of bytes in the receive queue.
     pub const SOCK_RECVQ_USED: u32 = 137;
     /// Small writes to a stream are not merged.
     pub const NODELAY: u32 = 138;
 }
 
 impl Node {
-    /// Sets an option by its number, as `setsockopt` does at level `SOL_TIPC`; `None` stands for a missing value. Of the two
-    /// that need more than a number, [`option::GROUP_JOIN`] is [`Node::join`] and [`option::GROUP_LEAVE`] is [`Node::leave`].
+    /// Sets an option by its number, like `setsockopt` at level `SOL_TIPC`; `None` means that the value is missing. Two
+    /// options need more than a number: for [`option::GROUP_JOIN`] use [`Node::join`], for [`option::GROUP_LEAVE`]
+    /// [`Node::leave`].
     ///
     /// # Errors
-    /// [`SocketError::Invalid`] for an unknown option, a value that it cannot have, or a value where none belongs;
-    /// [`SocketError::NoSuchOption`] for one that this kind of socket does not have.
+    /// [`SocketError::Invalid`] for an unknown option, an invalid value, or a value where none is expected;
+    /// [`SocketError::NoSuchOption`] if this kind of socket does not have the option.
     pub fn set_option(
         &mut self,
         port: Port,
@@ -80,10 +81,10 @@ impl Node {
         self.set_options(port, options)
     }
 
-    /// The value of an option by its number, as `getsockopt` gives it at level `SOL_TIPC`.
+    /// Reads an option by its number, like `getsockopt` at level `SOL_TIPC`.
     ///
     /// # Errors
-    /// [`SocketError::Invalid`] for one that cannot be read.
+    /// [`SocketError::Invalid`] if the option cannot be read.
     pub fn get_option(&mut self, port: Port, number: u32) -> Result<u32, SocketError> {
         let socket = self.socket(port)?;
         let (options, group) = (socket.options, socket.group.as_ref());

@@ -1,4 +1,4 @@
-//! Frames and deadlines going out.
+//! Outgoing frames and deadlines.
 
 use super::peer::half_of_message;
 use super::{Destination, Node, Transmit};
@@ -10,7 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 impl Node {
-    /// The next frame to send. Its octets replace what `frame` held. `None` when there is nothing more for now.
+    /// The next frame to send, or `None` if there is none for now. The frame replaces the contents of `frame`.
     pub fn poll_transmit(&mut self, now: Nanos, frame: &mut Vec<u8>) -> Option<Transmit> {
         frame.clear();
         if let Some((transmit, bytes)) = self.answers.pop_front() {
@@ -38,7 +38,8 @@ impl Node {
         None
     }
 
-    /// The bearers on which a broadcast goes out: one that reaches all peers if there is one, otherwise all that reach any.
+    /// The bearers on which a broadcast is sent: one that reaches all peers if there is one, otherwise all bearers that reach
+    /// any.
     fn broadcast_bearers(&self) -> Vec<BearerId> {
         let mut reached = [0; BEARERS_MAX];
         for peer in self.peers.values() {
@@ -86,7 +87,7 @@ impl Node {
         transmit
     }
 
-    /// Brings a peer's place in the queue of senders and in the timers up to date. To be called after anything was done to it.
+    /// Updates a peer's entries in the send queue and in the timers. Must be called after any change to the peer.
     pub(super) fn touch(&mut self, addr: NodeAddr) {
         let Some(peer) = self.peers.get_mut(&addr) else { return };
         peer.open_if_due();
@@ -102,7 +103,7 @@ impl Node {
             }
             self.timers.insert((at, addr));
         }
-        // Wake as many waiting senders as there is room for, in the order in which they came.
+        // Wake waiting senders, in order of arrival, while there is room.
         for half in 0..2 {
             let mut woken = 0;
             while let Some(peer) = self.peers.get_mut(&addr)
@@ -117,10 +118,10 @@ impl Node {
         }
     }
 
-    /// Releases the broadcasts that every listening peer has.
+    /// Releases the broadcasts that all peers with an open broadcast link have acknowledged.
     pub(super) fn release_broadcasts(&mut self) {
         let last = self.bcast.last_sent();
-        // The oldest: the one furthest behind the last broadcast.
+        // The acknowledgement furthest behind the last broadcast.
         let acked = self.peers.values().filter_map(|p| p.listener.acked);
         let slowest = acked.max_by_key(|acked| last.distance_from(*acked));
         self.bcast.release(slowest);
@@ -140,10 +141,10 @@ impl Node {
         result
     }
 
-    /// When [`Node::handle_timeout`] wants to run next; `None` when only a frame or a command can change anything.
+    /// When [`Node::handle_timeout`] must be called next; `None` if only a frame or a command can change anything.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         if !self.topology.is_idle() || !self.local.is_empty() || !self.woken.is_empty() {
-            // A command left work behind: at once.
+            // A command left work to do: call it immediately.
             return Some(Nanos::default());
         }
         let peers = self.timers.first().map(|(at, _)| *at);

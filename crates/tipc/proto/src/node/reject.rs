@@ -1,4 +1,4 @@
-//! Messages that nobody here takes go back to their sender.
+//! Returns messages that cannot be delivered to their sender.
 
 use super::Node;
 use crate::addr::NodeAddr;
@@ -6,11 +6,11 @@ use crate::drops::DropReason;
 use crate::wire::{BASIC_HEADER_LEN, ErrorCode, View};
 use alloc::vec::Vec;
 
-/// Octets of the payload that a returned message keeps.
+/// Number of payload bytes kept in a returned message.
 pub(super) const RETURNED_OCTETS: usize = 1_024;
 
-/// The returned form of a message: ports swapped, error set, payload cut, a short header enlarged by the nodes. `None` when it may
-/// not be returned: it is on its way back already, or its sender wants no return.
+/// Builds the returned form of a message: ports swapped, error set, payload cut, and a short header extended by the nodes. Returns
+/// `None` if the message must not be returned: it is already on its way back, or its sender does not want it.
 pub(crate) fn returned(view: &View<'_>, own: NodeAddr, error: ErrorCode) -> Option<Vec<u8>> {
     let is_data = view.user_number() <= 3;
     if (is_data && view.bit19()) || view.error_code() != Some(ErrorCode::Ok) {
@@ -35,14 +35,15 @@ pub(crate) fn returned(view: &View<'_>, own: NodeAddr, error: ErrorCode) -> Opti
 }
 
 impl Node {
-    /// Returns a message that nobody takes. When it may not be returned it is counted as dropped; tells which.
+    /// Returns a message that cannot be delivered to its sender. If it must not be returned, counts it as dropped and returns the
+    /// reason.
     pub(super) fn return_message(
         &mut self,
         sender: NodeAddr,
         view: &View<'_>,
         error: ErrorCode,
     ) -> bool {
-        // A multicast is never returned, even when its sender forgot to say so: it has no one port to come back from.
+        // A multicast is never returned, even if its sender did not mark it as droppable: it was not addressed to a single port.
         let is_mcast = view.user_number() <= 3 && view.msg_type() == 1;
         let answer = (!is_mcast).then(|| returned(view, self.own(), error)).flatten();
         let done = answer.is_some_and(|bytes| self.route(sender, bytes).is_ok());

@@ -1,4 +1,4 @@
-//! What an operator may ask.
+//! Reports for an operator.
 
 use super::peer::{Peer, PeerLink};
 use super::{Node, Traffic};
@@ -10,62 +10,62 @@ use crate::wire::{Capabilities, InterfaceName};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// What is known of a socket.
+/// State of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SocketReport {
-    /// Its kind.
+    /// Kind of the socket.
     pub kind: SocketKind,
-    /// Its own address.
+    /// The socket's own address.
     pub local: SocketAddr,
-    /// The other end of its connection.
+    /// Address of the other end of its connection.
     pub peer: Option<SocketAddr>,
-    /// Its options.
+    /// Options set on it.
     pub options: SocketOptions,
-    /// Messages that wait to be received.
+    /// Number of messages waiting to be received.
     pub queued_messages: usize,
-    /// Octets that these count.
+    /// Length of these messages in bytes, as counted against the queue limit.
     pub queued_octets: usize,
     /// The group that it is a member of.
     pub group: Option<GroupRequest>,
-    /// What was sent.
+    /// Messages sent.
     pub sent: Traffic,
-    /// What came, returned messages included.
+    /// Messages received, including returned ones.
     pub received: Traffic,
 }
 
-/// Another node, as this one sees it.
+/// Another node, as seen by this one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerReport {
-    /// Its address.
+    /// Address of the node.
     pub addr: NodeAddr,
-    /// Its identity.
+    /// Identity of the node.
     pub id: NodeId,
-    /// What it announced.
+    /// Capabilities that it announced.
     pub capabilities: Capabilities,
-    /// There is contact with it.
+    /// Whether there is contact with it.
     pub up: bool,
-    /// The links to it.
+    /// Links to it.
     pub links: Vec<LinkReport>,
 }
 
-/// One link.
+/// State of a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkReport {
-    /// Our end's bearer.
+    /// Bearer at our end.
     pub bearer: BearerId,
     /// The peer's address on the medium.
     pub media: MediaAddr,
-    /// The peer's number of its bearer.
+    /// Number of the bearer at the peer's end.
     pub peer_bearer: BearerId,
-    /// The peer's name of its interface.
+    /// Interface name at the peer's end.
     pub peer_interface: InterfaceName,
-    /// State.
+    /// Current state.
     pub state: LinkState,
-    /// It carries traffic; a link that is up and does not stands by for another.
+    /// Whether it carries traffic; a link that is up but not active is a standby.
     pub active: bool,
-    /// Largest packet, in octets.
+    /// Largest packet, in bytes.
     pub mtu: usize,
-    /// Priority.
+    /// Current priority.
     pub priority: u8,
     /// Network plane; 0 is "A".
     pub plane: u8,
@@ -73,24 +73,24 @@ pub struct LinkReport {
     pub tolerance: Duration,
     /// Send window, in packets.
     pub window: u16,
-    /// Largest it may become.
+    /// Upper bound of the send window, in packets.
     pub window_max: u16,
     /// Smoothed round trip, once measured.
     pub round_trip: Option<Duration>,
-    /// Counters.
+    /// Statistics since it was created.
     pub stats: LinkStats,
 }
 
-/// The broadcast link: one for the whole node.
+/// State of the broadcast link: there is one for the whole node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BroadcastReport {
-    /// Peers that get this node's broadcasts.
+    /// Number of peers that receive this node's broadcasts.
     pub listeners: usize,
     /// Send window, in packets.
     pub window: u16,
-    /// Largest packet, in octets.
+    /// Largest packet, in bytes.
     pub mtu: usize,
-    /// Counters of both sides.
+    /// Statistics of both directions.
     pub stats: LinkStats,
 }
 
@@ -118,12 +118,12 @@ impl Node {
         })
     }
 
-    /// The ports of all sockets but the node's own.
+    /// The ports of all sockets except the node's own.
     pub fn ports(&self) -> impl Iterator<Item = Port> + '_ {
         self.sockets.keys().copied().filter(|port| !self.topology.owns(*port))
     }
 
-    /// The broadcast link.
+    /// State of the broadcast link.
     pub fn broadcast_link(&self) -> BroadcastReport {
         BroadcastReport {
             listeners: self.peers.values().filter(|p| p.listener.acked.is_some()).count(),
@@ -133,7 +133,7 @@ impl Node {
         }
     }
 
-    /// All peers by address.
+    /// All peers, by address.
     pub fn peers(&self) -> impl Iterator<Item = PeerReport> + '_ {
         self.peers.iter().map(|(addr, peer)| PeerReport {
             addr: *addr,

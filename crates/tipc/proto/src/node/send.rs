@@ -1,4 +1,4 @@
-//! Messages from sockets on their way out: looked up, built, routed.
+//! Outgoing messages from sockets: looks up the destination, encodes and routes them.
 
 use super::Node;
 use crate::addr::Importance;
@@ -13,16 +13,16 @@ use alloc::vec::Vec;
 
 /// Lookup scope "cluster" in message headers.
 pub(super) const LOOKUP_CLUSTER: u8 = 2;
-/// Lookup scope "node": the addressed node looks the name up.
+/// Lookup scope "node": the destination node looks the name up.
 const LOOKUP_NODE: u8 = 3;
 
 impl Node {
-    /// Sends a message, or as much of a stream as goes. Returns the octets taken. `dest` is ignored on a connected socket; on a fresh
-    /// socket of a connected kind it asks for a connection with the payload as first message.
+    /// Sends a message, or as much of a stream as is accepted. Returns the number of bytes accepted. `dest` is ignored on a connected
+    /// socket; on a new socket of a connected kind, it requests a connection with the payload as the first message.
     ///
     /// # Errors
-    /// [`SocketError`], as the kernel gives it in the same place. After [`SocketError::WouldBlock`] the socket's next
-    /// [`Event::SocketReady`](super::Event::SocketReady) says when to try again.
+    /// [`SocketError`], as returned by the kernel in the same situation. After [`SocketError::WouldBlock`], the socket's next
+    /// [`Event::SocketReady`](super::Event::SocketReady) tells when to try again.
     pub fn send(
         &mut self,
         now: Nanos,
@@ -65,7 +65,7 @@ impl Node {
         };
         self.run_local(now);
         match result {
-            // A datagram's sender does not wait.
+            // The sender of a droppable message does not wait.
             Err(SocketError::WouldBlock) if droppable => Ok(payload.len()),
             result => result.map(|()| payload.len()),
         }
@@ -101,7 +101,7 @@ impl Node {
         let importance = socket.options.importance;
         let SocketState::Connected(c) = &socket.state else { return Err(SocketError::Pipe) };
         let peer = c.peer;
-        // Empty messages are not delivered, so they need not travel.
+        // Empty messages are not delivered, so they need not be sent.
         if !payload.is_empty() {
             if c.is_congested() {
                 return Err(SocketError::WouldBlock);
@@ -116,7 +116,7 @@ impl Node {
         Ok(payload.len())
     }
 
-    /// A request for a connection and the node it goes to.
+    /// Builds a connection request. Returns it with its destination node.
     pub(super) fn connection_request(
         &mut self,
         port: Port,
@@ -126,7 +126,7 @@ impl Node {
         self.addressed(port, dest, payload, true)
     }
 
-    /// A message to a socket or service, and the node it goes to.
+    /// Builds a message to a socket or service. Returns it with its destination node.
     fn addressed(
         &mut self,
         port: Port,
@@ -160,8 +160,9 @@ impl Node {
         Ok((to.node, self.encode(&message)))
     }
 
-    /// The node that is to look a name up; 0 for this one, in the whole cluster. For a node with a given address <Z.C.0> and <Z.0.0> of that
-    /// mean the cluster, as for a kernel after `tipc node set address`: programs older than Linux 4.17 write so (libzmq among them).
+    /// The node that must look a name up; 0 for a lookup by this node in the whole cluster. On a node with a configured address <Z.C.N>,
+    /// <Z.C.0> and <Z.0.0> also mean the cluster, as on a kernel after `tipc node set address`: programs older than Linux 4.17 use them
+    /// (libzmq among them).
     pub(super) fn lookup_domain(&self, domain: NodeAddr) -> NodeAddr {
         const CLUSTER: u32 = 0xffff_f000;
         const ZONE: u32 = 0xff00_0000;
@@ -172,7 +173,7 @@ impl Node {
         }
     }
 
-    /// The socket whose turn it is, or port 0 on the node that is to look.
+    /// The next socket in round-robin order, or port 0 on the node that must look the name up.
     fn resolve(
         &mut self,
         service: u32,
@@ -222,7 +223,7 @@ impl Node {
         }
     }
 
-    /// Gives a whole message to the link of a node, or keeps it for this node's own sockets.
+    /// Passes a whole message to the link to a node, or queues it for this node's own sockets.
     pub(super) fn route(&mut self, node: NodeAddr, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
         if node == self.own() || node == NodeAddr(0) {
             self.local.push_back(bytes);
@@ -231,9 +232,9 @@ impl Node {
         self.send_to(node, bytes)
     }
 
-    /// Delivers what was sent within the node and lets the topology service do its work.
+    /// Delivers messages sent within the node and lets the topology service do its work.
     pub(super) fn run_local(&mut self, now: Nanos) {
-        // The service uses the same calls as everybody, which end here: only the outermost works.
+        // The service uses the same public calls, which end here: only the outermost one does the work.
         if core::mem::replace(&mut self.serving, true) {
             return;
         }
@@ -253,18 +254,18 @@ impl Node {
         self.serving = false;
     }
 
-    /// Acknowledges or probes a connection. These go ahead of congestion: a connection has at most a few of them under way.
+    /// Acknowledges or probes a connection. These messages bypass congestion: a connection has at most a few of them in flight.
     pub(super) fn send_conn(&mut self, port: Port, peer: SocketAddr, kind: ConnManagerKind) {
         let orig = SocketAddr { port, node: self.own() };
         let mut bytes = Vec::new();
         let link = LinkFields { sender: orig.node, ..LinkFields::default() };
         Message::Conn(ConnManager { kind, error: ErrorCode::Ok, orig, dest: peer })
             .encode(&link, &mut bytes);
-        // A peer without link is about to be reported lost.
+        // A peer without a link is about to be reported lost.
         let _ = self.route(peer.node, bytes);
     }
 
-    /// Answers a request for a connection from the new socket.
+    /// Answers a connection request from the new socket.
     pub(super) fn answer_request(&mut self, port: Port, peer: SocketAddr) {
         let bytes = self.encode(&DataMessage {
             importance: Importance::Critical,
@@ -273,7 +274,7 @@ impl Node {
         let _ = self.route(peer.node, bytes);
     }
 
-    /// Tells the other end that the connection is over.
+    /// Notifies the other end that the connection has ended.
     pub(super) fn end_connection(&mut self, port: Port, peer: SocketAddr, error: ErrorCode) {
         let message =
             DataMessage { importance: Importance::Critical, error, ..plain(port, peer.port, &[]) };
@@ -282,7 +283,7 @@ impl Node {
     }
 }
 
-/// A connection's message of low importance; the others differ from it in a few fields.
+/// A low-importance message of a connection; other kinds differ from it in a few fields.
 pub(super) const fn plain(orig_port: Port, dest_port: Port, payload: &[u8]) -> DataMessage<'_> {
     DataMessage {
         importance: Importance::Low,

@@ -12,7 +12,7 @@ use crate::time::Nanos;
 use crate::wire::{ConnManagerKind, ErrorCode, View};
 
 impl Node {
-    /// Opens a socket under a random port number.
+    /// Opens a socket with a random port number.
     ///
     /// # Errors
     /// [`SocketError::TooMany`].
@@ -35,7 +35,7 @@ impl Node {
         self.sockets.get_mut(&port).ok_or(SocketError::BadSocket)
     }
 
-    /// Closes a socket: its bindings go, its connection ends, what it has not read is returned.
+    /// Closes a socket: its bindings are withdrawn, its connection ends, and unread messages are returned.
     ///
     /// # Errors
     /// [`SocketError::BadSocket`].
@@ -52,11 +52,11 @@ impl Node {
             _ => None,
         };
         let mut told = false;
-        // After an end nothing is told any more, least of all that something was not read.
+        // After its end nothing more is sent to the peer, not even that messages were not read.
         let ended = matches!(socket.state, SocketState::Disconnected);
         while let Some(message) = socket.pop().filter(|_| !ended) {
             let Ok(view) = View::parse(&message) else { continue };
-            // Of a connection the first unread message stands for all.
+            // In a connection, only the first unread message is returned.
             if connected.is_none() || !told {
                 told |= self.return_message(view.prev_node(), &view, ErrorCode::NoPort);
             }
@@ -77,13 +77,13 @@ impl Node {
     pub fn set_options(&mut self, port: Port, options: SocketOptions) -> Result<(), SocketError> {
         self.socket(port)?.options = options;
         if options.nodelay {
-            // What finds no room goes when there is.
+            // Data for which there is no room now is sent when there is.
             let _ = self.push_stream(port, false);
         }
         Ok(())
     }
 
-    /// What the socket can do without waiting.
+    /// Operations that would not block on the socket.
     ///
     /// # Errors
     /// [`SocketError::BadSocket`].
@@ -91,12 +91,12 @@ impl Node {
         self.sockets.get(&port).map(Socket::readiness).ok_or(SocketError::BadSocket)
     }
 
-    /// Binds a socket to a range of services; every node of the scope learns of it. A range may be bound often, by the same socket
-    /// and by others.
+    /// Binds a socket to a service range; every node in the scope is informed. A range may be bound several times, by the same socket and by
+    /// others.
     ///
     /// # Errors
-    /// [`SocketError`]: `Invalid` for a range in the wrong order or a connected socket, `Access` for a reserved service,
-    /// `TooMany`, or `WouldBlock` when peers are slow to take earlier bindings.
+    /// [`SocketError`]: `Invalid` for a range whose bounds are out of order or a connected socket, `Access` for a reserved service, `TooMany`,
+    /// or `WouldBlock` if peers are slow to acknowledge earlier bindings.
     pub fn bind(
         &mut self,
         port: Port,
@@ -121,10 +121,10 @@ impl Node {
         Ok(())
     }
 
-    /// Takes back one binding of exactly this range and scope, or all of them.
+    /// Withdraws one binding of exactly this range and scope, or all of them.
     ///
     /// # Errors
-    /// [`SocketError::Invalid`] when there is none of that range and scope.
+    /// [`SocketError::Invalid`] if there is none with that range and scope.
     pub fn unbind(
         &mut self,
         now: Nanos,
@@ -137,7 +137,7 @@ impl Node {
         }
         let gone = match which {
             None => core::mem::take(&mut socket.bindings),
-            // The kernel's answer to a socket that has nothing to take back.
+            // The kernel's behaviour for a socket without bindings.
             Some(_) if socket.bindings.is_empty() => return Ok(()),
             Some((range, scope)) => {
                 let found = socket.bindings.iter().position(|b| (b.0, b.1) == (range, scope));
@@ -150,10 +150,10 @@ impl Node {
         Ok(())
     }
 
-    /// Lets a socket wait for connection requests.
+    /// Makes a socket accept connection requests.
     ///
     /// # Errors
-    /// [`SocketError::NotSupported`] for kinds without connections, [`SocketError::Invalid`] when it listens or is connected.
+    /// [`SocketError::NotSupported`] for connectionless kinds, [`SocketError::Invalid`] if it already listens or is connected.
     pub fn listen(&mut self, port: Port) -> Result<(), SocketError> {
         let socket = self.socket(port)?;
         if !socket.kind.is_connected_kind() {
@@ -166,10 +166,10 @@ impl Node {
         Ok(())
     }
 
-    /// Takes the oldest connection request: the new socket's port and the peer's address. The peer learns of it now.
+    /// Accepts the oldest connection request and notifies the peer. Returns the new socket's port and the peer's address.
     ///
     /// # Errors
-    /// [`SocketError::WouldBlock`] when there is none; [`SocketError::Invalid`] when the socket does not listen.
+    /// [`SocketError::WouldBlock`] if there is none; [`SocketError::Invalid`] if the socket does not listen.
     pub fn accept(&mut self, now: Nanos, port: Port) -> Result<(Port, SocketAddr), SocketError> {
         let socket = self.socket(port)?;
         let kind = socket.kind;
@@ -186,7 +186,7 @@ impl Node {
         Ok((new, described.from))
     }
 
-    /// Makes the new socket of an accepted request and answers the peer.
+    /// Creates the new socket for an accepted request and answers the peer.
     pub(super) fn complete_request(
         &mut self,
         now: Nanos,
@@ -209,17 +209,16 @@ impl Node {
             accepted.push(request);
         }
         self.set_socket_timer(new, probe_at);
-        // The answer is an empty message of the connection. It goes ahead of any congestion: there is one per accepted request.
+        // The answer is an empty message of the connection. It bypasses congestion: there is one per accepted request.
         self.answer_request(new, peer);
         Ok(new)
     }
 
-    /// Asks for a connection, with `payload` as its first message if it is not empty. The answer is an event of the socket; until
-    /// then it is neither readable nor writable. On a socket without connections it stores where to send by default, and `None`
-    /// forgets that.
+    /// Requests a connection, with `payload` as its first message unless it is empty. The result is an event of the socket; until then it is
+    /// neither readable nor writable. On a connectionless socket, sets the default destination, or clears it if `None`.
     ///
     /// # Errors
-    /// [`SocketError`], as the kernel gives it in the same place; [`SocketError::InProgress`] is the good case.
+    /// [`SocketError`], as returned by the kernel in the same situation; [`SocketError::InProgress`] means that the request was sent.
     pub fn connect(
         &mut self,
         now: Nanos,
@@ -262,7 +261,7 @@ impl Node {
         Err(SocketError::InProgress)
     }
 
-    /// Ends a connection in good order: the peer reads what is under way, then the end.
+    /// Shuts a connection down: the peer reads what is in flight, then the end.
     ///
     /// # Errors
     /// [`SocketError::NotConnected`].
@@ -270,8 +269,8 @@ impl Node {
         self.end(now, port, ErrorCode::ConnShutdown)
     }
 
-    /// Ends a connection at once and in no good order: the peer reads what is under way, then a reset. For a caller who had taken more from its
-    /// program than it could send.
+    /// Aborts a connection: the peer reads what is in flight, then a reset. For a caller that has accepted more data from its program than it
+    /// could send.
     ///
     /// # Errors
     /// [`SocketError::NotConnected`].
@@ -297,11 +296,11 @@ impl Node {
         Ok(())
     }
 
-    /// Takes the next message, of which at most `max` octets are kept; of a stream as much as is there, up to `max`. An empty payload
-    /// with [`ErrorCode::ConnShutdown`] is the end of a connection that the peer shut down.
+    /// Receives the next message, cut to `max` bytes; from a stream, as many bytes as are available, up to `max`. An empty payload with
+    /// [`ErrorCode::ConnShutdown`] is the end of a connection that the peer shut down.
     ///
     /// # Errors
-    /// [`SocketError::WouldBlock`] when nothing waits, [`SocketError::NotConnected`], [`SocketError::ConnectionReset`], or
+    /// [`SocketError::WouldBlock`] if nothing is queued, [`SocketError::NotConnected`], [`SocketError::ConnectionReset`], or
     /// [`SocketError::Invalid`] for a listening socket or a limit of 0.
     pub fn recv(&mut self, now: Nanos, port: Port, max: usize) -> Result<Received, SocketError> {
         if max == 0 {
@@ -344,7 +343,7 @@ impl Node {
         }
     }
 
-    /// Ends the connections of a node that was lost.
+    /// Ends the connections with a node that was lost.
     pub(super) fn lose_connections(&mut self, now: Nanos, node: NodeAddr) {
         self.release_held(now, node);
         self.lose_members(node);

@@ -1,4 +1,4 @@
-//! Streams on their way out: cut into full packets, small writes merged.
+//! Outgoing streams: split into full packets, with small writes merged.
 
 use super::Node;
 use super::peer::half_of;
@@ -11,8 +11,9 @@ use crate::wire::{Capabilities, DataMessage, SHORT_HEADER_LEN};
 use alloc::vec::Vec;
 
 impl Node {
-    /// Takes as much of a connected stream's write as goes. A large write is cut so that each piece fills a packet: fragments would
-    /// each carry a longer header. A small one waits for more, as [`Merge`](crate::socket::Merge) decides.
+    /// Accepts as much of a write to a connected stream as possible. A large write is split so that each piece fills a packet,
+    /// because each fragment would carry a longer header. A small one waits for more data, as decided by
+    /// [`Merge`](crate::socket::Merge).
     pub(super) fn send_stream(
         &mut self,
         now: Nanos,
@@ -46,7 +47,7 @@ impl Node {
                 } else {
                     c.merge.pending.extend_from_slice(part);
                     taken += part.len();
-                    // When a packet that is now full finds no room, it goes when there is.
+                    // If there is no room for a packet that is now full, it is sent later.
                     if waiting + part.len() == full || !holds {
                         let _ = self.push_stream(port, last);
                     }
@@ -63,8 +64,8 @@ impl Node {
         Ok(taken)
     }
 
-    /// Sends what a stream has collected, as far as its window and the link allow; what stays goes at the next acknowledgement or
-    /// when the link has room.
+    /// Sends the collected data of a stream as far as its window and the link allow; the rest is sent at the next acknowledgement
+    /// or when the link has room.
     pub(super) fn push_stream(&mut self, port: Port, last: bool) -> Result<(), SocketError> {
         let Some(c) = self.connection(port) else { return Ok(()) };
         if c.merge.pending.is_empty() {
@@ -83,14 +84,14 @@ impl Node {
         result
     }
 
-    /// The acknowledgement came that a merging stream asked for.
+    /// Handles the acknowledgement that a merging stream requested.
     pub(super) fn merge_acknowledged(&mut self, port: Port) {
         let Some(c) = self.connection(port) else { return };
         let goes_on = c.merge.acknowledged();
         let _ = self.push_stream(port, goes_on);
     }
 
-    /// Sends what a stream has collected before its connection ends, whatever the congestion: it is at most one packet.
+    /// Sends the collected data of a stream before its connection ends, regardless of congestion: it is at most one packet.
     pub(super) fn flush_stream(&mut self, port: Port) {
         let Some(c) = self.connection(port) else { return };
         let (peer, pending) = (c.peer, core::mem::take(&mut c.merge.pending));
@@ -137,7 +138,7 @@ impl Node {
         }
     }
 
-    /// Octets of a stream that fill a packet to this node.
+    /// Number of stream bytes that fill a packet to this node.
     fn stream_piece(&mut self, port: Port, node: NodeAddr) -> usize {
         let link = self.peers.get_mut(&node).and_then(|peer| peer.carrier(half_of(port)));
         link.map_or(MESSAGE_LEN_MAX, |link| {
@@ -145,7 +146,7 @@ impl Node {
         })
     }
 
-    /// Whether a peer acknowledges on demand. Within a node there is no packet to share.
+    /// Whether a peer acknowledges on request. Within the node there are no packets to share.
     fn answers_at_once(&self, node: NodeAddr) -> bool {
         self.peers.get(&node).is_some_and(|peer| peer.capabilities.has(Capabilities::NAGLE))
     }

@@ -1,7 +1,7 @@
-//! Who is to hear of which changes of the name table: the subscriptions of all subscribers by what they ask for.
+//! The subscriptions of all subscribers to changes of the name table, indexed by range.
 //!
-//! A change finds those that it concerns in a tree of ranges, and a cancellation finds its subscription by the octets of the request, so
-//! that neither looks at the rest, even when all ask for the same service.
+//! A change finds the affected subscriptions in a tree of ranges, and a cancellation finds its subscription by the bytes of the request, so that
+//! neither visits the others, even if all subscribe to the same service.
 
 use crate::addr::{Port, Scope, ServiceRange, SocketAddr};
 use crate::range_map::RangeMap;
@@ -14,13 +14,14 @@ pub(super) const EVENT_LEN: usize = 48;
 pub(super) const FILTER_PORTS: u32 = 1;
 pub(super) const FILTER_SERVICE: u32 = 2;
 pub(super) const FILTER_CANCEL: u32 = 4;
-/// Bindings that other nodes see, too, only those that they do not, and nothing of what is there already: the kernel's own three, which it obeys in any request.
+/// Undocumented filter bits of the kernel, which it accepts in any request: only bindings with cluster scope, only those with node scope, and no
+/// report of existing bindings.
 const FILTER_CLUSTER_SCOPE: u32 = 0x20;
 const FILTER_NODE_SCOPE: u32 = 0x40;
 const FILTER_NO_STATUS: u32 = 0x80;
 pub(super) const FOREVER: u32 = u32::MAX;
 
-/// What an event says.
+/// The kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
     Published = 1,
@@ -28,7 +29,7 @@ pub(super) enum What {
     Timeout = 3,
 }
 
-/// A subscription, and the octets it came in, which every event repeats.
+/// A subscription, with the original bytes of the request, which every event repeats.
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
     raw: [u8; SUBSCRIPTION_LEN],
@@ -42,7 +43,7 @@ pub(super) struct Subscription {
 impl Subscription {
     pub(super) fn parse(raw: [u8; SUBSCRIPTION_LEN]) -> Self {
         let octets = |n: usize| [raw[4 * n], raw[4 * n + 1], raw[4 * n + 2], raw[4 * n + 3]];
-        // The order in which the filter has one of its low bits is the sender's.
+        // The byte order in which the filter has one of its low bits set is the sender's.
         let little_endian = u32::from_le_bytes(octets(4)) & 7 != 0;
         let word = |n| {
             if little_endian {
@@ -60,18 +61,18 @@ impl Subscription {
             && self.filter & (FILTER_PORTS | FILTER_SERVICE) != FILTER_PORTS | FILTER_SERVICE
     }
 
-    /// Whether it is to hear what is there when it comes.
+    /// Whether to report existing bindings when the subscription is made.
     pub(super) const fn wants_status(&self) -> bool {
         self.filter & FILTER_NO_STATUS == 0
     }
 
-    /// Whether it is to hear of bindings of this scope.
+    /// Whether to report bindings of this scope.
     pub(super) fn is_about(&self, scope: Scope) -> bool {
         let without = if scope == Scope::Node { FILTER_CLUSTER_SCOPE } else { FILTER_NODE_SCOPE };
         self.filter & without == 0
     }
 
-    /// What a subscription and its cancellation have in common: all but the cancel bit.
+    /// The part that a subscription and its cancellation share: everything except the cancel bit.
     fn request(&self) -> [u8; SUBSCRIPTION_LEN] {
         let mut request = self.raw;
         request[16..20].copy_from_slice(&(self.filter & !FILTER_CANCEL).to_be_bytes());
@@ -101,15 +102,15 @@ pub(super) type SubscriptionId = (Port, u64);
 
 type Ids = BTreeSet<SubscriptionId>;
 
-/// All subscriptions.
+/// All subscriptions of the node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subscriptions {
     all: BTreeMap<SubscriptionId, Subscription>,
-    /// By request, to be cancelled. Among equal ones the oldest goes first.
+    /// By request, for cancellations. Among equal requests, the oldest is cancelled first.
     requests: BTreeMap<(Port, [u8; SUBSCRIPTION_LEN]), BTreeSet<u64>>,
-    /// Those that hear of each binding.
+    /// Subscriptions to each single binding.
     of_ports: RangeMap<u64, Ids>,
-    /// Those that hear of the first and the last binding of a range.
+    /// Subscriptions to the first and the last binding of a range.
     of_services: RangeMap<u64, Ids>,
     timers: BTreeSet<(Nanos, SubscriptionId)>,
     next_id: u64,
@@ -182,7 +183,7 @@ impl Subscriptions {
         Some(gone)
     }
 
-    /// Removes the oldest subscription of this subscriber that the request cancels, if there is any.
+    /// Removes this subscriber's oldest subscription that matches the cancellation, if there is one.
     pub(super) fn cancel(&mut self, port: Port, request: &Subscription) {
         let id = self.requests.get(&(port, request.request())).and_then(|ids| ids.first().copied());
         if let Some(id) = id {
@@ -190,7 +191,7 @@ impl Subscriptions {
         }
     }
 
-    /// Removes all of one subscriber.
+    /// Removes all subscriptions of a subscriber.
     pub(super) fn remove_all_of(&mut self, port: Port) {
         while let Some(id) = self.all.range((port, 0)..=(port, u64::MAX)).next().map(|(id, _)| *id)
         {
@@ -198,7 +199,7 @@ impl Subscriptions {
         }
     }
 
-    /// Removes the next subscription whose time is over.
+    /// Removes and returns the next subscription that has timed out.
     pub(super) fn pop_timeout(&mut self, now: Nanos) -> Option<(Port, Subscription)> {
         let (at, id) = *self.timers.first()?;
         if at > now {
@@ -208,8 +209,8 @@ impl Subscriptions {
         Some((id.0, gone))
     }
 
-    /// Who hears of a change of this range's bindings, in the order of their ids; `range_changed` when its first binding came or its
-    /// last one went.
+    /// The subscriptions affected by a change of this range's bindings, in the order of their IDs; `range_changed` means that its first binding was
+    /// added or its last one removed.
     pub(super) fn concerned(&self, range: ServiceRange, range_changed: bool) -> Ids {
         let (lower, upper) = bounds(range);
         let of_ports = self.of_ports.overlapping(lower, upper);

@@ -1,7 +1,7 @@
-//! The topology service: a socket of the node's own that tells its subscribers who binds what, and which nodes and links are there.
+//! The topology service: a socket of the node itself that informs subscribers about bindings, nodes and links.
 //!
-//! It is bound to {1, 1} with node scope and speaks the kernel's protocol: 28 octets of subscription in, 48 octets of event out, integers
-//! in the byte order of the request.
+//! It is bound to {1, 1} with node scope and uses the kernel's protocol: subscriptions of 28 octets, events of 48 octets, and integers in
+//! the byte order of the request.
 
 use super::Node;
 use super::subscriptions::{
@@ -17,24 +17,24 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// The service's own name.
+/// Service type of the topology service.
 pub(super) const TOPOLOGY_SERVICE: u32 = 1;
-/// Service type of the states of links.
+/// Service type for link states.
 pub(super) const LINK_STATE_SERVICE: u32 = 2;
 
-/// A change of the table.
+/// A change of the name table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct News {
     published: bool,
     binding: Binding,
-    /// The first binding of its exact range came, or the last one went.
+    /// Whether this was the first binding of its exact range, or the last one removed.
     range_changed: bool,
 }
 
-/// Events that wait for one subscriber.
+/// Events queued for one subscriber.
 type Unsent = VecDeque<[u8; EVENT_LEN]>;
 
-/// The service's state.
+/// State of the service.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Topology {
     listener: Port,
@@ -45,7 +45,7 @@ pub(super) struct Topology {
 }
 
 impl Topology {
-    /// Takes note of a socket's readiness if it is one of the service's.
+    /// Records that a socket is ready, if it belongs to the service.
     pub(super) fn take_ready(&mut self, port: Port) -> bool {
         let ours = port == self.listener || self.subscribers.contains_key(&port);
         if ours {
@@ -68,7 +68,7 @@ impl Topology {
 }
 
 impl Node {
-    /// Opens the service. Part of a node's birth, when there is room for a socket and a binding.
+    /// Opens the service if there is room for a socket and a binding. Called when the node is created.
     pub(super) fn open_topology(&mut self) {
         let Ok(port) = self.open(SocketKind::Seqpacket) else { return };
         if self.listen(port).is_err() {
@@ -80,7 +80,7 @@ impl Node {
         self.topology.listener = port;
     }
 
-    /// The table has changed: tells the caller, and whoever subscribed.
+    /// Reports a change of the table to the caller and to subscribers.
     pub(super) fn announce(&mut self, published: bool, binding: Binding) {
         let left = self.names.count_of_range(binding.range);
         let range_changed = left == usize::from(published);
@@ -93,20 +93,20 @@ impl Node {
         self.group_news(published, &binding);
     }
 
-    /// A socket has changed: tells the caller, unless it is one of the service's.
+    /// Reports a change of a socket to the caller, unless the socket belongs to the service.
     pub(super) fn socket_changed(&mut self, port: Port) {
         if !self.topology.take_ready(port) {
             self.events.push_back(super::Event::SocketReady(port));
         }
     }
 
-    /// Does one piece of the service's work.
+    /// Does one unit of the service's work.
     pub(super) fn serve_topology(&mut self, now: Nanos) {
         if let Some(port) = self.topology.ready.pop_front() {
             if port == self.topology.listener {
                 while let Ok((new, _)) = self.accept(now, port) {
                     self.topology.subscribers.insert(new, Unsent::new());
-                    // Its request may have brought the first subscription.
+                    // The connection request may already carry the first subscription.
                     self.topology.ready.push_back(new);
                 }
             } else {
@@ -121,7 +121,7 @@ impl Node {
         loop {
             match self.recv(now, port, crate::limits::MESSAGE_LEN_MAX) {
                 Ok(m) if m.error == ErrorCode::Ok => {
-                    // What stands behind a request is not looked at, as in the kernel.
+                    // Anything after the request is ignored, as in the kernel.
                     let Some(raw) = m.payload.first_chunk::<SUBSCRIPTION_LEN>() else {
                         return self.dismiss(now, port);
                     };
@@ -136,7 +136,7 @@ impl Node {
         self.flush_subscriber(now, port);
     }
 
-    /// Takes a subscription or a cancellation. False when the subscriber broke the rules.
+    /// Handles a subscription or a cancellation. Returns false if the subscriber violated the protocol.
     fn subscribe(&mut self, now: Nanos, port: Port, mut subscription: Subscription) -> bool {
         let topology = &mut self.topology;
         let Some(unsent) = topology.subscribers.get_mut(&port) else { return false };
@@ -189,7 +189,7 @@ impl Node {
         }
     }
 
-    /// Sends what the connection takes. A subscriber that does not read is dismissed when too much waits for it.
+    /// Sends as many events as the connection accepts. A subscriber for which too many events are queued is disconnected.
     fn flush_subscriber(&mut self, now: Nanos, port: Port) {
         while let Some(unsent) = self.topology.subscribers.get_mut(&port)
             && let Some(event) = unsent.front().copied()
@@ -216,13 +216,13 @@ impl Node {
             return;
         }
         self.topology.subscriptions.remove_all_of(port);
-        // The subscriber sees the end of a connection that was shut down. Both fail when it was the one to end it.
+        // The subscriber sees a connection that was shut down. Both calls fail if the subscriber itself ended it.
         let _ = self.shutdown(now, port);
         let _ = self.close(now, port);
         self.topology.subscribers.remove(&port);
     }
 
-    /// Ends the subscriptions whose time is over.
+    /// Ends the subscriptions that have timed out.
     pub(super) fn topology_timeouts(&mut self, now: Nanos) {
         while let Some((port, s)) = self.topology.subscriptions.pop_timeout(now) {
             let Some(unsent) = self.topology.subscribers.get_mut(&port) else { continue };
@@ -232,7 +232,7 @@ impl Node {
         }
     }
 
-    /// The binding that stands for a link: the instance is the peer, the port the two bearers.
+    /// The binding that represents a link: the instance is the peer, the port the two bearers.
     pub(super) fn link_binding(&self, peer: NodeAddr, own_bearer: u8, peer_bearer: u8) -> Binding {
         let id = u32::from(peer_bearer) << 16 | u32::from(own_bearer);
         let socket = SocketAddr { port: Port(id), node: self.own() };

@@ -1,10 +1,10 @@
-//! Two links to one peer: nothing is lost, comes twice or changes its order when the second comes up (SYNCH) or one dies (FAILOVER).
+//! Two links to one peer: nothing is lost, duplicated or reordered when the second comes up (SYNCH) or one fails (FAILOVER).
 //!
-//! A source's messages stay on the link of its half of the ports. When a half moves to a link that has come up, two things keep the
-//! order: the sender lets nothing go there until the peer has acknowledged everything before it ([`Opening`]), and the
-//! receiver delivers nothing from there before that ([`Held`]), because a sender that is not as patient may be at the other end. When a link
-//! dies, each end sends what the other has not acknowledged through the living link, packet by packet with its old number, and the
-//! receiver goes on with the dead link's sequence where it was ([`Failover`]).
+//! A source's messages stay on the link that carries its half of the ports. When a half moves to a link that has come up, two mechanisms
+//! keep the order: the sender sends nothing there until the peer has acknowledged everything before it ([`Opening`]), and the receiver
+//! delivers nothing from there before that ([`Held`]), because a sender of another implementation may not wait. When a link fails, each end
+//! sends its unacknowledged packets through the surviving link, each with its original number, and the receiver continues the failed link's
+//! sequence where it stopped ([`Failover`]).
 
 use super::Node;
 use crate::addr::{BearerId, NodeAddr};
@@ -19,7 +19,7 @@ use crate::wire::{Capabilities, ErrorCode, Tunnel, TunnelKind, User, View};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-/// A link that sends nothing until another has brought everything up to a point.
+/// A link that sends nothing until everything up to a point on another link has been acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opening {
     pub(super) link: BearerId,
@@ -37,17 +37,17 @@ pub(super) struct Held {
     octets: usize,
 }
 
-/// A dead link's receiving side, fed through the living one.
+/// A failed link's receiving side, which continues with packets from the surviving one.
 #[derive(Clone, Debug)]
 pub(super) struct Failover {
-    /// The dead link's bearer; a number that no bearer has when there is no such link at this end.
+    /// The failed link's bearer; a number that no bearer has if this end has no such link.
     dead: BearerId,
     tunnel: BearerId,
     rx: ReceiveQueue,
     reassembly: Reassembly,
-    /// The pieces so far of a packet that was cut, and the number of the next.
+    /// The number of the next fragment of a fragmented packet, and the data received so far.
     pieces: (u16, Vec<u8>),
-    /// The living link's number of the last tunnelled packet, known from the first.
+    /// Number of the last tunnelled packet on the surviving link, known once the first has arrived.
     end: Option<Seq>,
 }
 
@@ -62,7 +62,7 @@ impl Failover {
         self.rx.early_octets() + self.reassembly.octets() + self.pieces.1.len()
     }
 
-    /// The packet inside a tunnel message, when the message completes one.
+    /// Unwraps a tunnel message. Returns the inner packet once it is complete.
     fn unwrap(&mut self, tunnel: &Tunnel<'_>) -> Result<Option<Vec<u8>>, OutOfStep> {
         if tunnel.fragments == 0 {
             return Ok(Some(tunnel.body.to_vec()));
@@ -84,8 +84,8 @@ impl Failover {
     }
 }
 
-/// What a tunnel carries only to be seen: a returned message for no port, or a tunnel message of the dead link itself, whose own
-/// failover was over before.
+/// Whether a packet is only a dummy: a returned message without a destination port, or a tunnel message of the failed link itself, whose own
+/// failover has already ended.
 fn is_filler(view: &View<'_>) -> bool {
     match view.user() {
         Some(User::Tunnel) => true,
@@ -99,7 +99,7 @@ fn is_filler(view: &View<'_>) -> bool {
 }
 
 impl Node {
-    /// Packets in order from a link: the one that has come, when its turn is now, and those that waited for it.
+    /// Processes packets of a link in order: the received one, if it is the next, and those that waited for it.
     pub(super) fn take_packets(
         &mut self,
         now: Nanos,
@@ -110,7 +110,7 @@ impl Node {
     ) {
         let first = first.map(Cow::Borrowed);
         for packet in first.into_iter().chain(behind.into_iter().map(Cow::Owned)) {
-            // Each of them can end the contact.
+            // Each of them may end the contact.
             if !self.peers.get(&sender).is_some_and(|p| p.is_link_up(bearer)) {
                 return;
             }
@@ -154,7 +154,7 @@ impl Node {
         self.assemble(now, sender, bearer, packet);
     }
 
-    /// Delivers what the next packet of a link, living or dead, completes.
+    /// Delivers the messages completed by the next packet of a link, surviving or failed.
     fn assemble(&mut self, now: Nanos, sender: NodeAddr, bearer: BearerId, packet: Cow<'_, [u8]>) {
         let Some(peer) = self.peers.get_mut(&sender).filter(|p| p.is_up()) else { return };
         let reassembly = match &mut peer.failover {
@@ -184,7 +184,7 @@ impl Node {
         tunnel: &Tunnel<'_>,
     ) {
         match tunnel.kind {
-            // An older peer repeats packets here; only the first of them says something.
+            // An older peer repeats packets here; only the first of them carries information.
             TunnelKind::Synch if seq != Seq(1) => {}
             TunnelKind::Synch => {
                 let point = match View::parse(tunnel.body) {
@@ -241,7 +241,7 @@ impl Node {
         }
         for packet in first.into_iter().chain(behind) {
             let Ok(view) = View::parse(&packet) else { continue };
-            // What was held from the dead link is older than what follows; what was held behind it may now be its turn.
+            // Packets held back from the failed link are older than the following ones; packets held back behind it may now be due.
             let held = self.peers.get(&sender).and_then(|p| p.held.as_ref());
             if held
                 .is_some_and(|h| h.link == dead || (h.behind == dead && view.seq().after(h.point)))
@@ -258,7 +258,7 @@ impl Node {
         }
     }
 
-    /// The peer sends through a tunnel: its end of the other link is dead. So must ours be.
+    /// Handles a peer that sends through a tunnel: its end of the other link has failed, so ours must fail too.
     fn follow_failover(&mut self, now: Nanos, sender: NodeAddr, tunnel: BearerId) {
         let Some(peer) = self.peers.get_mut(&sender) else { return };
         if peer.failover.is_some() {
@@ -271,11 +271,11 @@ impl Node {
             self.link_event(now, sender, other.unwrap_or(tunnel), Some(event));
             return;
         }
-        // Ours never was up, or is gone: the peer's packets begin with the first, and it waits for the sign of a tunnel.
+        // Our end was never up, or no longer exists: the peer's packets begin with the first, and it waits for a packet through the tunnel.
         self.fail_over(now, sender, other.unwrap_or(BearerId(BEARERS_MAX as u8)));
     }
 
-    /// Sends what a dead link held through the living one and expects the same from the peer.
+    /// Sends the failed link's packets through the surviving one and expects the same from the peer.
     pub(super) fn fail_over(&mut self, now: Nanos, addr: NodeAddr, dead: BearerId) {
         let Some(peer) = self.peers.get_mut(&addr) else { return };
         let Some(tunnel) = peer.slots[0] else { return };
@@ -303,9 +303,9 @@ impl Node {
         }
     }
 
-    /// Everything is through.
+    /// Ends a failover once everything has arrived.
     fn end_failover(&mut self, now: Nanos, addr: NodeAddr) {
-        // What waited for the dead link has nothing more to wait for.
+        // Packets that waited for the failed link can be released.
         if let Some(failover) = self.peers.get(&addr).and_then(|p| p.failover.as_ref()) {
             let dead = failover.dead;
             let held = self.peers.get(&addr).and_then(|p| p.held.as_ref());
@@ -320,7 +320,7 @@ impl Node {
         }
     }
 
-    /// Delivers what is held if the other link has delivered everything before it.
+    /// Delivers packets held back once the other link has delivered everything before them.
     fn release_if_due(&mut self, now: Nanos, addr: NodeAddr) {
         let Some(peer) = self.peers.get(&addr) else { return };
         let Some(held) = &peer.held else { return };
@@ -328,7 +328,7 @@ impl Node {
             Some(failover) if failover.dead == held.behind => Some(failover.rx.next()),
             _ => peer.link(held.behind).filter(|l| l.link.is_up()).map(|l| l.link.acked().next()),
         };
-        // A link that is not up brings nothing that could be waited for.
+        // A link that is not up will deliver nothing more to wait for.
         if next.is_none_or(|next| next.after(held.point)) {
             self.release(now, addr);
         }
@@ -343,7 +343,7 @@ impl Node {
 }
 
 impl super::Peer {
-    /// Lets a link that waits send, when what it waits for is acknowledged.
+    /// Lets a waiting link send once the packets that it waits for have been acknowledged.
     pub(super) fn open_if_due(&mut self) {
         let Some(Opening { link, behind, point }) = self.opening else { return };
         if self.link(behind).is_some_and(|l| l.link.is_up() && point.after(l.link.last_acked())) {

@@ -1,4 +1,4 @@
-//! A connection's counters: how much the peer may still be sent, how much of what it sent was read.
+//! Flow control of a connection: how much may still be sent to the peer, and how much of its data has been read.
 
 use super::Merge;
 use crate::addr::SocketAddr;
@@ -7,20 +7,20 @@ use crate::time::Nanos;
 use crate::wire::SHORT_HEADER_LEN;
 use alloc::vec::Vec;
 
-/// Blocks of 1 KiB that a message of this payload costs. Both ends count the short header, whatever header the message really had,
-/// so that they agree.
+/// Number of 1 KiB blocks that a message with this payload takes. Both ends count the short header, whatever header the message had,
+/// so that their counts agree.
 pub(crate) fn blocks(payload_len: usize) -> u16 {
     ((payload_len + SHORT_HEADER_LEN) / 1024 + 1) as u16
 }
 
-/// A request for a connection.
+/// A pending connection request.
 #[derive(Clone, Debug)]
 pub(crate) struct Connecting {
-    /// When it is given up.
+    /// When it times out.
     pub(crate) deadline: Nanos,
-    /// The request, to be sent again when the listener was full.
+    /// The request, kept to be repeated if the listener is full.
     pub(crate) request: Vec<u8>,
-    /// When it is sent again.
+    /// When to repeat it.
     pub(crate) retry_at: Option<Nanos>,
 }
 
@@ -28,15 +28,15 @@ pub(crate) struct Connecting {
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
-    /// What is written and not sent yet.
+    /// Data written but not sent yet.
     pub(crate) merge: Merge,
     /// Blocks sent that the peer's application has not read yet.
     unread_by_peer: u16,
     send_window: u16,
-    /// Blocks read here that the peer was not told yet.
+    /// Blocks read here that have not been acknowledged to the peer yet.
     read: u16,
     receive_window: u16,
-    /// When the peer is asked whether it still exists.
+    /// When to probe whether the peer still exists.
     pub(crate) probe_at: Nanos,
     pub(crate) probing: bool,
 }
@@ -55,7 +55,7 @@ impl Connection {
         }
     }
 
-    /// The peer has more unread than it wants.
+    /// Whether the peer's window is used up.
     pub(crate) const fn is_congested(&self) -> bool {
         self.unread_by_peer > self.send_window
     }
@@ -64,8 +64,8 @@ impl Connection {
         self.unread_by_peer = self.unread_by_peer.saturating_add(blocks(payload_len));
     }
 
-    /// The peer read so many blocks and grants this window. Returns whether that ended a congestion. More blocks than were sent
-    /// are not believed.
+    /// Handles an acknowledgement: the peer has read `blocks` blocks and grants this window. Returns whether that ended a congestion.
+    /// More blocks than were sent are ignored.
     pub(crate) fn acknowledged(&mut self, blocks: u16, window: u16) -> bool {
         let was = self.is_congested();
         if blocks <= self.unread_by_peer {
@@ -75,8 +75,8 @@ impl Connection {
         was && !self.is_congested()
     }
 
-    /// The application read so many blocks. Returns what to tell the peer, when it is time: after a quarter of the window, or at once
-    /// when it asked (`now`).
+    /// Accounts for blocks that the application has read. Returns the acknowledgement to send when one is due: after a quarter of the
+    /// window, or immediately if the peer requested it (`now`).
     pub(crate) fn read(&mut self, blocks: u16, now: bool) -> Option<(u16, u16)> {
         self.read = self.read.saturating_add(blocks);
         if !now && self.read < self.receive_window / 4 {
@@ -100,7 +100,7 @@ mod tests {
             sent += 1;
         }
         assert_eq!(sent, 65);
-        assert!(!c.acknowledged(200, 128), "more than was sent is not believed");
+        assert!(!c.acknowledged(200, 128), "more blocks than were sent are ignored");
         assert!(c.is_congested());
         assert!(c.acknowledged(30, 128));
         assert!(!c.is_congested());

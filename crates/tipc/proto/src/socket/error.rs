@@ -1,48 +1,49 @@
-//! Why a socket call failed, with the kernel's errno for each.
+//! Errors of socket calls, with the kernel's errno for each.
 
 /// Why a socket call failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum SocketError {
-    /// No such socket.
+    /// The socket does not exist.
     BadSocket,
-    /// Nothing to receive, no room to send, nobody to accept: try again after the next event of this socket.
+    /// Nothing to receive, no room to send or no connection to accept: try again after the socket's next
+    /// event.
     WouldBlock,
-    /// A send without an address on a socket that has none stored.
+    /// A send without an address on a socket that has no default destination.
     NoDestination,
-    /// The message is longer than 66,000 octets.
+    /// The message is longer than 66,000 bytes.
     MessageTooLong,
-    /// No binding of that name, or no contact to that node.
+    /// The name has no binding, or there is no contact with the node.
     Unreachable,
     /// The socket is not connected.
     NotConnected,
     /// The socket is connected already.
     IsConnected,
-    /// A connection request is under way already.
+    /// An earlier connection request is still pending.
     Already,
-    /// A connection request is under way now.
+    /// The connection request is pending.
     InProgress,
-    /// The connection is over.
+    /// The connection has ended.
     Pipe,
     /// The peer ended the connection without shutting it down.
     ConnectionReset,
-    /// Nobody listens there.
+    /// Nothing listens at that address.
     Refused,
-    /// No answer to the connection request.
+    /// The connection request was not answered in time.
     TimedOut,
-    /// This kind of socket, or one in this state, cannot do that.
+    /// This kind of socket does not support the operation, or not in its current state.
     NotSupported,
-    /// An argument is not legal.
+    /// An argument is invalid.
     Invalid,
-    /// This kind of socket does not have this option.
+    /// This kind of socket does not have the option.
     NoSuchOption,
     /// The name is reserved, or the socket is a member of a group.
     Access,
-    /// The node has its full number of sockets or bindings.
+    /// The node has reached its maximum number of sockets or bindings.
     TooMany,
 }
 
 impl SocketError {
-    /// The number that Linux gives for this error.
+    /// Linux's errno for this error.
     pub const fn errno(self) -> i32 {
         match self {
             Self::BadSocket => 9,
@@ -71,29 +72,29 @@ impl core::fmt::Display for SocketError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::BadSocket => "no such socket",
-            Self::WouldBlock => "the call would have to wait",
+            Self::WouldBlock => "the operation would block",
             Self::NoDestination => {
-                "no address given and none stored; connect the socket or name an address"
+                "no destination address; pass one or connect the socket first"
             }
             Self::MessageTooLong => "a message holds at most 66000 bytes; send it in parts",
-            Self::Unreachable => "no binding of that name and no contact to that node",
+            Self::Unreachable => "nothing is bound to that name, or there is no contact with the node",
             Self::NotConnected => "the socket is not connected",
-            Self::IsConnected => "the socket is connected already",
-            Self::Already => "an earlier connection request is still under way",
-            Self::InProgress => "the connection request is under way",
-            Self::Pipe => "the connection is over",
+            Self::IsConnected => "the socket is already connected",
+            Self::Already => "an earlier connection request is still pending",
+            Self::InProgress => "the connection request is pending",
+            Self::Pipe => "the connection has ended",
             Self::ConnectionReset => {
                 "the peer ended the connection without shutting it down, or its node was lost"
             }
             Self::Refused => "nothing listens there",
-            Self::TimedOut => "no answer to the connection request",
-            Self::NotSupported => "this kind of socket cannot do that now",
+            Self::TimedOut => "the connection request was not answered in time",
+            Self::NotSupported => "this socket does not support the operation in its current state",
             Self::NoSuchOption => "this kind of socket does not have this option",
-            Self::Invalid => "an argument is not legal here",
+            Self::Invalid => "invalid argument",
             Self::Access => {
-                "service types below 64 belong to the protocol, and a member of a group neither binds nor joins"
+                "service types below 64 are reserved, and a member of a group can neither bind nor join"
             }
-            Self::TooMany => "the node has its full number of sockets or bindings",
+            Self::TooMany => "the node has reached its maximum number of sockets or bindings",
         })
     }
 }

@@ -1,8 +1,8 @@
-//! The order of multicasts whose sender changes between broadcast and replicast.
+//! Keeps multicasts in order when their sender switches between broadcast and replicast.
 //!
-//! The two ways are independent links, so the first message by the new way could overtake the last by the old one. The sender marks it,
-//! and sends a twin without content by the old way; the receiver holds what comes by one way back until the twin from the other shows
-//! that nothing older is under way there.
+//! The two methods use independent links, so the first message sent by the new method could overtake the last one sent by the old. The
+//! sender therefore marks it and sends an empty marker message, its twin, by the old method; the receiver holds back what arrives by
+//! one method until the twin from the other shows that nothing older is in flight there.
 
 use crate::addr::{NodeAddr, SocketAddr};
 use crate::limits::{MCAST_SWITCH_WAIT, MESSAGE_OVERHEAD};
@@ -11,16 +11,16 @@ use crate::wire::{ErrorCode, View};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// What becomes of a multicast that has just arrived.
+/// How to handle a multicast that has just arrived.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
-    /// It is delivered as it is.
+    /// Deliver it unchanged.
     Deliver,
-    /// It waits for its turn. When nothing waited before, this is when the wait ends at the latest.
+    /// It is held back. If it is the first one held, the latest time at which it must be released.
     Held(Option<Nanos>),
-    /// These are delivered, in this order.
+    /// Deliver these messages, in this order.
     Release(Vec<Vec<u8>>),
-    /// There is no room to let it wait.
+    /// There is no room to hold it back.
     NoRoom,
 }
 
@@ -41,7 +41,7 @@ impl Held {
     }
 }
 
-/// The multicasts that wait in one socket.
+/// The multicasts held back in one socket.
 #[derive(Clone, Debug)]
 pub(crate) struct McastOrder {
     held: VecDeque<Held>,
@@ -57,7 +57,7 @@ impl McastOrder {
         self.octets
     }
 
-    /// Takes note of a multicast from another node; at most `octets_max` may wait.
+    /// Handles a multicast from another node; at most `octets_max` bytes are held back.
     pub(crate) fn accept(
         &mut self,
         now: Nanos,
@@ -78,7 +78,7 @@ impl McastOrder {
             return self.hold(now, from, view, octets_max);
         };
         if !syn {
-            // Older than the change: it went the other way.
+            // Sent before the switch, by the other method.
             return Arrival::Deliver;
         }
         let own = Held { from, replicast, syn, until: now, bytes: view.bytes().to_vec() };
@@ -119,16 +119,16 @@ impl McastOrder {
         released
     }
 
-    /// The twins of a node that was lost will not come: hands over what waits for them.
+    /// Returns the messages that wait for twins of a node that was lost.
     pub(crate) fn lose(&mut self, node: NodeAddr) -> Vec<Vec<u8>> {
         self.release(|h| h.from.node == node)
     }
 
-    /// Hands over what waited too long (a twin was not sent because the binding was too new), and says when to ask again.
+    /// Returns messages held back for too long (the binding was too new for a twin to be sent), and the time of the next check.
     pub(crate) fn expire(&mut self, now: Nanos) -> (Vec<Vec<u8>>, Option<Nanos>) {
         let mut released = Vec::new();
         while let Some(first) = self.held.front().filter(|h| h.until <= now) {
-            // All of one source together, so that its order stays.
+            // Release all messages of one source together to keep their order.
             let from = first.from;
             released.append(&mut self.release(|h| h.from == from));
         }
@@ -143,7 +143,7 @@ mod tests {
     use crate::wire::{DataKind, DataMessage, LinkFields};
 
     const FROM: SocketAddr = SocketAddr { port: Port(7), node: NodeAddr(9) };
-    /// The two ways.
+    /// The two methods.
     const B: bool = false;
     const R: bool = true;
 
@@ -170,7 +170,7 @@ mod tests {
         bytes
     }
 
-    /// Feeds messages in this order and tells what came out.
+    /// Passes the messages in this order and returns what was delivered.
     fn run(order: &mut McastOrder, messages: &[(bool, bool, &[u8])]) -> Vec<u8> {
         let mut out = Vec::new();
         for (way, syn, text) in messages {
@@ -195,7 +195,7 @@ mod tests {
             [(B, false, b"0"), (B, false, b"1"), (B, true, b""), (B, true, b"4"), (B, false, b"5")];
         let replicast: [(bool, bool, &[u8]); 3] =
             [(R, true, b"2"), (R, false, b"3"), (R, true, b"")];
-        // Every interleaving of the two ways: where the replicasts stand among all eight.
+        // Every interleaving of the two methods: the mask gives the positions of the replicasts among all eight messages.
         for mask in 0u32..256 {
             if mask.count_ones() != 3 {
                 continue;

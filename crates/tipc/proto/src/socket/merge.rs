@@ -1,24 +1,24 @@
-//! Small writes to a stream that share packets.
+//! Merges small writes to a stream into shared packets.
 //!
-//! A stream that has only sent for a while begins to merge: one packet asks for an acknowledgement at once, and until that comes, what is
-//! written is collected and leaves in full packets only. When the acknowledgement shows that less than two writes shared a packet,
-//! merging was of no use; it stops, and starts again later and later.
+//! A stream that has only sent for a while begins to merge: one packet requests an immediate acknowledgement, and until it arrives,
+//! written data is collected and sent in full packets only. If the acknowledgement shows that packets contained fewer than two writes on
+//! average, merging was useless; it stops, and starts again after an increasing number of writes.
 
 use crate::limits::{MERGE_AFTER_MAX, MERGE_AFTER_WRITES};
 use alloc::vec::Vec;
 
-/// The sending end of a stream.
+/// Merging state of the sending end of a stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Merge {
-    /// What is written and not sent yet: less than a packet, or a full one that found no room.
+    /// Data written but not sent: less than a packet, or a full packet for which there was no room.
     pub(crate) pending: Vec<u8>,
-    /// Writes since the peer last sent something.
+    /// Writes since the peer last sent data.
     oneway: u32,
     /// Writes in one direction after which merging begins.
     begins_after: u32,
-    /// A packet asked for an acknowledgement, which has not come yet.
+    /// A packet has requested an acknowledgement that has not arrived yet.
     awaits_ack: bool,
-    /// Writes that were merged since the last acknowledgement, and the packets that they took.
+    /// Number of writes merged since the last acknowledgement, and the packets that they filled.
     writes: u32,
     packets: u32,
 }
@@ -45,13 +45,13 @@ impl Merge {
         merging
     }
 
-    /// Whether a packet that is not full waits for more.
+    /// Whether a packet that is not full waits for more data.
     pub(crate) const fn holds(&self) -> bool {
         self.awaits_ack
     }
 
-    /// A packet is sent. Returns whether it is to ask for an acknowledgement at once; `last` says that nothing is left to send
-    /// and writes are being merged.
+    /// Counts a packet sent. Returns whether it must request an immediate acknowledgement; `last` means that nothing is left to send and
+    /// writes are being merged.
     pub(crate) const fn packet_sent(&mut self, last: bool) -> bool {
         self.packets = self.packets.saturating_add(1);
         let asks = last && !self.awaits_ack;
@@ -62,12 +62,12 @@ impl Merge {
         asks
     }
 
-    /// The peer sent data: this is a conversation, which merging would only delay.
+    /// Records data from the peer: this is a dialogue, which merging would only delay.
     pub(crate) const fn heard(&mut self) {
         self.oneway = 0;
     }
 
-    /// The acknowledgement came. Returns whether merging goes on, so that the next packet asks for another.
+    /// Handles the acknowledgement. Returns whether merging continues, in which case the next packet requests another one.
     pub(crate) fn acknowledged(&mut self) -> bool {
         if !core::mem::take(&mut self.awaits_ack) {
             return false;
@@ -95,16 +95,16 @@ mod tests {
         for _ in 0..4 {
             assert!(!m.begin_write(true));
         }
-        assert!(!m.begin_write(false), "a write of more than a packet is sent as it is");
+        assert!(!m.begin_write(false), "a write larger than a packet is sent unmerged");
         assert!(m.begin_write(true) && !m.holds());
-        assert!(m.packet_sent(true), "the first one asks");
+        assert!(m.packet_sent(true), "the first one requests an acknowledgement");
         assert!(m.holds());
         for _ in 0..30 {
             assert!(m.begin_write(true));
         }
         assert!(!m.packet_sent(true), "one acknowledgement is enough");
         assert!(m.acknowledged(), "30 writes in one packet are useful");
-        assert!(!m.acknowledged(), "nothing more was asked for");
+        assert!(!m.acknowledged(), "no further one was requested");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Sockets: what applications hold. The node routes; a socket queues, counts and keeps the state of its connection.
+//! Sockets, as used by applications. The node routes messages; a socket queues them and keeps the state of its connection.
 
 mod connection;
 mod error;
@@ -24,124 +24,124 @@ use crate::wire::{DataKind, DataMessage, ErrorCode, User, View};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// What kind of service a socket gives.
+/// Service that a socket provides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum SocketKind {
-    /// Messages, reliable until a receiver's buffer is full; without connection.
+    /// Connectionless messages, reliable until a receiver's buffer is full.
     Rdm,
-    /// As RDM, but the sender may drop messages instead of waiting.
+    /// Like RDM, but the sender may drop messages instead of waiting.
     Dgram,
-    /// A connection that keeps message boundaries.
+    /// A connection that preserves message boundaries.
     Seqpacket,
-    /// A connection of octets.
+    /// A connection that transfers a byte stream.
     Stream,
 }
 
 impl SocketKind {
-    /// Whether sockets of this kind are connected before they exchange data.
+    /// Whether sockets of this kind must be connected to exchange data.
     pub const fn is_connected_kind(self) -> bool {
         matches!(self, Self::Seqpacket | Self::Stream)
     }
 }
 
-/// Where a message or a connection request is to go.
+/// Destination of a message or a connection request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Address {
-    /// One socket.
+    /// A single socket.
     Socket(SocketAddr),
-    /// Any one binding of an instance; each in turn.
+    /// A service instance: one of its bindings, in round-robin order.
     Service {
-        /// Service type.
+        /// Type of the service.
         service: u32,
-        /// Instance.
+        /// Instance of the service.
         instance: u32,
-        /// The node that looks the instance up; 0 for this one, in the whole cluster.
+        /// The node that looks the instance up; 0 for a lookup by this node in the whole cluster.
         domain: NodeAddr,
     },
     /// Every socket bound to a range that shares an instance with this one.
     Range(ServiceRange),
 }
 
-/// One received message.
+/// A received message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Received {
-    /// The sending socket; of a returned message, the socket that did not take it.
+    /// The sending socket, or for a returned message the socket that rejected it.
     pub from: SocketAddr,
-    /// The service that was addressed, as the sender wrote it; `None` for messages to a port.
+    /// The service that the sender addressed; `None` for messages to a port.
     pub service: Option<ServiceRange>,
-    /// [`ErrorCode::Ok`], or why this message of ours came back.
+    /// [`ErrorCode::Ok`], or why this message, which we had sent, was returned.
     pub error: ErrorCode,
-    /// What the sender sent, or what is left of it in a returned message. Empty, with [`ErrorCode::ConnShutdown`], at the end of a
-    /// connection that the peer shut down.
+    /// The payload, possibly cut in a returned message. Empty, with [`ErrorCode::ConnShutdown`], at the end of a connection that
+    /// the peer shut down.
     pub payload: Vec<u8>,
-    /// The sending member, when this came within a group.
+    /// The sending member if the message was received in a group.
     pub group: Option<GroupSource>,
-    /// The message was longer than the caller's limit and the rest is lost.
+    /// The message was longer than the caller's limit, and the rest was discarded.
     pub truncated: bool,
 }
 
-/// What a socket can do without waiting.
+/// Operations that would not block on a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Readiness {
-    /// A message, an end of connection or a connection request waits.
+    /// A message, the end of a connection or a connection request is waiting.
     pub readable: bool,
-    /// A send would be taken, as far as the socket's own state goes.
+    /// A send would be accepted, as far as the socket's own state is concerned.
     pub writable: bool,
-    /// The connection is over.
+    /// The connection has ended.
     pub hangup: bool,
 }
 
-/// Where a socket stands.
+/// State of a socket.
 #[derive(Clone, Debug)]
 pub(crate) enum SocketState {
-    /// Fresh, or without connections by kind.
+    /// New, or of a connectionless kind.
     Open,
-    /// Waits for connection requests.
+    /// Accepts connection requests.
     Listening,
-    /// Has asked for a connection.
+    /// Has requested a connection.
     Connecting(Connecting),
-    /// Has one.
+    /// Has a connection.
     Connected(Connection),
-    /// Had one.
+    /// Its connection has ended.
     Disconnected,
 }
 
-/// Who sent a message within a group, and what is known of it.
+/// The sender of a group message, with its group information.
 pub(crate) type FromMember = (SocketAddr, GroupSource);
 
-/// What waits in a socket.
+/// An item in a socket's receive queue.
 #[derive(Clone, Debug)]
 struct Queued {
     message: Vec<u8>,
-    /// The sending member, of what came within a group.
+    /// The sending member of a group message.
     member: Option<FromMember>,
 }
 
-/// One socket.
+/// State of a socket and its queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Socket {
     pub(crate) kind: SocketKind,
     pub(crate) options: SocketOptions,
     pub(crate) state: SocketState,
     pub(crate) bindings: Vec<(ServiceRange, Scope, u32)>,
-    /// Where to send when a send names no address.
+    /// Destination of sends without an address.
     pub(crate) default_dest: Option<Address>,
-    /// The service that the connection was made through.
+    /// The service through which the connection was made.
     pub(crate) service: Option<ServiceRange>,
-    /// The way the last multicast to other nodes went (true: by replicast), and when.
+    /// Method of the last multicast to other nodes (true: replicast), and when it was sent.
     pub(crate) last_cast: Option<(bool, Nanos)>,
-    /// Multicasts that arrived while their sender changes the way.
+    /// Multicasts held back while their sender switches methods.
     pub(crate) mcast_order: McastOrder,
-    /// The group that it is a member of.
+    /// The socket's group membership.
     pub(crate) group: Option<Group>,
-    /// Number of its next broadcast, in the next group that it joins.
+    /// Number of the first broadcast in the next group that it joins.
     pub(crate) group_next: Seq,
-    /// What was sent and what came, returned messages included.
+    /// Traffic sent and received, including returned messages.
     pub(crate) sent: Traffic,
     pub(crate) received: Traffic,
     queue: VecDeque<Queued>,
     queue_octets: usize,
-    /// Octets of the first message that a stream reader took already.
+    /// Bytes of the first message that a stream reader has already consumed.
     taken: usize,
 }
 
@@ -166,7 +166,7 @@ impl Socket {
         }
     }
 
-    /// Whether a message of this importance still fits.
+    /// Whether there is room for a message of this importance.
     pub(crate) fn has_room(&self, importance: Importance) -> bool {
         match &self.group {
             Some(group) => self.queue_octets < group.receive_octets(),
@@ -178,7 +178,7 @@ impl Socket {
         self.enqueue(Queued { message, member: None });
     }
 
-    /// Queues a message of a group, or the news of a member.
+    /// Queues a group message or a membership event.
     pub(crate) fn push_group(&mut self, item: GroupItem) {
         self.enqueue(Queued { message: item.bytes, member: Some((item.from, item.source)) });
     }
@@ -192,7 +192,7 @@ impl Socket {
         self.pop_member().map(|(message, _)| message)
     }
 
-    /// The next message and, when it came within a group, its sender. News have no octets.
+    /// Removes the next message and, for a group message, its sender. Membership events have no bytes.
     pub(crate) fn pop_member(&mut self) -> Option<(Vec<u8>, Option<FromMember>)> {
         let Queued { message, member } = self.queue.pop_front()?;
         self.queue_octets -= message.len() + MESSAGE_OVERHEAD;
@@ -232,7 +232,8 @@ impl Socket {
         }
     }
 
-    /// Takes the next message, or of a stream up to `max` octets. The second value is the number of blocks read, for flow control.
+    /// Removes the next message, or up to `max` bytes of a stream. The second value is the number of blocks read, for flow
+    /// control.
     pub(crate) fn take(&mut self, max: usize) -> Result<(Received, u16), SocketError> {
         if matches!(self.state, SocketState::Listening) {
             return Err(SocketError::Invalid);
@@ -256,7 +257,7 @@ impl Socket {
         if self.kind.is_connected_kind() {
             if received.error != ErrorCode::Ok {
                 if received.error != ErrorCode::ConnShutdown {
-                    // Stays in the queue: whoever asks again hears the same.
+                    // Leave it in the queue, so that every further call gets the same error.
                     return Err(SocketError::ConnectionReset);
                 }
                 self.pop();
@@ -301,7 +302,7 @@ impl Socket {
     }
 }
 
-/// A member has come or gone.
+/// A membership event as a received message.
 fn news(from: SocketAddr, source: GroupSource) -> Received {
     Received {
         from,
@@ -313,7 +314,7 @@ fn news(from: SocketAddr, source: GroupSource) -> Received {
     }
 }
 
-/// What a queued data message is for its receiver.
+/// Decodes a queued data message for its receiver.
 pub(crate) fn describe(bytes: &[u8]) -> Option<Received> {
     let view = View::parse(bytes).ok()?;
     let Some(User::Data(importance)) = view.user() else { return None };

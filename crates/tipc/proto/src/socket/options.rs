@@ -1,46 +1,46 @@
-//! What an application may set on a socket.
+//! Options that an application can set on a socket.
 
 use super::SocketKind;
 use crate::addr::Importance;
 use crate::limits::{CONNECT_TIMEOUT, SOCKET_RECEIVE_OCTETS};
 use core::time::Duration;
 
-/// How multicasts travel to other nodes.
+/// How multicasts are sent to other nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum MulticastMethod {
-    /// As the number of nodes suggests, message by message.
+    /// Chosen for each message by the number of destination nodes.
     #[default]
     Automatic,
-    /// Once, by the broadcast link, wherever the media carry broadcasts.
+    /// Once over the broadcast link, if the media support broadcasts.
     Broadcast,
-    /// One copy to each node.
+    /// As one copy to each node.
     Replicast,
 }
 
-/// What an application may set.
+/// Options of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SocketOptions {
-    /// Importance of what is sent.
+    /// Importance of messages sent.
     pub importance: Importance,
-    /// Messages may be dropped when the way out is congested.
+    /// Messages may be dropped when the link is congested.
     pub src_droppable: bool,
-    /// Messages that cannot be delivered are not returned.
+    /// Messages that cannot be delivered are dropped instead of returned.
     pub dest_droppable: bool,
-    /// How long a connection request waits.
+    /// How long to wait for the answer to a connection request.
     pub connect_timeout: Duration,
-    /// Octets that low-importance messages may fill of the receive queue.
+    /// Receive queue limit for low-importance messages, in bytes.
     pub receive_octets: usize,
-    /// How multicasts travel.
+    /// How multicasts are sent.
     pub multicast: MulticastMethod,
     /// Small writes to a stream are not merged.
     pub nodelay: bool,
-    /// How long a broadcast to a group waits for a member before this member takes leave of it and goes on with the others. `None`, as in
-    /// Linux, waits for ever.
+    /// How long a broadcast to a group waits for a member before this member leaves it behind and continues with the others. `None` waits
+    /// for ever, as Linux does.
     pub group_patience: Option<Duration>,
 }
 
 impl SocketOptions {
-    /// The defaults of a kind.
+    /// The default options for this kind of socket.
     pub const fn new(kind: SocketKind) -> Self {
         Self {
             importance: Importance::Low,

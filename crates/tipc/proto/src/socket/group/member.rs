@@ -1,4 +1,4 @@
-//! One other member of a group, as this member sees it.
+//! Another member of a group, as seen by this one.
 
 use crate::addr::SocketAddr;
 use crate::limits::{GROUP_WINDOW_ACTIVE, GROUP_WINDOW_IDLE};
@@ -7,28 +7,28 @@ use crate::wire::GroupCast;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Where a member stands. Both its own word and its binding must be known before it counts.
+/// State of a member. Both its JOIN and its binding must have arrived before it counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum MemberState {
-    /// It said that it is there; its binding is not known yet.
+    /// Its JOIN has arrived; its binding is not known yet.
     Joining,
-    /// Its binding is known; it has not said anything yet.
+    /// Its binding is known; its JOIN has not arrived yet.
     Published,
-    /// It is there and has a small window.
+    /// A full member with a small window.
     Joined,
-    /// It sends, and waits for its turn to have a large window.
+    /// It is sending and waits for a large window.
     Pending,
-    /// It sends and has a large window.
+    /// It is sending and has a large window.
     Active,
-    /// It was asked to give its large window back.
+    /// It was asked to return its large window.
     Reclaiming,
-    /// It gave the window back; what it sent before is still being read.
+    /// It has returned its window; earlier messages are still unread.
     Remitted,
-    /// It is leaving: what it sent before is still delivered.
+    /// It is leaving; earlier messages are still delivered.
     Leaving,
 }
 
-/// What waits for its turn from one member.
+/// An item from one member that waits for earlier ones.
 #[derive(Clone, Debug)]
 pub(super) enum Waiting {
     Data { bytes: Vec<u8>, cast: GroupCast, instance: u32, wants_ack: bool },
@@ -42,17 +42,17 @@ pub(super) struct Member {
     pub(super) state: MemberState,
     /// Key of its binding, once known: a late withdrawal of an earlier one must not end a new membership.
     pub(super) key: Option<u32>,
-    /// A new binding of the same socket, seen before the end of the old membership.
+    /// A new binding of the same socket, published before the old membership has ended.
     pub(super) reborn: Option<(u32, u32)>,
-    /// What it said about a new membership before everything of the old one was there.
+    /// JOIN of a new membership that arrived before the old one was complete.
     pub(super) rejoined: Option<(Seq, u16)>,
-    /// It said farewell; what it sent before is not complete yet.
+    /// Its LEAVE has arrived; earlier messages are still incomplete.
     pub(super) said_farewell: bool,
-    /// It was taken for the owner of a new binding because it answered; a farewell can still show that this was too early.
+    /// It was assumed to own a new binding because it answered; a LEAVE may still disprove this.
     pub(super) revived: bool,
     /// Blocks that it lets us send.
     pub(super) window: u32,
-    /// Blocks that it may send or that wait to be read.
+    /// Blocks granted to it that it may still send or that have not been read yet.
     pub(super) advertised: u32,
     /// Number of its next broadcast.
     pub(super) next: Seq,
@@ -79,22 +79,22 @@ impl Member {
         }
     }
 
-    /// It gets what we send, as far as its window goes.
+    /// Whether it receives what we send, as far as its window allows.
     pub(super) const fn is_receiver(&self) -> bool {
         !matches!(self.state, MemberState::Joining | MemberState::Leaving)
     }
 
-    /// What it sends is heard.
+    /// Whether messages from it are accepted.
     pub(super) const fn is_sender(&self) -> bool {
         !matches!(self.state, MemberState::Joining | MemberState::Published)
     }
 
-    /// It counts among those with a large window.
+    /// Whether it counts as having a large window.
     pub(super) const fn is_active(&self) -> bool {
         matches!(self.state, MemberState::Active | MemberState::Reclaiming | MemberState::Remitted)
     }
 
-    /// Blocks that make its window whole again; they are given with this call.
+    /// Number of blocks missing to its full window; the call grants them.
     pub(super) fn grant(&mut self) -> u16 {
         let whole = match self.state {
             MemberState::Active => GROUP_WINDOW_ACTIVE,
@@ -106,12 +106,12 @@ impl Member {
         more as u16
     }
 
-    /// Room that its messages still have when they arrive out of order.
+    /// Whether a message of this length that arrives out of order may be kept.
     pub(super) fn may_defer(&self, octets: usize) -> bool {
         self.deferred_octets + octets <= 2 * 1024 * usize::from(GROUP_WINDOW_ACTIVE)
     }
 
-    /// Puts something in its place: broadcasts by their number, the rest behind everything.
+    /// Inserts an item in order: broadcasts by number, others after all items with the same number.
     pub(super) fn defer(&mut self, number: Seq, what: Waiting) {
         let broadcast = match &what {
             Waiting::Data { bytes, cast, .. } => {
@@ -124,7 +124,7 @@ impl Member {
         self.deferred.insert(place.unwrap_or(self.deferred.len()), (number, what));
     }
 
-    /// What is next in order, if it is there.
+    /// Removes and returns the next item in order, if it has arrived.
     pub(super) fn take_next(&mut self) -> Option<(Seq, Waiting)> {
         if self.deferred.front()?.0.after(self.next) {
             return None;

@@ -1,8 +1,8 @@
-//! A socket's membership of a communication group: who the others are, how much they take, what is next from each.
+//! A socket's membership in a communication group: the other members, their windows, and the order of their messages.
 //!
-//! Every member counts its broadcasts. A broadcast and a multicast take a number; a unicast carries the number of the next broadcast,
-//! so that a receiver can put all three in the order of sending although they travel on different links. Flow control is by windows in
-//! blocks of 1 KiB that a receiver grants to each sender: small ones to all, large ones to the few that send.
+//! Every member numbers its broadcasts. A broadcast or multicast uses up a number; a unicast carries the number of the next broadcast,
+//! so that a receiver can restore the sending order of all three although they travel on different links. Flow control uses windows in
+//! blocks of 1 KiB that a receiver grants to each sender: small ones to all, large ones to the few that are sending.
 
 mod member;
 mod patience;
@@ -26,112 +26,112 @@ use patience::HeldUp;
 
 pub(crate) use receive::GroupData;
 
-/// What a socket joins.
+/// Parameters for joining a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct GroupRequest {
     /// The group: a service type of 64 or more.
     pub group: u32,
-    /// The number under which this member is addressed; members may share one.
+    /// The instance by which this member is addressed; several members may share one.
     pub instance: u32,
-    /// How far the group reaches. Groups of different scopes do not meet.
+    /// Visibility of the group. Groups of different scopes are separate.
     pub scope: Scope,
-    /// The member's own broadcasts come back to it.
+    /// The member receives its own broadcasts.
     pub loopback: bool,
-    /// Members that come and go are told as messages without content.
+    /// Joins and leaves of members are reported as empty messages.
     pub events: bool,
 }
 
-/// A member has come or gone.
+/// A change in the membership of a group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum MembershipEvent {
-    /// It can be sent to.
+    /// The member can now be addressed.
     Joined,
-    /// Nothing more comes from it.
+    /// Nothing more will arrive from the member.
     Left,
 }
 
-/// What a message received in a group says of its sender.
+/// Origin of a message received in a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct GroupSource {
-    /// The group.
+    /// The group's service type.
     pub group: u32,
     /// The sending member's instance.
     pub instance: u32,
-    /// Set when this is no message but news of the member.
+    /// Set if this is a membership event instead of a message.
     pub event: Option<MembershipEvent>,
 }
 
-/// Something for the socket's queue.
+/// An item for the socket's receive queue.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupItem {
     pub(crate) from: SocketAddr,
     pub(crate) source: GroupSource,
-    /// The message; empty for news.
+    /// The message; empty for a membership event.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What a step of the group leads to.
+/// Actions that result from handling an input.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// To be sent to members.
+    /// Protocol messages to send to members.
     pub(crate) send: Vec<(SocketAddr, GroupProtocolKind)>,
-    /// To be queued for the application.
+    /// Items to queue for the application.
     pub(crate) queue: Vec<GroupItem>,
-    /// A sender that waited may try again.
+    /// Whether a waiting sender may try again.
     pub(crate) wake: bool,
-    /// Messages that were discarded.
+    /// Reasons of messages that were dropped.
     pub(crate) dropped: Vec<DropReason>,
 }
 
-/// Blocks that a message of this payload costs between members.
+/// Number of blocks that a message with this payload takes from a window between members.
 pub(crate) const fn group_blocks(payload_len: usize) -> u32 {
     ((payload_len + MCAST_HEADER_LEN) / 1024 + 1) as u32
 }
 
-/// Nobody takes the message now.
+/// Why a message cannot be sent now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
-    /// No such member.
+    /// There is no such member.
     Nobody,
-    /// A member has no room, or owes an acknowledgement.
+    /// A member has no window left, or an acknowledgement is outstanding.
     Congested,
 }
 
-/// One socket's membership.
+/// A socket's membership in a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) request: GroupRequest,
-    /// Key of the binding.
+    /// Key of this member's binding.
     pub(crate) key: u32,
     members: BTreeMap<SocketAddr, Member>,
-    /// Number of our next broadcast.
+    /// Number of this member's next broadcast.
     next: Seq,
-    /// Members that have yet to acknowledge the last broadcast.
+    /// Members that have not acknowledged the last broadcast yet.
     ackers: BTreeSet<SocketAddr>,
-    /// The next broadcast goes on the links that unicasts and the protocol use, which it must not overtake, and wants acknowledgements:
-    /// only then may one go by the broadcast link.
+    /// The next broadcast must use the links of unicasts and protocol messages, which it must not overtake, and request
+    /// acknowledgements; only then may one use the broadcast link.
     follows_unicast: bool,
-    /// Members with a large window, the one that was silent longest first.
+    /// Members with a large window, the one idle longest first.
     active: VecDeque<SocketAddr>,
-    /// Members that wait for one.
+    /// Members waiting for a large window.
     pending: VecDeque<SocketAddr>,
     active_count: usize,
-    /// Names and the protocol travel on different links, and a socket may leave and join again: how many of a socket's bindings have
-    /// come and gone while what it said meanwhile is still on the way, or, below 0, the other way round. Both come in order, so
-    /// counting tells what belongs together.
+    /// Names and protocol messages travel on different links, and a socket may leave and join again. For each socket, this counts the
+    /// bindings that have been published and withdrawn while the corresponding protocol messages are still in flight; a negative number
+    /// counts the reverse. Both arrive in order, so the count tells which belong together.
     ahead: BTreeMap<SocketAddr, i32>,
-    /// The last member that an anycast went to.
+    /// The last destination of an anycast.
     turn: SocketAddr,
     open: bool,
-    /// A broadcast found no room, and none has been sent since.
+    /// A broadcast for which there was no room, if none has been sent since.
     held_up: Option<HeldUp>,
-    /// Somebody who could be sent to cannot be any more, and nobody has been told yet.
+    /// A member can no longer be addressed, and this has not been reported yet.
     shrank: bool,
 }
 
 impl Group {
-    /// A membership whose first broadcast has this number: on from where the socket's last one ended, so that what is late of that is
-    /// not taken for new.
+    /// Creates a membership whose first broadcast has this number: it continues the numbering of the socket's last membership, so that
+    /// late messages from that one are not mistaken for new ones.
     pub(crate) fn new(request: GroupRequest, next: Seq) -> Self {
         Self {
             request,
@@ -151,7 +151,7 @@ impl Group {
         }
     }
 
-    /// Whether there is somebody to send to.
+    /// Whether there is a member to send to.
     pub(crate) fn reaches(&self, dest: Option<Address>) -> bool {
         let mut receivers = self.members.values().filter(|m| m.is_receiver());
         match dest {
@@ -162,17 +162,17 @@ impl Group {
         }
     }
 
-    /// Whether somebody was lost since it was last asked.
+    /// Whether a member was lost since the last call.
     pub(crate) const fn take_shrank(&mut self) -> bool {
         core::mem::replace(&mut self.shrank, false)
     }
 
-    /// The binding by which the others find this member.
+    /// The binding by which other members find this one.
     pub(crate) const fn binding(&self) -> ServiceRange {
         ServiceRange::single(self.request.group, self.request.instance)
     }
 
-    /// Whether a send would be taken, as far as is known.
+    /// Whether a send would be accepted, as far as is known.
     pub(crate) const fn is_open(&self) -> bool {
         self.open
     }
@@ -181,12 +181,12 @@ impl Group {
         self.next
     }
 
-    /// Members that can have a large window at once: an eighth of all, within bounds.
+    /// Number of members that may have a large window at the same time: an eighth of all, within bounds.
     fn active_max(&self) -> usize {
         ((self.members.len() + 1) / 8).clamp(GROUP_ACTIVE_MIN, GROUP_ACTIVE_MAX)
     }
 
-    /// Octets that the socket's queue holds: what all windows together allow, with room for what a message costs beyond its blocks.
+    /// Limit of the socket's receive queue in bytes: the sum of all windows, with an allowance for the overhead of messages.
     pub(crate) fn receive_octets(&self) -> usize {
         let idle = (self.members.len() + 1).saturating_sub(self.active_max());
         let blocks = self.active_max() * usize::from(GROUP_WINDOW_ACTIVE)
@@ -194,17 +194,17 @@ impl Group {
         blocks * 1024 * 4
     }
 
-    /// Octets that wait for earlier ones.
+    /// Number of bytes of messages that wait for earlier ones.
     pub(crate) fn octets(&self) -> usize {
         self.members.values().map(|m| m.deferred_octets).sum()
     }
 
-    /// The nodes with members.
+    /// The nodes that have members.
     pub(crate) fn nodes(&self) -> BTreeSet<NodeAddr> {
         self.members.keys().map(|addr| addr.node).collect()
     }
 
-    /// A member's binding came into the table.
+    /// Handles the publication of a member's binding.
     pub(crate) fn published(
         &mut self,
         addr: SocketAddr,
@@ -213,7 +213,7 @@ impl Group {
         out: &mut Outcome,
     ) {
         if self.ahead_of(addr) < 0 {
-            // What belongs to this binding is over.
+            // Everything that belongs to this binding has already ended.
             self.shift(addr, 1);
             return;
         }
@@ -228,8 +228,8 @@ impl Group {
                 MemberState::Leaving => {
                     m.reborn = Some((instance, key));
                     if !m.said_farewell {
-                        // Perhaps what we know of it belongs to this binding already, and the earlier membership never knew us. Its
-                        // answer comes after any farewell.
+                        // Its known state may already belong to this binding, if the earlier membership never saw ours. Its answer
+                        // arrives after any LEAVE.
                         out.send.push((addr, GroupProtocolKind::Reclaim));
                     }
                 }
@@ -245,7 +245,7 @@ impl Group {
         self.greet(addr, instance, key, out);
     }
 
-    /// Meets a member of which only the binding is known.
+    /// Sends JOIN to a member of which only the binding is known.
     fn greet(&mut self, addr: SocketAddr, instance: u32, key: u32, out: &mut Outcome) {
         let mut m = Member::new(addr, MemberState::Published);
         (m.instance, m.key) = (instance, Some(key));
@@ -253,13 +253,13 @@ impl Group {
         out.send.push((addr, GroupProtocolKind::Join { sync: self.next, window: 0 }));
     }
 
-    /// A member counts from now on.
+    /// Completes the admission of a member.
     fn taken_in(&mut self, addr: SocketAddr, out: &mut Outcome) {
         out.queue.push(self.news(addr, MembershipEvent::Joined));
         self.reopen(out);
     }
 
-    /// A member's binding left the table; `contact` says whether its node can still be heard.
+    /// Handles the withdrawal of a member's binding; `contact` tells whether there is still contact with its node.
     pub(crate) fn withdrawn(
         &mut self,
         addr: SocketAddr,
@@ -283,13 +283,13 @@ impl Group {
         if contact && !heard {
             self.shift(addr, 1);
         }
-        // Without contact neither its farewell nor what it sent before will come.
+        // Without contact, neither its LEAVE nor earlier messages will arrive.
         if !contact || !heard {
             self.bury(addr, heard, out);
         }
     }
 
-    /// A node was lost: members of it that had no binding yet have none to be withdrawn.
+    /// Handles the loss of a node: members on it whose binding was not known yet have none to be withdrawn.
     pub(crate) fn lose_node(&mut self, node: NodeAddr, out: &mut Outcome) {
         let lost: Vec<SocketAddr> =
             self.members.values().filter(|m| m.addr.node == node).map(|m| m.addr).collect();
@@ -305,7 +305,7 @@ impl Group {
         self.reopen(out);
     }
 
-    /// Takes a member out of service; what it sent before is still delivered.
+    /// Deactivates a member; messages that it sent before are still delivered.
     fn retire(&mut self, addr: SocketAddr) {
         let Some(m) = self.members.get_mut(&addr) else { return };
         if m.is_active() {
@@ -318,7 +318,7 @@ impl Group {
         self.ackers.remove(&addr);
     }
 
-    /// Forgets a member, and tells of it if it was told of before.
+    /// Removes a member and reports that it left if its joining was reported.
     fn bury(&mut self, addr: SocketAddr, heard: bool, out: &mut Outcome) {
         if heard {
             let news = self.news(addr, MembershipEvent::Left);
@@ -327,7 +327,7 @@ impl Group {
         let Some(m) = self.members.remove(&addr) else { return };
         self.shrank = true;
         self.promote(out);
-        // A binding that stays while another is owed its farewell: this was the other's.
+        // If one binding still exists while the LEAVE of another is outstanding, this was the other's.
         let mut new = m.reborn;
         if let Some(key) = m.key
             && (m.revived || self.ahead_of(addr) > 0)
@@ -364,13 +364,13 @@ impl Group {
         GroupItem { from: addr, source, bytes: Vec::new() }
     }
 
-    /// The farewells of a socket that leaves.
+    /// The LEAVE messages of a socket that leaves the group.
     pub(crate) fn farewells(&self) -> Vec<(SocketAddr, GroupProtocolKind)> {
         let leave = GroupProtocolKind::Leave { sync: self.next };
         self.members.keys().map(|addr| (*addr, leave)).collect()
     }
 
-    /// The node's address is settled: what it had before was 0.
+    /// Sets the node's address once it is settled; until then it was 0.
     pub(crate) fn settle(&mut self, own: NodeAddr) {
         let moved = |addr: SocketAddr| match addr.node {
             NodeAddr(0) => SocketAddr { node: own, ..addr },
@@ -385,7 +385,7 @@ impl Group {
         }
     }
 
-    /// Something changed for the better: senders that wait may try again.
+    /// Lets waiting senders try again after the state has improved.
     fn reopen(&mut self, out: &mut Outcome) {
         out.wake |= !core::mem::replace(&mut self.open, true);
     }

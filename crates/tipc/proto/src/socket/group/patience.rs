@@ -1,7 +1,7 @@
-//! How long a group's broadcasts wait for one member.
+//! Limits how long a group's broadcasts wait for one member.
 //!
-//! The protocol lets the slowest member hold up everybody's broadcasts for as long as it likes. A member with limited patience
-//! takes leave of those that hold it up longer, and goes on with the others.
+//! The protocol lets the slowest member block everybody's broadcasts indefinitely. A member with a patience limit leaves the
+//! members that block it longer than that, and continues with the others.
 
 use super::member::Member;
 use super::{Group, Outcome, group_blocks};
@@ -11,7 +11,7 @@ use crate::wire::GroupProtocolKind;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// A broadcast that found no room.
+/// A broadcast for which there was no room.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldUp {
     since: Nanos,
@@ -19,7 +19,8 @@ pub(super) struct HeldUp {
 }
 
 impl Group {
-    /// A broadcast of this length found no room. Returns when to look again, unless that is settled already.
+    /// Records that there was no room for a broadcast of this length. Returns when to check again, unless a check is already
+    /// scheduled.
     pub(crate) fn broadcast_held_up(
         &mut self,
         now: Nanos,
@@ -32,7 +33,7 @@ impl Group {
         first.then(|| now + patience)
     }
 
-    /// Takes leave of the members that have held up broadcasts for too long. Returns when to look again.
+    /// Leaves the members that have blocked broadcasts for too long. Returns when to check again.
     pub(crate) fn lose_patience(
         &mut self,
         now: Nanos,

@@ -1,4 +1,4 @@
-//! What members say to each other about membership and windows.
+//! Protocol messages between members, about membership and windows.
 
 use super::member::{Member, MemberState, Waiting};
 use super::{Group, MembershipEvent, Outcome};
@@ -9,7 +9,7 @@ use crate::seq::Seq;
 use crate::wire::GroupProtocolKind;
 
 impl Group {
-    /// A message of the group protocol. `own` is this member.
+    /// Handles a group protocol message. `own` is this member.
     pub(crate) fn handle_protocol(
         &mut self,
         own: SocketAddr,
@@ -33,13 +33,13 @@ impl Group {
             GroupProtocolKind::Join { .. } => {}
             GroupProtocolKind::Leave { sync } => self.handle_leave(from, sync, out),
             GroupProtocolKind::Advertise { window } => {
-                // What honest members grant is never more than a large window.
+                // Well-behaved members never grant more than a large window.
                 let most = u32::from(GROUP_WINDOW_ACTIVE);
                 m.window = (m.window + u32::from(window)).min(most);
                 self.reopen(out);
             }
             GroupProtocolKind::Ack { next } => {
-                // Repeated or early ones find nothing that they could settle.
+                // Duplicate or premature acknowledgements have no effect.
                 let settles = !next.before(self.next);
                 if settles && self.ackers.remove(&from) && self.ackers.is_empty() {
                     self.reopen(out);
@@ -63,7 +63,7 @@ impl Group {
         out: &mut Outcome,
     ) {
         let has_room = self.has_room_for_stranger();
-        // Greetings that never end add up to no more than a large window.
+        // Endless JOINs add up to no more than a large window.
         let granted = |m: u32| (m + u32::from(window)).min(u32::from(GROUP_WINDOW_ACTIVE));
         match self.members.get_mut(&from) {
             None if has_room => {
@@ -79,7 +79,7 @@ impl Group {
                 out.send.push((from, GroupProtocolKind::Advertise { window: more }));
                 self.taken_in(from, out);
             }
-            // A new membership; everything of the old one comes first.
+            // A new membership; first, everything from the old one must be delivered.
             Some(m) if m.said_farewell => {
                 let before = m.rejoined.map_or(0, |(_, window)| window);
                 m.rejoined = Some((sync, window.saturating_add(before)));
@@ -88,7 +88,7 @@ impl Group {
                 m.next = sync;
                 m.window = granted(m.window);
             }
-            // An answer to a greeting that crossed its own: only what it grants is news.
+            // The answer to a JOIN that crossed the peer's own: only the window that it grants is new.
             Some(m) => {
                 m.window = granted(m.window);
                 self.reopen(out);
@@ -99,7 +99,7 @@ impl Group {
     fn handle_leave(&mut self, from: SocketAddr, sync: Seq, out: &mut Outcome) {
         let Some(m) = self.members.get_mut(&from) else { return };
         if m.said_farewell {
-            // The end of a later membership, while the end of an earlier one still waits for what was sent before it.
+            // The end of a later membership, while the end of an earlier one still waits for messages sent before it.
             m.rejoined = None;
             if self.ahead_of(from) > 0 || !self.forget_rebirth(from) {
                 self.shift(from, -1);
@@ -113,7 +113,7 @@ impl Group {
                 return;
             }
             MemberState::Published => {
-                // It leaves without having said more: perhaps this binding, perhaps an earlier one.
+                // A LEAVE before any other message may belong to this binding or to an earlier one.
                 if self.ahead_of(from) > 0 {
                     self.shift(from, -1);
                 } else {
@@ -125,7 +125,7 @@ impl Group {
             _ => {}
         }
         let Some(m) = self.members.get_mut(&from) else { return };
-        // Behind everything that it sent before.
+        // Processed after everything that it sent before.
         m.said_farewell = true;
         m.defer(sync, Waiting::Left);
         self.retire(from);
@@ -133,7 +133,7 @@ impl Group {
         self.advance(from, out);
     }
 
-    /// A socket whose binding was withdrawn answers without having said farewell: what we know of it belongs to its new binding.
+    /// A socket whose binding was withdrawn answers without having sent LEAVE: its known state belongs to its new binding.
     fn revive(&mut self, from: SocketAddr, left: u32, out: &mut Outcome) {
         let Some(m) = self.members.get_mut(&from) else { return };
         let Some((instance, key)) = m.reborn.take() else {
@@ -149,7 +149,7 @@ impl Group {
         self.taken_in(from, out);
     }
 
-    /// Whether a binding of a later membership was known.
+    /// Forgets the binding of a later membership. Returns whether one was known.
     fn forget_rebirth(&mut self, from: SocketAddr) -> bool {
         self.members.get_mut(&from).and_then(|m| m.reborn.take()).is_some()
     }
@@ -164,7 +164,7 @@ impl Group {
             out.dropped.push(DropReason::NotMember);
             return;
         }
-        // What it had sent by then may still be on its way or unread; more than was granted cannot be left.
+        // Messages sent before that may still be in flight or unread; no more than was granted can be left.
         let in_flight = m.advertised.saturating_sub(left);
         m.advertised = u32::from(GROUP_WINDOW_IDLE) + in_flight;
         m.state = MemberState::Remitted;
@@ -173,7 +173,7 @@ impl Group {
         }
     }
 
-    /// A member has given its large window back and all of it is read.
+    /// Handles the end of a large window: the member has returned it, and everything sent before has been read.
     pub(super) fn calm(&mut self, addr: SocketAddr, out: &mut Outcome) {
         let Some(m) = self.members.get_mut(&addr) else { return };
         m.state = MemberState::Joined;
@@ -185,7 +185,7 @@ impl Group {
         self.promote(out);
     }
 
-    /// Gives a large window to the member that waits longest, if one is free.
+    /// Gives a large window to the member that has waited longest, if one is free.
     pub(super) fn promote(&mut self, out: &mut Outcome) {
         if self.active_count > self.active_max() {
             return;

@@ -1,4 +1,4 @@
-//! Messages from members: put in order, handed over, and the windows that they use renewed.
+//! Handles messages from members: puts them in order, passes them on and renews windows.
 
 use super::member::{MemberState, Waiting};
 use super::{Group, GroupItem, GroupSource, Outcome, group_blocks};
@@ -8,7 +8,7 @@ use crate::limits::{GROUP_WINDOW_ACTIVE, GROUP_WINDOW_IDLE};
 use crate::seq::Seq;
 use crate::wire::{GroupCast, GroupProtocolKind, MCAST_HEADER_LEN};
 
-/// A data message within a group, as far as the order of messages is concerned.
+/// The parts of a group data message that matter for ordering.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GroupData<'a> {
     pub(crate) cast: GroupCast,
@@ -19,7 +19,7 @@ pub(crate) struct GroupData<'a> {
 }
 
 impl Group {
-    /// A message of a member arrived.
+    /// Handles a message from a member.
     pub(crate) fn accept(&mut self, from: SocketAddr, data: &GroupData<'_>, out: &mut Outcome) {
         let Some(m) = self.members.get_mut(&from).filter(|m| m.is_sender()) else {
             out.dropped.push(DropReason::NotMember);
@@ -38,7 +38,7 @@ impl Group {
         self.advance(from, out);
     }
 
-    /// Hands over what is next from a member, as far as it is there.
+    /// Processes the messages of a member that are next in order.
     pub(super) fn advance(&mut self, from: SocketAddr, out: &mut Outcome) {
         while let Some(m) = self.members.get_mut(&from)
             && let Some((number, what)) = m.take_next()
@@ -60,7 +60,7 @@ impl Group {
             let payload = bytes.len() - MCAST_HEADER_LEN;
             let for_others = cast == GroupCast::Multicast && instance != self.request.instance;
             if for_others || payload == 0 {
-                // Nobody will read it, but it used the window.
+                // Not addressed to this member, but it used the window.
                 self.read(from, group_blocks(payload), out);
                 continue;
             }
@@ -70,7 +70,7 @@ impl Group {
         }
     }
 
-    /// The application read a message of so many blocks.
+    /// Accounts for a message of this many blocks that the application has read.
     pub(crate) fn read(&mut self, from: SocketAddr, blocks: u32, out: &mut Outcome) {
         let (active_max, active_before) = (self.active_max(), self.active_count);
         let Some(m) = self.members.get_mut(&from) else { return };
@@ -99,7 +99,8 @@ impl Group {
                     out.send.push((from, GroupProtocolKind::Advertise { window }));
                 }
             }
-            // Goes on slowly until a large window is free, whatever those do who hold one.
+            // Continue with the small window until a large one is free, even if the members holding
+            // large ones never return them.
             MemberState::Pending => {
                 let window = m.grant();
                 out.send.push((from, GroupProtocolKind::Advertise { window }));
@@ -111,7 +112,7 @@ impl Group {
         }
     }
 
-    /// Asks the member that was silent longest for its large window.
+    /// Asks the member that was idle longest to return its large window.
     fn reclaim(&mut self, out: &mut Outcome) {
         if self.active.len() < 2 {
             return;

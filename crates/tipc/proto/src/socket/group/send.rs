@@ -1,4 +1,4 @@
-//! A member's own messages: who takes them, and what they cost.
+//! A member's own messages: who can receive them, and their cost in window blocks.
 
 use super::member::Member;
 use super::{Group, Outcome, Refusal, group_blocks};
@@ -7,8 +7,8 @@ use crate::wire::GroupProtocolKind;
 use alloc::vec::Vec;
 
 impl Group {
-    /// Whether a member would take so many blocks; a member that would not is told how much it may send itself, so that two members
-    /// never wait for each other.
+    /// Checks whether a member's window has room for this many blocks. If not, the member's own window is renewed, so that two
+    /// members never wait for each other.
     fn admits(&mut self, addr: SocketAddr, blocks: u32, out: &mut Outcome) -> Result<(), Refusal> {
         let Some(m) = self.members.get_mut(&addr).filter(|m| m.is_receiver()) else {
             return Err(Refusal::Nobody);
@@ -34,7 +34,7 @@ impl Group {
         self.admits(addr, group_blocks(payload_len), out)
     }
 
-    /// Prepares a message to one member of this instance: each in turn, those with room first.
+    /// Prepares a message to one member with this instance, in round-robin order, preferring members with room.
     pub(crate) fn anycast(
         &mut self,
         instance: u32,
@@ -48,7 +48,7 @@ impl Group {
             match self.admits(addr, group_blocks(payload_len), out) {
                 Ok(()) => {
                     self.turn = addr;
-                    // Those before it that had no room do not close the group.
+                    // Members tried before that had no room do not close the group.
                     self.open = true;
                     return Ok(addr);
                 }
@@ -58,13 +58,13 @@ impl Group {
         verdict
     }
 
-    /// The members of an instance that can be sent to.
+    /// The members with this instance that can be addressed.
     pub(crate) fn of_instance(&self, instance: u32) -> Vec<SocketAddr> {
         let receives = |m: &&Member| m.instance == instance && m.is_receiver();
         self.members.values().filter(receives).map(|m| m.addr).collect()
     }
 
-    /// A message to one member went out.
+    /// Accounts for a message sent to one member.
     pub(crate) fn sent_unicast(&mut self, addr: SocketAddr, payload_len: usize) {
         if let Some(m) = self.members.get_mut(&addr) {
             m.window = m.window.saturating_sub(group_blocks(payload_len));
@@ -72,7 +72,7 @@ impl Group {
         self.follows_unicast = true;
     }
 
-    /// Prepares a message to all members. Returns whether it must follow the unicasts and wants acknowledgements.
+    /// Prepares a message to all members. Returns whether it must follow the unicasts and request acknowledgements.
     pub(crate) fn broadcast(
         &mut self,
         payload_len: usize,
@@ -89,7 +89,7 @@ impl Group {
         Ok(self.follows_unicast)
     }
 
-    /// A message to all members went out.
+    /// Accounts for a message sent to all members.
     pub(crate) fn sent_broadcast(&mut self, payload_len: usize, wants_ack: bool) {
         for m in self.members.values_mut().filter(|m| m.is_receiver()) {
             m.window = m.window.saturating_sub(group_blocks(payload_len));

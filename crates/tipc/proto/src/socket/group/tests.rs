@@ -1,4 +1,4 @@
-//! A group alone: order, windows, and members that do not keep to the rules.
+//! A group on its own: order, windows, and members that violate the protocol.
 
 use super::*;
 use crate::addr::{Importance, Port};
@@ -88,12 +88,12 @@ fn a_member_counts_when_both_its_binding_and_its_word_are_known() {
     let join = GroupProtocolKind::Join { sync: Seq(9), window: 0 };
     assert!(events(&protocol(&mut g, PEER, join)).is_empty());
     let mut out = Outcome::default();
-    assert_eq!(g.broadcast(1, &mut out), Err(Refusal::Nobody), "not known enough to be sent to");
+    assert_eq!(g.broadcast(1, &mut out), Err(Refusal::Nobody), "it has not joined yet");
     g.published(PEER, 3, 1, &mut out);
     assert_eq!(events(&out), [MembershipEvent::Joined]);
     let hello = GroupProtocolKind::Join { sync: Seq(0), window: GROUP_WINDOW_IDLE };
-    assert_eq!(out.send, [(PEER, hello)], "our answer brings the window along");
-    assert_eq!(g.broadcast(1, &mut Outcome::default()), Err(Refusal::Congested), "it gave none");
+    assert_eq!(out.send, [(PEER, hello)], "the answer grants a window");
+    assert_eq!(g.broadcast(1, &mut Outcome::default()), Err(Refusal::Congested), "it granted none");
     let more = protocol(&mut g, PEER, GroupProtocolKind::Advertise { window: 65 });
     assert!(more.wake);
     assert_eq!(g.broadcast(1, &mut Outcome::default()), Ok(true));
@@ -104,7 +104,8 @@ fn broadcasts_multicasts_and_unicasts_come_in_the_order_of_sending() {
     use GroupCast::{Broadcast, Multicast, Unicast};
     let mut g = Group::new(request(1), Seq(0));
     introduce(&mut g, PEER);
-    // Sent: bcast 0 "a", ucast "b", mcast 1 for others, mcast 2 "d" for us, ucast "e", bcast 3 "f".
+    // Sent: broadcast 0 "a", unicast "b", multicast 1 to others, multicast 2 "d" to us, unicast "e", broadcast
+    // 3 "f".
     let mut got = Vec::new();
     let sent: [(GroupCast, u32, u16, &[u8]); 6] = [
         (Unicast, 0, 1, b"b"),
@@ -144,7 +145,8 @@ fn a_socket_that_leaves_and_joins_again_is_met_again_whatever_comes_first() {
     let mut g = Group::new(request(1), Seq(0));
     introduce(&mut g, PEER);
     let mut out = Outcome::default();
-    // Names overtake the protocol: the old binding goes, the new one comes, then the farewell and the greeting.
+    // Names overtake the protocol: the old binding is withdrawn and the new one published before LEAVE and JOIN
+    // arrive.
     g.withdrawn(PEER, 1, true, &mut out);
     g.published(PEER, 4, 2, &mut out);
     let out = protocol(&mut g, PEER, GroupProtocolKind::Leave { sync: Seq(0) });
@@ -158,14 +160,19 @@ fn a_socket_that_leaves_and_joins_again_is_met_again_whatever_comes_first() {
     let mut out = Outcome::default();
     g.withdrawn(PEER, 2, true, &mut out);
     g.published(PEER, 4, 3, &mut out);
-    assert_eq!(events(&out), [MembershipEvent::Joined], "the late withdrawal is of the past");
-    // And the node is lost.
+    assert_eq!(
+        events(&out),
+        [MembershipEvent::Joined],
+        "the late withdrawal concerns the earlier membership"
+    );
+    // Finally, the node is lost.
     let mut out = Outcome::default();
     g.withdrawn(PEER, 3, false, &mut out);
     assert_eq!(events(&out), [MembershipEvent::Left]);
 }
 
-/// The duplicate acknowledgement that blocked kernels' groups for ever, and its relatives.
+/// Regression test for the duplicate acknowledgement that blocked groups in the kernel for ever, and similar
+/// cases.
 #[test]
 fn acknowledgements_that_nobody_asked_for_change_nothing() {
     let mut g = Group::new(request(1), Seq(0));
@@ -190,7 +197,7 @@ fn acknowledgements_that_nobody_asked_for_change_nothing() {
     assert_eq!(g.broadcast(100, &mut out), Ok(false), "free to go by the broadcast link");
     g.sent_broadcast(100, false);
     assert_eq!(g.broadcast(100, &mut out), Ok(false));
-    // One that owes an acknowledgement and leaves owes nothing.
+    // A member that leaves no longer owes an acknowledgement.
     g.sent_unicast(member(7), 1);
     assert_eq!(g.broadcast(1, &mut out), Ok(true));
     g.sent_broadcast(1, true);
@@ -213,7 +220,7 @@ fn a_window_limits_the_sender_and_grows_when_the_reader_reads() {
     assert!(!g.is_open());
     assert!(protocol(&mut g, PEER, GroupProtocolKind::Advertise { window: 60_000 }).wake);
     let m = &g.members[&PEER];
-    assert_eq!(m.window, u32::from(GROUP_WINDOW_ACTIVE), "nobody grants more than a large window");
+    assert_eq!(m.window, u32::from(GROUP_WINDOW_ACTIVE), "no window exceeds the large one");
     // The other direction: the first message read makes its sender active.
     let mut out = Outcome::default();
     g.read(PEER, 1, &mut out);
@@ -262,7 +269,7 @@ fn large_windows_go_round_and_members_that_keep_them_stop_nobody() {
             out.send.iter().any(|(to, kind)| {
                 *to == member(n) && matches!(kind, GroupProtocolKind::Advertise { .. })
             }),
-            "member {n} may go on"
+            "member {n} can still send"
         );
         reclaimed
             .extend(out.send.iter().filter(|s| s.1 == GroupProtocolKind::Reclaim).map(|s| s.0));
@@ -271,7 +278,7 @@ fn large_windows_go_round_and_members_that_keep_them_stop_nobody() {
     assert_eq!(reclaimed[..3], [member(0), member(1), member(2)], "the oldest first");
     let pending = g.pending.len();
     assert!(pending > 0);
-    // One gives its window back: 700 of it were left, the rest is still to be read.
+    // One member returns its window: 700 blocks of it were left, the rest is still unread.
     let advertised = g.members[&member(0)].advertised;
     let left = advertised as u16 - 10;
     let out = protocol(&mut g, member(0), GroupProtocolKind::Remit { window: left });
@@ -279,8 +286,8 @@ fn large_windows_go_round_and_members_that_keep_them_stop_nobody() {
     let mut out = Outcome::default();
     g.read(member(0), 10, &mut out);
     assert_eq!(g.members[&member(0)].state, MemberState::Joined);
-    assert_eq!(g.pending.len(), pending - 1, "the next one has its turn");
-    // One that never answers is slow for itself only: those that wait get their small window again and again.
+    assert_eq!(g.pending.len(), pending - 1, "the next one got its window");
+    // A member that never answers slows down only itself: those that wait keep getting their small window.
     for _ in 0..100 {
         let addr = g.pending[0];
         let mut out = Outcome::default();
@@ -288,7 +295,7 @@ fn large_windows_go_round_and_members_that_keep_them_stop_nobody() {
         assert_eq!(out.send, [(addr, GroupProtocolKind::Advertise { window: 65 })]);
     }
     let out = protocol(&mut g, member(30), GroupProtocolKind::Remit { window: 1 });
-    assert_eq!(out.dropped, [DropReason::NotMember], "nobody asked for it");
+    assert_eq!(out.dropped, [DropReason::NotMember], "it was not requested");
 }
 
 #[test]
@@ -307,13 +314,13 @@ fn strangers_and_floods_are_bounded() {
     let mut dropped = 0;
     for n in 0..200_u16 {
         let out = arrive(&mut g, PEER, GroupCast::Broadcast, 0, n + 2, &[1; 60_000]);
-        assert!(out.queue.is_empty(), "number 0 never comes");
+        assert!(out.queue.is_empty(), "number 0 never arrives");
         dropped += out.dropped.len();
     }
     assert!(dropped > 150 && g.octets() < 2 << 20, "{dropped} dropped, {} kept", g.octets());
     let mut out = Outcome::default();
     g.lose_node(NodeAddr(2), &mut out);
-    assert_eq!(events(&out).len(), 1, "only one was ever told of");
+    assert_eq!(events(&out).len(), 1, "only one had been reported");
     assert!(g.members.is_empty() && g.octets() == 0);
 }
 
