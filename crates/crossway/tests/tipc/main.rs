@@ -344,5 +344,8 @@ fn others_than_root_and_the_owner_are_not_obeyed() {
     };
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("obeys only root and the user who started it"), "{error}");
+    assert!(
+        error.contains("accepts commands only from root and the user who started it"),
+        "{error}"
+    );
 }

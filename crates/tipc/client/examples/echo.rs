@@ -1,5 +1,5 @@
-//! A server and a client in one program: serves {1000, 1}, sends itself a message, answers it, prints the answer. With a kernel's TIPC it
-//! uses that, else the tipcd that `$TIPCD_SOCKET` names or that serves at the usual place.
+//! A server and a client in one program: binds {1000, 1}, sends itself a message, answers it and prints the answer. Uses the kernel's
+//! TIPC if there is one, otherwise the tipcd at `$TIPCD_SOCKET` or at the default path.
 //!
 //!     cargo run -p crossway-tipc-client --example echo
 

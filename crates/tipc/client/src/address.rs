@@ -1,10 +1,10 @@
-//! TIPC addresses as programs write them, in the layout of the kernel's struct sockaddr_tipc.
+//! TIPC addresses as used by programs, encoded like the kernel's struct sockaddr_tipc.
 
 use std::fmt;
 
 /// AF_TIPC, the family in every encoded address.
 pub const FAMILY: u16 = 30;
-/// Octets of an encoded address.
+/// Length of an encoded address in bytes.
 pub const ENCODED_LEN: usize = 16;
 
 const SERVICE_RANGE: u8 = 1;
@@ -13,79 +13,79 @@ const SOCKET: u8 = 3;
 const CLUSTER_SCOPE: i8 = 2;
 const NODE_SCOPE: i8 = 3;
 
-/// One socket.
+/// Address of one socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketAddress {
-    /// Its number on its node.
+    /// Port number on its node.
     pub port: u32,
-    /// Its node; 0 where the node has no address.
+    /// Address of its node; 0 if the node has none.
     pub node: u32,
 }
 
-/// Services by type and instance.
+/// A service type and a range of its instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ServiceRange {
-    /// Service type; below 64 are the protocol's own.
+    /// Service type; those below 64 are reserved for the protocol.
     pub service: u32,
-    /// First instance.
+    /// Lowest instance.
     pub lower: u32,
-    /// Last instance.
+    /// Highest instance.
     pub upper: u32,
 }
 
 impl ServiceRange {
-    /// A range of one instance.
+    /// The range that contains only `instance`.
     pub const fn single(service: u32, instance: u32) -> Self {
         Self { service, lower: instance, upper: instance }
     }
 }
 
-/// Where a message or a request for a connection goes.
+/// Destination of a message or a connection request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// Every socket that is bound to a range which shares an instance with this one.
+    /// Every socket bound to a range that shares an instance with this one.
     Range(ServiceRange),
-    /// One of the sockets that are bound to an instance; each in turn.
+    /// One of the sockets bound to an instance, in round-robin order.
     Service {
-        /// Service type.
+        /// Type of the service.
         service: u32,
-        /// Instance.
+        /// Instance of the service.
         instance: u32,
-        /// The node that looks it up; 0: the whole cluster.
+        /// Node that looks the instance up; 0 for a lookup in the whole cluster.
         domain: u32,
     },
     /// One socket.
     Socket(SocketAddress),
 }
 
-/// Who sees a binding.
+/// Where a binding is visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Every node.
+    /// Visible on every node.
     #[default]
     Cluster,
-    /// The own node only.
+    /// Visible only on this node.
     Node,
 }
 
-/// What a bind call says.
+/// The address argument of a bind call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// What is bound.
+    /// Range to bind.
     pub range: ServiceRange,
-    /// Who sees it.
+    /// Where the binding is visible.
     pub scope: Scope,
-    /// The binding is taken back: the scope was negative.
+    /// Whether the binding is withdrawn, expressed by a negative scope.
     pub withdraw: bool,
 }
 
-/// An encoded address that is none of the three forms.
+/// The encoded address has none of the three legal forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a TIPC address: family {family}, form {form}; expected family 30 and form 1, 2 or 3")]
 pub struct BadAddress {
-    /// The family found.
+    /// Address family found.
     pub family: u16,
-    /// The form found.
+    /// Address form found.
     pub form: u8,
 }
 
@@ -106,12 +106,12 @@ fn words(raw: &[u8; ENCODED_LEN]) -> [u32; 3] {
 }
 
 impl Address {
-    /// One socket that is bound to an instance, anywhere in the cluster.
+    /// One socket bound to an instance, anywhere in the cluster.
     pub const fn service(service: u32, instance: u32) -> Self {
         Self::Service { service, instance, domain: 0 }
     }
 
-    /// As struct sockaddr_tipc.
+    /// Encodes the address as a struct sockaddr_tipc.
     pub fn encode(self) -> [u8; ENCODED_LEN] {
         match self {
             Self::Range(r) => encode(SERVICE_RANGE, CLUSTER_SCOPE, [r.service, r.lower, r.upper]),
@@ -122,10 +122,10 @@ impl Address {
         }
     }
 
-    /// From struct sockaddr_tipc.
+    /// Decodes a struct sockaddr_tipc.
     ///
     /// # Errors
-    /// [`BadAddress`].
+    /// [`BadAddress`] if it has another family or form.
     pub fn decode(raw: &[u8; ENCODED_LEN]) -> Result<Self, BadAddress> {
         let family = u16::from_ne_bytes([raw[0], raw[1]]);
         let [a, b, c] = words(raw);
@@ -141,7 +141,7 @@ impl Address {
 }
 
 impl Binding {
-    /// As struct sockaddr_tipc.
+    /// Encodes the argument as a struct sockaddr_tipc.
     pub fn encode(self) -> [u8; ENCODED_LEN] {
         let scope = match self.scope {
             Scope::Cluster => CLUSTER_SCOPE,
@@ -151,13 +151,14 @@ impl Binding {
         encode(SERVICE_RANGE, scope, [self.range.service, self.range.lower, self.range.upper])
     }
 
-    /// From what a bind call was given. A socket's address cannot be bound: `Ok(None)`.
+    /// Decodes the argument of a bind call. Returns `Ok(None)` for a socket's address, which cannot
+    /// be bound.
     ///
     /// # Errors
-    /// [`BadAddress`].
+    /// [`BadAddress`] if it has another family or form.
     pub fn decode(raw: &[u8; ENCODED_LEN]) -> Result<Option<Self>, BadAddress> {
         let scope = raw[3].cast_signed();
-        // Every scope but "node" is taken for "cluster".
+        // Every scope except "node" counts as "cluster".
         let seen = if scope.unsigned_abs() == NODE_SCOPE.unsigned_abs() {
             Scope::Node
         } else {
@@ -231,7 +232,7 @@ mod tests {
                 assert_eq!(Binding::decode(&binding.encode()), Ok(Some(binding)));
             }
         }
-        // Odd scopes mean the cluster, as the kernel takes them.
+        // Unknown scopes mean the cluster, as in the kernel.
         let odd = encode(SERVICE, 100, [70, 3, 0]);
         let range = ServiceRange::single(70, 3);
         let expected = Binding { range, scope: Scope::Cluster, withdraw: false };

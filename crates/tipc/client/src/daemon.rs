@@ -18,17 +18,18 @@ use crate::protocol::control::{LEN_MAX, Reader, Request, VERSION_MISMATCH, Welco
 use crate::protocol::refusal::Refusal;
 use crate::protocol::{VERSION, epoch, slot};
 
-/// The variable that names a tipcd's socket.
+/// Environment variable with the path of a tipcd's socket.
 pub const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";
 
-/// What a closed connection says.
+/// Error text for a closed connection.
 const ENDED: &str = "has ended";
 
-/// A tipcd answers at once; one that takes longer hangs.
+/// A tipcd answers immediately; if it takes longer than this, it hangs.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// Where a tipcd is looked for and, unless told otherwise, listens: `$TIPCD_SOCKET`; for root `/run/tipcd.sock`; else `tipcd.sock`
-/// in `$XDG_RUNTIME_DIR` if that is there, or `/run/tipcd.sock`. Root of a user namespace is root only where `/run` is its own.
+/// Default path of a tipcd's socket, for clients and for the tipcd itself: `$TIPCD_SOCKET`; for root `/run/tipcd.sock`; otherwise
+/// `tipcd.sock` in `$XDG_RUNTIME_DIR` if it exists there, or `/run/tipcd.sock`. Root of a user namespace only counts as root if it
+/// owns `/run`.
 pub fn default_path() -> PathBuf {
     if let Some(path) = env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()) {
         return path.into();
@@ -36,45 +37,45 @@ pub fn default_path() -> PathBuf {
     let system = PathBuf::from("/run/tipcd.sock");
     let own = env::var_os("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("tipcd.sock"));
     match own {
-        // A node of the whole host is preferred; a user's own is what one without privilege can start.
+        // A node for the whole host is preferred; an unprivileged user can start a node of their own.
         Some(own) if own.exists() || !(system.exists() || owns(Path::new("/run"))) => own,
         _ => system,
     }
 }
 
-/// Whether this process's user owns a directory. In a user namespace root does not own what belongs to the host's root.
+/// Whether this process's user owns a directory. In a user namespace, root does not own the files of the host's root.
 fn owns(dir: &Path) -> bool {
     dir.metadata().is_ok_and(|dir| dir.uid() == crossway_sys::proc::effective_user())
 }
 
-/// What an answer carries beyond its errno.
+/// An answer without its errno.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) octets: Vec<u8>,
     pub(crate) fds: Vec<OwnedFd>,
 }
 
-/// The control connection, on which one request is under way at a time.
+/// The control connection. Only one request is pending at a time.
 #[derive(Debug)]
 struct Control {
     fd: OwnedFd,
-    /// Whose request was sent without waiting for its answer.
+    /// Identifies the sender of a request whose answer has not been received yet.
     owed: Option<u64>,
-    /// Such answers, which came before another request could be sent.
+    /// Answers received before another request was sent, until they are fetched.
     kept: VecDeque<(u64, Result<Answer, Errno>)>,
 }
 
-/// What a tipcd says that was asked and did not answer in time.
+/// Error text for a tipcd that did not answer in time.
 const LATE: &str = "does not answer";
 
-/// Nobody comes for an answer that is too late.
+/// Marks a late answer that will not be fetched.
 const NOBODY: u64 = u64::MAX;
 
-/// More answers are not kept for sockets that do not come for them.
+/// Maximum number of answers kept; older ones are dropped if they are not fetched.
 const KEPT_MAX: usize = 16;
 
 impl Control {
-    /// Waits for the answer that is owed and keeps it.
+    /// Waits for the pending answer and keeps it.
     fn settle(&mut self, limit: Duration) -> Result<(), &'static str> {
         if let Some(whose) = self.owed {
             let answer = await_answer(&self.fd, limit)?;
@@ -90,7 +91,7 @@ impl Control {
         Ok(())
     }
 
-    /// One request and its answer. What comes too late is not taken for the answer to the next one.
+    /// Sends a request and waits for its answer. If the answer is late, it is not mistaken for the answer to the next request.
     fn exchange(&mut self, request: &[u8], limit: Duration) -> Result<(i32, Answer), &'static str> {
         self.settle(limit)?;
         let answer = exchange(&self.fd, request, limit);
@@ -119,11 +120,11 @@ fn daemons() -> MutexGuard<'static, HashMap<PathBuf, Arc<Daemon>>> {
 }
 
 impl Daemon {
-    /// This process's connection to the tipcd at `path`, made when there is none yet.
+    /// This process's connection to the tipcd at `path`, established if there is none yet.
     pub(crate) fn at(path: &Path) -> Result<Arc<Self>, Error> {
         let mut daemons = daemons();
         if let Some(daemon) = daemons.get(path)
-            // A child of fork must not use its parent's: the answers would get mixed up.
+            // A child process must not use its parent's connection, because their answers would get mixed up.
             && daemon.pid == std::process::id()
             && !socket_ended(&daemon.lock().fd)
         {
@@ -161,9 +162,9 @@ impl Daemon {
                 return Err(Error::call("connect", path.display(), errno));
             }
         }
-        let welcome = Welcome::decode(&mut reader).ok_or_else(|| gone("answers nonsense"))?;
+        let welcome = Welcome::decode(&mut reader).ok_or_else(|| gone("sent an invalid answer"))?;
         let (Some(epochs), Some(slots)) = (answer.fds.pop(), answer.fds.pop()) else {
-            return Err(gone("answers without its shared words"));
+            return Err(gone("answered without its shared memory"));
         };
         Ok(Self {
             path: path.to_owned(),
@@ -183,7 +184,7 @@ impl Daemon {
         &self.path
     }
 
-    /// A word of a socket's slot. `None` when the tipcd named a slot beyond its own region.
+    /// Whether the slot is within the client's region; a tipcd may have named one beyond it.
     pub(crate) fn has_slot(&self, slot: u32) -> bool {
         self.slots.has(slot as usize * slot::WORDS + slot::WORDS - 1)
     }
@@ -193,7 +194,7 @@ impl Daemon {
         self.slots.word(slot as usize * slot::WORDS + word)
     }
 
-    /// Messages that a socket moves before it asks for lanes; 0 for never.
+    /// Number of messages after which a socket requests lanes; 0 for never.
     #[inline]
     pub(crate) const fn lane_after(&self) -> u32 {
         self.lane_after
@@ -204,20 +205,20 @@ impl Daemon {
         self.epochs.load(index)
     }
 
-    /// Asks and waits for the answer. The errno is the tipcd's.
+    /// Sends a request and waits for the answer. The errno is the tipcd's.
     pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Answer, Errno> {
         if self.pid != std::process::id() {
-            // After a fork: the child's own connection, of which the parent's sockets are asked by their tokens.
+            // After a fork, use the child's own connection; it refers to the parent's sockets by their tokens.
             return Self::at(&self.path).map_err(|error| error.errno())?.ask(request);
         }
         let mut control = self.lock();
         outcome(control.exchange(&request.encode(), ANSWER_LIMIT).map_err(|_| Errno::NETDOWN)?)
     }
 
-    /// Sends a request whose answer is fetched later, by who the number says. False when that cannot be now.
+    /// Sends a request whose answer is fetched later, identified by `whose`. Returns false if it cannot be sent now.
     ///
     /// # Errors
-    /// EOPNOTSUPP in a child of fork, whose connection this is not.
+    /// EOPNOTSUPP in a child process after a fork, which must not use this connection.
     pub(crate) fn ask_later(&self, request: &Request<'_>, whose: u64) -> Result<bool, Errno> {
         if self.pid != std::process::id() {
             return Err(Errno::OPNOTSUPP);
@@ -231,7 +232,7 @@ impl Daemon {
         Ok(true)
     }
 
-    /// The answer to what was asked with [`Daemon::ask_later`], if it comes until an instant.
+    /// The answer to a request sent with [`Daemon::ask_later`], if it arrives by `until`.
     pub(crate) fn fetch(&self, whose: u64, until: Instant) -> Option<Result<Answer, Errno>> {
         if self.pid != std::process::id() {
             return Some(Err(Errno::OPNOTSUPP));
@@ -255,17 +256,17 @@ fn socket_ended(fd: &OwnedFd) -> bool {
     crossway_sys::poll::is_hung_up(fd) != Ok(false)
 }
 
-/// One request and its answer: errno, and what follows it.
+/// Sends a request and waits for its answer: the errno, and what follows it.
 fn exchange(fd: &OwnedFd, request: &[u8], limit: Duration) -> Result<(i32, Answer), &'static str> {
     fdpass::send(fd, request, &[]).map_err(|_| ENDED)?;
     await_answer(fd, limit)
 }
 
-/// The first request. Who is turned away is answered before he asks, and perhaps cannot ask any more.
+/// Sends the first request. A program that is refused receives its answer without having sent anything, and may be unable to send.
 fn say_hello(fd: &OwnedFd) -> Result<(i32, Answer), &'static str> {
     let _ = fdpass::send(fd, &Request::Hello { version: VERSION }.encode(), &[]);
     match await_answer(fd, ANSWER_LIMIT) {
-        // Told once, where the tipcd closed without having read the hello: the answer stands behind it.
+        // If the tipcd closed the connection without reading the hello, the error is reported once; the answer follows.
         Err(ENDED) => await_answer(fd, ANSWER_LIMIT),
         answer => answer,
     }
@@ -307,7 +308,7 @@ mod tests {
             fdpass::send(&tipcd, &Writer::answer(0).u32(number).finish(), &[]).unwrap();
         };
         assert_eq!(ask(&mut control, Duration::ZERO), Err(LATE));
-        // Asked again it still owes the first answer.
+        // The first answer is still pending at the second request.
         assert_eq!(ask(&mut control, Duration::ZERO), Err(LATE));
         says(1);
         says(2);

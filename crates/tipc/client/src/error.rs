@@ -1,4 +1,4 @@
-//! Why a call that is not on the path of messages failed, and what to do about it.
+//! Errors of calls other than sending and receiving, each with its remedy.
 
 use std::path::PathBuf;
 
@@ -6,78 +6,78 @@ use crossway_sys::{Errno, OsError};
 
 use crate::protocol::refusal::Refusal;
 
-/// Why a socket cannot be had or used.
+/// Why a socket cannot be opened or used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Neither back end is here.
+    /// Neither back end is available.
     #[error(
         "no AF_TIPC in this kernel and no tipcd at {}: start `crossway tipcd` (or `tipcd`), or load the kernel's module as root: modprobe tipc",
         .path.display()
     )]
     NoTipc {
-        /// Where a tipcd was looked for.
+        /// Path where a tipcd was expected.
         path: PathBuf,
     },
-    /// The kernel has no TIPC and was asked for by name.
+    /// The kernel was requested explicitly but has no TIPC.
     #[error("no AF_TIPC in this kernel: load its module as root (modprobe tipc), or use a tipcd")]
     NoKernelTipc,
-    /// There is no tipcd and it was asked for by name.
+    /// A tipcd was requested explicitly but none is running.
     #[error("no tipcd at {}: start `crossway tipcd --socket {}`: {source}", .path.display(), .path.display())]
     NoDaemon {
-        /// Where it was looked for.
+        /// Path where it was expected.
         path: PathBuf,
-        /// What connecting said.
+        /// The error from connecting.
         source: std::io::Error,
     },
-    /// The permissions of the tipcd's socket keep this user out.
+    /// The permissions of the tipcd's socket exclude this user.
     #[error(
-        "the tipcd at {} lets this user not in: ask for write permission to its socket (tipcd --mode)",
+        "permission denied for the tipcd at {}: this user needs write permission to its socket (tipcd --mode)",
         .path.display()
     )]
     NotPermitted {
-        /// Its socket.
+        /// Path of its socket.
         path: PathBuf,
     },
-    /// Program and tipcd speak different versions.
+    /// Program and tipcd use different protocol versions.
     #[error(
-        "the tipcd at {} speaks version {theirs} of the local protocol, this program version {ours}: use both from one release",
+        "the tipcd at {} uses version {theirs} of the local protocol, this program version {ours}: use both from one release",
         .path.display()
     )]
     Version {
-        /// Its socket.
+        /// Path of its socket.
         path: PathBuf,
-        /// The program's version.
+        /// Version used by the program.
         ours: u16,
-        /// The tipcd's.
+        /// Version used by the tipcd.
         theirs: u16,
     },
-    /// It does not let this program in.
-    #[error("the tipcd at {} turns this program away: {}", .path.display(), cause(*.why))]
+    /// The tipcd refuses this program.
+    #[error("the tipcd at {} refuses this program: {}", .path.display(), cause(*.why))]
     TurnedAway {
-        /// Its socket.
+        /// Path of its socket.
         path: PathBuf,
-        /// Why, if it said so.
+        /// The reason, if it gave one.
         why: Option<Refusal>,
     },
-    /// The tipcd ended, or does not keep to the protocol.
+    /// The tipcd ended, or violated the protocol.
     #[error("the tipcd at {} {what}: start it again and open a new socket", .path.display())]
     DaemonGone {
-        /// Its socket.
+        /// Path of its socket.
         path: PathBuf,
-        /// What it did.
+        /// What happened.
         what: &'static str,
     },
     /// A call failed.
     #[error("{call} {object}: {}", describe(*.errno))]
     Call {
-        /// Which call.
+        /// Name of the call.
         call: &'static str,
-        /// On what.
+        /// Object of the call.
         object: String,
-        /// How.
+        /// Error code.
         errno: Errno,
     },
-    /// A system call beneath failed.
+    /// An underlying system call failed.
     #[error("{0}")]
     Os(#[from] OsError),
 }
@@ -87,7 +87,8 @@ impl Error {
         Self::Call { call, object: object.to_string(), errno }
     }
 
-    /// The number that Linux has for it; that of AF_TIPC wherever the kernel's TIPC would fail alike.
+    /// The errno on Linux; the same as that of AF_TIPC if the kernel's TIPC would fail in the same
+    /// way.
     pub fn errno(&self) -> Errno {
         match self {
             Self::NoTipc { .. } | Self::NoKernelTipc => Errno::AFNOSUPPORT,
@@ -108,44 +109,48 @@ impl From<Error> for std::io::Error {
     }
 }
 
-/// Why a program is turned away.
+/// The reason why a program was refused.
 fn cause(why: Option<Refusal>) -> String {
     why.map_or_else(
         || {
-            "it closed the connection without a word, as one that is just ending does; try again"
+            "it closed the connection without giving a reason, as a tipcd that is ending does; try again"
                 .to_owned()
         },
         |why| why.to_string(),
     )
 }
 
-/// What an errno means for a TIPC socket, and what to do.
+/// The meaning of an errno for a TIPC socket, and the remedy.
 fn describe(errno: Errno) -> String {
     let advice = match errno {
         Errno::NAMETOOLONG => "a socket's path has at most 107 bytes; give a shorter one",
         Errno::HOSTUNREACH => {
-            "no binding of that name, and no contact to that node; is the server up?"
+            "nothing is bound to that name, or there is no contact with the node; is the server running?"
         }
         Errno::CONNREFUSED => "nothing listens there",
-        Errno::TIMEDOUT => "no answer in time; does the server call accept?",
-        Errno::ACCESS => {
-            "service types below 64 belong to the protocol, and a group's member binds nothing"
+        Errno::TIMEDOUT => {
+            "the connection request was not answered in time; does the server call accept?"
         }
+        Errno::ACCESS => "service types below 64 are reserved, and a member of a group cannot bind",
         Errno::AFNOSUPPORT => "a socket's own address cannot be bound; bind a service",
         Errno::NOMEM => {
-            "the node has its full number of sockets or bindings (tipcd --help lists the limits)"
+            "the node has reached its maximum number of sockets or bindings (tipcd --help lists the limits)"
         }
-        Errno::MFILE => "this program has its full number of sockets (tipcd --sockets-per-client)",
+        Errno::MFILE => {
+            "this program has the maximum number of sockets (tipcd --sockets-per-client)"
+        }
         Errno::USERS | Errno::DQUOT | Errno::NFILE | Errno::TOOMANYREFS => {
             let why = Refusal::from_errno(errno.raw_os_error());
             return why.map_or_else(String::new, |why| format!("{why} ({errno})"));
         }
-        Errno::ISCONN => "the socket is connected already",
+        Errno::ISCONN => "the socket is already connected",
         Errno::NOTCONN => "the socket is not connected",
-        Errno::OPNOTSUPP => "a socket of this kind, or one that is bound, cannot do that",
-        Errno::DESTADDRREQ => "no address given and none stored; name one or connect first",
+        Errno::OPNOTSUPP => {
+            "the operation is not supported by this kind of socket, or not on a bound socket"
+        }
+        Errno::DESTADDRREQ => "no destination address; pass one or connect the socket first",
         Errno::PROTO => {
-            "the tipcd sends what this program does not know: use both from one release"
+            "the tipcd sent data that this program does not understand: use both from one release"
         }
         Errno::MSGSIZE => "a message holds at most 66000 bytes",
         Errno::NETDOWN => "the tipcd ended; start it again and open a new socket",

@@ -14,7 +14,7 @@ use crate::message::{ErrorCode, Event, Message};
 use crate::patiently::patiently;
 use crate::protocol::control::Kind;
 
-/// The backlog means nothing to TIPC.
+/// TIPC ignores the backlog.
 const BACKLOG: i32 = 128;
 /// The options that take no value.
 const WITHOUT_VALUE: [u32; 3] = [133, 134, 136];
@@ -43,7 +43,7 @@ fn decode(raw: &[u8; ENCODED_LEN]) -> SocketAddress {
 }
 
 impl KernelSocket {
-    /// Opens one.
+    /// Opens a socket.
     ///
     /// # Errors
     /// [`Error::NoKernelTipc`].
@@ -87,7 +87,7 @@ impl KernelSocket {
 
     pub(crate) fn accept(&self, patience: Patience) -> Result<(Self, SocketAddress), Errno> {
         patiently(&self.fd, Interest::Readable, patience, |nonblocking| {
-            // accept knows no flag for not waiting.
+            // accept has no flag for not waiting.
             if nonblocking {
                 socket::set_waiting(&self.fd, false)?;
             }
@@ -114,7 +114,7 @@ impl KernelSocket {
         self.await_connection(patience)
     }
 
-    /// Waits for the answer to a request, at most for the connection time-out.
+    /// Waits for the answer to a connection request, at most for the connection timeout.
     fn await_connection(&self, patience: Patience) -> Result<(), Errno> {
         let timeout = Duration::from_millis(self.option(CONN_TIMEOUT)?.into());
         let until = Instant::now() + timeout;
@@ -141,7 +141,8 @@ impl KernelSocket {
         let sent = patiently(&self.fd, Interest::Writable, patience, |nonblocking| {
             tipc_raw::send(&self.fd, payload, raw.as_ref(), nonblocking)
         })?;
-        // A request with its first message: without waiting the kernel returns before the answer, with a deadline this must not.
+        // A connection request with its first message: without waiting, the kernel returns before the answer arrives, which a
+        // call with a deadline must not do.
         let asks = to.is_some() && self.kind.is_connected_kind();
         if asks && matches!(patience, Patience::Until(_)) && self.peer_address().is_err() {
             match self.await_connection(patience) {

@@ -1,9 +1,10 @@
 //! TIPC sockets for programs.
 //!
-//! [`Socket`] has two back ends: the kernel's AF_TIPC where that exists, and else a `tipcd`, Crossway's TIPC node in user space. Its
-//! descriptor is a kernel socket with either, so poll, epoll, dup, fork, time-outs and signals work as always.
+//! [`Socket`] has two back ends: the kernel's AF_TIPC if available, otherwise a `tipcd`, Crossway's TIPC node in user space. With both,
+//! its descriptor is a kernel socket, so poll, epoll, dup, fork, timeouts and signals work as usual.
 //!
-//! Calls on the path of messages fail with a bare [`Errno`], the one that AF_TIPC has; the others with an [`Error`] that says what to do.
+//! Calls that send or receive messages fail with a bare [`Errno`], the same as with AF_TIPC; the others with an [`Error`] that includes
+//! the remedy.
 
 pub mod address;
 pub mod admin;

@@ -1,4 +1,4 @@
-//! A `tipcd` of one's own, for as long as one needs it.
+//! A private `tipcd` for as long as it is needed.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use crate::daemon::Daemon;
 use crate::error::Error;
 
-/// How long a tipcd may take until it serves.
+/// Maximum time that a tipcd may take to start.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// A tipcd without bearers that serves at a path of its own. It ends with this value, and with this process, however that ends.
+/// A tipcd without bearers with a socket path of its own. It ends when this value is dropped and when this process ends,
+/// however that happens.
 #[derive(Debug)]
 pub struct LoneTipcd {
     child: Child,
@@ -19,34 +20,34 @@ pub struct LoneTipcd {
     path: PathBuf,
 }
 
-/// It did not start.
+/// The tipcd could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LoneError {
     /// The program cannot be run.
     #[error("cannot start {program}: {source}")]
     Start {
-        /// The program.
+        /// Program that was started.
         program: String,
-        /// Why.
+        /// The underlying error.
         source: std::io::Error,
     },
-    /// It ended, or did not serve in time.
-    #[error("{program} does not serve at {}: {said}", .path.display())]
+    /// The tipcd ended, or did not accept connections in time.
+    #[error("{program} does not accept connections at {}: {said}", .path.display())]
     Silent {
-        /// The program.
+        /// Program that was started.
         program: String,
-        /// Where it should.
+        /// Expected path of its socket.
         path: PathBuf,
-        /// What it wrote to standard error, and what connecting said.
+        /// Its output on standard error, and the error from connecting.
         said: String,
     },
 }
 
 impl LoneTipcd {
-    /// Starts one by `command`, a program that takes tipcd's arguments, to serve at `path`.
+    /// Starts a tipcd with `command`, a program that takes tipcd's arguments, with its socket at `path`.
     ///
     /// # Errors
-    /// [`LoneError`].
+    /// [`LoneError`] if it does not start.
     pub fn start(mut command: Command, path: &Path) -> Result<Self, LoneError> {
         let program = command.get_program().to_string_lossy().into_owned();
         command
@@ -79,12 +80,12 @@ impl LoneTipcd {
         }
     }
 
-    /// Where it serves.
+    /// Path of its socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its process.
+    /// Its process ID.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -1,28 +1,28 @@
-//! What a receive call gives.
+//! Results of receive calls.
 
 use std::fmt;
 
 use crate::address::{ServiceRange, SocketAddress};
 
-/// Why a message came back, or a connection ended.
+/// Why a message was returned, or why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
     /// No socket is bound to the name.
     NoName,
-    /// The socket is gone.
+    /// The socket no longer exists.
     NoPort,
-    /// The node is gone.
+    /// The node is no longer reachable.
     NoNode,
-    /// The receiver's queue is full.
+    /// The receiver's buffer is full.
     Overload,
-    /// The peer ended the connection in good order.
+    /// The peer shut the connection down.
     Shutdown,
-    /// A code that TIPC has not.
+    /// A code not defined by TIPC.
     Other(u8),
 }
 
 impl ErrorCode {
-    /// From TIPC's number; `None` for 0, which is no error.
+    /// The code with TIPC's number; `None` for 0, which is not an error.
     pub const fn from_number(number: u8) -> Option<Self> {
         Some(match number {
             0 => return None,
@@ -35,7 +35,7 @@ impl ErrorCode {
         })
     }
 
-    /// TIPC's number.
+    /// The code's number in TIPC.
     pub const fn number(self) -> u8 {
         match self {
             Self::NoName => 1,
@@ -51,9 +51,9 @@ impl ErrorCode {
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoName => f.write_str("no socket is bound to that name"),
-            Self::NoPort => f.write_str("the socket is gone"),
-            Self::NoNode => f.write_str("the node is gone"),
+            Self::NoName => f.write_str("nothing is bound to that name"),
+            Self::NoPort => f.write_str("the socket no longer exists"),
+            Self::NoNode => f.write_str("the node is no longer reachable"),
             Self::Overload => f.write_str("the receiver's queue is full"),
             Self::Shutdown => f.write_str("the peer shut the connection down"),
             Self::Other(code) => write!(f, "TIPC error {code}"),
@@ -61,36 +61,36 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// What a receive call found, beside the payload in the caller's buffer.
+/// What was received, besides the payload in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A message.
     Data,
-    /// A message of ours that came back; the buffer holds its first octets.
+    /// A message sent by this socket that was returned; the buffer holds its first bytes.
     Returned(ErrorCode),
     /// The end of the connection.
     End(ErrorCode),
-    /// A member came to the group.
+    /// A member joined the group.
     MemberUp,
-    /// A member went from the group.
+    /// A member left the group.
     MemberDown,
 }
 
-/// One received message.
+/// A received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What it is.
+    /// Kind of the message.
     pub event: Event,
-    /// Octets in the caller's buffer.
+    /// Number of bytes in the caller's buffer.
     pub len: usize,
-    /// Octets of the whole message, where the back end tells: a `tipcd` always does, the kernel tells no more than `len`.
+    /// Length of the whole message if the back end reports it: a `tipcd` always does; with the kernel it equals `len`.
     pub full_len: usize,
-    /// The message was longer than the buffer and the rest is lost.
+    /// The message was longer than the buffer, and the rest was discarded.
     pub truncated: bool,
-    /// The sending socket; of a returned message, the one that did not take it.
+    /// The sending socket, or for a returned message the socket that rejected it.
     pub from: SocketAddress,
-    /// The service that was addressed, as the sender wrote it; of a connection, the one that it was made through.
+    /// The service that the sender addressed, or for a connection, the one through which it was made.
     pub service: Option<ServiceRange>,
-    /// Of a group's message: the sender's instance.
+    /// Instance of the sending member if the message was received in a group.
     pub member: Option<u32>,
 }

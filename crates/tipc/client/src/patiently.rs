@@ -1,4 +1,4 @@
-//! Waiting for a descriptor as long as the caller wants.
+//! Waits for a descriptor as long as the caller wants.
 
 use std::os::fd::AsFd;
 
@@ -7,7 +7,8 @@ use crossway_sys::poll::{Interest, wait_ready};
 
 use crate::Patience;
 
-/// Attempts until it is done or patience ends (EAGAIN). Without a deadline it is the plain call, blocking or not.
+/// Repeats an operation until it succeeds or patience runs out (EAGAIN). Without a deadline this is a single
+/// call, blocking or not.
 #[inline]
 pub(crate) fn patiently<T>(
     fd: impl AsFd,

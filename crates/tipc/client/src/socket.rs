@@ -1,4 +1,4 @@
-//! One socket, whichever back end it runs on.
+//! A socket with either back end.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -17,21 +17,21 @@ use crate::protocol::control::Kind;
 /// Which implementation of TIPC a socket uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// The kernel's where there is one, else the `tipcd` at the default path.
+    /// The kernel's if there is one, otherwise the `tipcd` at the default path.
     #[default]
     Automatic,
-    /// The kernel's.
+    /// The kernel's TIPC.
     Kernel,
-    /// The `tipcd` that listens there.
+    /// The `tipcd` whose socket has this path.
     Node(PathBuf),
 }
 
 /// A TIPC socket.
 #[derive(Debug)]
 pub enum Socket {
-    /// On the kernel's TIPC.
+    /// With the kernel's TIPC.
     Kernel(KernelSocket),
-    /// On a `tipcd`.
+    /// With a `tipcd`.
     Node(NodeSocket),
 }
 
@@ -44,7 +44,7 @@ impl AsFd for Socket {
     }
 }
 
-/// The same call on either back end.
+/// Makes the same call on either back end.
 macro_rules! either {
     ($self:ident, $socket:ident => $call:expr) => {
         match $self {
@@ -55,18 +55,18 @@ macro_rules! either {
 }
 
 impl Socket {
-    /// Opens a socket on the kernel's TIPC where there is one, else on the `tipcd` at the default path.
+    /// Opens a socket with the kernel's TIPC if there is one, otherwise with the `tipcd` at the default path.
     ///
     /// # Errors
-    /// [`Error::NoTipc`] where neither is, and what else keeps it from being opened; each says what to do.
+    /// [`Error::NoTipc`] if there is neither, or the reason why the socket cannot be opened; each with the remedy.
     pub fn open(kind: Kind) -> Result<Self, Error> {
         Self::open_on(&Backend::Automatic, kind)
     }
 
-    /// Opens a socket on a back end.
+    /// Opens a socket with the given back end.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] if it cannot be opened.
     pub fn open_on(backend: &Backend, kind: Kind) -> Result<Self, Error> {
         match backend {
             Backend::Kernel => KernelSocket::open(kind).map(Self::Kernel),
@@ -82,28 +82,28 @@ impl Socket {
         }
     }
 
-    /// What the socket is.
+    /// The kind of the socket.
     pub const fn kind(&self) -> Kind {
         either!(self, s => s.kind())
     }
 
-    /// Binds the socket to a range of services, so that messages and requests for connections to them reach it.
+    /// Binds the socket to a service range, so that messages and connection requests to it reach the socket.
     ///
     /// # Errors
-    /// EINVAL for a range in the wrong order and a connected socket, EACCES for a reserved service or a member of a group.
+    /// EINVAL for a range whose bounds are out of order or a connected socket, EACCES for a reserved service or a member of a group.
     pub fn bind(&self, range: ServiceRange, scope: Scope) -> Result<(), Errno> {
         either!(self, s => s.bind(range, scope))
     }
 
-    /// Takes back one binding of exactly this range and scope.
+    /// Withdraws one binding of exactly this range and scope.
     ///
     /// # Errors
-    /// EINVAL when there is none.
+    /// EINVAL if there is none.
     pub fn unbind(&self, range: ServiceRange, scope: Scope) -> Result<(), Errno> {
         either!(self, s => s.unbind(range, scope))
     }
 
-    /// Binds what a struct sockaddr_tipc says; a negative scope takes the binding back.
+    /// Binds as specified by a struct sockaddr_tipc; a negative scope withdraws the binding.
     ///
     /// # Errors
     /// As [`Socket::bind`] and [`Socket::unbind`]; EAFNOSUPPORT for a socket's address.
@@ -111,26 +111,26 @@ impl Socket {
         either!(self, s => s.bind_raw(address))
     }
 
-    /// Takes back all bindings.
+    /// Withdraws all bindings.
     ///
     /// # Errors
-    /// ENETDOWN when the tipcd is gone.
+    /// ENETDOWN if the tipcd has ended.
     pub fn unbind_all(&self) -> Result<(), Errno> {
         either!(self, s => s.unbind_all())
     }
 
-    /// Waits for connections from now on. A binding publishes at once: listen before bind.
+    /// Makes the socket accept connections. A binding is visible immediately, so call listen before bind.
     ///
     /// # Errors
-    /// EOPNOTSUPP for kinds without connections, EINVAL when it listens or is connected.
+    /// EOPNOTSUPP for connectionless kinds, EINVAL if it already listens or is connected.
     pub fn listen(&self) -> Result<(), Errno> {
         either!(self, s => s.listen())
     }
 
-    /// Takes a connection: its socket, and who is at the other end.
+    /// Accepts a connection. Returns its socket and the peer's address.
     ///
     /// # Errors
-    /// EINVAL when the socket does not listen, EOPNOTSUPP for kinds without connections, EAGAIN when none came in time.
+    /// EINVAL if the socket does not listen, EOPNOTSUPP for connectionless kinds, EAGAIN if none arrived in time.
     pub fn accept(&self, patience: Patience) -> Result<(Self, SocketAddress), Errno> {
         match self {
             Self::Kernel(s) => s.accept(patience).map(|(new, from)| (Self::Kernel(new), from)),
@@ -138,26 +138,27 @@ impl Socket {
         }
     }
 
-    /// Connects to a socket or to one that is bound to a service. On a socket without connections it stores where to send by default;
-    /// `None` forgets that.
+    /// Connects to a socket or to one bound to a service. On a connectionless socket, sets the default destination, or clears it if
+    /// `None`.
     ///
     /// # Errors
-    /// EHOSTUNREACH, ECONNREFUSED, ETIMEDOUT (no accept within the connection time-out), EISCONN, EALREADY, EINVAL, EOPNOTSUPP;
-    /// EINPROGRESS when patience ends before the answer, which then shows by POLLOUT and [`Socket::take_error`].
+    /// EHOSTUNREACH, ECONNREFUSED, ETIMEDOUT (no accept within the connection timeout), EISCONN, EALREADY, EINVAL, EOPNOTSUPP;
+    /// EINPROGRESS if patience runs out before the answer, which is then indicated by POLLOUT and [`Socket::take_error`].
     pub fn connect(&self, to: Option<Address>, patience: Patience) -> Result<(), Errno> {
         either!(self, s => s.connect(to, patience))
     }
 
-    /// The errno of a request for a connection that failed since it was last asked for (SO_ERROR).
+    /// The errno of a connection request that has failed since the last call (SO_ERROR).
     pub fn take_error(&self) -> Option<Errno> {
         either!(self, s => s.take_error())
     }
 
-    /// Sends a message; of a stream as much as goes while patience lasts. Returns the octets taken. An address on a fresh socket of a
-    /// connected kind asks for a connection with the payload as first message; on a connected one it is ignored.
+    /// Sends a message, or as much of a stream as is accepted while patience lasts. Returns the number of bytes accepted. An address
+    /// on a new socket of a connected kind requests a connection with the payload as the first message; on a connected socket it is
+    /// ignored.
     ///
     /// # Errors
-    /// As the kernel's sendto. EAGAIN when there was no room in time.
+    /// Like the kernel's sendto. EAGAIN if there was no room in time.
     #[inline]
     pub fn send(
         &self,
@@ -168,20 +169,20 @@ impl Socket {
         either!(self, s => s.send(payload, to, patience))
     }
 
-    /// Receives: a message, or what is there of a stream. 0 is the end of a connection that the peer shut down, or a message that came
-    /// back ([`Socket::recv_message`] tells).
+    /// Receives a message, or the available data of a stream. Returns 0 at the end of a connection that the peer shut down, or for a
+    /// returned message (use [`Socket::recv_message`] to distinguish these).
     ///
     /// # Errors
-    /// ENOTCONN, ECONNRESET when the peer or its node is gone, EAGAIN when nothing came in time, EINVAL for an empty buffer.
+    /// ENOTCONN, ECONNRESET if the peer or its node was lost, EAGAIN if nothing arrived in time, EINVAL for an empty buffer.
     #[inline]
     pub fn recv(&self, buf: &mut [u8], patience: Patience) -> Result<usize, Errno> {
         either!(self, s => s.recv(buf, patience))
     }
 
-    /// Receives, and tells what came, from whom and to which service. The end of a connection is an event.
+    /// Receives a message, and tells its kind, its sender and the service addressed. The end of a connection is an event.
     ///
     /// # Errors
-    /// ENOTCONN, EAGAIN when nothing came in time, EINVAL for an empty buffer.
+    /// ENOTCONN, EAGAIN if nothing arrived in time, EINVAL for an empty buffer.
     pub fn recv_message(&self, buf: &mut [u8], patience: Patience) -> Result<Message, Errno> {
         match self {
             Self::Kernel(s) => s.recv_message(buf, patience, false),
@@ -189,7 +190,7 @@ impl Socket {
         }
     }
 
-    /// As [`Socket::recv_message`]; what was found stays to be received.
+    /// Like [`Socket::recv_message`], but leaves the message in the queue.
     ///
     /// # Errors
     /// As [`Socket::recv_message`].
@@ -200,7 +201,7 @@ impl Socket {
         }
     }
 
-    /// Ends the connection in good order: the peer reads what is under way, then the end.
+    /// Shuts the connection down: the peer reads what is in flight, then the end.
     ///
     /// # Errors
     /// ENOTCONN.
@@ -211,12 +212,12 @@ impl Socket {
     /// The socket's own address.
     ///
     /// # Errors
-    /// ENETDOWN when the tipcd is gone.
+    /// ENETDOWN if the tipcd has ended.
     pub fn local_address(&self) -> Result<SocketAddress, Errno> {
         either!(self, s => s.local_address())
     }
 
-    /// The other end of the connection.
+    /// The address of the connection's other end.
     ///
     /// # Errors
     /// ENOTCONN.
@@ -224,10 +225,10 @@ impl Socket {
         either!(self, s => s.peer_address())
     }
 
-    /// Sets an option of level SOL_TIPC by its number; the value of those that take none is not looked at.
+    /// Sets an option of level SOL_TIPC by its number; options that take no value ignore it.
     ///
     /// # Errors
-    /// EINVAL for a value out of range, an unknown option or one that can only be read, ENOPROTOOPT.
+    /// EINVAL for a value out of range, an unknown option or a read-only one; ENOPROTOOPT.
     pub fn set_option(&self, name: u32, value: u32) -> Result<(), Errno> {
         either!(self, s => s.set_option(name, value))
     }
@@ -235,7 +236,7 @@ impl Socket {
     /// Reads an option of level SOL_TIPC by its number.
     ///
     /// # Errors
-    /// EINVAL for an unknown option or one that can only be set.
+    /// EINVAL for an unknown or write-only option.
     pub fn option(&self, name: u32) -> Result<u32, Errno> {
         either!(self, s => s.option(name))
     }
@@ -251,7 +252,7 @@ impl Socket {
     /// Leaves the group.
     ///
     /// # Errors
-    /// EINVAL when the socket is in none.
+    /// EINVAL if the socket is not in a group.
     pub fn leave(&self) -> Result<(), Errno> {
         either!(self, s => s.leave())
     }

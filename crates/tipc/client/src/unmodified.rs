@@ -1,4 +1,4 @@
-//! Starting programs that know nothing of a `tipcd`, with the library that answers their AF_TIPC calls (crates/tipc/preload).
+//! Starts unmodified programs with a preloaded library that redirects their AF_TIPC calls to a `tipcd` (crates/tipc/preload).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -12,83 +12,83 @@ use crossway_sys::file_caps;
 
 use crate::SOCKET_VARIABLE;
 
-/// The library's file.
+/// File name of the library.
 pub const LIBRARY: &str = "libcrossway_tipc_preload.so";
 
-/// The loader's variable.
+/// The dynamic loader's variable.
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
-/// How many interpreters may stand before each other; the kernel's limit is lower.
+/// Maximum depth of nested script interpreters; the kernel's limit is lower.
 const SCRIPTS_MAX: usize = 6;
 
-/// Why a program cannot be started so.
+/// Why a program cannot be started with the library.
 #[derive(Debug, thiserror::Error)]
 pub enum CannotRun {
-    /// There is no library.
-    #[error("no {LIBRARY} in {looked}: install it (make install), or say where it is (--library)")]
+    /// The library was not found.
+    #[error("no {LIBRARY} in {looked}: install it (make install), or pass its path (--library)")]
     NoLibrary {
-        /// Where it was looked for.
+        /// Directories that were searched.
         looked: String,
     },
-    /// The loader takes its path for several.
+    /// The library's path contains a character that the loader treats as a separator.
     #[error("{} has a space or a colon in its path, which {PRELOAD_VARIABLE} cannot hold: copy it elsewhere (--library)", .path.display())]
     LibraryPath {
-        /// The library.
+        /// Path of the library.
         path: PathBuf,
     },
-    /// There is no such program.
+    /// The program was not found.
     #[error("{}: no such program; check its name and $PATH", .program.display())]
     NotFound {
-        /// What was asked for.
+        /// Program as given by the caller.
         program: PathBuf,
     },
-    /// The program is there and cannot be looked at.
-    #[error("cannot look at {}: {source}", .path.display())]
+    /// The program exists but cannot be read.
+    #[error("cannot read {}: {source}", .path.display())]
     Unreadable {
-        /// The program.
+        /// Path of the program.
         path: PathBuf,
-        /// Why.
+        /// The underlying error.
         source: std::io::Error,
     },
-    /// Nothing is loaded before a program that loads nothing.
+    /// The program is statically linked, so the loader does not load anything for it.
     #[error(
-        "{} is linked statically, so no library can come before its calls: link it dynamically, or write it for Crossway's C library (crossway_tipc.h)",
+        "{} is linked statically, so its calls cannot be intercepted: link it dynamically, or write it for Crossway's C library (crossway_tipc.h)",
         .path.display()
     )]
     Static {
-        /// The program.
+        /// Path of the program.
         path: PathBuf,
     },
-    /// Its calls do not pass through the C library.
+    /// The program's calls do not go through the C library.
     #[error(
-        "{} is a Go program, which makes its system calls itself, so no library can come before them: have it use Crossway's C library by cgo \
-         (crossway_tipc.h; crates/tipc/capi/examples/go is a package for it)",
+        "{} is a Go program, which makes its system calls itself, so they cannot be intercepted: use Crossway's C library through cgo \
+         (crossway_tipc.h; package in crates/tipc/capi/examples/go)",
         .path.display()
     )]
     Go {
-        /// The program.
+        /// Path of the program.
         path: PathBuf,
     },
-    /// The library is for another machine or C library.
+    /// The library was built for a different machine or C library.
     #[error("{} is {what}, and the library is not: use a build for this machine's C library", .path.display())]
     Foreign {
-        /// The program.
+        /// Path of the program.
         path: PathBuf,
-        /// What it is.
+        /// What makes it different.
         what: &'static str,
     },
-    /// The loader does not trust who starts it.
+    /// The program gains privileges when it is started, so the loader ignores the library.
     #[error(
-        "{} runs with another's rights (setuid, setgid or file capabilities), so the loader ignores {PRELOAD_VARIABLE}: start it as its owner",
+        "{} gains privileges when started (setuid, setgid or file capabilities), so the loader ignores {PRELOAD_VARIABLE}: start it as its owner",
         .path.display()
     )]
     Privileged {
-        /// The program.
+        /// Path of the program.
         path: PathBuf,
     },
 }
 
-/// Finds the library: beside the program `own`, or in the `lib` beside its directory.
+/// Finds the library: in the directory of the program `own`, or in the `lib` directory next to it.
 ///
 /// # Errors
 /// [`CannotRun::NoLibrary`], [`CannotRun::LibraryPath`].
@@ -103,7 +103,7 @@ pub fn library(own: &Path) -> Result<PathBuf, CannotRun> {
     loadable(&path)
 }
 
-/// A library's path as the loader can be given it.
+/// Checks that a library's path can be passed to the loader, and makes it absolute.
 ///
 /// # Errors
 /// [`CannotRun::NoLibrary`], [`CannotRun::LibraryPath`].
@@ -117,10 +117,10 @@ pub fn loadable(path: &Path) -> Result<PathBuf, CannotRun> {
     Ok(path)
 }
 
-/// The command that runs a program with the library and the tipcd at `socket`.
+/// The command that runs a program with the library, connected to the tipcd at `socket`.
 ///
 /// # Errors
-/// [`CannotRun`] when the library would not be loaded.
+/// [`CannotRun`] if the library would not be loaded.
 pub fn command(
     library: &Path,
     socket: &Path,
@@ -136,13 +136,13 @@ pub fn command(
     }
     let mut command = Command::new(program);
     command.args(arguments).env(PRELOAD_VARIABLE, preload);
-    // A relative path would not outlive a change of directory.
+    // Make it absolute, so that it stays valid if the program changes its directory.
     let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
     command.env(SOCKET_VARIABLE, socket);
     Ok(command)
 }
 
-/// The file of a program.
+/// Finds the file of a program like a shell does.
 fn find(program: &OsStr) -> Result<PathBuf, CannotRun> {
     let executable = |path: &Path| {
         fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
@@ -157,12 +157,12 @@ fn find(program: &OsStr) -> Result<PathBuf, CannotRun> {
     found.ok_or_else(|| CannotRun::NotFound { program: path.to_owned() })
 }
 
-/// Whether the loader will load the library with a program.
+/// Checks whether the loader will load the library with a program.
 fn check(path: &Path, scripts_left: usize) -> Result<(), CannotRun> {
     let unreadable = |source| CannotRun::Unreadable { path: path.to_owned(), source };
     let file = match File::open(path) {
         Ok(file) => file,
-        // What may be run but not read cannot be told anything about.
+        // An executable that cannot be read cannot be checked.
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(()),
         Err(error) => return Err(unreadable(error)),
     };
@@ -173,7 +173,7 @@ fn check(path: &Path, scripts_left: usize) -> Result<(), CannotRun> {
     if other_user || (mode & 0o2000 != 0 && about.gid() != own.gid()) {
         return Err(CannotRun::Privileged { path });
     }
-    // Root gets no more than it has.
+    // Root gains no additional privileges.
     if own.uid() != 0 && file_caps::has_capabilities(&path) {
         return Err(CannotRun::Privileged { path });
     }
@@ -208,18 +208,18 @@ fn check(path: &Path, scripts_left: usize) -> Result<(), CannotRun> {
     }
 }
 
-/// What of an ELF file tells who loads it.
+/// The parts of an ELF file that determine how it is loaded.
 struct Elf {
     /// Class, byte order and machine.
     machine: [u8; 4],
-    /// The path of its loader.
+    /// The path of its dynamic loader.
     loader: Option<Vec<u8>>,
-    /// It carries a note of Go's linker.
+    /// It contains a note written by Go's linker.
     is_go: bool,
 }
 
 impl Elf {
-    /// `None` for what is no ELF file of this byte order.
+    /// `None` if this is not an ELF file with the host's byte order.
     fn read(file: &File, start: &[u8]) -> Option<Self> {
         const WIDE: u8 = 2;
         const INTERPRETER: u32 = 3;
@@ -233,7 +233,7 @@ impl Elf {
         let long = |raw: &[u8], at: usize| Some(u64::from_le_bytes(*raw.get(at..)?.first_chunk()?));
         let machine = [*start.get(4)?, *start.get(5)?, *start.get(18)?, *start.get(19)?];
         if machine[0] != WIDE {
-            // Of another width than any machine that this runs on.
+            // A different word size, so it is for another machine.
             return Some(Self { machine, loader: Some(Vec::new()), is_go: false });
         }
         let (table, len, count) = (long(start, 32)?, half(start, 54)?, half(start, 56)?);
@@ -256,7 +256,7 @@ impl Elf {
     }
 }
 
-/// Whether one of the notes of a segment is the build identity that Go's linker writes.
+/// Whether one of a segment's notes is the build ID written by Go's linker.
 fn has_note_of_go(mut notes: &[u8]) -> bool {
     const BUILD_ID: u32 = 4;
     while let Some((head, rest)) = notes.split_first_chunk::<12>() {
@@ -296,7 +296,7 @@ mod tests {
         assert!(matches!(sh(&plain), Err(CannotRun::NotFound { .. })), "not executable");
         assert!(sh(&at("script", b"#! /bin/sh -e\n", 0o755)).is_ok());
 
-        // The same file without any program header: nobody loads it.
+        // The same file without program headers, so without a loader.
         let mut header = own[..64].to_vec();
         header[56..58].fill(0);
         let fixed = at("static", &header, 0o755);
@@ -307,7 +307,7 @@ mod tests {
         header[18] ^= 1;
         let foreign = at("foreign", &header, 0o755);
         assert!(matches!(sh(&foreign), Err(CannotRun::Foreign { .. })));
-        // One program header, of notes: another's and Go's.
+        // One program header, with two notes: a foreign one and Go's.
         header[18] ^= 1;
         header[32..40].copy_from_slice(&64_u64.to_le_bytes());
         (header[54], header[56]) = (56, 1);
@@ -322,7 +322,7 @@ mod tests {
         assert!(matches!(sh(&go), Err(CannotRun::Go { .. })));
         let looped = dir.path().join("looped");
         let text = format!("#!{}\n", looped.display());
-        assert!(sh(&at("looped", text.as_bytes(), 0o755)).is_ok(), "the kernel says ELOOP");
+        assert!(sh(&at("looped", text.as_bytes(), 0o755)).is_ok(), "the kernel returns ELOOP");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A tipcd that says what no tipcd of this version says: programs end with a clear error, and never spin or hang.
+//! A tipcd whose answers violate this version's protocol: programs must end with a clear error, and never spin or
+//! hang.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -30,7 +31,7 @@ fn soon() -> Patience {
     Patience::Until(Instant::now() + WATCHDOG)
 }
 
-/// A record of a kind that nobody knows, and one behind it that everybody does.
+/// A record of an unknown kind, followed by a valid one.
 fn records() -> [Vec<u8>; 2] {
     let from = SocketAddress { port: 7, node: 8 };
     let kind = RecordKind::Data;
@@ -40,7 +41,7 @@ fn records() -> [Vec<u8>; 2] {
     [[&unknown[..], b"what?"].concat(), [&known[..], b"data"].concat()]
 }
 
-/// Says that something is in the lane.
+/// Signals that the lane has data.
 fn ring(memory: &LaneMemory, data: &OwnedFd) {
     let words = Receiver::of(&memory.words(), lane::DOWN);
     if words.bell().swap(RUNG, Ordering::SeqCst) != RUNG {
@@ -48,7 +49,8 @@ fn ring(memory: &LaneMemory, data: &OwnedFd) {
     }
 }
 
-/// Serves one program. A socket that it asks about gets these records, by the descriptor or by a lane, if it has one.
+/// Serves one program. A socket that sends a request gets these records, through the descriptor or through its lane,
+/// if it has one.
 fn serve(door: &OwnedFd, lane_after: u32) {
     let control = socket::accept(door).unwrap();
     let (region, region_fd) =
@@ -107,7 +109,7 @@ fn serve(door: &OwnedFd, lane_after: u32) {
     }
 }
 
-/// A door at a path, and the directory that it goes with.
+/// A listening socket at a path, and the directory that contains it.
 fn door() -> (OwnedFd, tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tipcd.sock");
@@ -119,7 +121,7 @@ fn door() -> (OwnedFd, tempfile::TempDir, std::path::PathBuf) {
 
 fn look_at_what_nobody_knows(lane_after: u32) {
     let (door, _dir, path) = door();
-    // The process keeps its connection, and so this goes on until it ends.
+    // The process keeps its connection, so this continues until the process ends.
     std::thread::spawn(move || serve(&door, lane_after));
     let socket = NodeSocket::open(&path, Kind::Rdm).unwrap();
     let mut buf = [0; 64];
@@ -132,7 +134,7 @@ fn look_at_what_nobody_knows(lane_after: u32) {
     for patience in [soon(), Patience::Forever, Patience::Now] {
         assert_eq!(socket.peek(&mut buf, patience).map(drop), Err(Errno::PROTO));
     }
-    assert_eq!(socket.recv(&mut buf, soon()), Ok(4), "receiving passes over it");
+    assert_eq!(socket.recv(&mut buf, soon()), Ok(4), "receiving skips it");
     assert_eq!(&buf[..4], b"data");
     assert_eq!(socket.peek(&mut buf, Patience::Now).map(drop), Err(Errno::AGAIN));
 }
@@ -147,7 +149,7 @@ fn so_does_one_by_a_lane() {
     look_at_what_nobody_knows(1);
 }
 
-/// Whoever is turned away is told so before he asks, or just after.
+/// A program that is refused receives the reason before it sends its request, or just after.
 #[test]
 fn the_reason_of_a_refusal_is_heard_whenever_it_comes() {
     for hears_the_hello in [false, true] {
@@ -156,7 +158,7 @@ fn the_reason_of_a_refusal_is_heard_whenever_it_comes() {
             scope.spawn(|| {
                 let control = socket::accept(&door).unwrap();
                 if hears_the_hello {
-                    // It is there, and is never read: the end of the connection is told as an error.
+                    // The answer is available but is never read: the end of the connection is reported as an error.
                     let there = poll::wait_ready(&control, poll::Interest::Readable, None);
                     assert_eq!(there, Ok(true));
                 }

@@ -86,8 +86,8 @@ mod tests {
         };
         assert_eq!(
             notice.to_string(),
-            "programs turned away: 3, the last of process 7 of user 1001: all places of programs are taken (tipcd --clients): end some programs, \
-             or start the tipcd with a higher number; of all processes 8 has most places: 16; of all users 1002: 700"
+            "programs turned away: 3, the last of process 7 of user 1001: the maximum number of programs is connected (tipcd --clients): end some programs, \
+             or start the tipcd with a higher limit; of all processes 8 has most places: 16; of all users 1002: 700"
         );
     }
 }

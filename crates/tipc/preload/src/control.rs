@@ -276,13 +276,13 @@ fn connect(own: &Own) -> Result<c_int, Error> {
             return Err(Error::TurnedAway { path: path.clone(), why });
         }
     }
-    let welcome = Welcome::decode(&mut reader).ok_or_else(|| gone("answers nonsense"))?;
+    let welcome = Welcome::decode(&mut reader).ok_or_else(|| gone("sent an invalid answer"))?;
     let maps = epochs.zip(slots).and_then(|(slots, epochs)| {
         let region = map_region(slots, welcome.slots)?;
         let epochs = EPOCHS.place(epochs, |fd| WatchedWords::open(fd, epoch::COUNT).ok())?;
         Some((region, epochs as u64))
     });
-    let (region, epochs) = maps.ok_or_else(|| gone("answers without its shared words"))?;
+    let (region, epochs) = maps.ok_or_else(|| gone("answered without its shared memory"))?;
     let cookie = socket::cookie(&fd)?;
     let low = fd.into_raw_fd();
     let fd = ffi::copy_high(low).inspect(|_| ffi::close_really(low)).unwrap_or(low);

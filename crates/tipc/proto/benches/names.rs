@@ -75,7 +75,7 @@ fn median_ns(batches: usize, mut operation: impl FnMut()) -> f64 {
 }
 
 /// Resident memory of the process in bytes; `None` if /proc does not provide it.
-fn resident_octets() -> Option<f64> {
+fn resident_bytes() -> Option<f64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: f64 = statm.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * 4096.0)
@@ -91,7 +91,7 @@ fn table(spread: &Spread, figures: &mut Vec<Figure>) {
         let what = format!("{}: {what}", spread.name);
         figures.push(Figure { what, value, unit: unit.into() });
     };
-    let before = resident_octets();
+    let before = resident_bytes();
     let mut table = NameTable::default();
     let mut n = 0;
     let ns = median_ns(BINDINGS as usize / BATCH, || {
@@ -99,7 +99,7 @@ fn table(spread: &Spread, figures: &mut Vec<Figure>) {
         n += 1;
     });
     add("insert", ns, "ns");
-    if let (Some(before), Some(after)) = (before, resident_octets()) {
+    if let (Some(before), Some(after)) = (before, resident_bytes()) {
         add("memory per binding", (after - before) / f64::from(n), "bytes");
     }
     let mut draw = Draw(1);

@@ -86,10 +86,10 @@ impl Backlog {
         self.queue.is_empty()
     }
 
-    pub(crate) fn octets(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         let len = |w: &Waiting| match &w.content {
             Content::Packet(packet) => packet.len(),
-            Content::Bundle(bundle) => bundle.octets(),
+            Content::Bundle(bundle) => bundle.byte_len(),
         };
         self.queue.iter().map(len).sum()
     }
@@ -271,7 +271,7 @@ mod tests {
             packets += 1;
             Reassembly::default().accept(packet.into(), &mut got, &mut drops).unwrap();
         }
-        assert_eq!((packets, got.len()), (2, 7), "four messages of 40 octets in 40 + 160");
+        assert_eq!((packets, got.len()), (2, 7), "four messages of 40 bytes in 40 + 160");
         assert!(backlog.is_empty() && backlog.counts == [0; 5]);
     }
 

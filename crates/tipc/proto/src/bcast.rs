@@ -56,8 +56,8 @@ impl BcastSender {
         self.tx.next().prev()
     }
 
-    pub(crate) fn octets(&self) -> usize {
-        self.tx.octets() + self.backlog.octets()
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.tx.held_bytes() + self.backlog.held_bytes()
     }
 
     /// Queues a message for all peers.
@@ -175,8 +175,8 @@ impl BcastReceiver {
         self.link = None;
     }
 
-    pub(crate) fn octets(&self) -> usize {
-        self.link.as_ref().map_or(0, |open| open.rx.early_octets() + open.reassembly.octets())
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.link.as_ref().map_or(0, |open| open.rx.early_bytes() + open.reassembly.held_bytes())
     }
 
     /// Handles a broadcast from the peer. Returns whether an acknowledgement is due: for every 16th packet, at an offset that

@@ -16,7 +16,7 @@ pub const LINKS_PER_PEER_MAX: usize = 2;
 
 /// Maximum number of bytes held back on a new link until the older link to the same peer has delivered what was sent before. If it is
 /// exceeded, contact with the peer is re-established from scratch.
-pub const HELD_OCTETS_MAX: usize = 8 << 20;
+pub const HELD_BYTES_MAX: usize = 8 << 20;
 
 /// Maximum number of peers of a node. Discovery messages of further ones are dropped (`too-many-peers`) until a peer is forgotten.
 pub const PEERS_MAX: usize = 8_192;
@@ -33,7 +33,7 @@ pub const RECEIVE_WINDOW: u16 = 8_191;
 
 /// Maximum number of bytes of out-of-order packets kept per link. Excess packets are dropped like those beyond the window, which bounds
 /// the memory that a hostile peer can occupy.
-pub const DEFERRED_OCTETS_MAX: usize = 8 << 20;
+pub const DEFERRED_BYTES_MAX: usize = 8 << 20;
 
 /// Number of received packets after which an acknowledgement is sent, unless the peer is known to send more before it needs one.
 pub const ACK_EVERY: u16 = 16;
@@ -88,7 +88,7 @@ pub const SOCKETS_MAX: usize = 65_536;
 
 /// Default receive queue limit of a socket, in bytes, for messages of low importance; medium, high and critical messages may fill 2, 4
 /// and 8 times as much. Messages beyond it are returned with the overload error or dropped (`overload`).
-pub const SOCKET_RECEIVE_OCTETS: usize = 2 << 20;
+pub const SOCKET_RECEIVE_BYTES: usize = 2 << 20;
 
 /// Overhead charged for a queued message on top of its length, in bytes, so that empty connection requests also fill a queue.
 pub const MESSAGE_OVERHEAD: usize = 768;
@@ -97,7 +97,7 @@ pub const MESSAGE_OVERHEAD: usize = 768;
 pub const CONNECTION_WINDOW_FIRST: u16 = 128;
 
 /// Window granted with each acknowledgement, in blocks of 1 KiB: a quarter of the receive queue.
-pub const CONNECTION_WINDOW: u16 = (SOCKET_RECEIVE_OCTETS / 1024 / 4) as u16;
+pub const CONNECTION_WINDOW: u16 = (SOCKET_RECEIVE_BYTES / 1024 / 4) as u16;
 
 /// Number of writes to a stream without a reply after which small ones are merged.
 pub const MERGE_AFTER_WRITES: u32 = 4;

@@ -109,7 +109,7 @@ impl Reassembly {
     }
 
     /// Number of bytes held.
-    pub(crate) fn octets(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.message.as_ref().map_or(0, Vec::len)
     }
 }
@@ -171,7 +171,7 @@ mod tests {
             assert_eq!(r.accept(fragment(kind, body).into(), &mut got, &mut drops), Ok(()));
         }
         assert_eq!(got, [whole]);
-        assert_eq!(r.octets(), 0);
+        assert_eq!(r.held_bytes(), 0);
     }
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(
             r.accept(last.into(), &mut got, &mut drops),
             Err(OutOfStep),
-            "50 and 20 octets are not 124"
+            "50 and 20 bytes are not 124"
         );
         assert!(got.is_empty());
         assert_eq!(drops.get(DropReason::BadFragment), 3);

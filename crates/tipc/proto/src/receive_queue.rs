@@ -1,7 +1,7 @@
 //! Puts packets in order: early packets wait, missing ones are reported. Shared by unicast and broadcast links.
 
 use crate::drops::DropReason;
-use crate::limits::{DEFERRED_OCTETS_MAX, GAP_ACK_BLOCKS_MAX, RECEIVE_WINDOW};
+use crate::limits::{DEFERRED_BYTES_MAX, GAP_ACK_BLOCKS_MAX, RECEIVE_WINDOW};
 use crate::seq::Seq;
 use crate::wire::GapAck;
 use alloc::collections::VecDeque;
@@ -15,12 +15,12 @@ pub(crate) struct ReceiveQueue {
     /// Slot `i` holds packet `next + 1 + i`; the packet `next` itself is missing by definition.
     early: VecDeque<Option<Vec<u8>>>,
     early_count: usize,
-    early_octets: usize,
+    early_bytes: usize,
 }
 
 impl ReceiveQueue {
     pub(crate) const fn new(next: Seq) -> Self {
-        Self { next, early: VecDeque::new(), early_count: 0, early_octets: 0 }
+        Self { next, early: VecDeque::new(), early_count: 0, early_bytes: 0 }
     }
 
     /// Sequence number of the next expected packet.
@@ -34,8 +34,8 @@ impl ReceiveQueue {
     }
 
     /// Total length of the waiting packets, in bytes.
-    pub(crate) const fn early_octets(&self) -> usize {
-        self.early_octets
+    pub(crate) const fn early_bytes(&self) -> usize {
+        self.early_bytes
     }
 
     /// Accepts a packet. Returns true if it is the next one: the caller processes it, and the packets that waited for it are appended to
@@ -58,7 +58,7 @@ impl ReceiveQueue {
             while let Some(slot) = self.early.pop_front() {
                 let Some(packet) = slot else { break };
                 self.early_count -= 1;
-                self.early_octets -= packet.len();
+                self.early_bytes -= packet.len();
                 behind.push(packet);
                 self.next = self.next.next();
             }
@@ -68,7 +68,7 @@ impl ReceiveQueue {
         if self.early.get(index).is_some_and(Option::is_some) {
             return Err(DropReason::Duplicate);
         }
-        if self.early_octets + packet.len() > DEFERRED_OCTETS_MAX {
+        if self.early_bytes + packet.len() > DEFERRED_BYTES_MAX {
             return Err(DropReason::BeyondWindow);
         }
         if self.early.len() <= index {
@@ -76,7 +76,7 @@ impl ReceiveQueue {
         }
         self.early[index] = Some(packet.to_vec());
         self.early_count += 1;
-        self.early_octets += packet.len();
+        self.early_bytes += packet.len();
         Ok(false)
     }
 
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(accept(&mut q, 0), Ok(vec_of(&[])));
         assert_eq!(accept(&mut q, 65535), Ok(vec_of(&[255, 0, 1])));
         assert_eq!(accept(&mut q, 2 + RECEIVE_WINDOW + 1), Err(DropReason::BeyondWindow));
-        assert_eq!((q.early_count(), q.early_octets()), (0, 0));
+        assert_eq!((q.early_count(), q.early_bytes()), (0, 0));
     }
 
     #[test]

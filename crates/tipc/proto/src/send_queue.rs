@@ -155,7 +155,7 @@ impl SendQueue {
     }
 
     /// Number of bytes held.
-    pub(crate) fn octets(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.packets.iter().map(|p| p.bytes.len()).sum()
     }
 }

@@ -6,11 +6,11 @@ const FRAMES: &str = include_str!("golden/linux-6.1.hex");
 
 fn frames() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
     FRAMES.lines().filter(|line| !line.starts_with('#')).map(|line| {
-        let (label, hex) = line.rsplit_once(' ').expect("label and octets");
-        let octets = hex.as_bytes().chunks(2);
+        let (label, hex) = line.rsplit_once(' ').expect("label and bytes");
+        let bytes = hex.as_bytes().chunks(2);
         (
             label,
-            octets
+            bytes
                 .map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap())
                 .collect(),
         )

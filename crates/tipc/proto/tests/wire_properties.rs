@@ -131,8 +131,8 @@ prop_compose! {
 fn round_trip(frame: &Frame<'_>) -> Result<(), TestCaseError> {
     let mut out = Vec::new();
     frame.encode(&mut out);
-    let exact_octets = out.clone();
-    let exact = Frame::decode(&exact_octets);
+    let exact_bytes = out.clone();
+    let exact = Frame::decode(&exact_bytes);
     prop_assert_eq!(exact.as_ref(), Ok(frame));
     out.extend_from_slice(&[0xa5; 7]);
     let padded = Frame::decode(&out);
@@ -142,7 +142,7 @@ fn round_trip(frame: &Frame<'_>) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn decoding_any_octets_ends_without_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), steer: bool) {
+    fn decoding_any_bytes_ends_without_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), steer: bool) {
         if steer && bytes.len() >= 4 {
             // Make most inputs pass the first check, so that they reach the individual decoders.
             let header_words = 6 + bytes[0] as u32 % 10;
@@ -245,7 +245,7 @@ proptest! {
     }
 
     #[test]
-    fn monitor_record_of_any_octets_is_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn monitor_record_of_any_bytes_is_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = DomainRecord::decode(&bytes);
     }
 

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crossway_tipc_proto::addr::{BearerId, NodeAddr, Port, Scope, ServiceRange};
 use crossway_tipc_proto::drops::DropReason;
-use crossway_tipc_proto::limits::HELD_OCTETS_MAX;
+use crossway_tipc_proto::limits::HELD_BYTES_MAX;
 use crossway_tipc_proto::link::LinkDownReason;
 use crossway_tipc_proto::node::Event;
 use crossway_tipc_proto::socket::{Address, MulticastMethod, SocketError, SocketKind};
@@ -205,7 +205,7 @@ fn what_an_impatient_sender_sends_on_a_new_link_waits_at_the_receiver() {
 fn what_waits_at_the_receiver_for_another_link_is_bounded() {
     let (mut net, ports, _) = two_links_of_an_impatient_sender();
     let (mut down, mut most) = (None, 0);
-    for _ in 0..2 * HELD_OCTETS_MAX / 60_000 {
+    for _ in 0..2 * HELD_BYTES_MAX / 60_000 {
         net.with(A, |node, now| node.send(now, ports[1], Some(SERVICE), &[7; 60_000]));
         net.run(Duration::from_millis(2));
         most = most.max(net.with(B, |node, _| node.octets()).unwrap());
@@ -218,5 +218,5 @@ fn what_waits_at_the_receiver_for_another_link_is_bounded() {
         }
     }
     assert_eq!(down, Some(LinkDownReason::Overrun));
-    assert!((HELD_OCTETS_MAX / 2..HELD_OCTETS_MAX + (1 << 20)).contains(&most), "{most}");
+    assert!((HELD_BYTES_MAX / 2..HELD_BYTES_MAX + (1 << 20)).contains(&most), "{most}");
 }

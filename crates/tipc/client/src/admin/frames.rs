@@ -1,4 +1,4 @@
-//! Frames as a tipcd hands them out to be looked at.
+//! Frames that a tipcd passes to a tracing client.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,35 +6,36 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::{Errno, socket};
 
-/// Octets before a frame: time (8), lost before it (8), direction, medium, 2 unused, two addresses of 20.
+/// Length of the header before a frame in bytes: time (8), frames lost before it (8), direction, medium,
+/// 2 unused, two addresses of 20.
 const HEADER_LEN: usize = 60;
 const ADDRESS_LEN: usize = 20;
-/// Largest frame: a UDP datagram.
+/// Maximum length of a frame: a UDP datagram.
 const FRAME_LEN_MAX: usize = 65_536;
 
-/// A station on a medium.
+/// Address of a station on a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Station {
-    /// A hardware address.
+    /// Ethernet hardware address.
     Ethernet([u8; 6]),
-    /// An address and a port.
+    /// IP address and port.
     Udp(SocketAddr),
 }
 
-/// A frame that went over a bearer.
+/// A frame sent or received on a bearer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracedFrame {
-    /// When, in nanoseconds since 1970.
+    /// Time in nanoseconds since 1970.
     pub at_ns: u64,
-    /// Frames before it that were not handed out because the reader was slow, since the trace began.
+    /// Number of frames dropped since the trace began because the reader was too slow.
     pub lost: u64,
-    /// It came in.
+    /// Whether the frame was received rather than sent.
     pub inward: bool,
-    /// Who sent it.
+    /// Source address.
     pub from: Station,
-    /// To whom.
+    /// Destination address.
     pub to: Station,
-    /// TIPC's octets.
+    /// The bytes of the TIPC frame.
     pub octets: Vec<u8>,
 }
 
@@ -72,12 +73,12 @@ fn take(ethernet: bool, raw: &[u8; ADDRESS_LEN]) -> Station {
 }
 
 impl TracedFrame {
-    /// As one record, appended to `out`.
+    /// Appends the encoded record to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         encode_frame(self.at_ns, self.lost, self.inward, (self.from, self.to), &self.octets, out);
     }
 
-    /// From one record; `None` for what is none.
+    /// Decodes a record; `None` if it is invalid.
     pub fn decode(record: &[u8]) -> Option<Self> {
         let (header, octets) = record.split_first_chunk::<HEADER_LEN>()?;
         let number = |at: usize| header[at..at + 8].first_chunk().map(|n| u64::from_ne_bytes(*n));
@@ -93,7 +94,7 @@ impl TracedFrame {
     }
 }
 
-/// Writes a record of a frame; see [`TracedFrame`] for the fields.
+/// Encodes a frame as a record; see [`TracedFrame`] for the fields.
 pub fn encode_frame(
     at_ns: u64,
     lost: u64,
@@ -113,7 +114,7 @@ pub fn encode_frame(
     out.extend_from_slice(octets);
 }
 
-/// The frames of a trace.
+/// The frames of a running trace.
 #[derive(Debug)]
 pub struct Frames {
     fd: OwnedFd,
@@ -125,10 +126,10 @@ impl Frames {
         Self { fd, buffer: vec![0; HEADER_LEN + FRAME_LEN_MAX] }
     }
 
-    /// The next frame that is there; `None` when there is none yet.
+    /// The next frame, or `None` if none is available yet.
     ///
     /// # Errors
-    /// [`Errno::PIPE`] when the tipcd ended.
+    /// [`Errno::PIPE`] if the tipcd has ended.
     pub fn try_next(&mut self) -> Result<Option<TracedFrame>, Errno> {
         match socket::recv(&self.fd, &mut self.buffer, true) {
             Ok(0) => Err(Errno::PIPE),
@@ -138,10 +139,10 @@ impl Frames {
         }
     }
 
-    /// Waits for a frame, at most until this moment; false when none came.
+    /// Waits for a frame, at most until `until`. Returns false if none arrived.
     ///
     /// # Errors
-    /// [`Errno`] of poll.
+    /// The [`Errno`] of poll.
     pub fn wait(&self, until: Option<std::time::Instant>) -> Result<bool, Errno> {
         wait_ready(&self.fd, Interest::Readable, until)
     }

@@ -1,7 +1,7 @@
-//! Administration of a `tipcd`: what an operator may see and change.
+//! Administration of a `tipcd`: the state that an operator can query and the settings that can be changed.
 //!
-//! An [`Order`] goes over the control connection as one request, as JSON; the [`Outcome`] comes back as JSON in an anonymous file, because
-//! a name table may be larger than any message. Only root and the user who runs the tipcd are obeyed.
+//! An [`Order`] is sent over the control connection as one JSON request; the [`Outcome`] is returned as JSON in an anonymous file, because a
+//! name table may be larger than any message. Only root and the user who runs the tipcd are authorised.
 
 mod frames;
 mod views;
@@ -27,183 +27,184 @@ use crate::daemon::Daemon;
 use crate::error::Error;
 use crate::protocol::control::Request;
 
-/// What to set on a link or a bearer; absent leaves it.
+/// Settings of a link or a bearer; `None` leaves a setting unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Silence after which a link fails.
+    /// Silence after which a link fails, in milliseconds.
     pub tolerance_ms: Option<u32>,
-    /// Priority, 1 to 31.
+    /// Link priority, 1 to 31.
     pub priority: Option<u8>,
-    /// Largest send window.
+    /// Maximum send window, in packets.
     pub window_packets: Option<u16>,
 }
 
-/// How multicasts travel to other nodes.
+/// How multicasts are sent to other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MulticastWay {
-    /// As the number of nodes suggests, message by message.
+    /// Chosen for each message by the number of destination nodes.
     Autoselect,
-    /// Once, by the broadcast link, where all media carry broadcasts.
+    /// Once over the broadcast link, if all media support broadcasts.
     Broadcast,
-    /// One copy to each node.
+    /// As one copy to each node.
     Replicast,
 }
 
-/// What an operator asks.
+/// A query or command from an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// The node: [`Outcome::Node`].
+    /// Queries the node: [`Outcome::Node`].
     Node,
-    /// The bearers: [`Outcome::Bearers`].
+    /// Queries the bearers: [`Outcome::Bearers`].
     Bearers,
-    /// The links: [`Outcome::Links`].
+    /// Queries the links: [`Outcome::Links`].
     Links,
-    /// The broadcast link: [`Outcome::Broadcast`].
+    /// Queries the broadcast link: [`Outcome::Broadcast`].
     Broadcast,
-    /// A page of the name table, the first or that behind a place: [`Outcome::Names`].
+    /// Queries a page of the name table, the first one or the one after a given range: [`Outcome::Names`].
     Names {
-        /// Behind this range.
+        /// Range after which the page begins; `None` for the first page.
         behind: Option<NamePlace>,
     },
-    /// The programs' sockets: [`Outcome::Sockets`].
+    /// Queries the programs' sockets: [`Outcome::Sockets`].
     Sockets,
-    /// The other nodes: [`Outcome::Peers`].
+    /// Queries the other nodes: [`Outcome::Peers`].
     Peers,
-    /// Attaches the node to a medium: [`Outcome::Done`].
+    /// Enables a bearer, which attaches the node to a medium: [`Outcome::Done`].
     EnableBearer {
-        /// As tipcd's command line has it: `udp:10.0.0.1`.
+        /// The bearer in the form of tipcd's command line, such as `udp:10.0.0.1`.
         bearer: String,
-        /// Name of the interface; the device's, or `udp0` and so on.
+        /// Name of the interface; by default the device's, or `udp0` and so on.
         name: Option<String>,
-        /// What its links begin with.
+        /// Initial settings of its links.
         settings: Settings,
     },
-    /// Detaches it.
+    /// Disables a bearer.
     DisableBearer {
-        /// The bearer's name, with or without its medium.
+        /// Name of the bearer, with or without its medium.
         name: String,
     },
-    /// Has a UDP bearer send to one remote more.
+    /// Adds a remote address to a UDP bearer.
     AddRemote {
-        /// The bearer's name.
+        /// Name of the bearer.
         name: String,
-        /// The remote.
+        /// Address of the remote.
         remote: SocketAddr,
     },
-    /// Takes one remote off a UDP bearer: the link to it ends and its discovery is not heard until it is added again. Others notice nothing.
+    /// Removes a remote address from a UDP bearer: the link to it ends, and its discovery messages are ignored until it is added again.
+    /// Other links are not affected.
     RemoveRemote {
-        /// The bearer's name.
+        /// Name of the bearer.
         name: String,
-        /// The remote.
+        /// Address of the remote.
         remote: SocketAddr,
     },
-    /// Sets what future links of a bearer begin with.
+    /// Sets the defaults for future links of a bearer.
     SetBearer {
-        /// The bearer's name.
+        /// Name of the bearer.
         name: String,
-        /// What to set.
+        /// Settings to change.
         settings: Settings,
     },
-    /// Begins the counters of a link, of the broadcast link by its name, or of all links anew.
+    /// Resets the statistics of one link, of the broadcast link, or of all links.
     ResetStatistics {
-        /// The link's name.
+        /// Name of the link; `None` for all.
         name: Option<String>,
     },
-    /// Says how multicasts travel whose sockets leave it to the node; absent leaves it.
+    /// Sets how multicasts are sent if the socket does not choose a method; `None` leaves a value unchanged.
     SetMulticasts {
-        /// The way.
+        /// Method to use.
         method: Option<MulticastWay>,
-        /// Where it is left to the node: the share of the peers up to which each gets a copy of its own.
+        /// For autoselect: replicast is used if at most this percentage of the peers are destinations.
         replicast_percent: Option<u8>,
     },
     /// Forgets a node that is down.
     RemovePeer {
-        /// Its identity, or its address in hexadecimal.
+        /// Identity of the node, or its address in hexadecimal.
         name: String,
     },
-    /// Sets a link, and with it the peer's end.
+    /// Changes settings of a link at both ends.
     SetLink {
-        /// The link's name.
+        /// Name of the link.
         name: String,
-        /// What to set.
+        /// Settings to change.
         settings: Settings,
     },
-    /// Who watches whom, on each bearer: [`Outcome::Monitor`].
+    /// Queries how nodes monitor each other on each bearer: [`Outcome::Monitor`].
     Monitor,
-    /// Sets the number of nodes on a medium up to which each watches all others.
+    /// Sets the threshold up to which each node on a medium monitors all others.
     SetMonitorThreshold {
-        /// That number, 0 to 4095.
+        /// Threshold, 0 to 4095 nodes.
         nodes: usize,
     },
-    /// All frames of all bearers from now on: [`Outcome::Done`], and a descriptor to read them from.
+    /// Starts a trace of all frames on all bearers: [`Outcome::Done`], and a descriptor to read them from.
     Trace,
 }
 
-/// What came of it.
+/// The result of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It is done.
+    /// The order was carried out.
     Done,
-    /// It is not, for this reason.
+    /// The order was refused, for this reason.
     Refused(String),
-    /// The node.
+    /// State of the node.
     Node(Box<NodeView>),
-    /// The bearers.
+    /// State of the bearers.
     Bearers(Vec<BearerView>),
-    /// The links.
+    /// State of the links.
     Links(Vec<LinkView>),
-    /// The broadcast link.
+    /// State of the broadcast link.
     Broadcast(Box<BroadcastView>),
-    /// Bindings.
+    /// A page of bindings.
     Names(NamePage),
-    /// The sockets.
+    /// State of the sockets.
     Sockets(Vec<SocketView>),
-    /// The other nodes.
+    /// State of the other nodes.
     Peers(Vec<PeerView>),
-    /// Who watches whom.
+    /// State of the monitoring.
     Monitor(Box<MonitorView>),
 }
 
-/// Why an order was not carried out.
+/// Why an order failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
     /// The tipcd cannot be reached.
     #[error(transparent)]
     Client(#[from] Error),
-    /// This user may not.
+    /// The user is not authorised.
     #[error(
-        "the tipcd at {path} obeys only root and the user who started it: use that user, or sudo"
+        "the tipcd at {path} accepts commands only from root and the user who started it: run this as that user, or with sudo"
     )]
     NotPermitted {
-        /// Its socket.
+        /// Path of the tipcd's socket.
         path: String,
     },
     /// The tipcd refuses the order.
     #[error("{0}")]
     Refused(String),
-    /// The tipcd answers something else, or nothing.
+    /// The tipcd's answer is invalid or missing.
     #[error(
-        "the tipcd at {path} does not carry out orders ({why}): use it and this program from one release"
+        "the tipcd at {path} does not support this command ({why}): use it and this program from one release"
     )]
     Nonsense {
-        /// Its socket.
+        /// Path of the tipcd's socket.
         path: String,
-        /// What is wrong.
+        /// What is wrong with the answer.
         why: String,
     },
 }
 
-/// A tipcd that is given orders.
+/// A connection for administering a tipcd.
 #[derive(Debug)]
 pub struct Administration {
     daemon: Arc<Daemon>,
 }
 
 impl Administration {
-    /// Of the tipcd at `path`.
+    /// Connects to the tipcd at `path`.
     ///
     /// # Errors
     /// [`AdminError::Client`].
@@ -211,23 +212,23 @@ impl Administration {
         Ok(Self { daemon: Daemon::at(path)? })
     }
 
-    /// Where it serves.
+    /// Path of the tipcd's socket.
     pub fn path(&self) -> &Path {
         self.daemon.path()
     }
 
-    /// Gives an order and waits for what comes of it.
+    /// Sends an order and waits for its outcome.
     ///
     /// # Errors
-    /// [`AdminError`].
+    /// [`AdminError`] if it fails.
     pub fn order(&self, order: &Order) -> Result<Outcome, AdminError> {
         self.carry_out(order).map(|(outcome, _)| outcome)
     }
 
-    /// All frames of all bearers from now on.
+    /// Starts a trace of all frames on all bearers.
     ///
     /// # Errors
-    /// [`AdminError`].
+    /// [`AdminError`] if it fails.
     pub fn trace(&self) -> Result<Frames, AdminError> {
         match self.carry_out(&Order::Trace)? {
             (_, Some(fd)) => Ok(Frames::new(fd)),
@@ -235,10 +236,10 @@ impl Administration {
         }
     }
 
-    /// The whole name table.
+    /// Queries the whole name table.
     ///
     /// # Errors
-    /// [`AdminError`].
+    /// [`AdminError`] if it fails.
     pub fn names(&self) -> Result<Vec<NameView>, AdminError> {
         let mut bindings = Vec::new();
         let mut behind = None;
@@ -254,7 +255,7 @@ impl Administration {
         }
     }
 
-    /// That the answer is not one to this order.
+    /// The error for an answer that does not fit the order.
     pub fn nonsense(&self, why: impl ToString) -> AdminError {
         AdminError::Nonsense { path: self.path().display().to_string(), why: why.to_string() }
     }

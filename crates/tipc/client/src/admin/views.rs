@@ -1,195 +1,195 @@
-//! What a tipcd tells an operator. Every view is a flat object of JSON; integers have their unit last in the name.
+//! The state that a tipcd reports to an operator. Every view is a flat JSON object; the names of integers end in their unit.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// The node.
+/// State of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeView {
-    /// Its 128-bit identity, as text where it is text; absent until a bearer or the configuration supplied one.
+    /// 128-bit identity, as text if possible; absent until the configuration or a bearer has supplied one.
     pub identity: Option<String>,
-    /// Its 32-bit address, in hexadecimal; absent while it is tried or there is no bearer.
+    /// 32-bit address in hexadecimal; absent during the address trial or if there is no bearer.
     pub address: Option<String>,
-    /// Number of the cluster.
+    /// Network ID of the cluster.
     pub netid: u32,
-    /// What it announces to its peers.
+    /// Capabilities announced to peers.
     pub capabilities: Vec<String>,
     /// Version of the tipcd.
     pub version: String,
-    /// Its process.
+    /// Process ID of the tipcd.
     pub pid: u32,
-    /// Programs that use it.
+    /// Number of connected programs.
     pub programs: u64,
-    /// Programs that were not let in, and requests that were refused because too many descriptors were on their way.
+    /// Number of programs refused, and of requests refused because too many descriptors were in flight.
     pub turned_away: u64,
-    /// Sockets that they have.
+    /// Number of sockets of these programs.
     pub sockets: u64,
-    /// Bindings in the name table.
+    /// Number of bindings in the name table.
     pub bindings: u64,
-    /// Peers in contact.
+    /// Number of peers in contact.
     pub peers_up: u64,
-    /// Octets held in the queues of links and sockets.
+    /// Bytes held in the queues of links and sockets.
     pub held_octets: u64,
     /// Messages between sockets of this node, which no link counts.
     pub local: TrafficView,
-    /// Messages of programs that reached nobody and were not to be returned.
+    /// Messages from programs that could not be delivered and were not to be returned.
     pub undelivered_messages: u64,
-    /// Frames that a medium did not take.
+    /// Frames that a medium did not accept.
     pub unsent_frames: u64,
-    /// What was dropped, by reason.
+    /// Drop counters by reason.
     pub drops: BTreeMap<String, u64>,
 }
 
-/// Messages and their octets.
+/// Message and byte counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficView {
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Octets.
+    /// Number of bytes.
     pub octets: u64,
 }
 
-/// A bearer.
+/// State of a bearer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BearerView {
     /// Medium and interface: `eth:eth0`, `udp:udp0`.
     pub name: String,
-    /// What the system says of its device: `up`, `no-carrier`, `down` or `gone`; `no-address` when the host has the bearer's address on no
-    /// device that is up.
+    /// State of its device according to the system: `up`, `no-carrier`, `down` or `gone`; `no-address` if no device that is up has the
+    /// bearer's address.
     pub state: String,
-    /// The device, as far as it is known.
+    /// The device, if known.
     pub device: Option<String>,
     /// This node's address on the medium.
     pub address: String,
-    /// Largest packet.
+    /// Largest packet, in bytes.
     pub mtu_octets: u64,
     /// Priority of its links.
     pub priority: u8,
     /// Silence after which its links fail.
     pub tolerance_ms: u64,
-    /// Largest send window of its links.
+    /// Maximum send window of its links.
     pub window_packets: u16,
-    /// Of a UDP bearer: where discovery and broadcasts go, a multicast group or remotes.
+    /// For a UDP bearer, where discovery messages and broadcasts are sent: a multicast group or remotes.
     pub remotes: Vec<SocketAddr>,
-    /// Remotes that were removed, whose discovery is not heard.
+    /// Remotes that were removed and whose discovery messages are ignored.
     pub removed: Vec<String>,
-    /// Frames that came.
+    /// Frames received.
     pub received_frames: u64,
     /// Frames sent.
     pub sent_frames: u64,
-    /// Frames that the medium did not take.
+    /// Frames that the medium did not accept.
     pub unsent_frames: u64,
-    /// Receive buffer of its socket as the system granted it, with what the system itself needs of it; absent for a bearer that receives
-    /// through a ring.
+    /// Size of its socket's receive buffer as granted by the system, including the system's own overhead, in bytes; absent for a bearer
+    /// that receives through a ring.
     pub receive_buffer_octets: Option<u64>,
-    /// Frames of up to so many octets go to the system in runs, as one message each; absent: each frame goes by itself.
+    /// Frames of up to this many bytes are passed to the system in runs, one message each; absent if every frame is sent separately.
     pub run_frame_octets_max: Option<u64>,
-    /// Runs of frames that came as one message.
+    /// Runs of frames received as one message.
     pub received_runs: u64,
-    /// Runs of frames that were sent as one.
+    /// Runs of frames sent as one message.
     pub sent_runs: u64,
 }
 
-/// A link.
+/// State of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkView {
-    /// `OWN:INTERFACE-PEER:INTERFACE`, as the kernel's tool names it.
+    /// `OWN:INTERFACE-PEER:INTERFACE`, as in the kernel's tool.
     pub name: String,
     /// The peer's address, in hexadecimal.
     pub peer: String,
-    /// The bearer's name.
+    /// Name of the bearer.
     pub bearer: String,
     /// The peer's address on the medium.
     pub remote: String,
-    /// It is up.
+    /// Whether the link is up.
     pub up: bool,
-    /// It carries traffic; one that is up and does not stands by.
+    /// Whether it carries traffic; a link that is up but not active is a standby.
     pub active: bool,
-    /// Its state by name.
+    /// Name of its state.
     pub state: String,
     /// Network plane, `A` to `H`.
     pub plane: String,
-    /// Largest packet.
+    /// Largest packet, in bytes.
     pub mtu_octets: u64,
-    /// Priority.
+    /// Current priority.
     pub priority: u8,
     /// Silence after which it fails.
     pub tolerance_ms: u64,
-    /// Largest send window.
+    /// Maximum send window.
     pub window_packets: u16,
-    /// Send window now.
+    /// Current send window.
     pub window_now_packets: u16,
-    /// Smoothed round trip; absent until one was measured.
+    /// Smoothed round trip; absent until it has been measured.
     pub round_trip_us: Option<u64>,
-    /// What it counted.
+    /// Statistics since it was created or they were reset.
     #[serde(flatten)]
     pub counters: CounterView,
-    /// How often it came up.
+    /// How many times it has come up.
     pub ups: u64,
 }
 
-/// The broadcast link: one for all peers, whose links carry its acknowledgements and repairs.
+/// State of the broadcast link: one for all peers, whose links carry its acknowledgements and retransmissions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BroadcastView {
-    /// `broadcast-link`, as the kernel's tool names it.
+    /// `broadcast-link`, as in the kernel's tool.
     pub name: String,
-    /// It is up: the node has an address.
+    /// Whether it is up, which means that the node has an address.
     pub up: bool,
-    /// Peers that get this node's broadcasts.
+    /// Number of peers that receive this node's broadcasts.
     pub listeners: u64,
-    /// Largest packet.
+    /// Largest packet, in bytes.
     pub mtu_octets: u64,
-    /// Send window.
+    /// Size of the send window.
     pub window_packets: u16,
-    /// How multicasts travel whose sockets leave it to the node.
+    /// How multicasts are sent if the socket does not choose a method.
     pub method: super::MulticastWay,
-    /// Where that is `autoselect`: the share of the peers up to which each gets a copy of its own.
+    /// For `autoselect`: replicast is used if at most this percentage of the peers are destinations.
     pub replicast_percent: u64,
-    /// What it counted; of STATE messages those that carried something for it.
+    /// Statistics; of STATE messages, only those that carried information for this link are counted.
     #[serde(flatten)]
     pub counters: CounterView,
 }
 
-/// Counters of a link.
+/// Statistics of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterView {
     /// Sequenced packets accepted.
     pub received_packets: u64,
-    /// Their octets.
+    /// Bytes of these packets.
     pub received_octets: u64,
-    /// Those that carried a part of a message.
+    /// Accepted packets that carried a fragment.
     pub received_fragments: u64,
-    /// Messages that had been cut into these.
+    /// Messages received in fragments.
     pub received_fragmented: u64,
-    /// Those that carried several messages.
+    /// Accepted packets that carried a bundle.
     pub received_bundles: u64,
-    /// Messages in these.
+    /// Messages received in bundles.
     pub received_bundled: u64,
-    /// Sequenced packets sent for the first time.
+    /// Sequenced packets sent, without retransmissions.
     pub sent_packets: u64,
-    /// Octets of all frames sent.
+    /// Bytes of all frames sent.
     pub sent_octets: u64,
-    /// Packets that carried a part of a message.
+    /// Packets sent that carried a fragment.
     pub sent_fragments: u64,
-    /// Messages that were cut into these.
+    /// Messages sent in fragments.
     pub sent_fragmented: u64,
-    /// Packets that carried several messages.
+    /// Packets sent that carried a bundle.
     pub sent_bundles: u64,
-    /// Messages in these.
+    /// Messages sent in bundles.
     pub sent_bundled: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub resent_packets: u64,
-    /// Messages taken for sending.
+    /// Messages accepted for sending.
     pub profile_messages: u64,
-    /// Their octets, headers of TIPC included.
+    /// Bytes of these messages, including TIPC headers.
     pub profile_octets: u64,
-    /// How many there were by size: up to 64, 256, 1024, 4096, 16384, 32768 octets, and larger.
+    /// Number of these messages by size: up to 64, 256, 1024, 4096, 16384, 32768 bytes, and larger.
     pub profile: [u64; 7],
-    /// Packets that came before their turn.
+    /// Packets received out of order, ahead of a missing one.
     pub early_packets: u64,
-    /// Packets that had come before.
+    /// Packets that had already been received.
     pub duplicate_packets: u64,
     /// STATE messages received.
     pub received_states: u64,
@@ -205,49 +205,49 @@ pub struct CounterView {
     pub sent_naks: u64,
     /// Acknowledgements sent that were neither probes nor gap reports.
     pub sent_acks: u64,
-    /// How often a message was not taken because too many waited.
+    /// How often a message was refused because the backlog was full.
     pub congestions: u64,
-    /// Most packets that were not acknowledged at once.
+    /// Maximum number of unacknowledged packets.
     pub queue_max_packets: u64,
-    /// Packets that were not acknowledged, on average.
+    /// Average number of unacknowledged packets.
     pub queue_average_packets: u64,
 }
 
-/// A binding.
+/// A binding in the name table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NameView {
     /// Service type.
     #[serde(rename = "type")]
     pub service: u32,
-    /// First instance.
+    /// Lowest instance.
     pub lower: u32,
-    /// Last instance.
+    /// Highest instance.
     pub upper: u32,
     /// `cluster` or `node`.
     pub scope: String,
-    /// The port bound to it.
+    /// The bound port.
     pub port: u32,
     /// The port's node, in hexadecimal.
     pub node: String,
 }
 
-/// Where the next page of the name table begins: behind this range.
+/// Position in the name table: the next page begins after this range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamePlace {
     /// Service type.
     pub service: u32,
-    /// First instance.
+    /// Lowest instance.
     pub lower: u32,
-    /// Last instance.
+    /// Highest instance.
     pub upper: u32,
 }
 
-/// A page of the name table: whole ranges, at least as many bindings as fill it.
+/// A page of the name table. It contains whole ranges, and so may exceed the page size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamePage {
-    /// The bindings, by type and range.
+    /// Bindings, ordered by type and range.
     pub bindings: Vec<NameView>,
-    /// Where the next page begins, if there is more.
+    /// Where the next page begins; `None` on the last page.
     pub next: Option<NamePlace>,
 }
 
@@ -257,108 +257,108 @@ pub struct GroupView {
     /// The group's service type.
     #[serde(rename = "type")]
     pub group: u32,
-    /// The number under which the member is addressed.
+    /// The instance by which the member is addressed.
     pub instance: u32,
 }
 
-/// A socket.
+/// State of a socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketView {
-    /// Its port.
+    /// Port number.
     pub port: u32,
     /// `rdm`, `dgram`, `seqpacket` or `stream`.
     pub kind: String,
     /// The other end of its connection: `PORT@NODE`.
     pub connected_to: Option<String>,
-    /// What it has bound.
+    /// Bindings of the socket.
     pub bindings: Vec<NameView>,
-    /// The group that it is a member of, and its number there.
+    /// The group that it is a member of, with its instance.
     pub group: Option<GroupView>,
     /// The process that opened it.
     pub pid: Option<u32>,
-    /// That process's command, unless it is gone.
+    /// That process's command, if it still exists.
     pub command: Option<String>,
-    /// Its user.
+    /// User ID of the process.
     pub uid: Option<u32>,
     /// Importance of its messages, 0 to 3.
     pub importance: u8,
-    /// Messages that wait in the node.
+    /// Number of messages waiting in the node.
     pub queued_messages: u64,
-    /// Octets that these count.
+    /// Length of these messages in bytes, as counted against the queue limit.
     pub queued_octets: u64,
     /// Messages sent.
     pub sent: TrafficView,
     /// Messages received.
     pub received: TrafficView,
-    /// What went by its lanes; none where it has no lanes.
+    /// Statistics of its lanes; absent if it has none.
     pub lanes: Option<LaneView>,
 }
 
-/// What went by the lanes of a socket, the memory that its program shares with the tipcd.
+/// Statistics of a socket's lanes, the memory that its program shares with the tipcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneView {
-    /// Messages that the program sent so, pieces of at most 32 KiB of a stream.
+    /// Messages that the program sent through its lane; for a stream, pieces of at most 32 KiB.
     pub sent: u64,
-    /// Times that it had to wake the tipcd for them.
+    /// How often the program had to wake the tipcd for them.
     pub woken: u64,
 }
 
-/// Another node.
+/// State of another node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerView {
-    /// Its identity.
+    /// Identity of the node.
     pub identity: String,
     /// Its address, in hexadecimal.
     pub address: String,
-    /// There is contact.
+    /// Whether there is contact.
     pub up: bool,
     /// Names of the links to it.
     pub links: Vec<String>,
-    /// Bindings it has.
+    /// Number of its bindings.
     pub bindings: u64,
-    /// What it announced.
+    /// Capabilities that it announced.
     pub capabilities: Vec<String>,
 }
 
-/// Who watches whom.
+/// How nodes monitor each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MonitorView {
-    /// Nodes on a medium, the own included, up to which each watches all others.
+    /// Up to this number of nodes on a medium, including this one, each node monitors all others.
     pub threshold: usize,
-    /// By bearer.
+    /// Monitors by bearer.
     pub bearers: Vec<MonitoredBearerView>,
 }
 
-/// Who watches whom on a bearer.
+/// How nodes on a bearer monitor each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MonitoredBearerView {
-    /// The bearer's name.
+    /// Name of the bearer.
     pub bearer: String,
-    /// Counts the changes of roles.
+    /// Number of times the roles have been assigned.
     pub table_generation: u32,
-    /// Nodes on the medium, the own included.
+    /// Number of nodes on the medium, including this one.
     pub cluster_size: usize,
-    /// Nodes in the own domain.
+    /// Number of nodes in this node's domain.
     pub domain_size: usize,
-    /// Whether nodes watch each other along a ring.
+    /// Whether nodes monitor each other along a ring.
     pub active: bool,
-    /// The nodes, the own first, in the order of the ring.
+    /// The nodes in ring order, this node first.
     pub nodes: Vec<MonitoredView>,
 }
 
-/// How a node is watched.
+/// How a node is monitored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MonitoredView {
-    /// Its address.
+    /// Address of the node.
     pub node: String,
-    /// It is seen.
+    /// Whether the node is up.
     pub up: bool,
-    /// From here; otherwise by others.
+    /// Whether it is probed by this node rather than only by others.
     pub direct: bool,
-    /// Of its domain; 0 without one.
+    /// Generation of its domain record; 0 if it has sent none.
     pub generation: u16,
-    /// Whether it sees the members of its domain that follow it in the ring.
+    /// State (up or not) of the members of its domain that follow it in the ring.
     pub applied: Vec<bool>,
-    /// The rest of its domain, which the ring here does not have at that place.
+    /// The remaining members of its domain, which do not match this node's ring, with their state.
     pub unapplied: Vec<(String, bool)>,
 }

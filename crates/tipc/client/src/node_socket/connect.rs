@@ -2,11 +2,11 @@
 
 use super::*;
 
-/// How often a waiting connect looks whether the tipcd gave up; success and refusal wake it at once.
+/// How often a waiting connect checks whether the tipcd has given up; success and refusal wake it immediately.
 const CONNECT_GLANCE: Duration = Duration::from_millis(50);
 
 impl NodeSocket {
-    /// Fills the descriptor until it polls unwritable. Returns the octets of payload that did it, 0 when it is unwritable already.
+    /// Fills the descriptor until it polls unwritable. Returns the number of payload bytes written, 0 if it was already unwritable.
     fn pad(&self, memory: &mut Memory) -> Result<u32, Errno> {
         if std::mem::replace(&mut memory.padded, true) {
             return Ok(0);
@@ -26,10 +26,10 @@ impl NodeSocket {
         Ok(filling.len() as u32)
     }
 
-    /// Waits for connections from now on; the queue's length is bounded by the node.
+    /// Makes the socket accept connections; the node limits the length of the queue.
     ///
     /// # Errors
-    /// EOPNOTSUPP for kinds without connections, EINVAL when it listens or is connected.
+    /// EOPNOTSUPP for connectionless kinds, EINVAL if it already listens or is connected.
     pub fn listen(&self) -> Result<(), Errno> {
         if !self.kind.is_connected_kind() {
             return Err(Errno::OPNOTSUPP);
@@ -43,10 +43,10 @@ impl NodeSocket {
         outcome
     }
 
-    /// Takes a connection: its socket, and who is at the other end.
+    /// Accepts a connection. Returns its socket and the peer's address.
     ///
     /// # Errors
-    /// EINVAL when the socket does not listen, EOPNOTSUPP for kinds without connections, EAGAIN when none came in time.
+    /// EINVAL if the socket does not listen, EOPNOTSUPP for connectionless kinds, EAGAIN if none arrived in time.
     pub fn accept(&self, patience: Patience) -> Result<(Self, SocketAddress), Errno> {
         if !self.kind.is_connected_kind() {
             return Err(Errno::OPNOTSUPP);
@@ -69,7 +69,7 @@ impl NodeSocket {
             if header.kind != RecordKind::Offer || !self.daemon.has_slot(opened.slot) {
                 return Err(Errno::PROTO);
             }
-            // Who asked may have given up meanwhile.
+            // The peer may have given up in the meantime.
             if socket::send(&fd, &[1], true).is_ok() {
                 let new = Self::new(fd, self.kind, opened, self.daemon.clone());
                 new.note_service(header.service);
@@ -78,12 +78,12 @@ impl NodeSocket {
         }
     }
 
-    /// Connects to a socket or to one that is bound to a service. On a socket without connections it stores where to send by default;
-    /// `None` forgets that.
+    /// Connects to a socket or to one bound to a service. On a connectionless socket, sets the default destination, or clears it if
+    /// `None`.
     ///
     /// # Errors
-    /// As the kernel's connect: EHOSTUNREACH, ECONNREFUSED, ETIMEDOUT (no accept within the connection time-out), EISCONN, EALREADY,
-    /// EINVAL, EOPNOTSUPP; EINPROGRESS when patience ends before the answer.
+    /// Like the kernel's connect: EHOSTUNREACH, ECONNREFUSED, ETIMEDOUT (no accept within the connection timeout), EISCONN, EALREADY,
+    /// EINVAL, EOPNOTSUPP; EINPROGRESS if patience runs out before the answer.
     pub fn connect(&self, to: Option<Address>, patience: Patience) -> Result<(), Errno> {
         if self.group.load(Ordering::Relaxed) != 0 {
             return Err(Errno::INVAL);
@@ -93,7 +93,7 @@ impl NodeSocket {
             return Ok(());
         }
         self.request_connection(to.ok_or(Errno::INVAL)?, &[])?;
-        // Without waiting the answer is never known, even where it has come.
+        // Without waiting, the answer is never reported, even if it has already arrived.
         if patience == Patience::Now {
             Err(Errno::INPROGRESS)
         } else {
@@ -108,7 +108,7 @@ impl NodeSocket {
             Phase::Listening => return Err(Errno::INVAL),
             Phase::Connecting => return Err(Errno::ALREADY),
             Phase::Connected => return Err(Errno::ISCONN),
-            // A failed request tells its cause once.
+            // A failed request reports its cause once.
             Phase::Disconnected => return Err(self.take_error().unwrap_or(Errno::ISCONN)),
         }
         let pad = self.pad(&mut memory)?;
@@ -125,7 +125,7 @@ impl NodeSocket {
                 Ok(())
             }
             outcome => {
-                // The tipcd has thrown the padding away.
+                // The tipcd has discarded the padding.
                 memory.padded &= pad == 0;
                 outcome.map(drop).and(Err(Errno::PROTO))
             }
@@ -149,13 +149,13 @@ impl NodeSocket {
             };
             let ready = wait_ready(&self.fd, Interest::Writable, Some(until))?;
             if ready && self.state().phase == Phase::Connecting {
-                // Only a tipcd that ended wakes without an answer.
+                // Only a tipcd that has ended wakes the caller without an answer.
                 return Err(Errno::NETDOWN);
             }
         }
     }
 
-    /// The errno of a request for a connection that failed since it was last asked for (SO_ERROR).
+    /// The errno of a connection request that has failed since the last call (SO_ERROR).
     pub fn take_error(&self) -> Option<Errno> {
         let word = self.daemon.word(self.opened.slot, slot::ERROR).swap(0, Ordering::AcqRel);
         i32::try_from(word).ok().filter(|errno| *errno != 0).map(Errno::from_raw_os_error)

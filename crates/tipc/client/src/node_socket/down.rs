@@ -1,7 +1,7 @@
-//! The way from `tipcd` to the program by shared memory. docs/decisions/0042 gives the reasons.
+//! The lane from `tipcd` to the program, in shared memory. See docs/decisions/0042 for the reasons.
 //!
-//! All threads and processes that have the socket take turns at the ring, whose position lies in the shared memory. The data descriptor
-//! carries bells ([`crossway_ring::doorbell`]) and the end; what it held when the lane began is read first.
+//! All threads and processes that share the socket take turns at the ring, whose read position is in the shared memory. The data descriptor carries
+//! bells ([`crossway_ring::doorbell`]) and the end of the connection; its contents from before the lane began are read first.
 
 use crossway_ring::SharedRx;
 use crossway_ring::doorbell::{self, Bells, Presence};
@@ -18,13 +18,13 @@ use super::receive::Came;
 use super::*;
 use crate::protocol::lane::{self, LaneMemory};
 
-/// Messages found waiting, one look after the other, from which on a lane is worth its bells.
+/// Number of consecutive calls that find a message waiting from which on a lane is worth the cost of its bells.
 const GATHERS_FROM: u32 = 8;
 
-/// One receiving call of so many looks before it waits.
+/// One in this number of receive calls checks for a waiting message before it waits.
 const TRY_EVERY: u32 = 4;
 
-/// How messages have come to a socket that has no lane.
+/// How messages have arrived at a socket without a lane.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     calls: AtomicU32,
@@ -35,13 +35,13 @@ pub(super) struct Pace {
 pub(super) struct Down {
     rx: SharedRx<SharedRing, Receiver>,
     lock: ProcessLock<Receiver>,
-    /// Wakes the tipcd, which waits for room.
+    /// Wakes the tipcd when it waits for room.
     bell: Arc<EventFd>,
     pub(super) beginning: Beginning,
 }
 
 impl Down {
-    /// The lane in the memory behind `file`; `None` where the system does not let processes take turns.
+    /// Creates the lane in the memory behind `file`; `None` if the system does not support locking between processes.
     pub(super) fn new(memory: &LaneMemory, file: OwnedFd, bell: Arc<EventFd>) -> Option<Self> {
         let words = Receiver::of(&memory.words(), lane::DOWN);
         let lock = ProcessLock::join(words.clone(), file).ok()?;
@@ -55,19 +55,19 @@ impl Down {
 }
 
 impl Down {
-    /// There is room for what waits in the tipcd.
+    /// Tells the tipcd that there is room for waiting messages.
     fn wake_tipcd(&self) {
-        // It is a counter that cannot be full.
+        // An eventfd counter cannot be full here.
         let _ = self.bell.signal();
     }
 
-    /// After another descriptor of the memory's file was closed.
+    /// Renews the claim after another descriptor of the memory's file was closed.
     pub(super) fn claim_again(&self) -> Result<(), Errno> {
         self.lock.claim_again()
     }
 }
 
-/// The data descriptor, as far as it carries bells.
+/// The data descriptor as a source of bells.
 struct Bell<'a> {
     fd: &'a OwnedFd,
     down: &'a Down,
@@ -99,13 +99,13 @@ impl Bells for Bell<'_> {
     }
 }
 
-/// What a turn found.
+/// The result of a turn at the ring.
 pub(super) enum Found {
-    /// A message, or octets.
+    /// A message, or stream bytes.
     Came(Came),
-    /// Nothing. When the descriptor polls readable and so many bells have been taken out by then, the bell that was seen is still there.
+    /// Nothing. If the descriptor still polls readable when this number of bells has been consumed, it is the bell that was seen before.
     Nothing { bells_eaten: u32 },
-    /// The end.
+    /// The end of the connection.
     End,
 }
 
@@ -116,20 +116,20 @@ impl NodeSocket {
         self.daemon.word(self.opened.slot, slot::DOWN)
     }
 
-    /// Whether messages come by the lane and by nothing else.
+    /// Whether messages arrive only through the lane.
     #[inline]
     pub(super) fn is_down_lane_on(&self) -> bool {
         self.down_word().load(Ordering::Acquire) != 0
     }
 
-    /// Reads the data descriptor, if its octets are the messages themselves; `None` if they are not any more.
+    /// Reads the data descriptor if it carries the messages themselves; returns `None` if it no longer does.
     #[inline]
     pub(super) fn read_descriptor<T>(
         &self,
         read: impl FnOnce() -> Result<T, Errno>,
     ) -> Option<Result<T, Errno>> {
         let readers = self.daemon.word(self.opened.slot, slot::READERS);
-        // Either tipcd sees that we read, or we see that the lane is on.
+        // Ordering: either the tipcd sees this reader, or this reader sees that the lane is on.
         readers.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let outcome = (!self.is_down_lane_on()).then(read);
@@ -137,20 +137,20 @@ impl NodeSocket {
         outcome
     }
 
-    /// Whether messages wait for this program rather than it for them: a bell then stands for many of them. Where there are lanes from the first message on
-    /// it is taken for granted.
+    /// Whether messages usually wait for this program rather than the reverse, so that one bell stands for many of them. Assumed if lanes are used
+    /// from the first message on.
     #[inline]
     pub(super) fn gathers(&self) -> bool {
         self.daemon.lane_after() == 1 || self.pace.found.load(Ordering::Relaxed) >= GATHERS_FROM
     }
 
-    /// Whether this receiving call is one of those that find out whether a message waits already, before they wait for one.
+    /// Whether this receive call should check for a waiting message before it waits.
     #[inline]
     pub(super) fn tries_this_time(&self) -> bool {
         self.pace.calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(TRY_EVERY)
     }
 
-    /// A message was there at once, or not.
+    /// Records whether a message was already waiting.
     #[inline]
     pub(super) fn note_found(&self, at_once: bool) {
         let found = self.pace.found.load(Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl NodeSocket {
         }
     }
 
-    /// The lane that is on, perhaps by another process's wish.
+    /// The active lane, which may have been requested by another process.
     #[inline]
     pub(super) fn down_lane(&self) -> Result<&Down, Errno> {
         let lanes = match self.lanes() {
@@ -169,7 +169,7 @@ impl NodeSocket {
         lanes.down.as_ref().ok_or(Errno::NOLCK)
     }
 
-    /// Bells taken out of the data descriptor since messages come by the lane; `None` while they do not. For tests and the curious.
+    /// Number of bells consumed since messages have been arriving through the lane; `None` if they do not. For tests and diagnostics.
     #[doc(hidden)]
     pub fn down_lane_bells(&self) -> Option<u32> {
         if !self.is_down_lane_on() {
@@ -179,8 +179,8 @@ impl NodeSocket {
         Some(down.rx.words().bells_eaten().load(Ordering::Relaxed))
     }
 
-    /// Takes what is there; with `look` it stays. `waited` is what the last turn found, after which the descriptor polled readable; `is_last` asks for the
-    /// end even so.
+    /// Takes the next item, or only looks at it if `look` is set. `waited` is the result of the last turn, after which the descriptor polled
+    /// readable; `is_last` checks for the end of the connection even so.
     #[inline]
     pub(super) fn take_turn(
         &self,
@@ -200,9 +200,9 @@ impl NodeSocket {
         if down.rx.words().begun().load(Ordering::Relaxed) == 0 {
             match self.read_what_was_before(down, buf, look)? {
                 Some(found) => {
-                    // What was read is to be handed over even if the bell could not be.
+                    // Data that was read must be delivered even if the bell could not be consumed.
                     if !look && self.has_begun(down).unwrap_or(false) && turn.is_empty() {
-                        // Nobody is to come for the bell alone.
+                        // No bell is needed if it would announce nothing.
                         let _ = turn.emptied(&bell, || down.wake_tipcd());
                     }
                     return Ok(found);
@@ -226,7 +226,7 @@ impl NodeSocket {
         loop {
             let Some(front) = turn.front().map_err(|_| Errno::PROTO)? else {
                 turn.emptied(bell, || bell.down.wake_tipcd())?;
-                // Published meanwhile, under the bell that is there: who is told of changes once gets no other sign of it.
+                // Published in the meantime, under the existing bell: a program that relies on edge-triggered events gets no other notification.
                 if !turn.is_empty() {
                     continue;
                 }
@@ -258,24 +258,24 @@ impl NodeSocket {
             };
             if !look {
                 if turn.is_empty() {
-                    // What was taken is to be handed over even if the bell could not be.
+                    // Data that was taken must be delivered even if the bell could not be consumed.
                     let _ = turn.emptied(bell, || bell.down.wake_tipcd());
                 } else {
                     turn.wake_producer(|| bell.down.wake_tipcd());
                 }
             }
-            // What a later version may add is not for this one.
+            // Skip records of a kind added in a later version.
             if let Some(came) = came {
                 return Ok(Found::Came(came));
             }
             if look {
-                // It stays where it is.
+                // The record stays in the ring.
                 return Err(Errno::PROTO);
             }
         }
     }
 
-    /// Octets of a stream, or of the next record, that stand in the descriptor before the first bell.
+    /// Number of stream bytes, or bytes of the next record, in the descriptor before the first bell.
     fn octets_before_bell(&self) -> Result<usize, Errno> {
         if self.kind == Kind::Stream {
             return Ok(socket::readable_octets(&self.fd)?.saturating_sub(1));
@@ -287,7 +287,7 @@ impl NodeSocket {
         }
     }
 
-    /// Whether only bells are in the descriptor; then it stays so.
+    /// Whether the descriptor holds only bells; this then remains true.
     fn has_begun(&self, down: &Down) -> Result<bool, Errno> {
         let begun = down.rx.words().bell().load(Ordering::Acquire) == doorbell::RUNG
             && self.octets_before_bell()? == 0;
@@ -295,7 +295,7 @@ impl NodeSocket {
         Ok(begun)
     }
 
-    /// Reads what the descriptor held when the lane began: everything before the first bell. `None` when nothing is left of it.
+    /// Reads what the descriptor held before the lane began: everything up to the first bell. Returns `None` if nothing is left.
     #[cold]
     fn read_what_was_before(
         &self,
@@ -305,9 +305,9 @@ impl NodeSocket {
     ) -> Result<Option<Found>, Errno> {
         let bells_eaten = down.rx.words().bells_eaten().load(Ordering::Relaxed);
         let is_rung = || down.rx.words().bell().load(Ordering::Acquire) == doorbell::RUNG;
-        // Of one that was killed in the middle of beginning no bell will come: what it left is read, and then the end.
+        // If the tipcd was killed while it switched, no bell will come: its remaining data is read, and then the end.
         if !is_rung() && (!poll::is_hung_up(&self.fd)? || is_rung()) {
-            // The tipcd is about to put the bell there, or not to begin after all.
+            // The tipcd is about to write the bell, or to cancel the switch.
             std::thread::yield_now();
             return Ok(Some(Found::Nothing { bells_eaten }));
         }
@@ -330,7 +330,7 @@ impl NodeSocket {
     }
 }
 
-/// As many octets of a stream as are there and find room.
+/// Reads as many bytes of a stream as are available and fit into the buffer.
 #[inline]
 fn take_octets(
     turn: &mut MyTurn<'_>,
@@ -347,7 +347,7 @@ fn take_octets(
             len
         });
         filled += len;
-        // Damage is told when nothing stands before it.
+        // Report corruption only if no data precedes it.
         next = if look {
             turn.after(&front).unwrap_or(None)
         } else {

@@ -1,4 +1,4 @@
-//! How a socket comes to its lanes: counted until it is busy, asked for without waiting, fetched when the answer is there.
+//! How a socket gets its lanes: messages are counted until it is busy, the lanes are requested without waiting, and the answer is fetched later.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
@@ -11,34 +11,34 @@ use crate::daemon::Answer;
 use crate::protocol::control::Granted;
 use crate::protocol::lane::LaneMemory;
 
-/// How many messages a socket moves before its program asks for lanes, and whether it has asked.
+/// Counts a socket's messages until its program requests lanes.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
     moved: AtomicU32,
-    /// A request for lanes is under way.
+    /// Whether a request for lanes is pending.
     asked: AtomicBool,
     lanes: OnceLock<Box<Lanes>>,
 }
 
-/// The count of a socket that gets no lanes.
+/// The count of a socket that will not get lanes.
 const NEVER: u32 = u32::MAX;
 
-/// Messages between two looks for the answer to a request for lanes.
+/// Number of messages between two checks for the answer.
 const FETCH_EVERY: u32 = 8;
 
-/// Calls between two requests to begin, when the first came at a bad moment; twice as many after each further one.
+/// Number of calls before the request to switch to the lane is repeated after it came at a bad moment; doubles each time.
 const RETRY_AFTER: u32 = 16;
 const RETRY_MAX: u32 = 1 << 16;
 
-/// How long a receiver that waits in any case waits for the answer to such a request. It does not read the descriptor meanwhile, so the request finds a good moment.
+/// How long a receiver that blocks anyway waits for the answer. It does not read the descriptor during that time, so that the switch can succeed.
 const LOOK_UP: Duration = Duration::from_millis(5);
 
-/// When a receiver asks to have what comes go by its lane.
+/// When a receiver requests to receive through its lane.
 #[derive(Debug)]
 pub(super) struct Beginning {
-    /// Calls until it asks, or [`UNDER_WAY`], or [`NEVER`].
+    /// Number of calls until the request, or [`UNDER_WAY`], or [`NEVER`].
     asks_in: AtomicU32,
-    /// How many it will be the next time.
+    /// The number of calls before the next request.
     pause: AtomicU32,
 }
 
@@ -48,13 +48,13 @@ impl Default for Beginning {
     }
 }
 
-/// It has asked.
+/// The request is pending.
 const UNDER_WAY: u32 = NEVER - 1;
 
 impl Beginning {
     fn note(&self, outcome: Result<Answer, Errno>) {
         let next = match outcome {
-            // Another thread read this very moment, or the descriptor was full.
+            // Another thread was reading at that moment, or the descriptor was full.
             Err(Errno::AGAIN) => {
                 let pause = self.pause.load(Ordering::Relaxed);
                 self.pause.store((2 * pause).min(RETRY_MAX), Ordering::Relaxed);
@@ -66,7 +66,7 @@ impl Beginning {
     }
 }
 
-/// The lanes that an answer grants.
+/// The lanes granted by an answer.
 fn lanes_of(mut answer: Answer, usage: &Usage) -> Result<&Lanes, Errno> {
     let granted = Granted::decode(&mut Reader::new(&answer.octets)).ok_or(Errno::PROTO)?;
     let (Some(bell), Some(file)) = (answer.fds.pop(), answer.fds.pop()) else {
@@ -80,7 +80,7 @@ fn lanes_of(mut answer: Answer, usage: &Usage) -> Result<&Lanes, Errno> {
     if file.take().is_some()
         && let Some(down) = &lanes.down
     {
-        // Two threads asked. Closing one of two descriptors of the memory has cost this process its claim.
+        // Two threads made the request. Closing one of two descriptors of the same file has dropped this process's lock.
         down.claim_again()?;
     }
     Ok(lanes)
@@ -93,7 +93,7 @@ impl NodeSocket {
         self.usage.lanes.get().map(Box::as_ref)
     }
 
-    /// As [`NodeSocket::lanes`], and asks for them when the socket has become busy. Each call counts a message.
+    /// Like [`NodeSocket::lanes`], but requests them once the socket has become busy. Each call counts a message.
     #[inline]
     pub(super) fn want_lanes(&self) -> Option<&Lanes> {
         match self.lanes() {
@@ -102,7 +102,7 @@ impl NodeSocket {
         }
     }
 
-    /// Asks without waiting for the answer: a sender that does not wait must not wait for this either.
+    /// Requests lanes without waiting for the answer: a non-blocking sender must not block here either.
     fn count_message(&self) -> Option<&Lanes> {
         let usage = &self.usage;
         let after = self.daemon.lane_after();
@@ -115,7 +115,7 @@ impl NodeSocket {
             }
         } else if moved >= after {
             let request = Request::Lanes { token: self.opened.token };
-            // One thread asks; the others go on as before.
+            // Only one thread makes the request; the others continue without lanes.
             if !usage.asked.swap(true, Ordering::AcqRel) {
                 match self.daemon.ask_later(&request, self.opened.token) {
                     Ok(true) => {}
@@ -132,7 +132,7 @@ impl NodeSocket {
         let answer = self.daemon.fetch(self.opened.token, Instant::now())?;
         let (lanes, moved) = match answer.and_then(|answer| lanes_of(answer, &self.usage)) {
             Ok(lanes) => (Some(lanes), NEVER),
-            // Later it may be connected.
+            // It may be connected later.
             Err(Errno::AGAIN) => (None, 0),
             Err(_) => (None, NEVER),
         };
@@ -141,7 +141,7 @@ impl NodeSocket {
         lanes
     }
 
-    /// Has messages come by a lane, once the socket is busy enough. Each call counts a message.
+    /// Requests to receive through a lane once the socket is busy enough. Each call counts a message.
     #[inline]
     pub(super) fn want_down_lane(&self, patience: Patience) {
         let Some(down) = self.want_lanes().and_then(|lanes| lanes.down.as_ref()) else { return };
@@ -153,7 +153,7 @@ impl NodeSocket {
         }
     }
 
-    /// Whose answer it is, beside that to a request for lanes.
+    /// Identifies the answer to this request, in contrast to that for lanes.
     const fn of_down_lane(&self) -> u64 {
         !self.opened.token
     }
@@ -164,13 +164,13 @@ impl NodeSocket {
         match self.daemon.ask_later(&request, self.of_down_lane()) {
             Ok(true) => {
                 beginning.asks_in.store(UNDER_WAY, Ordering::Relaxed);
-                // Who does not want to wait does not wait for this either.
+                // A caller that does not want to wait must not wait here either.
                 let limit = patience.left().map_or(LOOK_UP, |left| left.min(LOOK_UP));
                 self.look_up_down_lane(beginning, Instant::now() + limit);
             }
-            // Another thread asks for something.
+            // Another thread has a request pending.
             Ok(false) => {}
-            // A child of fork, which asks on a connection that it may have to make first.
+            // A child process, whose request uses a connection that it may have to establish first.
             Err(_) if patience == Patience::Forever => beginning.note(self.ask(&request)),
             Err(_) => {}
         }
@@ -183,7 +183,7 @@ impl NodeSocket {
         }
     }
 
-    /// The lanes that another process has asked for.
+    /// The lanes that another process requested.
     #[cold]
     pub(super) fn join_lanes(&self) -> Result<&Lanes, Errno> {
         let answer = self.ask(&Request::Lanes { token: self.opened.token })?;

@@ -1,4 +1,4 @@
-//! Lanes: what a busy socket sends goes by shared memory, without a system call. docs/decisions/0042 gives the reasons.
+//! Lanes: a busy socket sends through shared memory, without system calls. See docs/decisions/0042 for the reasons.
 
 use std::sync::Condvar;
 use std::sync::atomic::AtomicBool;
@@ -14,13 +14,13 @@ use super::down::Down;
 use super::*;
 use crate::protocol::lane::{self, LaneMemory};
 
-/// A sender that waits for room looks so often whether its tipcd is gone.
+/// How often a sender that waits for room checks whether its tipcd has ended.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// A sender that need not wake its tipcd looks after so many messages whether it is gone.
+/// Number of messages after which a sender that need not wake its tipcd checks whether it has ended.
 const WATCH_EVERY: u32 = 64;
 
-/// Octets of a stream that go into one record: large ones are read while they are still being written.
+/// Maximum number of stream bytes in a record, so that large writes can be read while they are still in progress.
 const PIECE: usize = 32 << 10;
 
 /// The lanes of a socket, mapped into this process or its parent.
@@ -37,27 +37,27 @@ impl std::fmt::Debug for Lanes {
     }
 }
 
-/// The sending end, which only the process that asked for it uses.
+/// The sending end, used only by the process that requested it.
 struct Up {
     end: Mutex<End>,
-    /// Who waited for room has found some, or given up.
+    /// Signalled when a thread that waited for room has found some, or given up.
     woken: Condvar,
     process: u32,
-    /// The ring is damaged.
+    /// The ring is corrupted.
     broken: AtomicBool,
 }
 
 struct End {
     tx: RingTx<SharedRing, TipcdBell>,
-    /// Messages put since it was last looked whether the tipcd lives.
+    /// Messages sent since the last check whether the tipcd is alive.
     unwatched: u32,
-    /// Times that it had to be woken, then.
+    /// Number of wake-ups at that time.
     wakes: u64,
-    /// A thread sleeps on the ring's state word; others wait for that one.
+    /// A thread is sleeping on the ring's state word; the others wait for that thread.
     sleeps: bool,
 }
 
-/// How a tipcd is woken.
+/// Wakes the tipcd.
 struct TipcdBell(Arc<EventFd>);
 
 impl Bell for TipcdBell {
@@ -80,16 +80,16 @@ impl Bell for TipcdBell {
     }
 
     fn peer_gone(&self) -> Result<bool, OsError> {
-        // The data descriptor tells.
+        // The data descriptor shows whether the tipcd has ended.
         Ok(false)
     }
 }
 
-/// What became of what was to go by a lane.
+/// Whether a message was sent through the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Put {
     Done,
-    /// It is to go by the descriptor.
+    /// It must be sent through the descriptor.
     Not,
 }
 
@@ -126,7 +126,7 @@ impl Up {
 }
 
 impl NodeSocket {
-    /// Messages that went by the lane, sleeps for room in it, and times that the tipcd had to be woken; for tests and the curious.
+    /// Number of messages sent through the lane, of sleeps for room in it, and of tipcd wake-ups; for tests and diagnostics.
     #[doc(hidden)]
     pub fn lane_sleeps_and_wakes(&self) -> Option<(u64, u64)> {
         let up = self.lanes()?.up.as_ref()?;
@@ -138,7 +138,7 @@ impl NodeSocket {
         self.daemon.word(self.opened.slot, slot::SENT)
     }
 
-    /// Whether the lane may be used now: whatever went by the descriptor has been taken.
+    /// Whether the lane may be used now: everything sent through the descriptor has been read.
     #[inline]
     fn may_use(&self, lanes: &Lanes) -> bool {
         let sent = self.sent().load(Ordering::SeqCst);
@@ -171,7 +171,7 @@ impl NodeSocket {
             });
             match put {
                 Ok(()) if self.is_heard(&mut end)? => return Ok(Put::Done),
-                // Nobody is left to take it; the descriptor says so.
+                // No tipcd is left to read it; the descriptor reports the error.
                 Ok(()) => {
                     up.broken.store(true, Ordering::Relaxed);
                     return Ok(Put::Not);
@@ -189,7 +189,7 @@ impl NodeSocket {
         }
     }
 
-    /// Looks now and then whether the tipcd lives: what is put into the ring of one that was killed would be taken for sent.
+    /// Checks at intervals whether the tipcd is alive: messages put into the ring of a tipcd that was killed would count as sent.
     #[inline]
     fn is_heard(&self, end: &mut End) -> Result<bool, Errno> {
         let (_, wakes) = end.tx.sleeps_and_wakes();
@@ -201,8 +201,8 @@ impl NodeSocket {
         Ok(!poll::is_hung_up(&self.fd)?)
     }
 
-    /// Sleeps until the lane may have room. `None` when the descriptor is to be used instead: it tells who does not wait how it stands, and
-    /// polls accordingly.
+    /// Sleeps until the lane may have room. Returns `None` if the descriptor must be used instead: it gives a non-blocking caller the right
+    /// result and polls accordingly.
     #[cold]
     fn wait_for_room<'a>(
         &self,
@@ -221,7 +221,7 @@ impl NodeSocket {
         }
         let limit = patience.left().map_or(GLANCE, |left| left.min(GLANCE));
         if end.sleeps {
-            // What it was woken by holds for all.
+            // The thread that sleeps on the ring wakes all others.
             let (end, _) =
                 up.woken.wait_timeout(end, limit).unwrap_or_else(PoisonError::into_inner);
             return Ok(self.is_going_on()?.then_some(end));
@@ -246,7 +246,7 @@ impl NodeSocket {
         Ok(self.is_going_on()?.then_some(end))
     }
 
-    /// Whether there is still somebody who makes room.
+    /// Whether the tipcd and the connection still exist, so that there may be room later.
     fn is_going_on(&self) -> Result<bool, Errno> {
         if self.kind.is_connected_kind() && self.state().phase != Phase::Connected {
             return Err(Errno::PIPE);
@@ -265,7 +265,7 @@ impl NodeSocket {
         if self.put_by_lane(header, payload, patience)? == Put::Done {
             return Ok(payload.len());
         }
-        // Before it goes: nobody may overtake it by the lane.
+        // Count first, so that no message can overtake this one through the lane.
         self.sent().fetch_add(1, Ordering::SeqCst);
         let outcome = patiently(&self.fd, Interest::Writable, patience, |nonblocking| {
             records::send(&self.fd, header, payload, nonblocking)
@@ -277,7 +277,7 @@ impl NodeSocket {
         Ok(payload.len())
     }
 
-    /// Sends octets of a stream, as many as go while patience lasts.
+    /// Sends stream bytes, as many as are accepted while patience lasts.
     pub(super) fn put_octets(&self, payload: &[u8], patience: Patience) -> Result<usize, Errno> {
         let mut sent = 0;
         while sent < payload.len() {
@@ -303,9 +303,9 @@ impl NodeSocket {
         Ok(sent)
     }
 
-    /// Sends octets of a stream by the descriptor.
+    /// Sends stream bytes through the descriptor.
     fn send_octets(&self, octets: &[u8], patience: Patience) -> Result<usize, Errno> {
-        // Before they go: nobody may overtake them by the lane.
+        // Count first, so that no data can overtake these bytes through the lane.
         self.sent().fetch_add(octets.len() as u64, Ordering::SeqCst);
         let outcome = patiently(&self.fd, Interest::Writable, patience, |nonblocking| {
             socket::send(&self.fd, octets, nonblocking)

@@ -1,4 +1,4 @@
-//! A socket whose protocol runs in a `tipcd`.
+//! A socket whose protocol is implemented by a `tipcd`.
 
 mod connect;
 mod down;
@@ -29,7 +29,7 @@ use crate::protocol::record::{
 use crate::protocol::slot::{self, Phase, State};
 use crate::protocol::{MESSAGE_LEN_MAX, epoch};
 
-/// A destination that was reachable at some count of its epoch.
+/// A destination known to be reachable at a certain epoch count.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     address: Option<Address>,
@@ -41,7 +41,7 @@ struct Memory {
     known: Vec<Known>,
     next: usize,
     default_dest: Option<Address>,
-    /// The descriptor was made unwritable and `tipcd` keeps it so.
+    /// The descriptor was made unwritable, and `tipcd` keeps it so.
     padded: bool,
 }
 
@@ -53,11 +53,12 @@ pub struct NodeSocket {
     opened: Opened,
     daemon: Arc<Daemon>,
     memory: Mutex<Memory>,
-    /// This end shut the connection down.
+    /// This end has shut the connection down.
     shut: AtomicBool,
-    /// The group that the socket is a member of; 0 without.
+    /// The group that the socket is a member of; 0 if none.
     group: AtomicU32,
-    /// The service that a stream's connection was made through, type and instance; 0 without. Other kinds' messages bring it along.
+    /// The service (type and instance) through which a stream's connection was made; 0 if none. For other kinds, it comes with the
+    /// messages.
     through: AtomicU64,
     usage: lane_request::Usage,
     pace: down::Pace,
@@ -73,7 +74,7 @@ impl NodeSocket {
     /// Opens a socket on the tipcd that listens at `path`.
     ///
     /// # Errors
-    /// [`Error`] says what to do.
+    /// [`Error`] gives the cause and the remedy.
     pub fn open(path: &Path, kind: Kind) -> Result<Self, Error> {
         let daemon = Daemon::at(path)?;
         let mut answer = daemon
@@ -84,7 +85,7 @@ impl NodeSocket {
             (Some(opened), Some(fd)) if daemon.has_slot(opened.slot) => {
                 Ok(Self::new(fd, kind, opened, daemon))
             }
-            _ => Err(Error::DaemonGone { path: path.to_owned(), what: "answers nonsense" }),
+            _ => Err(Error::DaemonGone { path: path.to_owned(), what: "sent an invalid answer" }),
         }
     }
 
@@ -109,12 +110,12 @@ impl NodeSocket {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the socket is.
+    /// The kind of the socket.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The tipcd's socket.
+    /// Path of the tipcd's socket.
     pub fn path(&self) -> &Path {
         self.daemon.path()
     }
@@ -129,18 +130,19 @@ impl NodeSocket {
         self.daemon.ask(request)
     }
 
-    /// Binds the socket to a range of services, so that messages and requests for connections to them reach it.
+    /// Binds the socket to a service range, so that messages and connection requests to it reach the socket.
     ///
     /// # Errors
-    /// EINVAL for a range in the wrong order and a connected socket, EACCES for a reserved service or a member of a group.
+    /// EINVAL for a range whose bounds are out of order or a connected socket, EACCES for a reserved service or a member of a
+    /// group.
     pub fn bind(&self, range: ServiceRange, scope: Scope) -> Result<(), Errno> {
         self.bind_or_not(Binding { range, scope, withdraw: false })
     }
 
-    /// Takes back one binding of exactly this range and scope.
+    /// Withdraws one binding of exactly this range and scope.
     ///
     /// # Errors
-    /// EINVAL when there is none.
+    /// EINVAL if there is none.
     pub fn unbind(&self, range: ServiceRange, scope: Scope) -> Result<(), Errno> {
         self.bind_or_not(Binding { range, scope, withdraw: true })
     }
@@ -149,18 +151,18 @@ impl NodeSocket {
         self.bind_raw(&binding.encode())
     }
 
-    /// Binds what a struct sockaddr_tipc says; a negative scope takes the binding back.
+    /// Binds as specified by a struct sockaddr_tipc; a negative scope withdraws the binding.
     ///
     /// # Errors
-    /// The errno of the kernel's bind.
+    /// The errno that the kernel's bind would return.
     pub fn bind_raw(&self, address: &[u8; crate::address::ENCODED_LEN]) -> Result<(), Errno> {
         self.ask(&Request::Bind { token: self.opened.token, address: *address }).map(drop)
     }
 
-    /// Takes back all bindings.
+    /// Withdraws all bindings.
     ///
     /// # Errors
-    /// ENETDOWN when the tipcd is gone.
+    /// ENETDOWN if the tipcd has ended.
     pub fn unbind_all(&self) -> Result<(), Errno> {
         self.ask(&Request::UnbindAll { token: self.opened.token }).map(drop)
     }
@@ -170,7 +172,7 @@ impl NodeSocket {
         SocketAddress { port: (word >> 32) as u32, node: word as u32 }
     }
 
-    /// Ends the connection in good order: the peer reads what is under way, then the end.
+    /// Shuts the connection down: the peer reads what is in flight, then the end.
     ///
     /// # Errors
     /// ENOTCONN.
@@ -187,12 +189,12 @@ impl NodeSocket {
     /// The socket's own address.
     ///
     /// # Errors
-    /// ENETDOWN when the tipcd is gone.
+    /// ENETDOWN if the tipcd has ended.
     pub fn local_address(&self) -> Result<SocketAddress, Errno> {
         self.report().map(|report| report.local)
     }
 
-    /// The other end of the connection.
+    /// The address of the connection's other end.
     ///
     /// # Errors
     /// ENOTCONN.
@@ -204,10 +206,10 @@ impl NodeSocket {
         }
     }
 
-    /// Addresses and queue.
+    /// The socket's addresses and the state of its queue.
     ///
     /// # Errors
-    /// ENETDOWN when the tipcd is gone.
+    /// ENETDOWN if the tipcd has ended.
     pub fn report(&self) -> Result<Report, Errno> {
         let answer = self.ask(&Request::Report { token: self.opened.token })?;
         Report::decode(&mut Reader::new(&answer.octets)).ok_or(Errno::PROTO)
@@ -216,7 +218,7 @@ impl NodeSocket {
     /// Sets an option of level SOL_TIPC by its number.
     ///
     /// # Errors
-    /// EINVAL for a value out of range, an unknown option or one that can only be read, ENOPROTOOPT.
+    /// EINVAL for a value out of range, an unknown option or a read-only one; ENOPROTOOPT.
     pub fn set_option(&self, name: u32, value: u32) -> Result<(), Errno> {
         self.ask(&Request::SetOption { token: self.opened.token, name, value }).map(drop)
     }
@@ -224,7 +226,7 @@ impl NodeSocket {
     /// Reads an option of level SOL_TIPC by its number.
     ///
     /// # Errors
-    /// EINVAL for an unknown option or one that can only be set.
+    /// EINVAL for an unknown or write-only option.
     pub fn option(&self, name: u32) -> Result<u32, Errno> {
         let answer = self.ask(&Request::GetOption { token: self.opened.token, name })?;
         Reader::new(&answer.octets).u32().ok_or(Errno::PROTO)
@@ -236,7 +238,7 @@ impl NodeSocket {
     /// As the kernel's TIPC_GROUP_JOIN.
     pub fn join(&self, group: [u32; 4]) -> Result<(), Errno> {
         self.ask(&Request::Join { token: self.opened.token, group })?;
-        // What was known to be reachable was so for a socket in no group.
+        // Reachability was determined for a socket that is not in a group.
         self.memory().known.clear();
         self.group.store(group[0], Ordering::Relaxed);
         Ok(())
@@ -245,7 +247,7 @@ impl NodeSocket {
     /// Leaves the group.
     ///
     /// # Errors
-    /// EINVAL when the socket is in none.
+    /// EINVAL if the socket is not in a group.
     pub fn leave(&self) -> Result<(), Errno> {
         self.ask(&Request::Leave { token: self.opened.token })?;
         self.memory().known.clear();

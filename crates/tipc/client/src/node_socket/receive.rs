@@ -3,27 +3,27 @@
 use super::down::Found;
 use super::*;
 
-/// What one look found: a message, or octets of a stream.
+/// What was received: a message, or bytes of a stream.
 pub(super) struct Came {
-    /// `None` for a stream's octets.
+    /// `None` for stream bytes.
     header: Option<Header>,
-    /// Octets of payload.
+    /// Length of the payload in bytes.
     len: usize,
-    /// The rest did not fit, and is lost unless it was only looked at.
+    /// The rest did not fit; it is lost unless the call only peeks.
     truncated: bool,
 }
 
 impl Came {
-    /// Octets of a stream.
+    /// Bytes of a stream.
     pub(super) const fn octets(len: usize) -> Self {
         Self { header: None, len, truncated: false }
     }
 
-    /// A record, whose payload goes into `buf`; `None` for what this version does not know.
+    /// Decodes a record and copies its payload into `buf`; `None` if this version does not know the record.
     #[inline]
     pub(super) fn copy(record: &[u8], buf: &mut [u8]) -> Option<Self> {
         let (raw, payload) = record.split_first_chunk()?;
-        // Copied before it is looked at: whoever shares the memory may change it.
+        // Copy before checking: another process that shares the memory may change it.
         let raw = *raw;
         let len = payload.len().min(buf.len());
         buf[..len].copy_from_slice(&payload[..len]);
@@ -37,11 +37,11 @@ impl Came {
 }
 
 impl NodeSocket {
-    /// Receives: a message, or what is there of a stream. 0 is the end of a connection that the peer shut down, or a message that came
-    /// back ([`NodeSocket::recv_message`] tells).
+    /// Receives a message, or the available data of a stream. Returns 0 at the end of a connection that the peer shut down, or for a
+    /// returned message (use [`NodeSocket::recv_message`] to distinguish these).
     ///
     /// # Errors
-    /// ENOTCONN, ECONNRESET when the peer or its node is gone, EAGAIN when nothing came in time, EINVAL for an empty buffer.
+    /// ENOTCONN, ECONNRESET if the peer or its node was lost, EAGAIN if nothing arrived in time, EINVAL for an empty buffer.
     #[inline]
     pub fn recv(&self, buf: &mut [u8], patience: Patience) -> Result<usize, Errno> {
         let message = self.recv_message(buf, patience)?;
@@ -53,7 +53,7 @@ impl NodeSocket {
         }
     }
 
-    /// Receives, and tells what came, from whom and to which service.
+    /// Receives a message, and tells its kind, its sender and the service addressed.
     ///
     /// # Errors
     /// As [`NodeSocket::recv`], but the end of a connection is an event.
@@ -62,10 +62,10 @@ impl NodeSocket {
         self.receive(buf, patience, false)
     }
 
-    /// As [`NodeSocket::recv_message`]; what was found stays to be received.
+    /// Like [`NodeSocket::recv_message`], but leaves the message in the queue.
     ///
     /// # Errors
-    /// As [`NodeSocket::recv_message`]; EPROTO for what this version does not know, and what receiving passes over.
+    /// As [`NodeSocket::recv_message`]; EPROTO for a record that this version does not know and that receiving would skip.
     pub fn peek(&self, buf: &mut [u8], patience: Patience) -> Result<Message, Errno> {
         self.receive(buf, patience, true)
     }
@@ -76,12 +76,12 @@ impl NodeSocket {
         }
         if self.kind.is_connected_kind() {
             match self.state().phase {
-                // Who waits for a connection may wait for its first message as well.
+                // A caller that waits for a connection may also wait for its first message.
                 Phase::Connected | Phase::Connecting => {}
                 Phase::Listening => return Err(Errno::INVAL),
                 Phase::Open => return Err(Errno::NOTCONN),
                 Phase::Disconnected if self.shut.load(Ordering::Relaxed) => {
-                    // The kernel's two answers after one's own shutdown.
+                    // The kernel's two answers after a local shutdown.
                     let waits = patience != Patience::Now;
                     return Err(if waits { Errno::NOTCONN } else { Errno::AGAIN });
                 }
@@ -97,7 +97,7 @@ impl NodeSocket {
         if self.gathers() {
             self.want_down_lane(patience);
         } else if patience == Patience::Forever && !self.tries_this_time() {
-            // Who waits for each message loses nothing by waiting in the one call that takes it.
+            // A caller that blocks for each message loses nothing by doing so in the call that takes the message.
             match self.read_descriptor(|| self.read(buf, false, false)) {
                 Some(Ok(Some(came))) => return Ok(self.message(&came, buf.len())),
                 Some(Err(Errno::CONNRESET)) => return self.end(),
@@ -108,7 +108,7 @@ impl NodeSocket {
         self.receive_either_way(buf, patience, peek)
     }
 
-    /// Where no socket has lanes: the plain calls.
+    /// Receives with plain calls, on a tipcd that offers no lanes.
     fn receive_by_descriptor(
         &self,
         buf: &mut [u8],
@@ -128,7 +128,7 @@ impl NodeSocket {
         }
     }
 
-    /// Where messages come by the descriptor until they come by the lane. Whoever waits does so by polling, and takes nothing.
+    /// Receives through the descriptor until messages arrive through the lane. Waiting is done by polling, which consumes nothing.
     fn receive_either_way(
         &self,
         buf: &mut [u8],
@@ -156,7 +156,7 @@ impl NodeSocket {
                     Some(Err(Errno::AGAIN)) => {}
                     Some(Err(Errno::CONNRESET)) => return self.end(),
                     Some(Err(errno)) => return Err(errno),
-                    // Something that is not for this version, or the lane has just been switched on.
+                    // A record unknown to this version, or the lane has just been switched on.
                     Some(Ok(None)) | None => continue,
                 }
             }
@@ -165,7 +165,7 @@ impl NodeSocket {
         }
     }
 
-    /// Reads the descriptor once. `None` for what this version does not know, ECONNRESET at the end.
+    /// Reads the descriptor once. Returns `None` for a record unknown to this version, ECONNRESET at the end.
     #[inline]
     fn read(&self, buf: &mut [u8], nonblocking: bool, peek: bool) -> Result<Option<Came>, Errno> {
         if self.kind == Kind::Stream {
@@ -192,7 +192,7 @@ impl NodeSocket {
             consumed.fetch_add(1, Ordering::Release);
         }
         match Came::record(&raw, came.len - HEADER_LEN, came.truncated) {
-            // It stays where it is, and would be looked at for ever; a receiving call passes over it.
+            // It stays in the queue and peeking would find it for ever; receiving skips it.
             None if peek => Err(Errno::PROTO),
             came => Ok(came),
         }
@@ -229,7 +229,7 @@ impl NodeSocket {
         let event = match header.kind {
             RecordKind::Returned => {
                 let code = ErrorCode::from_number(header.error).unwrap_or(ErrorCode::Other(0));
-                // Of a connection: its end, with what the peer left unread.
+                // On a connection this is its end, with data that the peer left unread.
                 if self.kind.is_connected_kind() { Event::End(code) } else { Event::Returned(code) }
             }
             RecordKind::Member if header.gone => Event::MemberDown,
@@ -247,14 +247,14 @@ impl NodeSocket {
         }
     }
 
-    /// What stands behind the last message.
+    /// The event that follows the last message.
     #[cold]
     fn end(&self) -> Result<Message, Errno> {
         if !self.kind.is_connected_kind() {
             return Err(Errno::NETDOWN);
         }
         let code = match self.state().end {
-            // The tipcd ended without a word, and its node with it.
+            // The tipcd ended unexpectedly, and its node with it.
             0 => ErrorCode::NoNode,
             end => ErrorCode::from_number(end).unwrap_or(ErrorCode::NoNode),
         };
@@ -271,21 +271,21 @@ impl NodeSocket {
     }
 }
 
-/// How long a call still waits.
+/// How long a call continues to wait.
 struct Wait {
     patience: Patience,
-    /// The caller leaves it to the descriptor: O_NONBLOCK and SO_RCVTIMEO say how long, as they do for a plain receive.
+    /// The caller leaves it to the descriptor: O_NONBLOCK and SO_RCVTIMEO apply as for a plain receive.
     is_own: bool,
 }
 
 impl Wait {
-    /// Sleeps until the descriptor polls readable or the time is over; EAGAIN when it was over before.
+    /// Sleeps until the descriptor polls readable or the time is over; EAGAIN if it was already over.
     fn until_readable(&mut self, socket: &NodeSocket) -> Result<(), Errno> {
         if self.is_own {
             let waiters = socket.daemon.word(socket.opened.slot, slot::WAITERS);
             let is_first = waiters.fetch_add(1, Ordering::AcqRel) == 0;
             let outcome = if is_first {
-                // As long as the descriptor says, which the kernel looks up by itself.
+                // Wait as long as the descriptor's settings say, which the kernel applies itself.
                 records::recv(&socket.fd, &mut [], &mut [0], false, true).map(drop)
             } else {
                 self.poll(socket)

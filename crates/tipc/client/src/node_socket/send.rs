@@ -2,17 +2,17 @@
 
 use super::*;
 
-/// Destinations of a socket that are remembered as reachable.
+/// Maximum number of destinations remembered as reachable per socket.
 const KNOWN_MAX: usize = 8;
 
-/// Where a message goes; zeros are all of a group, or the other end of a connection.
+/// Encodes a message's destination; zeros mean the whole group, or the other end of a connection.
 fn encoded(to: Option<Address>) -> [u8; SEND_HEADER_LEN] {
     to.map_or([0; SEND_HEADER_LEN], Address::encode)
 }
 
 impl NodeSocket {
-    /// Whether a destination is reachable: asked once, then known until something of its epoch goes. A member's destinations are in
-    /// its group; `None` is all of that.
+    /// Checks whether a destination is reachable: asks the tipcd once, and again after its epoch has changed. A member's destinations
+    /// are within its group; `None` means the whole group.
     fn check_reachable(&self, to: Option<Address>, epoch: usize) -> Result<(), Errno> {
         let now = self.daemon.epoch(epoch);
         let mut memory = self.memory();
@@ -33,11 +33,12 @@ impl NodeSocket {
         Ok(())
     }
 
-    /// Sends a message; of a stream as much as goes while patience lasts. Returns the octets taken. An address on a fresh socket of a
-    /// connected kind asks for a connection with the payload as first message; on a connected one it is ignored.
+    /// Sends a message, or as much of a stream as is accepted while patience lasts. Returns the number of bytes accepted. An address
+    /// on a new socket of a connected kind requests a connection with the payload as the first message; on a connected socket it is
+    /// ignored.
     ///
     /// # Errors
-    /// As the kernel's sendto. EAGAIN when there was no room in time.
+    /// Like the kernel's sendto. EAGAIN if there was no room in time.
     #[inline]
     pub fn send(
         &self,
@@ -60,7 +61,7 @@ impl NodeSocket {
             return Err(Errno::MSGSIZE);
         }
         self.check_reachable(Some(to), epoch::of(to))?;
-        // The empty message is taken and goes nowhere.
+        // An empty message is accepted and discarded.
         if payload.is_empty() {
             return Ok(0);
         }
@@ -70,7 +71,7 @@ impl NodeSocket {
         })
     }
 
-    /// Sends within the group; without an address to all its members.
+    /// Sends within the group; without an address, to all its members.
     fn send_to_group(
         &self,
         group: u32,

@@ -1,72 +1,73 @@
-//! What answers carry behind their errno.
+//! The contents of answers, after their errno.
 
 use super::control::Kind;
 use super::fields::{Reader, Writer};
 use crate::address::SocketAddress;
 
-/// The answer to a hello.
+/// Answer to a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// The version spoken.
+    /// Protocol version in use.
     pub version: u16,
-    /// Slots in the client's region: as many sockets as the program may have.
+    /// Number of slots in the client's region, which is the maximum number of the program's
+    /// sockets.
     pub slots: u32,
-    /// The node's address, 0 while it has none.
+    /// The node's address, or 0 if it has none yet.
     pub node: u32,
-    /// Messages that a socket moves before its program asks for lanes; 0 for never.
+    /// Number of messages after which a socket should request lanes; 0 for never.
     pub lane_after: u32,
 }
 
-/// The answer to an open.
+/// Answer to an open request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// Names the socket in requests.
+    /// Identifies the socket in requests.
     pub token: u64,
-    /// Its place in the client's region.
+    /// Index of its slot in the client's region.
     pub slot: u32,
 }
 
-/// The answer to an adoption.
+/// Answer to an adopt request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adopted {
-    /// Names the socket in requests.
+    /// Token and slot of the socket.
     pub opened: Opened,
-    /// What it is.
+    /// Kind of the socket.
     pub kind: Kind,
-    /// Slots of the region that its slot is in.
+    /// Number of slots in the region that contains its slot.
     pub slots: u32,
 }
 
-/// The answer to a request for lanes.
+/// Answer to a request for lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// Octets of each of the two rings.
+    /// Size of each of the two rings in bytes.
     pub ring_octets: u32,
-    /// The asker sends by the lane; another process does if not.
+    /// Whether the requesting process sends through the lane; if not, another process does.
     pub sends: bool,
 }
 
-/// The answer to a report.
+/// Answer to a report request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Own address.
+    /// Address of the socket.
     pub local: SocketAddress,
-    /// The connection's other end.
+    /// Address of the connection's other end.
     pub peer: Option<SocketAddress>,
-    /// Messages that wait in the node.
+    /// Number of messages waiting in the node.
     pub queued_messages: u32,
-    /// Their octets.
+    /// Length of these messages in bytes.
     pub queued_octets: u32,
 }
 
 impl Welcome {
-    /// As an answer.
+    /// Encodes the answer, with errno 0.
     pub fn encode(self) -> Vec<u8> {
         let answer = Writer::answer(0).u32(self.version.into());
         answer.u32(self.slots).u32(self.node).u32(self.lane_after).finish()
     }
 
-    /// From what follows the errno.
+    /// Decodes the answer from what follows the errno.
     pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
         let version = u16::try_from(r.u32()?).ok()?;
         Some(Self { version, slots: r.u32()?, node: r.u32()?, lane_after: r.u32()? })
@@ -74,17 +75,17 @@ impl Welcome {
 }
 
 impl Opened {
-    /// As an answer.
+    /// Encodes the answer, with errno 0.
     pub fn encode(self) -> Vec<u8> {
         Writer::answer(0).u64(self.token).u32(self.slot).finish()
     }
 
-    /// From what follows the errno, or from an offer's payload.
+    /// Decodes the answer from what follows the errno, or from an offer's payload.
     pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
         Some(Self { token: r.u64()?, slot: r.u32()? })
     }
 
-    /// As an offer's payload.
+    /// Encodes it as an offer's payload.
     pub fn offer(self) -> [u8; super::record::OFFER_LEN] {
         let mut raw = [0; super::record::OFFER_LEN];
         raw[..8].copy_from_slice(&self.token.to_ne_bytes());
@@ -94,13 +95,13 @@ impl Opened {
 }
 
 impl Adopted {
-    /// As an answer.
+    /// Encodes the answer, with errno 0.
     pub fn encode(self) -> Vec<u8> {
         let answer = Writer::answer(0).u64(self.opened.token).u32(self.opened.slot);
         answer.u32(self.kind as u32).u32(self.slots).finish()
     }
 
-    /// From what follows the errno.
+    /// Decodes the answer from what follows the errno.
     pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
         let opened = Opened::decode(r)?;
         Some(Self { opened, kind: Kind::from_number(r.u32()?)?, slots: r.u32()? })
@@ -108,19 +109,19 @@ impl Adopted {
 }
 
 impl Granted {
-    /// As an answer.
+    /// Encodes the answer, with errno 0.
     pub fn encode(self) -> Vec<u8> {
         Writer::answer(0).u32(self.ring_octets).u32(self.sends.into()).finish()
     }
 
-    /// From what follows the errno.
+    /// Decodes the answer from what follows the errno.
     pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
         Some(Self { ring_octets: r.u32()?, sends: r.u32()? != 0 })
     }
 }
 
 impl Report {
-    /// As an answer.
+    /// Encodes the answer, with errno 0.
     pub fn encode(self) -> Vec<u8> {
         let peer = self.peer.unwrap_or_default();
         Writer::answer(0)
@@ -134,7 +135,7 @@ impl Report {
             .finish()
     }
 
-    /// From what follows the errno.
+    /// Decodes the answer from what follows the errno.
     pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
         let local = SocketAddress { port: r.u32()?, node: r.u32()? };
         let has_peer = r.u32()? != 0;

@@ -1,26 +1,26 @@
 //! Requests and answers on the control connection.
 //!
-//! A request is one message: its number (4 octets), then its fields. The answer is one message: an errno (4 octets, 0 for success),
-//! then fields and descriptors as the request has them. An errno of [`VERSION_MISMATCH`] answers a hello of another version, and the two
-//! versions follow.
+//! A request is one message: its number (4 octets), then its fields. The answer is one message: an errno (4 octets, 0 for success), then the fields
+//! and descriptors of that request's answer. A hello with a different version is answered with the errno [`VERSION_MISMATCH`], followed by the two
+//! versions.
 
 pub use super::answers::{Adopted, Granted, Opened, Report, Welcome};
 pub use super::fields::{Head, Reader, Writer};
 use crate::address::ENCODED_LEN;
 
-/// Largest request or answer: a connection request with a whole message.
+/// Maximum length of a request or answer: a connection request with a message of maximum length.
 pub const LEN_MAX: usize = super::MESSAGE_LEN_MAX + 64;
 
-/// The first octets of every hello.
+/// The first four bytes of every hello.
 pub const MAGIC: u32 = 0x4357_5450;
 
-/// EPROTO: the two ends speak different versions.
+/// EPROTO: the two ends use different versions.
 pub const VERSION_MISMATCH: i32 = 71;
 
-/// An option that is not the kernel's: octets of the receive queue, which there is SO_RCVBUF.
+/// An option that the kernel does not have: the size of the receive queue in bytes, for which the kernel uses SO_RCVBUF.
 pub const RECEIVE_OCTETS: u32 = 0x1_0008;
 
-/// What a socket is, in the kernel's numbers.
+/// Kind of a socket, with the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// SOCK_STREAM.
@@ -34,7 +34,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// From the kernel's number.
+    /// The kind with the kernel's number.
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {
             1 => Some(Self::Stream),
@@ -45,129 +45,128 @@ impl Kind {
         }
     }
 
-    /// Sockets of this kind are connected before they exchange data.
+    /// Whether sockets of this kind must be connected to exchange data.
     pub const fn is_connected_kind(self) -> bool {
         matches!(self, Self::Stream | Self::Seqpacket)
     }
 }
 
-/// What a program asks. `token` names a socket; only who holds it knows it.
+/// A program's request. `token` identifies a socket and is known only to programs that hold the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// The first: answered by [`Welcome`] and two descriptors, the slots and the epochs.
+    /// The first request: answered with [`Welcome`] and two descriptors, for the slots and the epochs.
     Hello {
-        /// The version spoken.
+        /// Protocol version of the program.
         version: u16,
     },
-    /// A new socket: answered by [`Opened`] and its data descriptor.
+    /// Opens a socket: answered with [`Opened`] and its data descriptor.
     Open {
-        /// Of this kind.
+        /// Kind of the socket.
         kind: Kind,
     },
-    /// Binds, or takes back a binding.
+    /// Binds a service range, or withdraws a binding.
     Bind {
-        /// The socket.
+        /// Token of the socket.
         token: u64,
         /// struct sockaddr_tipc.
         address: [u8; ENCODED_LEN],
     },
-    /// Takes back all bindings.
+    /// Withdraws all bindings.
     UnbindAll {
-        /// The socket.
+        /// Token of the socket.
         token: u64,
     },
-    /// Takes connections from now on.
+    /// Makes a socket accept connections.
     Listen {
-        /// The socket.
+        /// Token of the socket.
         token: u64,
-        /// Octets by which the descriptor was made unwritable.
+        /// Number of padding bytes that make the descriptor unwritable.
         pad: u32,
     },
-    /// Asks for a connection: answered EINPROGRESS if it is under way; its end shows in the slot and at the descriptor.
+    /// Requests a connection: answered with EINPROGRESS if the request is pending; the result appears in the slot and on the descriptor.
     Connect {
-        /// The socket.
+        /// Token of the socket.
         token: u64,
         /// struct sockaddr_tipc.
         address: [u8; ENCODED_LEN],
-        /// Octets by which the descriptor was made unwritable, to be thrown away when the answer has come.
+        /// Number of padding bytes that make the descriptor unwritable, to be discarded when the answer has arrived.
         pad: u32,
-        /// Octets sent with the request.
+        /// Data sent with the request.
         payload: &'a [u8],
     },
-    /// Ends the connection in good order.
+    /// Shuts the connection down.
     Shutdown {
-        /// The socket.
+        /// Token of the socket.
         token: u64,
     },
-    /// Addresses and queue: answered by [`Report`].
+    /// Queries addresses and queue: answered with [`Report`].
     Report {
-        /// The socket.
+        /// Token of the socket.
         token: u64,
     },
     /// Sets an option of level SOL_TIPC.
     SetOption {
-        /// The socket.
+        /// Token of the socket.
         token: u64,
-        /// The option's number.
+        /// Number of the option.
         name: u32,
-        /// Its value.
+        /// Value to set.
         value: u32,
     },
-    /// Reads one: answered by 4 octets.
+    /// Reads an option: answered with 4 octets.
     GetOption {
-        /// The socket.
+        /// Token of the socket.
         token: u64,
-        /// The option's number.
+        /// Number of the option.
         name: u32,
     },
-    /// Asks whether a destination is reachable now; EHOSTUNREACH if not.
+    /// Asks whether a destination is reachable now; EHOSTUNREACH if it is not.
     Resolve {
-        /// The socket that wants to send.
+        /// Token of the sending socket.
         token: u64,
         /// struct sockaddr_tipc.
         address: [u8; ENCODED_LEN],
     },
     /// Joins a group.
     Join {
-        /// The socket.
+        /// Token of the socket.
         token: u64,
         /// struct tipc_group_req: type, instance, scope, flags.
         group: [u32; 4],
     },
     /// Leaves the group.
     Leave {
-        /// The socket.
+        /// Token of the socket.
         token: u64,
     },
-    /// The socket of a descriptor that comes with the request: who holds a socket may use it, however it was come by. Answered by
-    /// [`Opened`], the kind and the slots of its region, and the region's descriptor; EBADF for what is no socket of this tipcd.
+    /// Adopts the socket of a descriptor that is passed with the request: any process that holds a socket's descriptor may use it, however it was
+    /// obtained. Answered with [`Adopted`] and the region's descriptor; EBADF if it is not a socket of this tipcd.
     Adopt,
-    /// Has what comes to a socket go by its lane from now on: the data descriptor carries a bell ([`crossway_ring::doorbell`]) behind what it holds, and then
-    /// bells only. EAGAIN while somebody reads the descriptor ([`super::slot::READERS`]) or it has no room, EOPNOTSUPP without lanes.
+    /// Switches reception to the socket's lane: the data descriptor gets a bell ([`crossway_ring::doorbell`]) after its current contents, and from
+    /// then on only bells. EAGAIN if a thread is reading the descriptor ([`super::slot::READERS`]) or it has no room, EOPNOTSUPP without lanes.
     LaneDown {
-        /// The socket.
+        /// Token of the socket.
         token: u64,
     },
-    /// The identity of a node: answered by 16 octets, or EADDRNOTAVAIL.
+    /// Queries the identity of a node: answered with 16 octets, or EADDRNOTAVAIL.
     Identity {
-        /// Its address.
+        /// Address of the node.
         node: u32,
     },
-    /// The name of a link: answered by its octets, or EADDRNOTAVAIL.
+    /// Queries the name of a link: answered with its bytes, or EADDRNOTAVAIL.
     LinkName {
-        /// The peer's address.
+        /// Address of the peer.
         node: u32,
-        /// The number of the own bearer.
+        /// Number of this node's bearer.
         bearer: u32,
     },
-    /// Lanes for a socket: answered by [`Granted`] and two descriptors: their memory ([`super::lane`]) and an eventfd that wakes the tipcd. A second
-    /// asker is given the same. EOPNOTSUPP where there will be none, EAGAIN where the socket is not
-    /// connected yet.
+    /// Requests lanes for a socket: answered with [`Granted`] and two descriptors, for their memory ([`super::lane`]) and for an eventfd that wakes
+    /// the tipcd. A second request gets the same lanes. EOPNOTSUPP if there will be none, EAGAIN if the socket is not connected yet.
     Lanes {
-        /// The socket.
+        /// Token of the socket.
         token: u64,
     },
-    /// An operator's order: answered by EPERM, or by a descriptor of the outcome and, if that is what was asked, one more.
+    /// An operator's order: answered with EPERM, or with a descriptor of the outcome and one more if the order provides it.
     Administer {
         /// [`crate::admin::Order`] as JSON.
         order: &'a [u8],
@@ -175,12 +174,12 @@ pub enum Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// As octets.
+    /// Encodes the request.
     pub fn encode(&self) -> Vec<u8> {
         [self.head().octets(), self.tail()].concat()
     }
 
-    /// What stands behind the head; empty but for requests that carry a payload or an order.
+    /// The part after the head; empty except in requests that carry a payload or an order.
     pub const fn tail(&self) -> &'a [u8] {
         match *self {
             Self::Connect { payload, .. } => payload,
@@ -189,7 +188,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// All but the tail, without a memory allocation: for who may not make one.
+    /// Everything except the tail, without a memory allocation, for callers that must not allocate.
     pub fn head(&self) -> Head {
         let op = |number: u32| Head::default().u32(number);
         match *self {
@@ -217,12 +216,12 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// From octets; `None` for what no program of this version sends.
+    /// Decodes a request; `None` if no program of this version would send it.
     pub fn decode(octets: &'a [u8]) -> Option<Self> {
         let mut r = Reader::new(octets);
         let op = r.u32()?;
         if op == 1 {
-            // A hello of any version is understood, so that it can be answered.
+            // Decode a hello of any version, so that it can be answered.
             return (r.u32()? == MAGIC)
                 .then_some(())
                 .and_then(|()| r.u32())
@@ -303,6 +302,6 @@ mod tests {
         assert_eq!(Request::decode(&[0xff; 40]), None);
         let mut long = Request::Leave { token }.encode();
         long.push(0);
-        assert_eq!(Request::decode(&long), None, "something follows");
+        assert_eq!(Request::decode(&long), None, "trailing data");
     }
 }

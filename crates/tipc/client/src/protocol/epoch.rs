@@ -1,12 +1,12 @@
-//! When a destination that was reachable may no longer be.
+//! Detects when a destination that was reachable may no longer be.
 //!
-//! `tipcd` counts, per hash of a service type or node, every binding that was withdrawn and every node that was lost. A program that
-//! was once told that a destination is reachable sends there without asking until the count changes, and so gets EHOSTUNREACH from
-//! the call itself, as from the kernel, at the cost of one load.
+//! `tipcd` counts every withdrawn binding and every lost node, in a counter selected by a hash of the service type or node. Once a
+//! program knows that a destination is reachable, it sends without asking until the counter changes. It therefore gets EHOSTUNREACH
+//! from the call itself, as from the kernel, at the cost of one load.
 
 use crate::address::Address;
 
-/// Counters; a collision only costs a question.
+/// Number of counters; a collision only costs an additional request.
 pub const COUNT: usize = 512;
 
 const fn mix(number: u32) -> usize {
@@ -14,17 +14,17 @@ const fn mix(number: u32) -> usize {
     (number.wrapping_mul(0x9e37_79b1) >> 23) as usize % COUNT
 }
 
-/// The counter of a service type.
+/// The counter for a service type.
 pub const fn of_service(service: u32) -> usize {
     mix(service)
 }
 
-/// The counter of a node.
+/// The counter for a node.
 pub const fn of_node(node: u32) -> usize {
     mix(node ^ 0x5bd1_e995)
 }
 
-/// The counter that a destination depends on.
+/// The counter for a destination.
 pub const fn of(address: Address) -> usize {
     match address {
         Address::Range(range) => of_service(range.service),

@@ -1,6 +1,7 @@
-//! The fields of requests and answers: integers and octets one behind the other, in the machine's order.
+//! Encodes and decodes the fields of requests and answers: consecutive integers and bytes, in the
+//! machine's byte order.
 
-/// The fixed part of a request, on the stack.
+/// The fixed part of a request, built without an allocation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Head {
     octets: [u8; Self::LEN_MAX],
@@ -8,10 +9,10 @@ pub struct Head {
 }
 
 impl Head {
-    /// The longest: a connection request's number, token, address and padding.
+    /// Maximum length: number, token, address and padding of a connection request.
     const LEN_MAX: usize = 32;
 
-    /// The octets written.
+    /// The bytes written so far.
     pub fn octets(&self) -> &[u8] {
         &self.octets[..self.len]
     }
@@ -31,40 +32,40 @@ impl Head {
     }
 }
 
-/// Writes integers one behind the other.
+/// Writes consecutive integers.
 #[derive(Debug, Default)]
 pub struct Writer(Vec<u8>);
 
 impl Writer {
-    /// Begins an answer.
+    /// Starts an answer with this errno.
     pub fn answer(errno: i32) -> Self {
         Self(errno.to_ne_bytes().to_vec())
     }
 
-    /// Adds an integer.
+    /// Appends a 32-bit integer.
     pub fn u32(mut self, number: u32) -> Self {
         self.0.extend_from_slice(&number.to_ne_bytes());
         self
     }
 
-    /// Adds a long integer.
+    /// Appends a 64-bit integer.
     pub fn u64(mut self, number: u64) -> Self {
         self.0.extend_from_slice(&number.to_ne_bytes());
         self
     }
 
-    /// The octets written.
+    /// Returns the bytes written.
     pub fn finish(self) -> Vec<u8> {
         self.0
     }
 }
 
-/// Reads integers one behind the other.
+/// Reads consecutive integers.
 #[derive(Debug)]
 pub struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Over these octets.
+    /// Creates a reader of these bytes.
     pub const fn new(octets: &'a [u8]) -> Self {
         Self(octets)
     }
@@ -75,12 +76,12 @@ impl<'a> Reader<'a> {
         Some(*first)
     }
 
-    /// The next integer.
+    /// Reads the next 32-bit integer.
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_ne_bytes)
     }
 
-    /// The next long integer.
+    /// Reads the next 64-bit integer.
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_ne_bytes)
     }

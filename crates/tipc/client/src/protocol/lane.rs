@@ -1,8 +1,9 @@
 //! The memory of a socket's lanes: a page of control words, then two rings.
 //!
-//! The page begins with the rings' own words ([`crossway_ring::region`]). Behind them, as numbers of [`FreeWords`], stand what the lanes share beyond
-//! the rings; the numbers are below. A ring's record towards `tipcd` is what the data descriptor would carry: of a stream its octets, of other kinds
-//! 16 octets of destination and the payload ([`super::record`]); towards the program likewise, [`super::record::HEADER_LEN`] octets and the payload.
+//! The page begins with the rings' own words ([`crossway_ring::region`]). They are followed by words shared by the lanes beyond the rings, addressed
+//! by their index in [`FreeWords`]; the indices are below. A record towards `tipcd` has the same contents as on the data descriptor: the bytes of a
+//! stream, or for other kinds the destination (16 octets) and the payload ([`super::record`]). Towards the program it consists of a header of
+//! [`super::record::HEADER_LEN`] bytes and the payload.
 //!
 //! [`FreeWords`]: crossway_ring::region::FreeWords
 
@@ -16,16 +17,16 @@ use crossway_sys::shm::{self, Mapping};
 use super::MESSAGE_LEN_MAX;
 use super::record::HEADER_LEN;
 
-/// Longest record.
+/// Maximum length of a record.
 pub const RECORD_LEN_MAX: usize = HEADER_LEN + MESSAGE_LEN_MAX;
 
-/// The first free word that belongs to the way towards `tipcd`. It is: not 0 when the lane is not to be used any more, written by `tipcd`.
+/// Index of the first free word of the direction towards `tipcd`, which `tipcd` sets to a non-zero value when the lane must no longer be used.
 pub const STOPPED: usize = 0;
 
-/// The first free word that belongs to the way towards the program, and half a page of them.
+/// Index of the first free word of the direction towards the program, which has half a page of them.
 pub const DOWN: usize = (2048 - FreeWords::OFFSET) / 8;
 
-/// Both lanes of a socket, mapped.
+/// Both lanes of a socket, mapped into memory.
 #[derive(Clone)]
 pub struct LaneMemory {
     mapping: Arc<Mapping>,
@@ -39,12 +40,12 @@ impl std::fmt::Debug for LaneMemory {
 }
 
 impl LaneMemory {
-    /// The sizes, for rings of about so many octets each.
+    /// The dimensions for rings of about this size in bytes.
     pub fn dimensions(ring_octets: usize) -> Dimensions {
         Dimensions::choose(RECORD_LEN_MAX, Some(ring_octets))
     }
 
-    /// Makes the memory, and the descriptor from which another process maps it.
+    /// Creates the memory, and the descriptor with which another process can map it.
     ///
     /// # Errors
     /// [`OsError`] of the call that failed.
@@ -57,7 +58,7 @@ impl LaneMemory {
     /// Maps the memory behind a descriptor.
     ///
     /// # Errors
-    /// [`OsError`], also when the memory is not sealed or has another size.
+    /// [`OsError`], also if the memory is not sealed or has a different size.
     pub fn open(fd: impl AsFd, ring_octets: usize) -> Result<Self, OsError> {
         let dimensions = Self::dimensions(ring_octets);
         if dimensions.capacity != ring_octets
@@ -70,12 +71,12 @@ impl LaneMemory {
     }
 
     fn map(fd: impl AsFd, dimensions: Dimensions) -> Result<Self, OsError> {
-        // Not faulted in: most sockets never fill their rings.
+        // Do not fault the pages in: most sockets never fill their rings.
         let mapping = Arc::new(Mapping::of_pieces_lazily(fd, &dimensions.pieces())?);
         Ok(Self { mapping, dimensions })
     }
 
-    /// Octets of each ring.
+    /// Size of each ring in bytes.
     pub const fn ring_octets(&self) -> usize {
         self.dimensions.capacity
     }
@@ -90,7 +91,7 @@ impl LaneMemory {
         SharedRing::new(self.mapping.clone(), self.dimensions, Direction::FromListener)
     }
 
-    /// The words of the page that the rings leave free.
+    /// The words of the control page not used by the rings.
     pub fn words(&self) -> FreeWords {
         FreeWords::new(self.mapping.clone())
     }

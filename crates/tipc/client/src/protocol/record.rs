@@ -1,51 +1,52 @@
-//! Messages on a data descriptor that keeps boundaries.
+//! Message format on a data descriptor that preserves message boundaries.
 //!
-//! Towards `tipcd`: 16 octets of struct sockaddr_tipc, the destination, then the payload. Family 0 means "no destination": a
-//! connection's message, or the stored default. A program makes its descriptor unwritable while it asks for a connection by a
-//! record of family [`PAD_FAMILY`] that `tipcd` leaves unread until the answer has come; it is ignored.
+//! Towards `tipcd`: the destination as a struct sockaddr_tipc (16 octets), then the payload. Family 0 means "no destination": a
+//! message on a connection or to the default destination. While a connection request is pending, the program makes its descriptor
+//! unwritable with a record of family [`PAD_FAMILY`], which `tipcd` leaves unread until the answer has arrived and then ignores.
 //!
 //! Towards the program: [`Header`], then the payload.
 
 use crate::address::{ServiceRange, SocketAddress};
 
-/// Octets before the payload towards `tipcd`.
+/// Length of the header towards `tipcd`, in bytes.
 pub const SEND_HEADER_LEN: usize = 16;
-/// The family of a record that only fills the descriptor.
+/// Family of a record that serves only as padding.
 pub const PAD_FAMILY: u16 = u16::MAX;
-/// Octets before the payload towards the program.
+/// Length of the header towards the program, in bytes.
 pub const HEADER_LEN: usize = 32;
 
-/// What a message towards the program is.
+/// Kind of a message towards the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Data.
+    /// A data message.
     Data = 1,
-    /// A message of the program's own that could not be delivered; `error` says why.
+    /// A message sent by the program that could not be delivered; `error` gives the reason.
     Returned = 2,
-    /// A request for a connection, on a listening socket. A descriptor comes with it, and [`OFFER_LEN`] octets of payload: the new
-    /// socket's token and slot. Taking it is told by one octet on the new descriptor; closing it refuses the request.
+    /// A connection request on a listening socket. It comes with a descriptor, and its payload of [`OFFER_LEN`] bytes holds the
+    /// new socket's token and slot. The program accepts the request by writing one byte to the new descriptor and refuses it by
+    /// closing the descriptor.
     Offer = 3,
-    /// A member came to or went from the group.
+    /// A member joined or left the group.
     Member = 4,
 }
 
-/// Octets of an offer: token (8) and slot (4), and 4 of padding.
+/// Length of an offer's payload in bytes: token (8), slot (4) and padding (4).
 pub const OFFER_LEN: usize = 16;
 
-/// What stands before a payload.
+/// The header that precedes a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it is.
+    /// Kind of the message.
     pub kind: Kind,
     /// TIPC error code of a returned message.
     pub error: u8,
-    /// The sending socket; of a returned message, the one that did not take it.
+    /// The sending socket, or for a returned message the socket that rejected it.
     pub from: SocketAddress,
     /// The service that was addressed.
     pub service: Option<ServiceRange>,
-    /// Of a group's message: the sender's instance.
+    /// Instance of the sending member if the message was received in a group.
     pub member: Option<u32>,
-    /// The end of a sequence, with [`Kind::Member`]: the member went.
+    /// For [`Kind::Member`], whether the member left.
     pub gone: bool,
 }
 
@@ -54,7 +55,7 @@ const HAS_MEMBER: u8 = 2;
 const GONE: u8 = 4;
 
 impl Header {
-    /// As octets.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut raw = [0; HEADER_LEN];
         raw[0] = self.kind as u8;
@@ -77,7 +78,7 @@ impl Header {
         raw
     }
 
-    /// From octets; `None` for a kind that this version does not know.
+    /// Decodes a header; `None` for a kind unknown to this version.
     pub fn decode(raw: &[u8; HEADER_LEN]) -> Option<Self> {
         let kind = match raw[0] {
             1 => Kind::Data,

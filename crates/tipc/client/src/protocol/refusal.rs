@@ -1,21 +1,21 @@
-//! Why a `tipcd` does not let a program in, or gives it no descriptor.
+//! Why a `tipcd` refuses a program, or refuses to pass it a descriptor.
 //!
-//! Who is not let in gets one answer without having asked, an errno, and the connection ends.
+//! A program that is refused receives one unsolicited answer, an errno, and the connection is closed.
 
 use crossway_sys::Errno;
 
-/// What the tipcd, or the program's share of it, is out of.
+/// The resource that the tipcd, or the program's share of it, has run out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Places of all programs (`tipcd --clients`).
+    /// Connections of all programs (`tipcd --clients`).
     Places,
-    /// Places of one user (`--clients-per-user`).
+    /// Connections of one user (`--clients-per-user`).
     PlacesOfUser,
-    /// Places of one process (`--clients-per-process`).
+    /// Connections of one process (`--clients-per-process`).
     PlacesOfProcess,
-    /// Descriptors of the tipcd (RLIMIT_NOFILE).
+    /// File descriptors of the tipcd (RLIMIT_NOFILE).
     Descriptors,
-    /// Descriptors that were handed out and that nobody has received: the program's share, or all that the tipcd's user may have on their way.
+    /// Descriptors passed but not received yet: the program's share, or all that the tipcd's user may have in flight.
     InFlight,
 }
 
@@ -28,7 +28,7 @@ impl Refusal {
         Self::InFlight,
     ];
 
-    /// As it is answered.
+    /// The errno that stands for it in an answer.
     pub const fn errno(self) -> Errno {
         match self {
             Self::Places => Errno::USERS,
@@ -39,30 +39,30 @@ impl Refusal {
         }
     }
 
-    /// From an answer to who wanted to be let in.
+    /// The reason given in the answer to a refused program.
     pub fn from_errno(errno: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|refusal| refusal.errno().raw_os_error() == errno)
     }
 }
 
 impl std::fmt::Display for Refusal {
-    /// The cause, and what to do.
+    /// The cause, and the remedy.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Places => {
-                "all places of programs are taken (tipcd --clients): end some programs, or start the tipcd with a higher number"
+                "the maximum number of programs is connected (tipcd --clients): end some programs, or start the tipcd with a higher limit"
             }
             Self::PlacesOfUser => {
-                "this user has the full share of one user (tipcd --clients-per-user): end some of the user's programs, or start the tipcd with a higher number"
+                "this user has the maximum number of connections (tipcd --clients-per-user): end some of the user's programs, or start the tipcd with a higher limit"
             }
             Self::PlacesOfProcess => {
-                "this process has the full number of connections of one process (tipcd --clients-per-process), and needs one: close some"
+                "this process has the maximum number of connections (tipcd --clients-per-process), of which it needs only one: close some"
             }
             Self::Descriptors => {
-                "the tipcd has no descriptors left but those kept for operators (RLIMIT_NOFILE, ulimit -n): close sockets, or start it with a higher limit"
+                "the tipcd has no file descriptors left except those reserved for operators (RLIMIT_NOFILE, ulimit -n): close sockets, or start it with a higher limit"
             }
             Self::InFlight => {
-                "too many descriptors are on their way to programs that do not receive them: accept what connects, read what was asked for, or end those programs"
+                "too many descriptors are in flight to programs that do not receive them: accept pending connections, read pending answers, or end those programs"
             }
         })
     }

@@ -1,57 +1,57 @@
-//! What a program and `tipcd` share about one socket: sixteen words of the client's region, two lines of a cache.
+//! State of one socket shared between a program and `tipcd`: sixteen words of the client's region, two cache lines.
 
 use crossway_sys::Errno;
 
-/// Words of one slot. `tipcd` zeroes all of them when it gives the slot away.
+/// Number of words in a slot. `tipcd` zeroes them when it assigns the slot.
 pub const WORDS: usize = 16;
 
-/// Word 0, written by the program: messages taken out of the data descriptor since it was opened, modulo 2^64. From it `tipcd` knows
-/// which messages were not read when the socket closes, and returns them to their senders.
+/// Word 0, written by the program: number of messages taken from the data descriptor since it was opened, modulo 2^64. When the socket closes, it
+/// tells `tipcd` which messages were not read and must be returned to their senders.
 pub const CONSUMED: usize = 0;
 /// Word 1, written by `tipcd`: [`State`].
 pub const STATE: usize = 1;
-/// Word 2, written by `tipcd`: the errno of a request for a connection that failed. The program takes it and leaves 0.
+/// Word 2, written by `tipcd`: the errno of a failed connection request. The program reads it and resets it to 0.
 pub const ERROR: usize = 2;
-/// Word 3, written by `tipcd`: the other end of the connection, port in the upper half and node in the lower.
+/// Word 3, written by `tipcd`: the connection's other end, port in the upper half and node in the lower.
 pub const PEER: usize = 3;
 
-/// Word 4 and up, the program's own, which `tipcd` never reads: what a socket is beyond what `tipcd` knows of it, so that the processes
-/// that share it share that too, across fork and exec.
+/// Words from 4 on, for the program's own use and never read by `tipcd`: state of the socket that `tipcd` does not know, shared by all processes that
+/// share the socket, across fork and exec.
 pub const OWN: usize = 4;
 
-/// Word 8, written by programs: threads that read the data descriptor itself at this instant.
+/// Word 8, written by programs: number of threads that are reading the data descriptor itself at this moment.
 pub const READERS: usize = 8;
-/// Word 9, written by `tipcd`: not 0 when what is received comes by the lane.
+/// Word 9, written by `tipcd`: non-zero if messages are received through the lane.
 pub const DOWN: usize = 9;
-/// Word 10, written by programs: what was given to the data descriptor since the socket was made, octets of a stream or messages of another
-/// kind. Added before it is given, under a lock of the process, and taken back when it did not go. Filling ([`super::record::PAD_FAMILY`]) does
-/// not count.
+/// Word 10, written by programs: what has been written to the data descriptor since the socket was created, in bytes for a stream, otherwise in
+/// messages. It is incremented before writing, under a lock of the process, and reduced again if the write fails. Padding
+/// ([`super::record::PAD_FAMILY`]) does not count.
 pub const SENT: usize = 10;
-/// Word 11, written by `tipcd`: what it has read from the data descriptor, and whatever was in the lane before it, and handed to the node.
-/// Programs send by the lane only while this equals [`SENT`].
+/// Word 11, written by `tipcd`: what it has read from the data descriptor and passed to the node, together with everything that preceded it in the
+/// lane. Programs send through the lane only while this equals [`SENT`].
 pub const TAKEN: usize = 11;
-/// Word 12, written by programs: threads that wait for the data descriptor to become readable. The first may sleep in a receiving call that takes nothing, which
-/// is one system call; the kernel wakes only one such sleeper for what comes, so the others poll.
+/// Word 12, written by programs: number of threads that wait for the data descriptor to become readable. The first may sleep in a receive call that
+/// takes nothing, which is a single system call; the kernel wakes only one such sleeper per event, so the others poll.
 pub const WAITERS: usize = 12;
 
-/// Where a socket stands.
+/// Connection state of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// No connection was asked for.
+    /// No connection has been requested.
     Open,
-    /// Takes connections.
+    /// Accepts connections.
     Listening,
-    /// Asked for a connection.
+    /// Has requested a connection.
     Connecting,
-    /// Has one.
+    /// Has a connection.
     Connected,
-    /// Had one.
+    /// Its connection has ended.
     Disconnected,
 }
 
 impl Phase {
-    /// How a request for a connection ended; `None` while it is under way. `error` takes the slot's error, `has_peer` tells whether its
-    /// peer was ever set.
+    /// The result of a connection request; `None` while it is pending. `error` takes the slot's error, `has_peer` tells whether its peer was ever
+    /// set.
     pub fn connected(
         self,
         error: impl FnOnce() -> Option<Errno>,
@@ -62,7 +62,7 @@ impl Phase {
             Self::Connected => Some(Ok(())),
             phase => Some(match error() {
                 Some(errno) => Err(errno),
-                // Accepted, and over before anybody looked: the end is what is received next, as from a kernel.
+                // The connection was accepted and ended before the program looked: the next receive reports the end, as with a kernel.
                 None if phase == Self::Disconnected && has_peer() => Ok(()),
                 None => Err(Errno::CONNREFUSED),
             }),
@@ -73,19 +73,19 @@ impl Phase {
 /// The state word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Where the socket stands.
+    /// Connection state.
     pub phase: Phase,
-    /// How its connection ended: a TIPC error code, once everything before the end was put into the data descriptor.
+    /// How the connection ended: a TIPC error code, set once everything before the end has been written to the data descriptor.
     pub end: u8,
 }
 
 impl State {
-    /// As a word.
+    /// Encodes the state as a word.
     pub const fn encode(self) -> u64 {
         self.phase as u64 | (self.end as u64) << 8
     }
 
-    /// From a word; what makes no sense is "disconnected".
+    /// Decodes a word; invalid values mean "disconnected".
     pub const fn decode(word: u64) -> Self {
         let phase = match word & 0xff {
             0 => Phase::Open,

@@ -19,7 +19,7 @@ use super::token::Place;
 use super::uplane::Extent;
 
 /// Octets of a message that is returned.
-const RETURNED_OCTETS: usize = 1_024;
+const RETURNED_BYTES: usize = 1_024;
 
 /// What became of a message.
 pub(super) enum Sent {
@@ -356,7 +356,7 @@ fn return_to(local: &mut Local, dest: Address, payload: &[u8]) -> bool {
         member: None,
         gone: false,
     };
-    let part = &payload[..payload.len().min(RETURNED_OCTETS)];
+    let part = &payload[..payload.len().min(RETURNED_BYTES)];
     if local.has_down_lane() {
         return local.write_lane_now(&header.encode(), part);
     }

@@ -121,7 +121,10 @@ fn operators_are_heard_when_no_program_is_let_in() {
     let _held: Vec<_> = (0..3).map(|_| raw(&site)).collect();
     assert!(as_another(&site, "order", 0).contains("obeyed"));
     let said = as_another(&site, "open", 0);
-    assert!(said.contains("all places of programs are taken (tipcd --clients)"), "{said}");
+    assert!(
+        said.contains("the maximum number of programs is connected (tipcd --clients)"),
+        "{said}"
+    );
     // Whoever sits in their places and says nothing gives way.
     let silent: Vec<_> = (0..10).map(|_| raw(&site)).collect();
     for _ in 0..3 {
@@ -131,7 +134,7 @@ fn operators_are_heard_when_no_program_is_let_in() {
     drop(silent);
     let none = Site::with(&["--clients", "1", "--operators", "0"]);
     let said = as_another(&none, "order", 0);
-    assert!(said.contains("turns this program away") && said.contains("--clients"), "{said}");
+    assert!(said.contains("refuses this program") && said.contains("--clients"), "{said}");
 }
 
 #[test]

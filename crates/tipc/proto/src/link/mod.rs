@@ -289,8 +289,11 @@ impl Link {
     }
 
     /// Number of bytes held in queues, for the memory limit.
-    pub(crate) fn octets(&self) -> usize {
-        self.tx.octets() + self.backlog.octets() + self.rx.early_octets() + self.reassembly.octets()
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.tx.held_bytes()
+            + self.backlog.held_bytes()
+            + self.rx.early_bytes()
+            + self.reassembly.held_bytes()
     }
 
     fn tick_interval(&self) -> Duration {

@@ -239,7 +239,7 @@ impl Monitor {
     }
 
     /// Number of bytes held for the records of peers.
-    pub(crate) fn octets(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         let records = self.ring.iter().filter(|m| m.record.is_some()).count();
         records * size_of::<DomainRecord>()
     }

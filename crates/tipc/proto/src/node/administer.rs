@@ -46,9 +46,9 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    pub(crate) const fn count(&mut self, octets: usize) {
+    pub(crate) const fn count(&mut self, len: usize) {
         self.messages += 1;
-        self.octets += octets as u64;
+        self.octets += len as u64;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Messages that arrive at sockets: delivers, answers or returns them.
 
-use super::reject::RETURNED_OCTETS;
+use super::reject::RETURNED_BYTES;
 use super::send::plain;
 use super::{Event, Node};
 use crate::addr::{Importance, NodeAddr, Port, Scope, SocketAddr};
@@ -23,7 +23,7 @@ pub(super) fn connection_end(
     unread: &[u8],
 ) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let unread = &unread[..unread.len().min(RETURNED_OCTETS)];
+    let unread = &unread[..unread.len().min(RETURNED_BYTES)];
     let message =
         DataMessage { importance: Importance::Critical, error, ..plain(peer.port, port, unread) };
     let link = LinkFields { sender: peer.node, ..LinkFields::default() };
@@ -119,7 +119,7 @@ impl Node {
         let held: Vec<(Port, Vec<Vec<u8>>)> = self
             .sockets
             .iter_mut()
-            .filter(|(_, s)| s.mcast_order.octets() > 0)
+            .filter(|(_, s)| s.mcast_order.held_bytes() > 0)
             .map(|(port, s)| (*port, s.mcast_order.lose(node)))
             .collect();
         for (port, messages) in held {
@@ -154,8 +154,8 @@ impl Node {
             if let Ok(m) = DataMessage::decode(&view, m.importance)
                 && self.admits(now, sender, to.port, &m, &again)
             {
-                let octets = m.payload.len();
-                self.queue(to.port, again, octets);
+                let payload_len = m.payload.len();
+                self.queue(to.port, again, payload_len);
             }
         } else if self.route(to.node, again).is_err() {
             self.refuse(sender, bytes, ErrorCode::NoName);

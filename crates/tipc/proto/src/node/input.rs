@@ -189,9 +189,9 @@ impl Node {
             }
             Message::Names(names) => self.handle_names(now, sender, names),
             Message::Data(m) => {
-                let octets = m.payload.len();
+                let payload_len = m.payload.len();
                 if let Some(port) = self.deliver(now, sender, m, &bytes) {
-                    self.queue(port, bytes, octets);
+                    self.queue(port, bytes, payload_len);
                 }
             }
             Message::Conn(m) => self.handle_conn(sender, m, &bytes),

@@ -365,10 +365,10 @@ impl Node {
 
     /// Number of bytes held in the queues of all links and sockets, for the memory limit.
     pub fn octets(&self) -> usize {
-        let links = self.peers.values().map(Peer::octets).sum::<usize>();
-        let sockets = self.sockets.values().map(Socket::octets).sum::<usize>();
-        let monitors = self.bearers.iter().flatten().map(|b| b.monitor.octets()).sum::<usize>();
-        self.bcast.octets() + links + sockets + monitors
+        let links = self.peers.values().map(Peer::held_bytes).sum::<usize>();
+        let sockets = self.sockets.values().map(Socket::held_bytes).sum::<usize>();
+        let monitors = self.bearers.iter().flatten().map(|b| b.monitor.held_bytes()).sum::<usize>();
+        self.bcast.held_bytes() + links + sockets + monitors
     }
 
     fn own(&self) -> NodeAddr {

@@ -17,7 +17,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// Number of bytes of items in a bulk message: a multiple of the item length, well within the largest message.
-const BULK_OCTETS: usize = 3_000 * NameItem::LEN;
+const BULK_BYTES: usize = 3_000 * NameItem::LEN;
 
 /// Service types below this value are reserved for the protocol.
 const RESERVED_SERVICES: u32 = 64;
@@ -43,7 +43,7 @@ pub(super) struct NameReceiver {
 }
 
 impl NameReceiver {
-    pub(super) fn octets(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.waiting.values().map(|(_, items)| items.len() * NameItem::LEN).sum()
     }
 }
@@ -178,8 +178,8 @@ impl Node {
             NameItem { range: binding.range, port: binding.socket.port, key: binding.key }
                 .encode(&mut items);
         }
-        let parts = items.len().div_ceil(BULK_OCTETS);
-        for (n, body) in items.chunks(BULK_OCTETS).enumerate() {
+        let parts = items.len().div_ceil(BULK_BYTES);
+        for (n, body) in items.chunks(BULK_BYTES).enumerate() {
             encode(Message::Names(NameMessage {
                 withdrawal: false,
                 series: if self.cfg.announced().has(Capabilities::NAMED_BCAST) {

@@ -95,7 +95,7 @@ impl Node {
             option::CONN_TIMEOUT => options.connect_timeout.as_millis() as u32,
             option::NODE_RECVQ_DEPTH => 0,
             option::SOCK_RECVQ_DEPTH => socket.queued() as u32,
-            option::SOCK_RECVQ_USED => socket.octets() as u32,
+            option::SOCK_RECVQ_USED => socket.held_bytes() as u32,
             option::GROUP_JOIN => group.map_or(0, |group| group.request.group),
             _ => return Err(SocketError::Invalid),
         })

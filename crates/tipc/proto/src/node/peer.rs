@@ -172,11 +172,11 @@ impl Peer {
         }
     }
 
-    pub(super) fn octets(&self) -> usize {
-        let links = self.links.iter().flatten().map(|l| l.link.octets()).sum::<usize>();
-        let held = self.held.as_ref().map_or(0, Held::octets);
-        let failover = self.failover.as_ref().map_or(0, Failover::octets);
-        links + held + failover + self.bcast_rx.octets() + self.names.octets()
+    pub(super) fn held_bytes(&self) -> usize {
+        let links = self.links.iter().flatten().map(|l| l.link.held_bytes()).sum::<usize>();
+        let held = self.held.as_ref().map_or(0, Held::held_bytes);
+        let failover = self.failover.as_ref().map_or(0, Failover::held_bytes);
+        links + held + failover + self.bcast_rx.held_bytes() + self.names.held_bytes()
     }
 
     pub(super) fn has_output(&self) -> bool {

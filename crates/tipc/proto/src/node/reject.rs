@@ -7,7 +7,7 @@ use crate::wire::{BASIC_HEADER_LEN, ErrorCode, View};
 use alloc::vec::Vec;
 
 /// Number of payload bytes kept in a returned message.
-pub(super) const RETURNED_OCTETS: usize = 1_024;
+pub(super) const RETURNED_BYTES: usize = 1_024;
 
 /// Builds the returned form of a message: ports swapped, error set, payload cut, and a short header extended by the nodes. Returns
 /// `None` if the message must not be returned: it is already on its way back, or its sender does not want it.
@@ -18,7 +18,7 @@ pub(crate) fn returned(view: &View<'_>, own: NodeAddr, error: ErrorCode) -> Opti
     }
     let refused_setup = view.is_syn() && error == ErrorCode::Overload;
     let payload =
-        if refused_setup { &[] } else { &view.data()[..view.data().len().min(RETURNED_OCTETS)] };
+        if refused_setup { &[] } else { &view.data()[..view.data().len().min(RETURNED_BYTES)] };
     let header_len = view.header_len().max(BASIC_HEADER_LEN);
     let mut words = Vec::with_capacity(header_len / 4);
     words.extend((0..header_len / 4).map(|n| view.word(n)));
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(m.kind, DataKind::ConnReturned { orig: NodeAddr(2), dest: NodeAddr(1) });
         assert_eq!(
             (m.error, m.importance, m.payload.len()),
-            (ErrorCode::NoPort, Importance::High, RETURNED_OCTETS)
+            (ErrorCode::NoPort, Importance::High, RETURNED_BYTES)
         );
     }
 

@@ -111,7 +111,7 @@ impl Node {
             peer,
             options: socket.options,
             queued_messages: socket.queued(),
-            queued_octets: socket.octets(),
+            queued_octets: socket.held_bytes(),
             group: socket.group.as_ref().map(|g| g.request),
             sent: socket.sent,
             received: socket.received,

@@ -42,15 +42,11 @@ pub(super) struct Subscription {
 
 impl Subscription {
     pub(super) fn parse(raw: [u8; SUBSCRIPTION_LEN]) -> Self {
-        let octets = |n: usize| [raw[4 * n], raw[4 * n + 1], raw[4 * n + 2], raw[4 * n + 3]];
+        let bytes = |n: usize| [raw[4 * n], raw[4 * n + 1], raw[4 * n + 2], raw[4 * n + 3]];
         // The byte order in which the filter has one of its low bits set is the sender's.
-        let little_endian = u32::from_le_bytes(octets(4)) & 7 != 0;
+        let little_endian = u32::from_le_bytes(bytes(4)) & 7 != 0;
         let word = |n| {
-            if little_endian {
-                u32::from_le_bytes(octets(n))
-            } else {
-                u32::from_be_bytes(octets(n))
-            }
+            if little_endian { u32::from_le_bytes(bytes(n)) } else { u32::from_be_bytes(bytes(n)) }
         };
         let range = ServiceRange { service: word(0), lower: word(1), upper: word(2) };
         Self { raw, little_endian, range, timeout_ms: word(3), filter: word(4), until: None }
@@ -89,8 +85,8 @@ impl Subscription {
         let mut event = [0; EVENT_LEN];
         let words = [what as u32, lower, upper, socket.port.0, socket.node.0];
         for (place, word) in event.chunks_exact_mut(4).zip(words) {
-            let octets = if self.little_endian { word.to_le_bytes() } else { word.to_be_bytes() };
-            place.copy_from_slice(&octets);
+            let bytes = if self.little_endian { word.to_le_bytes() } else { word.to_be_bytes() };
+            place.copy_from_slice(&bytes);
         }
         event[EVENT_LEN - SUBSCRIPTION_LEN..].copy_from_slice(&self.raw);
         event

@@ -9,7 +9,7 @@
 use super::Node;
 use crate::addr::{BearerId, NodeAddr};
 use crate::drops::DropReason;
-use crate::limits::{BEARERS_MAX, HELD_OCTETS_MAX, WIRE_MESSAGE_LEN_MAX};
+use crate::limits::{BEARERS_MAX, HELD_BYTES_MAX, WIRE_MESSAGE_LEN_MAX};
 use crate::link::{LinkDownReason, Remains};
 use crate::reassembly::{OutOfStep, Reassembly};
 use crate::receive_queue::ReceiveQueue;
@@ -34,7 +34,7 @@ pub(super) struct Held {
     behind: BearerId,
     point: Seq,
     packets: Vec<Vec<u8>>,
-    octets: usize,
+    bytes: usize,
 }
 
 /// A failed link's receiving side, which continues with packets from the surviving one.
@@ -52,14 +52,14 @@ pub(super) struct Failover {
 }
 
 impl Held {
-    pub(super) const fn octets(&self) -> usize {
-        self.octets
+    pub(super) const fn held_bytes(&self) -> usize {
+        self.bytes
     }
 }
 
 impl Failover {
-    pub(super) fn octets(&self) -> usize {
-        self.rx.early_octets() + self.reassembly.octets() + self.pieces.1.len()
+    pub(super) fn held_bytes(&self) -> usize {
+        self.rx.early_bytes() + self.reassembly.held_bytes() + self.pieces.1.len()
     }
 
     /// Unwraps a tunnel message. Returns the inner packet once it is complete.
@@ -140,9 +140,9 @@ impl Node {
         let Some(peer) = self.peers.get_mut(&sender) else { return };
         if let Some(held) = &mut peer.held {
             if held.link == bearer {
-                held.octets += packet.len();
+                held.bytes += packet.len();
                 held.packets.push(packet.into_owned());
-                if held.octets > HELD_OCTETS_MAX {
+                if held.bytes > HELD_BYTES_MAX {
                     self.lose_peer(now, sender, LinkDownReason::Overrun);
                 }
                 return;
@@ -194,8 +194,8 @@ impl Node {
                 self.release(now, sender);
                 let Some(peer) = self.peers.get_mut(&sender) else { return };
                 if let Some(behind) = peer.other(bearer) {
-                    let (packets, octets) = (Vec::new(), 0);
-                    peer.held = Some(Held { link: bearer, behind, point, packets, octets });
+                    let (packets, bytes) = (Vec::new(), 0);
+                    peer.held = Some(Held { link: bearer, behind, point, packets, bytes });
                     self.release_if_due(now, sender);
                 }
             }

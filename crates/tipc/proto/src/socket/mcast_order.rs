@@ -45,25 +45,25 @@ impl Held {
 #[derive(Clone, Debug)]
 pub(crate) struct McastOrder {
     held: VecDeque<Held>,
-    octets: usize,
+    held_bytes: usize,
 }
 
 impl McastOrder {
     pub(crate) const fn new() -> Self {
-        Self { held: VecDeque::new(), octets: 0 }
+        Self { held: VecDeque::new(), held_bytes: 0 }
     }
 
-    pub(crate) const fn octets(&self) -> usize {
-        self.octets
+    pub(crate) const fn held_bytes(&self) -> usize {
+        self.held_bytes
     }
 
-    /// Handles a multicast from another node; at most `octets_max` bytes are held back.
+    /// Handles a multicast from another node; at most `bytes_max` bytes are held back.
     pub(crate) fn accept(
         &mut self,
         now: Nanos,
         from: SocketAddr,
         view: &View<'_>,
-        octets_max: usize,
+        bytes_max: usize,
     ) -> Arrival {
         let (syn, replicast) = (view.is_syn(), view.bit18());
         if !syn && self.held.is_empty() {
@@ -75,7 +75,7 @@ impl McastOrder {
             if first.is_none() && !syn {
                 return Arrival::Deliver;
             }
-            return self.hold(now, from, view, octets_max);
+            return self.hold(now, from, view, bytes_max);
         };
         if !syn {
             // Sent before the switch, by the other method.
@@ -94,12 +94,12 @@ impl McastOrder {
 
     fn hold(&mut self, now: Nanos, from: SocketAddr, view: &View<'_>, max: usize) -> Arrival {
         let cost = view.size() + MESSAGE_OVERHEAD;
-        if self.octets + cost > max {
+        if self.held_bytes + cost > max {
             return Arrival::NoRoom;
         }
         let until = now + MCAST_SWITCH_WAIT;
         let alarm = self.held.is_empty().then_some(until);
-        self.octets += cost;
+        self.held_bytes += cost;
         let (syn, replicast) = (view.is_syn(), view.bit18());
         self.held.push_back(Held { from, replicast, syn, until, bytes: view.bytes().to_vec() });
         Arrival::Held(alarm)
@@ -107,7 +107,7 @@ impl McastOrder {
 
     fn take(&mut self, n: usize) -> Option<Held> {
         let held = self.held.remove(n)?;
-        self.octets -= held.bytes.len() + MESSAGE_OVERHEAD;
+        self.held_bytes -= held.bytes.len() + MESSAGE_OVERHEAD;
         Some(held)
     }
 
@@ -206,7 +206,7 @@ mod tests {
                 .collect();
             let mut order = McastOrder::new();
             assert_eq!(run(&mut order, &mixed), b"012345", "{mixed:?}");
-            assert_eq!((order.octets(), order.held.len()), (0, 0));
+            assert_eq!((order.held_bytes(), order.held.len()), (0, 0));
         }
     }
 
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(run(&mut order, &sent), b"x");
         assert_eq!(order.expire(Nanos(1)), (Vec::new(), Some(Nanos(0) + MCAST_SWITCH_WAIT)));
         let (late, next) = order.expire(Nanos(0) + MCAST_SWITCH_WAIT);
-        assert_eq!((late.len(), next, order.octets()), (2, None, 0));
+        assert_eq!((late.len(), next, order.held_bytes()), (2, None, 0));
         run(&mut order, &[(R, true, b"c")]);
         assert_eq!(order.lose(FROM.node).len(), 1);
     }

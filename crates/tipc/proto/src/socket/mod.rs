@@ -140,7 +140,7 @@ pub(crate) struct Socket {
     pub(crate) sent: Traffic,
     pub(crate) received: Traffic,
     queue: VecDeque<Queued>,
-    queue_octets: usize,
+    queue_bytes: usize,
     /// Bytes of the first message that a stream reader has already consumed.
     taken: usize,
 }
@@ -161,7 +161,7 @@ impl Socket {
             sent: Traffic { messages: 0, octets: 0 },
             received: Traffic { messages: 0, octets: 0 },
             queue: VecDeque::new(),
-            queue_octets: 0,
+            queue_bytes: 0,
             taken: 0,
         }
     }
@@ -169,8 +169,8 @@ impl Socket {
     /// Whether there is room for a message of this importance.
     pub(crate) fn has_room(&self, importance: Importance) -> bool {
         match &self.group {
-            Some(group) => self.queue_octets < group.receive_octets(),
-            None => self.queue_octets < self.options.receive_octets << importance as u32,
+            Some(group) => self.queue_bytes < group.receive_bytes(),
+            None => self.queue_bytes < self.options.receive_octets << importance as u32,
         }
     }
 
@@ -184,7 +184,7 @@ impl Socket {
     }
 
     fn enqueue(&mut self, queued: Queued) {
-        self.queue_octets += queued.message.len() + MESSAGE_OVERHEAD;
+        self.queue_bytes += queued.message.len() + MESSAGE_OVERHEAD;
         self.queue.push_back(queued);
     }
 
@@ -195,7 +195,7 @@ impl Socket {
     /// Removes the next message and, for a group message, its sender. Membership events have no bytes.
     pub(crate) fn pop_member(&mut self) -> Option<(Vec<u8>, Option<FromMember>)> {
         let Queued { message, member } = self.queue.pop_front()?;
-        self.queue_octets -= message.len() + MESSAGE_OVERHEAD;
+        self.queue_bytes -= message.len() + MESSAGE_OVERHEAD;
         self.taken = 0;
         Some((message, member))
     }
@@ -208,9 +208,9 @@ impl Socket {
         self.queue.len()
     }
 
-    pub(crate) fn octets(&self) -> usize {
-        let group = self.group.as_ref().map_or(0, Group::octets);
-        self.queue_octets + self.mcast_order.octets() + group
+    pub(crate) fn held_bytes(&self) -> usize {
+        let group = self.group.as_ref().map_or(0, Group::held_bytes);
+        self.queue_bytes + self.mcast_order.held_bytes() + group
     }
 
     pub(crate) fn readiness(&self) -> Readiness {

@@ -2,7 +2,7 @@
 
 use super::SocketKind;
 use crate::addr::Importance;
-use crate::limits::{CONNECT_TIMEOUT, SOCKET_RECEIVE_OCTETS};
+use crate::limits::{CONNECT_TIMEOUT, SOCKET_RECEIVE_BYTES};
 use core::time::Duration;
 
 /// How multicasts are sent to other nodes.
@@ -47,7 +47,7 @@ impl SocketOptions {
             src_droppable: matches!(kind, SocketKind::Dgram),
             dest_droppable: !kind.is_connected_kind(),
             connect_timeout: CONNECT_TIMEOUT,
-            receive_octets: SOCKET_RECEIVE_OCTETS,
+            receive_octets: SOCKET_RECEIVE_BYTES,
             multicast: MulticastMethod::Automatic,
             nodelay: false,
             group_patience: None,

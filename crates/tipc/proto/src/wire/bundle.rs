@@ -115,7 +115,7 @@ impl BundleBuilder {
     }
 
     /// Current length of the bundle in bytes, header and padding included.
-    pub const fn octets(&self) -> usize {
+    pub const fn byte_len(&self) -> usize {
         self.packet.len()
     }
 

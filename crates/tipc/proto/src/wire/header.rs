@@ -232,8 +232,8 @@ impl HeaderWords {
     pub fn write_over(&mut self, packet: &mut [u8]) {
         self.set(0, 0, 0x1_ffff, packet.len() as u32);
         if packet.len() >= self.count * 4 {
-            for (octets, word) in packet.chunks_exact_mut(4).zip(&self.words[..self.count]) {
-                octets.copy_from_slice(&word.to_be_bytes());
+            for (bytes, word) in packet.chunks_exact_mut(4).zip(&self.words[..self.count]) {
+                bytes.copy_from_slice(&word.to_be_bytes());
             }
         }
     }

@@ -57,7 +57,7 @@ pub(super) struct Member {
     /// Number of its next broadcast.
     pub(super) next: Seq,
     pub(super) deferred: VecDeque<(Seq, Waiting)>,
-    pub(super) deferred_octets: usize,
+    pub(super) deferred_bytes: usize,
 }
 
 impl Member {
@@ -75,7 +75,7 @@ impl Member {
             advertised: 0,
             next: Seq(0),
             deferred: VecDeque::new(),
-            deferred_octets: 0,
+            deferred_bytes: 0,
         }
     }
 
@@ -107,15 +107,15 @@ impl Member {
     }
 
     /// Whether a message of this length that arrives out of order may be kept.
-    pub(super) fn may_defer(&self, octets: usize) -> bool {
-        self.deferred_octets + octets <= 2 * 1024 * usize::from(GROUP_WINDOW_ACTIVE)
+    pub(super) fn may_defer(&self, len: usize) -> bool {
+        self.deferred_bytes + len <= 2 * 1024 * usize::from(GROUP_WINDOW_ACTIVE)
     }
 
     /// Inserts an item in order: broadcasts by number, others after all items with the same number.
     pub(super) fn defer(&mut self, number: Seq, what: Waiting) {
         let broadcast = match &what {
             Waiting::Data { bytes, cast, .. } => {
-                self.deferred_octets += bytes.len();
+                self.deferred_bytes += bytes.len();
                 *cast != GroupCast::Unicast
             }
             Waiting::Left => false,
@@ -131,7 +131,7 @@ impl Member {
         }
         let (number, what) = self.deferred.pop_front()?;
         if let Waiting::Data { bytes, .. } = &what {
-            self.deferred_octets -= bytes.len();
+            self.deferred_bytes -= bytes.len();
         }
         Some((number, what))
     }

@@ -187,7 +187,7 @@ impl Group {
     }
 
     /// Limit of the socket's receive queue in bytes: the sum of all windows, with an allowance for the overhead of messages.
-    pub(crate) fn receive_octets(&self) -> usize {
+    pub(crate) fn receive_bytes(&self) -> usize {
         let idle = (self.members.len() + 1).saturating_sub(self.active_max());
         let blocks = self.active_max() * usize::from(GROUP_WINDOW_ACTIVE)
             + idle * usize::from(GROUP_WINDOW_IDLE);
@@ -195,8 +195,8 @@ impl Group {
     }
 
     /// Number of bytes of messages that wait for earlier ones.
-    pub(crate) fn octets(&self) -> usize {
-        self.members.values().map(|m| m.deferred_octets).sum()
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.members.values().map(|m| m.deferred_bytes).sum()
     }
 
     /// The nodes that have members.

@@ -121,7 +121,7 @@ fn broadcasts_multicasts_and_unicasts_come_in_the_order_of_sending() {
     }
     assert_eq!(got.concat(), b"abdef");
     assert_eq!(arrive(&mut g, PEER, Broadcast, 0, 2, b"again").dropped, [DropReason::Duplicate]);
-    assert_eq!(g.octets(), 0);
+    assert_eq!(g.held_bytes(), 0);
 }
 
 #[test]
@@ -317,11 +317,15 @@ fn strangers_and_floods_are_bounded() {
         assert!(out.queue.is_empty(), "number 0 never arrives");
         dropped += out.dropped.len();
     }
-    assert!(dropped > 150 && g.octets() < 2 << 20, "{dropped} dropped, {} kept", g.octets());
+    assert!(
+        dropped > 150 && g.held_bytes() < 2 << 20,
+        "{dropped} dropped, {} kept",
+        g.held_bytes()
+    );
     let mut out = Outcome::default();
     g.lose_node(NodeAddr(2), &mut out);
     assert_eq!(events(&out).len(), 1, "only one had been reported");
-    assert!(g.members.is_empty() && g.octets() == 0);
+    assert!(g.members.is_empty() && g.held_bytes() == 0);
 }
 
 #[test]
